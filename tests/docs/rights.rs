@@ -8,31 +8,40 @@ use contract::task::{RIGHTS, Right, RightScope, RightTarget, Task};
 
 use crate::root;
 
-const HEAD: &str = "# What the hook may do, and why
+const HEAD: &str = "# Hook permissions
 
-<!-- Made from crates/contract/src/task/rights.rs; `UPDATE=1 cargo test --test docs` writes it anew. -->
+<!-- Made from crates/contract/src/task/rights.rs; `UPDATE=1 cargo test --test docs` updates it. -->
 
-Each hook Job runs under a ServiceAccount of its own release. Its roles are rendered from this table and hold nothing else: no Secrets, nothing about
-CustomResourceDefinitions, and no writes to nodes but with the tasks of the [modes](modes.md) that need them. At its start the hook asks the API server for every one of these rights and names all missing
-ones in one message, before it writes anything.
+This page is for cluster administrators and security reviewers. It lists every permission of the
+hook, with the objects, the scope and the reason. In settings and messages, a permission is called a
+*right*.
 
-A rule that names an object is restricted to it (`resourceNames`). RBAC cannot restrict `create`, nor an object whose name is not known beforehand.
+* Each hook Job runs under the ServiceAccount of its own release.
+* The chart renders the hook's roles from these tables. The roles contain nothing else: no access to
+  Secrets or CustomResourceDefinitions, and no writes to nodes except for the tasks of the
+  [modes](modes.md) that need them.
+* When the hook starts, it asks the API server for each of these rights. It names all missing rights
+  in one message, before it writes anything.
+* A rule that names an object is restricted to that object (`resourceNames`). RBAC cannot restrict
+  `create`, or an object whose name is not known in advance.
+
+Each release gets the rights in the first table and those of its tasks.
 ";
 
 /// The heading of a task's table.
 fn heading(task: Option<Task>) -> &'static str {
     match task {
         None => "Every hook Job",
-        Some(Task::PrepareNetwork) => "Task `prepare-network`: keep the NicClusterPolicy when the network operator's chart lets go of it",
-        Some(Task::Preflight) => "Task `preflight`: look for what would stop the upgrade, before the operator sees the new spec",
-        Some(Task::Hold) => "Task `hold`: keep every node where it is, before the operator sees the new spec",
-        Some(Task::Settle) => "Task `settle`: wait until the operators have really finished",
-        Some(Task::Wake) => "Task `wake`: wake the vendor's controller, and have failed nodes tried again (with `settle`)",
-        Some(Task::Steer) => "Task `steer`: decide when each node goes (with `settle`)",
-        Some(Task::Drive) => "Task `drive`: do the whole upgrade, node by node (with `settle`)",
-        Some(Task::Reroll) => "Task `reroll`: replace the DRA kubelet plugins that would go on serving the old driver",
+        Some(Task::PrepareNetwork) => "Task `prepare-network`: keep the NicClusterPolicy when the Network Operator's chart drops it",
+        Some(Task::Preflight) => "Task `preflight`: check the cluster before the operator sees the new spec",
+        Some(Task::Hold) => "Task `hold`: hold every node before the operator sees the new spec",
+        Some(Task::Settle) => "Task `settle`: wait until the operators have finished on every node",
+        Some(Task::Wake) => "Task `wake`: wake NVIDIA's controller and retry failed nodes (with `settle`)",
+        Some(Task::Steer) => "Task `steer`: decide when each node is upgraded (with `settle`)",
+        Some(Task::Drive) => "Task `drive`: upgrade node by node (with `settle`)",
+        Some(Task::Reroll) => "Task `reroll`: replace stale DRA kubelet plugins",
         Some(Task::RestartPlugins) => {
-            "Task `restart-plugins`: restart device plugin, GPU feature discovery and MPS daemon where a changed configuration needs it"
+            "Task `restart-plugins`: restart device plugin, GPU feature discovery and MPS daemon after a configuration change"
         }
     }
 }
