@@ -84,9 +84,10 @@ fn leaves(value: &Value) -> BTreeMap<String, Value> {
     fn collect(map: &Map<String, Value>, path: &str, found: &mut BTreeMap<String, Value>) {
         for (key, value) in map {
             let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-            match value {
-                Value::Object(below) if !below.is_empty() => collect(below, &path, found),
-                value => drop(found.insert(path, value.clone())),
+            if let Some(below) = value.as_object().filter(|below| !below.is_empty()) {
+                collect(below, &path, found);
+            } else {
+                found.insert(path, value.clone());
             }
         }
     }
