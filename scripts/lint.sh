@@ -66,7 +66,7 @@ nothing_found() {
 }
 
 # Files of others are data and may say what they like; lock files name where packages come from; this file holds the patterns.
-ours=":(exclude)bundles/components :(exclude)tests/data :(exclude)crates/*/tests/data :(exclude)*.lock :(exclude)*go.sum :(exclude)LICENSE :(exclude)scripts/lint.sh"
+ours=":(exclude)bundles/components :(exclude)tests/data :(exclude)crates/*/tests/data/* :(exclude)*.lock :(exclude)*go.sum :(exclude)LICENSE :(exclude)scripts/lint.sh"
 
 unfinished() {
   # shellcheck disable=SC2086 # a list of path patterns
@@ -114,12 +114,13 @@ helm=${GPU_ROLLOUT_HELM:-}
 [ -n "$helm" ] || [ "${CI:-}" != true ] || helm=$(tests/tools/build.sh helm4)/helm4
 [ -n "$helm" ] || helm=${GPU_ROLLOUT_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/gpu-rollout/tools}/bin/helm4
 if [ -x "$helm" ]; then check charts helm_lint; else skip charts "helm is not built (tests/tools/build.sh helm4)"; fi
-deny=$(command -v cargo-deny || true)
+# cargo-deny: the installed one, or the pinned one if it is built.
+deny=$(tests/tools/cargo-deny.sh --if-built)
 [ -n "$deny" ] || [ "${CI:-}" != true ] || deny=$(tests/tools/cargo-deny.sh)
 if [ -n "$deny" ]; then
-  check dependencies "$deny" --locked check --deny warnings bans licenses sources
+  check dependencies "$deny" --locked --workspace check --deny warnings bans licenses sources
   if "$deny" --locked fetch db >/dev/null 2>&1; then
-    check advisories "$deny" --locked check advisories
+    check advisories "$deny" --locked --workspace check advisories
   else
     echo "lint: advisories: skipped: the advisory database cannot be reached"
   fi

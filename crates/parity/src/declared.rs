@@ -33,7 +33,7 @@ pub(crate) struct DeclaredRelease {
     pub(crate) edits_act: DeployedEdits,
     /// Every timeout of an operation.
     pub(crate) timeouts: DeployerFact<Vec<TimeoutFact>>,
-    /// As in [`ReleaseFacts`]; likewise below.
+    /// As in [`crate::facts::ReleaseFacts`]; likewise below.
     pub(crate) skips_crds: DeployerFact<bool>,
     /// As above.
     pub(crate) creates_namespace: DeployerFact<bool>,
@@ -57,7 +57,7 @@ pub(crate) struct DeclaredRelease {
     pub(crate) is_permitted: DeployerFact<bool>,
     /// As above.
     pub(crate) reverts_live_changes: DeployerFact<bool>,
-    /// As in [`FactEvidence`]; likewise below.
+    /// As in [`crate::facts::FactEvidence`]; likewise below.
     pub(crate) gated_by: String,
     /// As above.
     pub(crate) also_fired_by: String,

@@ -1,5 +1,5 @@
 //! The DRA kubelet plugins and the pods of device plugin, GPU feature discovery and MPS daemon of one node: what it waits for, and which of them
-//! are stale. Which of the stale ones are replaced now is a matter of the whole fleet ([`super::replacements`]).
+//! are stale. Which of the stale ones are replaced now is a matter of the whole fleet ([`crate::decide::schedule::replacements`]).
 
 use crate::device_plugin::{NodePluginConfig, StalePluginPod};
 use crate::dra_plugin::DraPluginStatus;
