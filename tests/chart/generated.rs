@@ -10,7 +10,6 @@ use contract::names;
 use contract::record::OBJECTS;
 use contract::settings::{FORMAT_VERSION, Mode};
 use contract::task::{RIGHTS, Task};
-use release::plan::{GPU_OPERATOR, NETWORK_OPERATOR};
 use serde_json::json;
 
 const HEADER: &str = "# Generated from crates/contract; `UPDATE=1 cargo test --test chart` writes it anew.\n";
@@ -48,7 +47,7 @@ fn the_contract_is_that_of_the_program() {
         "lease": names::LEASE_NAME,
         "pauses": names::PAUSE_NAME,
         "operatorDeployments": Driver::ALL.map(|driver| (driver.traits().name, driver.traits().operator_deployment)).into_iter().collect::<BTreeMap<_, _>>(),
-        "operators": {"gpu": GPU_OPERATOR, "ofed": NETWORK_OPERATOR},
+        "operators": {"gpu": names::GPU_OPERATOR, "ofed": names::NETWORK_OPERATOR},
         "modeTasks": Mode::ALL.map(|mode| (mode.name(), mode.tasks())).into_iter().collect::<BTreeMap<_, _>>(),
         "steps": Task::ALL.into_iter().filter(|task| task.is_step()).collect::<Vec<_>>(),
         "nicClusterPolicy": names::NIC_CLUSTER_POLICY,

@@ -83,7 +83,7 @@ pub struct DriverTraits {
 const GPU: DriverTraits = DriverTraits {
     name: "gpu",
     operator: "GPU operator",
-    component: "gpu-operator",
+    component: names::GPU_OPERATOR,
     operator_deployment: names::OPERATOR_DEPLOYMENT,
     policy_kind: "ClusterPolicy",
     policy_resource: "clusterpolicies.nvidia.com",
@@ -113,7 +113,7 @@ const GPU: DriverTraits = DriverTraits {
 const OFED: DriverTraits = DriverTraits {
     name: "ofed",
     operator: "network operator",
-    component: "network-operator",
+    component: names::NETWORK_OPERATOR,
     operator_deployment: names::NETWORK_OPERATOR_DEPLOYMENT,
     policy_kind: "NicClusterPolicy",
     policy_resource: "nicclusterpolicies.mellanox.com",

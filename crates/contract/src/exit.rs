@@ -1,7 +1,10 @@
 //! Exit codes: one table for the command line and the hook. `docs/exit-codes.md` is checked against it.
 
-/// How the program ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+use strum::{EnumCount, IntoStaticStr, VariantArray};
+
+/// How the program exits, in the order of the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, EnumCount, VariantArray, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum ExitCode {
@@ -41,39 +44,17 @@ pub enum ExitCode {
     ApiUnreachable = 41,
     /// A newer version has written what this one does not understand.
     NewerFormat = 42,
-    /// The run record cannot be written, however often it is tried.
-    Record = 44,
     /// Ended by a signal; a replacement pod goes on where this one stopped.
     Interrupted = 43,
+    /// The run record cannot be written, however often it is tried.
+    Record = 44,
     /// An error of this program.
     Internal = 70,
 }
 
 impl ExitCode {
-    /// Every code, in the order of the numbers.
-    pub const ALL: [Self; 21] = [
-        Self::Success,
-        Self::Input,
-        Self::Usage,
-        Self::Different,
-        Self::Rights,
-        Self::ApiMissing,
-        Self::OperatorMissing,
-        Self::Precondition,
-        Self::Preflight,
-        Self::Budget,
-        Self::NodesFailed,
-        Self::NoGpuNodes,
-        Self::DraMissing,
-        Self::DraNotServing,
-        Self::PluginsNotServing,
-        Self::LeaseHeld,
-        Self::ApiUnreachable,
-        Self::NewerFormat,
-        Self::Interrupted,
-        Self::Record,
-        Self::Internal,
-    ];
+    /// Every code.
+    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
     /// The number that the process ends with.
     pub fn number(self) -> u8 {
@@ -82,29 +63,7 @@ impl ExitCode {
 
     /// The name used in records, events and logs.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Input => "input",
-            Self::Usage => "usage",
-            Self::Different => "different",
-            Self::Rights => "rights",
-            Self::ApiMissing => "api-missing",
-            Self::OperatorMissing => "operator-missing",
-            Self::Precondition => "precondition",
-            Self::Preflight => "preflight",
-            Self::Budget => "budget",
-            Self::NodesFailed => "nodes-failed",
-            Self::NoGpuNodes => "no-gpu-nodes",
-            Self::DraMissing => "dra-missing",
-            Self::DraNotServing => "dra-not-serving",
-            Self::PluginsNotServing => "plugins-not-serving",
-            Self::LeaseHeld => "lease-held",
-            Self::ApiUnreachable => "api-unreachable",
-            Self::NewerFormat => "newer-format",
-            Self::Interrupted => "interrupted",
-            Self::Record => "record",
-            Self::Internal => "internal",
-        }
+        self.into()
     }
 }
 

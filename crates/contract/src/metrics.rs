@@ -2,6 +2,8 @@
 //! table: `docs/metrics.md` is generated from it, and the hook chart's alerts and dashboard are held against it. Names and units follow
 //! Prometheus' conventions (prometheus.io/docs/practices/naming): base units, times as Unix seconds, so that an age is `time() - …`.
 
+use strum::IntoStaticStr;
+
 mod samples;
 
 pub use samples::MetricSamples;
@@ -10,7 +12,8 @@ pub use samples::MetricSamples;
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// What a metric is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum MetricKind {
     /// A value at a moment.
     Gauge,
@@ -23,11 +26,7 @@ pub enum MetricKind {
 impl MetricKind {
     /// The word of OpenMetrics.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Gauge => "gauge",
-            Self::Counter => "counter",
-            Self::Histogram => "histogram",
-        }
+        self.into()
     }
 }
 

@@ -2,11 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 use super::task::Task;
 
 /// Who decides when a node goes, from least to most control.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, EnumCount, VariantArray, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// The vendor's controller decides and acts; the hook watches, reports and re-rolls DRA plugins.
@@ -23,16 +25,11 @@ pub enum Mode {
 
 impl Mode {
     /// Every mode, from least to most control.
-    pub const ALL: [Self; 4] = [Self::Observe, Self::Assist, Self::Steer, Self::Drive];
+    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
     /// The mode's name, as in recipes, settings and chart.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Observe => "observe",
-            Self::Assist => "assist",
-            Self::Steer => "steer",
-            Self::Drive => "drive",
-        }
+        self.into()
     }
 
     /// The tasks that come with the mode; those that come with none ([`Task::Settle`], say) belong to all.

@@ -62,6 +62,12 @@ pub const NFD_LABEL_PREFIX: &str = "feature.node.kubernetes.io/";
 pub const DRIVER_COMPONENT: (&str, &str) = ("app.kubernetes.io/component", "nvidia-driver");
 /// Driver DaemonSets and pods on OpenShift with the driver toolkit carry it, with the value `true`.
 pub const DRIVER_TOOLKIT_LABEL: &str = "openshift.driver-toolkit";
+/// The component of recipes whose chart carries the GPU driver's upgrade policy.
+pub const GPU_OPERATOR: &str = "gpu-operator";
+/// The component of recipes that installs the OFED driver.
+pub const NETWORK_OPERATOR: &str = "network-operator";
+/// The component of recipes that brings the DRA driver, under whatever chart name.
+pub const DRA_DRIVER: &str = "nvidia-dra-driver-gpu";
 /// Node annotation: the GPU operator's upgrade controller evicts, and driver-manager does not (`true`, or absent).
 pub const UPGRADE_ENABLED_ANNOTATION: &str = "nvidia.com/gpu-driver-upgrade-enabled";
 /// `app` of the container toolkit.
@@ -146,12 +152,10 @@ pub const HELM_INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 pub const DRA_GPU_DRIVER: &str = "gpu.nvidia.com";
 /// DRA driver name for ComputeDomains.
 const DRA_COMPUTE_DOMAIN_DRIVER: &str = "compute-domain.nvidia.com";
-/// The component of recipes that brings the DRA driver, under whatever chart name.
-pub const DRA_COMPONENT: &str = "nvidia-dra-driver-gpu";
 /// The container names of the DRA kubelet plugin and the driver that each one publishes.
 pub const DRA_CONTAINERS: [(&str, &str); 2] = [("gpus", DRA_GPU_DRIVER), ("compute-domains", DRA_COMPUTE_DOMAIN_DRIVER)];
 /// Namespaces that the DRA driver is commonly installed in (its docs, its new docs, AICR).
-pub const DRA_NAMESPACES: [&str; 3] = ["nvidia-dra-driver-gpu", "nvidia-dra-driver", "dra-driver-nvidia-gpu"];
+pub const DRA_NAMESPACES: [&str; 3] = [DRA_DRIVER, "nvidia-dra-driver", "dra-driver-nvidia-gpu"];
 
 /// Labels by which gpu-operator knows a GPU node: its own, and those of node-feature-discovery (its `controllers/state_manager.go`).
 pub const GPU_LABELS: [&str; 4] = [

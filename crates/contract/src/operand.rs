@@ -1,10 +1,12 @@
 //! The operands of a ClusterPolicy that the hook knows by name, one row each: how to recognize the DaemonSet, which part of the spec asks for it,
 //! and whether success depends on it. Source: NVIDIA/gpu-operator v25.10.1 to v26.7.0, `assets/` and `controllers/state_manager.go`.
 
+use strum::{EnumCount, VariantArray};
+
 use super::names;
 
 /// An operand other than the driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EnumCount, VariantArray)]
 pub enum Operand {
     /// Container toolkit.
     Toolkit,
@@ -108,17 +110,7 @@ const NODE_STATUS_EXPORTER: OperandTraits = row(
 
 impl Operand {
     /// Every operand of the table, those that gate first, in the order in which they start on a node.
-    pub const ALL: [Self; 9] = [
-        Self::Toolkit,
-        Self::Validator,
-        Self::DevicePlugin,
-        Self::Mps,
-        Self::Gfd,
-        Self::Dcgm,
-        Self::DcgmExporter,
-        Self::MigManager,
-        Self::NodeStatusExporter,
-    ];
+    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
     /// The operand's row.
     pub fn traits(self) -> &'static OperandTraits {

@@ -3,6 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 use super::driver::Driver;
 
@@ -11,7 +12,8 @@ mod rights;
 pub use rights::RIGHTS;
 
 /// One thing that a hook Job does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema, EnumCount, VariantArray, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
     /// Keep the NicClusterPolicy when the network operator's chart lets go of it: annotations, before the upgrade.
@@ -38,31 +40,11 @@ pub enum Task {
 
 impl Task {
     /// Every task, in the order in which a Job performs them.
-    pub const ALL: [Self; 9] = [
-        Self::PrepareNetwork,
-        Self::Preflight,
-        Self::Hold,
-        Self::Settle,
-        Self::Wake,
-        Self::Steer,
-        Self::Drive,
-        Self::Reroll,
-        Self::RestartPlugins,
-    ];
+    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
     /// The task's name, as in settings and chart.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::PrepareNetwork => "prepare-network",
-            Self::Preflight => "preflight",
-            Self::Hold => "hold",
-            Self::Settle => "settle",
-            Self::Wake => "wake",
-            Self::Steer => "steer",
-            Self::Drive => "drive",
-            Self::Reroll => "reroll",
-            Self::RestartPlugins => "restart-plugins",
-        }
+        self.into()
     }
 
     /// Whether it is a single step, before the operator is installed or upgraded; the others go on until the fleet is done.
@@ -75,7 +57,7 @@ impl Task {
 }
 
 /// Where a right holds: which kind of role carries it and in which namespace that role is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, EnumCount, VariantArray)]
 #[serde(rename_all = "kebab-case")]
 pub enum RightScope {
     /// A ClusterRole: cluster-scoped objects.
@@ -94,7 +76,7 @@ pub enum RightScope {
 
 impl RightScope {
     /// Every scope.
-    pub const ALL: [Self; 6] = [Self::Cluster, Self::Release, Self::Default, Self::Operator, Self::Dra, Self::DevicePlugin];
+    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 }
 
 /// Which objects of a resource a right covers.

@@ -44,10 +44,6 @@ const RELEASES: u32 = 3;
 pub struct LeaseHolder {
     /// The holder: the pod of a hook Job.
     pub name: String,
-    /// When it took the Lease.
-    pub acquired: Option<Timestamp>,
-    /// When it last renewed it.
-    pub renewed: Option<Timestamp>,
     /// When the Lease is over if it is not renewed, by its own clock.
     pub until: Option<Timestamp>,
 }
@@ -67,7 +63,7 @@ pub async fn holder(client: &Client) -> Result<Option<LeaseHolder>, CallError> {
         let renewed = spec.renew_time.map(|time| time.0);
         let seconds = spec.lease_duration_seconds.map(|seconds| SignedDuration::from_secs(i64::from(seconds)));
         let until = renewed.zip(seconds).map(|(renewed, seconds)| renewed.saturating_add(seconds).unwrap_or(Timestamp::MAX));
-        Some(LeaseHolder { name, acquired: spec.acquire_time.map(|time| time.0), renewed, until })
+        Some(LeaseHolder { name, until })
     }))
 }
 

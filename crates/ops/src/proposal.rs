@@ -13,7 +13,7 @@ use contract::task::Task;
 use nvidia_upgrade::controller_generation::ControllerGeneration;
 use recipe::model::Recipe;
 use release::values::gpu;
-use release::{EmbeddedCatalog, PlanError, PlanOptions, ReleaseKind, ReleasePlan, plan};
+use release::{EmbeddedCatalog, PlanError, PlanOptions, ReleasePlan, plan};
 
 use super::plan::ProposedDeployment;
 
@@ -54,11 +54,8 @@ impl ProposedDeployment {
     /// The recipe deploys nothing that upgrades drivers in a way that can be predicted.
     pub fn from_recipe(recipe: &Recipe) -> Result<Self, ProposalError> {
         let planned = plan(recipe, &EmbeddedCatalog, &PlanOptions::default())?;
-        let hook = planned.releases.iter().find_map(|release| match &release.kind {
-            ReleaseKind::Hook(hook) if hook.component == names::OPERATOR_DEPLOYMENT && hook.tasks.contains(&Task::Settle) => Some(hook),
-            ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => None,
-        });
-        let hook = hook.ok_or(ProposalError::NoOperator)?;
+        let mut hooks = planned.releases.iter().filter_map(|release| release.kind.hook());
+        let hook = hooks.find(|hook| hook.component == names::GPU_OPERATOR && hook.tasks.contains(&Task::Settle)).ok_or(ProposalError::NoOperator)?;
         let (component, version) = (hook.component.clone(), hook.version.clone());
         let values = chart_values(&planned, &component);
         let rollout = &recipe.rollout.gpu_driver;
@@ -70,7 +67,7 @@ impl ProposedDeployment {
         if !mode.decides() {
             take_limits(&values, &mut upgrade.policy);
         }
-        let has_dra = recipe.components.iter().any(|component| component.enabled && component.name == names::DRA_COMPONENT);
+        let has_dra = recipe.components.iter().any(|component| component.enabled && component.name == names::DRA_DRIVER);
         let settings = Settings {
             release: format!("{component}-post"),
             namespace: component.clone(),
@@ -91,7 +88,7 @@ impl ProposedDeployment {
             dra: DraSettings {
                 reroll: recipe.rollout.dra.reroll,
                 required: recipe.rollout.dra.required,
-                namespaces: vec![names::DRA_COMPONENT.to_owned()],
+                namespaces: vec![names::DRA_DRIVER.to_owned()],
                 ..DraSettings::default()
             },
             preflight: PreflightSettings { coming: gpu::coming(&values), waits: None, strictness: rollout.preflight.clone() },
@@ -104,11 +101,8 @@ impl ProposedDeployment {
 
 /// Returns the values that a component's chart is installed with.
 fn chart_values(planned: &ReleasePlan, component: &str) -> Map<String, Value> {
-    let values = planned.releases.iter().find_map(|release| match &release.kind {
-        ReleaseKind::Upstream(upstream) if release.name == component => Some(upstream.values.clone()),
-        ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => None,
-    });
-    values.unwrap_or_default()
+    let chart = planned.releases.iter().filter(|release| release.name == component).find_map(|release| release.kind.upstream());
+    chart.map(|chart| chart.values.clone()).unwrap_or_default()
 }
 
 /// Checks that the operator's controller upgrades drivers, and that there is a model of it.

@@ -17,47 +17,32 @@ use contract::chart_files::VALUES;
 /// # Errors
 /// A file of the chart, or a values file, that cannot be read.
 pub(crate) fn resolve_release(files: &TextFiles, declared: DeclaredRelease, needs: &[String]) -> Result<ReleaseFacts, ReadbackError> {
-    let (kind, chart) = match &declared.chart {
-        ChartLocation::Remote { place, version } => {
-            ("upstream", ChartFacts { place: place.clone(), version: version.clone(), ..ChartFacts::default() })
+    let (kind, chart) = resolve_chart(files, &declared)?;
+    let listed = values_files(files, &declared, kind);
+    let merged = merged(files, &listed, declared.inline.as_ref())?;
+    let hook = match &declared.chart {
+        ChartLocation::Local(folder) if kind == "hook" => {
+            let read = hook::read(files, folder, &merged, &chart)?;
+            let least = deployer_timeout_seconds(read.budget_seconds);
+            let timeout_is_sufficient = map(&declared.timeouts, |timeouts| timeouts.iter().all(|timeout| timeout.seconds >= least));
+            Some(HookFacts { timeout_is_sufficient, ..read })
         }
-        ChartLocation::Local(folder) => {
-            let chart = local(files, folder)?;
-            let version = declared.declared_version.clone().or_else(|| chart.version.clone());
-            (chart::kind(files, folder), ChartFacts { version, ..chart })
-        }
+        ChartLocation::Local(_) | ChartLocation::Remote { .. } => None,
     };
-    let mut listed = declared.values.clone();
-    if let ChartLocation::Local(folder) = &declared.chart {
-        let own = format!("{folder}/{VALUES}");
-        // The hook chart's own values are its defaults; those of a chart of objects are the objects.
-        if kind == "manifests" && files.get(&own).is_some() && !listed.contains(&own) {
-            listed.insert(0, own);
-        }
-    }
+    let has_crds = match &declared.chart {
+        ChartLocation::Local(folder) => files.below(folder).any(|(path, _)| path.starts_with("crds/")),
+        ChartLocation::Remote { .. } => true,
+    };
     let acts = |path: &&String| match declared.edits_act {
         DeployedEdits::All => true,
         DeployedEdits::Named => declared.values.contains(path),
         DeployedEdits::Ignored => false,
     };
-    let edits_act = listed.iter().filter(acts).cloned().collect();
-    let missing = listed.iter().filter(|path| files.get(path).is_none()).cloned().collect();
-    let merged = merged(files, &listed, declared.inline.as_ref())?;
-    let timeouts = declared.timeouts.clone();
-    let has_crds = match &declared.chart {
-        ChartLocation::Local(folder) => files.below(folder).any(|(path, _)| path.starts_with("crds/")),
-        ChartLocation::Remote { .. } => true,
-    };
-    let hook = match &declared.chart {
-        ChartLocation::Local(folder) if kind == "hook" => {
-            let read = hook::read(files, folder, &merged, &chart)?;
-            let least = deployer_timeout_seconds(read.budget_seconds);
-            Some(HookFacts {
-                timeout_is_sufficient: map(&timeouts, |timeouts| timeouts.iter().all(|timeout| timeout.seconds >= least)),
-                ..read
-            })
-        }
-        ChartLocation::Local(_) | ChartLocation::Remote { .. } => None,
+    let values = ValuesFacts {
+        edits_act: listed.iter().filter(acts).cloned().collect(),
+        missing: listed.iter().filter(|path| files.get(path).is_none()).cloned().collect(),
+        digest: digest(&merged),
+        files: listed,
     };
     Ok(ReleaseFacts {
         kind,
@@ -69,8 +54,8 @@ pub(crate) fn resolve_release(files: &TextFiles, declared: DeclaredRelease, need
         unmet_needs: needs.iter().filter(|need| !declared.after.releases.contains(*need)).cloned().collect(),
         after: declared.after,
         chart,
-        values: ValuesFacts { files: listed, missing, digest: digest(&merged), edits_act },
-        timeout_seconds: map(&timeouts, |timeouts| timeouts.iter().map(|timeout| timeout.seconds).collect::<BTreeSet<u64>>()),
+        values,
+        timeout_seconds: map(&declared.timeouts, |timeouts| timeouts.iter().map(|timeout| timeout.seconds).collect::<BTreeSet<u64>>()),
         skips_crds: if has_crds { declared.skips_crds } else { DeployerFact::Is(true) },
         creates_namespace: declared.creates_namespace,
         takes_ownership: declared.takes_ownership,
@@ -88,12 +73,39 @@ pub(crate) fn resolve_release(files: &TextFiles, declared: DeclaredRelease, need
             file: declared.file,
             gated_by: declared.gated_by,
             also_fired_by: declared.also_fired_by,
-            timeouts: match timeouts {
+            timeouts: match declared.timeouts {
                 DeployerFact::Is(timeouts) => timeouts,
                 DeployerFact::NotExpressible { .. } => Vec::new(),
             },
         },
     })
+}
+
+/// Returns what kind of release a chart makes, and the facts of the chart.
+fn resolve_chart(files: &TextFiles, declared: &DeclaredRelease) -> Result<(&'static str, ChartFacts), ReadbackError> {
+    Ok(match &declared.chart {
+        ChartLocation::Remote { place, version } => {
+            ("upstream", ChartFacts { place: place.clone(), version: version.clone(), ..ChartFacts::default() })
+        }
+        ChartLocation::Local(folder) => {
+            let chart = local(files, folder)?;
+            let version = declared.declared_version.clone().or_else(|| chart.version.clone());
+            (chart::kind(files, folder), ChartFacts { version, ..chart })
+        }
+    })
+}
+
+/// Returns the paths of the values files of a release, in the order in which they are merged.
+fn values_files(files: &TextFiles, declared: &DeclaredRelease, kind: &str) -> Vec<String> {
+    let mut listed = declared.values.clone();
+    if let ChartLocation::Local(folder) = &declared.chart {
+        let own = format!("{folder}/{VALUES}");
+        // The hook chart's own values are its defaults; those of a chart of objects are the objects.
+        if kind == "manifests" && files.get(&own).is_some() && !listed.contains(&own) {
+            listed.insert(0, own);
+        }
+    }
+    listed
 }
 
 fn map<T, U>(fact: &DeployerFact<T>, with: impl FnOnce(&T) -> U) -> DeployerFact<U> {

@@ -3,13 +3,12 @@
 use serde_json::{Map, Value};
 
 use super::catalog::PlanCatalog;
-use super::hook::DRA_DRIVER;
-use super::plan::{GPU_OPERATOR, NETWORK_OPERATOR};
 use super::values::{gpu, ofed};
 use catalog::lookup;
 use contract::check::CheckStrictness;
 use contract::count::Count;
 use contract::driver::Driver;
+use contract::names::{DRA_DRIVER, GPU_OPERATOR, NETWORK_OPERATOR};
 use contract::duration::Duration;
 use contract::policy::UpgradeSettings;
 use contract::settings::{DraRequired, Mode, OperatorUpgradeSettings, Settings, SettleSettings};

@@ -8,12 +8,11 @@ use super::model::{HookReleasePlan, Release, ReleaseKind};
 use super::time::TimeBudget;
 use contract::check::CheckStrictness;
 use contract::driver::Driver;
+use contract::names::DRA_DRIVER;
 use contract::settings::{DraRequired, Mode};
 use contract::task::{Task, rights};
 use recipe::model::{OfedDriverRollout, Recipe, RecipeMetrics};
 
-/// The component that brings the DRA driver.
-pub const DRA_DRIVER: &str = "nvidia-dra-driver-gpu";
 /// Ends the name of the hook release after a component.
 pub const POST: &str = "-post";
 /// Ends the name of the hook release before a component.

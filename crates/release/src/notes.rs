@@ -3,10 +3,9 @@
 use serde_json::Value;
 
 use super::chosen::ChosenComponent;
-use super::hook::DRA_DRIVER;
-use super::plan::GPU_OPERATOR;
 use super::values::gpu::{self, DRIVER_VERSION};
 use catalog::lookup;
+use contract::names::{DRA_DRIVER, GPU_OPERATOR};
 use contract::settings::Mode;
 use recipe::model::{Recipe, RecipeUpgradePolicy};
 

@@ -8,7 +8,7 @@ use super::catalog::PlanCatalog;
 use super::chosen::{ChosenComponent, choose_components};
 use super::described_catalog::DescribedCatalog;
 use super::error::PlanError;
-use super::hook::{self, DRA_DRIVER};
+use super::hook;
 use super::hook_image::HookImage;
 use super::mirror::{AirGapValues, RegistryMirror};
 use super::model::{CrdsRelease, Release, ReleaseKind, ReleasePlan, ReleasedCrd, UpstreamRelease};
@@ -16,14 +16,11 @@ use super::{crds, device_plugin, mode, namespaces, node_options, notes, resource
 use catalog::lookup;
 use catalog::model::ComponentHooks;
 use contract::driver::Driver;
+use contract::names::{DRA_DRIVER, GPU_OPERATOR, NETWORK_OPERATOR};
 use contract::settings::{DraRequired, Gate, HoldNodes, Mode};
 use contract::task::Task;
 use recipe::model::{NodeScheduling, Recipe};
 
-/// The component whose chart carries the GPU driver's upgrade policy.
-pub const GPU_OPERATOR: &str = "gpu-operator";
-/// The component that installs the OFED driver.
-pub const NETWORK_OPERATOR: &str = "network-operator";
 /// The longest name of a release that Helm takes.
 const LONGEST_NAME: usize = 53;
 

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::fixture::{catalog, crd, recipe};
-use super::hook::DRA_DRIVER;
 use super::model::{ChartOrigin, HookReleasePlan, IMAGE_WITHOUT_REGISTRY, Release, ReleaseKind, ReleasePlan, UpstreamRelease};
 use super::{EmbeddedCatalog, PlanError, PlanOptions, plan};
 use contract::budget::{OVERHEAD_SECONDS, SLACK_SECONDS};
 use contract::driver::Driver;
+use contract::names::DRA_DRIVER;
 use contract::task::{Task, rights};
 
 mod modes;

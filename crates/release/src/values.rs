@@ -3,12 +3,11 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::plan::{GPU_OPERATOR, NETWORK_OPERATOR};
 use super::{PlanError, device_plugin};
 use catalog::lookup;
 use catalog::model::{ComponentVersion, SchedulingPaths};
 use contract::duration::Duration;
-use contract::names::DRIVER_MANAGER_OFF;
+use contract::names::{DRIVER_MANAGER_OFF, GPU_OPERATOR, NETWORK_OPERATOR};
 use contract::settings::Mode;
 use device_plugin_config::environment::PluginChart;
 use recipe::model::{RecipeComponent, RecipeRollout};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use kube_io::call::{CallError, REFUSAL};
+use strum::IntoStaticStr;
 use planner::decide::Action;
 
 use crate::clock::later;
@@ -12,7 +13,8 @@ use crate::start::record_missing;
 use crate::{EndReason, RunEnd};
 
 /// What the loop asks of the API server, apart from events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub(super) enum RequestKind {
     /// Lists and watches.
     Watch,
@@ -31,14 +33,7 @@ pub(super) enum RequestKind {
 impl RequestKind {
     /// Returns the value of the label `what` of the metric of failed writes.
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Watch => "watch",
-            Self::Record => "record",
-            Self::Deletion => "deletion",
-            Self::Node => "node",
-            Self::Eviction => "eviction",
-            Self::Annotation => "annotation",
-        }
+        self.into()
     }
 }
 

@@ -4,9 +4,11 @@ use std::fmt;
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
+use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 /// A kind of failure. Attempts are counted for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, EnumCount, VariantArray, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum FailureCause {
     /// Pods that use the device may not be evicted under this policy.
@@ -35,19 +37,7 @@ pub enum FailureCause {
 
 impl FailureCause {
     /// Every cause.
-    pub const ALL: [Self; 11] = [
-        Self::PodsNotEvictable,
-        Self::EvictionTimeout,
-        Self::DrainBlocked,
-        Self::DrainTimeout,
-        Self::CordonContested,
-        Self::DriverFailing,
-        Self::DriverTimeout,
-        Self::ValidationTimeout,
-        Self::PluginNotServing,
-        Self::WriteRefused,
-        Self::WriteRefusedAfterRestart,
-    ];
+    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
     /// Whether the old driver still runs as it did when the node fails for this: the node is given back at once.
     pub fn is_before_restart(self) -> bool {
@@ -69,19 +59,7 @@ impl FailureCause {
 
     /// The name in records and metrics.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::PodsNotEvictable => "pods-not-evictable",
-            Self::EvictionTimeout => "eviction-timeout",
-            Self::DrainBlocked => "drain-blocked",
-            Self::DrainTimeout => "drain-timeout",
-            Self::CordonContested => "cordon-contested",
-            Self::DriverFailing => "driver-failing",
-            Self::DriverTimeout => "driver-timeout",
-            Self::ValidationTimeout => "validation-timeout",
-            Self::PluginNotServing => "plugin-not-serving",
-            Self::WriteRefused => "write-refused",
-            Self::WriteRefusedAfterRestart => "write-refused-after-restart",
-        }
+        self.into()
     }
 
     /// In words.

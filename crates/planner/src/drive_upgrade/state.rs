@@ -3,9 +3,11 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 /// How far a node is in an upgrade that we do. A node without one is done, or has not been started: which of both follows from its driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, EnumCount, VariantArray, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum UpgradeState {
     /// We have let go of it: the vendor's controller has it.
@@ -26,27 +28,11 @@ pub enum UpgradeState {
 
 impl UpgradeState {
     /// Every state, in the order in which a node goes through them.
-    pub const ALL: [Self; 7] = [
-        Self::Lifted,
-        Self::WaitForJobsRequired,
-        Self::PodDeletionRequired,
-        Self::DrainRequired,
-        Self::PodRestartRequired,
-        Self::ValidationRequired,
-        Self::UpgradeFailed,
-    ];
+    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
     /// The value of the state label.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Lifted => "lifted",
-            Self::WaitForJobsRequired => "wait-for-jobs-required",
-            Self::PodDeletionRequired => "pod-deletion-required",
-            Self::DrainRequired => "drain-required",
-            Self::PodRestartRequired => "pod-restart-required",
-            Self::ValidationRequired => "validation-required",
-            Self::UpgradeFailed => "upgrade-failed",
-        }
+        self.into()
     }
 
     /// Whether the node holds a slot: a failed one is unavailable and no longer in progress.

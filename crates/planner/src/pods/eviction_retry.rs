@@ -5,6 +5,7 @@
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
+use strum::IntoStaticStr;
 
 /// How many evictions are asked for in one turn, over all nodes: a node's pods leave in one or two turns, and the API server is never flooded.
 pub const AT_ONCE: usize = 20;
@@ -15,7 +16,8 @@ const FIRST_MS: u64 = FIRST_SECONDS * 1000;
 const LONGEST_MS: u64 = 60_000;
 
 /// What became of the last request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum EvictionReply {
     /// The pod is being deleted.
     Accepted,
@@ -37,14 +39,7 @@ pub enum EvictionReply {
 impl EvictionReply {
     /// The value of the label `answer` of the metric of evictions.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Accepted => "accepted",
-            Self::Blocked { .. } => "blocked",
-            Self::Denied => "denied",
-            Self::Busy => "busy",
-            Self::Refused => "refused",
-            Self::Lost => "lost",
-        }
+        self.into()
     }
 }
 

@@ -25,7 +25,7 @@ pub fn of_operator(operator: &ObservedDeployment, settings: &Settings) -> Result
 /// # Errors
 /// [`Reason::OtherChart`].
 pub fn of_plugins<'a>(mut daemon_sets: impl Iterator<Item = &'a ObservedDaemonSet>, settings: &Settings) -> Result<(), Reason> {
-    if settings.component != names::DRA_COMPONENT {
+    if settings.component != names::DRA_DRIVER {
         return Ok(());
     }
     daemon_sets.try_for_each(|daemon_set| {

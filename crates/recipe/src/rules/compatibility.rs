@@ -6,6 +6,7 @@ use semver::{Version, VersionReq};
 
 use super::{KnownComponent, RuleTarget};
 use catalog::compatibility::{CompatibilityLevel, CompatibilityRule, ComponentFact, RecipeFact, VersionRange, rules};
+use contract::names::GPU_OPERATOR;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
 use diagnostics::source::SourceSpan;
@@ -115,7 +116,7 @@ impl CompatibilityCheck<'_> {
 
     /// The driver that the GPU operator installs; a digest says nothing.
     fn driver(&self) -> Option<String> {
-        let operator = self.subject.component("gpu-operator").filter(|operator| operator.is_on(&["driver", "enabled"]) == Some(true))?;
+        let operator = self.subject.component(GPU_OPERATOR).filter(|operator| operator.is_on(&["driver", "enabled"]) == Some(true))?;
         let own = self.subject.recipe.rollout.gpu_driver.version.clone();
         let version = own.or_else(|| operator.value(&["driver", "version"])?.as_str().map(str::to_owned))?;
         version.starts_with(|first: char| first.is_ascii_digit()).then_some(version)
@@ -155,7 +156,7 @@ impl CompatibilityCheck<'_> {
             RecipeFact::GpuDriver(_) if self.subject.recipe.rollout.gpu_driver.version.is_some() => {
                 (below(&["rollout", "gpuDriver"], "version"), "the driver")
             }
-            RecipeFact::GpuDriver(_) => (below(&["components", "gpu-operator", "values"], "driver.version"), "the driver"),
+            RecipeFact::GpuDriver(_) => (below(&["components", GPU_OPERATOR, "values"], "driver.version"), "the driver"),
             RecipeFact::Recipe(paths) => (below(&[], paths.keys().next()?), "and here"),
             RecipeFact::Runs(_) => return None,
         })

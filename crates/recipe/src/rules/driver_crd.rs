@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use super::{KnownComponent, RuleTarget};
 use catalog::lookup;
+use contract::names::GPU_OPERATOR;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
 use diagnostics::source::SourceSpan;
@@ -13,7 +14,7 @@ use diagnostics::tree::{MapEntry, YamlNode};
 const ALWAYS_READ: [&str; 3] = ["enabled", "nvidiaDriverCRD", "upgradePolicy"];
 /// What is read below `driver.nvidiaDriverCRD` only where that is on.
 const OF_THE_DEFAULT_RESOURCE: [&str; 3] = ["deployDefaultCR", "driverType", "nodeSelector"];
-const DRIVER: [&str; 4] = ["components", "gpu-operator", "values", "driver"];
+const DRIVER: [&str; 4] = ["components", GPU_OPERATOR, "values", "driver"];
 
 /// From this version on each NVIDIADriver has an upgrade policy of its own, and the ClusterPolicy's is not used.
 const POLICY_PER_DRIVER: &str = "v26.7.0";
@@ -43,7 +44,7 @@ fn policy(subject: &RuleTarget<'_>, operator: &KnownComponent<'_>, place: Source
 
 /// Checks the GPU operator's `driver` against `driver.nvidiaDriverCRD`.
 pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
-    let Some(operator) = subject.component("gpu-operator") else { return };
+    let Some(operator) = subject.component(GPU_OPERATOR) else { return };
     let Some(driver) = subject.node_at(&DRIVER) else { return };
     let switch = ["driver", "nvidiaDriverCRD", "enabled"];
     if operator.is_on(&switch) == Some(false) {

@@ -1,12 +1,12 @@
 //! The mode of each driver: which keys it goes by, and what of the operators' own policy contradicts it.
 
-use super::ofed::{NETWORK_OPERATOR, POLICY_KIND};
+use super::ofed::POLICY_KIND;
 use super::rollout::LONGEST_SECONDS;
 use super::{KnownComponent, RuleTarget};
 use crate::model::DriverRollout;
 use contract::count::Count;
 use contract::duration::Duration;
-use contract::names::{DRIVER_MANAGER_OFF, MANAGER_EVICTIONS};
+use contract::names::{DRIVER_MANAGER_OFF, GPU_OPERATOR, MANAGER_EVICTIONS, NETWORK_OPERATOR};
 use contract::settings::Mode;
 use contract::task::Task;
 use diagnostics::diagnostic::Diagnostic;
@@ -44,7 +44,7 @@ const OFED_KEYS: [(&str, &[Mode], &str, &str); 2] = [
         "set `drain`, with a `podSelector` for the pods that use the network",
     ),
 ];
-const GPU_VALUES: [&str; 3] = ["components", "gpu-operator", "values"];
+const GPU_VALUES: [&str; 3] = ["components", GPU_OPERATOR, "values"];
 
 /// Checks what the modes go by.
 pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
@@ -167,7 +167,7 @@ fn amounts(subject: &RuleTarget<'_>, driver: &DriverRollout, findings: &mut Vec<
 
 /// What of the GPU operator's values contradicts the mode.
 fn gpu_values(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Diagnostic>) {
-    let Some(operator) = subject.component("gpu-operator") else { return };
+    let Some(operator) = subject.component(GPU_OPERATOR) else { return };
     if operator.is_on(&["driver", "enabled"]) == Some(false) {
         return;
     }

@@ -2,12 +2,11 @@
 
 use super::{KnownComponent, RuleTarget};
 use contract::grammar::{is_digest, is_tag};
+use contract::names::NETWORK_OPERATOR;
 use contract::settings::Mode;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
 
-/// The component that installs the OFED driver.
-pub const NETWORK_OPERATOR: &str = "network-operator";
 /// The custom resource that it works from.
 pub const POLICY_KIND: &str = "NicClusterPolicy";
 /// The keys of `ofedDriver.upgradePolicy` that the recipe's policy is mapped into, each with its name there. (Not `autoUpgrade`: a recipe

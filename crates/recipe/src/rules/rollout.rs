@@ -4,6 +4,7 @@ use super::RuleTarget;
 use crate::model::DriverRollout;
 use contract::duration::Duration;
 use contract::grammar::{is_digest, is_tag};
+use contract::names::GPU_OPERATOR;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
 use diagnostics::path::KeyPath;
@@ -19,14 +20,14 @@ pub const POLICY: [(&str, &str); 5] = [
     ("gpuPodDeletion", "podDeletion"),
     ("drain", "drain"),
 ];
-const OPERATOR_VALUES: [&str; 4] = ["components", "gpu-operator", "values", "driver"];
+const OPERATOR_VALUES: [&str; 4] = ["components", GPU_OPERATOR, "values", "driver"];
 
 /// Where a recipe sets what the chart's value `path` says, if the recipe's own policy does.
 pub fn policy_of(component: &str, path: &KeyPath) -> Option<KeyPath> {
     let ["driver", "upgradePolicy", chart, rest @ ..] = &path.keys().iter().map(String::as_str).collect::<Vec<_>>()[..] else {
         return None;
     };
-    let (_, own) = POLICY.iter().find(|(known, _)| component == "gpu-operator" && known == chart)?;
+    let (_, own) = POLICY.iter().find(|(known, _)| component == GPU_OPERATOR && known == chart)?;
     let rest = rest.iter().map(|key| if *key == "timeoutSeconds" { "timeout" } else { key });
     Some(["rollout", "gpuDriver", "policy", own].into_iter().chain(rest).collect())
 }
@@ -134,7 +135,7 @@ fn used(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let mode = subject.recipe.rollout.gpu_driver.mode;
     let key = key.or(mode.decides().then_some("mode"));
     let Some(key) = key else { return };
-    let reason = match subject.component("gpu-operator") {
+    let reason = match subject.component(GPU_OPERATOR) {
         None => "the recipe does not deploy `gpu-operator`",
         Some(operator) if operator.is_on(&["driver", "enabled"]) == Some(false) => {
             "`driver.enabled` is false: the operator does not manage the driver"

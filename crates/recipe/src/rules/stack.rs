@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::{KnownComponent, RuleTarget};
 use catalog::nested::{self, HostComponent};
+use contract::names::{DRA_DRIVER, GPU_OPERATOR};
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
 
@@ -12,8 +13,8 @@ const OPERATOR_DRIVER_ROOT: &str = "/run/nvidia/driver";
 
 /// Checks components against each other.
 pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
-    let operator = subject.component("gpu-operator");
-    if let Some(dra) = subject.component("nvidia-dra-driver-gpu") {
+    let operator = subject.component(GPU_OPERATOR);
+    if let Some(dra) = subject.component(DRA_DRIVER) {
         dra_driver(subject, dra, operator, findings);
     }
     nested(subject, findings);
