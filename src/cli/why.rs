@@ -45,14 +45,15 @@ impl WhyArguments {
         let Self { node, output, cluster } = self;
         cluster::run(&cluster, printer, async |session, printer| {
             let snapshots = session.observe_all().await?;
-            let explanations: Vec<NodeExplanation> = snapshots.iter().filter_map(|snapshot| explain_node(snapshot, &node)).collect();
+            let of_node = |snapshot| Some((explain_node(snapshot, &node)?, snapshot));
+            let (explanations, of): (Vec<NodeExplanation>, Vec<&RolloutSnapshot>) = snapshots.iter().filter_map(of_node).unzip();
             cluster::print_notes(&session, printer);
             if explanations.is_empty() {
                 return Ok(print_no_rollout(&snapshots, &node, printer));
             }
             let text = |wide| {
                 let width = terminal::text_width(wide);
-                let all = explanations.iter().zip(&snapshots);
+                let all = explanations.iter().zip(&of);
                 all.map(|(explanation, snapshot)| node_text(explanation, snapshot, width)).collect::<Vec<_>>().join("\n")
             };
             Ok(output.print(&WhyDocument { rollouts: &explanations }, || format!("node/{node}\n"), text, printer))
@@ -77,17 +78,22 @@ fn node_text(explanation: &NodeExplanation, snapshot: &RolloutSnapshot, width: u
     if let Some(held) = &row.held {
         let _ = writeln!(text, "  {} for {}", held.text(), format_age(held.since, snapshot.now));
     }
-    for waiting in fleet {
+    // What is given as the node's own reason below is not said twice.
+    for waiting in fleet.iter().filter(|waiting| row.waiting.as_ref().is_none_or(|own| own.text != **waiting)) {
         let _ = writeln!(text, "  the whole fleet waits: {waiting}");
     }
     let Some(waiting) = &row.waiting else {
-        let _ = writeln!(text, "{}", if row.stage == NodeStage::Done { "  It is as asked for: there is nothing to wait for." } else { "" });
+        if row.stage == NodeStage::Done {
+            text.push_str("  It is as the settings ask for: nothing to wait for.\n");
+        }
         return text;
     };
     let by = waiting.since.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
     let at = waiting.since.at.map(|at| format!(" ({at:.0}{by})")).unwrap_or_default();
     let ends = if waiting.resolves_itself { "can end by itself" } else { "does not end by itself" };
-    let _ = writeln!(text, "  {} for {}{at}; {ends}:", waiting.reason, format_age(waiting.since.at, snapshot.now));
+    let age = waiting.since.at.map(|at| format!(" for {}", format_age(Some(at), snapshot.now))).unwrap_or_default();
+    let fleet = if waiting.whole_fleet { "the whole fleet waits: " } else { "" };
+    let _ = writeln!(text, "  {fleet}{}{age}{at}; {ends}:", waiting.reason);
     for line in table::wrapped(&waiting.text, width.saturating_sub(4).max(40)) {
         let _ = writeln!(text, "    {line}");
     }

@@ -109,7 +109,7 @@ pub const PAUSES: Metric = Metric::gauge("gpu_rollout_pauses", &[], "How many pa
 pub const NODES: Metric = Metric::gauge(
     "gpu_rollout_nodes",
     &["stage"],
-    "Nodes of the rollout by how far they are; while the whole fleet waits, only those of which something is known",
+    "Nodes of the rollout by stage; unknown: not assessed, because of what the whole fleet waits for",
 );
 /// How many nodes wait for what.
 pub const NODES_WAITING: Metric =

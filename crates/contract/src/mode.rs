@@ -7,7 +7,9 @@ use strum::{EnumCount, IntoStaticStr, VariantArray};
 use super::task::Task;
 
 /// Who decides when a node goes, from least to most control.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, EnumCount, VariantArray, IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, EnumCount, VariantArray, IntoStaticStr,
+)]
 #[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {

@@ -79,9 +79,22 @@ pub struct RunRecord {
     /// The baseline.
     #[serde(skip)]
     pub baseline: Option<Arc<Baseline>>,
+    /// What the whole fleet waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet_wait: Option<RecordedFleetWait>,
     /// How it ended; absent while it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
+}
+
+/// What the whole fleet waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordedFleetWait {
+    /// The reason's name.
+    pub reason: String,
+    /// Since when.
+    pub since: Timestamp,
 }
 
 /// One configuration of the device plugin, as the hook has seen it. Kept for each key and not for each node: what a node's pods run with

@@ -34,15 +34,30 @@ pub enum UnreadableSettings {
     Wrong(String),
 }
 
+/// How a Job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobEnd {
+    /// A pod of it succeeded.
+    Complete,
+    /// It ran out of pods, or out of time.
+    Failed,
+}
+
 /// The Job of a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookJob {
+    /// Name of the object: the name of its release. Names of its pods begin with it.
+    pub name: String,
     /// UID of the object.
     pub uid: String,
     /// When its first pod was started.
     pub started: Option<Timestamp>,
-    /// It has ended, with success or without.
-    pub ended: bool,
+    /// How it ended. `None`: it has not.
+    pub end: Option<JobEnd>,
+    /// A pod of it is pending or running.
+    pub has_pod: bool,
+    /// A pod of it has failed.
+    pub has_failed_pod: bool,
 }
 
 /// Lists the hook releases of all namespaces, or of one. RBAC: `list` on `configmaps`.
@@ -82,10 +97,14 @@ pub async fn job(client: &Client, settings: &Settings) -> Result<Option<HookJob>
     let api: Api<Job> = Api::namespaced(client.clone(), &settings.namespace);
     let Some(job) = optional(call(api.get(&settings.release)).await)? else { return Ok(None) };
     let status = job.status.unwrap_or_default();
-    let ended = status
-        .conditions
-        .iter()
-        .flatten()
-        .any(|condition| matches!(condition.type_.as_str(), "Complete" | "Failed") && condition.status == "True");
-    Ok(Some(HookJob { uid: job.metadata.uid.unwrap_or_default(), started: status.start_time.map(|time| time.0), ended }))
+    let has = |kind: &str| status.conditions.iter().flatten().any(|condition| condition.type_ == kind && condition.status == "True");
+    let end = has("Complete").then_some(JobEnd::Complete).or_else(|| has("Failed").then_some(JobEnd::Failed));
+    Ok(Some(HookJob {
+        name: settings.release.clone(),
+        uid: job.metadata.uid.unwrap_or_default(),
+        started: status.start_time.map(|time| time.0),
+        end,
+        has_pod: status.active.is_some_and(|pods| pods > 0),
+        has_failed_pod: status.failed.is_some_and(|pods| pods > 0),
+    }))
 }

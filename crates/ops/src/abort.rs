@@ -57,7 +57,7 @@ pub async fn find_leftovers(client: &Client, hooks: &[&Settings], stays_paused: 
     let nodes = patches(client, hooks, stays_paused).await?.iter().map(|patch| (patch.node.clone(), describe_patch(patch))).collect();
     let mut jobs = Vec::new();
     for hook in hooks {
-        if kube_io::releases::job(client, hook).await?.is_some_and(|job| !job.ended) {
+        if kube_io::releases::job(client, hook).await?.is_some_and(|job| job.end.is_none()) {
             jobs.push(format!("{}/{}", hook.namespace, hook.release));
         }
     }

@@ -143,7 +143,7 @@ fn retry_ours(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedChang
     }
     let mut change = NodePatch::for_node(node);
     change.annotations.insert(traits.requested.to_owned(), Some("true".to_owned()));
-    let when = if snapshot.is_live() {
+    let when = if snapshot.phase().has_job() {
         "the hook tries it again as soon as limits allow"
     } else {
         "it is tried again when the bundle is deployed"

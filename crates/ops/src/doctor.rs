@@ -9,13 +9,14 @@ use contract::exit::ExitCode;
 use contract::settings::Mode;
 use contract::task::Task;
 use observed::ObservedNode;
+use planner::drive_upgrade::record::read;
 use planner::hold;
 use planner::policies::{self, LivePolicy, NodePool};
 
 use super::hold_status::{HoldStatus, is_attended};
 use super::observe::RolloutSnapshot;
 use super::remedy::Remedy;
-use super::status::{NodeRow, NodeStage, PluginCondition, RolloutStatus};
+use super::status::{BlockingCondition, NodeRow, NodeStage, PluginCondition, RolloutStatus};
 
 mod report;
 
@@ -66,6 +67,10 @@ pub fn examine(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Vec<Doctor
         slots,
         limits,
         upgrades_off,
+        unattended_cordons,
+        broken_operands,
+        gpus_not_offered,
+        fleet_problem,
         forgotten_cordons,
         forgotten_skips,
         forgotten_holds,
@@ -183,6 +188,55 @@ fn upgrades_off(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<Do
     let remedy = Remedy::words(format!("set {field}, or deploy a bundle in mode `drive`"));
     let severity = if outdated.is_empty() { DoctorSeverity::Warning } else { DoctorSeverity::Problem };
     Some(DoctorFinding::new("nobody-upgrades", severity, outdated, text, remedy))
+}
+
+/// Nodes that a hook of ours cordoned, and no hook is at work that uncordons them.
+fn unattended_cordons(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    if snapshot.phase().has_job() {
+        return None;
+    }
+    let traits = snapshot.settings.driver.traits();
+    let is_ours = |row: &&NodeRow| {
+        let node = snapshot.observed.nodes.get(&row.node);
+        row.cordoned && node.is_some_and(|node| read(node, traits).record().is_some_and(|record| record.cordoned))
+    };
+    let cordoned = nodes(status, is_ours);
+    let remedy = Remedy::words("deploy the bundle again: the hook continues where it stopped; to restore the nodes without it, abort")
+        .run("gpu-rollout abort --yes");
+    let text = "cordoned by a hook, and no hook is at work that uncordons them";
+    (!cordoned.is_empty()).then(|| DoctorFinding::new("unattended-cordons", DoctorSeverity::Problem, cordoned, text, remedy))
+}
+
+/// Operands that do not work.
+fn broken_operands(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    let broken = ["OperandNotReady", "OperandMissing", "ToolkitNotReady", "PluginNotReady", "PluginMissing"];
+    waiting_for(snapshot, status, "broken-operands", &broken)
+}
+
+/// Nodes that offer no GPU, or fewer than before.
+fn gpus_not_offered(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    waiting_for(snapshot, status, "gpus-not-offered", &["GpusNotOffered", "GpusDegraded"])
+}
+
+/// The nodes that wait for one of these reasons, in the words of the first of them. While a hook is at work, what resolves itself is part of the rollout.
+fn waiting_for(snapshot: &RolloutSnapshot, status: &RolloutStatus, check: &'static str, reasons: &[&str]) -> Option<DoctorFinding> {
+    let at_work = snapshot.phase().has_job();
+    let is_found = |waiting: &BlockingCondition| reasons.contains(&waiting.reason) && !(at_work && waiting.resolves_itself);
+    let waits = |row: &&NodeRow| row.waiting.as_ref().is_some_and(is_found);
+    let first = status.nodes.iter().find(waits)?;
+    let waiting = first.waiting.as_ref()?;
+    let affected = nodes(status, waits);
+    let more = if affected.len() > 1 { format!(" ({})", first.node) } else { String::new() };
+    let remedy = waiting.remedies().first().map(|remedy| (*remedy).clone()).unwrap_or_default();
+    Some(DoctorFinding::new(check, DoctorSeverity::Problem, affected, format!("{}{more}", waiting.text), remedy))
+}
+
+/// What keeps the operator, and with it the whole fleet, from working.
+fn fleet_problem(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    let at_work = snapshot.phase().has_job();
+    let waiting = status.fleet.iter().find(|waiting| !(at_work && waiting.resolves_itself))?;
+    let severity = if waiting.resolves_itself { DoctorSeverity::Warning } else { DoctorSeverity::Problem };
+    Some(DoctorFinding::new("fleet-waits", severity, Vec::new(), waiting.text.clone(), waiting.remedy.clone()))
 }
 
 fn forgotten_cordons(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {

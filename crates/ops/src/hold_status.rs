@@ -70,5 +70,5 @@ impl HoldStatus {
 /// Whether a hook is at work that may release nodes, or hold more.
 pub(crate) fn is_attended(snapshot: &RolloutSnapshot) -> bool {
     let holds_lease = snapshot.holder.as_ref().is_some_and(|holder| holder.until.is_none_or(|until| until > snapshot.now));
-    snapshot.is_live() || holds_lease
+    snapshot.phase().has_job() || holds_lease
 }

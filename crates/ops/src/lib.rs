@@ -21,6 +21,7 @@ pub mod preflight;
 pub mod proposal;
 pub mod remedy;
 pub mod report;
+pub mod run_phase;
 pub mod session;
 pub mod simulation;
 pub mod status;

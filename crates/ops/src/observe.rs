@@ -10,6 +10,7 @@ use kube::Client;
 use contract::budget::working_seconds;
 use contract::exit::ExitCode;
 use contract::policy::Policy;
+use contract::record::{RecordedFleetWait, RunRecord};
 use contract::selector::Selector;
 use contract::settings::Settings;
 use contract::task::Task;
@@ -26,14 +27,20 @@ use planner::memory::RunMemory;
 use planner::pods::FOCUS_LIMIT;
 use planner::policies::NodePools;
 use planner::preflight::policy;
+use planner::progress::DecidedNodes;
 use planner::reason::Wait;
 use planner::spec::leadership::OperatorActivity;
 
+use super::run_phase::RunPhase;
 use super::target::RolloutTarget;
 use super::wait_start::is_telling;
 
 /// How long the pods of single nodes are waited for: what is not known by then is missing from the answer, which says so.
 const PODS: Duration = Duration::from_secs(15);
+
+/// The names of the reasons that only a hook can tell, because they follow from what it has seen change.
+const OPERATOR_ACTING: &str = "OperatorActing";
+const OPERATOR_NOT_SEEN: &str = "OperatorNotSeen";
 
 /// Why a rollout cannot be observed.
 #[derive(Debug, thiserror::Error)]
@@ -131,14 +138,16 @@ pub struct RolloutSnapshot {
 }
 
 impl RolloutSnapshot {
-    /// Whether a hook Job is at work on it.
-    pub fn is_live(&self) -> bool {
-        is_live(self.job.as_ref())
+    /// Returns the phase of the release's run.
+    pub fn phase(&self) -> RunPhase {
+        RunPhase::new(self.job.as_ref(), self.record.run.as_ref(), self.holder.as_ref(), self.now)
     }
-}
 
-fn is_live(job: Option<&HookJob>) -> bool {
-    job.is_some_and(|job| !job.ended)
+    /// Returns what was decided about nodes.
+    pub(crate) fn decided(&self) -> DecidedNodes<'_> {
+        let Decision { waits, ended, outcomes, assessed, .. } = &self.decision;
+        DecidedNodes { waits, ended, outcomes, records: &self.record.nodes, assessed: *assessed }
+    }
 }
 
 /// Follows one rollout.
@@ -188,8 +197,10 @@ impl RolloutObserver {
         };
         let holder = optional(holder(&self.client).await, "the Lease", &mut notes)?.flatten();
         let record = self.record(&mut notes).await?;
-        self.settings = self.target.observation_settings(is_live(job.as_ref()));
-        let (observed, decision, now) = self.judge(&record, job.as_ref(), &clock, &mut notes).await?;
+        let phase = RunPhase::new(job.as_ref(), record.run.as_ref(), holder.as_ref(), clock());
+        self.settings = self.target.observation_settings(phase.has_job());
+        let live = job.as_ref().filter(|_| phase.has_job());
+        let (observed, decision, now) = self.judge(&record, live, &clock, &mut notes).await?;
         let times = optional(of_nodes(&self.client, is_telling).await, "who changed nodes", &mut notes)?;
         Ok(RolloutSnapshot {
             target: self.target.clone(),
@@ -239,7 +250,7 @@ impl RolloutObserver {
         }
     }
 
-    /// The engine's judgement, with the pods of the nodes that do not move.
+    /// The engine's decision, with the pods of the nodes that do not move. `job`: of a hook that is at work.
     async fn judge(
         &mut self,
         record: &StoredRecord,
@@ -250,8 +261,10 @@ impl RolloutObserver {
         let until = tokio::time::Instant::now() + PODS;
         loop {
             let now = clock();
-            let observed = self.observed(now);
-            let memory = self.remembered(record, job, &observed, now);
+            // The record of the run before is still there while the Job of the next one starts.
+            let run = record.run.as_ref().filter(|run| job.is_some_and(|job| job.uid == run.job));
+            let observed = self.observed(run, now);
+            let memory = self.remembered(record, run, job, &observed, now);
             let decision = decide(&observed, &self.settings, &memory, now);
             let wanted = stuck(&decision);
             self.watches.focus(&wanted);
@@ -268,15 +281,21 @@ impl RolloutObserver {
         }
     }
 
-    /// What is remembered of the snapshot before, or what a run that took over now would begin with.
-    fn remembered(&self, record: &StoredRecord, job: Option<&HookJob>, observed: &Observed, now: Timestamp) -> RunMemory {
-        let run = record.run.as_ref().filter(|_| is_live(job));
+    /// What is remembered of the snapshot before, or what a run that took over now would begin with. `run`: of the hook that is at work.
+    fn remembered(
+        &self,
+        record: &StoredRecord,
+        run: Option<&RunRecord>,
+        job: Option<&HookJob>,
+        observed: &Observed,
+        now: Timestamp,
+    ) -> RunMemory {
         let after = |started: Timestamp| {
             let seconds = i64::try_from(working_seconds(self.settings.budget_seconds)).unwrap_or(i64::MAX);
             started.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
         };
         let started = run.map(|run| run.started_at);
-        let deadline = after(job.filter(|_| is_live(job)).and_then(|job| job.started).unwrap_or(now));
+        let deadline = after(job.and_then(|job| job.started).unwrap_or(now));
         let mut memory = RunMemory::new(started.unwrap_or(now), deadline);
         if run.is_some() {
             memory.nodes.clone_from(&record.nodes);
@@ -284,8 +303,11 @@ impl RolloutObserver {
         if let Some(run) = &record.run {
             memory.configs.clone_from(&run.configs);
         }
-        // What a workstation sees for the first time is not news.
-        memory.operator = Some(OperatorActivity::settled(observed));
+        // What a workstation sees for the first time is not news, unless the hook has seen it change.
+        memory.operator = Some(match fleet_wait(run) {
+            Some(wait) if wait.reason == OPERATOR_ACTING => OperatorActivity::updated(None, observed, wait.since),
+            Some(_) | None => OperatorActivity::settled(observed),
+        });
         if let Some(run) = run {
             memory.cohort.clone_from(&run.cohort);
             memory.baseline.clone_from(&run.baseline);
@@ -301,10 +323,11 @@ impl RolloutObserver {
     }
 
     /// What is in the caches; the jobs that the vendor's controller waits for are found among the pods of the nodes that it is at work on.
-    fn observed(&self, now: Timestamp) -> Observed {
+    fn observed(&self, run: Option<&RunRecord>, now: Timestamp) -> Observed {
         let mut observed = self.watches.observed(now);
-        if let Some(lease) = &mut observed.operator_lease {
-            // One snapshot cannot show a renewal: the holder counts as alive until a second one shows otherwise.
+        let is_waited_for = fleet_wait(run).is_some_and(|wait| wait.reason == OPERATOR_NOT_SEEN);
+        if let Some(lease) = observed.operator_lease.as_mut().filter(|_| !is_waited_for) {
+            // One snapshot cannot show a renewal: the holder counts as alive until a second one shows otherwise, or the hook has not seen it renew.
             lease.renewed.get_or_insert(now);
         }
         if !self.settings.has(Task::Drive)
@@ -316,6 +339,11 @@ impl RolloutObserver {
         }
         observed
     }
+}
+
+/// What the hook has recorded of the fleet.
+fn fleet_wait(run: Option<&RunRecord>) -> Option<&RecordedFleetWait> {
+    run?.fleet_wait.as_ref()
 }
 
 /// What is worth having and not needed: a refusal becomes a note.

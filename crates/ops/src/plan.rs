@@ -26,7 +26,7 @@ mod prediction;
 mod times;
 
 pub use change::{DriverChange, NodeStep};
-pub use outcome::{PlannedEviction, PlannedNamespace, PlannedNode, PlannedWave, RolloutPlan, SecondsRange};
+pub use outcome::{PlannedEviction, PlannedNamespace, PlannedNode, PlannedOrder, PlannedWave, RolloutPlan, SecondsRange};
 pub use prediction::{RolloutPrediction, predict};
 pub use times::MeasuredSeconds;
 

@@ -55,7 +55,9 @@ impl ProposedDeployment {
     pub fn from_recipe(recipe: &Recipe) -> Result<Self, ProposalError> {
         let planned = plan(recipe, &EmbeddedCatalog, &PlanOptions::default())?;
         let mut hooks = planned.releases.iter().filter_map(|release| release.kind.hook());
-        let hook = hooks.find(|hook| hook.component == names::GPU_OPERATOR && hook.tasks.contains(&Task::Settle)).ok_or(ProposalError::NoOperator)?;
+        let hook = hooks
+            .find(|hook| hook.component == names::GPU_OPERATOR && hook.tasks.contains(&Task::Settle))
+            .ok_or(ProposalError::NoOperator)?;
         let (component, version) = (hook.component.clone(), hook.version.clone());
         let values = chart_values(&planned, &component);
         let rollout = &recipe.rollout.gpu_driver;

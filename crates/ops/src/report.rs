@@ -164,7 +164,7 @@ pub struct ReplacedPlugin {
 pub fn report(snapshot: &RolloutSnapshot) -> RunReport {
     let run = snapshot.record.run.as_ref().map(|run| {
         let ended_at = run.verdict.as_ref().map(|verdict| verdict.at);
-        let aborted = ended_at.is_none() && !snapshot.is_live();
+        let aborted = ended_at.is_none() && !snapshot.phase().has_job();
         let end = ended_at.or_else(|| aborted.then(|| last_written(snapshot).unwrap_or(run.started_at))).unwrap_or(snapshot.now);
         ReportedRun {
             started_at: run.started_at,

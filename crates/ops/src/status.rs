@@ -4,16 +4,15 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use contract::record::NodeOutcome;
 use observed::pause::ObservedPause;
 use planner::node::DriverOperands;
-use planner::progress::{self, RolloutPace};
-use planner::reason::Reason;
+use planner::progress::RolloutPace;
 
 use super::hold_status::{HoldStatus, is_attended};
 use super::observe::RolloutSnapshot;
 use super::obstacle::PodObstacle;
 use super::remedy::Remedy;
+use super::run_phase::RunPhase;
 use super::wait_start::{WaitStart, WaitStartSources};
 
 mod row;
@@ -22,7 +21,7 @@ mod waiting;
 
 pub use planner::progress::{LimitUse, NodeStage};
 pub use row::PluginCondition;
-pub use totals::{FleetTotals, PoolTotals};
+pub use totals::{FleetTotals, MissingEta, PoolTotals};
 
 /// A rollout at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -88,8 +87,8 @@ impl PauseStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunStatus {
-    /// A hook Job is at work.
-    pub live: bool,
+    /// Whether a hook is at work, and otherwise why none is.
+    pub phase: RunPhase,
     /// When it began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
@@ -159,6 +158,9 @@ pub struct BlockingCondition {
     /// The pods that are in the way, each with what to do about it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub obstacles: Vec<PodObstacle>,
+    /// The whole fleet waits for it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub whole_fleet: bool,
 }
 
 /// Describes the status of a rollout.
@@ -166,17 +168,14 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
     let observed = &snapshot.observed;
     let operands = DriverOperands::new(observed, snapshot.settings.driver);
     let sources = WaitStartSources { settings: &snapshot.settings, times: &snapshot.times, operands: &operands };
-    let waits = progress::by_node(&snapshot.decision.waits, &snapshot.decision.ended);
-    let nodes = progress::nodes(observed, snapshot.settings.driver, &waits);
-    let mut rows: Vec<NodeRow> =
-        nodes.into_iter().map(|node| row::row(snapshot, &sources, node, waits.get(node.name.as_str()).copied())).collect();
+    let decided = snapshot.decided();
+    let mut nodes = decided.progress(observed, snapshot.settings.driver);
+    let mut rows: Vec<NodeRow> = nodes.iter().map(|node| row::row(snapshot, &sources, node)).collect();
     let pace = RolloutPace::from_records(
         snapshot.record.nodes.values().filter(|_| snapshot.record.run.is_some()),
         snapshot.settings.per_node_seconds,
     );
-    let totals = totals::totals(snapshot, &mut rows, pace);
-    let fleet =
-        snapshot.decision.waits.iter().chain(&snapshot.decision.ended).filter(|wait| wait.node.is_none() && !is_quiet(&wait.reason));
+    let totals = totals::totals(snapshot, &mut nodes, &mut rows, pace);
     RolloutStatus {
         title: snapshot.target.title(),
         driver: snapshot.settings.driver.traits().name,
@@ -191,36 +190,26 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
             .map(|holder| holder.name.clone()),
         pauses: observed.pauses.iter().map(PauseStatus::from_pause).collect(),
         totals,
-        fleet: fleet.map(|wait| waiting::fleet(snapshot, wait)).collect(),
+        fleet: decided.fleet_waits().map(|wait| waiting::fleet(snapshot, wait)).collect(),
         nodes: rows,
         notes: snapshot.decision.notes.iter().map(ToString::to_string).chain(snapshot.notes.iter().cloned()).collect(),
         at: snapshot.now,
     }
 }
 
-/// That all is well and has to stay so is nothing to see to.
-fn is_quiet(reason: &Reason) -> bool {
-    matches!(reason, Reason::Quiet { .. })
-}
-
 fn run(snapshot: &RolloutSnapshot) -> Option<RunStatus> {
     snapshot.target.release.as_ref()?;
     let run = snapshot.record.run.as_ref();
-    let live = snapshot.is_live();
+    let phase = snapshot.phase();
     // The record of the run before is still there while the Job of the next one starts.
-    let run = run.filter(|run| !live || snapshot.job.as_ref().is_some_and(|job| job.uid == run.job));
+    let run = run.filter(|run| !phase.has_job() || snapshot.job.as_ref().is_some_and(|job| job.uid == run.job));
     let verdict = run.and_then(|run| run.verdict.as_ref());
     Some(RunStatus {
-        live,
+        phase,
         started_at: run.map(|run| run.started_at).or_else(|| snapshot.job.as_ref().and_then(|job| job.started)),
-        deadline: live.then_some(snapshot.decision.memory.deadline),
+        deadline: phase.has_job().then_some(snapshot.decision.memory.deadline),
         verdict: verdict.map(|verdict| verdict.code.name()),
         message: verdict.map(|verdict| verdict.message.clone()),
         ended_at: verdict.map(|verdict| verdict.at),
     })
-}
-
-/// The outcome of a node, where it has one.
-fn outcome(snapshot: &RolloutSnapshot, node: &str) -> Option<NodeOutcome> {
-    snapshot.decision.outcomes.get(node).copied()
 }

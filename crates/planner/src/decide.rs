@@ -104,6 +104,8 @@ pub struct Decision {
     pub focus: BTreeSet<String>,
     /// What is waited for, fleet first, then by node.
     pub waits: Vec<Wait>,
+    /// Nodes were assessed: the operator has acted on the newest spec.
+    pub assessed: bool,
     /// The outcome of each node that has one.
     pub outcomes: Named<NodeOutcome>,
     /// Why nodes, or the fleet, have failed or are left as they are.

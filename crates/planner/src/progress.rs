@@ -1,15 +1,16 @@
-//! How it stands with a fleet in the middle of its rollout: how far each node is, what the limits come to, and when all will probably be done.
-//! What `gpu-rollout status` says and what the hook's metrics say is the same, because both ask here.
+//! The progress of a rollout: the stage of each node, the use of the limits, and when the rollout will probably be done. `gpu-rollout status`,
+//! `doctor` and the hook's metrics all take it from here, so that they say the same.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
+use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 use contract::driver::Driver;
 use contract::policy::Policy;
-use contract::record::NodeOutcome;
+use contract::record::{NodeOutcome, NodeRecord};
 use contract::settings::Settings;
 
 use super::drive_upgrade::record::read;
@@ -18,52 +19,54 @@ use super::policies::{NodePool, NodePools, controller_pace};
 use super::reason::upgrade::UpgradeReason;
 use super::reason::{Reason, Wait};
 use nvidia_upgrade::state::ControllerState;
+use observed::named::Named;
 use observed::{Observed, ObservedNode};
 
+mod eta;
 mod forecast;
 
+pub use eta::{NoEta, rollout_eta};
 pub use forecast::{FleetProgress, RolloutPace, ends};
 
-/// How far a node is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+/// The stage of a node in a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, EnumCount, VariantArray, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeStage {
-    /// It will not get there by itself.
+    /// Its upgrade has failed and does not continue by itself.
     Failed,
-    /// Somebody is at work on it.
+    /// Its upgrade is going on.
     InProgress,
-    /// It is out of date, and nobody is.
+    /// It waits for its upgrade, or for something else that it needs.
     Pending,
+    /// It was not assessed, because of what the whole fleet waits for.
+    Unknown,
     /// It is left as it is, for a reason that the policy tolerates.
     Deferred,
-    /// All is as asked for.
+    /// It is as the settings ask for.
     Done,
 }
 
 impl NodeStage {
     /// Every stage.
-    pub const ALL: [Self; 5] = [Self::Failed, Self::InProgress, Self::Pending, Self::Deferred, Self::Done];
+    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
     /// The word of tables, and the value of the label `stage` of metrics.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Failed => "failed",
-            Self::InProgress => "in-progress",
-            Self::Pending => "pending",
-            Self::Deferred => "deferred",
-            Self::Done => "done",
-        }
+        self.into()
     }
 
-    /// Of a node that waits for something, has come to an outcome, and is in a state of its upgrade.
-    pub fn from_wait(wait: Option<&Wait>, outcome: Option<NodeOutcome>, state: Option<&str>) -> Self {
+    /// Returns the stage of a node from what it waits for, its outcome, and its state in the upgrade. `assessed`: the decision has assessed nodes.
+    pub fn from_wait(wait: Option<&Wait>, outcome: Option<NodeOutcome>, state: Option<&str>, assessed: bool) -> Self {
         match (wait, outcome) {
             _ if outcome == Some(NodeOutcome::Failed) || wait.is_some_and(|wait| is_given_up(&wait.reason)) => Self::Failed,
             (Some(_), Some(NodeOutcome::Deferred)) => Self::Deferred,
             (None, Some(_)) => Self::Done,
-            // What concerns the fleet as a whole, such as an operator that is away, keeps nodes from being judged: nothing says that they are done.
-            (Some(_), _) | (None, None) if is_begun(state) => Self::InProgress,
-            (Some(_), _) | (None, None) => Self::Pending,
+            // A node that joined during the run has no outcome.
+            (None, None) if assessed => Self::Done,
+            (None, None) => Self::Unknown,
+            (Some(_), _) if is_begun(state) => Self::InProgress,
+            (Some(_), _) => Self::Pending,
         }
     }
 }
@@ -86,32 +89,61 @@ pub fn state(node: &ObservedNode, driver: Driver) -> Option<String> {
     node.labels.get(traits.state_label).filter(|state| !state.is_empty()).cloned()
 }
 
-/// Since when the node is in progress, as far as our record tells.
-fn begun_at(node: &ObservedNode, driver: Driver) -> Option<Timestamp> {
-    read(node, driver.traits()).record().map(|record| record.started)
-}
-
-/// Whether somebody has begun with a node in this state.
+/// Whether the upgrade of a node in this state has started and not ended.
 pub fn is_begun(state: Option<&str>) -> bool {
     let state = ControllerState::from_label(state);
     !state.is_idle() && state != ControllerState::Failed
 }
 
-/// The nodes that a rollout is about: those that need the driver, and those that something is said of. In the order of their names.
-pub fn nodes<'a>(observed: &'a Observed, driver: Driver, said: &BTreeMap<&str, &Wait>) -> Vec<&'a ObservedNode> {
-    let mut nodes: Vec<&ObservedNode> = driver_nodes(observed, driver).collect();
-    nodes.extend(said.keys().filter_map(|name| observed.nodes.get(name)));
-    nodes.sort_by(|one, other| one.name.cmp(&other.name));
-    nodes.dedup_by(|one, other| one.name == other.name);
-    nodes
+/// What was decided about the nodes of a rollout.
+#[derive(Clone, Copy, Debug)]
+pub struct DecidedNodes<'a> {
+    /// What is waited for.
+    pub waits: &'a [Wait],
+    /// Why nodes, or the fleet, have failed or are left as they are.
+    pub ended: &'a [Wait],
+    /// The outcome of each node that has one.
+    pub outcomes: &'a Named<NodeOutcome>,
+    /// The record of each node that the run is about, with the steps of its upgrade.
+    pub records: &'a Named<NodeRecord>,
+    /// Nodes were assessed: nothing that the whole fleet waits for prevented it.
+    pub assessed: bool,
 }
 
-/// What is said of each node: what it waits for, or why it ended as it did.
-pub fn by_node<'a>(waits: &'a [Wait], ended: &'a [Wait]) -> BTreeMap<&'a str, &'a Wait> {
-    waits.iter().chain(ended).filter_map(|wait| Some((wait.node.as_deref()?, wait))).collect()
+impl<'a> DecidedNodes<'a> {
+    /// Returns what the whole fleet waits for, or why the run has ended. That everything must stay well for a while is neither.
+    pub fn fleet_waits(self) -> impl Iterator<Item = &'a Wait> {
+        self.waits.iter().chain(self.ended).filter(|wait| wait.node.is_none() && !matches!(*wait.reason, Reason::Quiet { .. }))
+    }
+
+    /// Returns the progress of the nodes that the rollout is about: those that need the driver, and those that wait for something, in the order of
+    /// their names.
+    pub fn progress(self, observed: &'a Observed, driver: Driver) -> Vec<NodeProgress<'a>> {
+        let own = self.waits.iter().chain(self.ended).filter_map(|wait| Some((wait.node.as_deref()?, wait)));
+        let own: BTreeMap<&str, &Wait> = own.collect();
+        let mut nodes: BTreeMap<&str, &ObservedNode> = driver_nodes(observed, driver).map(|node| (node.name.as_str(), node)).collect();
+        nodes.extend(own.keys().filter_map(|name| Some((*name, observed.nodes.get(name)?))));
+        nodes.into_values().map(|node| self.node_progress(node, own.get(node.name.as_str()).copied(), driver)).collect()
+    }
+
+    fn node_progress(self, node: &'a ObservedNode, own: Option<&'a Wait>, driver: Driver) -> NodeProgress<'a> {
+        let now_in = state(node, driver);
+        let stage = NodeStage::from_wait(own, self.outcomes.get(&node.name).copied(), now_in.as_deref(), self.assessed);
+        let wait = own.or_else(|| self.fleet_waits().next().filter(|_| stage == NodeStage::Unknown));
+        let recorded = || self.records.get(&node.name).and_then(|record| record.steps.first()).map(|step| step.at);
+        NodeProgress {
+            node,
+            stage,
+            wait,
+            // A node that is not Ready comes back, or not: nothing tells when.
+            moves: node.ready && own.is_some_and(|wait| resolves_itself(&wait.reason)),
+            started: read(node, driver.traits()).record().map(|record| record.started).or_else(recorded),
+            state: now_in,
+        }
+    }
 }
 
-/// Whether it ends without anybody doing something about it; where it is NVIDIA's controller that does not go on, whether that does.
+/// Whether the wait can end without manual action. Where NVIDIA's controller does not move the node, the controller's own wait decides.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only those have the controller's own answer")]
 pub fn resolves_itself(reason: &Reason) -> bool {
     let goes_on = match reason {
@@ -121,17 +153,36 @@ pub fn resolves_itself(reason: &Reason) -> bool {
     reason.resolves_itself() && goes_on
 }
 
-/// How it stands with one node.
+/// The progress of one node.
 #[derive(Clone, Debug)]
 pub struct NodeProgress<'a> {
     /// The node.
     pub node: &'a ObservedNode,
-    /// How far it is.
+    /// Its stage.
     pub stage: NodeStage,
     /// Its state in the upgrade, in the vendor's words; absent: none.
     pub state: Option<String>,
-    /// It gets there by itself.
+    /// What it waits for, or why it ended as it did. Of a node that was not assessed: what the whole fleet waits for.
+    pub wait: Option<&'a Wait>,
+    /// It is Ready, and its wait can end without manual action.
     pub moves: bool,
+    /// When its upgrade was started, as far as it is recorded.
+    pub started: Option<Timestamp>,
+}
+
+impl NodeProgress<'_> {
+    /// Whether the node takes a slot. A node that was not assessed does while it is in a state of an upgrade.
+    fn takes_slot(&self) -> bool {
+        self.stage == NodeStage::InProgress || self.stage == NodeStage::Unknown && is_begun(self.state.as_deref())
+    }
+
+    fn is_unavailable(&self) -> bool {
+        self.node.unschedulable || !self.node.ready
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.stage, NodeStage::InProgress | NodeStage::Pending | NodeStage::Unknown)
+    }
 }
 
 /// How much of a limit is used.
@@ -178,7 +229,7 @@ impl PoolProgress<'_, '_> {
         let failed = |stand: &NodeProgress<'_>| !settings.mode.decides() && stand.state.as_deref() == Some(ControllerState::Failed.label());
         let limit = self.pool.policy.max_parallel_upgrades;
         LimitUse {
-            used: self.stands.iter().filter(|stand| stand.stage == NodeStage::InProgress || failed(stand)).count(),
+            used: self.stands.iter().filter(|stand| stand.takes_slot() || failed(stand)).count(),
             limit: (limit > 0).then_some(limit as usize),
         }
     }
@@ -186,7 +237,7 @@ impl PoolProgress<'_, '_> {
     /// Nodes that are cordoned or not ready, and how many may be (`maxUnavailable`).
     pub fn unavailable(&self) -> LimitUse {
         LimitUse {
-            used: self.stands.iter().filter(|stand| stand.node.unschedulable || !stand.node.ready).count(),
+            used: self.stands.iter().filter(|stand| stand.is_unavailable()).count(),
             limit: self.pool.policy.max_unavailable.map(|limit| limit.resolve(self.stands.len())),
         }
     }
@@ -194,20 +245,20 @@ impl PoolProgress<'_, '_> {
     /// When each node will probably be done.
     fn foresee(&self, settings: &Settings, pace: RolloutPace, now: Timestamp) -> Vec<(String, Timestamp)> {
         let stands = || self.stands.iter().copied();
-        let in_progress = |stand: &&NodeProgress<'_>| stand.stage == NodeStage::InProgress;
-        let begun = |stand: &NodeProgress<'_>| begun_at(stand.node, settings.driver);
+        let (moving, stuck): (Vec<_>, Vec<_>) = stands().filter(|stand| stand.takes_slot()).partition(|stand| pace.is_expected(stand, now));
+        let parallel = parallel(settings, &self.pool.policy, self.stands.len());
+        // Nodes that are away and do not come back take the room of maxUnavailable.
+        let LimitUse { used, limit } = self.unavailable();
+        let coming_back = moving.iter().filter(|stand| stand.is_unavailable()).count();
+        let room = limit.map_or(parallel, |limit| limit.saturating_sub(used - coming_back)).min(parallel);
         let fleet = FleetProgress {
-            moving: stands()
-                .filter(in_progress)
-                .filter(|stand| stand.moves)
-                .map(|stand| (stand.node.name.as_str(), begun(stand)))
-                .collect(),
+            moving: moving.into_iter().filter_map(|stand| Some((stand.node.name.as_str(), stand.started?))).collect(),
             queued: stands()
                 .filter(|stand| stand.stage == NodeStage::Pending && stand.moves)
                 .map(|stand| stand.node.name.as_str())
                 .collect(),
-            stuck: stands().filter(in_progress).filter(|stand| !stand.moves).count(),
-            parallel: parallel(settings, &self.pool.policy, self.stands.len()),
+            stuck: stuck.len().max(parallel - room),
+            parallel,
             soak_seconds: if settings.mode.decides() { settings.upgrade.soak_seconds } else { 0 },
         };
         ends(&fleet, pace, now).into_iter().map(|(node, end)| (node.to_owned(), end)).collect()
@@ -243,28 +294,22 @@ fn parallel(settings: &Settings, policy: &Policy, nodes: usize) -> usize {
     controller_pace(policy, settings, nodes).parallel()
 }
 
-/// When all will probably be done. Absent: nothing is to be done; or one node, or what the whole fleet waits for (`fleet_ended`), has no end.
-pub fn end(stands: &[NodeProgress<'_>], ends: &BTreeMap<String, Timestamp>, fleet_ended: bool) -> Option<Timestamp> {
-    let open = stands.iter().filter(|stand| matches!(stand.stage, NodeStage::InProgress | NodeStage::Pending));
-    let ends = open.map(|stand| ends.get(&stand.node.name).copied()).collect::<Option<Vec<_>>>();
-    ends.and_then(|ends| ends.into_iter().max()).filter(|_| !fleet_ended)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// `status` said `10 done` of a fleet in the middle of its upgrade, for as long as the operator was away.
     #[test]
-    fn node_without_assessment_is_not_done() {
-        for (outcome, state, stage) in [
-            (Some(NodeOutcome::Done), None, NodeStage::Done),
-            (Some(NodeOutcome::Done), Some("upgrade-done"), NodeStage::Done),
-            (None, None, NodeStage::Pending),
-            (None, Some("upgrade-done"), NodeStage::Pending),
-            (None, Some("validation-required"), NodeStage::InProgress),
+    fn node_without_assessment_is_unknown() {
+        for (outcome, state, assessed, stage) in [
+            (Some(NodeOutcome::Done), None, true, NodeStage::Done),
+            (Some(NodeOutcome::Done), Some("upgrade-done"), true, NodeStage::Done),
+            (None, None, false, NodeStage::Unknown),
+            (None, Some("upgrade-done"), false, NodeStage::Unknown),
+            (None, Some("validation-required"), false, NodeStage::Unknown),
+            (None, None, true, NodeStage::Done),
         ] {
-            assert_eq!(NodeStage::from_wait(None, outcome, state), stage, "{outcome:?} in {state:?}");
+            assert_eq!(NodeStage::from_wait(None, outcome, state, assessed), stage, "{outcome:?} in {state:?}");
         }
     }
 }

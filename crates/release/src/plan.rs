@@ -16,7 +16,7 @@ use super::{crds, device_plugin, mode, namespaces, node_options, notes, resource
 use catalog::lookup;
 use catalog::model::ComponentHooks;
 use contract::driver::Driver;
-use contract::names::{DRA_DRIVER, GPU_OPERATOR, NETWORK_OPERATOR};
+use contract::names::{DRA_DRIVER, GPU_OPERATOR};
 use contract::settings::{DraRequired, Gate, HoldNodes, Mode};
 use contract::task::Task;
 use recipe::model::{NodeScheduling, Recipe};

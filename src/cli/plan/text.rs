@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use crate::cli::preflight::push_finding;
 use crate::cli::table::{counted, push_wrapped, table};
 use crate::cli::terminal;
-use ops::plan::{DriverChange, NodeStep, PlannedNamespace, PlannedNode, RolloutPlan, RolloutPrediction};
+use ops::plan::{DriverChange, NodeStep, PlannedNamespace, PlannedNode, PlannedOrder, RolloutPlan, RolloutPrediction};
 use ops::time::format_duration;
 
 /// So many nodes of a wave are named.
@@ -41,7 +41,8 @@ pub(super) fn rollout_text(rollout: &RolloutPrediction, all: bool, width: Option
                 vec![(number + 1).to_string(), after(wave.begins_seconds), after(wave.ends_seconds), wave.nodes.len().to_string(), named]
             })
             .collect();
-        let _ = write!(text, "\n{}", table(&["WAVE", "BEGINS AFTER", "ENDS AFTER", "NODES", "WHICH"], &rows, width));
+        let which = if plan.order == PlannedOrder::Hook { "WHICH" } else { "FOR EXAMPLE" };
+        let _ = write!(text, "\n{}", table(&["WAVE", "BEGINS AFTER", "ENDS AFTER", "NODES", which], &rows, width));
     }
     text.push_str(&unfinished(plan, line));
     text.push_str(&findings(rollout, line));
@@ -190,6 +191,9 @@ fn findings(rollout: &RolloutPrediction, width: usize) -> String {
 
 fn assumed(plan: &RolloutPlan) -> Vec<String> {
     let mut lines = Vec::new();
+    if plan.order == PlannedOrder::Controller && !plan.waves.is_empty() {
+        lines.push("assumed: the order of the nodes; it is NVIDIA's controller's, which takes them in no fixed order".to_owned());
+    }
     if let Some(times) = plan.driver_times {
         lines.push(format!(
             "assumed: a driver starts within {} to {} (as the {} that run now did)",

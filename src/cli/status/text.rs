@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::cli::table::{counted, table};
 use crate::cli::{advice, terminal};
 use ops::hold_status::HoldStatus;
+use ops::run_phase::RunPhase;
 use ops::status::{BlockingCondition, LimitUse, NodeRow, NodeStage, PoolTotals, RolloutStatus, RunStatus};
 use ops::time::{format_age, format_duration, format_remaining};
 
@@ -60,6 +61,7 @@ fn head(status: &RolloutStatus) -> Vec<String> {
         (totals.done, "done"),
         (totals.in_progress, "in progress"),
         (totals.pending, "pending"),
+        (totals.unknown, "unknown"),
         (totals.failed, "failed"),
         (totals.deferred, "left as they are"),
     ];
@@ -79,20 +81,21 @@ fn head(status: &RolloutStatus) -> Vec<String> {
             limit_text(*unavailable)
         ));
     }
-    if totals.in_progress + totals.pending > 0 {
+    if let Some(missing) = &totals.no_eta {
+        lines.push(format!("no ETA: {}", missing.text));
+    }
+    if let Some(end) = totals.end {
         let measured = match totals.pace.measured_nodes {
             0 => "as the recipe expects".to_owned(),
             1 => "as measured on 1 node".to_owned(),
             nodes => format!("as measured on {nodes} nodes"),
         };
         let pace = format_duration(jiff::SignedDuration::from_secs(i64::try_from(totals.pace.per_node_seconds).unwrap_or(i64::MAX)));
-        lines.push(match totals.end {
-            Some(end) => format!("ends in about {} ({end:.0}): {pace} a node, {measured}", format_remaining(end, status.at)),
-            None => "no end in sight: something does not move by itself".to_owned(),
-        });
+        lines.push(format!("ends in about {} ({end:.0}): {pace} a node, {measured}", format_remaining(end, status.at)));
     }
     for waiting in &status.fleet {
-        lines.push(format!("waiting: {} (for {})", waiting.text, format_age(waiting.since.at, status.at)));
+        let since = waiting.since.at.map(|at| format!(" (for {})", format_age(Some(at), status.at))).unwrap_or_default();
+        lines.push(format!("waiting: {}{since}", waiting.text));
     }
     lines
 }
@@ -112,17 +115,18 @@ fn held(status: &RolloutStatus) -> Vec<String> {
 }
 
 fn run_text(run: &RunStatus, now: Timestamp) -> String {
-    match (run.live, run.started_at, run.verdict) {
-        (true, started, _) => {
-            let deadline =
-                run.deadline.map(|deadline| format!(", for another {} at most", format_remaining(deadline, now))).unwrap_or_default();
-            format!("at work for {}{deadline}", format_age(started, now))
-        }
-        (false, _, Some(verdict)) => {
+    let deadline = || run.deadline.map(|deadline| format!(", for another {} at most", format_remaining(deadline, now))).unwrap_or_default();
+    match (run.phase, run.verdict) {
+        (RunPhase::Never, _) => "none so far".to_owned(),
+        (RunPhase::Starting, _) => format!("starting{}", deadline()),
+        (RunPhase::AtWork, _) => format!("at work for {}{}", format_age(run.started_at, now), deadline()),
+        (RunPhase::WaitsForLease, _) => format!("waiting until the Lease is free{}", deadline()),
+        (RunPhase::BetweenPods, _) => format!("no pod at work: the last one failed, and the Job starts another{}", deadline()),
+        (RunPhase::Ended, Some(verdict)) => {
             format!("ended {} ago with {verdict}: {}", format_age(run.ended_at, now), run.message.as_deref().unwrap_or_default())
         }
-        (false, Some(_), None) => "ended without a verdict: its Job was deleted, or ran out of pods; deploy again".to_owned(),
-        (false, None, None) => "none so far".to_owned(),
+        (RunPhase::Ended, None) => "ended".to_owned(),
+        (RunPhase::Lost, _) => "ended without a verdict: its Job was deleted, or ran out of pods; deploy again".to_owned(),
     }
 }
 
@@ -155,7 +159,7 @@ fn cells(row: &NodeRow, now: Timestamp) -> Vec<String> {
     vec![
         row.node.clone(),
         state,
-        row.waiting.as_ref().map_or_else(|| "-".to_owned(), |waiting| format_age(waiting.since.at, now)),
+        row.waiting.as_ref().and_then(|waiting| waiting.since.at).map_or_else(|| "-".to_owned(), |at| format_age(Some(at), now)),
         driver(row),
         row.plugin.map_or("-", |plugin| plugin.name()).to_owned(),
         row.end.map_or_else(|| "-".to_owned(), |end| format_remaining(end, now)),

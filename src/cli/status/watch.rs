@@ -43,7 +43,8 @@ pub(super) async fn run(session: &ClusterSession, all: bool, printer: &mut Print
             printer.data(&changes(&rollouts, &mut known_rows, session.now()));
         }
         let rows = || rollouts.iter().flat_map(|rollout| &rollout.nodes);
-        let open = rows().any(|row| matches!(row.stage, NodeStage::Pending | NodeStage::InProgress)) || rollouts.iter().any(is_at_work);
+        let open = rows().any(|row| matches!(row.stage, NodeStage::Pending | NodeStage::InProgress | NodeStage::Unknown))
+            || rollouts.iter().any(is_at_work);
         if !open {
             let failed = rows().any(|row| row.stage == NodeStage::Failed);
             return Ok(if failed { ExitCode::NodesFailed } else { ExitCode::Success });
@@ -56,7 +57,7 @@ pub(super) async fn run(session: &ClusterSession, all: bool, printer: &mut Print
 }
 
 fn is_at_work(rollout: &RolloutStatus) -> bool {
-    rollout.run.as_ref().is_some_and(|run| run.live) || !rollout.fleet.is_empty()
+    rollout.run.as_ref().is_some_and(|run| run.phase.has_job()) || !rollout.fleet.is_empty()
 }
 
 /// A line for each node of which something has changed since the last time.

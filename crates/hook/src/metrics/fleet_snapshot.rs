@@ -7,13 +7,13 @@ use jiff::{SignedDuration, Timestamp};
 use contract::metrics::{self as table, Metric, MetricSamples};
 use contract::record::{NodeOutcome, NodeRecord};
 use contract::settings::Settings;
+use observed::Observed;
 use observed::named::Named;
-use observed::{Observed, ObservedNode};
 use planner::decide::Decision;
 use planner::drive_upgrade::record::{NodeRecordState, read};
 use planner::policies::NodePools;
-use planner::progress::{self, LimitUse, NodeProgress, NodeStage, RolloutPace};
-use planner::reason::{Reason, Wait};
+use planner::progress::{self, DecidedNodes, LimitUse, NodeProgress, NodeStage, RolloutPace};
+use planner::reason::Wait;
 
 /// An older snapshot is not reported any more: a hook under the Lease decides once a minute at least.
 const STALE: SignedDuration = SignedDuration::from_mins(2);
@@ -23,6 +23,7 @@ pub(crate) struct FleetSnapshot {
     observed: Observed,
     waits: Vec<Wait>,
     ended: Vec<Wait>,
+    assessed: bool,
     outcomes: Named<NodeOutcome>,
     nodes: Named<NodeRecord>,
     started_at: Timestamp,
@@ -47,6 +48,7 @@ impl FleetSnapshot {
             observed,
             waits: decision.waits.clone(),
             ended: decision.ended.clone(),
+            assessed: decision.assessed,
             outcomes: decision.outcomes.clone(),
             nodes: decision.memory.nodes.clone(),
             started_at: decision.memory.started_at,
@@ -65,22 +67,13 @@ impl FleetSnapshot {
         samples.add(&table::RUN_START, [], seconds(self.started_at));
         samples.add(&table::RUN_DEADLINE, [], seconds(self.deadline));
         samples.add(&table::PAUSES, [], number(self.observed.pauses.len()));
-        let said = progress::by_node(&self.waits, &self.ended);
-        let nodes = progress::nodes(&self.observed, settings.driver, &said);
-        // While the whole fleet waits nobody judges nodes: nothing can be said of them, least of all that they are done.
-        let fleet = || self.waits.iter().chain(&self.ended).filter(|wait| wait.node.is_none());
-        let unjudged = fleet().any(|wait| !matches!(*wait.reason, Reason::Quiet { .. }));
-        let judged = |node: &&ObservedNode| !unjudged || said.contains_key(node.name.as_str()) || self.outcomes.contains_key(&node.name);
-        let nodes: Vec<NodeProgress<'_>> = nodes
-            .into_iter()
-            .filter(judged)
-            .map(|node| self.node_progress(node, said.get(node.name.as_str()).copied(), settings))
-            .collect();
+        let decided = self.decided();
+        let nodes = decided.progress(&self.observed, settings.driver);
         for stage in NodeStage::ALL {
             samples.add(&table::NODES, [stage.name()], number(nodes.iter().filter(|progress| progress.stage == stage).count()));
         }
         let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
-        for wait in said.values() {
+        for wait in nodes.iter().filter_map(|progress| progress.wait) {
             *reasons.entry(wait.reason.name()).or_default() += 1;
         }
         for (reason, count) in reasons {
@@ -91,34 +84,30 @@ impl FleetSnapshot {
         limit(samples, (&table::UNAVAILABLE, &table::UNAVAILABLE_LIMIT), progress::unavailable(&nodes, &pools));
         let pace = RolloutPace::from_records(self.nodes.values(), settings.per_node_seconds);
         let ends = progress::foresee(&nodes, settings, &pools, pace, now);
-        if let Some(end) = progress::end(&nodes, &ends, self.ended.iter().any(|wait| wait.node.is_none())) {
+        if let Ok(Some(end)) = progress::rollout_eta(&nodes, &ends, pace, decided.fleet_waits(), (true, now)) {
             samples.add(&table::EXPECTED_END, [], seconds(end));
         }
         // What has lasted for too long is waited for, and has ended the run.
-        let since: BTreeMap<&str, Timestamp> = fleet().map(|wait| (wait.reason.name(), wait.since)).collect();
+        let fleet = self.waits.iter().chain(&self.ended).filter(|wait| wait.node.is_none());
+        let since: BTreeMap<&str, Timestamp> = fleet.map(|wait| (wait.reason.name(), wait.since)).collect();
         for (reason, since) in since {
             samples.add(&table::FLEET_SINCE, [reason], seconds(since));
         }
         for progress in nodes.iter().filter(|progress| progress.stage != NodeStage::Done) {
-            self.add_node(samples, progress, said.get(progress.node.name.as_str()).copied(), settings);
+            self.add_node(samples, progress, settings);
         }
     }
 
-    fn node_progress<'a>(&self, node: &'a ObservedNode, wait: Option<&Wait>, settings: &Settings) -> NodeProgress<'a> {
-        let state = progress::state(node, settings.driver);
-        let outcome = self.outcomes.get(&node.name).copied();
-        NodeProgress {
-            node,
-            stage: NodeStage::from_wait(wait, outcome, state.as_deref()),
-            state,
-            moves: wait.is_some_and(|wait| progress::resolves_itself(&wait.reason)),
-        }
+    fn decided(&self) -> DecidedNodes<'_> {
+        let Self { waits, ended, outcomes, nodes: records, assessed, .. } = self;
+        DecidedNodes { waits, ended, outcomes, records, assessed: *assessed }
     }
 
-    fn add_node(&self, samples: &mut MetricSamples, progress: &NodeProgress<'_>, wait: Option<&Wait>, settings: &Settings) {
+    fn add_node(&self, samples: &mut MetricSamples, progress: &NodeProgress<'_>, settings: &Settings) {
         let name = progress.node.name.as_str();
-        if let Some(wait) = wait {
-            let resolves_itself = if progress.moves { "true" } else { "false" };
+        // What the whole fleet waits for has one series, and not one for each node.
+        if let Some(wait) = progress.wait.filter(|wait| wait.node.is_some()) {
+            let resolves_itself = if progress::resolves_itself(&wait.reason) { "true" } else { "false" };
             samples.add(&table::NODE_SINCE, [name, progress.stage.name(), wait.reason.name(), resolves_itself], seconds(wait.since));
         }
         let found = read(progress.node, settings.driver.traits());

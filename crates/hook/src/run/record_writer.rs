@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use contract::exit::ExitCode;
-use contract::record::{RECORD_FORMAT_VERSION, RunRecord, Verdict};
+use contract::record::{RECORD_FORMAT_VERSION, RecordedFleetWait, RunRecord, Verdict};
 use contract::settings::Settings;
 use contract::task::Task;
 use kube_io::record::{RecordError, RecordStore, StoredRecord};
@@ -45,6 +45,7 @@ impl RecordWriter {
             operator_version: None,
             baseline_nodes: None,
             baseline: None,
+            fleet_wait: None,
             verdict: None,
         };
         Self { store, run, schedule: RecordSchedule { gathers: hook.settings.has(Task::Drive), due: Some(now) } }
@@ -60,7 +61,13 @@ impl RecordWriter {
     fn run_with(&self, memory: &RunMemory) -> RunRecord {
         // A run that ends before it looks at nodes hands on what it found.
         let baseline = memory.baseline.as_ref().or(memory.earlier_baseline.as_ref()).cloned();
-        RunRecord { configs: memory.configs.clone(), cohort: memory.cohort.clone(), baseline, ..self.run.clone() }
+        RunRecord {
+            configs: memory.configs.clone(),
+            cohort: memory.cohort.clone(),
+            baseline,
+            fleet_wait: fleet_wait(memory),
+            ..self.run.clone()
+        }
     }
 
     /// Writes the record of a decision.
@@ -126,6 +133,11 @@ fn continue_run(run: &mut RunRecord, record: StoredRecord, deadline: Timestamp, 
     Ok((RunMemory { configs, settled_version: run.operator_version.clone(), taken_up: now, ..memory }, again))
 }
 
+/// What the whole fleet waits for, as it is recorded: commands that see the cluster for the first time cannot tell it.
+fn fleet_wait(memory: &RunMemory) -> Option<RecordedFleetWait> {
+    memory.fleet_waiting.map(|(reason, since)| RecordedFleetWait { reason: reason.to_owned(), since })
+}
+
 /// When the record is written.
 #[derive(Debug)]
 pub(super) struct RecordSchedule {
@@ -149,12 +161,13 @@ impl RecordSchedule {
         false
     }
 
-    /// Whether a decision may only be acted on when its record is written.
+    /// Whether a decision may only be acted on when its record is written, or people are to know at once.
     fn must_precede(&self, before: &RunMemory, decision: &Decision) -> bool {
         let replaces = |action: &Action| matches!(action, Action::ReplacePlugin { .. });
         // What nodes were like before is written before any of them is touched.
         let first = before.baseline.is_none() && decision.memory.baseline.is_some();
-        !self.gathers || first || decision.verdict.is_some() || decision.actions.iter().any(replaces)
+        let waits_for_other = before.fleet_waiting != decision.memory.fleet_waiting;
+        !self.gathers || first || waits_for_other || decision.verdict.is_some() || decision.actions.iter().any(replaces)
     }
 }
 
@@ -184,6 +197,7 @@ mod tests {
             operator_version: Some("v1".to_owned()),
             baseline_nodes: None,
             baseline: Some(Arc::default()),
+            fleet_wait: None,
             verdict,
         }
     }
@@ -220,6 +234,7 @@ mod tests {
             actions: Vec::new(),
             focus: BTreeSet::new(),
             waits: Vec::new(),
+            assessed: true,
             outcomes: Named::new(),
             ended: Vec::new(),
             notes: Vec::new(),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use kube_io::call::{CallError, REFUSAL};
-use strum::IntoStaticStr;
 use planner::decide::Action;
+use strum::IntoStaticStr;
 
 use crate::clock::later;
 use crate::start::record_missing;

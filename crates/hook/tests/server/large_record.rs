@@ -90,6 +90,7 @@ fn run(job: &str, nodes: usize) -> RunRecord {
         operator_version: None,
         baseline_nodes: Some(nodes),
         baseline: Some(baseline(&uids).into()),
+        fleet_wait: None,
         verdict: None,
     }
 }

@@ -31,6 +31,7 @@ mod refusals;
 mod restarts;
 mod signals;
 mod socket;
+mod truth;
 mod versions;
 mod watches;
 mod workloads;

@@ -90,15 +90,16 @@ async fn run_reports_progress_and_waits_of_its_nodes() {
     assert_eq!(per_node.next(), None, "nodes that are done have no series of their own");
 }
 
-/// An operator of another chart is waited for, and nobody judges nodes meanwhile: they were all counted as done.
+/// Nodes are not assessed while the hook waits for an operator of another chart: they were all counted as done, and later not at all.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn nodes_that_nobody_judges_are_not_called_done() {
+async fn nodes_without_assessment_are_counted_as_unknown() {
     let world = World::at_rest(2);
     let settings = Settings { component_version: Some("v26.3.1".into()), ..world.settings.clone() };
     world.install(&settings, "job-1");
     world.edit("deployments", "gpu-operator", "gpu-operator", |deployment| {
         deployment["metadata"]["labels"]["helm.sh/chart"] = "gpu-operator-v25.10.1".into();
     });
+    world.edit("nodes", "", "gpu-0", |node| node["spec"]["unschedulable"] = true.into());
     let (_stop, shutdown) = Shutdown::pair();
     let identity = PodIdentity { job: "job-1".into(), pod: "pod-a".into() };
     let hook = HookProcess::new(world.server.client("pod-a"), settings, identity, world.clock.clone(), shutdown);
@@ -107,7 +108,11 @@ async fn nodes_that_nobody_judges_are_not_called_done() {
     let run = tokio::task::spawn_local(hook.run());
     world.pass(30).await;
     let now = samples(&metrics.text(world.clock.now()));
-    assert_eq!(sum(&now, "gpu_rollout_nodes", ""), Some(0.0), "{now:?}");
+    assert_eq!(sum(&now, "gpu_rollout_nodes", "stage=\"unknown\""), Some(2.0), "{now:?}");
+    assert_eq!(sum(&now, "gpu_rollout_nodes", ""), Some(2.0), "{now:?}");
+    assert_eq!(sum(&now, "gpu_rollout_nodes_waiting", "reason=\"OtherChart\""), Some(2.0), "{now:?}");
+    // They were left out of the count of the nodes that are away too.
+    assert_eq!(sum(&now, "gpu_rollout_nodes_unavailable", ""), Some(1.0), "{now:?}");
     assert!(sum(&now, "gpu_rollout_fleet_waiting_since_timestamp_seconds", "reason=\"").is_some(), "{now:?}");
     run.abort();
 }

@@ -35,7 +35,7 @@ impl ControllerWait {
             Self::Blocked { .. } => (
                 "Blocked",
                 true,
-                "see why the DaemonSet has not the pods that it wants: a node with a taint that it does not tolerate keeps its pod until the taint goes or the pod is deleted; pods of nodes that are gone may have to be deleted by force",
+                "see why the DaemonSet has other pods than it wants: a node that is NotReady, or has a taint that the DaemonSet does not tolerate, keeps its pod until the pod is deleted (by force, if the node is gone)",
             ),
             Self::PassEnds { .. } => ("PassEnds", false, "repair what the error names: it keeps every other node waiting too"),
             Self::Asleep { .. } => ("Asleep", true, "nothing; to hurry, change the node's skip label to a value other than true"),
@@ -43,7 +43,11 @@ impl ControllerWait {
             Self::Parallel { holders, ahead, .. } => (
                 "Parallel",
                 !ahead.is_empty() || holders.iter().any(SlotHolder::can_resolve),
-                "failed nodes take slots: repair them, or raise maxParallelUpgrades",
+                if holders.iter().any(|holder| holder.failed) {
+                    "failed nodes take slots: repair them, or raise maxParallelUpgrades"
+                } else {
+                    "wait: its turn comes when another node is done; maxParallelUpgrades is the limit"
+                },
             ),
             Self::Unavailable { holders, ahead, .. } => (
                 "Unavailable",

@@ -21,6 +21,8 @@ use super::{PlanInput, ProposedDeployment};
 pub struct RolloutPlan {
     /// Who decides when a node goes.
     pub mode: &'static str,
+    /// Whose order the nodes are in.
+    pub order: PlannedOrder,
     /// What has driver pods replaced. Empty: nothing that can be seen from here; nodes whose driver is out of date go all the same.
     pub changes: Vec<DriverChange>,
     /// How many nodes need the driver.
@@ -47,6 +49,16 @@ pub struct RolloutPlan {
     pub runs: usize,
     /// What makes the answer less sure, for people.
     pub notes: Vec<String>,
+}
+
+/// Who puts nodes in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlannedOrder {
+    /// The hook: the order is as predicted.
+    Hook,
+    /// NVIDIA's controller: its order is not fixed, and the nodes are an example.
+    Controller,
 }
 
 /// Seconds.
@@ -152,6 +164,7 @@ pub(super) fn plan(
     let waves = waves(middle, &nodes);
     RolloutPlan {
         mode: proposed.settings.mode.name(),
+        order: if proposed.settings.mode.decides() { PlannedOrder::Hook } else { PlannedOrder::Controller },
         changes: changes.all,
         total: changes.steps.len(),
         waves,

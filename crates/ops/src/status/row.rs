@@ -8,7 +8,7 @@ use observed::selects;
 use observed::{ObservedDaemonSet, ObservedNode};
 use planner::dra_plugin::{DraPluginStatus as PluginStatus, DraPlugins};
 use planner::node::{DriverOperands, DriverStatus as NodeStatus, PluginBase};
-use planner::progress::{NodeStage, state};
+use planner::progress::NodeProgress;
 use planner::reason::Wait;
 use planner::spec::driver_daemon_sets;
 
@@ -16,7 +16,7 @@ use super::super::hold_status::HoldStatus;
 use super::super::image::{running, version};
 use super::super::observe::RolloutSnapshot;
 use super::super::wait_start::WaitStartSources;
-use super::{NodeRow, outcome, waiting};
+use super::{NodeRow, waiting};
 
 /// How the DRA kubelet plugin of a node stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -41,23 +41,25 @@ impl PluginCondition {
     }
 }
 
-pub(super) fn row(snapshot: &RolloutSnapshot, sources: &WaitStartSources<'_>, node: &ObservedNode, wait: Option<&Wait>) -> NodeRow {
+pub(super) fn row(snapshot: &RolloutSnapshot, sources: &WaitStartSources<'_>, progress: &NodeProgress<'_>) -> NodeRow {
+    let NodeProgress { node, stage, ref state, wait, .. } = *progress;
     let operands = sources.operands;
     let driver = snapshot.settings.driver;
     let pod = operands.driver_pod(node);
-    let state = state(node, driver);
+    let waiting =
+        |wait: &Wait| if wait.node.is_some() { waiting::node(snapshot, sources, node, wait) } else { waiting::fleet(snapshot, wait) };
     let running = pod.as_ref().and_then(|pod| running(pod.pod, driver));
     NodeRow {
         node: node.name.clone(),
-        stage: NodeStage::from_wait(wait, outcome(snapshot, &node.name), state.as_deref()),
-        state,
+        stage,
+        state: state.clone(),
         cordoned: node.unschedulable,
         driver_now: running,
         driver_wanted: wanted(snapshot, node).map(version),
         driver_current: pod.as_ref().is_none_or(|pod| pod.newest),
         plugin: plugin(snapshot, operands, node),
         held: HoldStatus::find(snapshot, node),
-        waiting: wait.map(|wait| waiting::node(snapshot, sources, node, wait)),
+        waiting: wait.map(waiting),
         end: None,
     }
 }

@@ -1,5 +1,7 @@
 //! The fleet in numbers: counts, limits, and when it will probably be done.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,14 +17,16 @@ use super::NodeRow;
 pub struct FleetTotals {
     /// Nodes.
     pub nodes: usize,
-    /// As asked for.
+    /// As the settings ask for.
     pub done: usize,
-    /// Somebody is at work on them.
+    /// Their upgrade is going on.
     pub in_progress: usize,
-    /// Out of date, and nobody is.
+    /// They wait for their upgrade, or for something else that they need.
     pub pending: usize,
-    /// They will not get there by themselves.
+    /// Their upgrade has failed.
     pub failed: usize,
+    /// They were not assessed, because of what the whole fleet waits for.
+    pub unknown: usize,
     /// Left as they are.
     pub deferred: usize,
     /// Nodes that take a slot, and how many may (`maxParallelUpgrades`).
@@ -34,9 +38,22 @@ pub struct FleetTotals {
     pub pools: Vec<PoolTotals>,
     /// What the projection goes by.
     pub pace: RolloutPace,
-    /// When all will probably be done; absent: nothing is to be done, or something does not move.
+    /// When all nodes will probably be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<Timestamp>,
+    /// Why there is no estimate of the end, where nodes are left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_eta: Option<MissingEta>,
+}
+
+/// Why there is no estimate of the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MissingEta {
+    /// The kind of reason: a constant name.
+    pub reason: &'static str,
+    /// In words.
+    pub text: String,
 }
 
 /// The nodes of one NVIDIADriver in numbers.
@@ -69,24 +86,18 @@ fn of_pools(stands: &[NodeProgress<'_>], snapshot: &RolloutSnapshot) -> Vec<Pool
     progress::by_pool(stands, &snapshot.pools).iter().filter_map(of).collect()
 }
 
-/// The rows as the engine's room knows them.
-fn progress_of_rows<'a>(snapshot: &'a RolloutSnapshot, rows: &[NodeRow]) -> Vec<NodeProgress<'a>> {
-    let moves = |row: &NodeRow| row.waiting.as_ref().is_some_and(|waiting| waiting.resolves_itself && waiting.obstacles.is_empty());
-    let stand = |row: &NodeRow| {
-        let node = snapshot.observed.nodes.get(&row.node)?;
-        Some(NodeProgress { node, stage: row.stage, state: row.state.clone(), moves: moves(row) })
-    };
-    rows.iter().filter_map(stand).collect()
-}
-
-/// Counts, and notes on each row when the node will probably be done.
-pub(super) fn totals(snapshot: &RolloutSnapshot, rows: &mut [NodeRow], pace: RolloutPace) -> FleetTotals {
-    let stands = progress_of_rows(snapshot, rows);
-    let (settings, pools) = (&snapshot.settings, &snapshot.pools);
-    let ends = progress::foresee(&stands, settings, pools, pace, snapshot.now);
+/// Counts, and notes in each row when the node will probably be done. Pods that are in the way keep a node from moving.
+pub(super) fn totals(snapshot: &RolloutSnapshot, nodes: &mut [NodeProgress<'_>], rows: &mut [NodeRow], pace: RolloutPace) -> FleetTotals {
+    for (node, row) in nodes.iter_mut().zip(&*rows) {
+        node.moves &= row.waiting.as_ref().is_some_and(|waiting| waiting.resolves_itself && waiting.obstacles.is_empty());
+    }
+    let (settings, pools, now) = (&snapshot.settings, &snapshot.pools, snapshot.now);
+    let at_work = snapshot.phase().has_job();
+    let ends = if at_work { progress::foresee(nodes, settings, pools, pace, now) } else { BTreeMap::new() };
     for row in &mut *rows {
         row.end = ends.get(&row.node).copied();
     }
+    let eta = progress::rollout_eta(nodes, &ends, pace, snapshot.decided().fleet_waits(), (at_work, now));
     let count = |stage| rows.iter().filter(|row| row.stage == stage).count();
     FleetTotals {
         nodes: rows.len(),
@@ -94,11 +105,13 @@ pub(super) fn totals(snapshot: &RolloutSnapshot, rows: &mut [NodeRow], pace: Rol
         in_progress: count(NodeStage::InProgress),
         pending: count(NodeStage::Pending),
         failed: count(NodeStage::Failed),
+        unknown: count(NodeStage::Unknown),
         deferred: count(NodeStage::Deferred),
-        slots: progress::slots(&stands, settings, pools),
-        unavailable: progress::unavailable(&stands, pools),
-        pools: of_pools(&stands, snapshot),
+        slots: progress::slots(nodes, settings, pools),
+        unavailable: progress::unavailable(nodes, pools),
+        pools: of_pools(nodes, snapshot),
         pace,
-        end: progress::end(&stands, &ends, snapshot.decision.ended.iter().any(|wait| wait.node.is_none())),
+        end: eta.as_ref().ok().copied().flatten(),
+        no_eta: eta.err().map(|error| MissingEta { reason: error.name(), text: error.to_string() }),
     }
 }

@@ -9,13 +9,16 @@ use super::super::hold_status::{HoldStatus, is_attended};
 use super::super::observe::RolloutSnapshot;
 use super::super::obstacle::obstacles;
 use super::super::remedy::{Remedy, RemedyContext, remedy_for};
+use super::super::run_phase::RunPhase;
 use super::super::wait_start::{WaitStart, WaitStartSources};
 use super::BlockingCondition;
 
-/// What is said where nodes wait for a hook that is not there.
+/// The reason of nodes that wait for a hook, while none is at work.
 const NOT_RUNNING: &str = "NotRunning";
+/// The reason of nodes that a hook holds until the operator is upgraded.
+const HELD: &str = "Held";
 
-/// Of a node.
+/// Describes what a node waits for.
 pub(super) fn node(snapshot: &RolloutSnapshot, sources: &WaitStartSources<'_>, node: &ObservedNode, wait: &Wait) -> BlockingCondition {
     let reason = &*wait.reason;
     let settings = &snapshot.settings;
@@ -32,16 +35,22 @@ pub(super) fn node(snapshot: &RolloutSnapshot, sources: &WaitStartSources<'_>, n
         resolves_itself: resolves_itself(reason),
         remedy: remedy_for(reason, RemedyContext { node: Some(&node.name), driver_pod, plugin_pods: &plugin_pods, settings }),
         obstacles: in_the_way.map(|pods| obstacles(node, pods, (&snapshot.observed, settings, policy), snapshot.now)).unwrap_or_default(),
+        whole_fleet: false,
     };
     if !waiting.obstacles.is_empty() {
         waiting.remedy = behind(waiting.remedy, reason);
     }
-    let held = HoldStatus::find(snapshot, node).filter(|_| !is_attended(snapshot) && !snapshot.settings.mode.decides());
-    if let Some(held) = held {
-        (waiting.reason, waiting.resolves_itself) = (NOT_RUNNING, false);
-        waiting.text = format!("{}; no hook Job is at work{}", held.text(), last(snapshot));
+    if let Some(held) = HoldStatus::find(snapshot, node).filter(|_| !settings.mode.decides()) {
         waiting.since = WaitStart { at: held.since, by: None };
-        waiting.remedy = HoldStatus::remedy();
+        if !is_attended(snapshot) {
+            (waiting.reason, waiting.resolves_itself) = (NOT_RUNNING, false);
+            waiting.text = format!("{}; no hook Job is at work{}", held.text(), last(snapshot));
+            waiting.remedy = HoldStatus::remedy();
+        } else if snapshot.phase() != RunPhase::AtWork {
+            // The engine says what the hook after the operator's release would do now.
+            (waiting.reason, waiting.resolves_itself, waiting.text) = (HELD, true, held.text());
+            waiting.remedy = Remedy::words("nothing: the hook after the operator's release releases the node");
+        }
     }
     if is_left_alone(snapshot, reason) {
         (waiting.reason, waiting.resolves_itself) = (NOT_RUNNING, false);
@@ -57,16 +66,20 @@ fn behind(remedy: Remedy, reason: &Reason) -> Remedy {
     if failed { Remedy { text: "then have the node tried again".to_owned(), inspect: Vec::new(), ..remedy } } else { remedy }
 }
 
-/// Of the whole fleet.
+/// Describes what the whole fleet waits for.
 pub(super) fn fleet(snapshot: &RolloutSnapshot, wait: &Wait) -> BlockingCondition {
     let reason = &*wait.reason;
+    let run = snapshot.record.run.as_ref().filter(|_| snapshot.phase().has_job());
+    let recorded =
+        run.and_then(|run| run.fleet_wait.as_ref()).filter(|recorded| recorded.reason == reason.name()).map(|recorded| recorded.since);
     BlockingCondition {
         reason: reason.name(),
         text: reason.to_string(),
-        since: since(WaitStart::default(), wait, snapshot),
+        since: since(WaitStart { at: recorded, by: None }, wait, snapshot),
         resolves_itself: reason.resolves_itself(),
         remedy: remedy_for(reason, RemedyContext { node: None, driver_pod: None, plugin_pods: &[], settings: &snapshot.settings }),
         obstacles: Vec::new(),
+        whole_fleet: true,
     }
 }
 
@@ -97,7 +110,7 @@ fn is_held_by_pods(reason: &Reason) -> bool {
 /// Whether the node waits for a hook of ours, and none is at work.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only those that a hook resolves")]
 fn is_left_alone(snapshot: &RolloutSnapshot, reason: &Reason) -> bool {
-    if snapshot.is_live() || !snapshot.settings.mode.decides() {
+    if snapshot.phase().has_job() || !snapshot.settings.mode.decides() {
         return false;
     }
     match reason {

@@ -98,7 +98,7 @@ pub(super) fn of_fleet(mut draft: FleetDraft<'_>, fleet: &FleetInputs<'_>, censu
             effects.take(&mut draft, node);
         }
     }
-    finish(draft, effects, Named::new(), Vec::new(), &census.nodes())
+    finish(draft, effects, None, Vec::new(), &census.nodes())
 }
 
 /// The decision, and what is kept of it. `of_fleet`: what the fleet as a whole waits for.
@@ -141,7 +141,7 @@ pub(super) fn of_nodes<'a>(
     draft.notes.extend(told);
     let reason = of_fleet(&mut draft);
     draft.waits_for(reason);
-    let decision = finish(draft, effects, outcomes, deferred, &listed.into_iter());
+    let decision = finish(draft, effects, Some(outcomes), deferred, &listed.into_iter());
     let settings = unchanged.map_or_else(|| Arc::new(fleet.settings.clone()), |unchanged| Arc::clone(&unchanged.memo.settings));
     let memo = Memo {
         settings,
@@ -248,10 +248,11 @@ fn keep(known: &mut Named<KnownNode>, name: &Arc<str>, node: Option<KnownNode>) 
     }
 }
 
+/// `outcomes`: of nodes, if they were assessed.
 fn finish<'n>(
     mut draft: FleetDraft<'_>,
     mut effects: FleetEffects,
-    outcomes: Named<NodeOutcome>,
+    outcomes: Option<Named<NodeOutcome>>,
     deferred: Vec<Wait>,
     nodes: &(impl Iterator<Item = &'n ObservedNode> + Clone),
 ) -> Decision {
@@ -265,7 +266,8 @@ fn finish<'n>(
     let failed: BTreeSet<&str> = draft.failures.iter().filter_map(|failure| failure.node.as_deref()).collect();
     let tried_again = |action: &Action| !matches!(action, Action::PatchNode(_)) && failed.contains(action.node());
     let pending = actions.iter().any(|action| !tried_again(action));
-    let mut state = RunState { fleet: draft, outcomes, is_handing_back };
+    let assessed = outcomes.is_some();
+    let mut state = RunState { fleet: draft, outcomes: outcomes.unwrap_or_default(), is_handing_back };
     let (well, verdict) = state.judge(pending, nodes);
     let RunState { fleet, outcomes, .. } = state;
     Decision {
@@ -275,6 +277,7 @@ fn finish<'n>(
         actions: if verdict.is_some() { actions.into_iter().filter(Action::is_last).collect() } else { actions },
         focus,
         waits: fleet.waits,
+        assessed,
         outcomes,
         ended: fleet.failures.into_iter().chain(deferred).collect(),
         notes: fleet.notes,

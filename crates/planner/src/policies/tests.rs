@@ -100,8 +100,8 @@ fn slots_are_counted_per_nvidia_driver() {
         .map(|(name, owner)| node(name, Some(owner)))
         .to_vec();
     let stage = |node: &ObservedNode| if ["b", "f"].contains(&node.name.as_str()) { NodeStage::Pending } else { NodeStage::InProgress };
-    let stands: Vec<NodeProgress<'_>> =
-        nodes.iter().map(|node| NodeProgress { node, stage: stage(node), state: None, moves: true }).collect();
+    let progress = |node| NodeProgress { node, stage: stage(node), state: None, wait: None, moves: true, started: None };
+    let stands: Vec<NodeProgress<'_>> = nodes.iter().map(progress).collect();
     let limit = |used, limit| progress::LimitUse { used, limit: Some(limit) };
     let found: Vec<(Option<&str>, progress::LimitUse)> =
         progress::by_pool(&stands, &pools).iter().map(|of| (of.pool.owner.as_deref(), of.slots(&settings()))).collect();

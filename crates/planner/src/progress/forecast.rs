@@ -1,4 +1,5 @@
-//! When nodes will probably be done: those in progress first, then the others as slots get free. Nothing is promised of nodes that do not move.
+//! When nodes will probably be done: those in progress first, then the others as slots get free. There is no estimate for nodes that do not move, nor
+//! for a node that takes much longer than the nodes before it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -7,10 +8,14 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::NodeProgress;
 use crate::time::after;
 use contract::record::{NodeOutcome, NodeRecord};
 
-/// What is known of a rollout's pace.
+/// Seconds that a node may take longer than expected, whatever the pace is: nodes that take seconds differ by more than half.
+const LEAST_MARGIN: u64 = 30;
+
+/// The pace of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutPace {
@@ -33,13 +38,24 @@ impl RolloutPace {
         let median = all.get(all.len() / 2).copied();
         Self { per_node_seconds: median.unwrap_or(expected_seconds), measured_nodes: all.len() }
     }
+
+    /// Whether a node that was started then takes longer than half again as much as expected.
+    pub(super) fn is_late(self, started: Timestamp, now: Timestamp) -> bool {
+        let expected = self.per_node_seconds;
+        now > after(started, expected.saturating_add((expected / 2).max(LEAST_MARGIN)))
+    }
+
+    /// Whether the end of a node in progress can be estimated: it moves, and it is known since when, and it is not late.
+    pub(super) fn is_expected(self, node: &NodeProgress<'_>, now: Timestamp) -> bool {
+        node.moves && node.started.is_some_and(|started| !self.is_late(started, now))
+    }
 }
 
 /// A fleet in the middle of its rollout.
 #[derive(Clone, Debug)]
 pub struct FleetProgress<'a> {
-    /// Nodes in progress that move, each with the time at which it was begun, if that is known.
-    pub moving: Vec<(&'a str, Option<Timestamp>)>,
+    /// Nodes in progress that move, each with the time at which its upgrade started.
+    pub moving: Vec<(&'a str, Timestamp)>,
     /// Nodes that wait for their turn, in the order in which it comes.
     pub queued: Vec<&'a str>,
     /// Slots that are taken by nodes that do not move.
@@ -54,9 +70,9 @@ pub struct FleetProgress<'a> {
 pub fn ends<'a>(fleet: &FleetProgress<'a>, pace: RolloutPace, now: Timestamp) -> BTreeMap<&'a str, Timestamp> {
     let mut ends = BTreeMap::new();
     let mut slots: BinaryHeap<Reverse<Timestamp>> = BinaryHeap::new();
-    for (node, begun) in &fleet.moving {
-        // One that is late is expected any moment.
-        let end = after(begun.unwrap_or(now), pace.per_node_seconds).max(now);
+    for (node, started) in &fleet.moving {
+        // A node that is a little late is expected at any time.
+        let end = after(*started, pace.per_node_seconds).max(now);
         ends.insert(*node, end);
         slots.push(Reverse(after(end, fleet.soak_seconds)));
     }
@@ -91,7 +107,7 @@ mod tests {
     #[test]
     fn queued_nodes_follow_as_slots_get_free() {
         let fleet = FleetProgress {
-            moving: vec![("a", Some(at(950))), ("b", Some(at(100)))],
+            moving: vec![("a", at(950)), ("b", at(890))],
             queued: vec!["c", "d", "e"],
             stuck: 0,
             parallel: 2,
@@ -101,6 +117,15 @@ mod tests {
         assert_eq!(seconds(&fleet, 100), expected.map(|(node, end)| (node.to_owned(), end)));
         let soaked = seconds(&FleetProgress { soak_seconds: 10, ..fleet }, 100);
         assert_eq!(soaked[2], ("c".to_owned(), 1110));
+    }
+
+    /// `status` expected a node in 4 s for minutes, because a node that was late was expected at any time.
+    #[test]
+    fn late_node_is_not_expected() {
+        let pace = |per_node_seconds| RolloutPace { per_node_seconds, measured_nodes: 1 };
+        for (per_node, took, late) in [(100, 100, false), (100, 150, false), (100, 151, true), (3, 33, false), (3, 34, true)] {
+            assert_eq!(pace(per_node).is_late(at(1000 - took), at(1000)), late, "{took} s, where a node takes {per_node} s");
+        }
     }
 
     #[test]

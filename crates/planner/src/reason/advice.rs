@@ -86,7 +86,7 @@ impl Reason {
             Self::DriverNotReady { .. } => "look at the driver pod's log: kubectl logs -c nvidia-driver-ctr",
             Self::UpgradeUnfinished { .. } => "the vendor's controller goes on by itself, at the latest at its next two-minute tick",
             Self::UpgradeFailed { .. } => {
-                "repair the driver on the node, then label it nvidia.com/gpu-driver-upgrade-state=upgrade-required to try again"
+                "remove what it failed for (a pod that may not be evicted, a driver that does not start: gpu-rollout why NODE), then label the node nvidia.com/gpu-driver-upgrade-state=upgrade-required to try again"
             }
             Self::Skipped { .. } => "remove the label nvidia.com/gpu-driver-upgrade.skip to let the node be upgraded",
             Self::ToolkitNotReady { .. } => "look at the pod of nvidia-container-toolkit-daemonset on the node",
@@ -105,15 +105,20 @@ impl Reason {
             Self::GpusDegraded { .. } => {
                 "look for a failed GPU on the node (nvidia-smi, dmesg for Xid errors); if fewer GPUs are meant, deploy again"
             }
+            Self::PluginQueued { away, limit, .. } | Self::RestartQueued { away, limit, .. } if away < limit => {
+                "wait: it is replaced in a second"
+            }
             Self::PluginQueued { .. } => "its turn comes when another plugin is back; rollout.dra.maxUnavailable is the limit",
             Self::PluginHeldUp { .. } => "repair the plugins that did not come back, then deploy again",
             Self::PluginStale { .. } => "delete the plugin pod of the node, or set rollout.dra.reroll to auto",
             Self::PluginMissing => "see why the plugin's DaemonSet makes no pod for the node",
             Self::PluginUnschedulable { .. } => "make room for the plugin pod, or fix taints and selectors of the DRA driver",
             Self::PluginNotReady { .. } => "look at the plugin pod's log on the node",
-            Self::SliceMissing { .. } => "the plugin published no devices: look at its log on the node",
+            Self::SliceMissing { .. } => {
+                "wait: a plugin publishes within seconds of its start; if it has not after half a minute, look at its log on the node"
+            }
             Self::SliceOutdated { .. } => {
-                "the plugin still sees the old driver: look at its log, and at nvidiaDriverRoot in the DRA driver's values"
+                "wait: a plugin publishes within seconds of its start; if it still publishes the old driver after half a minute, look at its log, and at nvidiaDriverRoot in the DRA driver's values"
             }
             Self::DraMissing { .. } => "install the DRA driver, set rollout.dra.namespaces to where it is, or rollout.dra.required to auto",
             Self::DraScheduledNowhere { .. } => "compare the DaemonSet's node selector and affinity with the labels of the GPU nodes",

@@ -124,6 +124,9 @@ impl fmt::Display for Reason {
             Self::GpusDegraded { resource, offered, baseline } => {
                 write!(out, "the node offers {offered} {resource}, and had {baseline} when the run began")
             }
+            Self::PluginQueued { cause, away, limit } if away < limit => {
+                write!(out, "the DRA plugin is stale ({cause}) and is replaced as soon as driver and toolkit have been ready for a second")
+            }
             Self::PluginQueued { cause, away, limit } => {
                 write!(out, "the DRA plugin is stale ({cause}) and waits for its turn: {away} of at most {limit} plugins are away")
             }
@@ -150,6 +153,10 @@ impl fmt::Display for Reason {
             Self::ConfigNotApplied { config_map, key, found } => {
                 write!(out, "the ConfigMap `{config_map}` holds {found} under `{key}`, and not what the bundle's values say")
             }
+            Self::RestartQueued { cause, away, limit } if away < limit => write!(
+                out,
+                "a pod of the device plugin is stale ({cause}) and is replaced as soon as driver and toolkit have been ready for a second"
+            ),
             Self::RestartQueued { cause, away, limit } => write!(
                 out,
                 "a pod of the device plugin is stale ({cause}) and waits for its turn: pods of {away} of at most {limit} nodes are away"

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use jiff::Timestamp;
-use strum::IntoEnumIterator;
+use strum::{EnumCount, IntoEnumIterator};
 
 use contract::driver::Driver;
 
 use crate::drive_upgrade::cause::FailureCause;
 use crate::drive_upgrade::start_limits::RefusalVariant;
 use crate::note::{DecisionNote, NoteKind};
+use crate::progress::NoEta;
 use crate::reason::upgrade::UpgradingKind;
 use crate::reason::{Reason, ReasonKind};
 use nvidia_upgrade::explain::{ControllerWait, WaitKind};
@@ -29,6 +30,19 @@ const AT: Timestamp = Timestamp::constant(1_700_000_000, 0);
 /// Reasons of an upgrade of ours, as a run has them.
 fn upgrading() -> Vec<Reason> {
     upgrades::upgrading().into_iter().map(Reason::Upgrading).collect()
+}
+
+/// Why there is no estimate of the end.
+fn no_etas() -> [NoEta; NoEta::COUNT] {
+    let node = || "gpu-2".to_owned();
+    [
+        NoEta::HookNotAtWork,
+        NoEta::FleetWaits { reason: "OperatorNotReady" },
+        NoEta::NodeStuck { node: node(), reason: "NodeNotReady" },
+        NoEta::NodeLate { node: node() },
+        NoEta::StartUnknown { node: node() },
+        NoEta::NoSlot { node: node() },
+    ]
 }
 
 /// Kinds of an enum without a sample.
@@ -122,6 +136,7 @@ fn message_catalog_is_as_reviewed() {
         section("BuildError", controller::build_errors().iter().map(|error| plain(&BuildErrorKind::from(error), error.to_string()))),
         section("PassError", controller::pass_errors().iter().map(|error| plain(&PassErrorKind::from(error), error.to_string()))),
         section("DecisionNote", notes::notes().iter().map(CatalogMessage::of_note)),
+        section("NoEta", no_etas().iter().map(|no_eta| CatalogMessage::new(no_eta.name().to_owned(), no_eta.to_string()))),
     ];
     insta::assert_snapshot!(sections.join("\n"));
 }

@@ -149,12 +149,13 @@ impl ControllerView {
     }
 }
 
-/// What the controller would do now, and what the nodes that it would not move wait for. `asleep_since`: since when nothing has happened that wakes it.
+/// What the controller would do now, and what the nodes that it would not move wait for. `asleep_since`: since when nothing has happened that wakes it;
+/// `None`: nobody has watched it yet.
 fn foresee<'r>(
     fleet: &FleetInputs<'r>,
     generation: ControllerGeneration,
     cache: &'r SnapshotCache,
-    asleep_since: Timestamp,
+    asleep_since: Option<Timestamp>,
 ) -> ControllerOutlook<'r> {
     let (observed, driver) = (fleet.observed, fleet.settings.driver);
     let inputs = SnapshotInputs::from_observed(observed, driver);
@@ -168,7 +169,7 @@ fn foresee<'r>(
         // Where the jobs are not watched, nobody can tell whether they have ended.
         let blind = rules.policy.wait_for_completion.is_some();
         let may = |one: &PredictedMove| !(blind && one.from == ControllerState::WaitForJobsRequired);
-        let found = explain_pass(&snapshot, &rules, &options, Some(asleep_since));
+        let found = explain_pass(&snapshot, &rules, &options, asleep_since);
         outlook.moves.extend(found.moves.into_iter().filter(may));
         outlook.own.extend(found.waits.into_iter().map(|waiting| (waiting.node, waiting.wait)));
         if let Some(wait) = found.pending_wait {
@@ -181,13 +182,14 @@ fn foresee<'r>(
     outlook
 }
 
-/// Notes what every release of the controller watches, and answers since when nothing of that has happened.
-fn asleep_since(memory: &mut RunMemory, view: &ControllerView, now: Timestamp) -> Timestamp {
+/// Notes what every release of the controller watches, and returns since when nothing of that has happened. `None` at the first look: the controller
+/// may have been asleep for long, and a time from now on would be a new one whenever somebody looks for the first time.
+fn asleep_since(memory: &mut RunMemory, view: &ControllerView, now: Timestamp) -> Option<Timestamp> {
     match memory.vendor_seen {
-        Some((before, since)) if before == view.watched => since,
-        Some(_) | None => {
+        Some((before, since)) if before == view.watched => Some(since),
+        before => {
             memory.vendor_seen = Some((view.watched, now));
-            now
+            before.is_some().then_some(now)
         }
     }
 }

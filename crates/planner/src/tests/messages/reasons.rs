@@ -159,6 +159,7 @@ fn of_dra() -> Vec<Reason> {
     let cause = || format!("its container started {AT}, what it serves is there since {AT}");
     vec![
         Reason::PluginQueued { cause: cause(), away: 1, limit: 1 },
+        Reason::PluginQueued { cause: cause(), away: 0, limit: 3 },
         Reason::PluginHeldUp { cause: cause(), failed: 1 },
         Reason::PluginHeldUp { cause: cause(), failed: 2 },
         Reason::PluginStale { cause: cause() },
@@ -183,6 +184,7 @@ fn of_plugins() -> Vec<Reason> {
         Reason::ConfigNotApplied { config_map: config_map(), key: key(), found: "nothing" },
         Reason::ConfigNotApplied { config_map: config_map(), key: key(), found: "another text" },
         Reason::RestartQueued { cause: cause(), away: 1, limit: 1 },
+        Reason::RestartQueued { cause: cause(), away: 0, limit: 3 },
         Reason::RestartHeldUp { cause: cause(), failed: 1 },
         Reason::RestartHeldUp { cause: cause(), failed: 2 },
         Reason::RestartRolling { daemon_set: daemon_set() },

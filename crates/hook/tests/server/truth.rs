@@ -1,0 +1,225 @@
+//! What `status`, `why`, `doctor`, `report` and the metrics say at every second of a rollout is the truth: each is compared with the objects on the API
+//! server and with the hook that is at work, or is not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::count::Count;
+use contract::driver::Driver;
+use contract::exit::ExitCode;
+use contract::names;
+use contract::settings::{Mode, Settings};
+use contract::task::Task;
+use hook::{HookMetrics, HookProcess, PodIdentity, RunEnd, Shutdown};
+use ops::observe::RolloutObserver;
+use ops::target::RolloutTarget;
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use crate::driven::Driven;
+use crate::fake::rights::{Grant, grants};
+use crate::settings::{OPERATOR, settings};
+use crate::world::{NEW, World};
+
+mod claims;
+mod moment;
+
+use claims::Claims;
+use moment::{HookState, Moment};
+
+/// For how long commands are looked at after the hook has ended.
+const AFTERWARDS: u64 = 20;
+
+/// A story that takes longer is stuck.
+const LONG: i64 = 240;
+
+/// The hook of a story, as the Job controller and the kubelet have it.
+struct StoryHook {
+    settings: Settings,
+    job: String,
+    pods: usize,
+    running: Option<(JoinHandle<RunEnd>, Arc<HookMetrics>)>,
+    ended: Option<ExitCode>,
+}
+
+impl StoryHook {
+    fn new(settings: Settings, job: &str) -> Self {
+        Self { settings, job: job.to_owned(), pods: 0, running: None, ended: None }
+    }
+
+    /// Starts a pod of the Job.
+    fn start(&mut self, world: &World) {
+        self.pods += 1;
+        let pod = format!("{}-{}", self.settings.release, self.pods);
+        let (stop, shutdown) = Shutdown::pair();
+        // The pod is never asked to end: it is killed.
+        std::mem::forget(stop);
+        let identity = PodIdentity { job: self.job.clone(), pod: pod.clone() };
+        let hook = HookProcess::new(world.server.client(&pod), self.settings.clone(), identity, world.clock.clone(), shutdown);
+        let metrics = hook.metrics();
+        metrics.enable_snapshots();
+        self.running = Some((tokio::task::spawn_local(hook.run()), metrics));
+    }
+
+    /// The process dies without a word.
+    fn kill(&mut self) {
+        if let Some((run, _)) = self.running.take() {
+            run.abort();
+        }
+    }
+
+    /// What the Job controller writes: it sees at once what has become of the pod.
+    async fn sync_job(&mut self, world: &World) {
+        if let Some((run, _)) = self.running.take_if(|(run, _)| run.is_finished()) {
+            self.ended = Some(run.await.unwrap().code);
+        }
+        let (alive, ended) = (self.running.is_some(), self.ended);
+        let failed = self.pods - usize::from(alive || ended == Some(ExitCode::Success));
+        world.edit("jobs", &self.settings.namespace, &self.settings.release, |job| {
+            job["status"]["active"] = json!(u8::from(alive));
+            job["status"]["failed"] = json!(failed);
+            if let Some(code) = ended {
+                let kind = if code == ExitCode::Success { "Complete" } else { "Failed" };
+                job["status"]["conditions"] = json!([{"type": kind, "status": "True"}]);
+            }
+        });
+    }
+
+    fn state(&self) -> HookState<'_> {
+        match (&self.running, self.ended) {
+            (Some((_, metrics)), _) => HookState::Running(metrics),
+            (None, Some(_)) => HookState::Ended,
+            (None, None) => HookState::Dead,
+        }
+    }
+}
+
+/// A fresh look, as somebody has who runs a command once.
+async fn look<'w>(world: &'w World, hook: &'w StoryHook) -> Moment<'w> {
+    let settings = hook.settings.clone();
+    let target = RolloutTarget { release: Some(format!("{}/{}", settings.namespace, settings.release)), settings };
+    let client = world.server.client("person");
+    let mut observer = RolloutObserver::begin(&client, &target, Duration::from_mins(1)).await.unwrap();
+    Moment::new(world, &observer.observe(|| world.clock.now()).await.unwrap(), hook.state())
+}
+
+/// What happens in a story at a second, apart from what everybody does by themselves.
+type Deed = fn(&World, &mut StoryHook);
+
+/// Plays a story and checks what is said at every second of it. Returns how many moments were looked at.
+async fn told(story: &str, world: &World, mut hook: StoryHook, deeds: &[(i64, Deed)]) -> ExitCode {
+    // A person may read what keeps a node waiting.
+    let preflight = grants(&Settings { tasks: vec![Task::Preflight], ..hook.settings.clone() });
+    let pods = ["list", "watch"].map(|verb| Grant::everywhere(verb, "", "pods"));
+    world.server.change(|state| state.grants.extend(preflight.into_iter().chain(pods)));
+    let (mut claims, mut afterwards, mut deeds) = (Claims::default(), AFTERWARDS, deeds.iter().peekable());
+    hook.start(world);
+    while afterwards > 0 {
+        while let Some((_, deed)) = deeds.next_if(|(second, _)| *second <= world.second()) {
+            deed(world, &mut hook);
+        }
+        hook.sync_job(world).await;
+        let moment = Box::pin(look(world, &hook)).await;
+        let lies = claims.check(&moment);
+        assert!(lies.is_empty(), "{story}, second {}:\n{}\n{}", world.second(), lies.join("\n"), moment.text());
+        afterwards -= u64::from(hook.ended.is_some() && deeds.peek().is_none());
+        assert!(world.second() < 4200, "{story}: does not end\n{}", moment.text());
+        // What does not move for minutes is looked at less often.
+        world.pass(if world.second() < LONG { 1 } else { 15 }).await;
+    }
+    hook.ended.unwrap()
+}
+
+/// A fleet that the hook drives.
+async fn drives(story: &str, change: impl FnOnce(Driven) -> Driven, deeds: &[(i64, Deed)]) -> ExitCode {
+    tries_once(story, 1, change, deeds).await
+}
+
+/// A fleet of which so many nodes may be unavailable. A node is tried once.
+async fn tries_once(story: &str, unavailable: u32, change: impl FnOnce(Driven) -> Driven, deeds: &[(i64, Deed)]) -> ExitCode {
+    let settings = |settings: &mut Settings| {
+        settings.upgrade.attempts = 1;
+        settings.upgrade.policy.max_unavailable = Some(Count::Number(unavailable));
+    };
+    let fleet = change(Driven::new(Driver::Gpu, settings)).begin();
+    let (settings, job) = fleet.stages[0].clone();
+    Box::pin(told(story, &fleet.world, StoryHook::new(settings, &job), deeds)).await
+}
+
+/// A fleet that NVIDIA's controller upgrades.
+async fn assists(story: &str, mode: Mode, deeds: &[(i64, Deed)]) -> ExitCode {
+    let mut world = World::at_rest(3);
+    let mut tasks = vec![Task::Settle, Task::Reroll];
+    tasks.extend((mode == Mode::Assist).then_some(Task::Wake));
+    let settings = Settings { mode, tasks, ..settings() };
+    world.install(&settings, "job-1");
+    world.upgrade(&[0, 1, 2]);
+    Box::pin(told(story, &world, StoryHook::new(settings, "job-1"), deeds)).await
+}
+
+fn operator_is_away(world: &World, away: bool) {
+    world.edit("deployments", OPERATOR, names::OPERATOR_DEPLOYMENT, |deployment| {
+        for key in ["availableReplicas", "readyReplicas"] {
+            deployment["status"][key] = json!(u8::from(!away));
+        }
+    });
+}
+
+fn node_is_ready(world: &World, node: &str, ready: bool) {
+    world.edit("nodes", "", node, |node| node["status"]["conditions"][0]["status"] = json!(if ready { "True" } else { "False" }));
+}
+
+fn asks_for(world: &World, version: &str) {
+    world.edit("clusterpolicies", "", names::CLUSTER_POLICY, |policy| policy["spec"]["driver"]["version"] = json!(version));
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn undisturbed_rollout_is_told_truly() {
+    assert_eq!(drives("drive", |fleet| fleet.serves("serve", "gpu-0", 1, true), &[]).await, ExitCode::Success);
+    assert_eq!(assists("assist", Mode::Assist, &[]).await, ExitCode::Success);
+    assert_eq!(assists("observe", Mode::Observe, &[]).await, ExitCode::Success);
+}
+
+/// P17: for half a minute after a SIGKILL the run was "at work".
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn killed_hook_is_not_at_work() {
+    let deeds: [(i64, Deed); 2] = [(30, |_, hook| hook.kill()), (55, |world, hook| hook.start(world))];
+    assert_eq!(drives("drive", |fleet| fleet, &deeds).await, ExitCode::Success);
+    assert_eq!(assists("assist", Mode::Assist, &deeds).await, ExitCode::Success);
+}
+
+/// P1: "3 nodes: 3 done" of a fleet in the middle of its upgrade, while the operator was scaled to zero.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn fleet_without_operator_is_not_called_done() {
+    let deeds: [(i64, Deed); 2] = [(30, |world, _| operator_is_away(world, true)), (110, |world, _| operator_is_away(world, false))];
+    assert_eq!(drives("drive", |fleet| fleet, &deeds).await, ExitCode::Success);
+    assert_eq!(assists("assist", Mode::Assist, &deeds).await, ExitCode::Success);
+}
+
+/// P1: the same while somebody else had changed the version.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn fleet_with_other_version_is_not_called_done() {
+    let deeds: [(i64, Deed); 2] = [(30, |world, _| asks_for(world, "595.10")), (110, |world, _| asks_for(world, NEW))];
+    assert_eq!(drives("drive", |fleet| fleet, &deeds).await, ExitCode::Success);
+}
+
+/// P3: a node that is NotReady had an expected end.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn node_that_is_not_ready_has_no_eta() {
+    let deeds: [(i64, Deed); 2] =
+        [(30, |world, _| node_is_ready(world, "gpu-0", false)), (200, |world, _| node_is_ready(world, "gpu-0", true))];
+    assert_eq!(drives("drive", |fleet| fleet, &deeds).await, ExitCode::Success);
+}
+
+/// P3: a node whose driver does not start for minutes was expected in seconds.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn failing_driver_is_told_truly() {
+    let failing = |fleet: Driven| {
+        fleet.with(|script| {
+            script.failing.insert("gpu-1");
+        })
+    };
+    assert_eq!(tries_once("room for others", 2, failing, &[]).await, ExitCode::NodesFailed);
+    // The node that failed is away, and no other one may be: the last one was expected a few seconds from now, until the time was over.
+    assert_eq!(tries_once("no room for others", 1, failing, &[]).await, ExitCode::NodesFailed);
+}

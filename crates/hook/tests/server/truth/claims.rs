@@ -1,0 +1,209 @@
+//! What must hold of what commands say, whatever happens.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use ops::run_phase::RunPhase;
+use ops::status::{FleetTotals, NodeRow, NodeStage};
+
+use super::moment::{HookState, Moment};
+
+/// For so long on end an expected end may be put off: that a node takes longer than others shows after half a minute.
+const PUT_OFF: SignedDuration = SignedDuration::from_secs(40);
+
+/// The claims, with what was said a moment before.
+#[derive(Default)]
+pub(super) struct Claims {
+    /// Since when each node was said to wait for which reason.
+    waiting: BTreeMap<String, (&'static str, Option<Timestamp>)>,
+    /// The numbers of `status`.
+    totals: Option<FleetTotals>,
+    /// When each node was expected to end, and since when that has been put off.
+    ends: BTreeMap<String, (Option<Timestamp>, Option<Timestamp>)>,
+    /// Metrics that did not agree with them, with their values.
+    doubtful: BTreeMap<(&'static str, &'static str), f64>,
+}
+
+/// A number of `status`.
+type Number = fn(&FleetTotals) -> usize;
+
+impl Claims {
+    /// Returns what is not true.
+    pub(super) fn check(&mut self, moment: &Moment<'_>) -> Vec<String> {
+        let mut lies = [nodes(moment), run(moment), eta(moment), texts(moment), doctor(moment), report(moment)].concat();
+        lies.extend(self.times(moment));
+        lies.extend(self.metrics(moment));
+        lies.extend(self.ends(moment));
+        self.totals = Some(moment.status.totals.clone());
+        lies
+    }
+
+    /// A wait for the same reason does not begin later than it did before.
+    fn times(&mut self, moment: &Moment<'_>) -> Vec<String> {
+        let mut lies = Vec::new();
+        let mut now = BTreeMap::new();
+        for row in &moment.status.nodes {
+            let Some(waiting) = &row.waiting else { continue };
+            let since = waiting.since.at;
+            if since.is_some_and(|since| since > moment.status.at) {
+                lies.push(format!("{} waits since a time to come: {since:?}", row.node));
+            }
+            if let Some((reason, Some(before))) = self.waiting.get(&row.node)
+                && *reason == waiting.reason
+                && since.is_some_and(|since| since > *before)
+            {
+                lies.push(format!("{} waits for {reason} since {before}, and later since {since:?}", row.node));
+            }
+            now.insert(row.node.clone(), (waiting.reason, since));
+        }
+        self.waiting = now;
+        lies
+    }
+
+    /// An expected end does not slide with the clock.
+    fn ends(&mut self, moment: &Moment<'_>) -> Vec<String> {
+        let mut lies = Vec::new();
+        for row in &moment.status.nodes {
+            let (before, since) = self.ends.remove(&row.node).unwrap_or_default();
+            let since = since.or(Some(moment.status.at)).filter(|_| before.is_some() && row.end > before);
+            if since.is_some_and(|since| moment.status.at.duration_since(since) > PUT_OFF) {
+                lies.push(format!("{} has been expected later and later since {since:?}", row.node));
+            }
+            self.ends.insert(row.node.clone(), (row.end, since));
+        }
+        lies
+    }
+
+    /// Metrics count the same as `status`. They are those of the hook's last decision, whose actions `status` may see already: what does not agree has to
+    /// stay so for a second.
+    fn metrics(&mut self, moment: &Moment<'_>) -> Vec<String> {
+        let known: Vec<&FleetTotals> = self.totals.iter().chain([&moment.status.totals]).collect();
+        let sample = |name: &str, with: &str| {
+            let line = moment.metrics.lines().find(|line| line.split('{').next() == Some(name) && line.contains(with))?;
+            line.rsplit(' ').next()?.parse::<f64>().ok()
+        };
+        let numbers: [(&'static str, &'static str, Number); 6] = [
+            ("gpu_rollout_nodes", "stage=\"done\"", |totals| totals.done),
+            ("gpu_rollout_nodes", "stage=\"in-progress\"", |totals| totals.in_progress),
+            ("gpu_rollout_nodes", "stage=\"unknown\"", |totals| totals.unknown),
+            ("gpu_rollout_nodes", "stage=\"failed\"", |totals| totals.failed),
+            ("gpu_rollout_slots_used", "", |totals| totals.slots.used),
+            ("gpu_rollout_nodes_unavailable", "", |totals| totals.unavailable.used),
+        ];
+        let mut lies = Vec::new();
+        for (name, with, number) in numbers {
+            let told: Vec<usize> = known.iter().map(|totals| number(totals)).collect();
+            #[expect(clippy::cast_precision_loss, reason = "a few nodes")]
+            let disagrees = |found: &f64| told.iter().all(|told| (*told as f64 - found).abs() > 0.1);
+            let found = sample(name, with).filter(disagrees);
+            let before = self.doubtful.remove(&(name, with));
+            self.doubtful.extend(found.map(|found| ((name, with), found)));
+            if let (Some(found), Some(_)) = (found, before) {
+                lies.push(format!("{name} {with} is {found}, and status says {told:?}"));
+            }
+        }
+        lies
+    }
+}
+
+/// A node that is called done is; every other one has a reason; cordons are those of the nodes.
+fn nodes(moment: &Moment<'_>) -> Vec<String> {
+    let mut lies = Vec::new();
+    for row in &moment.status.nodes {
+        let Some(truth) = moment.nodes.get(&row.node) else {
+            lies.push(format!("{} is no node", row.node));
+            continue;
+        };
+        if row.stage == NodeStage::Done && !(truth.has_new_driver && truth.ready) {
+            lies.push(format!("{} is called done: {truth:?}", row.node));
+        }
+        if row.stage == NodeStage::Done && !moment.status.fleet.is_empty() {
+            lies.push(format!("{} is called done while the whole fleet waits", row.node));
+        }
+        if row.stage != NodeStage::Done && row.waiting.is_none() {
+            lies.push(format!("{} is not done, and has no reason", row.node));
+        }
+        if row.stage == NodeStage::Unknown && row.waiting.as_ref().is_none_or(|waiting| !waiting.whole_fleet) {
+            lies.push(format!("{} is unknown, and not because of the whole fleet", row.node));
+        }
+        if row.cordoned != truth.cordoned {
+            lies.push(format!("{} is called cordoned: {}, and it is: {}", row.node, row.cordoned, truth.cordoned));
+        }
+    }
+    let totals = &moment.status.totals;
+    let sum = totals.done + totals.in_progress + totals.pending + totals.failed + totals.unknown + totals.deferred;
+    if (sum, totals.nodes) != (moment.nodes.len(), moment.nodes.len()) {
+        lies.push(format!("{sum} nodes have a stage, {} are counted, {} are there", totals.nodes, moment.nodes.len()));
+    }
+    lies
+}
+
+/// A hook is said to be at work only while it is.
+fn run(moment: &Moment<'_>) -> Vec<String> {
+    let phase = moment.status.run.as_ref().map(|run| run.phase);
+    let is_true = match (&moment.hook, moment.has_verdict) {
+        (_, true) | (HookState::Ended, _) => phase == Some(RunPhase::Ended),
+        (HookState::Running(_), false) => matches!(phase, Some(RunPhase::Starting | RunPhase::AtWork | RunPhase::WaitsForLease)),
+        (HookState::Dead, false) => phase == Some(RunPhase::BetweenPods),
+    };
+    (!is_true).then(|| format!("the run is said to be {phase:?}")).into_iter().collect()
+}
+
+/// An end is expected only where nodes move.
+fn eta(moment: &Moment<'_>) -> Vec<String> {
+    let status = &moment.status;
+    let (over, totals) = (moment.has_verdict || matches!(moment.hook, HookState::Ended), &status.totals);
+    let mut lies = Vec::new();
+    let moves = |row: &NodeRow| {
+        row.waiting.as_ref().is_some_and(|waiting| waiting.resolves_itself && waiting.obstacles.is_empty())
+            && moment.nodes.get(&row.node).is_some_and(|truth| truth.ready)
+    };
+    for row in status.nodes.iter().filter(|row| row.end.is_some()) {
+        if over || !status.fleet.is_empty() || !moves(row) {
+            lies.push(format!("{} has an expected end", row.node));
+        }
+    }
+    if totals.end.is_some() && (over || !status.fleet.is_empty()) {
+        lies.push("the rollout has an expected end".to_owned());
+    }
+    let open = totals.in_progress + totals.pending + totals.unknown > 0;
+    if open != (totals.end.is_some() || totals.no_eta.is_some()) {
+        lies.push(format!("nodes are left: {open}; end {:?}, or none because of {:?}", totals.end, totals.no_eta));
+    }
+    lies
+}
+
+/// Times are printed to the second.
+fn texts(moment: &Moment<'_>) -> Vec<String> {
+    let waits = moment.status.nodes.iter().filter_map(|row| row.waiting.as_ref()).chain(&moment.status.fleet);
+    let texts = waits.map(|waiting| waiting.text.clone()).chain(moment.findings.iter().map(|finding| finding.text.clone()));
+    let is_long = |text: &String| text.split('.').skip(1).any(|part| part.chars().take_while(char::is_ascii_digit).count() > 5);
+    texts.filter(is_long).map(|text| format!("a time to the nanosecond: {text}")).collect()
+}
+
+/// While a hook is at work, its cordons are no finding; when none is, they are.
+fn doctor(moment: &Moment<'_>) -> Vec<String> {
+    let found = |check: &str| moment.findings.iter().find(|finding| finding.check == check);
+    let mut lies = Vec::new();
+    if let Some(finding) = found("unattended-cordons") {
+        let attended = matches!(moment.hook, HookState::Running(_)) && !moment.has_verdict;
+        let idle: Vec<&String> = finding.nodes.iter().filter(|node| moment.nodes.get(*node).is_none_or(|truth| !truth.cordoned)).collect();
+        if attended || !idle.is_empty() {
+            lies.push(format!("doctor: unattended cordons of {:?}", finding.nodes));
+        }
+    }
+    lies
+}
+
+/// A run that goes on is not reported as aborted, and one that has ended has an end.
+fn report(moment: &Moment<'_>) -> Vec<String> {
+    let Some(run) = &moment.report.run else { return Vec::new() };
+    let mut lies = Vec::new();
+    if run.aborted && !matches!(moment.hook, HookState::Ended) {
+        lies.push("report: the run is called aborted".to_owned());
+    }
+    if moment.has_verdict != run.ended_at.is_some() {
+        lies.push(format!("report: the run ended at {:?}", run.ended_at));
+    }
+    lies
+}

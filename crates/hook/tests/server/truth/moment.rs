@@ -1,0 +1,91 @@
+//! One moment of a story: the truth, and what is said.
+
+use std::collections::BTreeMap;
+
+use hook::HookMetrics;
+use ops::doctor::{DoctorFinding, examine};
+use ops::observe::RolloutSnapshot;
+use ops::report::{RunReport, report};
+use ops::status::{RolloutStatus, status};
+use serde_json::Value;
+
+use crate::world::World;
+
+/// The hook's process, as the kubelet knows it.
+pub(super) enum HookState<'w> {
+    Running(&'w HookMetrics),
+    Dead,
+    Ended,
+}
+
+/// The truth about a node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NodeTruth {
+    /// It has one driver pod, of the new revision, which is ready.
+    pub(super) has_new_driver: bool,
+    pub(super) cordoned: bool,
+    pub(super) ready: bool,
+}
+
+/// One moment.
+pub(super) struct Moment<'w> {
+    pub(super) hook: HookState<'w>,
+    pub(super) nodes: BTreeMap<String, NodeTruth>,
+    /// The verdict of this run is written.
+    pub(super) has_verdict: bool,
+    pub(super) status: RolloutStatus,
+    pub(super) report: RunReport,
+    pub(super) findings: Vec<DoctorFinding>,
+    pub(super) metrics: String,
+}
+
+impl<'w> Moment<'w> {
+    pub(super) fn new(world: &'w World, snapshot: &RolloutSnapshot, hook: HookState<'w>) -> Self {
+        let status = status(snapshot);
+        let metrics = if let HookState::Running(metrics) = &hook { metrics.text(world.clock.now()) } else { String::new() };
+        Self {
+            hook,
+            nodes: nodes(world),
+            has_verdict: snapshot.record.run.as_ref().is_some_and(|run| run.verdict.is_some()),
+            report: report(snapshot),
+            findings: examine(snapshot, &status),
+            status,
+            metrics,
+        }
+    }
+
+    /// Everything that was said, for a test that fails.
+    pub(super) fn text(&self) -> String {
+        let pretty = |value: Result<String, serde_json::Error>| value.unwrap();
+        format!(
+            "{}\n{}\n{}",
+            pretty(serde_json::to_string_pretty(&self.status)),
+            pretty(serde_json::to_string_pretty(&self.findings)),
+            self.metrics
+        )
+    }
+}
+
+fn nodes(world: &World) -> BTreeMap<String, NodeTruth> {
+    let state = world.server.state();
+    let of = |resource: &'static str| state.store.objects.iter().filter(move |(key, _)| key.resource == resource);
+    let drivers = |node: &str| -> Vec<&Value> {
+        let on_node = |pod: &Value| pod["spec"]["nodeName"] == node && pod["metadata"]["labels"]["app"] == "nvidia-driver-daemonset";
+        of("pods").map(|(_, pod)| pod).filter(|pod| on_node(pod)).collect()
+    };
+    let truth = |(key, node): (&crate::fake::store::Key, &Value)| {
+        let pods = drivers(&key.name);
+        let is_good = |pod: &&Value| {
+            pod["metadata"]["labels"]["controller-revision-hash"] == "new"
+                && pod["metadata"]["deletionTimestamp"].is_null()
+                && pod["status"]["conditions"][0]["status"] == "True"
+        };
+        let truth = NodeTruth {
+            has_new_driver: pods.len() == 1 && pods.iter().all(is_good),
+            cordoned: node["spec"]["unschedulable"] == true,
+            ready: node["status"]["conditions"][0]["status"] == "True",
+        };
+        (key.name.clone(), truth)
+    };
+    of("nodes").map(truth).collect()
+}

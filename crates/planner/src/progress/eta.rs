@@ -1,0 +1,110 @@
+//! When the rollout will probably be done, or why nobody can say.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::Timestamp;
+use strum::{EnumCount, IntoStaticStr};
+
+use super::{NodeProgress, NodeStage, RolloutPace};
+use crate::reason::Wait;
+
+/// Why there is no estimate of the end.
+#[derive(Clone, Debug, PartialEq, Eq, EnumCount, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum NoEta {
+    /// No hook is at work: nothing measures how nodes move, and in modes `steer` and `drive` none does.
+    HookNotAtWork,
+    /// The whole fleet waits, for this reason.
+    FleetWaits {
+        /// The reason's name.
+        reason: &'static str,
+    },
+    /// A node does not move by itself.
+    NodeStuck {
+        /// The node.
+        node: String,
+        /// The reason's name.
+        reason: &'static str,
+    },
+    /// A node takes much longer than the nodes before it.
+    NodeLate {
+        /// The node.
+        node: String,
+    },
+    /// When the upgrade of a node started is not recorded.
+    StartUnknown {
+        /// The node.
+        node: String,
+    },
+    /// Nodes that do not move take all slots.
+    NoSlot {
+        /// The first node that waits for one.
+        node: String,
+    },
+}
+
+impl NoEta {
+    /// Returns its name.
+    pub fn name(&self) -> &'static str {
+        self.into()
+    }
+}
+
+impl fmt::Display for NoEta {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HookNotAtWork => write!(out, "no hook is at work"),
+            Self::FleetWaits { reason } => write!(out, "the whole fleet waits ({reason})"),
+            Self::NodeStuck { node, reason } => write!(out, "node {node} does not move by itself ({reason})"),
+            Self::NodeLate { node } => write!(out, "node {node} takes longer than expected"),
+            Self::StartUnknown { node } => write!(out, "it is not recorded when the upgrade of node {node} started"),
+            Self::NoSlot { node } => write!(out, "no slot becomes free for node {node}"),
+        }
+    }
+}
+
+/// Returns when the rollout will probably be done. `ends`: when each node will. `at_work`: a hook is at work on it. `Ok(None)`: no node is left.
+///
+/// # Errors
+/// At least one node has no estimate.
+pub fn rollout_eta<'a>(
+    nodes: &[NodeProgress<'_>],
+    ends: &BTreeMap<String, Timestamp>,
+    pace: RolloutPace,
+    mut fleet_waits: impl Iterator<Item = &'a Wait>,
+    (at_work, now): (bool, Timestamp),
+) -> Result<Option<Timestamp>, NoEta> {
+    let mut open: Vec<&NodeProgress<'_>> = nodes.iter().filter(|node| node.is_open()).collect();
+    if open.is_empty() {
+        return Ok(None);
+    }
+    if !at_work {
+        return Err(NoEta::HookNotAtWork);
+    }
+    if let Some(wait) = fleet_waits.next() {
+        return Err(NoEta::FleetWaits { reason: wait.reason.name() });
+    }
+    // Pending nodes have no estimate because of those in progress.
+    open.sort_by_key(|node| node.stage != NodeStage::InProgress);
+    if let Some(node) = open.iter().find(|node| !ends.contains_key(&node.node.name)) {
+        return Err(no_eta(node, pace, now));
+    }
+    Ok(open.iter().filter_map(|node| ends.get(&node.node.name)).max().copied())
+}
+
+fn no_eta(progress: &NodeProgress<'_>, pace: RolloutPace, now: Timestamp) -> NoEta {
+    let node = progress.node.name.clone();
+    if !progress.moves {
+        let reason = progress.wait.map_or("Unknown", |wait| wait.reason.name());
+        return NoEta::NodeStuck { node, reason };
+    }
+    match progress.started {
+        _ if progress.stage != NodeStage::InProgress => NoEta::NoSlot { node },
+        None => NoEta::StartUnknown { node },
+        Some(started) => {
+            debug_assert!(pace.is_late(started, now), "a node that moves and is not late has an estimate");
+            NoEta::NodeLate { node }
+        }
+    }
+}
