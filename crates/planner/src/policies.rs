@@ -12,6 +12,7 @@ use contract::policy::{CompletionPolicy, DrainPolicy, PodDeletionPolicy, Policy}
 use contract::settings::{Mode, Settings};
 
 use nvidia_upgrade::controller_generation::ControllerGeneration;
+use nvidia_upgrade::rules::PolicyRules;
 use observed::{ClusterPolicy, LiveUpgradePolicy, NicClusterPolicy, NvidiaDriver, Observed, ObservedNode};
 
 /// Where the fields of an upgrade policy are in a custom resource.
@@ -169,7 +170,10 @@ impl NodePools {
         }
         Self(
             live.into_iter()
-                .map(|live| NodePool { owner: live.is_pool.then(|| live.name.clone()), policy: limits(&live.policy) })
+                .map(|live| NodePool {
+                    owner: live.is_pool.then(|| live.name.clone()),
+                    policy: PolicyRules::from_live(&live.policy).policy,
+                })
                 .collect(),
         )
     }
@@ -247,17 +251,6 @@ fn least(one: Policy, other: &Policy) -> Policy {
         wait_for_completion: waits(one.wait_for_completion, &other.wait_for_completion),
         pod_deletion: one.pod_deletion.zip(other.pod_deletion.as_ref()).map(|(one, other)| deletes(one, other)),
         drain: one.drain.zip(other.drain.as_ref()).map(|(one, other)| drains(one, other)),
-    }
-}
-
-/// A live policy with the defaults of its CustomResourceDefinition.
-fn limits(live: &LiveUpgradePolicy) -> Policy {
-    Policy {
-        max_parallel_upgrades: live.max_parallel.unwrap_or(1),
-        max_unavailable: live.max_unavailable.as_ref().and_then(|text| text.parse::<Count>().ok()),
-        wait_for_completion: live.wait_for_completion.clone(),
-        pod_deletion: live.pod_deletion.clone(),
-        drain: live.drain.clone(),
     }
 }
 
