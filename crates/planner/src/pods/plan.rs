@@ -154,12 +154,6 @@ impl<'a> PodPlan<'a> {
         let pods = self.blocked.iter().map(|blocked| (full_name(blocked.pod), blocked.block.clone())).collect();
         Some(StepObstacle { step: self.step, pods })
     }
-
-    /// The longest grace period in seconds of the pods that go: a step that ends sooner ends too soon.
-    pub fn longest_grace_seconds(&self) -> u64 {
-        let going = self.evict.iter().map(|going| going.pod);
-        going.chain(self.leaving.iter().map(|leaving| leaving.pod)).map(|pod| pod.grace_seconds).max().unwrap_or(0)
-    }
 }
 
 /// Why a step touches no pod: those that may not go.
@@ -169,16 +163,6 @@ pub struct StepObstacle {
     pub step: EvictionStep,
     /// The pods (`namespace/name`), each with what is against it.
     pub pods: Vec<(String, EvictionBlock)>,
-}
-
-impl StepObstacle {
-    /// The fields of the policy that would let all of them go; `None`: no policy would.
-    pub fn policy_keys(&self) -> Option<Vec<String>> {
-        let mut keys = self.pods.iter().map(|(_, block)| block.policy_key(self.step)).collect::<Option<Vec<_>>>()?;
-        keys.sort();
-        keys.dedup();
-        Some(keys)
-    }
 }
 
 impl fmt::Display for StepObstacle {
