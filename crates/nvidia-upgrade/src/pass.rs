@@ -200,14 +200,6 @@ pub struct PassOutcome {
     pub swallowed: Vec<PassError>,
 }
 
-impl PassOutcome {
-    /// The state that it gave a node.
-    pub fn state_of(&self, node: &str) -> Option<ControllerState> {
-        let states = self.writes.iter().rev().filter(|write| write.node() == node);
-        states.into_iter().find_map(|write| if let PassWrite::State { state, .. } = write { Some(*state) } else { None })
-    }
-}
-
 /// What ends a pass: nothing after it is done, for no node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]
 #[cfg_attr(

@@ -39,9 +39,4 @@ impl PolicyRules {
             },
         }
     }
-
-    /// A policy that is switched on.
-    pub fn from_policy(policy: Policy) -> Self {
-        Self { auto_upgrade: true, policy, unreadable: None, lacks_drain: false }
-    }
 }

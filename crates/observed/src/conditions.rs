@@ -29,15 +29,10 @@ pub struct PolicyCondition {
 }
 
 impl PolicyConditions {
-    /// Returns whether `Ready` is true. A resource without the condition is not ready.
+    /// Returns whether `Ready` is true. A resource without the condition is not ready. In contrast to `status.state` it is right while an
+    /// NVIDIADriver rolls (gpu-operator up to v26.3.3 puts the old `ready` back).
     pub fn is_ready(&self) -> bool {
         self.ready.as_ref().is_some_and(|ready| ready.is_true)
-    }
-
-    /// Returns whether `Ready` is there and not true. In contrast to `status.state` it is right while an NVIDIADriver rolls
-    /// (gpu-operator up to v26.3.3 puts the old `ready` back).
-    pub fn is_not_ready(&self) -> bool {
-        self.ready.as_ref().is_some_and(|ready| !ready.is_true)
     }
 
     /// Returns the reason of the `Ready` condition, if that is true.
@@ -81,11 +76,10 @@ mod tests {
     }
 
     #[test]
-    fn missing_conditions_are_neither_ready_nor_unready() {
-        let none = PolicyConditions::default();
-        assert!(!none.is_ready() && !none.is_not_ready());
+    fn only_true_ready_condition_is_ready() {
+        assert!(!PolicyConditions::default().is_ready());
         let rolling = pair((false, "Error"), (true, "DriverNotReady"));
-        assert!(!rolling.is_ready() && rolling.is_not_ready());
+        assert!(!rolling.is_ready());
         assert_eq!(rolling.ready_reason(), None);
         assert_eq!(pair((true, "NoGPUNodes"), (false, "Ready")).ready_reason(), Some("NoGPUNodes"));
     }

@@ -293,7 +293,7 @@ fn nvidia_driver_is_observed_with_selector_and_conditions() {
         ]},
     });
     let seen = nvidia_driver(&object(full)).expect("an NVIDIADriver");
-    assert!(!seen.is_default && seen.conditions.is_not_ready());
+    assert!(!seen.is_default && seen.conditions.ready.as_ref().is_some_and(|ready| !ready.is_true));
     assert_eq!(seen.conditions.failure(), None, "it only rolls");
     assert_eq!(seen.node_selector.get("pool").map(String::as_str), Some("blue"));
     assert_eq!((seen.driver.version.as_deref(), seen.field_manager.as_deref()), (Some("580.126.20"), Some("kubectl-edit")));

@@ -3,13 +3,13 @@
 use contract::driver::Driver;
 use nvidia_upgrade::pass::{PassError, Requestor};
 use nvidia_upgrade::snapshot::{PodRevision, SnapshotError, SnapshotInputs};
-use nvidia_upgrade::{ControllerState, PolicyRules, UpgradeSnapshot, pass};
+use nvidia_upgrade::{ControllerState, UpgradeSnapshot, pass};
 use observed::workload::NodeMaintenance;
 use observed::{
     ClusterPolicy, Labels, Observed, ObservedDaemonSet, ObservedNode, ObservedPod, ObservedRevision as ControllerRevision, OptionalApi,
 };
 
-use super::fixture::{options, rules};
+use super::fixture::{enabled, options, rules};
 
 fn labels(pairs: &[(&str, &str)]) -> Labels {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
@@ -195,7 +195,7 @@ fn older_revision_is_outdated_missing_one_ends_pass() {
     observed.pods[0].revision = Some("old".into());
     assert_eq!(seen(&observed).entries[0].pod.revision, PodRevision::Older);
     observed.pods[0].revision = None;
-    let outcome = pass(&seen(&observed), &PolicyRules::from_policy(rules().policy), &options());
+    let outcome = pass(&seen(&observed), &enabled(rules().policy), &options());
     assert_eq!(outcome.error.expect("an error").to_string(), "pod/drivers-1 on node/a has no label controller-revision-hash");
     observed.pods[0].revision = Some("new".into());
     observed.revisions.clear();

@@ -9,7 +9,7 @@ use nvidia_upgrade::snapshot::{NodeDevicePods, NodeEntry};
 use nvidia_upgrade::task::{EvictionTask, drain_ended, drain_selector, eviction, eviction_ended};
 use nvidia_upgrade::{ControllerState, PassOptions, PolicyRules, pass};
 
-use super::fixture::{cordoned, old, one, options, rules, snapshot, writes};
+use super::fixture::{cordoned, enabled, old, one, options, rules, snapshot, writes};
 
 const NOTHING: [&str; 0] = [];
 
@@ -22,7 +22,7 @@ fn draining(name: &'static str) -> NodeEntry<'static> {
 }
 
 fn drained() -> PolicyRules {
-    PolicyRules::from_policy(Policy { drain: Some(DrainPolicy::default()), ..rules().policy })
+    enabled(Policy { drain: Some(DrainPolicy::default()), ..rules().policy })
 }
 
 fn users(wanted: usize, evictable: usize) -> NodeDevicePods {
@@ -76,7 +76,7 @@ fn line_077_overdue_evictions_fail_the_node() {
 
 #[test]
 fn line_078_missing_policy_stops_every_node() {
-    let none = PolicyRules::from_policy(Policy { pod_deletion: None, ..rules().policy });
+    let none = enabled(Policy { pod_deletion: None, ..rules().policy });
     let entries = [deleting(), old("b", ControllerState::PodRestartRequired)];
     let outcome = pass(&snapshot(entries), &none, &options());
     assert_eq!(outcome.error, Some(PassError::NoPodDeletion { node: "a".into() }));

@@ -62,14 +62,25 @@ pub(crate) fn options() -> PassOptions {
     PassOptions::new(ControllerGeneration::Gpu26_7, Timestamp::from_second(NOW).expect("a time"))
 }
 
+/// A policy that is switched on.
+pub(crate) fn enabled(policy: Policy) -> PolicyRules {
+    PolicyRules { auto_upgrade: true, policy, ..PolicyRules::default() }
+}
+
 /// No limits; chart defaults otherwise.
 pub(crate) fn rules() -> PolicyRules {
-    PolicyRules::from_policy(Policy { max_parallel_upgrades: 0, max_unavailable: None, ..Policy::default() })
+    enabled(Policy { max_parallel_upgrades: 0, max_unavailable: None, ..Policy::default() })
 }
 
 /// What a pass makes of these nodes.
 pub(crate) fn run(entries: impl IntoIterator<Item = NodeEntry<'static>>) -> PassOutcome {
     pass(&snapshot(entries), &rules(), &options())
+}
+
+/// The state that a pass gave a node.
+pub(crate) fn state_of(outcome: &PassOutcome, node: &str) -> Option<ControllerState> {
+    let states = outcome.writes.iter().rev().filter(|write| write.node() == node);
+    states.into_iter().find_map(|write| if let PassWrite::State { state, .. } = write { Some(*state) } else { None })
 }
 
 /// What a pass writes, as text.

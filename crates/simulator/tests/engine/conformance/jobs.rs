@@ -8,7 +8,7 @@ use nvidia_upgrade::{ControllerState, PassOptions, PolicyRules, UpgradeSnapshot,
 use observed::workload::{AwaitedPod, PodPhase};
 use observed::{ClusterPolicy, Observed, ObservedDaemonSet, ObservedNode, ObservedPod, OptionalApi};
 
-use super::fixture::{NOW, cordoned, old, one, options, rules, snapshot, with, writes};
+use super::fixture::{NOW, cordoned, enabled, old, one, options, rules, snapshot, with, writes};
 
 const NOTHING: [&str; 0] = [];
 const STARTED: &str = "a: nvidia.com/gpu-driver-upgrade-wait-for-pod-completion-start-time";
@@ -20,7 +20,7 @@ fn waiting(jobs: usize, start: Option<&'static str>) -> NodeEntry<'static> {
 
 fn wait(timeout_seconds: u64) -> PolicyRules {
     let wait_for_completion = Some(CompletionPolicy { pod_selector: "app=train".into(), timeout_seconds });
-    PolicyRules::from_policy(Policy { wait_for_completion, ..rules().policy })
+    enabled(Policy { wait_for_completion, ..rules().policy })
 }
 
 fn run(entry: NodeEntry<'static>, rules: &PolicyRules) -> Vec<String> {

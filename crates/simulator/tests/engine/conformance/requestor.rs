@@ -8,7 +8,7 @@ use nvidia_upgrade::{ControllerGeneration, ControllerState, PassOptions, pass};
 use observed::workload;
 use observed::{ImageSpec, LiveUpgradePolicy, NicClusterPolicy, Observed, ObservedNode, OptionalApi};
 
-use super::fixture::{cordoned, node, old, options, orphaned, rules, snapshot, with, writes};
+use super::fixture::{cordoned, enabled, node, old, options, orphaned, rules, snapshot, state_of, with, writes};
 
 const NOTHING: [&str; 0] = [];
 const MARKED: &str = "a: nvidia.com/gpu-driver-upgrade-requestor-mode=true";
@@ -131,9 +131,9 @@ fn line_141_node_started_in_place_ends_so() {
 fn line_142_no_limit_applies_but_skip_label() {
     let skipped = with(old("b", ControllerState::UpgradeRequired), |entry| entry.skip = Some("true"));
     let entries = [old("a", ControllerState::UpgradeRequired), skipped, old("c", ControllerState::UpgradeRequired)];
-    let strict = nvidia_upgrade::PolicyRules::from_policy(contract::policy::Policy::default());
+    let strict = enabled(contract::policy::Policy::default());
     let outcome = pass(&snapshot(entries), &strict, &shared());
-    let states = ["a", "b", "c"].map(|name| outcome.state_of(name));
+    let states = ["a", "b", "c"].map(|name| state_of(&outcome, name));
     assert_eq!(states, [Some(ControllerState::NodeMaintenanceRequired), None, Some(ControllerState::NodeMaintenanceRequired)]);
 }
 

@@ -2,9 +2,9 @@
 
 use contract::policy::Policy;
 use nvidia_upgrade::pass::{PassError, PassWrite, pass_with};
-use nvidia_upgrade::{ControllerGeneration, ControllerState, PassOptions, PolicyRules, pass};
+use nvidia_upgrade::{ControllerGeneration, ControllerState, PassOptions, pass};
 
-use super::fixture::{cordoned, node, old, one, options, orphaned, rules, snapshot, with, writes};
+use super::fixture::{cordoned, enabled, node, old, one, options, orphaned, rules, snapshot, with, writes};
 
 const REQUEST_GONE: &str = "a: nvidia.com/gpu-driver-upgrade-requested removed";
 
@@ -24,7 +24,7 @@ fn line_048_request_is_removed_without_a_start() {
         with(old("a", ControllerState::UpgradeRequired), |entry| (entry.notes.requested, entry.skip) = (Some("true"), Some("true")));
     assert_eq!(one(skipped), [REQUEST_GONE]);
     let waiting = with(old("a", ControllerState::UpgradeRequired), |entry| entry.notes.requested = Some("true"));
-    let nobody = PolicyRules::from_policy(Policy { max_unavailable: Some("0".parse().expect("a count")), ..Policy::default() });
+    let nobody = enabled(Policy { max_unavailable: Some("0".parse().expect("a count")), ..Policy::default() });
     assert_eq!(writes(&pass(&snapshot([waiting]), &nobody, &options())), [REQUEST_GONE]);
 }
 
@@ -80,7 +80,7 @@ fn line_053_refused_cordon_does_not_stop_others() {
 
 #[test]
 fn node_without_start_passes_its_slot_on() {
-    let one_at_a_time = PolicyRules::from_policy(Policy { max_parallel_upgrades: 1, max_unavailable: None, ..Policy::default() });
+    let one_at_a_time = enabled(Policy { max_parallel_upgrades: 1, max_unavailable: None, ..Policy::default() });
     let entries = [digests(Some("7"), Some("7")), with(digests(Some("7"), Some("7")), |entry| entry.node = "b")];
     let refused = PassWrite::Cordon { node: "a".into() };
     let outcome = pass_with(&snapshot(entries), &one_at_a_time, &options(), &mut |write| *write != refused);

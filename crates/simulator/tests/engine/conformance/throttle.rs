@@ -7,7 +7,7 @@ use nvidia_upgrade::snapshot::NodeEntry;
 use nvidia_upgrade::throttle::{PolicyLimit, UpgradeSlots};
 use nvidia_upgrade::{ControllerState, PolicyRules};
 
-use super::fixture::{node, old, options, slots, snapshot, with, writes};
+use super::fixture::{enabled, node, old, options, slots, snapshot, with, writes};
 
 const NAMES: [&str; 100] = {
     let mut names = [""; 100];
@@ -98,7 +98,7 @@ fn indices(text: &str) -> Vec<usize> {
 
 /// The positions of the nodes that a pass starts.
 fn started(entries: &[NodeEntry<'static>], policy: Policy) -> Vec<usize> {
-    let outcome = pass(&snapshot(entries.to_vec()), &PolicyRules::from_policy(policy), &options());
+    let outcome = pass(&snapshot(entries.to_vec()), &enabled(policy), &options());
     let starts = |entry: &NodeEntry<'_>| {
         let start = PassWrite::State { node: entry.node.to_owned(), state: ControllerState::CordonRequired };
         outcome.writes.contains(&start)
@@ -120,7 +120,7 @@ fn line_029_to_036_and_046_the_vectors_of_the_throttle() {
 
 #[test]
 fn line_031_started_nodes_continue_in_same_pass() {
-    let outcome = pass(&snapshot(fleet("2R 3C")), &PolicyRules::from_policy(policy(4, "")), &options());
+    let outcome = pass(&snapshot(fleet("2R 3C")), &enabled(policy(4, "")), &options());
     assert_eq!(
         writes(&outcome),
         [

@@ -4,7 +4,7 @@ use nvidia_upgrade::pass::{PassError, PassWrite, pass_with};
 use nvidia_upgrade::snapshot::{NodeEntry, ValidatorPod};
 use nvidia_upgrade::{ControllerState, PassOptions, pass};
 
-use super::fixture::{NOW, cordoned, node, one, options, rules, snapshot, with, writes};
+use super::fixture::{NOW, cordoned, node, one, options, rules, snapshot, state_of, with, writes};
 
 const NOTHING: [&str; 0] = [];
 const STARTED: &str = "a: nvidia.com/gpu-driver-upgrade-validation-start-time";
@@ -97,7 +97,7 @@ fn line_122_a_refused_uncordon_ends_the_pass() {
         *write != refused
     });
     assert_eq!(outcome.error, Some(PassError::Refused { write: refused }));
-    assert_eq!(outcome.state_of("a"), None);
+    assert_eq!(state_of(&outcome, "a"), None);
 }
 
 #[test]

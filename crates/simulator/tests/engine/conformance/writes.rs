@@ -11,7 +11,7 @@ use nvidia_upgrade::{ControllerGeneration, ControllerState, PassOptions, PolicyR
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::fixture::{options, slots};
+use super::fixture::{enabled, options, slots};
 
 /// Every step that a pass can make of itself; background tasks and people make others.
 const EDGES: [(ControllerState, ControllerState); 25] = [
@@ -99,7 +99,7 @@ fn entry() -> impl Strategy<Value = NodeEntry<'static>> {
 fn rules() -> impl Strategy<Value = PolicyRules> {
     let limit = prop::option::of(prop_oneof![(0..9_u32).prop_map(Count::Number), (0..110_u32).prop_map(Count::Percent)]);
     (0..5_u32, limit, prop::option::of(0..60_u64), prop::bool::ANY).prop_map(|(max_parallel_upgrades, max_unavailable, wait, drain)| {
-        PolicyRules::from_policy(Policy {
+        enabled(Policy {
             max_parallel_upgrades,
             max_unavailable,
             wait_for_completion: wait.map(|timeout_seconds| CompletionPolicy { pod_selector: "a=b".into(), timeout_seconds }),

@@ -10,7 +10,7 @@ use nvidia_upgrade::snapshot::{MaintenanceObject, NodeDevicePods, NodeEntry, Sna
 use nvidia_upgrade::{ControllerGeneration, ControllerState, PassOptions, PolicyRules, UpgradeSnapshot, explain, predict, would_move};
 use observed::{Observed, ObservedNode};
 
-use crate::conformance::fixture::{cordoned, node, old, options, rules as unlimited, snapshot as of, with};
+use crate::conformance::fixture::{cordoned, enabled, node, old, options, rules as unlimited, snapshot as of, with};
 
 use super::story::{Story, rules, snapshot, stories, story};
 
@@ -106,14 +106,11 @@ fn every_step_after_a_while_was_announced() {
 }
 
 fn strict() -> PolicyRules {
-    PolicyRules::from_policy(Policy::default())
+    enabled(Policy::default())
 }
 
 fn with_jobs(timeout_seconds: u64) -> PolicyRules {
-    PolicyRules::from_policy(Policy {
-        wait_for_completion: Some(CompletionPolicy { pod_selector: "a=b".into(), timeout_seconds }),
-        ..Policy::default()
-    })
+    enabled(Policy { wait_for_completion: Some(CompletionPolicy { pod_selector: "a=b".into(), timeout_seconds }), ..Policy::default() })
 }
 
 fn unready(entry: NodeEntry<'static>) -> NodeEntry<'static> {
@@ -144,7 +141,7 @@ fn every_wait_has_its_words() {
             entry.users = Some(NodeDevicePods { wanted: 3, evictable: 3, budgets });
         })
     };
-    let drained = PolicyRules::from_policy(Policy { drain: Some(DrainPolicy::default()), ..Policy::default() });
+    let drained = enabled(Policy { drain: Some(DrainPolicy::default()), ..Policy::default() });
     let unlabeled = with(old("a", ControllerState::Unrecognized), |entry| entry.label = "odd");
     let table: Vec<(Vec<NodeEntry<'static>>, PolicyRules, PassOptions, Said)> = vec![
         (vec![old("a", ControllerState::UpgradeRequired)], PolicyRules::default(), options(), ("Off", false, "upgrades are switched off")),
@@ -168,7 +165,7 @@ fn every_wait_has_its_words() {
         ),
         (
             vec![old("a", ControllerState::UpgradeRequired)],
-            PolicyRules::from_policy(Policy { max_unavailable: Some("0".parse().expect("a count")), ..Policy::default() }),
+            enabled(Policy { max_unavailable: Some("0".parse().expect("a count")), ..Policy::default() }),
             options(),
             ("Unavailable", false, "0 nodes count as unavailable and 0 may (0 of 1)"),
         ),
@@ -250,7 +247,7 @@ fn every_wait_has_its_words() {
         ),
         (
             vec![unready(node("a", ControllerState::PodRestartRequired)), cordoned(old("b", ControllerState::PodDeletionRequired))],
-            PolicyRules::from_policy(Policy { pod_deletion: None, ..Policy::default() }),
+            enabled(Policy { pod_deletion: None, ..Policy::default() }),
             options(),
             (
                 "PassEnds",

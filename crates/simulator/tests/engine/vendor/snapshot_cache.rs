@@ -15,6 +15,8 @@ use observed::{ClusterPolicy, Observed, ObservedDaemonSet, ObservedNode, Observe
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use crate::conformance::fixture::enabled;
+
 /// A node, in numbers: most are done or pending, and nothing is the matter with them.
 #[derive(Clone, Debug)]
 struct OneNode {
@@ -176,7 +178,7 @@ proptest! {
         wrong in prop::bool::weighted(0.05),
         off in prop::bool::weighted(0.05),
     ) {
-        let rules = PolicyRules { auto_upgrade: !off, ..PolicyRules::from_policy(policy) };
+        let rules = PolicyRules { auto_upgrade: !off, ..enabled(policy) };
         let before = observed(&places, &nowhere, wrong);
         let inputs = SnapshotInputs::from_observed(&before, Driver::Gpu);
         let mut roll = SnapshotCache::new(&before, &inputs);
