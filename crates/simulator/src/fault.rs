@@ -75,20 +75,6 @@ pub enum OperandFault {
     GpuDies(String),
 }
 
-impl Fault {
-    /// Whether it never ends by itself: its target need not settle.
-    pub fn is_for_ever(&self) -> bool {
-        matches!(
-            self,
-            Self::NotReady(_, None)
-                | Self::DriverFails(_, None)
-                | Self::PluginFails(_, None)
-                | Self::Operand(OperandFault::Fails(_, _, None))
-                | Self::HoldBudget(_, None)
-        )
-    }
-}
-
 /// ` for 30 s`, or that it never ends.
 struct FaultDuration<'a>(&'a Option<u64>);
 

@@ -113,11 +113,6 @@ impl SimulationReport {
         self.waits = waits.to_vec();
     }
 
-    /// The most writes on one node, evictions apart.
-    pub fn most_writes(&self) -> usize {
-        self.writes_by_node.values().copied().max().unwrap_or(0)
-    }
-
     /// The story as lines.
     pub fn describe(&self) -> String {
         let line = |(at, what): &(u64, String)| format!("{:>8} {what}", SecondsText(*at).to_string());

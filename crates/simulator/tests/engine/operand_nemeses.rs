@@ -13,7 +13,7 @@ use crate::chance::drawn;
 use crate::fleet::named;
 use crate::parameters::{number, show};
 use crate::script::{given, operated};
-use crate::seeds::wrong;
+use crate::seeds::{is_permanent, wrong};
 
 const MINUTE: u64 = 60_000;
 const OPERANDS: [Operand; 3] = [Operand::Validator, Operand::DevicePlugin, Operand::DcgmExporter];
@@ -48,7 +48,7 @@ fn world(seed: u64, operator: Option<&str>) -> SimulationSetup {
 /// A run that waited for operands to its end although each of them was mended.
 fn hangs(setup: &SimulationSetup, report: &SimulationReport) -> Option<String> {
     let verdict = report.verdict.as_ref().filter(|verdict| verdict.code == ExitCode::Budget)?;
-    let for_ever = setup.faults.iter().any(|scheduled| scheduled.fault.is_for_ever());
+    let for_ever = setup.faults.iter().any(|scheduled| is_permanent(&scheduled.fault));
     let operand = report.waits.iter().find(|wait| wait.reason.is_about_operands()).filter(|_| !for_ever)?;
     Some(format!("it waits for ever: {operand}: {}", verdict.message))
 }

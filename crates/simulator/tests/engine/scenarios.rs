@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use simulator::report::{SecondsText, SimulationReport};
 use simulator::simulate;
 
+use crate::makespan::most_writes;
 use crate::parameters::word;
 use crate::script::read;
 
@@ -32,7 +33,7 @@ fn told(report: &SimulationReport) -> String {
         report.peak_in_progress,
         report.pods_evicted,
         report.refused_evictions,
-        report.most_writes()
+        most_writes(report)
     )
     .expect("a String takes it");
     for violation in &report.violations {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use contract::exit::ExitCode;
-use simulator::fault::Fault;
+use simulator::fault::{Fault, OperandFault};
 use simulator::report::SimulationReport;
 use simulator::setup::SimulationSetup;
 use simulator::simulate;
@@ -11,6 +11,18 @@ use simulator::simulate;
 use crate::chance::drawn;
 use crate::parameters::{number, show, word};
 use crate::script::operated;
+
+/// Whether it never ends by itself: its target need not settle.
+pub(crate) fn is_permanent(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::NotReady(_, None)
+            | Fault::DriverFails(_, None)
+            | Fault::PluginFails(_, None)
+            | Fault::Operand(OperandFault::Fails(_, _, None))
+            | Fault::HoldBudget(_, None)
+    )
+}
 
 /// What is wrong with a run.
 pub(crate) fn wrong(setup: &SimulationSetup, report: &SimulationReport) -> Option<String> {
@@ -27,7 +39,7 @@ pub(crate) fn wrong(setup: &SimulationSetup, report: &SimulationReport) -> Optio
     // A cordon of others may hold the only place for as long as nobody takes it away; so does one of which nobody knows any more whose it is.
     let stays =
         |fault: &Fault| matches!(fault, Fault::Cordon(_)) || matches!(fault, Fault::Annotate(_, key, _) if key == traits.own_record);
-    let for_ever = setup.faults.iter().any(|scheduled| stays(&scheduled.fault) || scheduled.fault.is_for_ever());
+    let for_ever = setup.faults.iter().any(|scheduled| stays(&scheduled.fault) || is_permanent(&scheduled.fault));
     (verdict.code == ExitCode::Budget && !for_ever).then(|| format!("it does not settle: {}", verdict.message))
 }
 
