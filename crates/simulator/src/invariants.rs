@@ -14,7 +14,7 @@ use observed::pause::has_hold;
 use observed::workload::{PodPhase, Workload};
 use planner::action::{NodePatch, PodDeletion, PodEviction};
 use planner::decide::{Action, Decision, WAKE_VALUE};
-use planner::drive_upgrade::record::{NodeRecordState, UpgradeRecord, read};
+use planner::drive_upgrade::record::{UpgradeRecord, read};
 use planner::drive_upgrade::state::UpgradeState;
 use planner::node::DriverNodes;
 
@@ -27,10 +27,7 @@ use super::objects::SimulatedOperand;
 
 /// The record of our own upgrade on a node.
 fn record(node: &ObservedNode, driver: Driver) -> Option<UpgradeRecord> {
-    match read(node, driver.traits()) {
-        NodeRecordState::Record(record) => Some(*record),
-        NodeRecordState::Nothing | NodeRecordState::Newer(_) | NodeRecordState::Broken => None,
-    }
+    read(node, driver.traits()).record().cloned()
 }
 
 /// Whether our own upgrade of the node is in progress.

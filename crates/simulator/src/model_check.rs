@@ -13,8 +13,7 @@ use observed::Observed;
 
 /// Where the two differ in what they would move, or in what nodes wait for.
 pub(super) fn difference(observed: &Observed, driver: Driver, now: Timestamp) -> Option<String> {
-    let version = observed.operator.as_ref().and_then(|operator| operator.version.as_deref());
-    let generation = ControllerGeneration::from_version(driver, version)?;
+    let generation = ControllerGeneration::from_version(driver, observed.operator_version())?;
     let inputs = SnapshotInputs::from_observed(observed, driver);
     let roll = SnapshotCache::new(observed, &inputs);
     let passes = work(observed, driver, generation, None).parts;

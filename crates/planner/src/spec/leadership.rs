@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::reason::Reason;
 use contract::settings::Settings;
-use observed::{Observed, ObservedDeployment, OperatorPod};
+use observed::{Observed, ObservedDeployment, OperatorPod, selects};
 
 use super::fingerprint;
 
@@ -147,8 +147,6 @@ pub fn operator_leads(observed: &Observed, settings: &Settings, looking: Observa
 }
 
 fn newest_pods<'a>(observed: &'a Observed, operator: &ObservedDeployment) -> Vec<&'a OperatorPod> {
-    let is_of = |pod: &&OperatorPod| {
-        !operator.selector.is_empty() && operator.selector.iter().all(|(key, value)| pod.labels.get(key) == Some(value))
-    };
+    let is_of = |pod: &&OperatorPod| !operator.selector.is_empty() && selects(&operator.selector, &pod.labels);
     observed.operator_pods.iter().filter(is_of).filter(|pod| !pod.deleting && pod.ready).collect()
 }
