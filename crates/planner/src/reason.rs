@@ -382,6 +382,19 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// A field of the live custom resource that does not say what the bundle's values say.
+    pub fn precondition(
+        kind: &'static str,
+        name: &str,
+        field: &'static str,
+        expected: &str,
+        found: Option<&str>,
+        manager: Option<&String>,
+    ) -> Self {
+        let (expected, found) = (expected.to_owned(), found.unwrap_or("absent").to_owned());
+        Self::Precondition { kind, name: name.into(), field, expected, found, manager: manager.cloned() }
+    }
+
     /// Whether it only waits for others: what they wait for is the more telling.
     pub fn waits_for_others(&self) -> bool {
         if let Self::Upgrading(reason) = self {

@@ -185,14 +185,9 @@ fn labeled<'a>(observed: &'a Observed, (key, value): (&'a str, Option<&'a str>))
 /// The live ClusterPolicy must say what the values of this bundle say: a deployer that cannot gate may start the hook early.
 fn precondition(policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reason> {
     let expected = &settings.expected;
-    let mismatch = |field, expected: &str, found: Option<&str>| Reason::Precondition {
-        kind: Driver::Gpu.traits().policy_kind,
-        name: settings.cluster_policy.as_str().into(),
-        field,
-        expected: expected.to_owned(),
-        found: found.unwrap_or("absent").to_owned(),
-        manager: policy.driver_field_manager.clone(),
-    };
+    let (kind, manager) = (Driver::Gpu.traits().policy_kind, policy.driver_field_manager.as_ref());
+    let mismatch =
+        |field, expected: &str, found: Option<&str>| Reason::precondition(kind, &settings.cluster_policy, field, expected, found, manager);
     if let Some(enabled) = expected.driver_enabled
         && enabled != policy.driver_enabled
     {

@@ -20,14 +20,9 @@ const STEER_UNAVAILABLE_PERCENT: u32 = 25;
 /// [`Reason::Precondition`] with the first field that is wrong for the mode.
 pub(super) fn one_actor(observed: &Observed, settings: &Settings) -> Result<(), Reason> {
     policies::live(observed, settings).iter().try_for_each(|live| match mismatch(live, observed, settings) {
-        Some(PolicyMismatch { field, expected, found }) => Err(Reason::Precondition {
-            kind: live.kind,
-            name: live.name.as_str().into(),
-            field,
-            expected,
-            found,
-            manager: live.manager.clone(),
-        }),
+        Some(PolicyMismatch { field, expected, found }) => {
+            Err(Reason::precondition(live.kind, &live.name, field, &expected, Some(&found), live.manager.as_ref()))
+        }
         None => Ok(()),
     })
 }

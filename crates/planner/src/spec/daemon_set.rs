@@ -15,14 +15,7 @@ pub(super) fn observed_spec(observed: &Observed, settings: &Settings) -> Result<
     let kind = Driver::DaemonSet.traits().policy_kind;
     let found = daemon_sets(observed).next().ok_or(Reason::PolicyMissing { kind, name })?;
     if !found.on_delete {
-        return Err(Reason::Precondition {
-            kind,
-            name: found.name.as_str().into(),
-            field: "spec.updateStrategy.type",
-            expected: ON_DELETE.to_owned(),
-            found: "RollingUpdate".to_owned(),
-            manager: None,
-        });
+        return Err(Reason::precondition(kind, &found.name, "spec.updateStrategy.type", ON_DELETE, Some("RollingUpdate"), None));
     }
     newest_observed(found)
 }

@@ -50,12 +50,5 @@ fn upgrade_policy(driver: &NvidiaDriver, expected: &ExpectedUpgradePolicy) -> Re
 }
 
 fn mismatch(driver: &NvidiaDriver, field: &'static str, expected: &str, found: Option<&str>) -> Reason {
-    Reason::Precondition {
-        kind: names::NVIDIA_DRIVER_KIND,
-        name: driver.name.as_str().into(),
-        field,
-        expected: expected.to_owned(),
-        found: found.unwrap_or("absent").to_owned(),
-        manager: driver.field_manager.clone(),
-    }
+    Reason::precondition(names::NVIDIA_DRIVER_KIND, &driver.name, field, expected, found, driver.field_manager.as_ref())
 }

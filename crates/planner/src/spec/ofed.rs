@@ -78,12 +78,7 @@ fn precondition(policy: &NicClusterPolicy, settings: &Settings) -> Result<(), Re
     if found == Some(expected) {
         return Ok(());
     }
-    Err(Reason::Precondition {
-        kind: Driver::Ofed.traits().policy_kind,
-        name: names::NIC_CLUSTER_POLICY.into(),
-        field: Driver::Ofed.traits().version_field,
-        expected: expected.clone(),
-        found: found.map_or("absent", String::as_str).to_owned(),
-        manager: policy.driver_field_manager.clone(),
-    })
+    let (traits, found) = (Driver::Ofed.traits(), found.map(String::as_str));
+    let manager = policy.driver_field_manager.as_ref();
+    Err(Reason::precondition(traits.policy_kind, names::NIC_CLUSTER_POLICY, traits.version_field, expected, found, manager))
 }
