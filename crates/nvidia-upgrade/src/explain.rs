@@ -21,6 +21,8 @@ use observed::Observed;
 mod table;
 mod text;
 
+pub use text::OptionalText;
+
 /// A node that has not come to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

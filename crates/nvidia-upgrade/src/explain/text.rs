@@ -81,8 +81,8 @@ impl fmt::Display for PredictedStep {
     }
 }
 
-/// A value with what stands before and after it, or nothing.
-struct OptionalText<'a, T>(&'static str, &'a Option<T>, &'static str);
+/// A value with the text before and after it, or nothing.
+pub struct OptionalText<'a, T>(pub &'static str, pub &'a Option<T>, pub &'static str);
 
 impl<T: fmt::Display> fmt::Display for OptionalText<'_, T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

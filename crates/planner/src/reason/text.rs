@@ -3,18 +3,9 @@
 use std::fmt;
 
 use contract::names;
+use nvidia_upgrade::explain::OptionalText;
 
 use super::Reason;
-
-/// A value with what stands before and after it, or nothing.
-struct OptionalText<'a, T>(&'static str, &'a Option<T>, &'static str);
-
-impl<T: fmt::Display> fmt::Display for OptionalText<'_, T> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(before, value, after) = self;
-        value.as_ref().map_or(Ok(()), |value| write!(out, "{before}{value}{after}"))
-    }
-}
 
 impl fmt::Display for Reason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
