@@ -1,7 +1,6 @@
 //! What differs between the releases of the operators that run the controller.
 
 use jiff::SignedDuration;
-use serde::Serialize;
 
 use contract::driver::Driver;
 
@@ -12,8 +11,7 @@ use super::wake::WakingChange;
 pub const TICK: SignedDuration = SignedDuration::from_secs(120);
 
 /// A line of releases with the same behavior.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ControllerGeneration {
     /// gpu-operator v25.3 and v25.10.
     Gpu25,

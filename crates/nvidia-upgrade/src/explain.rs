@@ -1,11 +1,9 @@
 //! Why a node does not move under the vendor's controller: typed, with numbers and names.
 
 use std::collections::BTreeMap;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::{Serialize, Serializer};
 
 use contract::driver::Driver;
 
@@ -24,8 +22,7 @@ mod text;
 pub use text::OptionalText;
 
 /// A node that has not come to its end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingNode {
     /// The node.
     pub node: String,
@@ -35,10 +32,9 @@ pub struct WaitingNode {
     pub wait: ControllerWait,
 }
 
-/// What a node waits for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// What a node waits for. Its lists are shared: all pending nodes of a large fleet wait for the same nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "kinds", derive(strum::EnumDiscriminants), strum_discriminants(name(WaitKind), vis(pub), derive(strum::EnumIter)))]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "reason")]
 pub enum ControllerWait {
     /// Upgrades are switched off.
     Off,
@@ -73,9 +69,9 @@ pub enum ControllerWait {
         /// `maxParallelUpgrades`
         limit: u32,
         /// The nodes that take the slots.
-        holders: SharedList<SlotHolder>,
+        holders: Arc<[SlotHolder]>,
         /// Nodes that take the rest of them with the next pass.
-        ahead: SharedList<String>,
+        ahead: Arc<[String]>,
     },
     /// As many nodes are unavailable as may be.
     Unavailable {
@@ -88,9 +84,9 @@ pub enum ControllerWait {
         /// How many count as unavailable.
         counted: usize,
         /// Which ones.
-        holders: SharedList<SlotHolder>,
+        holders: Arc<[SlotHolder]>,
         /// Nodes that take the rest with the next pass.
-        ahead: SharedList<String>,
+        ahead: Arc<[String]>,
     },
     /// Jobs run.
     Jobs {
@@ -163,33 +159,8 @@ pub enum ControllerWait {
     NoDriverPod,
 }
 
-/// A list that many nodes wait for: a large fleet has it once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedList<T>(Arc<[T]>);
-
-impl<T> Deref for SharedList<T> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        &self.0
-    }
-}
-
-impl<T> FromIterator<T> for SharedList<T> {
-    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
-        Self(items.into_iter().collect())
-    }
-}
-
-impl<T: Serialize> Serialize for SharedList<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.iter())
-    }
-}
-
 /// A node that others wait for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotHolder {
     /// The node.
     pub node: String,

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::Timestamp;
-use serde::Serialize;
 
 use contract::driver::DriverTraits;
 
@@ -71,8 +70,7 @@ impl PassOptions {
 }
 
 /// Something that the controller does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "write")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PassWrite {
     /// Sets the state label.
     State {
@@ -201,13 +199,12 @@ pub struct PassOutcome {
 }
 
 /// What ends a pass: nothing after it is done, for no node.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[cfg_attr(
     feature = "kinds",
     derive(strum::EnumDiscriminants),
     strum_discriminants(name(PassErrorKind), vis(pub), derive(strum::EnumIter))
 )]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "kind")]
 pub enum PassError {
     /// It did not begin.
     #[error(transparent)]

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::Serialize;
 
 use super::controller_generation::TICK;
 use super::pass::{PassError, PassOptions, PassOutcome, PassWrite, pass};
@@ -12,8 +11,7 @@ use super::snapshot::UpgradeSnapshot;
 use super::state::ControllerState;
 
 /// Something that moves a node on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PredictedMove {
     /// The node.
     pub node: String,
@@ -24,8 +22,7 @@ pub struct PredictedMove {
 }
 
 /// How a node moves on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PredictedStep {
     /// It comes into this state.
     To(ControllerState),
@@ -40,8 +37,7 @@ pub enum PredictedStep {
 }
 
 /// What comes next.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prediction {
     /// What the next pass does, in its order; nothing: it only looks again.
     pub moves: Vec<PredictedMove>,

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use serde::Serialize;
-
 use contract::driver::Driver;
 
 use super::state::ControllerState;
@@ -153,8 +151,7 @@ pub struct ValidatorPod<'a> {
 }
 
 /// The pods on a node that use the device.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeDevicePods {
     /// How many there are.
     pub wanted: usize,
@@ -178,13 +175,12 @@ pub struct MaintenanceObject<'a> {
 }
 
 /// Why the controller gives up before it looks at any node.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[cfg_attr(
     feature = "kinds",
     derive(strum::EnumDiscriminants),
     strum_discriminants(name(BuildErrorKind), vis(pub), derive(strum::EnumIter))
 )]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "kind")]
 pub enum SnapshotError {
     /// A DaemonSet has not as many pods as it wants.
     #[error("daemonset/{daemon_set} wants {desired} pods and has {owned}{}", EntryPositions { missing, surplus })]

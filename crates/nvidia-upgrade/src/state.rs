@@ -2,14 +2,11 @@
 
 use std::fmt;
 
-use serde::Serialize;
-
 use contract::driver::DriverTraits;
 use observed::ObservedNode;
 
 /// A value of the driver's state label.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ControllerState {
     /// No label, or an empty one: the two are the same.
     #[default]
@@ -35,10 +32,8 @@ pub enum ControllerState {
     /// All that is left is to uncordon.
     UncordonRequired,
     /// Nothing to do.
-    #[serde(rename = "upgrade-done")]
     Done,
     /// Given up, until its driver pod is well.
-    #[serde(rename = "upgrade-failed")]
     Failed,
     /// A value that the controller does not know: it never moves such a node.
     Unrecognized,

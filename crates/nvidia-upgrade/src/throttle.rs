@@ -1,16 +1,13 @@
 //! How many nodes the controller starts, and which: its arithmetic, with all the numbers (state-machine of k8s-operator-libs,
 //! `upgrade_inplace.go` and `GetUpgradesAvailable`).
 
-use serde::Serialize;
-
 use contract::policy::Policy;
 
 use super::snapshot::{NodeEntry, UpgradeSnapshot};
 use super::state::ControllerState;
 
 /// The numbers of one pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpgradeSlots {
     /// Nodes that it manages; percentages are of these.
     pub total: usize,
@@ -29,8 +26,7 @@ pub struct UpgradeSlots {
 }
 
 /// A limit of the policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PolicyLimit {
     /// None: as many as are pending.
     #[default]
