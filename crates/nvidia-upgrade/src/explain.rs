@@ -14,7 +14,6 @@ use super::rules::PolicyRules;
 use super::snapshot::{NodeDevicePods, NodeEntry, PodRevision, SnapshotError, UpgradeSnapshot};
 use super::state::ControllerState;
 use super::throttle::{PendingDecision, PolicyLimit, slots};
-use observed::Observed;
 
 mod table;
 mod text;
@@ -155,8 +154,6 @@ pub enum ControllerWait {
         /// The label's value.
         label: String,
     },
-    /// There is a state, and no driver pod: it is not the controller's any more.
-    NoDriverPod,
 }
 
 /// A node that others wait for.
@@ -184,16 +181,6 @@ impl SlotHolder {
             not_ready: entry.ready == Some(false),
         }
     }
-}
-
-/// Why the nodes that are not done do not move, in the controller's order. `asleep_since`: when it last had a reason to run.
-pub fn explain(
-    snapshot: &UpgradeSnapshot<'_>,
-    rules: &PolicyRules,
-    options: &PassOptions,
-    asleep_since: Option<Timestamp>,
-) -> Vec<WaitingNode> {
-    explain_pass(snapshot, rules, options, asleep_since).waits
 }
 
 /// What one pass would do now, and what the nodes wait for that it would not move.
@@ -226,17 +213,6 @@ pub fn explain_pass(
     let pending = NodeEntry { state: ControllerState::UpgradeRequired, ..NodeEntry::default() };
     let pending_wait = if snapshot.counted.pending_nodes.is_empty() { None } else { view.wait(&pending) };
     PassOutlook { moves: all, waits, pending_wait }
-}
-
-/// Nodes with a state that no pass ever sees, because they have no driver pod. In the snapshot all others must have their entry.
-pub fn stranded(observed: &Observed, snapshot: &UpgradeSnapshot<'_>) -> Vec<WaitingNode> {
-    let traits = snapshot.driver.traits();
-    let states =
-        observed.nodes.values().filter_map(|node| Some((node, ControllerState::from_label(Some(node.labels.get(traits.state_label)?)))));
-    states
-        .filter(|(node, state)| !matches!(state, ControllerState::Unknown | ControllerState::Done) && snapshot.entry(&node.name).is_none())
-        .map(|(node, state)| WaitingNode { node: node.name.clone(), state, wait: ControllerWait::NoDriverPod })
-        .collect()
 }
 
 /// Which of the two limits keeps pending nodes, and who is in their way.

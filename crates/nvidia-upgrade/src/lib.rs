@@ -2,8 +2,8 @@
 //! It says what that controller does next, and why a node waits for it; in simulations it is the controller. Nothing in here decides for
 //! us, and nothing in here is better than the original: its defects are part of it.
 //!
-//! [`UpgradeSnapshot`] is what the controller sees, [`pass()`] one run of it, [`explain()`] why nodes do not move, [`predict()`] what comes next;
-//! [`UpgradeController`] has a clock and a memory, for simulations.
+//! [`UpgradeSnapshot`] is what the controller sees, [`pass()`] one run of it, [`explain_pass()`] what a run would move and why other nodes do not
+//! move; [`UpgradeController`] has a clock and a memory, for simulations.
 
 pub mod controller;
 pub mod controller_generation;
@@ -21,9 +21,8 @@ pub mod wake;
 
 pub use controller::UpgradeController;
 pub use controller_generation::ControllerGeneration;
-pub use explain::{explain, stranded};
+pub use explain::explain_pass;
 pub use pass::{PassOptions, PassOutcome, PassWrite, pass, pass_with};
-pub use predict::{predict, would_move};
 pub use rules::PolicyRules;
 pub use snapshot::UpgradeSnapshot;
 pub use state::ControllerState;

@@ -1,12 +1,8 @@
-//! What the controller does next, and when at the latest.
+//! What the controller does next.
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
-
-use super::controller_generation::TICK;
-use super::pass::{PassError, PassOptions, PassOutcome, PassWrite, pass};
-use super::rules::PolicyRules;
+use super::pass::{PassOutcome, PassWrite};
 use super::snapshot::UpgradeSnapshot;
 use super::state::ControllerState;
 
@@ -36,40 +32,7 @@ pub enum PredictedStep {
     Load,
 }
 
-/// What comes next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prediction {
-    /// What the next pass does, in its order; nothing: it only looks again.
-    pub moves: Vec<PredictedMove>,
-    /// What ends that pass before its end.
-    pub error: Option<PassError>,
-    /// When it runs at the latest. `None`: nothing but a change of the policy makes it run.
-    pub at_latest: Option<Timestamp>,
-}
-
-/// What the controller does next. `asleep_since`: when it last had a reason to run; from then on its timer counts.
-pub fn predict(snapshot: &UpgradeSnapshot<'_>, rules: &PolicyRules, options: &PassOptions, asleep_since: Timestamp) -> Prediction {
-    let outcome = pass(snapshot, rules, options);
-    Prediction {
-        moves: moves(snapshot, &outcome),
-        at_latest: rules.auto_upgrade.then(|| due(&outcome, options, asleep_since)),
-        error: outcome.error,
-    }
-}
-
-/// When the next pass is, at the latest: after one that fails there is only a short pause.
-fn due(outcome: &PassOutcome, options: &PassOptions, asleep_since: Timestamp) -> Timestamp {
-    let (since, pause) =
-        if outcome.error.is_some() { (options.now, options.generation.features().backoff_last) } else { (asleep_since, TICK) };
-    since.saturating_add(pause).unwrap_or(Timestamp::MAX)
-}
-
-/// What a pass that ran now would move: with this there is a point in waking the controller. Timers that it would only start are not
-/// among it.
-pub fn would_move(snapshot: &UpgradeSnapshot<'_>, rules: &PolicyRules, options: &PassOptions) -> Vec<PredictedMove> {
-    moves(snapshot, &pass(snapshot, rules, options))
-}
-
+/// What a pass moves. Timers that it only starts are not among it.
 pub(super) fn moves(snapshot: &UpgradeSnapshot<'_>, outcome: &PassOutcome) -> Vec<PredictedMove> {
     let traits = snapshot.driver.traits();
     let step = |write: &PassWrite| match write {

@@ -72,7 +72,6 @@ impl ControllerWait {
             Self::FailedBefore => ("FailedBefore", false, "remove what could not be evicted, then set the state label to upgrade-required"),
             Self::FailedDriver { .. } => ("FailedDriver", true, "look at the driver pod's log; it goes on as soon as the pod is ready"),
             Self::UnknownState { .. } => ("UnknownState", false, "remove the state label, or set it to upgrade-required"),
-            Self::NoDriverPod => ("NoDriverPod", false, "remove the state label, and uncordon the node if nobody else wants it cordoned"),
         }
     }
 }

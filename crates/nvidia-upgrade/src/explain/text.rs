@@ -64,7 +64,6 @@ impl fmt::Display for ControllerWait {
                 write!(out, "given up; driver pod/{pod} is not ready{}", OptionalText(" (", trouble, ")"))
             }
             Self::UnknownState { label } => write!(out, "the operator does not know the state `{label}`"),
-            Self::NoDriverPod => write!(out, "there is no driver pod on the node, so the operator does not see it"),
         }
     }
 }

@@ -42,7 +42,6 @@ fn of_the_controller() -> Vec<ControllerWait> {
         ControllerWait::Asleep { step: PredictedStep::Load, since: Some(AT), until: Some(LATER) },
         ControllerWait::Skipped { label: Driver::Gpu.traits().skip_label },
         ControllerWait::UnknownState { label: "upgrade-paused".into() },
-        ControllerWait::NoDriverPod,
     ]
 }
 

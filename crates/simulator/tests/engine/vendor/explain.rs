@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use contract::policy::{CompletionPolicy, DrainPolicy, Policy};
-use nvidia_upgrade::explain::{ControllerWait, WaitingNode, stranded};
-use nvidia_upgrade::pass::Requestor;
+use nvidia_upgrade::explain::{ControllerWait, WaitingNode};
+use nvidia_upgrade::pass::{PassError, Requestor};
 use nvidia_upgrade::predict::PredictedStep as Next;
 use nvidia_upgrade::snapshot::{MaintenanceObject, NodeDevicePods, NodeEntry, SnapshotError, ValidatorPod};
-use nvidia_upgrade::{ControllerGeneration, ControllerState, PassOptions, PolicyRules, UpgradeSnapshot, explain, predict, would_move};
-use observed::{Observed, ObservedNode};
+use nvidia_upgrade::{ControllerGeneration, ControllerState, PassOptions, PolicyRules, UpgradeSnapshot, explain_pass};
 
 use crate::conformance::fixture::{cordoned, enabled, node, old, options, rules as unlimited, snapshot as of, with};
 
@@ -20,7 +19,7 @@ fn said(story: &Story, second: f64) -> Vec<WaitingNode> {
     let moment = &story.moments[index];
     let snapshot = snapshot(&moment.observed);
     let options = story.options(second).seen_from_outside(&snapshot);
-    explain(&snapshot, &rules(&moment.observed), &options, Some(story.at(story.asleep_since[index])))
+    explain_pass(&snapshot, &rules(&moment.observed), &options, Some(story.at(story.asleep_since[index]))).waits
 }
 
 #[test]
@@ -258,7 +257,7 @@ fn every_wait_has_its_words() {
     ];
     for (entries, rules, options, (name, resolves, text)) in table {
         let snapshot = of(entries);
-        let waits = explain(&snapshot, &rules, &options.seen_from_outside(&snapshot), None);
+        let waits = explain_pass(&snapshot, &rules, &options.seen_from_outside(&snapshot), None).waits;
         let wait = &waits.first().unwrap_or_else(|| panic!("{name}: nothing")).wait;
         assert_eq!((wait.name(), wait.can_resolve(), wait.to_string().as_str()), (name, resolves, text));
         assert!(!wait.advice().is_empty());
@@ -270,20 +269,9 @@ fn blocked_fleet_has_reasons_idle_node_has_none() {
     let error = SnapshotError::NoNode { pod: "driver-1".into() };
     let entries = vec![old("a", ControllerState::UpgradeRequired), node("b", ControllerState::Done), node("c", ControllerState::Unknown)];
     let snapshot = UpgradeSnapshot { blocked: Some(error.clone()), ..of(entries) };
-    let waits = explain(&snapshot, &strict(), &options(), None);
+    let waits = explain_pass(&snapshot, &strict(), &options(), None).waits;
     assert_eq!(waits, [WaitingNode { node: "a".into(), state: ControllerState::UpgradeRequired, wait: ControllerWait::Blocked { error } }]);
     assert_eq!(waits[0].wait.to_string(), "the operator does nothing for any node: pod/driver-1 is on no node though it is not pending");
-}
-
-#[test]
-fn a_state_without_driver_pod_is_nobodys() {
-    let label = |state: &str| [("nvidia.com/gpu-driver-upgrade-state".to_owned(), state.to_owned())].into();
-    let mut observed = Observed::default();
-    for (name, state) in [("a", "cordon-required"), ("b", "upgrade-done"), ("seen", "cordon-required")] {
-        observed.nodes.insert(name, ObservedNode { name: name.into(), labels: label(state), ..ObservedNode::default() });
-    }
-    let found = stranded(&observed, &of([node("seen", ControllerState::CordonRequired)]));
-    assert_eq!(found, [WaitingNode { node: "a".into(), state: ControllerState::CordonRequired, wait: ControllerWait::NoDriverPod }]);
 }
 
 #[test]
@@ -291,7 +279,7 @@ fn long_lists_are_cut() {
     let names = ["b", "c", "d", "e", "f", "g", "h"];
     let entries =
         std::iter::once(old("a", ControllerState::UpgradeRequired)).chain(names.map(|name| cordoned(old(name, ControllerState::Failed))));
-    let waits = explain(&of(entries), &strict(), &options(), None);
+    let waits = explain_pass(&of(entries), &strict(), &options(), None).waits;
     assert!(waits[0].wait.to_string().ends_with("f (upgrade-failed, cordoned) and 2 others"), "{}", waits[0].wait);
 }
 
@@ -302,18 +290,19 @@ fn pending_moves_ignore_timers_and_know_running_tasks() {
     });
     let deleting = cordoned(old("b", ControllerState::PodDeletionRequired));
     let snapshot = of([validating, deleting]);
-    let moved = would_move(&snapshot, &unlimited(), &options());
+    let moved = explain_pass(&snapshot, &unlimited(), &options(), None).moves;
     assert_eq!(moved.iter().map(|moved| (moved.node.as_str(), moved.step)).collect::<Vec<_>>(), [("b", Next::Evict)]);
-    assert_eq!(would_move(&snapshot, &unlimited(), &options().seen_from_outside(&snapshot)), []);
+    assert_eq!(explain_pass(&snapshot, &unlimited(), &options().seen_from_outside(&snapshot), None).moves, []);
 }
 
 #[test]
-fn disabled_or_failing_controller_has_another_clock() {
-    let off = predict(&of([old("a", ControllerState::Done)]), &PolicyRules::default(), &options(), options().now);
-    assert_eq!((off.moves.len(), off.at_latest), (0, None));
+fn disabled_or_failing_controller_announces_no_tick() {
+    let entries = || of([old("a", ControllerState::UpgradeRequired)]);
+    let off = explain_pass(&entries(), &PolicyRules::default(), &options(), Some(options().now));
+    assert_eq!((off.moves.len(), &off.waits[0].wait), (0, &ControllerWait::Off));
     let bad = PolicyRules { unreadable: Some("half".into()), ..unlimited() };
-    let failing = predict(&of([old("a", ControllerState::UpgradeRequired)]), &bad, &options(), options().now);
-    let pause = failing.at_latest.expect("it looks again").duration_since(options().now);
-    assert_eq!(pause.as_secs(), 3);
-    assert!(failing.error.is_some());
+    let failing = explain_pass(&entries(), &bad, &options(), Some(options().now));
+    let error = PassError::MaxUnavailable { text: "half".into() };
+    assert_eq!((failing.moves.len(), &failing.waits[0].wait), (0, &ControllerWait::PassEnds { error }));
+    assert_eq!(options().generation.backoff(u32::MAX).as_secs(), 3, "it looks again soon");
 }

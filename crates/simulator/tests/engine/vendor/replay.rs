@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use contract::driver::Driver;
+use nvidia_upgrade::explain::ControllerWait;
 use nvidia_upgrade::operator::work;
 use nvidia_upgrade::pass::PassWrite;
 use nvidia_upgrade::predict::{PredictedMove, PredictedStep as Next};
 use nvidia_upgrade::task::{drain_ended, eviction_ended};
-use nvidia_upgrade::{ControllerGeneration, ControllerState, pass, predict, would_move};
+use nvidia_upgrade::{ControllerGeneration, ControllerState, explain_pass, pass};
 use observed::Observed;
 use simulator::controller_loop::WRITE;
 
@@ -45,7 +46,7 @@ impl Story {
 
     fn moves(&self, observed: &Observed, second: f64) -> Vec<PredictedMove> {
         let snapshot = snapshot(observed);
-        would_move(&snapshot, &rules(observed), &self.options(second).seen_from_outside(&snapshot))
+        explain_pass(&snapshot, &rules(observed), &self.options(second).seen_from_outside(&snapshot), None).moves
     }
 
     /// Since when the controller has had no reason to run, at each moment; ticks that nothing was seen of are reasons.
@@ -150,10 +151,11 @@ fn step_after_sleep_is_predicted_with_its_time() {
         for (step, moment, since) in story.first_steps() {
             let snapshot = snapshot(&moment.observed);
             let options = story.options(step.second).seen_from_outside(&snapshot);
-            let prediction = predict(&snapshot, &rules(&moment.observed), &options, story.at(since));
-            let first = prediction.moves.first().map(|moved| (moved.node.as_str(), moved.from, moved.step));
+            let outlook = explain_pass(&snapshot, &rules(&moment.observed), &options, Some(story.at(since)));
+            let first = outlook.moves.first().map(|moved| (moved.node.as_str(), moved.from, moved.step));
             assert_eq!(first, Some((step.node.as_str(), step.from, Next::To(step.to))), "{name} at {}", step.second);
-            let at_latest = prediction.at_latest.expect("upgrades are on");
+            let wait = outlook.waits.iter().find(|waiting| waiting.node == step.node).map(|waiting| &waiting.wait);
+            let Some(ControllerWait::Asleep { until: Some(at_latest), .. }) = wait else { panic!("{name}: {step:?}: {wait:?}") };
             let off = step.second - at_latest.duration_since(story.at(0.0)).as_secs_f64();
             assert!((-GRAIN..BACKOFF + GRAIN).contains(&off), "{name}: {off} s from the tick: {step:?}");
             *counts.entry(story.generation).or_default() += 1;
