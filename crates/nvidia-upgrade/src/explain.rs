@@ -11,7 +11,7 @@ use super::controller_generation::TICK;
 use super::pass::{PassError, PassOptions, VALIDATION_SECONDS, pass};
 use super::predict::{PredictedMove, PredictedStep, moves};
 use super::rules::PolicyRules;
-use super::snapshot::{NodeDevicePods, NodeEntry, PodRevision, SnapshotError, UpgradeSnapshot};
+use super::snapshot::{NodeEntry, PodRevision, SnapshotError, UpgradeSnapshot};
 use super::state::ControllerState;
 use super::throttle::{PendingDecision, PolicyLimit, slots};
 
@@ -98,8 +98,6 @@ pub enum ControllerWait {
     },
     /// The pods that use the device are being evicted.
     Evicting {
-        /// What is known of them.
-        users: Option<NodeDevicePods>,
         /// How many seconds that may take; 0 is without limit.
         timeout_seconds: u64,
         /// A drain follows if it does not succeed.
@@ -272,7 +270,6 @@ impl ExplainView<'_, '_> {
             ControllerState::UpgradeRequired => Some(self.slot.clone()),
             ControllerState::WaitForJobsRequired => Some(self.jobs(entry)),
             ControllerState::PodDeletionRequired => Some(ControllerWait::Evicting {
-                users: entry.users.clone(),
                 timeout_seconds: self.rules.policy.pod_deletion.as_ref().map_or(0, |deletion| deletion.timeout_seconds),
                 drain: self.rules.policy.drain.is_some(),
             }),

@@ -75,8 +75,6 @@ pub struct NodeEntry<'a> {
     pub validators: Vec<ValidatorPod<'a>>,
     /// Pods that the policy waits for and that run or are about to.
     pub jobs: usize,
-    /// What is known of the pods that use the device.
-    pub users: Option<NodeDevicePods>,
     /// The NodeMaintenance of the controller's name for the node.
     pub maintenance: Option<MaintenanceObject<'a>>,
 }
@@ -157,8 +155,6 @@ pub struct NodeDevicePods {
     pub wanted: usize,
     /// How many of them may be evicted under the policy.
     pub evictable: usize,
-    /// PodDisruptionBudgets that allow no eviction now, as `namespace/name`.
-    pub budgets: Vec<String>,
 }
 
 /// A NodeMaintenance object.

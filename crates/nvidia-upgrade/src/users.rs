@@ -1,14 +1,12 @@
 //! Which pods of a node the gpu-operator takes for users of the GPU, and which of them its drain helper would evict (gpu-operator
 //! `controllers/upgrade_controller.go`, kubectl `pkg/drain`).
 
-use std::collections::BTreeSet;
-
 use contract::names;
 use contract::policy::PodDeletionPolicy;
 
 use super::controller_generation::ControllerGeneration;
 use super::snapshot::NodeDevicePods;
-use observed::workload::{DisruptionBudget, PodPhase, Workload, Workloads};
+use observed::workload::{PodPhase, Workload, Workloads};
 
 /// Beginnings of the names of resources that make a pod a user of the GPU. Those of virtual machines have other names.
 const RESOURCES: [&str; 2] = ["nvidia.com/gpu", "nvidia.com/mig-"];
@@ -16,11 +14,8 @@ const RESOURCES: [&str; 2] = ["nvidia.com/gpu", "nvidia.com/mig-"];
 /// The pods of one node, as the controller counts them.
 pub fn users(pods: &[Workload], workloads: &Workloads, policy: &PodDeletionPolicy, generation: ControllerGeneration) -> NodeDevicePods {
     let wanted: Vec<&Workload> = pods.iter().filter(|pod| uses_gpu(pod, workloads, generation)).collect();
-    let going: Vec<&Workload> = wanted.iter().copied().filter(|pod| is_evictable(pod, policy)).collect();
-    let holds = |budget: &&DisruptionBudget| budget.allowed <= 0 && going.iter().any(|pod| protects(budget, pod));
-    let names: BTreeSet<String> =
-        workloads.budgets.iter().filter(holds).map(|budget| format!("{}/{}", budget.namespace, budget.name)).collect();
-    NodeDevicePods { wanted: wanted.len(), evictable: going.len(), budgets: names.into_iter().collect() }
+    let evictable = wanted.iter().filter(|pod| is_evictable(pod, policy)).count();
+    NodeDevicePods { wanted: wanted.len(), evictable }
 }
 
 /// Running or Pending, with such a resource in a container (not an init container), or with an allocated GPU from DRA. A claim that cannot
@@ -47,8 +42,4 @@ fn is_evictable(pod: &Workload, policy: &PodDeletionPolicy) -> bool {
 /// Whether the drain helper takes the pod for one of a DaemonSet.
 pub(super) fn is_of_daemon_set(pod: &Workload) -> bool {
     pod.controller.as_ref().is_some_and(|controller| controller.api_version == "apps/v1" && controller.kind == "DaemonSet")
-}
-
-fn protects(budget: &DisruptionBudget, pod: &Workload) -> bool {
-    budget.namespace == pod.namespace && budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
 }

@@ -36,15 +36,9 @@ impl fmt::Display for ControllerWait {
                 let run = if *count == 1 { "pod of a job runs" } else { "pods of jobs run" };
                 write!(out, "{count} {run}{}{}", OptionalText("; waited for since ", since, ""), OptionalText(", until ", until, ""))
             }
-            Self::Evicting { users, timeout_seconds, drain } => {
-                write!(out, "pods that use the device are being evicted")?;
-                if let Some(users) = users {
-                    write!(out, ": {} of {} may be", users.evictable, users.wanted)?;
-                    if !users.budgets.is_empty() {
-                        write!(out, ", held by PodDisruptionBudget {}", users.budgets.join(", "))?;
-                    }
-                }
-                write!(out, "; after {timeout_seconds} s {}", if *drain { "the node is drained" } else { "the node is given up" })
+            Self::Evicting { timeout_seconds, drain } => {
+                let then = if *drain { "the node is drained" } else { "the node is given up" };
+                write!(out, "pods that use the device are being evicted; after {timeout_seconds} s {then}")
             }
             Self::Draining { timeout_seconds } => write!(out, "the node is being drained; after {timeout_seconds} s it is given up"),
             Self::Maintenance { found: Some(found) } => write!(out, "its NodeMaintenance is {found}"),

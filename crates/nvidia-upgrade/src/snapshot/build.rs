@@ -215,7 +215,6 @@ impl<'a> EntryTables<'a> {
             },
             validators: validators.into_iter().map(|pod| ValidatorPod { name: &pod.name, ready: ready(pod) }).collect(),
             jobs: self.jobs.get(name).copied().unwrap_or(0),
-            users: None,
             maintenance: self.maintenances.get(name).map(|object| MaintenanceObject {
                 requestor: &object.requestor,
                 additional: object.additional.iter().map(String::as_str).collect(),

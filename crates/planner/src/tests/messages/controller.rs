@@ -7,7 +7,7 @@ use contract::driver::Driver;
 use nvidia_upgrade::explain::{ControllerWait, SlotHolder};
 use nvidia_upgrade::pass::{PassError, PassWrite};
 use nvidia_upgrade::predict::PredictedStep;
-use nvidia_upgrade::snapshot::{NodeDevicePods, SnapshotError};
+use nvidia_upgrade::snapshot::SnapshotError;
 use nvidia_upgrade::state::ControllerState;
 
 use super::AT;
@@ -80,14 +80,12 @@ fn of_slots() -> Vec<ControllerWait> {
 
 /// What goes on on a node whose turn has come, before its driver pod goes.
 fn of_the_work() -> Vec<ControllerWait> {
-    let users = |budgets| Some(NodeDevicePods { wanted: 2, evictable: 1, budgets });
     vec![
         ControllerWait::Jobs { count: 1, since: None, until: None },
         ControllerWait::Jobs { count: 2, since: Some(AT), until: Some(LATER) },
-        ControllerWait::Evicting { users: None, timeout_seconds: 300, drain: false },
-        ControllerWait::Evicting { users: None, timeout_seconds: 0, drain: false },
-        ControllerWait::Evicting { users: users(Vec::new()), timeout_seconds: 300, drain: true },
-        ControllerWait::Evicting { users: users(vec!["inference/llm".into()]), timeout_seconds: 300, drain: true },
+        ControllerWait::Evicting { timeout_seconds: 300, drain: false },
+        ControllerWait::Evicting { timeout_seconds: 0, drain: false },
+        ControllerWait::Evicting { timeout_seconds: 300, drain: true },
         ControllerWait::Draining { timeout_seconds: 300 },
         ControllerWait::Draining { timeout_seconds: 0 },
         ControllerWait::Maintenance { found: Some("Scheduled".into()) },

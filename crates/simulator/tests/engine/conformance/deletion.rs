@@ -26,7 +26,7 @@ fn drained() -> PolicyRules {
 }
 
 fn users(wanted: usize, evictable: usize) -> NodeDevicePods {
-    NodeDevicePods { wanted, evictable, budgets: Vec::new() }
+    NodeDevicePods { wanted, evictable }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use contract::policy::PodDeletionPolicy;
 use nvidia_upgrade::ControllerGeneration;
 use nvidia_upgrade::users::{users, uses_gpu};
 use observed::OptionalApi;
-use observed::workload::{DeviceClaim, DisruptionBudget, PodController, PodPhase, Workload, Workloads};
+use observed::workload::{DeviceClaim, PodController, PodPhase, Workload, Workloads};
 
 fn pod(resources: &[&str]) -> Workload {
     Workload {
@@ -110,20 +110,4 @@ fn line_082_foreign_unnamed_and_finished_pods_are_ignored() {
 fn line_083_a_claim_that_cannot_be_read_counts() {
     assert!(uses_gpu(&claiming(Some("gone")), &claims(&[]), ControllerGeneration::Gpu26_7));
     assert!(uses_gpu(&claiming(Some("claim")), &Workloads::default(), ControllerGeneration::Gpu26_7));
-}
-
-#[test]
-fn budgets_that_hold_its_pods_are_named() {
-    let budget = |name: &str, selector: &str, allowed| DisruptionBudget {
-        namespace: "ns".into(),
-        name: name.into(),
-        selector: Some(selector.parse().expect("a selector")),
-        allowed,
-        ..DisruptionBudget::default()
-    };
-    let budgets = vec![budget("holds", "app=train", 0), budget("yields", "app=train", 1), budget("other", "app=serve", 0)];
-    let workloads = Workloads { budgets, ..Workloads::default() };
-    let found =
-        users(&[controlled("ReplicaSet", &["nvidia.com/gpu"])], &workloads, &PodDeletionPolicy::default(), ControllerGeneration::Gpu26_7);
-    assert_eq!(found.budgets, ["ns/holds"]);
 }

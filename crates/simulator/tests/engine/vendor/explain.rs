@@ -6,7 +6,7 @@ use contract::policy::{CompletionPolicy, DrainPolicy, Policy};
 use nvidia_upgrade::explain::{ControllerWait, WaitingNode};
 use nvidia_upgrade::pass::{PassError, Requestor};
 use nvidia_upgrade::predict::PredictedStep as Next;
-use nvidia_upgrade::snapshot::{MaintenanceObject, NodeDevicePods, NodeEntry, SnapshotError, ValidatorPod};
+use nvidia_upgrade::snapshot::{MaintenanceObject, NodeEntry, SnapshotError, ValidatorPod};
 use nvidia_upgrade::{ControllerGeneration, ControllerState, PassOptions, PolicyRules, UpgradeSnapshot, explain_pass};
 
 use crate::conformance::fixture::{cordoned, enabled, node, old, options, rules as unlimited, snapshot as of, with};
@@ -134,12 +134,6 @@ fn every_wait_has_its_words() {
             entry.notes.validation_start = start;
         })
     };
-    let users = |budgets: &[&str]| {
-        let budgets = budgets.iter().map(|name| (*name).to_owned()).collect();
-        with(cordoned(old("a", ControllerState::PodDeletionRequired)), |entry| {
-            entry.users = Some(NodeDevicePods { wanted: 3, evictable: 3, budgets });
-        })
-    };
     let drained = enabled(Policy { drain: Some(DrainPolicy::default()), ..Policy::default() });
     let unlabeled = with(old("a", ControllerState::Unrecognized), |entry| entry.label = "odd");
     let table: Vec<(Vec<NodeEntry<'static>>, PolicyRules, PassOptions, Said)> = vec![
@@ -177,14 +171,10 @@ fn every_wait_has_its_words() {
             ("Jobs", true, "2 pods of jobs run; waited for since 2027-01-15T07:59:50Z, until 2027-01-15T08:00:20Z"),
         ),
         (
-            vec![users(&["ns/budget"])],
+            vec![cordoned(old("a", ControllerState::PodDeletionRequired))],
             strict(),
             options(),
-            (
-                "Evicting",
-                true,
-                "pods that use the device are being evicted: 3 of 3 may be, held by PodDisruptionBudget ns/budget; after 300 s the node is given up",
-            ),
+            ("Evicting", true, "pods that use the device are being evicted; after 300 s the node is given up"),
         ),
         (
             vec![cordoned(old("a", ControllerState::DrainRequired))],
