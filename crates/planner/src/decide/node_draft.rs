@@ -31,7 +31,7 @@ pub(super) struct NodeDraft<'a> {
 }
 
 /// What a decision does for a node, apart from what it remembers of it.
-#[derive(Default)]
+#[derive(Default, PartialEq)]
 pub(super) struct NodeEffects {
     /// Plugin pods that are replaced.
     pub(super) replacements: Vec<Action>,
@@ -52,14 +52,6 @@ pub(super) struct NodeEffects {
     pub(super) handed_back: bool,
     /// Its assessment depends on more than the fleet and itself.
     pub(super) depends_on_others: bool,
-}
-
-impl NodeEffects {
-    fn is_nothing(&self) -> bool {
-        let Self { replacements, actions, starts, evictions, issued, unasked, notes, focus, handed_back, depends_on_others } = self;
-        let lists = replacements.is_empty() && actions.is_empty() && starts.is_empty() && evictions.is_empty();
-        lists && issued.is_empty() && unasked.is_empty() && notes.is_empty() && !focus && !handed_back && !depends_on_others
-    }
 }
 
 impl<'a> NodeDraft<'a> {
@@ -83,7 +75,7 @@ impl<'a> NodeDraft<'a> {
 
     /// Returns whether deciding on it again, from what is remembered then, does nothing and has the same result.
     pub(super) fn is_settled(&self) -> bool {
-        self.effects.is_nothing() && self.memory == self.before && self.memory.patched.is_none()
+        self.effects == NodeEffects::default() && self.memory == self.before && self.memory.patched.is_none()
     }
 
     /// What was remembered, what is, and what is to be done.
