@@ -62,7 +62,7 @@ fn patch(node: &mut ObservedNode, patch: &NodePatch) {
 
 /// The plugins started after what they serve.
 fn with_plugins_in_order(observed: &mut Observed) {
-    for pod in &mut observed.pods {
+    for pod in observed.pods.changed().iter_mut().map(Arc::make_mut) {
         pod.ready_since = pod.containers.iter().filter_map(|container| container.started).max();
         for container in &mut pod.containers {
             container.started = container.started.map(|started| started - Duration::from_hours(1));
@@ -76,7 +76,14 @@ fn in_the_middle(observed: &mut Observed) {
     for revision in &mut observed.revisions {
         "newest".clone_into(&mut revision.hash);
     }
-    for (index, pod) in observed.pods.iter_mut().filter(|pod| pod.labels.get("app.kubernetes.io/component").is_some()).enumerate() {
+    for (index, pod) in observed
+        .pods
+        .changed()
+        .iter_mut()
+        .map(Arc::make_mut)
+        .filter(|pod| pod.labels.get("app.kubernetes.io/component").is_some())
+        .enumerate()
+    {
         if index % 2 == 0 {
             pod.revision = Some("newest".to_owned());
         }

@@ -36,17 +36,7 @@ pub struct Labels {
 }
 
 /// The entries of [`Labels`], by key.
-pub struct LabelsIter<'a> {
-    entries: std::slice::Iter<'a, Arc<Label>>,
-}
-
-impl<'a> Iterator for LabelsIter<'a> {
-    type Item = (&'a String, &'a String);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.entries.next().map(|label| (&label.key, &label.value))
-    }
-}
+type LabelsIter<'a> = std::iter::Map<std::slice::Iter<'a, Arc<Label>>, fn(&'a Arc<Label>) -> (&'a String, &'a String)>;
 
 impl Labels {
     /// None.
@@ -80,7 +70,7 @@ impl Labels {
 
     /// Keys and values, in the order of the keys.
     pub fn iter(&self) -> LabelsIter<'_> {
-        LabelsIter { entries: self.entries.iter() }
+        self.entries.iter().map(|label| (&label.key, &label.value))
     }
 
     /// The keys, in their order.

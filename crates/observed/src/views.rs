@@ -2,7 +2,7 @@
 //! list that did not change once as a whole. What is changed in one clone is copied first.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::{Index, IndexMut};
+use std::ops::Index;
 use std::sync::{Arc, OnceLock};
 
 /// A list of views.
@@ -60,30 +60,7 @@ impl<T: PartialEq> PartialEq for ViewList<T> {
 impl<T: Eq> Eq for ViewList<T> {}
 
 /// The views of [`Views`].
-pub struct ViewsIter<'a, T> {
-    views: std::slice::Iter<'a, Arc<T>>,
-}
-
-/// The views of [`Views`], to be changed.
-type IterMut<'a, T> = std::iter::Map<std::slice::IterMut<'a, Arc<T>>, fn(&'a mut Arc<T>) -> &'a mut T>;
-
-impl<'a, T> Iterator for ViewsIter<'a, T> {
-    type Item = &'a T;
-
-    fn next(&mut self) -> Option<&'a T> {
-        self.views.next().map(AsRef::as_ref)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.views.size_hint()
-    }
-}
-
-impl<T> DoubleEndedIterator for ViewsIter<'_, T> {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.views.next_back().map(AsRef::as_ref)
-    }
-}
+type ViewsIter<'a, T> = std::iter::Map<std::slice::Iter<'a, Arc<T>>, fn(&'a Arc<T>) -> &'a T>;
 
 impl<T> Default for Views<T> {
     fn default() -> Self {
@@ -99,7 +76,7 @@ impl<T> Views<T> {
 
     /// All, in their order.
     pub fn iter(&self) -> ViewsIter<'_, T> {
-        ViewsIter { views: self.list.views.iter() }
+        self.list.views.iter().map(Arc::as_ref)
     }
 
     /// How many there are.
@@ -122,11 +99,6 @@ impl<T> Views<T> {
         self.list.views.get(place).map(AsRef::as_ref)
     }
 
-    /// Removes the one at a place; the last one comes there.
-    pub fn swap_remove(&mut self, place: usize) {
-        self.changed().swap_remove(place);
-    }
-
     /// The list that comes after this one. What is known of the places is taken over, if it holds for it too: mostly one view of many was
     /// replaced.
     #[must_use]
@@ -147,16 +119,6 @@ impl<T> Views<T> {
     /// Adds one at the end.
     pub fn push(&mut self, view: T) {
         self.changed().push(Arc::new(view));
-    }
-
-    /// Keeps those that pass.
-    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        self.changed().retain(|view| keep(view));
-    }
-
-    /// Removes all.
-    pub fn clear(&mut self) {
-        self.changed().clear();
     }
 
     /// Whether it is the very list of another one: neither has changed since they were one.
@@ -195,8 +157,8 @@ impl<T> Views<T> {
         }
     }
 
-    /// The list of this clone alone, to be changed.
-    fn changed(&mut self) -> &mut Vec<Arc<T>> {
+    /// The list of this clone alone, to be changed; [`Arc::make_mut`] changes a view of it.
+    pub fn changed(&mut self) -> &mut Vec<Arc<T>> {
         let list = Arc::make_mut(&mut self.list);
         list.by_node = OnceLock::new();
         &mut list.views
@@ -237,23 +199,6 @@ impl<T> ByNode<T> {
     }
 }
 
-impl<T: Clone> Views<T> {
-    /// All, to be changed.
-    pub fn iter_mut(&mut self) -> IterMut<'_, T> {
-        self.changed().iter_mut().map(Arc::make_mut)
-    }
-
-    /// Removes and answers the one at a place.
-    pub fn remove(&mut self, place: usize) -> T {
-        Arc::unwrap_or_clone(self.changed().remove(place))
-    }
-
-    /// The last, to be changed.
-    pub fn last_mut(&mut self) -> Option<&mut T> {
-        self.changed().last_mut().map(Arc::make_mut)
-    }
-}
-
 impl<T> From<Vec<T>> for Views<T> {
     fn from(views: Vec<T>) -> Self {
         views.into_iter().collect()
@@ -272,12 +217,6 @@ impl<T> FromIterator<Arc<T>> for Views<T> {
     }
 }
 
-impl<T> Extend<T> for Views<T> {
-    fn extend<I: IntoIterator<Item = T>>(&mut self, views: I) {
-        self.changed().extend(views.into_iter().map(Arc::new));
-    }
-}
-
 impl<'a, T> IntoIterator for &'a Views<T> {
     type IntoIter = ViewsIter<'a, T>;
     type Item = &'a T;
@@ -287,26 +226,11 @@ impl<'a, T> IntoIterator for &'a Views<T> {
     }
 }
 
-impl<'a, T: Clone> IntoIterator for &'a mut Views<T> {
-    type IntoIter = IterMut<'a, T>;
-    type Item = &'a mut T;
-
-    fn into_iter(self) -> IterMut<'a, T> {
-        self.iter_mut()
-    }
-}
-
 impl<T> Index<usize> for Views<T> {
     type Output = T;
 
     fn index(&self, place: usize) -> &T {
         &self.list.views[place]
-    }
-}
-
-impl<T: Clone> IndexMut<usize> for Views<T> {
-    fn index_mut(&mut self, place: usize) -> &mut T {
-        Arc::make_mut(&mut self.changed()[place])
     }
 }
 
@@ -319,8 +243,8 @@ mod tests {
         let mut views: Views<String> = vec!["a".to_owned(), "b".to_owned()].into();
         let before = views.clone();
         assert!(std::ptr::eq(&raw const before[0], &raw const views[0]), "one view, held twice");
-        views.iter_mut().for_each(|view| view.push('x'));
-        views[1].push('y');
+        views.changed().iter_mut().for_each(|view| Arc::make_mut(view).push('x'));
+        Arc::make_mut(&mut views.changed()[1]).push('y');
         assert_eq!((views[0].as_str(), views[1].as_str(), before[0].as_str()), ("ax", "bxy", "a"));
     }
 
@@ -352,11 +276,11 @@ mod tests {
             found
         };
         assert_eq!(differing(&views), [0; 0]);
-        views[2] = 20;
+        views.changed()[2] = Arc::new(20);
         assert_eq!(differing(&views), [2, 20]);
         views.push(6);
         assert_eq!(differing(&views), [2, 6, 20]);
-        views.swap_remove(1);
+        views.changed().swap_remove(1);
         assert_eq!(differing(&views), [1, 2, 6, 20], "one that moved is no other one");
         assert_eq!(differing(&Views::new()), [0, 1, 2, 3, 4, 5]);
     }
@@ -375,7 +299,7 @@ mod tests {
         assert_eq!(on(&views, ""), [2], "of which the node is not known");
         let before = views.clone();
         views.push(("c", 5));
-        views.swap_remove(0);
+        views.changed().swap_remove(0);
         assert_eq!((on(&views, "a"), on(&views, "c"), on(&before, "a")), (vec![4], vec![5], vec![1, 4]));
     }
 }

@@ -1,6 +1,7 @@
 //! The caches that watches fill: those of the hook, which lag behind the cluster, and those of the upgrade controller.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use contract::selector::Selector;
 use observed::pause::ObservedPause;
@@ -109,14 +110,14 @@ impl ClusterCaches {
         let place = self.places.get(&(operand, node.clone())).copied();
         let pods = self.pods(operand);
         match (place, pod) {
-            (Some(place), Some(pod)) => pods[place] = pod,
+            (Some(place), Some(pod)) => pods.changed()[place] = Arc::new(pod),
             (None, Some(pod)) => {
                 let place = pods.len();
                 pods.push(pod);
                 self.places.insert((operand, node), place);
             }
             (Some(place), None) => {
-                pods.swap_remove(place);
+                pods.changed().swap_remove(place);
                 let moved = pods.get(place).map(|pod| (pod.node.clone().unwrap_or_default(), pod.containers[0].name.clone()));
                 self.places.remove(&(operand, node));
                 if let Some((node, container)) = moved {
@@ -135,9 +136,9 @@ impl ClusterCaches {
         // There are few in a simulated fleet.
         let place = pods.iter().position(|known| *known.owner == *owner && known.node.as_deref() == Some(node));
         match (place, pod) {
-            (Some(place), Some(pod)) => pods[place] = pod,
+            (Some(place), Some(pod)) => pods.changed()[place] = Arc::new(pod),
             (None, Some(pod)) => pods.push(pod),
-            (Some(place), None) => pods.swap_remove(place),
+            (Some(place), None) => drop(pods.changed().swap_remove(place)),
             (None, None) => {}
         }
     }
@@ -146,13 +147,13 @@ impl ClusterCaches {
         let place = self.slices.get(&node).copied();
         let OptionalApi::Served(slices) = &mut self.observed.dra.slices else { return };
         match (place, slice) {
-            (Some(place), Some(slice)) => slices[place] = slice,
+            (Some(place), Some(slice)) => slices.changed()[place] = Arc::new(slice),
             (None, Some(slice)) => {
                 self.slices.insert(node, slices.len());
                 slices.push(slice);
             }
             (Some(place), None) => {
-                slices.swap_remove(place);
+                slices.changed().swap_remove(place);
                 self.slices.remove(&node);
                 if let Some(moved) = slices.get(place) {
                     self.slices.insert(moved.node.clone(), place);

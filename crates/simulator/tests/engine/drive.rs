@@ -394,7 +394,7 @@ fn node_that_loses_its_device_is_released() {
     for label in [names::GPU_PRESENT_LABEL, names::DEPLOY_DRIVER_LABEL, "feature.node.kubernetes.io/pci-10de.present"] {
         node.labels.remove(label);
     }
-    driven.fleet.observed.pods.retain(|pod| pod.node.as_deref() != Some("gpu-0"));
+    driven.fleet.observed.pods.changed().retain(|pod| pod.node.as_deref() != Some("gpu-0"));
     driven.starting.remove("gpu-0");
     driven.touch("gpu-0");
     let story = driven.run();

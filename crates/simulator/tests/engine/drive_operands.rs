@@ -1,5 +1,7 @@
 //! Operands of a node that mode `drive` upgrades: what keeps it cordoned, and what is reported and does not.
 
+use std::sync::Arc;
+
 use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::operand::Operand;
@@ -82,7 +84,15 @@ fn gpus_that_come_back_are_waited_for() {
 fn validator_that_was_broken_before_fails_no_upgrade() {
     let mut driven = driven();
     change(&mut driven.fleet, Operand::Validator, "gpu-1", crashes);
-    let pod = driven.fleet.observed.validators.iter_mut().find(|pod| pod.node.as_deref() == Some("gpu-1")).expect("its validator");
+    let pod = driven
+        .fleet
+        .observed
+        .validators
+        .changed()
+        .iter_mut()
+        .map(Arc::make_mut)
+        .find(|pod| pod.node.as_deref() == Some("gpu-1"))
+        .expect("its validator");
     (pod.ready, pod.containers_ready) = (false, false);
     let (verdict, _) = runs(&mut driven, |_| {});
     assert_eq!((verdict.code, named(&verdict)), (ExitCode::Success, vec!["*:Settled".to_owned(), "gpu-1:FailedBefore".to_owned()]));
@@ -94,7 +104,14 @@ fn validator_that_was_broken_before_fails_no_upgrade() {
 fn failing_validator_on_new_driver_keeps_its_node() {
     let mut driven = driven();
     let (verdict, _) = runs(&mut driven, |fleet| {
-        let pod = fleet.observed.validators.iter_mut().find(|pod| pod.node.as_deref() == Some("gpu-1")).expect("its validator");
+        let pod = fleet
+            .observed
+            .validators
+            .changed()
+            .iter_mut()
+            .map(Arc::make_mut)
+            .find(|pod| pod.node.as_deref() == Some("gpu-1"))
+            .expect("its validator");
         (pod.ready, pod.containers_ready) = (false, false);
         change(fleet, Operand::Validator, "gpu-1", crashes);
     });

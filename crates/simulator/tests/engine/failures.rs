@@ -1,5 +1,7 @@
 //! Failures that others had, each test called after one ([`docs/failures.md`]); what can be told as a story stands in `scenarios/`.
 
+use std::sync::Arc;
+
 use contract::exit::ExitCode;
 use contract::names;
 use contract::policy::DrainPolicy;
@@ -120,7 +122,7 @@ fn gpu_operator_2619_a_peermem_container_that_crashes_is_named() {
 fn gpu_operator_898_hanging_validator_fails_its_node_by_name() {
     let mut driven = Driven::new(1);
     (driven.fleet.settings.upgrade.validation_seconds, driven.fleet.settings.upgrade.attempts) = (120, 1);
-    let validator = &mut driven.fleet.observed.validators[0];
+    let validator = Arc::make_mut(&mut driven.fleet.observed.validators.changed()[0]);
     (validator.containers_ready, validator.trouble) = (false, Some("driver-validation: CrashLoopBackOff".into()));
     let story = driven.run();
     assert!(story.contains("NodesFailed: gpu-0: driver-validation: CrashLoopBackOff"), "{story}");
@@ -154,7 +156,7 @@ fn gpu_operator_831_a_reboot_is_no_upgrade() {
 fn network_operator_387_missing_driver_pod_blocks_only_its_node() {
     let mut driven = Driven::new(3);
     driven.fleet.observed.daemon_sets[0].desired = 3;
-    driven.fleet.observed.pods.retain(|pod| pod.node.as_deref() != Some("gpu-0") || pod.owner.as_deref() != Some("driver-ds"));
+    driven.fleet.observed.pods.changed().retain(|pod| pod.node.as_deref() != Some("gpu-0") || pod.owner.as_deref() != Some("driver-ds"));
     for _ in 0..120 {
         driven.tick();
     }
@@ -210,7 +212,7 @@ fn gpu_operator_542_version_that_reaches_no_node_is_reported() {
     let mut fleet = Fleet::at_rest(2);
     fleet.bump();
     fleet.operator_observes();
-    fleet.observed.pods.retain(|pod| pod.owner.as_deref() != Some("driver-ds"));
+    fleet.observed.pods.changed().retain(|pod| pod.owner.as_deref() != Some("driver-ds"));
     for node in ["gpu-0", "gpu-1"] {
         fleet.node(node).labels.insert(names::DEPLOY_DRIVER_LABEL.into(), "pre-installed".into());
     }
@@ -226,7 +228,7 @@ fn dra_1455_taints_hidden_by_restart_are_recorded_first() {
     let mut fleet = Fleet::at_rest(1);
     fleet.driver("gpu-0", "old", OLD, -10);
     let OptionalApi::Served(slices) = &mut fleet.observed.dra.slices else { panic!("the fleet serves ResourceSlices") };
-    slices[0].taints = vec!["gpu-3 gpu.nvidia.com/xid=48:NoSchedule".into()];
+    Arc::make_mut(&mut slices.changed()[0]).taints = vec!["gpu-3 gpu.nvidia.com/xid=48:NoSchedule".into()];
     fleet.pass(0);
     let decision = fleet.decide(2);
     assert_eq!(replaced(&decision), ["gpu-0"]);

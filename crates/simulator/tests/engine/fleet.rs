@@ -1,6 +1,7 @@
 //! A small cluster to decide on, built and changed in the words of the tests.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use contract::names;
 use contract::record::Verdict;
@@ -239,7 +240,7 @@ impl Fleet {
     fn put(&mut self, node: &str, kind: (&str, &str), owner: &str, revision: &str, container: (&str, String), second: i64) {
         let uid = self.uid();
         let pods = if owner == "plugin-ds" { &mut self.observed.dra.pods } else { &mut self.observed.pods };
-        pods.retain(|pod| pod.node.as_deref() != Some(node) || pod.owner.as_deref() != Some(owner));
+        pods.changed().retain(|pod| pod.node.as_deref() != Some(node) || pod.owner.as_deref() != Some(owner));
         pods.push(ObservedPod {
             namespace: if owner == "plugin-ds" { "nvidia-dra-driver-gpu" } else { "gpu-operator" }.into(),
             name: format!("{owner}-{uid}"),
@@ -271,7 +272,7 @@ impl Fleet {
     pub(crate) fn plugin(&mut self, node: &str, second: i64, version: &str) {
         self.put(node, ("app", "plugin"), "plugin-ds", "plugin", ("gpus", String::new()), second);
         let OptionalApi::Served(slices) = &mut self.observed.dra.slices else { panic!("the fleet serves ResourceSlices") };
-        slices.retain(|slice| slice.node != node);
+        slices.changed().retain(|slice| slice.node != node);
         slices.push(ObservedSlice {
             driver: names::DRA_GPU_DRIVER.into(),
             node: node.into(),
@@ -282,12 +283,19 @@ impl Fleet {
     }
 
     pub(crate) fn plugin_pod(&mut self, node: &str) -> &mut ObservedPod {
-        self.observed.dra.pods.iter_mut().find(|pod| pod.node.as_deref() == Some(node)).expect("the plugin exists")
+        self.observed
+            .dra
+            .pods
+            .changed()
+            .iter_mut()
+            .map(Arc::make_mut)
+            .find(|pod| pod.node.as_deref() == Some(node))
+            .expect("the plugin exists")
     }
 
     pub(crate) fn driver_pod(&mut self, node: &str) -> &mut ObservedPod {
         let driver = |pod: &&mut ObservedPod| pod.node.as_deref() == Some(node) && pod.owner.as_deref() == Some("driver-ds");
-        self.observed.pods.iter_mut().find(driver).expect("the driver pod exists")
+        self.observed.pods.changed().iter_mut().map(Arc::make_mut).find(driver).expect("the driver pod exists")
     }
 
     /// One node's migration as the vendor's controller leaves it: new driver, uncordoned, done.

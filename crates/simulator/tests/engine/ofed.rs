@@ -46,7 +46,7 @@ fn observes(fleet: &mut Fleet, version: &str, revision: i64, hash: &str) {
 
 /// The node's driver pod.
 fn driver(fleet: &mut Fleet, node: &str, hash: &str, version: &str, second: i64) {
-    fleet.observed.pods.retain(|pod| pod.node.as_deref() != Some(node));
+    fleet.observed.pods.changed().retain(|pod| pod.node.as_deref() != Some(node));
     let uid = fleet.uid();
     fleet.observed.pods.push(ObservedPod {
         name: format!("mofed-{uid}"),
@@ -177,7 +177,7 @@ fn bump_is_followed_from_policy_to_last_node() {
     assert_eq!(waits(&fleet.decide(3)), ["nic-0:DriverOutOfDate", "nic-1:DriverOutOfDate"]);
     assert_eq!(estimate::budget_seconds(&fleet.observed, &fleet.settings), Some(600 + 900), "two at once: no maxUnavailable here");
     state(&mut fleet, "nic-0", "drain-required");
-    fleet.observed.pods.retain(|pod| pod.node.as_deref() != Some("nic-0"));
+    fleet.observed.pods.changed().retain(|pod| pod.node.as_deref() != Some("nic-0"));
     assert_eq!(waits(&fleet.decide(4)), ["nic-0:DriverPodMissing", "nic-1:DriverOutOfDate"]);
     driver(&mut fleet, "nic-0", "new", NEW, 10);
     state(&mut fleet, "nic-0", "uncordon-required");

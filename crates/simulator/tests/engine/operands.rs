@@ -1,6 +1,7 @@
 //! Operands beside the driver: device plugin, validator and toolkit gate success, others are reported, and GPUs must be offered.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use contract::count::Count;
 use contract::exit::ExitCode;
@@ -81,11 +82,11 @@ fn pod(operand: Operand, node: &str) -> OperandPod {
 
 pub(crate) fn change(fleet: &mut Fleet, operand: Operand, node: &str, change: impl FnOnce(&mut OperandPod)) {
     let mine = |pod: &&mut OperandPod| pod.node.as_deref() == Some(node) && *pod.owner == *operand.traits().daemon_set;
-    change(fleet.observed.operand_pods.iter_mut().find(mine).expect("the pod"));
+    change(fleet.observed.operand_pods.changed().iter_mut().map(Arc::make_mut).find(mine).expect("the pod"));
 }
 
 pub(crate) fn remove(fleet: &mut Fleet, operand: Operand, node: &str) {
-    fleet.observed.operand_pods.retain(|pod| pod.node.as_deref() != Some(node) || *pod.owner != *operand.traits().daemon_set);
+    fleet.observed.operand_pods.changed().retain(|pod| pod.node.as_deref() != Some(node) || *pod.owner != *operand.traits().daemon_set);
 }
 
 pub(crate) fn offers(fleet: &mut Fleet, node: &str, allocatable: &str, capacity: &str) {

@@ -1,5 +1,7 @@
 //! Which pods of the device plugin are restarted, when, and how often.
 
+use std::sync::Arc;
+
 use contract::count::Count;
 use contract::exit::ExitCode;
 use contract::names;
@@ -38,7 +40,7 @@ pub(crate) fn daemon_set(uid: &str, container: &str) -> ObservedDaemonSet {
 /// The pod of one DaemonSet on a node, ready since that second.
 pub(crate) fn pod(fleet: &mut Fleet, node: &str, owner: &str, second: i64) {
     let uid = fleet.uid();
-    fleet.observed.device_plugin.pods.retain(|pod| pod.node.as_deref() != Some(node) || pod.owner.as_deref() != Some(owner));
+    fleet.observed.device_plugin.pods.changed().retain(|pod| pod.node.as_deref() != Some(node) || pod.owner.as_deref() != Some(owner));
     fleet.observed.device_plugin.pods.push(ObservedPod {
         namespace: NAMESPACE.into(),
         name: format!("{owner}-{uid}"),
@@ -305,7 +307,8 @@ fn missing_pod_fails_its_node_and_delays_others() {
     for owner in ["plugin", "discovery"] {
         pod(&mut fleet, "gpu-0", owner, 105);
     }
-    for pod in fleet.observed.device_plugin.pods.iter_mut().filter(|pod| pod.node.as_deref() == Some("gpu-0")) {
+    for pod in fleet.observed.device_plugin.pods.changed().iter_mut().map(Arc::make_mut).filter(|pod| pod.node.as_deref() == Some("gpu-0"))
+    {
         (pod.ready, pod.trouble) = (false, Some("nvidia-device-plugin-init: CrashLoopBackOff".into()));
     }
     fleet.pass(110);
@@ -328,7 +331,8 @@ fn retry_of_failed_run_takes_no_more_nodes() {
     for owner in ["plugin", "discovery"] {
         pod(&mut fleet, "gpu-0", owner, 105);
     }
-    for pod in fleet.observed.device_plugin.pods.iter_mut().filter(|pod| pod.node.as_deref() == Some("gpu-0")) {
+    for pod in fleet.observed.device_plugin.pods.changed().iter_mut().map(Arc::make_mut).filter(|pod| pod.node.as_deref() == Some("gpu-0"))
+    {
         pod.ready = false;
     }
     for begin in [1000, 2000, 3000] {
@@ -340,7 +344,7 @@ fn retry_of_failed_run_takes_no_more_nodes() {
         });
         assert_eq!(verdict.expect("over").code, ExitCode::PluginsNotServing);
     }
-    for pod in &mut fleet.observed.device_plugin.pods {
+    for pod in fleet.observed.device_plugin.pods.changed().iter_mut().map(Arc::make_mut) {
         pod.ready = true;
     }
     next_run(&mut fleet, 4000);
@@ -381,7 +385,7 @@ fn node_whose_only_pod_is_missing_stays() {
     fleet.pass(0);
     configure(&mut fleet, "default", "b", 90);
     fleet.pass(100);
-    fleet.observed.device_plugin.pods.clear();
+    fleet.observed.device_plugin.pods.changed().clear();
     assert_eq!(waits(&fleet.decide(101)), ["gpu-0:RestartPending"]);
     fleet.pass(401);
     assert_eq!(fleet.decide(416).verdict.expect("over").code, ExitCode::PluginsNotServing);

@@ -1,5 +1,7 @@
 //! Driver DaemonSets that give way to others (gpu-operator#2166).
 
+use std::sync::Arc;
+
 use contract::driver::Driver;
 use contract::names;
 use contract::preflight::ComingValues;
@@ -115,7 +117,7 @@ fn cloud_native_stack_95_disabling_ofed_driver_removes_its_pods() {
         template_labels: labels(&[(names::OFED_DRIVER_LABEL, ""), (names::OFED_OWNER_LABEL, "nnp-storage")]),
         ..ObservedDaemonSet::default()
     }];
-    scene.observed.pods[0].owner = Some("mofed".into());
+    Arc::make_mut(&mut scene.observed.pods.changed()[0]).owner = Some("mofed".into());
     assert_eq!(scene.texts(), Vec::<String>::new());
     scene.coming().driver = Some(false);
     assert_eq!(

@@ -1,5 +1,7 @@
 //! Nodes that cannot go, that others are at work on, that carry what is left.
 
+use std::sync::Arc;
+
 use contract::driver::Driver;
 use contract::names;
 use observed::OptionalApi;
@@ -149,12 +151,12 @@ fn gpu_operator_316_operands_still_paused_after_upgrade_are_named() {
     );
     let starting = |scene: &mut PreflightScene| {
         pause(scene);
-        scene.observed.pods[0].ready = false;
+        Arc::make_mut(&mut scene.observed.pods.changed()[0]).ready = false;
     };
     assert_eq!(found(starting), none(), "the driver manager is at work");
     let restarting = |scene: &mut PreflightScene| {
         pause(scene);
-        scene.observed.pods.remove(0);
+        scene.observed.pods.changed().remove(0);
         label(scene, "gpu-0", names::UPGRADE_STATE_LABEL, "pod-restart-required");
     };
     assert_eq!(found(restarting), none(), "its next pod is on its way");

@@ -1,5 +1,7 @@
 //! Lines 1 to 12: what the controller sees.
 
+use std::sync::Arc;
+
 use contract::driver::Driver;
 use nvidia_upgrade::pass::{PassError, Requestor};
 use nvidia_upgrade::snapshot::{PodRevision, SnapshotError, SnapshotInputs};
@@ -97,7 +99,7 @@ fn line_003_pending_pod_without_node_only_counts() {
     let mut observed = fleet();
     observed.daemon_sets[0].desired = 2;
     pod(&mut observed, "drivers-2", Some("drivers"), "b");
-    let pod = observed.pods.last_mut().expect("a pod");
+    let pod = observed.pods.changed().last_mut().map(Arc::make_mut).expect("a pod");
     (pod.unbound, pod.running) = (true, false);
     assert_eq!(seen(&observed).entries.len(), 1);
     assert_eq!(blocked(&observed), None);
@@ -148,7 +150,7 @@ fn line_008_pod_of_removed_node_blocks_everything() {
 #[test]
 fn line_009_running_pod_without_node_blocks_everything() {
     let mut observed = fleet();
-    observed.pods[0].unbound = true;
+    Arc::make_mut(&mut observed.pods.changed()[0]).unbound = true;
     assert_eq!(blocked(&observed).as_deref(), Some("pod/drivers-1 is on no node though it is not pending"));
 }
 
@@ -192,12 +194,12 @@ fn line_012_maintenance_by_name_belongs_to_node() {
 #[test]
 fn older_revision_is_outdated_missing_one_ends_pass() {
     let mut observed = fleet();
-    observed.pods[0].revision = Some("old".into());
+    Arc::make_mut(&mut observed.pods.changed()[0]).revision = Some("old".into());
     assert_eq!(seen(&observed).entries[0].pod.revision, PodRevision::Older);
-    observed.pods[0].revision = None;
+    Arc::make_mut(&mut observed.pods.changed()[0]).revision = None;
     let outcome = pass(&seen(&observed), &enabled(rules().policy), &options());
     assert_eq!(outcome.error.expect("an error").to_string(), "pod/drivers-1 on node/a has no label controller-revision-hash");
-    observed.pods[0].revision = Some("new".into());
+    Arc::make_mut(&mut observed.pods.changed()[0]).revision = Some("new".into());
     observed.revisions.clear();
     let outcome = pass(&seen(&observed), &rules(), &options());
     assert_eq!(outcome.error.expect("an error").to_string(), "the DaemonSet of pod/drivers-1 on node/a has no ControllerRevision");

@@ -1,5 +1,7 @@
 //! Lines 144 to 151 and 153: what the GPU operator does around the passes.
 
+use std::sync::Arc;
+
 use contract::driver::Driver;
 use contract::names;
 use jiff::Timestamp;
@@ -161,7 +163,7 @@ fn ready_driver_wakes_only_the_network_operator() {
             vec![ObservedPod { uid: "p".into(), labels: [(labels.0.to_owned(), labels.1.to_owned())].into(), ..ObservedPod::default() }]
                 .into();
         let mut after = before.clone();
-        after.pods[0].ready = true;
+        Arc::make_mut(&mut after.pods.changed()[0]).ready = true;
         assert!(changes(&before, &after, driver).contains(&WakingChange::DaemonSetStatus));
         assert!(ControllerGeneration::Network.is_woken(&before, &after, driver));
         assert!(!ControllerGeneration::Gpu26_7.is_woken(&before, &after, driver));
@@ -202,7 +204,7 @@ fn line_150_orphaned_driver_on_owned_node_needs_upgrade() {
     for (name, spoil) in spoilt {
         owned(&mut observed, name, "on", ControllerState::Done);
         driver_pod(&mut observed, name);
-        spoil(observed.pods.last_mut().expect("a pod"));
+        spoil(observed.pods.changed().last_mut().map(Arc::make_mut).expect("a pod"));
     }
     assert_eq!(orphaned(&observed), ["node-unknown", "node-upgrade-done"]);
     let mut deleted = driver("on", true);

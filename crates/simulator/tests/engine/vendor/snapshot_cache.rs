@@ -1,6 +1,7 @@
 //! What is kept of the nodes from one look to the next says the same as looking at all of them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use contract::count::Count;
 use contract::driver::Driver;
@@ -114,7 +115,7 @@ fn observed(places: &[Place], nowhere: &[OnePod], wrong: bool) -> Observed {
     };
     for (number, (node, pods)) in places.iter().enumerate() {
         let name = format!("n{number:02}");
-        observed.pods.extend(pods.iter().map(|one| as_pod(Some(name.clone()), number, one)));
+        observed.pods.changed().extend(pods.iter().map(|one| Arc::new(as_pod(Some(name.clone()), number, one))));
         let Some(node) = node else { continue };
         let mut view = ObservedNode { name: name.clone(), uid: name.clone(), unschedulable: node.cordoned, ..ObservedNode::default() };
         view.ready = node.ready == Some(true);
@@ -128,7 +129,7 @@ fn observed(places: &[Place], nowhere: &[OnePod], wrong: bool) -> Observed {
         view.annotations.extend(node.loads.then(|| (traits.safe_load.to_owned(), "true".to_owned())));
         observed.nodes.insert(name, view);
     }
-    observed.pods.extend(nowhere.iter().enumerate().map(|(number, one)| as_pod(None, 100 + number, one)));
+    observed.pods.changed().extend(nowhere.iter().enumerate().map(|(number, one)| Arc::new(as_pod(None, 100 + number, one))));
     for uid in ["b", "a"] {
         let owned = observed.pods.iter().filter(|pod| pod.owner.as_deref() == Some(uid)).count();
         let desired = i32::try_from(owned).expect("few") + i32::from(wrong && uid == "b");

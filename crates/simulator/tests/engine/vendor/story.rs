@@ -1,6 +1,7 @@
 //! A trace as a row of moments: what was to be seen after each event, and which state labels changed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::OnceLock;
 
 use contract::driver::Driver;
@@ -128,7 +129,7 @@ pub(crate) fn rules(observed: &Observed) -> PolicyRules {
 /// Validators and jobs, which the hook's other tasks do not look at; and the environment of driver pods, which was trimmed: a pod has
 /// its template's of the moment at which it was made.
 fn complete(mut observed: Observed, views: &BTreeMap<String, Value>, digests: &mut BTreeMap<String, Option<String>>) -> Observed {
-    for pod in &mut observed.pods {
+    for pod in observed.pods.changed().iter_mut().map(Arc::make_mut) {
         let template = observed.daemon_sets.iter().find(|daemon_set| pod.owner.as_ref() == Some(&daemon_set.uid));
         let digest = || template.and_then(|daemon_set| daemon_set.config_digest.clone());
         pod.config_digest = digests.entry(pod.uid.clone()).or_insert_with(digest).clone();

@@ -1,6 +1,7 @@
 //! The model as the operator of a small world: it does what the real one was recorded to do, step by step and at the same times.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use contract::driver::Driver;
 use jiff::{SignedDuration, Timestamp};
@@ -93,7 +94,7 @@ impl World {
 
     fn driver(&mut self, node: &str) -> &mut ObservedPod {
         let driver = |pod: &&mut ObservedPod| pod.node.as_deref() == Some(node) && pod.name.starts_with("nvidia-driver");
-        self.observed.pods.iter_mut().find(driver).expect("a driver pod")
+        self.observed.pods.changed().iter_mut().map(Arc::make_mut).find(driver).expect("a driver pod")
     }
 
     fn perform(&mut self, write: PassWrite, now: Timestamp) {
@@ -110,7 +111,7 @@ impl World {
             PassWrite::Uncordon { node } => self.node(&node).unschedulable = false,
             PassWrite::Evict { node } => self.after(soon, Event::Evicted(node)),
             PassWrite::DeletePod { node, name, .. } => {
-                self.observed.pods.retain(|pod| pod.name != name);
+                self.observed.pods.changed().retain(|pod| pod.name != name);
                 self.after(soon, Event::Created(node));
             }
             PassWrite::Drain { .. }
@@ -160,7 +161,8 @@ impl World {
             }
             Event::Validator(node, ready) => {
                 let on_node = |pod: &&mut ObservedPod| pod.node.as_ref() == Some(&node);
-                self.observed.validators.iter_mut().find(on_node).expect("a validator").containers_ready = ready;
+                self.observed.validators.changed().iter_mut().map(Arc::make_mut).find(on_node).expect("a validator").containers_ready =
+                    ready;
             }
         }
     }
@@ -227,12 +229,12 @@ fn controller_ticks_backs_off_and_sleeps_when_off() {
     assert_eq!(controller.due(), Some(start + SignedDuration::from_secs(120)));
 
     let lost = observed.pods.iter().position(|pod| pod.name.starts_with("nvidia-driver")).expect("a driver pod");
-    let pod = observed.pods.remove(lost);
+    let pod = observed.pods.changed().remove(lost);
     for pause in [100, 200, 400, 800, 1600, 3000, 3000] {
         assert!(controller.run(&observed, start, &mut |_| true).error().is_some());
         assert_eq!(controller.due(), Some(start + SignedDuration::from_millis(pause)));
     }
-    observed.pods.push(pod);
+    observed.pods.changed().push(pod);
     controller.run(&observed, start, &mut |_| true);
     assert_eq!(controller.due(), Some(start + SignedDuration::from_secs(120)));
 
