@@ -3,8 +3,9 @@
 # into a cache outside the checkout, and prints the directory. A folder is one Go module: its go.mod pins the version,
 # its line in `tools` below names what is built from it, and one in `definitions` where its CustomResourceDefinitions are: those
 # come into `crds/FOLDER` beside the directory.
-# Usage: tests/tools/build.sh [NAME…]   a tool, or a folder for all of its tools (default: all that `make e2e` runs; `other-versions`: those that
-#                                       only `make e2e-full` runs)
+# Usage: tests/tools/build.sh [--list] [NAME…]   a tool, or a folder for all of its tools (default: all that `make e2e` runs; `stack`: those that
+#                                                `make stack` runs; `other-versions`: those that only `make e2e-full` runs)
+#        --list: prints folder and name of each tool, and builds nothing
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 cache=${GPU_ROLLOUT_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/gpu-rollout/tools}
@@ -48,6 +49,16 @@ other_versions() {
   done
 }
 
+# The folders of the programs that `make stack` runs. The end-to-end test of the tutorial compares them with the programs that it used.
+stack="etcd kubernetes kubectl kwok helm4 upgrade-controller"
+
+# lines_of NAME: the lines of a tool, or of the tools of a folder
+lines_of() {
+  lines=$({ tools; other_versions | sed 's/^kubernetes /other-versions /'; } | awk -v name="$1" '$1 == name || $2 == name' | sed 's/^other-versions /kubernetes /')
+  [ -n "$lines" ] || { echo "tests/tools/build.sh: no tool is called $1" >&2; exit 2; }
+  echo "$lines"
+}
+
 # module folder, Go module, directory in it
 definitions() {
   cat <<DEFINITIONS
@@ -60,7 +71,6 @@ DEFINITIONS
 
 bin=$cache/bin
 crds=$cache/crds
-mkdir -p "$bin" "$crds"
 
 # key_of FOLDER [VERSION]
 key_of() {
@@ -107,15 +117,23 @@ FOUND
   ln -sfn "$(basename "$directory")" "$crds/$1"
 }
 
+list=
+if [ "${1:-}" = --list ]; then
+  list=yes
+  shift
+fi
 wanted=${*:-$(tools | awk '!seen[$1]++ { print $1 }')}
-for name in $wanted; do
-  lines=$({ tools; other_versions | sed 's/^kubernetes /other-versions /'; } | awk -v name="$name" '$1 == name || $2 == name' | sed 's/^other-versions /kubernetes /')
-  [ -n "$lines" ] || { echo "tests/tools/build.sh: no tool is called $name" >&2; exit 2; }
-  while read -r module tool package version; do
-    build "$module" "$tool" "$package" "$version"
-    define "$module"
-  done <<LINES
+[ "$wanted" != stack ] || wanted=$stack
+lines=$(for name in $wanted; do lines_of "$name"; done)
+if [ -n "$list" ]; then
+  echo "$lines" | cut -d' ' -f1,2
+  exit
+fi
+mkdir -p "$bin" "$crds"
+while read -r module tool package version; do
+  build "$module" "$tool" "$package" "$version"
+  define "$module"
+done <<LINES
 $lines
 LINES
-done
 echo "$bin"

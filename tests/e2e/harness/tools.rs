@@ -1,5 +1,7 @@
 //! Where the pinned programs are: `tests/tools/build.sh` builds what is missing and prints the directory.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
@@ -8,21 +10,44 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::repository::repository;
 
-/// The directory, as soon as everything has been built: minutes of work the first time, and done before the time of a scenario begins.
-static BUILT: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| build(&[]).map_err(|error| format!("{error:#}")));
+/// The name by which `tests/tools/build.sh` knows the programs that the cluster of every scenario runs.
+const STACK: &str = "stack";
 
-/// The path of a program. One that only few scenarios run is built now, if it was not before.
+/// The directory, when the programs of every stack have been built: minutes of work the first time, done before the deadline of a scenario starts.
+static BUILT: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| build(STACK).map_err(|error| format!("{error:#}")));
+
+thread_local! {
+    /// The names that [`program`] was asked for. Each scenario has a thread of its own.
+    static USED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// The path of a program. One that only some scenarios run is built now, if `tests/e2e/run.sh` did not.
 pub(crate) fn program(name: &str) -> Result<PathBuf> {
+    USED.with_borrow_mut(|used| used.insert(name.to_owned()));
     let path = directory()?.join(name);
     if !path.exists() {
-        build(&[name])?;
+        build(name)?;
     }
     Ok(path)
+}
+
+/// The pinned programs that the scenario of this thread has used so far.
+pub(crate) fn used_programs() -> BTreeSet<String> {
+    USED.with_borrow(BTreeSet::clone)
+}
+
+/// The programs that `make stack` builds.
+pub(crate) fn stack_programs() -> Result<BTreeSet<String>> {
+    let list = run("tests/tools/build.sh", &["--list", STACK])?;
+    Ok(list.lines().filter_map(|line| line.split(' ').next_back()).map(str::to_owned).collect())
 }
 
 /// The CustomResourceDefinitions of the programs of a folder of `tests/tools`: one YAML file each, by name.
 pub(crate) fn definitions(folder: &str) -> Result<Vec<PathBuf>> {
     let definitions = directory()?.join("../crds").join(folder);
+    if !definitions.exists() {
+        build(folder)?;
+    }
     let files = std::fs::read_dir(&definitions).with_context(|| format!("reading {}", definitions.display()))?;
     let mut files = files.map(|file| Ok(file?.path())).collect::<Result<Vec<_>>>()?;
     files.sort();
@@ -33,13 +58,18 @@ fn directory() -> Result<&'static Path> {
     BUILT.as_deref().map_err(|error| anyhow!("{error}"))
 }
 
-/// Some programs, or all that are usual.
-fn build(names: &[&str]) -> Result<PathBuf> {
-    let script = repository("tests/tools/build.sh");
-    let output = Command::new(&script).args(names).stderr(Stdio::inherit()).output();
+/// Builds a program, those of a folder, or those of [`STACK`], and returns their directory.
+fn build(name: &str) -> Result<PathBuf> {
+    Ok(PathBuf::from(run("tests/tools/build.sh", &[name])?.trim()))
+}
+
+/// Runs a script of the repository, and returns its standard output.
+fn run(script: &str, arguments: &[&str]) -> Result<String> {
+    let script = repository(script);
+    let output = Command::new(&script).args(arguments).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("running {}", script.display()))?;
     if !output.status.success() {
         bail!("{} failed: {}", script.display(), output.status);
     }
-    Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim()))
+    Ok(String::from_utf8(output.stdout)?)
 }

@@ -4,13 +4,15 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use nvidia_upgrade::ControllerGeneration;
 use tokio::process::Command;
 
 use crate::harness::fleet::NEW;
 use crate::harness::local::{NODES, prepare};
 use crate::harness::repository::repository;
 use crate::harness::scenario::{scenario, scenario_within};
-use crate::harness::stand_in::driver_version;
+use crate::harness::stand_in::{controller, driver_version};
+use crate::harness::tools::{stack_programs, used_programs};
 
 /// Nobody works longer on one tutorial.
 const WORKING_DAY: Duration = Duration::from_hours(12);
@@ -72,6 +74,10 @@ async fn the_tutorial_is_true_word_by_word() -> Result<()> {
         }
         let report = std::fs::read_to_string(folder.join("report.html"))?;
         ensure!(report.contains("<svg") && report.contains("gpu-7") && report.contains("settled"), "{report}");
+        // The tutorial upgrades to an operator of v26.3. On the same cluster, people can also install a newer one.
+        controller(ControllerGeneration::Gpu26_7)?;
+        let (used, built) = (used_programs(), stack_programs()?);
+        ensure!(used == built, "the cluster used {used:?}, `make stack` builds {built:?}");
         Ok(())
     })
     .await
