@@ -29,11 +29,11 @@ printf '%s, %s processors, load %s\n' "$(uname -srm)" "$(nproc)" "$(cut -d' ' -f
 mkdir -p target
 title "the image (release)"
 rootfs=
-if command -v buildah >/dev/null; then
+if scripts/needs.sh image; then
   scripts/image.sh release
   rootfs=$PWD/target/image/rootfs
 else
-  echo "not measured: buildah is not installed"
+  echo "not measured: programs are missing"
 fi
 # The image has only the hook.
 cargo build --quiet --release --locked
@@ -50,10 +50,10 @@ title "a decision"
 measured bench-decide.log ' nodes, one of which' '^end$' cargo bench --locked -p hook --bench decide
 
 title "the hook on a real API server"
-if [ -n "$rootfs" ] && command -v go >/dev/null && command -v bwrap >/dev/null; then
+if [ -n "$rootfs" ] && scripts/needs.sh stack scenarios; then
   GPU_ROLLOUT_ROOTFS=$rootfs measured bench-hook.log '^hook  ' '^wall:' tests/e2e/run.sh scenarios::cost::
   GPU_ROLLOUT_ROOTFS=$rootfs GPU_ROLLOUT_E2E_THREADS=1 measured bench-drive.log '^drive  ' '^requests without' tests/e2e/run.sh scenarios::pace::
   GPU_ROLLOUT_ROOTFS=$rootfs GPU_ROLLOUT_E2E_THREADS=1 measured bench-plan.log '^assist  ' '^$' tests/e2e/run.sh scenarios::calibration::
 else
-  echo "not measured: it needs buildah, go and bubblewrap"
+  echo "not measured: programs are missing"
 fi

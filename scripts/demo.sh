@@ -6,11 +6,7 @@ cd "$(dirname -- "$0")/.."
 recipe=${1:-eks-gb200-training}
 bundle=target/demo/$recipe
 
-command -v cargo >/dev/null || {
-  echo "make demo: cargo is missing" >&2
-  echo "hint: install a Rust toolchain with rustup" >&2
-  exit 1
-}
+scripts/needs.sh cargo
 rm -rf "$bundle"
 
 # Shown as typed; run as built here.

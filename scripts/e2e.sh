@@ -7,20 +7,17 @@ cd "$(dirname -- "$0")/.."
 profile=$1
 shift
 
-command -v go >/dev/null || {
-  echo "make e2e: go is missing; the pinned programs (API server, etcd, kwok, Helm …) are built with it" >&2
-  echo "hint: install Go $(sed -n 's/^go //p' tests/tools/kubernetes/go.mod) or later" >&2
-  exit 1
-}
-tests/tools/build.sh >/dev/null
-[ "${1:-}" != --full ] || tests/tools/build.sh other-versions >/dev/null
-scripts/image.sh "$profile"
-# Without a filter everything: the tests that only need Helm first, they are over in seconds.
-[ "${1:---full}" != --full ] || cargo test --locked -p gpu-rollout -p bundle --test chart --test render -- --ignored
+# With a filter, a scenario itself checks what only some scenarios need.
+case ${1:---full} in
+--full) scripts/needs.sh image stack scenarios e2e ;;
+*) scripts/needs.sh image stack scenarios ;;
+esac
 # The release before meets this one: its chart and its image, as this repository has them.
+build_previous=
 if [ "${1:-}" = --full ] && [ -z "${GPU_ROLLOUT_PREVIOUS:-}" ]; then
   previous=$(cat tests/e2e/previous-release)
   GPU_ROLLOUT_PREVIOUS=$PWD/target/previous/$previous
+  export GPU_ROLLOUT_PREVIOUS
   if [ ! -x "$GPU_ROLLOUT_PREVIOUS/target/image/rootfs/gpu-rollout" ]; then
     git cat-file -e "$previous^{commit}" 2>/dev/null || {
       echo "make e2e-full: commit $previous, the release before, is not in this clone" >&2
@@ -29,8 +26,14 @@ if [ "${1:-}" = --full ] && [ -z "${GPU_ROLLOUT_PREVIOUS:-}" ]; then
     }
     mkdir -p "$GPU_ROLLOUT_PREVIOUS"
     git archive "$previous" | tar -x -C "$GPU_ROLLOUT_PREVIOUS"
-    "$GPU_ROLLOUT_PREVIOUS/scripts/image.sh" "$profile"
+    build_previous=yes
   fi
-  export GPU_ROLLOUT_PREVIOUS
 fi
+
+tests/tools/build.sh >/dev/null
+[ "${1:-}" != --full ] || tests/tools/build.sh other-versions >/dev/null
+scripts/image.sh "$profile"
+# Without a filter everything: the tests that only need Helm first, they are over in seconds.
+[ "${1:---full}" != --full ] || cargo test --locked -p gpu-rollout -p bundle --test chart --test render -- --ignored
+[ -z "$build_previous" ] || "$GPU_ROLLOUT_PREVIOUS/scripts/image.sh" "$profile"
 GPU_ROLLOUT_ROOTFS=$PWD/target/image/rootfs exec tests/e2e/run.sh "$@"

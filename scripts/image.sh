@@ -8,11 +8,7 @@ cd "$(dirname -- "$0")/.."
 profile=${1:-release}
 image=$PWD/target/image
 
-command -v buildah >/dev/null || {
-  echo "make image: buildah is missing" >&2
-  echo "hint: apt-get install buildah (or dnf install buildah); or build with docker buildx, as docs/image.md shows" >&2
-  exit 1
-}
+scripts/needs.sh image
 triple=$(rustc -vV | sed -n 's/^host: //p')
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 

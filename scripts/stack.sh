@@ -5,13 +5,9 @@
 set -eu
 cd "$(dirname -- "$0")/.."
 
-command -v go >/dev/null || {
-  echo "make stack: go is missing; the pinned programs (API server, etcd, kwok, Helm …) are built with it" >&2
-  echo "hint: install Go $(sed -n 's/^go //p' tests/tools/kubernetes/go.mod) or later" >&2
-  exit 1
-}
-echo "Building what is missing: half an hour the first time, seconds after that."
-tests/tools/build.sh >/dev/null
+scripts/needs.sh image stack
+echo "Building what is missing: half an hour on 2 cores the first time, seconds after that."
+tests/tools/build.sh stack >/dev/null
 scripts/image.sh "$1" >/dev/null
 cargo test --quiet --locked -p e2e --no-run
-GPU_ROLLOUT_ROOTFS=$PWD/target/image/rootfs exec tests/e2e/run.sh --exact scenarios::local::stays_until_it_is_told_to_end
+GPU_ROLLOUT_ROOTFS=$PWD/target/image/rootfs exec tests/e2e/run.sh --stack

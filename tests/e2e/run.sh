@@ -1,7 +1,8 @@
 #!/bin/sh
-# Runs the end-to-end tests: `make e2e`, or directly `tests/e2e/run.sh [--full | FILTER…]`.
+# Runs the end-to-end tests: `make e2e`, or directly `tests/e2e/run.sh [--full | --stack | FILTER…]`.
 #   without a filter           what is run on every change
 #   --full                     every scenario (`make e2e-full`)
+#   --stack                    no test: a cluster to try things on, until Ctrl-C (`make stack`)
 #   GPU_ROLLOUT_ROOTFS=DIR     root file system of the hook's image (default: target/image/rootfs, made by `make image`; without it
 #                              a static binary is built into target/e2e/rootfs)
 #   GPU_ROLLOUT_PREVIOUS=DIR   a checkout of the release before with its image built, for the scenarios in which both meet
@@ -10,44 +11,13 @@
 set -eu
 cd "$(dirname -- "$0")/../.."
 
-# What the node agent needs from the system; the pinned programs come from tests/tools/build.sh.
-missing=
-for program in bwrap setpriv kill; do
-  command -v "$program" >/dev/null 2>&1 || missing="$missing $program"
-done
-if [ -n "$missing" ]; then
-  echo "tests/e2e/run.sh: missing:$missing" >&2
-  if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
-    echo "hint: install bubblewrap, util-linux and procps with your package manager (Debian: apt-get install bubblewrap util-linux procps)" >&2
-    exit 1
-  fi
-  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends bubblewrap util-linux procps >&2
-fi
-bwrap --unshare-user --unshare-pid --ro-bind / / true || {
-  echo "tests/e2e/run.sh: bubblewrap cannot make a user namespace here" >&2
-  echo "hint: allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0)" >&2
-  exit 1
-}
-
-# Argo CD keeps its cache in Redis, which is no Go program. Nothing may start the package's service.
-if ! command -v redis-server >/dev/null 2>&1; then
-  if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
-    echo "tests/e2e/run.sh: missing: redis-server" >&2
-    echo "hint: install it with your package manager (Debian: apt-get install redis-server); it needs no running service" >&2
-    exit 1
-  fi
-  policy=/usr/sbin/policy-rc.d
-  if [ ! -e "$policy" ]; then
-    trap 'rm -f "$policy"' EXIT
-    printf '#!/bin/sh\nexit 101\n' >"$policy"
-    chmod +x "$policy"
-  fi
-  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server >&2
-  # Nor at the next boot; where no systemd is, there is nothing to disable.
-  systemctl --quiet disable redis-server.service 2>/dev/null || true
-fi
-
-tests/tools/build.sh >/dev/null
+# With a filter, a scenario itself checks what only some scenarios need.
+case ${1:---full} in
+--full) scripts/needs.sh stack scenarios e2e ;;
+--stack) scripts/needs.sh stack ;;
+*) scripts/needs.sh stack scenarios ;;
+esac
+if [ "${1:-}" = --stack ]; then tests/tools/build.sh stack >/dev/null; else tests/tools/build.sh >/dev/null; fi
 
 rootfs=${GPU_ROLLOUT_ROOTFS:-target/image/rootfs}
 if [ ! -x "$rootfs/gpu-rollout" ]; then
@@ -72,6 +42,7 @@ rm -rf target/tmp/rights
 threads=$((2 * $(getconf _NPROCESSORS_ONLN)))
 [ "$threads" -le 8 ] || threads=8
 threads=${GPU_ROLLOUT_E2E_THREADS:-$threads}
+[ "${1:-}" != --stack ] || set -- --exact scenarios::local::stays_until_it_is_told_to_end
 if [ $# -gt 0 ] && [ "$1" != --full ]; then
   cargo test -p e2e -- --ignored --test-threads="$threads" --nocapture "$@"
   exit

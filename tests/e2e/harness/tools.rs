@@ -42,6 +42,11 @@ pub(crate) fn stack_programs() -> Result<BTreeSet<String>> {
     Ok(list.lines().filter_map(|line| line.split(' ').next_back()).map(str::to_owned).collect())
 }
 
+/// Checks a program that no Go module pins, and installs its package if `scripts/needs.sh` can.
+pub(crate) fn require(name: &str) -> Result<()> {
+    run("scripts/needs.sh", &[name]).map(drop)
+}
+
 /// The CustomResourceDefinitions of the programs of a folder of `tests/tools`: one YAML file each, by name.
 pub(crate) fn definitions(folder: &str) -> Result<Vec<PathBuf>> {
     let definitions = directory()?.join("../crds").join(folder);

@@ -14,7 +14,7 @@ use crate::harness::apply::Applier;
 use crate::harness::ports::free_port;
 use crate::harness::process::Process;
 use crate::harness::stack::Stack;
-use crate::harness::tools::{definitions, program};
+use crate::harness::tools::{definitions, program, require};
 use crate::harness::wait::until;
 
 const START_LIMIT: Duration = Duration::from_mins(2);
@@ -40,6 +40,7 @@ impl Programs {
         let home = Home::create(&directory.join("argocd"))?;
         let argocd = program("argocd")?;
 
+        require(REDIS)?;
         let redis = free_port()?;
         let arguments = ["--port", &redis.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"].map(String::from);
         let redis_server = Process::start(directory, REDIS, Path::new(REDIS), arguments, &[])?;
