@@ -1,4 +1,4 @@
-# `make` alone prints what there is. Everything but `e2e`, `bench` and `image` needs a Rust toolchain and nothing else.
+# `make` alone prints the targets. `image`, `stack`, `e2e` and `bench` need more than a Rust toolchain: scripts/needs.sh has the list.
 .DEFAULT_GOAL := help
 
 # Profile of `make image`: release, or quick while developing.
@@ -24,15 +24,15 @@ lint: ## format, clippy, rustdoc, shell scripts, charts, licenses, words
 	scripts/lint.sh
 
 .PHONY: e2e
-e2e: ## real Helm, and the hook's image on a real API server (FILTER=… for some scenarios; needs Go)
+e2e: ## real Helm, and the hook's image on a real API server (FILTER=… for some scenarios; needs Go and buildah)
 	scripts/e2e.sh $(E2E_PROFILE) $(FILTER)
 
 .PHONY: e2e-full
-e2e-full: ## every end-to-end scenario, all tables of docs/deployers.md among them (an hour or more)
+e2e-full: ## every end-to-end scenario, all tables of docs/deployers.md among them (85 minutes on 2 cores)
 	scripts/e2e.sh $(E2E_PROFILE) --full
 
 .PHONY: stack
-stack: ## a local cluster to try things on, until Ctrl-C (docs/tutorial.md; needs Go)
+stack: ## a local cluster to try things on, until Ctrl-C (docs/tutorial.md; needs Go and buildah)
 	scripts/stack.sh $(E2E_PROFILE)
 
 .PHONY: soak
