@@ -219,7 +219,7 @@ async fn nothing_to_do(
         let (run, verdict) = completed?;
         wait_for_leader(hook, caches).await;
         return is_still_good(hook, run, record, caches, deadline)
-            .then(|| end_idle(&format!("this rollout was completed {} and everything is still as it left it", verdict.at)));
+            .then(|| end_idle(&format!("this rollout was completed {:.0} and everything is still as it left it", verdict.at)));
     }
     if !settings.has(Task::Preflight) && !settings.has(Task::Hold) {
         return Some(end_idle(why));
@@ -228,7 +228,7 @@ async fn nothing_to_do(
     let now = hook.clock.now();
     let held = !settings.has(Task::Hold) || missing(&caches.watches.observed(now), settings, now).is_empty();
     let (_, verdict) = completed?;
-    Some(end_idle(&format!("the same was about to be deployed {}: {}", verdict.at, verdict.message))).filter(|_| held)
+    Some(end_idle(&format!("the same was about to be deployed {:.0}: {}", verdict.at, verdict.message))).filter(|_| held)
 }
 
 fn end_idle(why: &str) -> RunEnd {

@@ -16,7 +16,7 @@ pub fn staleness(plugin: &ObservedPod, base: &PluginBase, slices: &[&ObservedSli
     if let (Some(started), Some(served_since)) = (started, base.served_since)
         && started <= served_since
     {
-        return Some(format!("its container started {started}, what it serves is there since {served_since}"));
+        return Some(format!("its container started {started:.0}, what it serves is there since {served_since:.0}"));
     }
     if let Some(cause) = base.replaced_under(plugin) {
         return Some(cause);

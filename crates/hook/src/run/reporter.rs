@@ -67,7 +67,7 @@ impl<'a> RunReporter<'a> {
             self.progress_at = later(now, PROGRESS);
             let done = decision.outcomes.len();
             let next = decision.waits.first().map(ToString::to_string).unwrap_or_default();
-            tracing::info!(done, waiting = decision.waits.len(), next, %deadline, "progress");
+            tracing::info!(done, waiting = decision.waits.len(), next, deadline = %format_args!("{deadline:.0}"), "progress");
         }
     }
 

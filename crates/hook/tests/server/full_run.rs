@@ -46,6 +46,7 @@ async fn new_job_with_same_digest_writes_nothing() {
     let ended = world.run("pod-b", "job-2").await;
     assert_eq!(ended.code, ExitCode::Success);
     assert_eq!(named(&ended), ["*:NothingToDo"]);
+    assert!(!ended.message.contains('.'), "people are told seconds: {}", ended.message);
     let log = world.log();
     let other: Vec<_> = log[before..].iter().filter(|entry| !matches!(entry.request.verb, "get" | "list" | "watch" | "discover")).collect();
     assert!(other.is_empty(), "{other:?}");

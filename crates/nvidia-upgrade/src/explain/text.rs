@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
+
 use super::super::predict::PredictedStep;
 use super::{ControllerWait, SlotHolder};
 
@@ -16,8 +18,8 @@ impl fmt::Display for ControllerWait {
             Self::Blocked { error } => write!(out, "the operator does nothing for any node: {error}"),
             Self::PassEnds { error } => write!(out, "the operator gives up before it comes to the node: {error}"),
             Self::Asleep { step, since, until } => {
-                let until = until.map_or_else(|| "when it does".to_owned(), |until| format!("by {until}"));
-                write!(out, "the operator has not looked{}; {until} {step}", OptionalText(" since ", since, ""))
+                let until = until.map_or_else(|| "when it does".to_owned(), |until| format!("by {until:.0}"));
+                write!(out, "the operator has not looked{}; {until} {step}", OptionalTime(" since ", since, ""))
             }
             Self::Skipped { label } => write!(out, "label {label}=true"),
             Self::Parallel { limit, holders, ahead } => {
@@ -34,7 +36,7 @@ impl fmt::Display for ControllerWait {
             }
             Self::Jobs { count, since, until } => {
                 let run = if *count == 1 { "pod of a job runs" } else { "pods of jobs run" };
-                write!(out, "{count} {run}{}{}", OptionalText("; waited for since ", since, ""), OptionalText(", until ", until, ""))
+                write!(out, "{count} {run}{}{}", OptionalTime("; waited for since ", since, ""), OptionalTime(", until ", until, ""))
             }
             Self::Evicting { timeout_seconds, drain } => {
                 let then = if *drain { "the node is drained" } else { "the node is given up" };
@@ -51,7 +53,7 @@ impl fmt::Display for ControllerWait {
             }
             Self::NoValidator => write!(out, "there is no validator pod on the node"),
             Self::Validating { pod, until } => {
-                write!(out, "validator pod/{pod} is not ready{}", OptionalText("; after ", until, " the node is given up"))
+                write!(out, "validator pod/{pod} is not ready{}", OptionalTime("; after ", until, " the node is given up"))
             }
             Self::FailedBefore => write!(out, "given up with its old driver"),
             Self::FailedDriver { pod, trouble } => {
@@ -81,6 +83,16 @@ impl<T: fmt::Display> fmt::Display for OptionalText<'_, T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(before, value, after) = self;
         value.as_ref().map_or(Ok(()), |value| write!(out, "{before}{value}{after}"))
+    }
+}
+
+/// The same for a time, to the second.
+struct OptionalTime<'a>(&'static str, &'a Option<Timestamp>, &'static str);
+
+impl fmt::Display for OptionalTime<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(before, at, after) = self;
+        at.map_or(Ok(()), |at| write!(out, "{before}{at:.0}{after}"))
     }
 }
 

@@ -51,7 +51,10 @@ impl PluginBase {
         let (base, plugin) = (self.beginning?, PodStart::of_pod(plugin)?);
         let is_set = base.delay.saturating_sub(plugin.delay).abs() > CLOCK_STEP;
         (plugin.created < base.created && is_set).then(|| {
-            format!("its pod was created {}, what it serves {}, and the node's clock was set in between", plugin.created, base.created)
+            format!(
+                "its pod was created {:.0}, what it serves {:.0}, and the node's clock was set in between",
+                plugin.created, base.created
+            )
         })
     }
 }

@@ -78,9 +78,8 @@ impl fmt::Display for Reason {
             ),
             Self::NodeNotLabeled => write!(out, "the operator has not labeled the node for its operands"),
             Self::NodeWithoutDaemonSet => write!(out, "no driver DaemonSet selects the node"),
-            Self::NodeNotReady { since } => {
-                write!(out, "the node is NotReady{}", OptionalText(" since ", since, ""))
-            }
+            Self::NodeNotReady { since: Some(since) } => write!(out, "the node is NotReady since {since:.0}"),
+            Self::NodeNotReady { since: None } => write!(out, "the node is NotReady"),
             Self::DriverPodMissing => write!(out, "no driver pod on the node"),
             Self::DriverPodUnschedulable { message } => write!(out, "the driver pod cannot be scheduled: {message}"),
             Self::DriverOutOfDate { state, why } => {

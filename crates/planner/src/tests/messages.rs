@@ -24,8 +24,8 @@ mod notes;
 mod reasons;
 mod upgrades;
 
-/// The time in all samples: 2023-11-14T22:13:20Z.
-const AT: Timestamp = Timestamp::constant(1_700_000_000, 0);
+/// The time in all samples, 2023-11-14T22:13:20Z and a fraction of a second as clocks have it: people are told seconds.
+const AT: Timestamp = Timestamp::constant(1_700_000_000, 123_456_789);
 
 /// Reasons of an upgrade of ours, as a run has them.
 fn upgrading() -> Vec<Reason> {
@@ -64,6 +64,23 @@ fn every_reason_has_a_sample() {
     ];
     let missing = missing.concat();
     assert!(missing.is_empty(), "the catalog of messages has no sample of these:\n{}\n", missing.join("\n"));
+}
+
+/// Whether a text has a time with a fraction that only a program can have written.
+fn has_long_fraction(text: &str) -> bool {
+    text.split('.').skip(1).any(|rest| {
+        let after = rest.trim_start_matches(|digit: char| digit.is_ascii_digit());
+        rest.len() - after.len() >= 6 && after.starts_with('Z')
+    })
+}
+
+/// `status` told people that the operator had not looked since 2023-11-14T22:13:20.123456789Z.
+#[test]
+fn no_message_shows_fractions_of_seconds() {
+    assert!(has_long_fraction("since 22:13:20.123456789Z") && !has_long_fraction("driver-417.94.202412040832-0 since 22:13:20Z"));
+    let shown = catalog();
+    let shown: Vec<&str> = shown.lines().filter(|line| has_long_fraction(line)).collect();
+    assert!(shown.is_empty(), "{}", shown.join("\n"));
 }
 
 /// One text of the catalog.
@@ -125,8 +142,7 @@ fn section(title: &str, messages: impl IntoIterator<Item = CatalogMessage>) -> S
     format!("## {title}\n\n{}", entries.join("\n"))
 }
 
-#[test]
-fn message_catalog_is_as_reviewed() {
+fn catalog() -> String {
     let plain = |kind: &dyn Debug, text: String| CatalogMessage::new(format!("{kind:?}"), text);
     let sections = [
         section("Reason", reasons::reasons().iter().map(CatalogMessage::of_reason)),
@@ -138,5 +154,10 @@ fn message_catalog_is_as_reviewed() {
         section("DecisionNote", notes::notes().iter().map(CatalogMessage::of_note)),
         section("NoEta", no_etas().iter().map(|no_eta| CatalogMessage::new(no_eta.name().to_owned(), no_eta.to_string()))),
     ];
-    insta::assert_snapshot!(sections.join("\n"));
+    sections.join("\n")
+}
+
+#[test]
+fn message_catalog_is_as_reviewed() {
+    insta::assert_snapshot!(catalog());
 }

@@ -13,7 +13,7 @@ use nvidia_upgrade::state::ControllerState;
 use super::AT;
 
 /// A tick of the controller later.
-const LATER: Timestamp = Timestamp::constant(1_700_000_120, 0);
+const LATER: Timestamp = Timestamp::constant(1_700_000_120, 987_654_321);
 
 /// The driver pod in all samples.
 const POD: &str = "nvidia-driver-daemonset-7x2kq";
