@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
 
 use contract::exit::ExitCode;
 use contract::names::{METRICS_ENV, SETTINGS_ENV, TERMINATION_LOG};
@@ -53,10 +54,14 @@ struct HookRunArguments {
     /// How log lines look.
     #[arg(long, value_enum, default_value_t, env = "GPU_ROLLOUT_LOG_FORMAT")]
     log_format: LogFormat,
-    /// What is logged, such as `info` or `kube_io=debug`.
+    /// What is logged, such as `info` or `kube_io=debug`. Errors of single requests are logged only if the filter names `kube_client`.
     #[arg(long, default_value = "info", env = "GPU_ROLLOUT_LOG", value_name = "FILTER")]
     log: String,
 }
+
+/// Under this target kube logs every failed request at level ERROR: dozens a minute while the API server is away. The hook itself logs what
+/// follows from them.
+const KUBE_REQUESTS: &str = "kube_client::client::builder";
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum LogFormat {
@@ -153,8 +158,8 @@ fn in_cluster(settings: Settings, identity: PodIdentity, metrics_port: Option<u1
     })
 }
 
-fn start_logging(format: LogFormat, filter: &str) -> Result<(), tracing_subscriber::filter::ParseError> {
-    let builder = tracing_subscriber::fmt().with_env_filter(EnvFilter::try_new(filter)?).with_writer(std::io::stderr).with_target(false);
+fn start_logging(format: LogFormat, filter: &str) -> Result<(), ParseError> {
+    let builder = tracing_subscriber::fmt().with_env_filter(log_filter(filter)?).with_writer(std::io::stderr).with_target(false);
     match format {
         LogFormat::Text => builder.with_ansi(false).init(),
         LogFormat::Json => builder.json().flatten_event(true).init(),
@@ -162,9 +167,65 @@ fn start_logging(format: LogFormat, filter: &str) -> Result<(), tracing_subscrib
     Ok(())
 }
 
+/// Returns the filter of the log. Without a word about kube's client, its errors of single requests are left out.
+fn log_filter(filter: &str) -> Result<EnvFilter, ParseError> {
+    if filter.trim().is_empty() || filter.contains("kube_client") {
+        return EnvFilter::try_new(filter);
+    }
+    EnvFilter::try_new(format!("{filter},{KUBE_REQUESTS}=off"))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use kube_io::client::{ClusterLocation, connect_to, server_version};
+
     use super::*;
+
+    #[derive(Clone, Default)]
+    struct LogBuffer(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for LogBuffer {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().map_err(|_| io::ErrorKind::Other)?.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged about one request to a server that is away.
+    fn log_of_failed_request(filter: &str) -> String {
+        let kubeconfig = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "away", "users": [{"name": "a", "user": {}}],
+            "clusters": [{"name": "away", "cluster": {"server": "http://127.0.0.1:1"}}],
+            "contexts": [{"name": "away", "context": {"cluster": "away", "user": "a"}}]}"#;
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), kubeconfig).expect("it is written");
+        let (buffer, place) = (LogBuffer::default(), ClusterLocation { kubeconfig: Some(file.path().to_owned()), context: None });
+        let writer = buffer.clone();
+        let builder = tracing_subscriber::fmt().with_env_filter(log_filter(filter).expect("a filter")).with_ansi(false);
+        let logging = tracing::subscriber::set_default(builder.with_writer(move || writer.clone()).finish());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let (client, _) = connect_to(&place).await.expect("a client");
+            server_version(&client).await.expect_err("nothing listens there");
+        });
+        drop(logging);
+        let text = buffer.0.lock().expect("nothing panicked").clone();
+        String::from_utf8(text).expect("text")
+    }
+
+    /// The log of a hook had dozens of "ERROR failed with error client error (Connect)" while the API server was away.
+    #[test]
+    fn failed_requests_are_not_logged_by_kube() {
+        assert_eq!(log_of_failed_request("info"), "");
+        // kube still logs them there: a new place would be loud again.
+        let loud = log_of_failed_request("info,kube_client=error");
+        assert!(loud.contains("ERROR") && loud.contains(KUBE_REQUESTS), "{loud}");
+    }
 
     #[test]
     fn settings_of_newer_chart_are_not_called_wrong() {

@@ -1,5 +1,6 @@
 //! The loop under the Lease: wait for a change, decide, write the record, act.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -7,6 +8,7 @@ use jiff::Timestamp;
 use contract::task::Task;
 use kube_io::lease::{HeldLease, LeaseCandidate};
 use kube_io::record::RecordError;
+use kube_io::repeated_warning::RepeatedWarning;
 use kube_io::watches::CacheState;
 use observed::Observed;
 use planner::decide::{Decision, Planner};
@@ -91,6 +93,8 @@ pub(super) struct RunLoop<'a> {
     planner: Planner,
     /// How long changes are gathered, as the fleet was last seen.
     gather: Duration,
+    unreadable: RepeatedWarning,
+    unwritten: RepeatedWarning,
 }
 
 impl<'a> RunLoop<'a> {
@@ -105,6 +109,8 @@ impl<'a> RunLoop<'a> {
             memory: RunMemory::new(hook.clock.now(), start.deadline),
             planner: Planner::default(),
             gather: LONGEST_GATHER,
+            unreadable: RepeatedWarning::new(CANNOT_BE_READ, "the API server can be read again"),
+            unwritten: RepeatedWarning::new("unable to write the run record; trying again", "the run record can be written again"),
         }
     }
 
@@ -234,6 +240,7 @@ impl<'a> RunLoop<'a> {
         loop {
             let wake_at = match self.caches.sync() {
                 CacheState::InStep => {
+                    self.unreadable.end();
                     self.refusals.clear(RequestKind::Watch);
                     let wake_at = match self.take_turn(held).await {
                         Ok(wake_at) => wake_at,
@@ -251,7 +258,7 @@ impl<'a> RunLoop<'a> {
                         let message = format!("the time budget is over and the API server cannot be read: {why}");
                         return Some(without_verdict(EndReason::ApiServerUnreachable, &message, &self.caches.own_nodes()));
                     }
-                    tracing::warn!(why, "{CANNOT_BE_READ}");
+                    self.unreadable.note(why);
                     self.last_attempt()
                 }
                 CacheState::Past(why) => {
@@ -322,11 +329,16 @@ impl<'a> RunLoop<'a> {
             return Ok(None);
         }
         let Err(error) = self.writer.write(observed, decision, &self.hook.settings).await else {
+            self.unwritten.end();
             self.refusals.clear(RequestKind::Record);
             return Ok(None);
         };
         // Unwritten is undecided: without its record a replacement could be done twice.
-        tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record; trying again");
+        let why: &dyn Display = match &error {
+            RecordError::Call(cause, _) => cause,
+            RecordError::Refused(_) | RecordError::Newer { .. } => &error,
+        };
+        self.unwritten.note(why);
         self.hook.metrics.count_failed_write(RequestKind::Record.name());
         match &error {
             RecordError::Refused(refusal) => return Err(record_refused(refusal)),

@@ -19,6 +19,7 @@ use kube_io::call::CallError;
 use kube_io::job::JobStart;
 use kube_io::lease::{FreeLease, LeaseCandidate};
 use kube_io::record::{RecordError, RecordRefusal, RecordStore, StoredRecord};
+use kube_io::repeated_warning::RepeatedWarning;
 use kube_io::watches::{dra_namespaces, slice_version};
 use kube_io::{job, network};
 use planner::decide::decide;
@@ -105,7 +106,7 @@ async fn job_start(hook: &HookProcess) -> Result<JobStart, CallError> {
     let (start, at) = job::read_start(&hook.client, &settings.namespace, &settings.release, &hook.identity.job).await;
     if let Some(at) = at {
         hook.clock.set_by_server(at, asked);
-    } else {
+    } else if !start.as_ref().is_err_and(CallError::is_passing) {
         tracing::warn!("the API server's time is unknown: its answer has no Date header; using the clock of this pod");
     }
     match start {
@@ -117,13 +118,17 @@ async fn job_start(hook: &HookProcess) -> Result<JobStart, CallError> {
 
 /// Reads the record, as long as it takes to reach the server.
 pub(super) async fn read(hook: &HookProcess, store: &mut RecordStore, deadline: Timestamp) -> Result<StoredRecord, RunEnd> {
+    let mut warning = RepeatedWarning::new("unable to read the run record; trying again", "the run record was read");
     loop {
         match store.read().await {
-            Ok(record) => return Ok(record),
+            Ok(record) => {
+                warning.end();
+                return Ok(record);
+            }
             Err(error @ RecordError::Newer { .. }) => return Err(RunEnd::new(EndReason::RecordNewer, error.to_string())),
             Err(RecordError::Call(CallError::NotFound(message), _)) => return Err(record_missing(&hook.settings.release, &message)),
             Err(RecordError::Call(error, _)) if error.is_passing() && hook.clock.now() < deadline => {
-                tracing::warn!(%error, "unable to read the run record; trying again");
+                warning.note(&error);
                 tokio::time::sleep(PAUSE).await;
             }
             Err(RecordError::Call(error, _)) => return Err(failed_call(hook, error).await),
@@ -146,11 +151,15 @@ pub(super) fn record_missing(release: &str, message: &str) -> RunEnd {
 
 /// Calls until the server answers, at most until the deadline.
 async fn reach<T>(hook: &HookProcess, deadline: Timestamp, request: impl AsyncFn() -> Result<T, CallError>) -> Result<T, RunEnd> {
+    let mut warning = RepeatedWarning::new("unable to reach the API server; trying again", "the API server answers again");
     loop {
         match request().await {
-            Ok(answer) => return Ok(answer),
+            Ok(answer) => {
+                warning.end();
+                return Ok(answer);
+            }
             Err(error) if error.is_passing() && hook.clock.now() < deadline => {
-                tracing::warn!(%error, "unable to reach the API server; trying again");
+                warning.note(&error);
                 tokio::time::sleep(PAUSE).await;
             }
             Err(error) => return Err(failed_call(hook, error).await),

@@ -19,6 +19,7 @@ use super::cache::CacheTable;
 use super::call::{CallError, REFUSAL, call, optional};
 use super::change;
 use super::list_watch::{ObjectSelection, follow};
+use super::repeated_warning::RepeatedWarning;
 use super::sink::ProjectedTable;
 use super::version_floor::ResourceVersionFloor;
 
@@ -160,6 +161,7 @@ impl LeaseCandidate {
         let table: CacheTable<LeaseSpec> = CacheTable::new(Arc::clone(&changed));
         let mut seen: Option<ObservedHolder> = None;
         let mut refused: Option<Instant> = None;
+        let mut warning = RepeatedWarning::new("unable to take the Lease; trying again", "the Lease can be read and written again");
         let watching = follow(
             ApiCollection::new(&self.client, LEASES, Some(LEASE_NAMESPACE)),
             ObjectSelection::named(LEASE_NAME),
@@ -170,8 +172,12 @@ impl LeaseCandidate {
         loop {
             let started = Instant::now();
             match self.try_acquire(&mut seen, &waiting).await {
-                Ok(Some((lease, taken_from))) => return Ok(HeldLease::new(self.clone(), lease, taken_from, started)),
+                Ok(Some((lease, taken_from))) => {
+                    warning.end();
+                    return Ok(HeldLease::new(self.clone(), lease, taken_from, started));
+                }
                 Ok(None) => {
+                    warning.end();
                     refused = None;
                     let free_at = seen.as_ref().map_or_else(Instant::now, ObservedHolder::free_at);
                     // The watch tells of a release at once; a holder that died says nothing, so the clock runs as well. The pause keeps
@@ -193,7 +199,7 @@ impl LeaseCandidate {
                     if !is_passing {
                         return Err(error);
                     }
-                    tracing::warn!(%error, "unable to take the Lease; trying again");
+                    warning.note(&error);
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -279,6 +285,7 @@ impl LeaseCandidate {
     /// Renews until it cannot: another holder, or a refusal. Failures that pass are tried again while the Lease may still be ours.
     async fn renew(self, mut lease: Lease, valid_until: watch::Sender<Instant>) {
         let api = self.api();
+        let mut warning = RepeatedWarning::new("unable to renew the Lease; trying again", "the Lease was renewed again");
         loop {
             let until = *valid_until.borrow();
             tokio::time::sleep(RENEW.min(until.saturating_duration_since(Instant::now())).max(PAUSE)).await;
@@ -290,6 +297,7 @@ impl LeaseCandidate {
             lease.spec = Some(self.spec(lease.spec.as_ref()));
             match call(api.replace(LEASE_NAME, &PostParams::default(), &lease)).await {
                 Ok(renewed) => {
+                    warning.end();
                     lease = renewed;
                     valid_until.send_replace(end_of_validity(started));
                 }
@@ -304,9 +312,9 @@ impl LeaseCandidate {
                         valid_until.send_replace(started.checked_sub(MARGIN).unwrap_or(started));
                         return;
                     }
-                    Err(error) => tracing::warn!(%error, "unable to read the Lease"),
+                    Err(error) => warning.note(&error),
                 },
-                Err(error) => tracing::warn!(%error, "unable to renew the Lease; trying again"),
+                Err(error) => warning.note(&error),
             }
         }
     }

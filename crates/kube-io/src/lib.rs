@@ -22,6 +22,7 @@ pub mod pause;
 pub mod raw;
 pub mod record;
 pub mod releases;
+pub mod repeated_warning;
 pub mod server_time;
 mod sink;
 pub mod times;

@@ -9,6 +9,7 @@ use contract::settings::Settings;
 use kube_io::call::CallError;
 use kube_io::lease::HeldLease;
 use kube_io::network;
+use kube_io::repeated_warning::RepeatedWarning;
 use planner::retain::{KeyValues, RetainDecision, RetainState, keeping};
 
 use super::refusal_timers::{RefusalTimers, RequestKind};
@@ -35,6 +36,8 @@ impl NetworkPreparation<'_> {
         let (client, settings, clock) = (&self.hook.client, &self.hook.settings, &self.hook.clock);
         let lost_at = later(clock.now(), Duration::from_secs(settings.grace_seconds)).min(self.deadline);
         let mut written = 0;
+        let mut warning =
+            RepeatedWarning::new("unable to keep the NicClusterPolicy; trying again", "the NicClusterPolicy can be kept again");
         loop {
             if !self.held.is_valid() {
                 return Err(StepEnd::LeaseLost);
@@ -60,11 +63,12 @@ impl NetworkPreparation<'_> {
             match answer {
                 Ok(annotations) => {
                     written += 1;
+                    warning.end();
                     self.refusals.clear(RequestKind::Annotation);
                     self.events.policy_annotated(&annotations).await;
                 }
                 Err(error) => {
-                    self.note_error(&error)?;
+                    self.note_error(&error, &mut warning)?;
                     tokio::time::sleep(RETRY).await;
                 }
             }
@@ -72,12 +76,12 @@ impl NetworkPreparation<'_> {
     }
 
     /// Notes a failed call; `Err`: the step ends.
-    fn note_error(&mut self, error: &CallError) -> Result<(), StepEnd> {
+    fn note_error(&mut self, error: &CallError, warning: &mut RepeatedWarning) -> Result<(), StepEnd> {
         if let CallError::Denied { message, .. } = error {
             let message = format!("the API server refuses to have the NicClusterPolicy annotated: {message}");
             return Err(StepEnd::Verdict(not_retained(EndReason::AnnotationsRefused, &message)));
         }
-        tracing::warn!(%error, "unable to keep the NicClusterPolicy; trying again");
+        warning.note(error);
         let now = self.hook.clock.now();
         // What has changed, or gone, in between is read again.
         let in_between = matches!(error, CallError::Conflict(_) | CallError::NotFound(_));

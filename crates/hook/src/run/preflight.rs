@@ -8,6 +8,7 @@ use contract::check::CheckSeverity;
 use contract::record::VerdictReason;
 use kube_io::call::CallError;
 use kube_io::list::list_workloads;
+use kube_io::repeated_warning::RepeatedWarning;
 use observed::workload::Workload;
 use planner::memory::RunMemory;
 use planner::node::driver_nodes;
@@ -64,13 +65,17 @@ pub(super) async fn run_preflight(
 
 /// Lists the pods on these nodes, as long as it takes to reach the server.
 async fn list_pods(hook: &HookProcess, nodes: &BTreeSet<String>, deadline: Timestamp) -> Result<Vec<Workload>, RunEnd> {
+    let mut warning = RepeatedWarning::new("unable to list the pods; trying again", "the pods were listed");
     loop {
         match list_workloads(&hook.client, nodes, Some).await {
-            Ok(pods) => return Ok(pods),
+            Ok(pods) => {
+                warning.end();
+                return Ok(pods);
+            }
             Err(CallError::Forbidden(message)) => return Err(refused(&message)),
             Err(_) if hook.shutdown.is_requested() => return Err(interrupted()),
             Err(error) if hook.clock.now() < deadline => {
-                tracing::warn!(%error, "unable to list the pods; trying again");
+                warning.note(&error);
                 tokio::time::sleep(RETRY).await;
             }
             Err(error) => {

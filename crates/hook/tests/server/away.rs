@@ -1,6 +1,12 @@
 //! An API server that cannot be reached for a while, or at all.
 
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, Mutex};
+
 use contract::exit::ExitCode;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::fake::fault::{Effect, Fault};
 use crate::world::World;
@@ -100,4 +106,60 @@ async fn a_server_that_cannot_answer_events_delays_nothing() {
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
     world.assert_replaced_once();
     assert!(world.second() < 150, "{} s", world.second());
+}
+
+/// The warnings and errors of the log.
+#[derive(Clone, Default)]
+struct LogLines(Arc<Mutex<Vec<String>>>);
+
+struct LineText(String);
+
+impl Visit for LineText {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, " {field}={value:?}").unwrap();
+    }
+}
+
+impl Subscriber for LogLines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::WARN
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = LineText(event.metadata().level().to_string());
+        event.record(&mut line);
+        self.0.lock().unwrap().push(line.0);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// Each failed attempt had a line: several hundred in ten minutes.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn ten_minutes_without_server_are_a_line_a_minute() {
+    for how in [How::Refused, How::Silent] {
+        for from in [0, 1, 40, 44, 90] {
+            let lines = LogLines::default();
+            let logging = tracing::subscriber::set_default(lines.clone());
+            let world = migrating();
+            let pod = world.start("pod-a", "job-1");
+            world.pass(from).await;
+            leave(&world, how, 600);
+            let ended = world.ends(pod).await;
+            drop(logging);
+            assert_eq!(ended.code, ExitCode::Success, "{how:?} from {from}: {}", ended.message);
+            let lines = lines.0.lock().unwrap();
+            assert!((9..=14).contains(&lines.len()), "{how:?} from {from}: {} lines\n{}", lines.len(), lines.join("\n"));
+        }
+    }
 }
