@@ -165,7 +165,8 @@ pub fn report(snapshot: &RolloutSnapshot) -> RunReport {
     let run = snapshot.record.run.as_ref().map(|run| {
         let ended_at = run.verdict.as_ref().map(|verdict| verdict.at);
         let aborted = ended_at.is_none() && !snapshot.phase().has_job();
-        let end = ended_at.or_else(|| aborted.then(|| last_written(snapshot).unwrap_or(run.started_at))).unwrap_or(snapshot.now);
+        let written = || last_written(snapshot).map_or(run.started_at, |at| at.max(run.started_at));
+        let end = ended_at.or_else(|| aborted.then(written)).unwrap_or(snapshot.now);
         ReportedRun {
             started_at: run.started_at,
             ended_at,
@@ -181,8 +182,9 @@ pub fn report(snapshot: &RolloutSnapshot) -> RunReport {
     });
     let aborted = run.as_ref().is_some_and(|run| run.aborted);
     let end = run.as_ref().and_then(|run| run.ended_at).or_else(|| last_written(snapshot).filter(|_| aborted)).unwrap_or(snapshot.now);
+    let started_at = run.as_ref().map(|run| run.started_at);
     let mut nodes: Vec<NodeTimeline> =
-        records(snapshot).into_iter().map(|(node, record)| bar(node, record, end)).filter(is_telling).collect();
+        records(snapshot).into_iter().map(|(node, record)| bar(node, record, started_at, end)).filter(is_telling).collect();
     nodes.sort_by(|one, other| (begin(one), &one.node).cmp(&(begin(other), &other.node)));
     let all = driver_nodes(&snapshot.observed, snapshot.settings.driver).count();
     RunReport {
@@ -232,16 +234,21 @@ fn begin(bar: &NodeTimeline) -> Option<Timestamp> {
     spans.into_iter().chain(bar.replaced.iter().map(|one| one.at)).chain(bar.evicted.iter().map(|one| one.at)).min()
 }
 
-fn bar(node: String, record: NodeRecord, end: Timestamp) -> NodeTimeline {
-    let NodeRecord { outcome, reason, since, steps, replaced, evicted, .. } = record;
+/// Makes a node's timeline of the run that started then. The record keeps the last replacement of each plugin, so that the next run knows of it:
+/// those of earlier runs are left out here.
+fn bar(node: String, record: NodeRecord, started_at: Option<Timestamp>, end: Timestamp) -> NodeTimeline {
+    let NodeRecord { outcome, reason, since, steps, replaced, mut evicted, .. } = record;
+    let is_of_run = |at: Timestamp| started_at.is_none_or(|started_at| at >= started_at);
     // What is at an end was in its last state until then.
     let end = since.filter(|_| outcome.is_some()).unwrap_or(end);
     let spans = spans(&steps, end);
     let mut replaced: Vec<ReplacedPlugin> = replaced
         .into_values()
+        .filter(|one| is_of_run(one.at))
         .map(|one| ReplacedPlugin { plugin: one.plugin, pod: one.pod, cause: one.cause, at: one.at, back_at: one.back_at })
         .collect();
     replaced.sort_by_key(|one| one.at);
+    evicted.retain(|one| is_of_run(one.at));
     let seconds = spans.first().zip(spans.last()).map(|(first, last)| last.to.duration_since(first.from).as_secs());
     NodeTimeline { node, outcome, reason: reason.map(|reason| reason.to_string()), spans, seconds, evicted, replaced }
 }

@@ -9,6 +9,7 @@ use kube_io::lease::LEASE_SECONDS;
 use serde_json::Value;
 
 use crate::fake::request::Entry;
+use crate::person::PERSON;
 
 use super::objects::Operand;
 use super::{NEW, World};
@@ -128,11 +129,11 @@ impl World {
     }
 }
 
-/// What people say needs no Lease: that the fleet is paused, and that a Job is to end.
+/// What people say needs no Lease: what they change from a workstation, that the fleet is paused, and that a Job is to end.
 fn is_said(entry: &Entry) -> bool {
     let request = &entry.request;
     let pauses = request.name == names::PAUSE_NAME || request.body["metadata"]["name"] == names::PAUSE_NAME;
-    request.resource == "jobs" || (request.resource == "configmaps" && pauses)
+    request.who == PERSON || request.resource == "jobs" || (request.resource == "configmaps" && pauses)
 }
 
 impl Drop for World {
