@@ -110,11 +110,13 @@ fn readme(support: &SupportBundle, now: Timestamp, no_logs: bool) -> String {
 status.txt, status.json   how the rollouts stand
 report.html, report.json  how the last run went
 versions.txt              of the program and the API server
-objects/                  nodes, the operators' custom resources, PodDisruptionBudgets, ResourceSlices; Deployments, DaemonSets and pods of the
-                          operators' and hooks' namespaces; the hooks' ConfigMaps and Jobs; events
+objects/                  nodes, the operators' custom resources, PodDisruptionBudgets, ResourceSlices and ResourceClaims; Deployments,
+                          DaemonSets and pods of the operators' and hooks' namespaces; the hooks' ConfigMaps and Jobs; the Leases of the
+                          hooks and of the GPU operator's leader; events
 logs/                     of hooks and operators, and of operands on nodes that failed or are in progress{}
 
-Secrets were not read. {} texts that look like secrets, or are named so, stand as [redacted]. Pods of workloads are not in it.
+Secrets were not read. {} texts that look like secrets, or are named so, stand as [redacted]. Pods of workloads are not in it;
+ResourceClaims and PodDisruptionBudgets name workloads.
 ",
         env!("CARGO_PKG_VERSION"),
         if no_logs { " (left out)" } else { "" },

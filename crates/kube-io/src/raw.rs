@@ -39,13 +39,33 @@ pub async fn spec(
     Ok(object.and_then(|object| object.data.get("spec")?.as_object().cloned()))
 }
 
-/// Lists all objects of a kind, in a namespace or in all, that have these labels. RBAC: `list` on them.
+/// Which objects of a kind are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RawSelection<'a> {
+    /// All.
+    All,
+    /// Those with these labels.
+    Labeled(&'a str),
+    /// The one of this name.
+    Named(&'a str),
+}
+
+/// Lists the selected objects of a kind, in a namespace or in all. RBAC: `list` on them.
 ///
 /// # Errors
 /// A call failed; the API is not there ([`CallError::NotFound`]).
-pub async fn objects(client: &Client, kind: RawKind, namespace: Option<&str>, labels: Option<&str>) -> Result<Vec<Value>, CallError> {
+pub async fn objects(
+    client: &Client,
+    kind: RawKind,
+    namespace: Option<&str>,
+    selection: RawSelection<'_>,
+) -> Result<Vec<Value>, CallError> {
     let mut all = Vec::new();
-    let selection = ObjectSelection { labels: labels.map(str::to_owned), ..ObjectSelection::default() };
+    let selection = match selection {
+        RawSelection::All => ObjectSelection::default(),
+        RawSelection::Labeled(labels) => ObjectSelection::matching(labels),
+        RawSelection::Named(name) => ObjectSelection::named(name),
+    };
     let each = |mut object: Value| {
         // Items of a list do not say what they are.
         if let Value::Object(fields) = &mut object {

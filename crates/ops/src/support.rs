@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use kube::Client;
 use serde_json::Value;
 
+use contract::driver::Driver;
 use contract::names;
 use contract::settings::Settings;
 use kube_io::call::CallError;
-use kube_io::raw::{RawKind, log, objects};
+use kube_io::raw::{RawKind, RawSelection, log, objects};
 
 use super::observe::RolloutSnapshot;
 use super::status::{NodeStage, RolloutStatus};
@@ -18,7 +19,7 @@ mod redact;
 mod table;
 
 use redact::{redact, redacted};
-use table::{CLUSTER, EVENTS, OURS, PODS, SLICES, THEIRS};
+use table::{CLUSTER, DRA, EVENTS, LEASE, OURS, PODS, THEIRS};
 
 /// The most lines of each log.
 const LINES: u32 = 2_000;
@@ -68,6 +69,13 @@ fn namespaces(snapshots: &[RolloutSnapshot], hooks: &[&Settings]) -> BTreeSet<St
     all
 }
 
+/// Where the leaders of GPU operators have their Leases.
+fn gpu_operator_namespaces<'a>(snapshots: &'a [RolloutSnapshot], hooks: &[&'a Settings]) -> BTreeSet<&'a str> {
+    let all = snapshots.iter().map(|snapshot| &snapshot.settings).chain(hooks.iter().copied());
+    let of_gpus = all.filter(|settings| settings.driver == Driver::Gpu && !settings.operator_namespace.is_empty());
+    of_gpus.map(|settings| settings.operator_namespace.as_str()).collect()
+}
+
 /// The nodes that do not move, or fail.
 fn nodes_in_question(statuses: &[RolloutStatus]) -> BTreeSet<&str> {
     let open = |stage: NodeStage| matches!(stage, NodeStage::Failed | NodeStage::InProgress);
@@ -85,26 +93,33 @@ pub async fn support(
 ) -> SupportBundle {
     let mut gathering = Gathering { client, support: SupportBundle::default() };
     for kind in CLUSTER {
-        gathering.objects(kind, None, None).await;
+        gathering.objects(kind, None, RawSelection::All).await;
     }
-    for kind in SLICES {
-        if !gathering.objects(kind, None, None).await.is_empty() {
-            break;
+    for versions in DRA {
+        for kind in versions {
+            if gathering.objects(kind, None, RawSelection::All).await.is_some() {
+                break;
+            }
         }
     }
-    gathering.objects(EVENTS, Some(names::LEASE_NAMESPACE), None).await;
+    gathering.objects(EVENTS, Some(names::LEASE_NAMESPACE), RawSelection::All).await;
+    gathering.objects(LEASE, Some(names::LEASE_NAMESPACE), RawSelection::Named(names::LEASE_NAME)).await;
+    for namespace in gpu_operator_namespaces(snapshots, hooks) {
+        gathering.objects(LEASE, Some(namespace), RawSelection::Named(names::OPERATOR_LEASE)).await;
+    }
+    let ours = format!("app.kubernetes.io/name={}", names::PROGRAM);
     for kind in OURS {
-        gathering.objects(kind, None, Some(&format!("app.kubernetes.io/name={}", names::PROGRAM))).await;
+        gathering.objects(kind, None, RawSelection::Labeled(&ours)).await;
     }
     let mut pods = Vec::new();
     for namespace in namespaces(snapshots, hooks) {
         for kind in THEIRS {
-            gathering.objects(kind, Some(&namespace), None).await;
+            gathering.objects(kind, Some(&namespace), RawSelection::All).await;
         }
         if namespace != names::LEASE_NAMESPACE {
-            gathering.objects(EVENTS, Some(&namespace), None).await;
+            gathering.objects(EVENTS, Some(&namespace), RawSelection::All).await;
         }
-        pods.extend(gathering.objects(PODS, Some(&namespace), None).await);
+        pods.extend(gathering.objects(PODS, Some(&namespace), RawSelection::All).await.unwrap_or_default());
     }
     if logs {
         gathering.logs(&pods, &nodes_in_question(statuses)).await;
@@ -118,23 +133,23 @@ struct Gathering<'a> {
 }
 
 impl Gathering<'_> {
-    /// Gathers the objects of one kind, in one namespace or all, and answers them.
-    async fn objects(&mut self, kind: RawKind, namespace: Option<&str>, labels: Option<&str>) -> Vec<Value> {
-        let mut objects = match objects(self.client, kind, namespace, labels).await {
+    /// Gathers objects of one kind, in one namespace or all, and answers them. `None`: the cluster does not have the kind.
+    async fn objects(&mut self, kind: RawKind, namespace: Option<&str>, selection: RawSelection<'_>) -> Option<Vec<Value>> {
+        let mut objects = match objects(self.client, kind, namespace, selection).await {
             Ok(objects) => objects,
             // Not every cluster has each of them.
-            Err(CallError::NotFound(_)) => return Vec::new(),
+            Err(CallError::NotFound(_)) => return None,
             Err(error) => {
                 let place = namespace.map(|namespace| format!(" of namespace {namespace}")).unwrap_or_default();
                 self.support.missing.push(format!("{}{place}: {error}", kind.plural));
-                return Vec::new();
+                return Some(Vec::new());
             }
         };
         for object in &mut objects {
             self.support.redacted += redact(object);
             self.file(kind, object);
         }
-        objects
+        Some(objects)
     }
 
     fn file(&mut self, kind: RawKind, object: &Value) {

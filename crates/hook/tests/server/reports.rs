@@ -1,8 +1,12 @@
-//! What `report` contains, where hooks have run.
+//! What `report` and `support-bundle` contain, where hooks have run.
 
+use contract::names;
 use ops::report::{format_metrics, report};
+use ops::support::support;
+use serde_json::json;
 
 use crate::person::Person;
+use crate::settings::OPERATOR;
 use crate::world::World;
 
 /// The record keeps the replacements of earlier runs: a run that replaced 4 pods was reported with 14.
@@ -25,4 +29,43 @@ async fn report_counts_replacements_of_its_run_only() {
     let metrics = format_metrics(&[found]);
     let replaced = metrics.lines().find(|line| line.contains("replaced") && !line.starts_with('#'));
     assert!(replaced.is_some_and(|line| line.ends_with(" 1.0")), "{metrics}");
+}
+
+/// Who held the Lease, whether the operator's leader was alive and who used a device by a claim was missing from every bundle.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn support_bundle_has_two_leases_claims_and_gpu_clusters() {
+    let world = World::at_rest(1);
+    world.server.change(|state| state.served.insert(("nvidia.com", "gpuclusters"), vec!["v1alpha1"]));
+    let lease = || json!({"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "spec": {"holderIdentity": "pod-a"}});
+    world.put("leases", names::LEASE_NAMESPACE, names::LEASE_NAME, lease());
+    world.put("leases", names::LEASE_NAMESPACE, "another", lease());
+    world.put("leases", OPERATOR, "another", lease());
+    world.put("resourceclaims", "jobs", "train-gpus", json!({"kind": "ResourceClaim", "apiVersion": "resource.k8s.io/v1"}));
+    world.put("gpuclusters", "", "cluster", json!({"kind": "GPUCluster", "apiVersion": "nvidia.com/v1alpha1"}));
+    let rights = [
+        ("list", "", "configmaps"),
+        ("list", "apps", "deployments"),
+        ("list", "apps", "daemonsets"),
+        ("list", "apps", "controllerrevisions"),
+        ("list", "batch", "jobs"),
+        ("list", "", "events"),
+        ("list", "coordination.k8s.io", "leases"),
+        ("list", "mellanox.com", "nicclusterpolicies"),
+        ("list", "nvidia.com", "clusterpolicies"),
+        ("list", "nvidia.com", "gpuclusters"),
+        ("list", "nvidia.com", "nvidiadrivers"),
+        ("list", "policy", "poddisruptionbudgets"),
+        ("list", "resource.k8s.io", "resourceclaims"),
+        ("list", "resource.k8s.io", "resourceslices"),
+    ];
+    let mut person = Person::with_rights(&world, &rights).await;
+    let snapshots = [person.observe(&world).await];
+    let bundle = support(&person.client, &snapshots, &[], &[], false).await;
+    assert_eq!(bundle.missing, Vec::<String>::new());
+    let paths: Vec<&str> = bundle.files.iter().map(|file| file.path.as_str()).collect();
+    let leases: Vec<&&str> = paths.iter().filter(|path| path.contains("/leases/")).collect();
+    assert_eq!(leases, [&"objects/leases/default/gpu-rollout.yaml", &"objects/leases/gpu-operator/53822513.nvidia.com.yaml"]);
+    for path in ["objects/resourceclaims/jobs/train-gpus.yaml", "objects/gpuclusters/cluster.yaml"] {
+        assert!(paths.contains(&path), "{path}: {paths:#?}");
+    }
 }

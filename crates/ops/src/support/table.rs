@@ -7,20 +7,24 @@ const fn kind(api_version: &'static str, kind: &'static str, plural: &'static st
 }
 
 /// Objects without namespace, or of all namespaces.
-pub(super) const CLUSTER: [RawKind; 5] = [
+pub(super) const CLUSTER: [RawKind; 6] = [
     kind("v1", "Node", "nodes"),
     kind("nvidia.com/v1", "ClusterPolicy", "clusterpolicies"),
     kind("nvidia.com/v1alpha1", "NVIDIADriver", "nvidiadrivers"),
+    kind("nvidia.com/v1alpha1", "GPUCluster", "gpuclusters"),
     kind("mellanox.com/v1alpha1", "NicClusterPolicy", "nicclusterpolicies"),
     kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
 ];
 
-/// There too, in the newest version that the server has.
-pub(super) const SLICES: [RawKind; 3] = [
-    kind("resource.k8s.io/v1", "ResourceSlice", "resourceslices"),
-    kind("resource.k8s.io/v1beta2", "ResourceSlice", "resourceslices"),
-    kind("resource.k8s.io/v1beta1", "ResourceSlice", "resourceslices"),
-];
+/// There too, each in the newest version that the server has.
+pub(super) const DRA: [[RawKind; 3]; 2] = [versions("ResourceSlice", "resourceslices"), versions("ResourceClaim", "resourceclaims")];
+
+const fn versions(name: &'static str, plural: &'static str) -> [RawKind; 3] {
+    [kind("resource.k8s.io/v1", name, plural), kind("resource.k8s.io/v1beta2", name, plural), kind("resource.k8s.io/v1beta1", name, plural)]
+}
+
+/// Ours in `default`, and that of the GPU operator's leader. No others: what they are for is not known.
+pub(super) const LEASE: RawKind = kind("coordination.k8s.io/v1", "Lease", "leases");
 
 /// Of what hook releases have, by their label, in all namespaces.
 pub(super) const OURS: [RawKind; 2] = [kind("v1", "ConfigMap", "configmaps"), kind("batch/v1", "Job", "jobs")];

@@ -242,6 +242,8 @@ fn list_kind(resource: &str) -> String {
         "daemonsets" => "DaemonSetList",
         "controllerrevisions" => "ControllerRevisionList",
         "leases" => "LeaseList",
+        "jobs" => "JobList",
+        "gpuclusters" => "GPUClusterList",
         "configmaps" => "ConfigMapList",
         "clusterpolicies" => "ClusterPolicyList",
         "nicclusterpolicies" => "NicClusterPolicyList",
