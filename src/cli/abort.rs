@@ -8,6 +8,7 @@ use crate::printer::Printer;
 use contract::exit::ExitCode;
 use contract::settings::Settings;
 use ops::abort::{abort, find_leftovers};
+use ops::node_write;
 use ops::pause::new_pause;
 use planner::pods::listed;
 
@@ -56,11 +57,12 @@ impl AbortArguments {
             let clock = session.clock().clone();
             let failures = abort(session.client(), &hooks, &pause, (stay_paused, clock), |step| printer.note(step)).await?;
             if !failures.is_empty() {
+                let nodes = listed(&node_write::texts(&failures));
                 printer.error(
-                    &format!("not every node could be given back: {}", listed(&failures)),
-                    Some("nothing begins meanwhile (the fleet is paused); ask again: it goes on with those that are left"),
+                    &format!("not every node could be given back, and the fleet stays paused: {nodes}"),
+                    node_write::hint(&failures),
                 );
-                return Ok(ExitCode::NodesFailed);
+                return Ok(node_write::exit_code(&failures));
             }
             printer.data("aborted\n");
             printer.note(if stay_paused {

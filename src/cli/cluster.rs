@@ -11,8 +11,8 @@ use contract::exit::ExitCode;
 use hook::RunClock;
 use kube_io::client::{Client, ClientError, ClusterLocation, connect_to};
 use kube_io::server_time::server_time;
+use ops::command_error::CommandError;
 use ops::find_rollouts::find_rollouts;
-use ops::observe::ObserveError;
 use ops::session::ClusterSession;
 
 /// Which cluster, as with kubectl.
@@ -44,7 +44,7 @@ impl ClusterOptions {
 pub(super) fn run(
     options: &ClusterOptions,
     printer: &mut Printer,
-    command: impl AsyncFnOnce(ClusterSession, &mut Printer) -> Result<ExitCode, ObserveError>,
+    command: impl AsyncFnOnce(ClusterSession, &mut Printer) -> Result<ExitCode, CommandError>,
 ) -> ExitCode {
     run_with_address(options, printer, async |session, address, printer| {
         if !session.targets().is_empty() {
@@ -64,7 +64,7 @@ pub(super) fn run(
 pub(super) fn run_anywhere(
     options: &ClusterOptions,
     printer: &mut Printer,
-    command: impl AsyncFnOnce(ClusterSession, &mut Printer) -> Result<ExitCode, ObserveError>,
+    command: impl AsyncFnOnce(ClusterSession, &mut Printer) -> Result<ExitCode, CommandError>,
 ) -> ExitCode {
     run_with_address(options, printer, async |session, _, printer| command(session, printer).await)
 }
@@ -79,7 +79,7 @@ pub(super) fn print_notes(session: &ClusterSession, printer: &mut Printer) {
 fn run_with_address(
     options: &ClusterOptions,
     printer: &mut Printer,
-    command: impl AsyncFnOnce(ClusterSession, &str, &mut Printer) -> Result<ExitCode, ObserveError>,
+    command: impl AsyncFnOnce(ClusterSession, &str, &mut Printer) -> Result<ExitCode, CommandError>,
 ) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -101,7 +101,7 @@ fn run_with_address(
                 let session = ClusterSession::new(client, rollouts, limit, Arc::new(move || clock.now()));
                 command(session, &address, printer).await
             }
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         };
         ended.unwrap_or_else(|error| {
             printer.error(&format!("{address}: {}", error.with_causes()), Some(error.hint()));

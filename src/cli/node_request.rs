@@ -10,7 +10,8 @@ use contract::exit::ExitCode;
 use diagnostics::nearest::nearest;
 use ops::apply::{RequestOutcome, apply};
 use ops::change::{NodeRequest, RequestedChange, change};
-use ops::observe::ObserveError;
+use ops::command_error::CommandError;
+use ops::node_write::{self, NodeWriteFailure};
 use ops::session::{ClusterSession, FollowedRollouts};
 
 /// Arguments of `gpu-rollout skip`, `unskip` and `retry`.
@@ -64,7 +65,7 @@ async fn run(
     (nodes, driver): (&[String], Option<DriverName>),
     consent: &Consent,
     printer: &mut Printer,
-) -> Result<ExitCode, ObserveError> {
+) -> Result<ExitCode, CommandError> {
     let wanted = driver.map(Driver::from);
     let FollowedRollouts { mut observers, snapshots } =
         session.follow_drivers(|settings| wanted.is_none_or(|driver| driver == settings.driver)).await?;
@@ -99,18 +100,19 @@ async fn run(
     if let Err(code) = consent.given(printer) {
         return Ok(code);
     }
-    let mut code = ExitCode::Success;
+    let mut failures = Vec::new();
     for (observer, nodes) in requested {
         for node in nodes {
             match apply(observer, request, node, || session.now()).await? {
                 RequestOutcome::Done(_) => printer.data(&format!("node/{node} changed\n")),
                 RequestOutcome::Nothing(text) => printer.note(&format!("{node}: nothing to do any more: {text}")),
-                RequestOutcome::Failed(text) => {
-                    printer.error(&format!("{node}: {text}"), Some("what was done before it stays done; ask again"));
-                    code = ExitCode::NodesFailed;
+                RequestOutcome::Failed(error) => {
+                    let failure = NodeWriteFailure::new(node, error);
+                    printer.error(&failure.to_string(), node_write::hint(std::slice::from_ref(&failure)));
+                    failures.push(failure);
                 }
             }
         }
     }
-    Ok(code)
+    Ok(node_write::exit_code(&failures))
 }

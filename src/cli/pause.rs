@@ -8,6 +8,7 @@ use crate::printer::Printer;
 use contract::exit::ExitCode;
 use contract::selector::Selector;
 use observed::pause::ObservedPause;
+use ops::node_write::{self, NodeWriteFailure};
 use ops::pause::{PauseReach, key, new_pause, pause, pauses, reach, resume};
 use ops::session::FollowedRollouts;
 use planner::pods::listed;
@@ -134,14 +135,12 @@ fn describe_pause(pause: &ObservedPause) -> String {
     format!("paused by {} since {:.0}, {nodes}{why}", pause.by, pause.at)
 }
 
-fn print_end(word: &str, failures: &[String], printer: &mut Printer) -> ExitCode {
+fn print_end(word: &str, failures: &[NodeWriteFailure], printer: &mut Printer) -> ExitCode {
     if failures.is_empty() {
         printer.data(&format!("{word}\n"));
-        return ExitCode::Success;
+    } else {
+        let nodes = listed(&node_write::texts(failures));
+        printer.error(&format!("{word}, but not every node could be changed: {nodes}"), node_write::hint(failures));
     }
-    printer.error(
-        &format!("{word}, but not every node could be changed: {}", listed(failures)),
-        Some("it needs the right to patch nodes; asking again goes on with those that are left"),
-    );
-    ExitCode::NodesFailed
+    node_write::exit_code(failures)
 }

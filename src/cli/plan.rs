@@ -70,7 +70,7 @@ impl PlanArguments {
         let Self { driver_time, job_time, runs, seed, output, cluster, .. } = self;
         let assumed = PlanAssumptions { driver: driver_time.map(DurationRange::spread), jobs: job_time.spread(), runs, seed };
         cluster::run_anywhere(&cluster, printer, async |session, printer| {
-            Box::pin(run(&session, proposed.as_ref(), assumed, output, printer)).await
+            Ok(Box::pin(run(&session, proposed.as_ref(), assumed, output, printer)).await?)
         })
     }
 

@@ -56,7 +56,7 @@ impl StatusArguments {
         }
         cluster::run(&cluster, printer, async |session, printer| {
             if watch {
-                return watch::run(&session, all || output == ListingFormat::Wide, printer).await;
+                return Ok(watch::run(&session, all || output == ListingFormat::Wide, printer).await?);
             }
             let rollouts: Vec<RolloutStatus> = session.observe_all().await?.iter().map(status).collect();
             let open = || rollouts.iter().flat_map(|rollout| &rollout.nodes).filter(|row| row.stage != NodeStage::Done);

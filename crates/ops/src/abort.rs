@@ -19,8 +19,8 @@ use observed::Observed;
 use planner::abort::give_back;
 use planner::action::NodePatch;
 
-use super::observe::ObserveError;
-use super::pause::not_written;
+use super::command_error::CommandError;
+use super::node_write::{NodeWriteError, NodeWriteFailure};
 use super::session::SessionClock;
 
 /// The data key of the pause that an abort begins with.
@@ -53,8 +53,9 @@ pub struct Leftovers {
 ///
 /// # Errors
 /// A call failed.
-pub async fn find_leftovers(client: &Client, hooks: &[&Settings], stays_paused: bool) -> Result<Leftovers, ObserveError> {
-    let nodes = patches(client, hooks, stays_paused).await?.iter().map(|patch| (patch.node.clone(), describe_patch(patch))).collect();
+pub async fn find_leftovers(client: &Client, hooks: &[&Settings], stays_paused: bool) -> Result<Leftovers, CommandError> {
+    let observed = observe_nodes(client).await?;
+    let nodes = patches(&observed, hooks, stays_paused).iter().map(|patch| (patch.node.clone(), describe_patch(patch))).collect();
     let mut jobs = Vec::new();
     for hook in hooks {
         if kube_io::releases::job(client, hook).await?.is_some_and(|job| job.end.is_none()) {
@@ -62,6 +63,10 @@ pub async fn find_leftovers(client: &Client, hooks: &[&Settings], stays_paused: 
         }
     }
     Ok(Leftovers { nodes, jobs, holder: lease::holder(client).await?.map(|holder| holder.name) })
+}
+
+async fn observe_nodes(client: &Client) -> Result<Observed, CallError> {
+    Ok(Observed { nodes: list_nodes(client).await?, ..Observed::default() })
 }
 
 fn describe_patch(patch: &NodePatch) -> String {
@@ -74,20 +79,19 @@ fn describe_patch(patch: &NodePatch) -> String {
 }
 
 /// What is to be changed on nodes. Where the fleet stays paused, the nodes of every driver that an operator of NVIDIA upgrades are held.
-async fn patches(client: &Client, hooks: &[&Settings], stays_paused: bool) -> Result<Vec<NodePatch>, ObserveError> {
-    let observed = Observed { nodes: list_nodes(client).await?, ..Observed::default() };
+fn patches(observed: &Observed, hooks: &[&Settings], stays_paused: bool) -> Vec<NodePatch> {
     let is_paused = |driver: &Driver| {
         let by_operator = |hook: &&Settings| hook.driver == *driver && hook.mode != Mode::Drive;
         let held = || observed.nodes.values().any(|node| node.annotations.contains_key(driver.traits().hold));
         stays_paused && driver.has_operator() && (hooks.iter().any(by_operator) || held())
     };
     let paused: Vec<Driver> = Driver::ALL.into_iter().filter(is_paused).collect();
-    Ok(give_back(&observed, &paused))
+    give_back(observed, &paused)
 }
 
 /// Removes everything that is ours from the nodes. With `stays_paused`, the pause remains afterwards and nodes are held, so that neither a hook
-/// nor the vendor's controller starts again. Calls `report` for each step. Returns the nodes that could not be restored, each with the
-/// reason; the pause remains then too. RBAC: as [`find_leftovers`], `delete` on `jobs` and on the Lease, `patch` on `nodes`, what the Lease needs,
+/// nor the vendor's controller starts again. Calls `report` for each step. Returns the nodes that could not be restored; the pause
+/// remains then too. RBAC: as [`find_leftovers`], `delete` on `jobs` and on the Lease, `patch` on `nodes`, what the Lease needs,
 /// and what a pause needs.
 ///
 /// # Errors
@@ -98,40 +102,43 @@ pub async fn abort(
     pause: &Pause,
     (stays_paused, clock): (bool, SessionClock),
     mut report: impl FnMut(&str),
-) -> Result<Vec<String>, ObserveError> {
-    write(client, KEY, pause).await?;
+) -> Result<Vec<NodeWriteFailure>, CommandError> {
+    write(client, KEY, pause).await.map_err(CommandError::in_write("write the pause"))?;
     for hook in hooks {
         end_job(client, hook, &mut report).await?;
     }
     let leases = LeaseCandidate::new(client, HOLDER, clock);
     report("waiting for the Lease");
     let held = match tokio::time::timeout(LEASE, leases.acquire(|_| ())).await {
-        Ok(held) => held?,
-        Err(_elapsed) => return Err(ObserveError::Late(LEASE.as_secs(), "somebody else holds the Lease".to_owned())),
+        Ok(held) => held.map_err(CommandError::in_write("take the Lease"))?,
+        Err(_elapsed) => {
+            let obstacle = "another process still holds the Lease default/gpu-rollout".to_owned();
+            return Err(CommandError::HookAtWork { obstacle, seconds: LEASE.as_secs() });
+        }
     };
     let failures = give_all_back(client, hooks, stays_paused, &mut report).await?;
     held.release().await;
     if !failures.is_empty() {
         return Ok(failures);
     }
-    lease::delete(client).await?;
+    lease::delete(client).await.map_err(CommandError::in_write("delete the Lease"))?;
     if !stays_paused {
-        remove(client, &[KEY.to_owned()]).await?;
+        remove(client, &[KEY.to_owned()]).await.map_err(CommandError::in_write("remove the pause"))?;
     }
     Ok(failures)
 }
 
 /// Ends the Job of a hook, and waits until its pods are gone: one that is on its way out could still take the Lease.
-async fn end_job(client: &Client, hook: &Settings, report: &mut impl FnMut(&str)) -> Result<(), ObserveError> {
+async fn end_job(client: &Client, hook: &Settings, report: &mut impl FnMut(&str)) -> Result<(), CommandError> {
     let name = format!("{}/{}", hook.namespace, hook.release);
     let until = tokio::time::Instant::now() + JOB;
     let mut is_reported = false;
-    while job::end(client, &hook.namespace, &hook.release).await? {
+    while job::end(client, &hook.namespace, &hook.release).await.map_err(CommandError::in_write(format!("end job {name}")))? {
         if !std::mem::replace(&mut is_reported, true) {
             report(&format!("ending job {name}"));
         }
         if tokio::time::Instant::now() >= until {
-            return Err(ObserveError::Late(JOB.as_secs(), format!("the pods of job {name} do not end")));
+            return Err(CommandError::HookAtWork { obstacle: format!("job {name} still has pods"), seconds: JOB.as_secs() });
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -143,21 +150,23 @@ async fn give_all_back(
     hooks: &[&Settings],
     stays_paused: bool,
     report: &mut impl FnMut(&str),
-) -> Result<Vec<String>, ObserveError> {
+) -> Result<Vec<NodeWriteFailure>, CommandError> {
     for _ in 0..ATTEMPTS {
-        let patches = patches(client, hooks, stays_paused).await?;
+        let patches = patches(&observe_nodes(client).await?, hooks, stays_paused);
         if patches.is_empty() {
             return Ok(Vec::new());
         }
         let answers = stream::iter(&patches).map(async |patch| (patch, patch_node(client, patch).await)).buffer_unordered(AT_ONCE);
         let answers: Vec<(&NodePatch, Result<ActionResult, CallError>)> = answers.collect().await;
-        let failed: Vec<String> = answers.iter().filter_map(|(patch, answer)| not_written(patch, answer)).collect();
         for (patch, _) in answers.iter().filter(|(_, answer)| matches!(answer, Ok(ActionResult::Now))) {
             report(&format!("node {}: {}", patch.node, describe_patch(patch)));
         }
+        let failed = answers.into_iter().filter_map(|(patch, answer)| NodeWriteFailure::from_answer(&patch.node, answer));
+        let failed: Vec<NodeWriteFailure> = failed.collect();
         if !failed.is_empty() {
             return Ok(failed);
         }
     }
-    Ok(patches(client, hooks, stays_paused).await?.iter().map(|patch| format!("{} changes all the time", patch.node)).collect())
+    let left = patches(&observe_nodes(client).await?, hooks, stays_paused);
+    Ok(left.iter().map(|patch| NodeWriteFailure::new(&patch.node, NodeWriteError::Contended)).collect())
 }

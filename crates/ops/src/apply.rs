@@ -5,20 +5,21 @@ use jiff::Timestamp;
 use kube_io::actions::{ActionResult, delete_pod, patch_node};
 
 use super::change::{DeletedPod, NodeRequest, RequestedChange, change};
+use super::node_write::NodeWriteError;
 use super::observe::{ObserveError, RolloutObserver};
 
 /// How often a node that changes all the time is observed.
 const ATTEMPTS: u32 = 5;
 
 /// What became of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum RequestOutcome {
     /// It was done: what that means.
     Done(String),
     /// There was nothing to do: why.
     Nothing(String),
     /// It was not done: why.
-    Failed(String),
+    Failed(NodeWriteError),
 }
 
 /// Does what is asked of one node. RBAC: `patch` on `nodes`, and `delete` on `pods` of the operator's namespace where a driver pod is to
@@ -34,7 +35,7 @@ pub async fn apply(
 ) -> Result<RequestOutcome, ObserveError> {
     for _ in 0..ATTEMPTS {
         let snapshot = observer.observe(&clock).await?;
-        let Some(object) = snapshot.observed.nodes.get(node) else { return Ok(RequestOutcome::Failed("it is gone".to_owned())) };
+        let Some(object) = snapshot.observed.nodes.get(node) else { return Ok(RequestOutcome::Failed(NodeWriteError::Gone)) };
         let (pod, patch, text) = match change(&snapshot, request, object) {
             RequestedChange::Nothing { text } => return Ok(RequestOutcome::Nothing(text)),
             RequestedChange::Patch { patch, text } => (None, Some(patch), text),
@@ -43,19 +44,17 @@ pub async fn apply(
         if let Some(DeletedPod { namespace, name, uid }) = pod
             && let Err(error) = delete_pod(observer.client(), &namespace, &name, &uid).await
         {
-            return Ok(RequestOutcome::Failed(error.to_string()));
+            return Ok(RequestOutcome::Failed(error.into()));
         }
         let Some(patch) = patch else { return Ok(RequestOutcome::Done(text)) };
         match patch_node(observer.client(), &patch).await {
             Ok(ActionResult::Now) => return Ok(RequestOutcome::Done(text)),
-            Ok(ActionResult::Changed(missing)) => {
-                return Ok(RequestOutcome::Failed(format!("admission drops what is written: {}", missing.join(", "))));
-            }
-            Ok(ActionResult::Already) => return Ok(RequestOutcome::Failed("it is gone".to_owned())),
+            Ok(ActionResult::Changed(missing)) => return Ok(RequestOutcome::Failed(NodeWriteError::Dropped(missing))),
+            Ok(ActionResult::Already) => return Ok(RequestOutcome::Failed(NodeWriteError::Gone)),
             // What has changed is on its way to the caches.
             Ok(ActionResult::Superseded) => observer.changed().await,
-            Err(error) => return Ok(RequestOutcome::Failed(error.to_string())),
+            Err(error) => return Ok(RequestOutcome::Failed(error.into())),
         }
     }
-    Ok(RequestOutcome::Failed(format!("it has changed {ATTEMPTS} times while it was looked at; ask again")))
+    Ok(RequestOutcome::Failed(NodeWriteError::Contended))
 }

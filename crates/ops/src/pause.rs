@@ -20,6 +20,8 @@ use planner::action::NodePatch;
 use planner::hold;
 use planner::node::driver_nodes;
 
+use super::command_error::CommandError;
+use super::node_write::{NodeWriteError, NodeWriteFailure};
 use super::observe::{ObserveError, RolloutObserver, RolloutSnapshot};
 
 /// Nodes that are changed at once.
@@ -96,7 +98,7 @@ fn needs_hold(snapshot: &RolloutSnapshot, node: &ObservedNode) -> bool {
     operated && hold::can_be_held(node, settings.driver)
 }
 
-/// Pauses: first what our hooks see, then the holds. The nodes that could not be held, each with why.
+/// Pauses: first what our hooks see, then the holds. Returns the nodes that could not be held.
 ///
 /// # Errors
 /// The pause could not be written, or the cluster not be read.
@@ -106,8 +108,8 @@ pub async fn pause(
     pause: &pause::Pause,
     selector: Option<&Selector>,
     clock: impl Fn() -> Timestamp,
-) -> Result<Vec<String>, ObserveError> {
-    write(client, &key(pause.selector.as_deref()), pause).await?;
+) -> Result<Vec<NodeWriteFailure>, CommandError> {
+    write(client, &key(pause.selector.as_deref()), pause).await.map_err(CommandError::in_write("write the pause"))?;
     let holds = |snapshot: &RolloutSnapshot| {
         let driver = snapshot.settings.driver;
         let nodes = driver_nodes(&snapshot.observed, driver).filter(|node| covers(selector, node) && needs_hold(snapshot, node));
@@ -116,8 +118,8 @@ pub async fn pause(
     patch_all(client, observers, holds, &clock).await
 }
 
-/// Resumes: first what our hooks see (one at work would put holds on again), then the holds go that no other pause needs. The nodes whose holds could not be
-/// taken off, each with why: asking again goes on with them.
+/// Resumes: first what our hooks see (one at work would put holds on again), then the holds go that no other pause needs. Returns the nodes whose holds
+/// could not be taken off: asking again goes on with them.
 ///
 /// # Errors
 /// The pauses could not be written, or the cluster not be read.
@@ -126,9 +128,9 @@ pub async fn resume(
     observers: &mut [RolloutObserver],
     keys: &[String],
     clock: impl Fn() -> Timestamp,
-) -> Result<Vec<String>, ObserveError> {
+) -> Result<Vec<NodeWriteFailure>, CommandError> {
     let left: Vec<ObservedPause> = pauses(client).await?.into_iter().filter(|pause| !keys.contains(&pause.key)).collect();
-    remove(client, keys).await?;
+    remove(client, keys).await.map_err(CommandError::in_write("remove the pause"))?;
     let releases = |snapshot: &RolloutSnapshot| {
         let driver = snapshot.settings.driver;
         let paused = |node: &&ObservedNode| left.iter().any(|pause| pause.covers(node));
@@ -144,34 +146,27 @@ async fn patch_all(
     observers: &mut [RolloutObserver],
     patches: impl Fn(&RolloutSnapshot) -> Vec<NodePatch>,
     clock: &impl Fn() -> Timestamp,
-) -> Result<Vec<String>, ObserveError> {
+) -> Result<Vec<NodeWriteFailure>, CommandError> {
     let mut failures = Vec::new();
     for observer in observers {
         for attempt in 1..=ATTEMPTS {
             let patches = patches(&observer.observe(clock).await?);
             let answers = stream::iter(&patches).map(async |patch| (patch, patch_node(client, patch).await)).buffer_unordered(AT_ONCE);
             let answers: Vec<(&NodePatch, Result<ActionResult, CallError>)> = answers.collect().await;
-            let failed: Vec<String> = answers.iter().filter_map(|(patch, answer)| not_written(patch, answer)).collect();
-            let superseded = answers.iter().filter(|(_, answer)| matches!(answer, Ok(ActionResult::Superseded))).count();
-            if !failed.is_empty() || superseded > 0 && attempt == ATTEMPTS {
+            let superseded = answers.iter().filter(|(_, answer)| matches!(answer, Ok(ActionResult::Superseded)));
+            let superseded: Vec<&str> = superseded.map(|(patch, _)| patch.node.as_str()).collect();
+            let failed = answers.into_iter().filter_map(|(patch, answer)| NodeWriteFailure::from_answer(&patch.node, answer));
+            let failed: Vec<NodeWriteFailure> = failed.collect();
+            if !failed.is_empty() || attempt == ATTEMPTS {
                 failures.extend(failed);
-                failures.extend((superseded > 0).then(|| format!("{superseded} nodes change all the time")));
+                failures.extend(superseded.iter().map(|node| NodeWriteFailure::new(node, NodeWriteError::Contended)));
                 break;
             }
-            if superseded == 0 {
+            if superseded.is_empty() {
                 break;
             }
             observer.changed().await;
         }
     }
     Ok(failures)
-}
-
-/// Why a patch of a node was not done; `None`: it was, or the node is observed again.
-pub(super) fn not_written(patch: &NodePatch, answer: &Result<ActionResult, CallError>) -> Option<String> {
-    match answer {
-        Ok(ActionResult::Changed(missing)) => Some(format!("{}: admission drops what is written: {}", patch.node, missing.join(", "))),
-        Ok(ActionResult::Now | ActionResult::Already | ActionResult::Superseded) => None,
-        Err(error) => Some(format!("{}: {error}", patch.node)),
-    }
 }

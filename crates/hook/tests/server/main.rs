@@ -25,6 +25,7 @@ mod metrics;
 mod ofed;
 mod operands;
 mod person;
+mod person_writes;
 mod preflight;
 mod prepare_network;
 mod records;

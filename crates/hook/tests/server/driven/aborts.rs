@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::driver::Driver;
+use contract::exit::ExitCode;
 use contract::names;
 use contract::pause::Pause;
 use contract::settings::{Mode, Settings};
 use ops::abort::{HOLDER, abort};
+use ops::node_write::{NodeWriteFailure, exit_code, texts};
 use serde_json::{Value, json};
 
 use super::moments::{Undisturbed, reached};
@@ -81,7 +83,7 @@ async fn aborts(fleet: &Driven, pod: &Pod) -> bool {
     };
     tokio::select! {
         wrong = aborting => {
-            assert_eq!(wrong.unwrap(), Vec::<String>::new(), "every node is given back");
+            assert_eq!(texts(&wrong.unwrap()), Vec::<String>::new(), "every node is given back");
             true
         }
         () = fleet.world.server.told.notified() => false,
@@ -174,7 +176,26 @@ async fn fleet_still_paused_is_held_after_abort() {
     assert_eq!(ours(&fleet), Vec::<String>::new());
 }
 
+/// It exited with the code of failed upgrades, and sent people to driver pods.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn abort_with_refused_patch_lacks_rights() {
+    let hold = |node: &mut Value| node["metadata"]["annotations"][Driver::Gpu.traits().hold] = json!("pause");
+    let fleet = Driven::new(Driver::Gpu, |_| ()).node("gpu-1", hold);
+    allow(&fleet);
+    let settings = fleet.stages[0].0.clone();
+    fleet.world.remove("jobs", &settings.namespace, &settings.release);
+    let answer = Effect::Answer(403, "nodes \"gpu-1\" is forbidden: User \"ada\" cannot patch resource \"nodes\" in API group \"\"");
+    fleet.world.server.state().faults.push(Fault::new(|request| request.is("patch", "nodes"), 0, usize::MAX, answer));
+    let failures = failures_of(&fleet, &settings, false).await;
+    assert_eq!(exit_code(&failures), ExitCode::Rights);
+    assert!(texts(&failures)[0].starts_with("gpu-1: the API server refuses: "), "{failures:?}");
+}
+
 async fn abort_of(fleet: &Driven, settings: &Settings, stays_paused: bool) -> Vec<String> {
+    texts(&failures_of(fleet, settings, stays_paused).await)
+}
+
+async fn failures_of(fleet: &Driven, settings: &Settings, stays_paused: bool) -> Vec<NodeWriteFailure> {
     let (client, clock) = (fleet.world.server.client(HOLDER), fleet.world.clock.clone());
     let pause = Pause { selector: None, by: "somebody".to_owned(), reason: None, at: clock.now() };
     abort(&client, &[settings], &pause, (stays_paused, Arc::new(move || clock.now())), |_| ()).await.unwrap()
