@@ -7,9 +7,9 @@ use super::consent::Consent;
 use crate::printer::Printer;
 use contract::exit::ExitCode;
 use contract::settings::Settings;
-use ops::abort::{abort, find_leftovers};
+use ops::abort::{abort, find_begun, find_leftovers};
 use ops::node_write;
-use ops::pause::new_pause;
+use ops::pause::{FINISHED_BY_CONTROLLER, new_pause};
 use planner::pods::listed;
 
 /// Arguments of `gpu-rollout abort`.
@@ -49,6 +49,9 @@ impl AbortArguments {
             if leftovers.jobs.is_empty() && leftovers.nodes.is_empty() {
                 printer.note("no hook is at work, and there is nothing to change on any node");
             }
+            if let Some(begun) = describe_begun(&leftovers.begun) {
+                printer.note(&begun);
+            }
             if let Err(code) = consent.given(printer) {
                 return Ok(code);
             }
@@ -65,12 +68,20 @@ impl AbortArguments {
                 return Ok(node_write::exit_code(&failures));
             }
             printer.data("aborted\n");
+            if let Some(begun) = describe_begun(&find_begun(session.client(), &hooks).await?) {
+                printer.note(&begun);
+            }
             printer.note(if stay_paused {
-                "the fleet stays paused: gpu-rollout resume lets deployers and NVIDIA's controller begin again"
+                "the fleet stays paused: no further node is begun with until gpu-rollout resume"
             } else {
                 "a deployer that tries again begins anew; --stay-paused keeps it from that"
             });
             Ok(ExitCode::Success)
         })
     }
+}
+
+/// Says which nodes an abort does not stop.
+fn describe_begun(begun: &[String]) -> Option<String> {
+    (!begun.is_empty()).then(|| format!("nodes that are being upgraded {FINISHED_BY_CONTROLLER}: {}", listed(begun)))
 }

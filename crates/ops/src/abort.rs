@@ -15,7 +15,8 @@ use kube_io::job;
 use kube_io::lease::{self, LeaseCandidate};
 use kube_io::list::list_nodes;
 use kube_io::pause::{remove, write};
-use observed::Observed;
+use nvidia_upgrade::state::ControllerState;
+use observed::{Observed, ObservedNode};
 use planner::abort::give_back;
 use planner::action::NodePatch;
 
@@ -47,6 +48,8 @@ pub struct Leftovers {
     pub jobs: Vec<String>,
     /// Who holds the Lease.
     pub holder: Option<String>,
+    /// Nodes that NVIDIA's controller is upgrading: it finishes them, whatever is given back.
+    pub begun: Vec<String>,
 }
 
 /// Finds what there is to give back. `stays_paused`: as for [`abort`]. RBAC: `list` on `nodes`, `get` on the Lease and on the Jobs.
@@ -62,7 +65,24 @@ pub async fn find_leftovers(client: &Client, hooks: &[&Settings], stays_paused: 
             jobs.push(format!("{}/{}", hook.namespace, hook.release));
         }
     }
-    Ok(Leftovers { nodes, jobs, holder: lease::holder(client).await?.map(|holder| holder.name) })
+    let holder = lease::holder(client).await?.map(|holder| holder.name);
+    Ok(Leftovers { nodes, jobs, holder, begun: begun(&observed, hooks) })
+}
+
+/// Finds the nodes that NVIDIA's controllers are upgrading. RBAC: `list` on `nodes`.
+///
+/// # Errors
+/// They cannot be listed.
+pub async fn find_begun(client: &Client, hooks: &[&Settings]) -> Result<Vec<String>, CommandError> {
+    Ok(begun(&observe_nodes(client).await?, hooks))
+}
+
+/// The nodes that NVIDIA's controllers are upgrading. Where a hook drives, the controller is off, whatever it left on nodes.
+fn begun(observed: &Observed, hooks: &[&Settings]) -> Vec<String> {
+    let is_driven = |driver: &Driver| hooks.iter().any(|hook| hook.driver == *driver && hook.mode == Mode::Drive);
+    let drivers: Vec<Driver> = Driver::ALL.into_iter().filter(|driver| driver.has_operator() && !is_driven(driver)).collect();
+    let is_begun = |node: &&ObservedNode| drivers.iter().any(|driver| ControllerState::of_node(node, driver.traits()).is_busy());
+    observed.nodes.values().filter(is_begun).map(|node| node.name.clone()).collect()
 }
 
 async fn observe_nodes(client: &Client) -> Result<Observed, CallError> {

@@ -29,6 +29,9 @@ const AT_ONCE: usize = 16;
 /// How often nodes are observed that change meanwhile.
 const ATTEMPTS: u32 = 5;
 
+/// What becomes of nodes that NVIDIA's controller is upgrading, whoever pauses.
+pub const FINISHED_BY_CONTROLLER: &str = "are finished by NVIDIA's controller, which cannot be stopped in the middle";
+
 /// The data key of a pause.
 pub fn key(selector: Option<&str>) -> String {
     selector.map_or_else(|| FLEET_KEY.to_owned(), |selector| format!("nodes-{}", &digest::sha256(selector.as_bytes())[..12]))
@@ -73,11 +76,7 @@ pub fn reach(snapshot: &RolloutSnapshot, selector: Option<&Selector>) -> PauseRe
         nodes: nodes.len(),
         held: nodes.iter().copied().filter(|node| needs_hold(snapshot, node)).map(|node| node.name.clone()).collect(),
         begun: nodes.iter().filter(|node| is_begun(node, driver)).map(name).collect(),
-        begun_then: if ours {
-            "stand still if their driver still runs, and are finished if it does not"
-        } else {
-            "are finished by NVIDIA's controller, which cannot be stopped in the middle"
-        },
+        begun_then: if ours { "stand still if their driver still runs, and are finished if it does not" } else { FINISHED_BY_CONTROLLER },
     }
 }
 

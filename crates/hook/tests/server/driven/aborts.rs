@@ -10,7 +10,7 @@ use contract::exit::ExitCode;
 use contract::names;
 use contract::pause::Pause;
 use contract::settings::{Mode, Settings};
-use ops::abort::{HOLDER, abort};
+use ops::abort::{HOLDER, abort, find_leftovers};
 use ops::node_write::{NodeWriteFailure, exit_code, texts};
 use serde_json::{Value, json};
 
@@ -165,6 +165,8 @@ async fn fleet_still_paused_is_held_after_abort() {
     };
     let held = (json!("true"), json!("pause"));
     let free = (Value::Null, Value::Null);
+    let leftovers = find_leftovers(&fleet.world.server.client(HOLDER), &[&settings], true).await.unwrap();
+    assert_eq!(leftovers.begun, ["gpu-1"], "its upgrade goes on, and nobody said so");
     for _ in 0..2 {
         // The second one finds nothing left to do.
         assert_eq!(abort_of(&fleet, &settings, true).await, Vec::<String>::new());
@@ -174,6 +176,16 @@ async fn fleet_still_paused_is_held_after_abort() {
     assert_eq!(abort_of(&fleet, &settings, false).await, Vec::<String>::new());
     assert_eq!(holds(&fleet), [free.clone(), free.clone(), free]);
     assert_eq!(ours(&fleet), Vec::<String>::new());
+}
+
+/// Where a hook drives, NVIDIA's controller is off: it finishes no node, whatever its labels say.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn abort_of_driven_fleet_names_no_begun_node() {
+    let label = |node: &mut Value| node["metadata"]["labels"][Driver::Gpu.traits().state_label] = json!("drain-required");
+    let fleet = Driven::new(Driver::Gpu, |_| ()).node("gpu-1", label);
+    allow(&fleet);
+    let leftovers = find_leftovers(&fleet.world.server.client(HOLDER), &[&fleet.stages[0].0], false).await.unwrap();
+    assert_eq!(leftovers.begun, Vec::<String>::new());
 }
 
 /// It exited with the code of failed upgrades, and sent people to driver pods.
