@@ -1,7 +1,7 @@
 //! An API server that cannot be reached for a while, or at all.
 
+use std::cell::RefCell;
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex};
 
 use contract::exit::ExitCode;
 use tracing::field::{Field, Visit};
@@ -108,9 +108,14 @@ async fn a_server_that_cannot_answer_events_delays_nothing() {
     assert!(world.second() < 150, "{} s", world.second());
 }
 
-/// The warnings and errors of the log.
-#[derive(Clone, Default)]
-struct LogLines(Arc<Mutex<Vec<String>>>);
+thread_local! {
+    /// The warnings and errors that were logged on this thread: a story runs on one.
+    static LOG_LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Gathers them. It is the subscriber of the whole process: with one for a single thread, what other tests log first decides for all of them whether
+/// a line is logged.
+struct LogLines;
 
 struct LineText(String);
 
@@ -128,7 +133,7 @@ impl Subscriber for LogLines {
     fn event(&self, event: &Event<'_>) {
         let mut line = LineText(event.metadata().level().to_string());
         event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
+        LOG_LINES.with_borrow_mut(|lines| lines.push(line.0));
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -147,18 +152,17 @@ impl Subscriber for LogLines {
 /// Each failed attempt had a line: several hundred in ten minutes.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn ten_minutes_without_server_are_a_line_a_minute() {
+    tracing::subscriber::set_global_default(LogLines).unwrap();
     for how in [How::Refused, How::Silent] {
         for from in [0, 1, 40, 44, 90] {
-            let lines = LogLines::default();
-            let logging = tracing::subscriber::set_default(lines.clone());
+            LOG_LINES.take();
             let world = migrating();
             let pod = world.start("pod-a", "job-1");
             world.pass(from).await;
             leave(&world, how, 600);
             let ended = world.ends(pod).await;
-            drop(logging);
             assert_eq!(ended.code, ExitCode::Success, "{how:?} from {from}: {}", ended.message);
-            let lines = lines.0.lock().unwrap();
+            let lines = LOG_LINES.take();
             assert!((9..=14).contains(&lines.len()), "{how:?} from {from}: {} lines\n{}", lines.len(), lines.join("\n"));
         }
     }
