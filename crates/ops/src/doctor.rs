@@ -1,6 +1,8 @@
 //! Checks a cluster for what will stall, surprise or mislead sooner or later, whether or not anything is being rolled out. Pure: the input is a
 //! [`RolloutSnapshot`] and the [`RolloutStatus`] made from it.
 
+use std::collections::BTreeMap;
+
 use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,11 +14,12 @@ use observed::ObservedNode;
 use planner::drive_upgrade::record::read;
 use planner::hold;
 use planner::policies::{self, LivePolicy, NodePool};
+use planner::reason::Reason;
 
 use super::hold_status::{HoldStatus, is_attended};
 use super::observe::RolloutSnapshot;
 use super::remedy::Remedy;
-use super::status::{BlockingCondition, NodeRow, NodeStage, PluginCondition, RolloutStatus};
+use super::status::{NodeRow, NodeStage, PluginCondition, RolloutStatus};
 
 mod report;
 
@@ -209,20 +212,40 @@ fn unattended_cordons(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Opt
 
 /// Operands that do not work.
 fn broken_operands(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
-    let broken = ["OperandNotReady", "OperandMissing", "ToolkitNotReady", "PluginNotReady", "PluginMissing"];
-    waiting_for(snapshot, status, "broken-operands", &broken)
+    let is_broken = |reason: &Reason| {
+        matches!(
+            reason,
+            Reason::OperandNotReady { .. }
+                | Reason::OperandMissing { .. }
+                | Reason::ToolkitNotReady { .. }
+                | Reason::PluginNotReady { .. }
+                | Reason::PluginMissing
+        )
+    };
+    waiting_for(snapshot, status, "broken-operands", is_broken)
 }
 
 /// Nodes that offer no GPU, or fewer than before.
 fn gpus_not_offered(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
-    waiting_for(snapshot, status, "gpus-not-offered", &["GpusNotOffered", "GpusDegraded"])
+    let is_missing = |reason: &Reason| matches!(reason, Reason::GpusNotOffered | Reason::GpusDegraded { .. });
+    waiting_for(snapshot, status, "gpus-not-offered", is_missing)
 }
 
 /// The nodes that wait for one of these reasons, in the words of the first of them. While a hook is at work, what resolves itself is part of the rollout.
-fn waiting_for(snapshot: &RolloutSnapshot, status: &RolloutStatus, check: &'static str, reasons: &[&str]) -> Option<DoctorFinding> {
+fn waiting_for(
+    snapshot: &RolloutSnapshot,
+    status: &RolloutStatus,
+    check: &'static str,
+    is_meant: impl Fn(&Reason) -> bool,
+) -> Option<DoctorFinding> {
     let at_work = snapshot.phase().has_job();
-    let is_found = |waiting: &BlockingCondition| reasons.contains(&waiting.reason) && !(at_work && waiting.resolves_itself);
-    let waits = |row: &&NodeRow| row.waiting.as_ref().is_some_and(is_found);
+    let decided = snapshot.decision.waits.iter().chain(&snapshot.decision.ended).filter(|wait| is_meant(&wait.reason));
+    let meant: BTreeMap<&str, &str> = decided.filter_map(|wait| Some((wait.node.as_deref()?, wait.reason.name()))).collect();
+    let waits = |row: &&NodeRow| {
+        // What a hook that is away keeps from going on is said of the hook.
+        let own = row.waiting.as_ref().filter(|waiting| meant.get(row.node.as_str()) == Some(&waiting.reason));
+        own.is_some_and(|waiting| !(at_work && waiting.resolves_itself))
+    };
     let first = status.nodes.iter().find(waits)?;
     let waiting = first.waiting.as_ref()?;
     let affected = nodes(status, waits);

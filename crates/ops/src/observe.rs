@@ -1,7 +1,6 @@
 //! Observes rollouts: the caches of a hook Job, filled once or followed, judged by the engine, and nothing written.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::error::Error;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -28,7 +27,7 @@ use planner::pods::FOCUS_LIMIT;
 use planner::policies::NodePools;
 use planner::preflight::policy;
 use planner::progress::DecidedNodes;
-use planner::reason::Wait;
+use planner::reason::{OPERATOR_ACTING, OPERATOR_NOT_SEEN, Wait};
 use planner::spec::leadership::OperatorActivity;
 
 use super::run_phase::RunPhase;
@@ -37,10 +36,6 @@ use super::wait_start::is_telling;
 
 /// How long the pods of single nodes are waited for: what is not known by then is missing from the answer, which says so.
 const PODS: Duration = Duration::from_secs(15);
-
-/// The names of the reasons that only a hook can tell, because they follow from what it has seen change.
-const OPERATOR_ACTING: &str = "OperatorActing";
-const OPERATOR_NOT_SEEN: &str = "OperatorNotSeen";
 
 /// Why a rollout cannot be observed.
 #[derive(Debug, thiserror::Error)]
@@ -82,17 +77,6 @@ impl ObserveError {
             }
             Self::Call(_) => "see whether the cluster answers: kubectl get nodes",
         }
-    }
-
-    /// Returns the message, followed by those of its causes that it does not repeat.
-    pub fn with_causes(&self) -> String {
-        let causes = std::iter::successors(self.source(), |cause: &&(dyn Error + 'static)| (*cause).source());
-        causes.map(ToString::to_string).fold(
-            self.to_string(),
-            |text, cause| {
-                if text.contains(&cause) { text } else { format!("{text}: {cause}") }
-            },
-        )
     }
 }
 

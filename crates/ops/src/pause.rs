@@ -29,7 +29,7 @@ const AT_ONCE: usize = 16;
 /// How often nodes are observed that change meanwhile.
 const ATTEMPTS: u32 = 5;
 
-/// What becomes of nodes that NVIDIA's controller is upgrading, whoever pauses.
+/// What happens to nodes that NVIDIA's controller is upgrading when the rollout is paused or aborted.
 pub const FINISHED_BY_CONTROLLER: &str = "are finished by NVIDIA's controller, which cannot be stopped in the middle";
 
 /// The data key of a pause.

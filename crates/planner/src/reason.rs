@@ -14,6 +14,7 @@ mod operand;
 mod text;
 pub mod upgrade;
 
+pub use class::{OPERATOR_ACTING, OPERATOR_NOT_SEEN};
 pub use operand::OperandName;
 
 /// What is waited for. Every wait of the engine is one of these.

@@ -18,6 +18,7 @@ pub(crate) const PERSON: &str = "person";
 pub(crate) struct Person {
     pub(crate) client: Client,
     pub(crate) observers: Vec<RolloutObserver>,
+    target: RolloutTarget,
 }
 
 impl Person {
@@ -31,9 +32,15 @@ impl Person {
         });
         let release = Some(format!("{}/{}", world.settings.namespace, world.settings.release));
         let target = RolloutTarget { settings: world.settings.clone(), release };
-        let client = world.server.client(PERSON);
-        let observer = RolloutObserver::begin(&client, &target, Duration::from_mins(1)).await.unwrap();
-        Self { client, observers: vec![observer] }
+        let mut person = Self { client: world.server.client(PERSON), observers: Vec::new(), target };
+        person.start_anew().await;
+        person
+    }
+
+    /// Forgets what was observed, as a command that is run again.
+    pub(crate) async fn start_anew(&mut self) {
+        let observer = RolloutObserver::begin(&self.client, &self.target, Duration::from_mins(1)).await.unwrap();
+        self.observers = vec![observer];
     }
 
     /// Observes the rollout as it is now.

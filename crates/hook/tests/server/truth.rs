@@ -2,7 +2,6 @@
 //! server and with the hook that is at work, or is not.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use contract::count::Count;
 use contract::driver::Driver;
@@ -11,13 +10,12 @@ use contract::names;
 use contract::settings::{Mode, Settings};
 use contract::task::Task;
 use hook::{HookMetrics, HookProcess, PodIdentity, RunEnd, Shutdown};
-use ops::observe::RolloutObserver;
-use ops::target::RolloutTarget;
 use serde_json::json;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::driven::Driven;
-use crate::fake::rights::{Grant, grants};
+use crate::person::Person;
 use crate::settings::{OPERATOR, settings};
 use crate::world::{NEW, World};
 
@@ -33,12 +31,19 @@ const AFTERWARDS: u64 = 20;
 /// A story that takes longer is stuck.
 const LONG: i64 = 240;
 
+/// A pod of the hook. Nothing asks it to end: it is killed.
+struct RunningPod {
+    run: JoinHandle<RunEnd>,
+    metrics: Arc<HookMetrics>,
+    _stop: watch::Sender<bool>,
+}
+
 /// The hook of a story, as the Job controller and the kubelet have it.
 struct StoryHook {
     settings: Settings,
     job: String,
     pods: usize,
-    running: Option<(JoinHandle<RunEnd>, Arc<HookMetrics>)>,
+    running: Option<RunningPod>,
     ended: Option<ExitCode>,
 }
 
@@ -52,26 +57,24 @@ impl StoryHook {
         self.pods += 1;
         let pod = format!("{}-{}", self.settings.release, self.pods);
         let (stop, shutdown) = Shutdown::pair();
-        // The pod is never asked to end: it is killed.
-        std::mem::forget(stop);
         let identity = PodIdentity { job: self.job.clone(), pod: pod.clone() };
         let hook = HookProcess::new(world.server.client(&pod), self.settings.clone(), identity, world.clock.clone(), shutdown);
         let metrics = hook.metrics();
         metrics.enable_snapshots();
-        self.running = Some((tokio::task::spawn_local(hook.run()), metrics));
+        self.running = Some(RunningPod { run: tokio::task::spawn_local(hook.run()), metrics, _stop: stop });
     }
 
     /// The process dies without a word.
     fn kill(&mut self) {
-        if let Some((run, _)) = self.running.take() {
-            run.abort();
+        if let Some(pod) = self.running.take() {
+            pod.run.abort();
         }
     }
 
     /// What the Job controller writes: it sees at once what has become of the pod.
     async fn sync_job(&mut self, world: &World) {
-        if let Some((run, _)) = self.running.take_if(|(run, _)| run.is_finished()) {
-            self.ended = Some(run.await.unwrap().code);
+        if let Some(pod) = self.running.take_if(|pod| pod.run.is_finished()) {
+            self.ended = Some(pod.run.await.unwrap().code);
         }
         let (alive, ended) = (self.running.is_some(), self.ended);
         let failed = self.pods - usize::from(alive || ended == Some(ExitCode::Success));
@@ -87,20 +90,17 @@ impl StoryHook {
 
     fn state(&self) -> HookState<'_> {
         match (&self.running, self.ended) {
-            (Some((_, metrics)), _) => HookState::Running(metrics),
+            (Some(pod), _) => HookState::Running(&pod.metrics),
             (None, Some(_)) => HookState::Ended,
             (None, None) => HookState::Dead,
         }
     }
 }
 
-/// A fresh look, as somebody has who runs a command once.
-async fn look<'w>(world: &'w World, hook: &'w StoryHook) -> Moment<'w> {
-    let settings = hook.settings.clone();
-    let target = RolloutTarget { release: Some(format!("{}/{}", settings.namespace, settings.release)), settings };
-    let client = world.server.client("person");
-    let mut observer = RolloutObserver::begin(&client, &target, Duration::from_mins(1)).await.unwrap();
-    Moment::new(world, &observer.observe(|| world.clock.now()).await.unwrap(), hook.state())
+/// What a command reports that is run now.
+async fn look<'w>(world: &'w World, hook: &'w StoryHook, person: &mut Person) -> Moment<'w> {
+    person.start_anew().await;
+    Moment::new(world, &person.observe(world).await, hook.state())
 }
 
 /// What happens in a story at a second, apart from what everybody does by themselves.
@@ -108,10 +108,7 @@ type Deed = fn(&World, &mut StoryHook);
 
 /// Plays a story and checks what is said at every second of it. Returns how many moments were looked at.
 async fn told(story: &str, world: &World, mut hook: StoryHook, deeds: &[(i64, Deed)]) -> ExitCode {
-    // A person may read what keeps a node waiting.
-    let preflight = grants(&Settings { tasks: vec![Task::Preflight], ..hook.settings.clone() });
-    let pods = ["list", "watch"].map(|verb| Grant::everywhere(verb, "", "pods"));
-    world.server.change(|state| state.grants.extend(preflight.into_iter().chain(pods)));
+    let mut person = Box::pin(Person::with_rights(world, &[])).await;
     let (mut claims, mut afterwards, mut deeds) = (Claims::default(), AFTERWARDS, deeds.iter().peekable());
     hook.start(world);
     while afterwards > 0 {
@@ -119,7 +116,7 @@ async fn told(story: &str, world: &World, mut hook: StoryHook, deeds: &[(i64, De
             deed(world, &mut hook);
         }
         hook.sync_job(world).await;
-        let moment = Box::pin(look(world, &hook)).await;
+        let moment = Box::pin(look(world, &hook, &mut person)).await;
         let lies = claims.check(&moment);
         assert!(lies.is_empty(), "{story}, second {}:\n{}\n{}", world.second(), lies.join("\n"), moment.text());
         afterwards -= u64::from(hook.ended.is_some() && deeds.peek().is_none());
@@ -152,6 +149,7 @@ async fn assists(story: &str, mode: Mode, deeds: &[(i64, Deed)]) -> ExitCode {
     let mut tasks = vec![Task::Settle, Task::Reroll];
     tasks.extend((mode == Mode::Assist).then_some(Task::Wake));
     let settings = Settings { mode, tasks, ..settings() };
+    world.settings = settings.clone();
     world.install(&settings, "job-1");
     world.upgrade(&[0, 1, 2]);
     Box::pin(told(story, &world, StoryHook::new(settings, "job-1"), deeds)).await
@@ -196,7 +194,7 @@ async fn fleet_without_operator_is_not_called_done() {
     assert_eq!(assists("assist", Mode::Assist, &deeds).await, ExitCode::Success);
 }
 
-/// P1: the same while somebody else had changed the version.
+/// P1: the same after another user had changed the version in the middle of the rollout.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn fleet_with_other_version_is_not_called_done() {
     let deeds: [(i64, Deed); 2] = [(30, |world, _| asks_for(world, "595.10")), (110, |world, _| asks_for(world, NEW))];

@@ -1,4 +1,4 @@
-//! When the rollout will probably be done, or why nobody can say.
+//! The estimated end of the rollout, or why there is none.
 
 use std::collections::BTreeMap;
 use std::fmt;

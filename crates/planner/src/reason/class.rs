@@ -6,6 +6,11 @@ use super::Reason;
 use super::upgrade::UpgradeReason;
 use crate::drive_upgrade::start_limits::StartRefusal;
 
+/// The name of [`Reason::OperatorNotSeen`]. It follows from what a hook has seen change: a command takes it from the run record.
+pub const OPERATOR_NOT_SEEN: &str = "OperatorNotSeen";
+/// The name of [`Reason::OperatorActing`]; the same is true of it.
+pub const OPERATOR_ACTING: &str = "OperatorActing";
+
 /// Name, whether waiting can help, exit code.
 type ReasonClass = (&'static str, bool, ExitCode);
 
@@ -35,8 +40,8 @@ impl Reason {
             Self::OperatorMissing { .. } => ("OperatorMissing", false, OperatorMissing),
             Self::OperatorNotReady { .. } => ("OperatorNotReady", true, OperatorMissing),
             Self::OperatorNotLeading { .. } => ("OperatorNotLeading", true, OperatorMissing),
-            Self::OperatorNotSeen { .. } => ("OperatorNotSeen", true, Budget),
-            Self::OperatorActing { .. } => ("OperatorActing", true, Budget),
+            Self::OperatorNotSeen { .. } => (OPERATOR_NOT_SEEN, true, Budget),
+            Self::OperatorActing { .. } => (OPERATOR_ACTING, true, Budget),
             Self::OtherChart { .. } => ("OtherChart", true, Precondition),
             Self::PolicyMissing { .. } => ("PolicyMissing", false, OperatorMissing),
             Self::NvidiaDriverMissing => ("NvidiaDriverMissing", false, OperatorMissing),

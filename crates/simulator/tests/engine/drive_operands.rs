@@ -79,21 +79,19 @@ fn gpus_that_come_back_are_waited_for() {
     assert_eq!(named(&verdict), ["*:Settled"]);
 }
 
+/// The validator of `gpu-1` is not ready.
+fn unready_validator(fleet: &mut Fleet) {
+    let mut pods = fleet.observed.validators.changed().iter_mut().map(Arc::make_mut);
+    let pod = pods.find(|pod| pod.node.as_deref() == Some("gpu-1")).expect("its validator");
+    (pod.ready, pod.containers_ready) = (false, false);
+}
+
 /// A validator that failed before the run gets its time on the new driver; then the node is given back and reported.
 #[test]
 fn validator_that_was_broken_before_fails_no_upgrade() {
     let mut driven = driven();
     change(&mut driven.fleet, Operand::Validator, "gpu-1", crashes);
-    let pod = driven
-        .fleet
-        .observed
-        .validators
-        .changed()
-        .iter_mut()
-        .map(Arc::make_mut)
-        .find(|pod| pod.node.as_deref() == Some("gpu-1"))
-        .expect("its validator");
-    (pod.ready, pod.containers_ready) = (false, false);
+    unready_validator(&mut driven.fleet);
     let (verdict, _) = runs(&mut driven, |_| {});
     assert_eq!((verdict.code, named(&verdict)), (ExitCode::Success, vec!["*:Settled".to_owned(), "gpu-1:FailedBefore".to_owned()]));
     assert!(!driven.fleet.node("gpu-1").unschedulable);
@@ -104,15 +102,7 @@ fn validator_that_was_broken_before_fails_no_upgrade() {
 fn failing_validator_on_new_driver_keeps_its_node() {
     let mut driven = driven();
     let (verdict, _) = runs(&mut driven, |fleet| {
-        let pod = fleet
-            .observed
-            .validators
-            .changed()
-            .iter_mut()
-            .map(Arc::make_mut)
-            .find(|pod| pod.node.as_deref() == Some("gpu-1"))
-            .expect("its validator");
-        (pod.ready, pod.containers_ready) = (false, false);
+        unready_validator(fleet);
         change(fleet, Operand::Validator, "gpu-1", crashes);
     });
     assert_eq!(verdict.code, ExitCode::NodesFailed, "{}", verdict.message);

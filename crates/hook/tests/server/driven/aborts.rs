@@ -166,7 +166,7 @@ async fn fleet_still_paused_is_held_after_abort() {
     let held = (json!("true"), json!("pause"));
     let free = (Value::Null, Value::Null);
     let leftovers = find_leftovers(&fleet.world.server.client(HOLDER), &[&settings], true).await.unwrap();
-    assert_eq!(leftovers.begun, ["gpu-1"], "its upgrade goes on, and nobody said so");
+    assert_eq!(leftovers.begun, ["gpu-1"], "the abort does not stop its upgrade");
     for _ in 0..2 {
         // The second one finds nothing left to do.
         assert_eq!(abort_of(&fleet, &settings, true).await, Vec::<String>::new());

@@ -14,8 +14,8 @@ const PUT_OFF: SignedDuration = SignedDuration::from_secs(40);
 /// The claims, with what was said a moment before.
 #[derive(Default)]
 pub(super) struct Claims {
-    /// Since when each node was said to wait for which reason.
-    waiting: BTreeMap<String, (&'static str, Option<Timestamp>)>,
+    /// Since when each node was said to wait for which reason, in which state.
+    waiting: BTreeMap<String, (&'static str, Option<String>, Option<Timestamp>)>,
     /// The numbers of `status`.
     totals: Option<FleetTotals>,
     /// When each node was expected to end, and since when that has been put off.
@@ -38,7 +38,8 @@ impl Claims {
         lies
     }
 
-    /// A wait for the same reason does not begin later than it did before.
+    /// A wait for the same reason, in the same state, does not begin later than it did before. Between the end of a state and the hook's next write, a
+    /// command may give the reason of the next state with the time of this one.
     fn times(&mut self, moment: &Moment<'_>) -> Vec<String> {
         let mut lies = Vec::new();
         let mut now = BTreeMap::new();
@@ -48,13 +49,13 @@ impl Claims {
             if since.is_some_and(|since| since > moment.status.at) {
                 lies.push(format!("{} waits since a time to come: {since:?}", row.node));
             }
-            if let Some((reason, Some(before))) = self.waiting.get(&row.node)
-                && *reason == waiting.reason
+            if let Some((reason, state, Some(before))) = self.waiting.get(&row.node)
+                && (*reason, state) == (waiting.reason, &row.state)
                 && since.is_some_and(|since| since > *before)
             {
                 lies.push(format!("{} waits for {reason} since {before}, and later since {since:?}", row.node));
             }
-            now.insert(row.node.clone(), (waiting.reason, since));
+            now.insert(row.node.clone(), (waiting.reason, row.state.clone(), since));
         }
         self.waiting = now;
         lies

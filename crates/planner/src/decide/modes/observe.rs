@@ -150,7 +150,7 @@ impl ControllerView {
 }
 
 /// What the controller would do now, and what the nodes that it would not move wait for. `asleep_since`: since when nothing has happened that wakes it;
-/// `None`: nobody has watched it yet.
+/// `None`: unknown.
 fn foresee<'r>(
     fleet: &FleetInputs<'r>,
     generation: ControllerGeneration,
@@ -182,8 +182,8 @@ fn foresee<'r>(
     outlook
 }
 
-/// Notes what every release of the controller watches, and returns since when nothing of that has happened. `None` at the first look: the controller
-/// may have been asleep for long, and a time from now on would be a new one whenever somebody looks for the first time.
+/// Notes what every release of the controller watches, and returns since when that has not changed. `None` at the first decision of a process: the
+/// controller may have been asleep for long, and each command would report the time of its own start.
 fn asleep_since(memory: &mut RunMemory, view: &ControllerView, now: Timestamp) -> Option<Timestamp> {
     match memory.vendor_seen {
         Some((before, since)) if before == view.watched => Some(since),

@@ -24,8 +24,8 @@ fn line_048_request_is_removed_without_a_start() {
         with(old("a", ControllerState::UpgradeRequired), |entry| (entry.notes.requested, entry.skip) = (Some("true"), Some("true")));
     assert_eq!(one(skipped), [REQUEST_GONE]);
     let waiting = with(old("a", ControllerState::UpgradeRequired), |entry| entry.notes.requested = Some("true"));
-    let nobody = enabled(Policy { max_unavailable: Some("0".parse().expect("a count")), ..Policy::default() });
-    assert_eq!(writes(&pass(&snapshot([waiting]), &nobody, &options())), [REQUEST_GONE]);
+    let no_node = enabled(Policy { max_unavailable: Some("0".parse().expect("a count")), ..Policy::default() });
+    assert_eq!(writes(&pass(&snapshot([waiting]), &no_node, &options())), [REQUEST_GONE]);
 }
 
 #[test]
