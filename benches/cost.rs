@@ -35,12 +35,20 @@ impl Subject {
 
     fn run(&mut self) -> Result<()> {
         let begin = Instant::now();
-        let mut child =
-            Command::new(&self.program).args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let mut child = Command::new(&self.program)
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
         let used = child.wait4()?;
         self.walls.push(begin.elapsed());
         self.peak_bytes = self.peak_bytes.max(used.rusage.maxrss);
-        if used.status.success() { Ok(()) } else { Err(Error::other(format!("{} ended with {}", self.name, used.status))) }
+        if used.status.success() {
+            Ok(())
+        } else {
+            Err(Error::other(format!("{} ended with {}", self.name, used.status)))
+        }
     }
 
     /// The wall time that this share of the rounds stayed within.
@@ -58,12 +66,20 @@ impl Subject {
 }
 
 fn main() -> Result<()> {
-    let rounds = std::env::var("GPU_ROLLOUT_BENCH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS).max(1);
-    let program = std::env::var("GPU_ROLLOUT_PROGRAM").unwrap_or_else(|_| env!("CARGO_BIN_EXE_gpu-rollout").to_owned());
+    let rounds = std::env::var("GPU_ROLLOUT_BENCH_ROUNDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(ROUNDS)
+        .max(1);
+    let program = std::env::var("GPU_ROLLOUT_PROGRAM")
+        .unwrap_or_else(|_| env!("CARGO_BIN_EXE_gpu-rollout").to_owned());
     let directory = tempfile::tempdir()?;
     let again = directory.path().join("again");
-    let again = again.to_str().ok_or_else(|| Error::other("the folder for temporary files has no UTF-8 name"))?;
-    let render = ["bundle", "render", "--recipe", "eks-gb200-training", "--deployer", "helm", "--output"];
+    let again = again
+        .to_str()
+        .ok_or_else(|| Error::other("the folder for temporary files has no UTF-8 name"))?;
+    let render =
+        ["bundle", "render", "--recipe", "eks-gb200-training", "--deployer", "helm", "--output"];
     let mut subjects = [
         Subject::new("true (what a process costs)", "true", &[]),
         Subject::new("gpu-rollout --version", &program, &["--version"]),
@@ -92,9 +108,14 @@ fn main() -> Result<()> {
 /// Many bundles in one process: the library for every deployer, and one recipe with many small overlays.
 fn many(directory: &Path, program: &str) -> Result<()> {
     println!("\nmany bundles in one process, the best of {MANY_ROUNDS}\n");
-    println!("{:<44} {:>8} {:>9} {:>12} {:>10}", "what", "bundles", "best ms", "ms a bundle", "peak MiB");
+    println!(
+        "{:<44} {:>8} {:>9} {:>12} {:>10}",
+        "what", "bundles", "best ms", "ms a bundle", "peak MiB"
+    );
     let library = directory.join("library");
-    for (name, text) in catalog::recipe_names().filter_map(|name| Some((name, catalog::recipe(name)?))) {
+    for (name, text) in
+        catalog::recipe_names().filter_map(|name| Some((name, catalog::recipe(name)?)))
+    {
         write(&library.join(format!("{name}.yaml")), text)?;
     }
     row(directory, program, "the library, every deployer", &library)?;
@@ -107,7 +128,12 @@ fn many(directory: &Path, program: &str) -> Result<()> {
             );
             write(&overlays.join(format!("cluster-{number}.yaml")), &text)?;
         }
-        row(directory, program, &format!("{clusters} overlays of eks-gb200-training, every deployer"), &overlays)?;
+        row(
+            directory,
+            program,
+            &format!("{clusters} overlays of eks-gb200-training, every deployer"),
+            &overlays,
+        )?;
     }
     Ok(())
 }
@@ -121,7 +147,8 @@ fn row(directory: &Path, program: &str, name: &str, recipes: &Path) -> Result<()
     let output = directory.join("many");
     let texts = [recipes, &output].map(|path| path.display().to_string());
     let source = ["--repo", "https://git.example.com/fleet.git"];
-    let render = ["bundle", "render", "--deployer", "all", "--recipe", &texts[0], "--output", &texts[1]];
+    let render =
+        ["bundle", "render", "--deployer", "all", "--recipe", &texts[0], "--output", &texts[1]];
     let mut subject = Subject::new("many", program, &[&render[..], &source[..]].concat());
     let mut bundles = 0_usize;
     for _ in 0..MANY_ROUNDS {
@@ -135,14 +162,20 @@ fn row(directory: &Path, program: &str, name: &str, recipes: &Path) -> Result<()
     let best = subject.wall(0.0).as_secs_f64() * 1e3;
     #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
     let each = best / bundles as f64;
-    println!("{name:<44} {bundles:>8} {best:>9.1} {each:>12.2} {:>10.1}", mebibytes(subject.peak_bytes));
+    println!(
+        "{name:<44} {bundles:>8} {best:>9.1} {each:>12.2} {:>10.1}",
+        mebibytes(subject.peak_bytes)
+    );
     Ok(())
 }
 
 fn table(subjects: &[Subject], rounds: usize) {
     let version = subjects[1].wall(0.5);
     println!("{rounds} rounds each; ratio: to `gpu-rollout --version`, by the median\n");
-    println!("{:<30} {:>9} {:>9} {:>9} {:>7} {:>10}", "process", "median ms", "best ms", "p90 ms", "ratio", "peak MiB");
+    println!(
+        "{:<30} {:>9} {:>9} {:>9} {:>7} {:>10}",
+        "process", "median ms", "best ms", "p90 ms", "ratio", "peak MiB"
+    );
     for subject in subjects {
         let milliseconds = |share| subject.wall(share).as_secs_f64() * 1e3;
         println!(

@@ -172,7 +172,8 @@ impl Cli {
 
     /// The command, with the name by which people called it.
     fn command_called(by: Option<&OsString>) -> clap::Command {
-        let is_plugin = by.and_then(|by| Path::new(by).file_stem()).is_some_and(|stem| stem == PLUGIN);
+        let is_plugin =
+            by.and_then(|by| Path::new(by).file_stem()).is_some_and(|stem| stem == PLUGIN);
         if is_plugin { Self::command().bin_name("kubectl gpu-rollout") } else { Self::command() }
     }
 
@@ -238,6 +239,10 @@ mod tests {
             "{}",
             usage("/usr/bin/kubectl-gpu_rollout")
         );
-        assert!(usage("./gpu-rollout").starts_with("Usage: gpu-rollout <"), "{}", usage("./gpu-rollout"));
+        assert!(
+            usage("./gpu-rollout").starts_with("Usage: gpu-rollout <"),
+            "{}",
+            usage("./gpu-rollout")
+        );
     }
 }

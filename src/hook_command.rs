@@ -82,24 +82,40 @@ impl HookArguments {
 
 impl HookRunArguments {
     fn run(self, printer: &mut Printer) -> ExitCode {
-        let Self { settings, job_uid, pod_name, termination_log, metrics_port, log_format, log } = self;
+        let Self { settings, job_uid, pod_name, termination_log, metrics_port, log_format, log } =
+            self;
         if let Err(error) = start_logging(log_format, &log) {
-            printer.error(&format!("`{log}` is no log filter: {error}"), Some("write for example `info` or `kube_io=debug`"));
+            printer.error(
+                &format!("`{log}` is no log filter: {error}"),
+                Some("write for example `info` or `kube_io=debug`"),
+            );
             return ExitCode::Usage;
         }
         let ended = match read(&settings) {
-            Ok(settings) => in_cluster(settings, PodIdentity { job: job_uid, pod: pod_name }, metrics_port),
+            Ok(settings) => {
+                in_cluster(settings, PodIdentity { job: job_uid, pod: pod_name }, metrics_port)
+            }
             Err(ended) => ended,
         };
         if ended.code == ExitCode::Success {
             printer.note(&ended.message);
         } else {
-            printer.error(&format!("{} (exit code {}): {}", ended.code.name(), ended.code.number(), ended.message), None);
+            printer.error(
+                &format!(
+                    "{} (exit code {}): {}",
+                    ended.code.name(),
+                    ended.code.number(),
+                    ended.message
+                ),
+                None,
+            );
         }
         let text = format!("{}: {}", ended.code.name(), ended.message);
         // Not created: outside a pod a file of that name would only lie about.
         let written = std::fs::OpenOptions::new().write(true).truncate(true).open(&termination_log);
-        if let Err(error) = written.and_then(|mut file| file.write_all(shortened(&text, LONGEST_MESSAGE).as_bytes())) {
+        if let Err(error) = written
+            .and_then(|mut file| file.write_all(shortened(&text, LONGEST_MESSAGE).as_bytes()))
+        {
             // Outside a pod there is no such file, and the message is on standard error as well.
             tracing::debug!(%error, "no termination message");
         }
@@ -111,7 +127,8 @@ impl HookRunArguments {
 fn read(text: &str) -> Result<Settings, RunEnd> {
     let newer = |error: serde_json::Error| {
         let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
-        let version = value["formatVersion"].as_u64().filter(|version| *version > u64::from(FORMAT_VERSION));
+        let version =
+            value["formatVersion"].as_u64().filter(|version| *version > u64::from(FORMAT_VERSION));
         match version {
             Some(version) => RunEnd::new(
                 EndReason::SettingsNewer,
@@ -121,7 +138,9 @@ fn read(text: &str) -> Result<Settings, RunEnd> {
             ),
             None => RunEnd::new(
                 EndReason::SettingsUnreadable,
-                format!("unable to read the settings in {SETTINGS_ENV}: {error}; the hook image and the hook chart must be of one version"),
+                format!(
+                    "unable to read the settings in {SETTINGS_ENV}: {error}; the hook image and the hook chart must be of one version"
+                ),
             ),
         }
     };
@@ -159,7 +178,10 @@ fn in_cluster(settings: Settings, identity: PodIdentity, metrics_port: Option<u1
 }
 
 fn start_logging(format: LogFormat, filter: &str) -> Result<(), ParseError> {
-    let builder = tracing_subscriber::fmt().with_env_filter(log_filter(filter)?).with_writer(std::io::stderr).with_target(false);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(log_filter(filter)?)
+        .with_writer(std::io::stderr)
+        .with_target(false);
     match format {
         LogFormat::Text => builder.with_ansi(false).init(),
         LogFormat::Json => builder.json().flatten_event(true).init(),
@@ -204,11 +226,18 @@ mod tests {
             "contexts": [{"name": "away", "context": {"cluster": "away", "user": "a"}}]}"#;
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), kubeconfig).expect("it is written");
-        let (buffer, place) = (LogBuffer::default(), ClusterLocation { kubeconfig: Some(file.path().to_owned()), context: None });
+        let (buffer, place) = (
+            LogBuffer::default(),
+            ClusterLocation { kubeconfig: Some(file.path().to_owned()), context: None },
+        );
         let writer = buffer.clone();
-        let builder = tracing_subscriber::fmt().with_env_filter(log_filter(filter).expect("a filter")).with_ansi(false);
-        let logging = tracing::subscriber::set_default(builder.with_writer(move || writer.clone()).finish());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let builder = tracing_subscriber::fmt()
+            .with_env_filter(log_filter(filter).expect("a filter"))
+            .with_ansi(false);
+        let logging =
+            tracing::subscriber::set_default(builder.with_writer(move || writer.clone()).finish());
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let (client, _) = connect_to(&place).await.expect("a client");
             server_version(&client).await.expect_err("nothing listens there");
@@ -230,8 +259,19 @@ mod tests {
     #[test]
     fn settings_of_newer_chart_are_not_called_wrong() {
         let code = |text: &str| read(text).map_err(|ended| ended.code);
-        assert_eq!(code(r#"{"formatVersion": 2, "digest": "d", "news": []}"#), Err(ExitCode::NewerFormat));
-        for wrong in ["", "{", "[]", "7", "{}", r#"{"formatVersion": 1, "news": []}"#, r#"{"formatVersion": "2"}"#] {
+        assert_eq!(
+            code(r#"{"formatVersion": 2, "digest": "d", "news": []}"#),
+            Err(ExitCode::NewerFormat)
+        );
+        for wrong in [
+            "",
+            "{",
+            "[]",
+            "7",
+            "{}",
+            r#"{"formatVersion": 1, "news": []}"#,
+            r#"{"formatVersion": "2"}"#,
+        ] {
             assert_eq!(code(wrong), Err(ExitCode::Input), "{wrong}");
         }
     }

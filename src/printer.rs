@@ -37,7 +37,15 @@ impl Printer {
 
     /// Any two streams.
     pub fn new(output: Box<dyn Write>, errors: Box<dyn Write>) -> Self {
-        Self { output, binary: None, errors, terminal: false, progress: 0, broken: false, lost: None }
+        Self {
+            output,
+            binary: None,
+            errors,
+            terminal: false,
+            progress: 0,
+            broken: false,
+            lost: None,
+        }
     }
 
     /// Writes data. A reader that went away (`| head`) is no error: the rest is dropped.
@@ -164,7 +172,10 @@ mod tests {
     /// What people see of a long work and a note.
     fn printed(terminal: bool) -> String {
         let (sender, bytes) = channel();
-        let mut printer = Printer { terminal, ..Printer::new(Box::new(io::sink()), Box::new(CapturedOutput(sender))) };
+        let mut printer = Printer {
+            terminal,
+            ..Printer::new(Box::new(io::sink()), Box::new(CapturedOutput(sender)))
+        };
         printer.progress("9 of 10 runs");
         printer.progress("all");
         printer.note("a note");

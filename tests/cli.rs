@@ -12,7 +12,12 @@ fn run(arguments: &[&str], input: &str, files: &[(&str, &str)]) -> String {
     for (name, text) in files {
         std::fs::write(folder.path().join(name), text).expect("its own folder is writable");
     }
-    let output = program().args(arguments).current_dir(&folder).write_stdin(input).output().expect("the program starts");
+    let output = program()
+        .args(arguments)
+        .current_dir(&folder)
+        .write_stdin(input)
+        .output()
+        .expect("the program starts");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it writes UTF-8");
     let code = output.status.code().expect("no signal ends it");
     format!("exit {code}\n--- output\n{}--- errors\n{}", text(output.stdout), text(output.stderr))
@@ -38,13 +43,29 @@ components:
 
 #[test]
 fn check() {
-    snapshot!("check-good", run(&["recipe", "check", "mine.yaml", "kind-dev"], "", &[("mine.yaml", MINE)]));
+    snapshot!(
+        "check-good",
+        run(&["recipe", "check", "mine.yaml", "kind-dev"], "", &[("mine.yaml", MINE)])
+    );
     snapshot!("check-input", run(&["recipe", "check", "-"], MINE, &[]));
     let bad = MINE.replace("dcgm", "dgcm");
-    snapshot!("check-bad", run(&["recipe", "check", "mine.yaml", "bad.yaml"], "", &[("mine.yaml", MINE), ("bad.yaml", &bad)]));
+    snapshot!(
+        "check-bad",
+        run(
+            &["recipe", "check", "mine.yaml", "bad.yaml"],
+            "",
+            &[("mine.yaml", MINE), ("bad.yaml", &bad)]
+        )
+    );
     let newer = MINE.replace("    values", "    version: v26.9.9\n    values");
-    snapshot!("check-warning", run(&["recipe", "check", "newer.yaml"], "", &[("newer.yaml", &newer)]));
-    snapshot!("check-strict", run(&["recipe", "check", "--strict", "newer.yaml"], "", &[("newer.yaml", &newer)]));
+    snapshot!(
+        "check-warning",
+        run(&["recipe", "check", "newer.yaml"], "", &[("newer.yaml", &newer)])
+    );
+    snapshot!(
+        "check-strict",
+        run(&["recipe", "check", "--strict", "newer.yaml"], "", &[("newer.yaml", &newer)])
+    );
 }
 
 /// A recipe of NVIDIA AICR, its values file, and the options that it takes.
@@ -60,13 +81,25 @@ componentRefs:
     valuesFile: values.yaml
     manifestFiles: [exporter.yaml]
 ";
-    let files = [("Result_1.yaml", result), ("values.yaml", "driver: {maxParallelUpgrades: 5, version: 580.126.20}\n")];
+    let files = [
+        ("Result_1.yaml", result),
+        ("values.yaml", "driver: {maxParallelUpgrades: 5, version: 580.126.20}\n"),
+    ];
     snapshot!("aicr-bare", run(&["recipe", "check", "Result_1.yaml"], "", &files));
-    let all = ["--data", ".", "--without-manifests", "--fix-dead-keys", "--set", "cluster.gpuNodes=8"];
-    snapshot!("aicr-show", run(&[&["recipe", "show", "Result_1.yaml"], &all[..]].concat(), "", &files));
+    let all =
+        ["--data", ".", "--without-manifests", "--fix-dead-keys", "--set", "cluster.gpuNodes=8"];
+    snapshot!(
+        "aicr-show",
+        run(&[&["recipe", "show", "Result_1.yaml"], &all[..]].concat(), "", &files)
+    );
     snapshot!(
         "aicr-render",
-        run(&[&["bundle", "render", "-r", "Result_1.yaml", "-d", "helm", "-o", "out"], &all[..]].concat(), "", &files)
+        run(
+            &[&["bundle", "render", "-r", "Result_1.yaml", "-d", "helm", "-o", "out"], &all[..]]
+                .concat(),
+            "",
+            &files
+        )
     );
 }
 
@@ -83,7 +116,8 @@ fn a_file_of_64_megabytes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("large.yaml");
     std::fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
-    let output = program().args(["recipe", "check", "large.yaml"]).current_dir(&folder).output().unwrap();
+    let output =
+        program().args(["recipe", "check", "large.yaml"]).current_dir(&folder).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     insta::assert_snapshot!(String::from_utf8(output.stderr).unwrap(), @r"
     error: unable to read `large.yaml`: it is larger than 1 MiB
@@ -96,21 +130,61 @@ fn a_file_of_64_megabytes() {
 #[test]
 fn show() {
     let files = [("mine.yaml", MINE)];
-    snapshot!("show-yaml", run(&["recipe", "show", "mine.yaml", "--set", "rollout.gpuDriver.version=580.10"], "", &files));
+    snapshot!(
+        "show-yaml",
+        run(
+            &["recipe", "show", "mine.yaml", "--set", "rollout.gpuDriver.version=580.10"],
+            "",
+            &files
+        )
+    );
     snapshot!("show-json", run(&["recipe", "show", "mine.yaml", "-o", "json"], "", &files));
 }
 
 #[test]
 fn explain() {
     let files = [("mine.yaml", MINE)];
-    snapshot!("explain-value", run(&["recipe", "explain", "mine.yaml", "cluster.gpuNodes", "--set", "cluster.gpuNodes=64"], "", &files));
-    snapshot!("explain-map", run(&["recipe", "explain", "mine.yaml", "components.gpu-operator"], "", &files));
-    snapshot!("explain-default", run(&["recipe", "explain", "mine.yaml", "rollout.gpuDriver.perNode"], "", &files));
-    snapshot!("explain-chart", run(&["recipe", "explain", "mine.yaml", "components.gpu-operator.values.mig.strategy"], "", &files));
-    snapshot!("explain-catalog", run(&["recipe", "explain", "mine.yaml", "components.gpu-operator.namespace"], "", &files));
-    snapshot!("explain-unknown", run(&["recipe", "explain", "mine.yaml", "rollout.gpuDriver.perNod"], "", &files));
+    snapshot!(
+        "explain-value",
+        run(
+            &["recipe", "explain", "mine.yaml", "cluster.gpuNodes", "--set", "cluster.gpuNodes=64"],
+            "",
+            &files
+        )
+    );
+    snapshot!(
+        "explain-map",
+        run(&["recipe", "explain", "mine.yaml", "components.gpu-operator"], "", &files)
+    );
+    snapshot!(
+        "explain-default",
+        run(&["recipe", "explain", "mine.yaml", "rollout.gpuDriver.perNode"], "", &files)
+    );
+    snapshot!(
+        "explain-chart",
+        run(
+            &["recipe", "explain", "mine.yaml", "components.gpu-operator.values.mig.strategy"],
+            "",
+            &files
+        )
+    );
+    snapshot!(
+        "explain-catalog",
+        run(&["recipe", "explain", "mine.yaml", "components.gpu-operator.namespace"], "", &files)
+    );
+    snapshot!(
+        "explain-unknown",
+        run(&["recipe", "explain", "mine.yaml", "rollout.gpuDriver.perNod"], "", &files)
+    );
     let deleted = MINE.replace("components:", "rollout: {gpuDriver: {policy: null}}\ncomponents:");
-    snapshot!("explain-deleted", run(&["recipe", "explain", "mine.yaml", "rollout.gpuDriver.policy"], "", &[("mine.yaml", &deleted)]));
+    snapshot!(
+        "explain-deleted",
+        run(
+            &["recipe", "explain", "mine.yaml", "rollout.gpuDriver.policy"],
+            "",
+            &[("mine.yaml", &deleted)]
+        )
+    );
 }
 
 #[test]
@@ -130,30 +204,67 @@ fn schema() {
 fn simulate() {
     let files = [("mine.yaml", MINE)];
     let told = |options: &[&str]| {
-        let drive = ["simulate", "-r", "mine.yaml", "--nodes", "6", "--runs", "3", "--set", "rollout.gpuDriver.mode=drive"];
+        let drive = [
+            "simulate",
+            "-r",
+            "mine.yaml",
+            "--nodes",
+            "6",
+            "--runs",
+            "3",
+            "--set",
+            "rollout.gpuDriver.mode=drive",
+        ];
         run(&[&drive, options].concat(), "", &files)
     };
     snapshot!("simulate", told(&[]));
-    let faster = ["--set", "rollout.gpuDriver.policy.maxParallelUpgrades=3", "--set", "rollout.gpuDriver.policy.maxUnavailable=50%"];
+    let faster = [
+        "--set",
+        "rollout.gpuDriver.policy.maxParallelUpgrades=3",
+        "--set",
+        "rollout.gpuDriver.policy.maxUnavailable=50%",
+    ];
     snapshot!("simulate-what-if", told(&faster));
     snapshot!("simulate-fail", told(&["--fail", "30", "--seed", "7"]));
     snapshot!(
         "simulate-json",
         run(
-            &["simulate", "-r", "mine.yaml", "--nodes", "2", "--runs", "1", "-o", "json", "--set", "rollout.gpuDriver.mode=drive"],
+            &[
+                "simulate",
+                "-r",
+                "mine.yaml",
+                "--nodes",
+                "2",
+                "--runs",
+                "1",
+                "-o",
+                "json",
+                "--set",
+                "rollout.gpuDriver.mode=drive"
+            ],
             "",
             &files
         )
     );
     for mode in ["observe", "assist", "steer"] {
         let set = format!("rollout.gpuDriver.mode={mode}");
-        let operated = ["simulate", "-r", "mine.yaml", "--nodes", "4", "--runs", "2", "--set", &set];
+        let operated =
+            ["simulate", "-r", "mine.yaml", "--nodes", "4", "--runs", "2", "--set", &set];
         snapshot!(format!("simulate-{mode}"), run(&operated, "", &files));
     }
     let off = ["simulate", "-r", "mine.yaml", "--set", "rollout.gpuDriver.mode=observe"];
-    let off_values = ["--set", "components.gpu-operator.values.driver.upgradePolicy.autoUpgrade=false"];
+    let off_values =
+        ["--set", "components.gpu-operator.values.driver.upgradePolicy.autoUpgrade=false"];
     snapshot!("simulate-nobody", run(&[&off[..], &off_values[..]].concat(), "", &files));
-    let many = ["simulate", "-r", "mine.yaml", "--nodes", "1001", "--set", "rollout.gpuDriver.mode=assist"];
+    let many = [
+        "simulate",
+        "-r",
+        "mine.yaml",
+        "--nodes",
+        "1001",
+        "--set",
+        "rollout.gpuDriver.mode=assist",
+    ];
     snapshot!("simulate-too-many", run(&many, "", &files));
     snapshot!("simulate-help", run(&["simulate", "--help"], "", &[]));
 }
@@ -177,18 +288,37 @@ fn help() {
 
 #[test]
 fn completions_and_manual_pages_are_of_all_commands() {
-    for (shell, word) in [("bash", "complete -F"), ("zsh", "#compdef gpu-rollout"), ("fish", "complete -c gpu-rollout")] {
+    for (shell, word) in [
+        ("bash", "complete -F"),
+        ("zsh", "#compdef gpu-rollout"),
+        ("fish", "complete -c gpu-rollout"),
+    ] {
         let script = run(&["completions", shell], "", &[]);
-        assert!(script.starts_with("exit 0") && script.contains(word) && script.contains("device-plugin"), "{script}");
+        assert!(
+            script.starts_with("exit 0")
+                && script.contains(word)
+                && script.contains("device-plugin"),
+            "{script}"
+        );
     }
     let folder = tempfile::tempdir().expect("a test has a folder for temporary files");
     let pages = folder.path().join("share/man1");
     program().arg("man").arg(&pages).assert().success();
     let page = |name: &str| std::fs::read_to_string(pages.join(name)).expect("a page");
-    assert!(page("gpu-rollout.1").contains("gpu\\-rollout\\-bundle(1)"), "{}", page("gpu-rollout.1"));
-    assert!(page("gpu-rollout-bundle-render.1").contains("\\-\\-hook\\-image"), "options are explained");
+    assert!(
+        page("gpu-rollout.1").contains("gpu\\-rollout\\-bundle(1)"),
+        "{}",
+        page("gpu-rollout.1")
+    );
+    assert!(
+        page("gpu-rollout-bundle-render.1").contains("\\-\\-hook\\-image"),
+        "options are explained"
+    );
     let bad = run(&["man", "file/man1"], "", &[("file", "")]);
-    assert!(bad.starts_with("exit 1\n") && bad.contains("unable to write manual pages into file/man1"), "{bad}");
+    assert!(
+        bad.starts_with("exit 1\n") && bad.contains("unable to write manual pages into file/man1"),
+        "{bad}"
+    );
 }
 
 /// A list that is cut off looks whole to whoever reads it later: it was no error.
@@ -198,18 +328,33 @@ fn full_disk_is_reported_but_not_closed_pipe() {
     use std::process::{Command, Stdio};
     let run = |output: Stdio| {
         let mut command = Command::new(assert_cmd::cargo::cargo_bin("gpu-rollout"));
-        let child = command.args(["recipe", "schema"]).stdout(output).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let child = command
+            .args(["recipe", "schema"])
+            .stdout(output)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
         child.wait_with_output().expect("it ends")
     };
     // Every write to it fails with ENOSPC.
-    let full = run(std::fs::File::options().write(true).open("/dev/full").expect("it is there on Linux").into());
+    let full = run(std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .expect("it is there on Linux")
+        .into());
     let said = String::from_utf8(full.stderr).expect("it writes UTF-8");
-    assert!(said.contains("unable to write to standard output: ") && said.contains("hint: "), "{said}");
+    assert!(
+        said.contains("unable to write to standard output: ") && said.contains("hint: "),
+        "{said}"
+    );
     assert_eq!(full.status.code(), Some(1), "{said}");
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     let gone = run(writer.into());
-    assert_eq!((gone.status.code(), String::from_utf8(gone.stderr).expect("it writes UTF-8")), (Some(0), String::new()));
+    assert_eq!(
+        (gone.status.code(), String::from_utf8(gone.stderr).expect("it writes UTF-8")),
+        (Some(0), String::new())
+    );
 }
 
 mod cli {

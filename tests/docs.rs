@@ -36,12 +36,14 @@ fn root(path: &str) -> PathBuf {
 /// Holds the part of a page that is made from `source`, between its two marks, against what it has to be; with `UPDATE` it is written.
 #[track_caller]
 fn generated(page: &str, source: &str, expected: &str) {
-    let start = format!("<!-- Made from {source}; `UPDATE=1 cargo test --test docs` writes it anew. -->\n");
+    let start =
+        format!("<!-- Made from {source}; `UPDATE=1 cargo test --test docs` writes it anew. -->\n");
     let text = std::fs::read_to_string(root(page)).unwrap();
     let (before, rest) = text.split_once(&start).unwrap();
     let (found, after) = rest.split_once("<!-- end -->\n").unwrap();
     if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(root(page), format!("{before}{start}{expected}<!-- end -->\n{after}")).unwrap();
+        std::fs::write(root(page), format!("{before}{start}{expected}<!-- end -->\n{after}"))
+            .unwrap();
     } else {
         assert_eq!(found, expected, "{page} is stale: UPDATE=1 cargo test --test docs");
     }

@@ -21,10 +21,17 @@ fn script(path: &str) -> Command {
 /// The Debian package of each program that `scripts/needs.sh` checks for some sets.
 fn packages(sets: &str) -> BTreeMap<String, String> {
     let path = std::env::var_os("PATH").unwrap();
-    let output = script("scripts/needs.sh").arg("--list").args(sets.split(' ')).env("PATH", path).output().unwrap();
+    let output = script("scripts/needs.sh")
+        .arg("--list")
+        .args(sets.split(' '))
+        .env("PATH", path)
+        .output()
+        .unwrap();
     let rows = String::from_utf8(output.stdout).unwrap();
     let columns = rows.lines().map(|row| row.split(' ').skip(1).collect::<Vec<_>>());
-    columns.map(|columns| (columns[0].split('|').next().unwrap().to_owned(), columns[1].to_owned())).collect()
+    columns
+        .map(|columns| (columns[0].split('|').next().unwrap().to_owned(), columns[1].to_owned()))
+        .collect()
 }
 
 /// A machine on which some of the programs that the scripts need are missing, and nothing can be installed.
@@ -38,14 +45,24 @@ impl Machine {
         fs::create_dir(&bin).unwrap();
         let checked = packages("image stack scenarios e2e ci");
         for name in checked.keys().filter(|name| !missing.contains(&name.as_str())) {
-            machine.add(name, "echo \"${0##*/} $*\" >>\"${0%/*}/../called\"; echo too old >&2; exit 3");
+            machine.add(
+                name,
+                "echo \"${0##*/} $*\" >>\"${0%/*}/../called\"; echo too old >&2; exit 3",
+            );
         }
         let path = std::env::var_os("PATH").unwrap();
-        for entry in std::env::split_paths(&path).filter_map(|directory| fs::read_dir(directory).ok()).flatten() {
+        for entry in std::env::split_paths(&path)
+            .filter_map(|directory| fs::read_dir(directory).ok())
+            .flatten()
+        {
             let entry = entry.unwrap();
             let name = entry.file_name().into_string().unwrap();
             let alternative = name.starts_with("chromium") || name == "google-chrome";
-            if name != "apt-get" && !checked.contains_key(&name) && !alternative && !bin.join(&name).exists() {
+            if name != "apt-get"
+                && !checked.contains_key(&name)
+                && !alternative
+                && !bin.join(&name).exists()
+            {
                 // A link that leads nowhere was there before.
                 symlink(entry.path(), bin.join(name)).ok();
             }
@@ -61,7 +78,12 @@ impl Machine {
 
     fn run(&self, path: &str, arguments: &[&str]) -> Output {
         let home = self.0.path();
-        script(path).args(arguments).env("PATH", home.join("bin")).env("HOME", home).output().unwrap()
+        script(path)
+            .args(arguments)
+            .env("PATH", home.join("bin"))
+            .env("HOME", home)
+            .output()
+            .unwrap()
     }
 
     /// The calls of programs that the scripts check, one per line.
@@ -94,11 +116,15 @@ fn scripts_name_all_missing_programs_first() {
         let output = machine.run(path, arguments);
         let errors = errors(&output);
         assert_eq!(output.status.code(), Some(1), "{path} {arguments:?}: {errors}");
-        let mut named: Vec<&str> = errors.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
+        let mut named: Vec<&str> =
+            errors.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
         named.sort_unstable();
         assert!(packages.keys().eq(&named), "{path} {arguments:?} names {named:?}: {errors}");
         for package in packages.values().filter(|package| *package != "-") {
-            assert!(errors.contains(&format!(" {package}")), "{path} {arguments:?} does not name the package {package}: {errors}");
+            assert!(
+                errors.contains(&format!(" {package}")),
+                "{path} {arguments:?} does not name the package {package}: {errors}"
+            );
         }
         assert_eq!(machine.called(), "", "{path} {arguments:?}");
     }
@@ -106,13 +132,15 @@ fn scripts_name_all_missing_programs_first() {
 
 #[test]
 fn one_missing_program_is_named_before_go_runs() {
-    for (path, arguments, _) in SCRIPTS.into_iter().filter(|(_, _, sets)| sets.starts_with("image")) {
+    for (path, arguments, _) in SCRIPTS.into_iter().filter(|(_, _, sets)| sets.starts_with("image"))
+    {
         let machine = Machine::without(&["buildah"]);
         let output = machine.run(path, arguments);
         let errors = errors(&output);
         assert_eq!(output.status.code(), Some(1), "{path} {arguments:?}: {errors}");
         assert!(
-            errors.contains("\n  buildah builds the image\nhint: ") && errors.contains("apt-get install buildah)"),
+            errors.contains("\n  buildah builds the image\nhint: ")
+                && errors.contains("apt-get install buildah)"),
             "{path} {arguments:?}: {errors}"
         );
         assert_eq!(machine.called(), "", "{path} {arguments:?}");
@@ -138,13 +166,19 @@ fn missing_packages_are_installed_for_root() {
     machine.add("apt-get", "echo \"${0##*/} $*\" >>\"${0%/*}/../called\"");
     let output = machine.run("scripts/needs.sh", &["image"]);
     assert!(output.status.success(), "{}", errors(&output));
-    assert_eq!(machine.called(), "apt-get update -qq\napt-get install -y -qq --no-install-recommends buildah binutils\n");
+    assert_eq!(
+        machine.called(),
+        "apt-get update -qq\napt-get install -y -qq --no-install-recommends buildah binutils\n"
+    );
 }
 
 #[test]
 fn unknown_names_are_refused() {
     let machine = Machine::without(&[]);
-    for (names, message) in [(vec!["image", "nothing"], "no set or program is called nothing"), (vec![], "expected the name")] {
+    for (names, message) in [
+        (vec!["image", "nothing"], "no set or program is called nothing"),
+        (vec![], "expected the name"),
+    ] {
         let output = machine.run("scripts/needs.sh", &names);
         assert_eq!(output.status.code(), Some(2), "{names:?}");
         assert!(errors(&output).contains(message), "{names:?}: {}", errors(&output));

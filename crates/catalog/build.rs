@@ -20,7 +20,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     collect(&root, "", &mut files)?;
     files.sort();
     let mut packed: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
-    let (mut statics, mut table) = (String::new(), String::from("static FILES: &[(&str, EmbeddedFile)] = &[\n"));
+    let (mut statics, mut table) =
+        (String::new(), String::from("static FILES: &[(&str, EmbeddedFile)] = &[\n"));
     for file in files {
         // The compiler resolves folders, so that no path of the building machine gets into the source.
         if is_plain(&file) {
@@ -39,7 +40,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         let next = packed.len();
         let number = *packed.entry(content.clone()).or_insert(next);
         if number == next {
-            fs::write(out.join(format!("{number}.packed")), miniz_oxide::deflate::compress_to_vec(&content, LEVEL))?;
+            fs::write(
+                out.join(format!("{number}.packed")),
+                miniz_oxide::deflate::compress_to_vec(&content, LEVEL),
+            )?;
             let bytes = format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{number}.packed\"))");
             writeln!(statics, "static PACKED_{number}: PackedText = PackedText::new({bytes});")?;
         }
@@ -63,8 +67,9 @@ fn is_table(path: &str) -> bool {
 /// The same table as JSON, under a name that says so.
 fn as_json(root: &Path, file: &str) -> Result<(String, Vec<u8>), Box<dyn Error>> {
     let options = serde_yaml::options! { legacy_octal_numbers: true };
-    let value: serde_json::Value = serde_yaml::from_str_with_options(&fs::read_to_string(root.join(file))?, options)
-        .map_err(|error| format!("bundles/{file}: {error}"))?;
+    let value: serde_json::Value =
+        serde_yaml::from_str_with_options(&fs::read_to_string(root.join(file))?, options)
+            .map_err(|error| format!("bundles/{file}: {error}"))?;
     Ok((file.replace(".yaml", ".json"), serde_json::to_vec(&value)?))
 }
 
@@ -78,7 +83,10 @@ fn is_embedded(path: &str) -> bool {
 fn collect(root: &Path, below: &str, files: &mut Vec<String>) -> Result<(), Box<dyn Error>> {
     for entry in fs::read_dir(root.join(below))? {
         let entry = entry?;
-        let name = entry.file_name().into_string().map_err(|name| format!("{} is not UTF-8", name.display()))?;
+        let name = entry
+            .file_name()
+            .into_string()
+            .map_err(|name| format!("{} is not UTF-8", name.display()))?;
         let path = if below.is_empty() { name } else { format!("{below}/{name}") };
         if entry.file_type()?.is_dir() {
             collect(root, &path, files)?;

@@ -44,7 +44,9 @@ impl AbortArguments {
                 printer.note(&format!("node {node}: {change}"));
             }
             if let Some(holder) = &leftovers.holder {
-                printer.note(&format!("the Lease that {holder} holds is taken, and deleted in the end"));
+                printer.note(&format!(
+                    "the Lease that {holder} holds is taken, and deleted in the end"
+                ));
             }
             if leftovers.jobs.is_empty() && leftovers.nodes.is_empty() {
                 printer.note("no hook is at work, and there is nothing to change on any node");
@@ -58,11 +60,16 @@ impl AbortArguments {
             let reason = Some(reason.unwrap_or_else(|| "aborted".to_owned()));
             let pause = new_pause(session.client(), None, reason, session.now()).await;
             let clock = session.clock().clone();
-            let failures = abort(session.client(), &hooks, &pause, (stay_paused, clock), |step| printer.note(step)).await?;
+            let failures = abort(session.client(), &hooks, &pause, (stay_paused, clock), |step| {
+                printer.note(step)
+            })
+            .await?;
             if !failures.is_empty() {
                 let nodes = listed(&node_write::texts(&failures));
                 printer.error(
-                    &format!("not every node could be given back, and the fleet stays paused: {nodes}"),
+                    &format!(
+                        "not every node could be given back, and the fleet stays paused: {nodes}"
+                    ),
                     node_write::hint(&failures),
                 );
                 return Ok(node_write::exit_code(&failures));
@@ -83,5 +90,7 @@ impl AbortArguments {
 
 /// Says which nodes an abort does not stop.
 fn describe_begun(begun: &[String]) -> Option<String> {
-    (!begun.is_empty()).then(|| format!("nodes that are being upgraded {FINISHED_BY_CONTROLLER}: {}", listed(begun)))
+    (!begun.is_empty()).then(|| {
+        format!("nodes that are being upgraded {FINISHED_BY_CONTROLLER}: {}", listed(begun))
+    })
 }

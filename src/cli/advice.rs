@@ -18,8 +18,12 @@ pub(super) fn fleet_text(status: &RolloutStatus, width: usize) -> String {
     }
     let mut text = "\nWhat to do:\n".to_owned();
     for advice in all.iter().take(MOST) {
-        let (first, more) = (advice.nodes.first().copied().unwrap_or("the fleet"), advice.nodes.len().saturating_sub(1));
-        let others = if more > 0 { format!(" (and the same for {more} more nodes)") } else { String::new() };
+        let (first, more) = (
+            advice.nodes.first().copied().unwrap_or("the fleet"),
+            advice.nodes.len().saturating_sub(1),
+        );
+        let others =
+            if more > 0 { format!(" (and the same for {more} more nodes)") } else { String::new() };
         for obstacle in &advice.obstacles {
             push_wrapped(&mut text, ("  ", "    "), &format!("{first}: {obstacle}"), width);
         }
@@ -47,8 +51,13 @@ pub(super) fn wait_text(waiting: &BlockingCondition, width: usize) -> String {
     for remedy in waiting.remedies().into_iter().skip(waiting.obstacles.len()) {
         push_remedy(&mut text, "what to do: ", remedy, width);
     }
-    let later: Vec<&String> =
-        waiting.obstacles.iter().map(|obstacle| &obstacle.remedy).chain([&waiting.remedy]).flat_map(|remedy| &remedy.later).collect();
+    let later: Vec<&String> = waiting
+        .obstacles
+        .iter()
+        .map(|obstacle| &obstacle.remedy)
+        .chain([&waiting.remedy])
+        .flat_map(|remedy| &remedy.later)
+        .collect();
     push_later(&mut text, &later);
     text
 }

@@ -51,7 +51,11 @@ pub(super) fn run(
             return command(session, printer).await;
         }
         print_notes(&session, printer);
-        let place = options.namespace.as_ref().map(|name| format!(" in namespace `{name}`")).unwrap_or_default();
+        let place = options
+            .namespace
+            .as_ref()
+            .map(|name| format!(" in namespace `{name}`"))
+            .unwrap_or_default();
         printer.error(
             &format!("{address}: no hook release of gpu-rollout, no GPU operator and no network operator{place}"),
             Some("see which cluster this is: kubectl config current-context; --context names another one"),
@@ -89,7 +93,10 @@ fn run_with_address(
         }
     };
     runtime.block_on(async {
-        let place = ClusterLocation { kubeconfig: options.kubeconfig.clone(), context: options.context.clone() };
+        let place = ClusterLocation {
+            kubeconfig: options.kubeconfig.clone(),
+            context: options.context.clone(),
+        };
         let (client, address) = match connect_to(&place).await {
             Ok(connected) => connected,
             Err(error) => return print_no_client(&error, printer),
@@ -98,7 +105,8 @@ fn run_with_address(
             Ok(rollouts) => {
                 let limit = std::time::Duration::from_secs(options.timeout.as_secs());
                 let clock = server_clock(&client).await;
-                let session = ClusterSession::new(client, rollouts, limit, Arc::new(move || clock.now()));
+                let session =
+                    ClusterSession::new(client, rollouts, limit, Arc::new(move || clock.now()));
                 command(session, &address, printer).await
             }
             Err(error) => Err(error.into()),

@@ -59,7 +59,11 @@ enum DevicePluginFormat {
 
 fn variable(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| "write `NAME=VALUE`".to_owned())?;
-    if name.is_empty() { Err("the name is empty".to_owned()) } else { Ok((name.to_owned(), value.to_owned())) }
+    if name.is_empty() {
+        Err("the name is empty".to_owned())
+    } else {
+        Ok((name.to_owned(), value.to_owned()))
+    }
 }
 
 impl DevicePluginArguments {
@@ -76,20 +80,30 @@ impl DevicePluginCheckArguments {
         let source = match read(&self.file, &mut FileSystemReader) {
             Ok(source) => source,
             Err(error) => {
-                let hint = matches!(error, ReadError::NotUtf8 { .. } | ReadError::Utf16).then_some("save it as UTF-8");
-                printer.error(&format!("the configuration `{}` cannot be read: {error}", self.file), hint);
+                let hint = matches!(error, ReadError::NotUtf8 { .. } | ReadError::Utf16)
+                    .then_some("save it as UTF-8");
+                printer.error(
+                    &format!("the configuration `{}` cannot be read: {error}", self.file),
+                    hint,
+                );
                 return ExitCode::Input;
             }
         };
         // Nothing is known of the chart's values here, so they are what the chart itself says.
-        let mut environment = self.chart.map_or_else(PluginEnvironment::default, |chart| chart.environment(self.plugin_version, &|_| None));
+        let mut environment = self.chart.map_or_else(PluginEnvironment::default, |chart| {
+            chart.environment(self.plugin_version, &|_| None)
+        });
         for (name, value) in &self.variables {
             environment.set(name, value.as_str(), "`--env`");
         }
         let mut sources = SourceTexts::default();
         let id = sources.add(source);
         let target = CheckTarget { version: self.plugin_version, environment };
-        let answer = file::check(&mut sources, id, &FileCheck { target: &target, chart: self.chart, default: self.default.as_deref() });
+        let answer = file::check(
+            &mut sources,
+            id,
+            &FileCheck { target: &target, chart: self.chart, default: self.default.as_deref() },
+        );
         match self.output {
             DevicePluginFormat::Text => printer.data(&answer.text()),
             DevicePluginFormat::Json => printer.data(&format!("{:#}\n", answer.to_json(&sources))),
@@ -102,7 +116,8 @@ impl DevicePluginCheckArguments {
         if is_ok {
             return ExitCode::Success;
         }
-        printer.error(&format!("`{}` should not be shipped: {}", self.file, findings.summary()), None);
+        printer
+            .error(&format!("`{}` should not be shipped: {}", self.file, findings.summary()), None);
         ExitCode::Input
     }
 }

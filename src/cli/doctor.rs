@@ -54,7 +54,11 @@ impl DoctorArguments {
                     ExitCode::Success
                 }
             };
-            Ok(if code == ExitCode::Success && report.has_problems() { ExitCode::Preflight } else { code })
+            Ok(if code == ExitCode::Success && report.has_problems() {
+                ExitCode::Preflight
+            } else {
+                code
+            })
         })
     }
 }
@@ -76,7 +80,12 @@ fn report_text(report: &DoctorReport, width: usize) -> String {
             nodes => format!(" ({} and {} more)", nodes[..5].join(", "), nodes.len() - 5),
         };
         text.push('\n');
-        push_wrapped(&mut text, ("", "  "), &format!("{lead}: {}: {}{nodes}", finding.check, finding.text), width);
+        push_wrapped(
+            &mut text,
+            ("", "  "),
+            &format!("{lead}: {}: {}{nodes}", finding.check, finding.text),
+            width,
+        );
         advice::push_remedy(&mut text, "what to do: ", &finding.remedy, width);
     }
     if !report.diagnostics.is_empty() {

@@ -22,7 +22,11 @@ struct ExplainPage {
 
 const PAGES: [ExplainPage; 3] = [
     ExplainPage { kind: "exit code", text: include_str!("../../docs/exit-codes.md"), names: 2 },
-    ExplainPage { kind: "check of the preflight", text: include_str!("../../docs/preflight.md"), names: 1 },
+    ExplainPage {
+        kind: "check of the preflight",
+        text: include_str!("../../docs/preflight.md"),
+        names: 1,
+    },
     ExplainPage { kind: "lint", text: include_str!("../../docs/lints.md"), names: 1 },
 ];
 
@@ -70,7 +74,8 @@ impl ExplainArguments {
             }
             return ExitCode::Success;
         };
-        let matching: Vec<&ExplainEntry> = entries.iter().filter(|entry| entry.names.contains(&name)).collect();
+        let matching: Vec<&ExplainEntry> =
+            entries.iter().filter(|entry| entry.names.contains(&name)).collect();
         if matching.is_empty() {
             printer.error(
                 &format!("nothing is called `{name}`"),
@@ -92,7 +97,12 @@ fn entries() -> Vec<ExplainEntry> {
 
 /// The rows of the page's first table.
 fn of_page(page: &ExplainPage) -> Vec<ExplainEntry> {
-    let mut rows = page.text.lines().skip_while(|line| !line.starts_with("| ")).take_while(|line| line.starts_with('|')).map(cells);
+    let mut rows = page
+        .text
+        .lines()
+        .skip_while(|line| !line.starts_with("| "))
+        .take_while(|line| line.starts_with('|'))
+        .map(cells);
     let headings = rows.next().unwrap_or_default();
     let entry = |row: Vec<String>| ExplainEntry {
         kind: page.kind,
@@ -117,7 +127,10 @@ fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
     while let Some((before, link)) = rest.split_once('[') {
-        let Some((label, after)) = link.split_once("](").and_then(|(label, target)| Some((label, target.split_once(')')?.1))) else {
+        let Some((label, after)) = link
+            .split_once("](")
+            .and_then(|(label, target)| Some((label, target.split_once(')')?.1)))
+        else {
             break;
         };
         plain.push_str(before);
@@ -130,7 +143,12 @@ fn plain(text: &str) -> String {
 
 fn list(entries: &[ExplainEntry]) -> String {
     let row = |entry: &ExplainEntry| {
-        let first = entry.sections.iter().map(|section| section.text.as_str()).find(|text| text.len() > 30).unwrap_or_default();
+        let first = entry
+            .sections
+            .iter()
+            .map(|section| section.text.as_str())
+            .find(|text| text.len() > 30)
+            .unwrap_or_default();
         let sentence = first.split_inclusive(". ").next().unwrap_or_default().trim();
         vec![entry.names.join(" "), entry.kind.to_owned(), sentence.to_owned()]
     };
@@ -156,8 +174,12 @@ mod tests {
         let entries = entries();
         for code in ExitCode::ALL {
             let names = [code.number().to_string(), code.name().to_owned()];
-            let entry = entries.iter().find(|entry| entry.names == names).unwrap_or_else(|| panic!("{names:?}"));
-            let headings: Vec<&str> = entry.sections.iter().map(|section| section.heading.as_str()).collect();
+            let entry = entries
+                .iter()
+                .find(|entry| entry.names == names)
+                .unwrap_or_else(|| panic!("{names:?}"));
+            let headings: Vec<&str> =
+                entry.sections.iter().map(|section| section.heading.as_str()).collect();
             assert_eq!(headings, ["What it means", "What to look at", "What to do"]);
         }
     }
@@ -165,10 +187,19 @@ mod tests {
     #[test]
     fn every_check_and_every_lint_is_explained() {
         let entries = entries();
-        let checks = contract::check::PreflightCheck::ALL.into_iter().map(contract::check::PreflightCheck::name);
+        let checks = contract::check::PreflightCheck::ALL
+            .into_iter()
+            .map(contract::check::PreflightCheck::name);
         for name in checks.chain(diagnostics::lint::Lint::ALL.map(diagnostics::lint::Lint::name)) {
-            let entry = entries.iter().find(|entry| entry.names == [name]).unwrap_or_else(|| panic!("{name}"));
-            assert!(entry.sections.len() >= 3 && entry.sections.iter().all(|section| !section.text.is_empty()), "{entry:?}");
+            let entry = entries
+                .iter()
+                .find(|entry| entry.names == [name])
+                .unwrap_or_else(|| panic!("{name}"));
+            assert!(
+                entry.sections.len() >= 3
+                    && entry.sections.iter().all(|section| !section.text.is_empty()),
+                "{entry:?}"
+            );
         }
     }
 

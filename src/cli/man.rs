@@ -19,7 +19,8 @@ impl ManArguments {
     /// Writes a page for each command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { directory } = self;
-        let written = fs::create_dir_all(&directory).and_then(|()| clap_mangen::generate_to(super::Cli::command(), &directory));
+        let written = fs::create_dir_all(&directory)
+            .and_then(|()| clap_mangen::generate_to(super::Cli::command(), &directory));
         if let Err(error) = written {
             printer.error(
                 &format!("unable to write manual pages into {}: {error}", directory.display()),
@@ -27,7 +28,11 @@ impl ManArguments {
             );
             return ExitCode::Input;
         }
-        printer.note(&format!("manual pages are in {}: man -l {}", directory.display(), directory.join("gpu-rollout.1").display()));
+        printer.note(&format!(
+            "manual pages are in {}: man -l {}",
+            directory.display(),
+            directory.join("gpu-rollout.1").display()
+        ));
         ExitCode::Success
     }
 }

@@ -55,7 +55,9 @@ impl NodeRequestArguments {
     /// Runs the command.
     pub fn run(self, request: NodeRequest, printer: &mut Printer) -> ExitCode {
         let Self { nodes, driver, consent, cluster } = self;
-        cluster::run(&cluster, printer, async |session, printer| run(&session, request, (&nodes, driver), &consent, printer).await)
+        cluster::run(&cluster, printer, async |session, printer| {
+            run(&session, request, (&nodes, driver), &consent, printer).await
+        })
     }
 }
 
@@ -67,9 +69,11 @@ async fn run(
     printer: &mut Printer,
 ) -> Result<ExitCode, CommandError> {
     let wanted = driver.map(Driver::from);
-    let FollowedRollouts { mut observers, snapshots } =
-        session.follow_drivers(|settings| wanted.is_none_or(|driver| driver == settings.driver)).await?;
-    let known = || snapshots.iter().flat_map(|snapshot| snapshot.observed.nodes.keys()).map(|name| &**name);
+    let FollowedRollouts { mut observers, snapshots } = session
+        .follow_drivers(|settings| wanted.is_none_or(|driver| driver == settings.driver))
+        .await?;
+    let known =
+        || snapshots.iter().flat_map(|snapshot| snapshot.observed.nodes.keys()).map(|name| &**name);
     for node in nodes {
         if !known().any(|name| name == node) {
             let hint = nearest(node, known()).map(|name| format!("did you mean `{name}`?"));
@@ -89,7 +93,9 @@ async fn run(
                     printer.note(&format!("{}: {text}", node.name));
                     changed.push(&node.name);
                 }
-                RequestedChange::Nothing { text } => printer.note(&format!("{}: nothing to do: {text}", node.name)),
+                RequestedChange::Nothing { text } => {
+                    printer.note(&format!("{}: nothing to do: {text}", node.name))
+                }
             }
         }
         requested.push((observer, changed));
@@ -105,10 +111,15 @@ async fn run(
         for node in nodes {
             match apply(observer, request, node, || session.now()).await? {
                 RequestOutcome::Done(_) => printer.data(&format!("node/{node} changed\n")),
-                RequestOutcome::Nothing(text) => printer.note(&format!("{node}: nothing to do any more: {text}")),
+                RequestOutcome::Nothing(text) => {
+                    printer.note(&format!("{node}: nothing to do any more: {text}"))
+                }
                 RequestOutcome::Failed(error) => {
                     let failure = NodeWriteFailure::new(node, error);
-                    printer.error(&failure.to_string(), node_write::hint(std::slice::from_ref(&failure)));
+                    printer.error(
+                        &failure.to_string(),
+                        node_write::hint(std::slice::from_ref(&failure)),
+                    );
                     failures.push(failure);
                 }
             }

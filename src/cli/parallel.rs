@@ -5,12 +5,19 @@ use std::sync::mpsc;
 use std::thread;
 
 /// Does `work` on every item, on as many threads as the machine has; the results are in the order of the items.
-pub(super) fn map<'a, T: Sync, R: Send>(items: &'a [T], work: impl Fn(&'a T) -> R + Sync) -> Vec<R> {
+pub(super) fn map<'a, T: Sync, R: Send>(
+    items: &'a [T],
+    work: impl Fn(&'a T) -> R + Sync,
+) -> Vec<R> {
     map_reporting(items, work, |_| ())
 }
 
 /// The same, and reports after each item how many are done.
-pub(super) fn map_reporting<'a, T: Sync, R: Send>(items: &'a [T], work: impl Fn(&'a T) -> R + Sync, mut done: impl FnMut(usize)) -> Vec<R> {
+pub(super) fn map_reporting<'a, T: Sync, R: Send>(
+    items: &'a [T],
+    work: impl Fn(&'a T) -> R + Sync,
+    mut done: impl FnMut(usize),
+) -> Vec<R> {
     // A machine that does not say how many it has gets one.
     let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
     let next = AtomicUsize::new(0);
@@ -44,7 +51,10 @@ mod tests {
     #[test]
     fn results_come_in_the_order_of_the_items() {
         let items: Vec<usize> = (0..1000).collect();
-        assert_eq!(super::map(&items, |item| item * 2), items.iter().map(|item| item * 2).collect::<Vec<_>>());
+        assert_eq!(
+            super::map(&items, |item| item * 2),
+            items.iter().map(|item| item * 2).collect::<Vec<_>>()
+        );
         assert!(super::map(&[], |item: &usize| *item).is_empty());
     }
 

@@ -57,20 +57,30 @@ impl PauseArguments {
         let parsed = match selector.as_deref().map(str::parse::<Selector>).transpose() {
             Ok(parsed) => parsed,
             Err(error) => {
-                printer.error(&format!("--selector: {error}"), Some("write it as kubectl takes it: pool=a,zone in (x,y)"));
+                printer.error(
+                    &format!("--selector: {error}"),
+                    Some("write it as kubectl takes it: pool=a,zone in (x,y)"),
+                );
                 return ExitCode::Usage;
             }
         };
         cluster::run(&cluster, printer, async |session, printer| {
-            let FollowedRollouts { mut observers, snapshots } = session.follow_drivers(|_| true).await?;
+            let FollowedRollouts { mut observers, snapshots } =
+                session.follow_drivers(|_| true).await?;
             for snapshot in &snapshots {
-                printer.note(&format!("{}: {}", snapshot.target.title(), describe_reach(&reach(snapshot, parsed.as_ref()))));
+                printer.note(&format!(
+                    "{}: {}",
+                    snapshot.target.title(),
+                    describe_reach(&reach(snapshot, parsed.as_ref()))
+                ));
             }
             if let Err(code) = consent.given(printer) {
                 return Ok(code);
             }
             let new = new_pause(session.client(), selector, reason, session.now()).await;
-            let failures = pause(session.client(), &mut observers, &new, parsed.as_ref(), || session.now()).await?;
+            let failures =
+                pause(session.client(), &mut observers, &new, parsed.as_ref(), || session.now())
+                    .await?;
             Ok(print_end("paused", &failures, printer))
         })
     }
@@ -83,7 +93,9 @@ impl ResumeArguments {
         cluster::run(&cluster, printer, async |session, printer| {
             let known = pauses(session.client()).await?;
             let chosen: Vec<&ObservedPause> = match &selector {
-                Some(selector) => known.iter().filter(|pause| pause.key == key(Some(selector))).collect(),
+                Some(selector) => {
+                    known.iter().filter(|pause| pause.key == key(Some(selector))).collect()
+                }
                 None => known.iter().collect(),
             };
             for pause in &known {
@@ -97,7 +109,10 @@ impl ResumeArguments {
                 return Ok(ExitCode::Input);
             }
             if chosen.len() > 1 && !every {
-                printer.error(&format!("there are {} pauses", chosen.len()), Some("name one with --selector, or take all with --all"));
+                printer.error(
+                    &format!("there are {} pauses", chosen.len()),
+                    Some("name one with --selector, or take all with --all"),
+                );
                 return Ok(ExitCode::Usage);
             }
             if chosen.is_empty() {
@@ -111,8 +126,13 @@ impl ResumeArguments {
             }
             // Also where nothing is paused: holds may be left of a pause that was taken away otherwise.
             let mut followed = session.follow_drivers(|_| true).await?;
-            let failures = resume(session.client(), &mut followed.observers, &keys, || session.now()).await?;
-            Ok(print_end(if keys.is_empty() { "nothing left to resume" } else { "resumed" }, &failures, printer))
+            let failures =
+                resume(session.client(), &mut followed.observers, &keys, || session.now()).await?;
+            Ok(print_end(
+                if keys.is_empty() { "nothing left to resume" } else { "resumed" },
+                &failures,
+                printer,
+            ))
         })
     }
 }
@@ -120,17 +140,26 @@ impl ResumeArguments {
 fn describe_reach(reach: &PauseReach) -> String {
     let held = match reach.held.len() {
         0 => String::new(),
-        count => format!("; {count} get the skip label, so that NVIDIA's controller leaves them alone"),
+        count => {
+            format!("; {count} get the skip label, so that NVIDIA's controller leaves them alone")
+        }
     };
     let begun = match reach.begun.len() {
         0 => String::new(),
-        count => format!("; {count} that are being upgraded {}: {}", reach.begun_then, listed(&reach.begun)),
+        count => format!(
+            "; {count} that are being upgraded {}: {}",
+            reach.begun_then,
+            listed(&reach.begun)
+        ),
     };
     format!("no node of {} is begun with{held}{begun}", reach.nodes)
 }
 
 fn describe_pause(pause: &ObservedPause) -> String {
-    let nodes = pause.selector.as_ref().map_or_else(|| "all nodes".to_owned(), |selector| format!("nodes with {selector}"));
+    let nodes = pause
+        .selector
+        .as_ref()
+        .map_or_else(|| "all nodes".to_owned(), |selector| format!("nodes with {selector}"));
     let why = pause.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     format!("paused by {} since {:.0}, {nodes}{why}", pause.by, pause.at)
 }
@@ -140,7 +169,10 @@ fn print_end(word: &str, failures: &[NodeWriteFailure], printer: &mut Printer) -
         printer.data(&format!("{word}\n"));
     } else {
         let nodes = listed(&node_write::texts(failures));
-        printer.error(&format!("{word}, but not every node could be changed: {nodes}"), node_write::hint(failures));
+        printer.error(
+            &format!("{word}, but not every node could be changed: {nodes}"),
+            node_write::hint(failures),
+        );
     }
     node_write::exit_code(failures)
 }

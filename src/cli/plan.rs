@@ -68,7 +68,12 @@ impl PlanArguments {
             Err(code) => return code,
         };
         let Self { driver_time, job_time, runs, seed, output, cluster, .. } = self;
-        let assumed = PlanAssumptions { driver: driver_time.map(DurationRange::spread), jobs: job_time.spread(), runs, seed };
+        let assumed = PlanAssumptions {
+            driver: driver_time.map(DurationRange::spread),
+            jobs: job_time.spread(),
+            runs,
+            seed,
+        };
         cluster::run_anywhere(&cluster, printer, async |session, printer| {
             Ok(Box::pin(run(&session, proposed.as_ref(), assumed, output, printer)).await?)
         })
@@ -81,7 +86,10 @@ impl PlanArguments {
             (None, Some(bundle)) => recipe_of_bundle(bundle, printer)?,
             (None, None) if self.overrides.list.is_empty() => return Ok(None),
             (None, None) => {
-                printer.error("--set changes a recipe, and none is named", Some("name one with --recipe or --bundle"));
+                printer.error(
+                    "--set changes a recipe, and none is named",
+                    Some("name one with --recipe or --bundle"),
+                );
                 return Err(ExitCode::Usage);
             }
         };
@@ -119,22 +127,36 @@ async fn run(
     }
     let mut rollouts = Vec::new();
     for target in session.driver_targets() {
-        match predict(session, target, proposed, assumed, |setups| runs::run_all(setups, simulate, printer)).await? {
+        match predict(session, target, proposed, assumed, |setups| {
+            runs::run_all(setups, simulate, printer)
+        })
+        .await?
+        {
             Some(prediction) => rollouts.push(prediction),
             None => {
-                printer.note(&format!("{}: these upgrades cannot be predicted: there is no model of who does them", target.title()));
+                printer.note(&format!(
+                    "{}: these upgrades cannot be predicted: there is no model of who does them",
+                    target.title()
+                ));
             }
         }
     }
     let names = || {
-        let touched = rollouts.iter().flat_map(|rollout| &rollout.plan.nodes).filter(|node| node.step > NodeStep::First);
+        let touched = rollouts
+            .iter()
+            .flat_map(|rollout| &rollout.plan.nodes)
+            .filter(|node| node.step > NodeStep::First);
         let mut names: Vec<String> = touched.map(|node| format!("node/{}\n", node.node)).collect();
         names.sort();
         names.concat()
     };
     let text = |wide: bool| {
         let width = if wide { None } else { terminal::width() };
-        rollouts.iter().map(|rollout| text::rollout_text(rollout, wide, width)).collect::<Vec<_>>().join("\n")
+        rollouts
+            .iter()
+            .map(|rollout| text::rollout_text(rollout, wide, width))
+            .collect::<Vec<_>>()
+            .join("\n")
     };
     let code = output.print(&RolloutList { rollouts: &rollouts }, names, text, printer);
     let blocked = rollouts.iter().any(|rollout| !rollout.may_begin);

@@ -37,10 +37,21 @@ impl PreflightArguments {
             for target in session.driver_targets() {
                 rollouts.push(check_rollout(&session, target).await?);
             }
-            let names = || node_names(rollouts.iter().flat_map(|rollout| &rollout.findings).flat_map(|finding| &finding.nodes));
+            let names = || {
+                node_names(
+                    rollouts
+                        .iter()
+                        .flat_map(|rollout| &rollout.findings)
+                        .flat_map(|finding| &finding.nodes),
+                )
+            };
             let text = |wide| {
                 let width = terminal::text_width(wide);
-                rollouts.iter().map(|rollout| rollout_text(rollout, width)).collect::<Vec<_>>().join("\n")
+                rollouts
+                    .iter()
+                    .map(|rollout| rollout_text(rollout, width))
+                    .collect::<Vec<_>>()
+                    .join("\n")
             };
             let code = output.print(&RolloutList { rollouts: &rollouts }, names, text, printer);
             let blocked = rollouts.iter().any(|rollout| !rollout.may_begin);
@@ -55,15 +66,30 @@ pub(super) fn push_finding(text: &mut String, finding: &PreflightFinding, width:
         CheckSeverity::Blocking => "blocks",
         CheckSeverity::Warning => "warning",
     };
-    push_wrapped(text, ("", "    "), &format!("{lead}: {}: {}", finding.check.name(), finding.text), width);
+    push_wrapped(
+        text,
+        ("", "    "),
+        &format!("{lead}: {}: {}", finding.check.name(), finding.text),
+        width,
+    );
 }
 
 fn rollout_text(rollout: &PreflightReport, width: usize) -> String {
-    let mut text = format!("{}\n{} nodes, {} pods on them\n", rollout.title, rollout.nodes, rollout.pods);
+    let mut text =
+        format!("{}\n{} nodes, {} pods on them\n", rollout.title, rollout.nodes, rollout.pods);
     for finding in &rollout.findings {
         push_finding(&mut text, finding, width);
-        push_wrapped(&mut text, ("    ", "    "), &format!("what to do: {}", finding.advice), width);
+        push_wrapped(
+            &mut text,
+            ("    ", "    "),
+            &format!("what to do: {}", finding.advice),
+            width,
+        );
     }
-    text.push_str(if rollout.may_begin { "A rollout may begin.\n" } else { "A rollout must not begin.\n" });
+    text.push_str(if rollout.may_begin {
+        "A rollout may begin.\n"
+    } else {
+        "A rollout must not begin.\n"
+    });
     text
 }

@@ -27,6 +27,10 @@ impl FromStr for DurationRange {
         let (least, most) = text.split_once("..").unwrap_or((text, text));
         let parse = |text: &str| text.parse::<Duration>().map_err(|error| error.to_string());
         let range = Self { least: parse(least)?, most: parse(most)? };
-        if range.least > range.most { Err(format!("`{text}` ends before it begins")) } else { Ok(range) }
+        if range.least > range.most {
+            Err(format!("`{text}` ends before it begins"))
+        } else {
+            Ok(range)
+        }
     }
 }

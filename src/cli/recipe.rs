@@ -16,8 +16,7 @@ use recipe::read::FileSystemReader;
 use recipe::schema;
 
 /// What a RECIPE argument may be; the same in every command.
-pub const RECIPE_HELP: &str =
-    "A file (`team/gb200.yaml`, `./gb200`), a name of the library (see `gpu-rollout recipe list`), or `-` for standard input";
+pub const RECIPE_HELP: &str = "A file (`team/gb200.yaml`, `./gb200`), a name of the library (see `gpu-rollout recipe list`), or `-` for standard input";
 /// What a `--set` argument may be; the same in every command.
 pub const SET_HELP: &str = "Sets one value on top of the recipe: `PATH=VALUE`, as often as needed";
 /// The long form of [`SET_HELP`].
@@ -129,7 +128,11 @@ impl RecipeSelection {
     /// As for [`load_with`].
     pub fn load(&self, recipe: &str) -> Result<ValidRecipe, Diagnostics> {
         let AicrArguments { data, fix_dead_keys, without_manifests } = &self.aicr;
-        let options = aicr::AicrOptions { data: data.clone(), fix_dead_keys: *fix_dead_keys, without_manifests: *without_manifests };
+        let options = aicr::AicrOptions {
+            data: data.clone(),
+            fix_dead_keys: *fix_dead_keys,
+            without_manifests: *without_manifests,
+        };
         load_with(recipe, &self.list, &options, &mut FileSystemReader)
     }
 }
@@ -144,9 +147,15 @@ impl RecipeArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         match self.command {
-            RecipeCommand::Check { recipes, overrides, strict } => check(&recipes, &overrides, strict, printer),
-            RecipeCommand::Show { recipe, overrides, output } => show(&recipe, &overrides, output, printer),
-            RecipeCommand::Explain { recipe, path, overrides } => explain_path(&recipe, &path, &overrides, printer),
+            RecipeCommand::Check { recipes, overrides, strict } => {
+                check(&recipes, &overrides, strict, printer)
+            }
+            RecipeCommand::Show { recipe, overrides, output } => {
+                show(&recipe, &overrides, output, printer)
+            }
+            RecipeCommand::Explain { recipe, path, overrides } => {
+                explain_path(&recipe, &path, &overrides, printer)
+            }
             RecipeCommand::List { output } => list(output, printer),
             RecipeCommand::Schema => {
                 printer.data(&schema::text());
@@ -157,7 +166,11 @@ impl RecipeArguments {
 }
 
 /// Loads a recipe for any command: findings go to standard error; `None` after an error.
-pub fn load_recipe(recipe: &str, overrides: &RecipeSelection, printer: &mut Printer) -> Option<ValidRecipe> {
+pub fn load_recipe(
+    recipe: &str,
+    overrides: &RecipeSelection,
+    printer: &mut Printer,
+) -> Option<ValidRecipe> {
     match overrides.load(recipe) {
         Ok(loaded) => {
             note(&loaded.warnings, printer);
@@ -165,7 +178,10 @@ pub fn load_recipe(recipe: &str, overrides: &RecipeSelection, printer: &mut Prin
         }
         Err(findings) => {
             note(&findings, printer);
-            printer.error(&format!("the recipe `{recipe}` cannot be used: {}", findings.summary()), None);
+            printer.error(
+                &format!("the recipe `{recipe}` cannot be used: {}", findings.summary()),
+                None,
+            );
             None
         }
     }
@@ -177,16 +193,29 @@ fn note(findings: &Diagnostics, printer: &mut Printer) {
     }
 }
 
-fn check(recipes: &[String], overrides: &RecipeSelection, strict: bool, printer: &mut Printer) -> ExitCode {
+fn check(
+    recipes: &[String],
+    overrides: &RecipeSelection,
+    strict: bool,
+    printer: &mut Printer,
+) -> ExitCode {
     let mut code = ExitCode::Success;
     for recipe in recipes {
         match load_recipe(recipe, overrides, printer) {
             Some(loaded) if loaded.warnings.is_empty() => {
-                let names: Vec<&str> = loaded.recipe.components.iter().map(|component| component.name.as_str()).collect();
+                let names: Vec<&str> = loaded
+                    .recipe
+                    .components
+                    .iter()
+                    .map(|component| component.name.as_str())
+                    .collect();
                 printer.note(&format!("ok: {recipe} ({})", names.join(", ")));
             }
             Some(loaded) if strict => {
-                printer.error(&format!("the recipe `{recipe}` has {}", loaded.warnings.summary()), None);
+                printer.error(
+                    &format!("the recipe `{recipe}` has {}", loaded.warnings.summary()),
+                    None,
+                );
                 code = ExitCode::Input;
             }
             Some(loaded) => printer.note(&format!("ok: {recipe}, {}", loaded.warnings.summary())),
@@ -196,7 +225,12 @@ fn check(recipes: &[String], overrides: &RecipeSelection, strict: bool, printer:
     code
 }
 
-fn show(recipe: &str, overrides: &RecipeSelection, format: RecipeFormat, printer: &mut Printer) -> ExitCode {
+fn show(
+    recipe: &str,
+    overrides: &RecipeSelection,
+    format: RecipeFormat,
+    printer: &mut Printer,
+) -> ExitCode {
     let Some(loaded) = load_recipe(recipe, overrides, printer) else { return ExitCode::Input };
     match format {
         RecipeFormat::Yaml => printer.yaml(&loaded.recipe),
@@ -204,7 +238,12 @@ fn show(recipe: &str, overrides: &RecipeSelection, format: RecipeFormat, printer
     }
 }
 
-fn explain_path(recipe: &str, path: &KeyPath, overrides: &RecipeSelection, printer: &mut Printer) -> ExitCode {
+fn explain_path(
+    recipe: &str,
+    path: &KeyPath,
+    overrides: &RecipeSelection,
+    printer: &mut Printer,
+) -> ExitCode {
     let Some(loaded) = load_recipe(recipe, overrides, printer) else { return ExitCode::Input };
     match explain(&loaded, path) {
         Ok(text) => {
@@ -221,7 +260,9 @@ fn explain_path(recipe: &str, path: &KeyPath, overrides: &RecipeSelection, print
 fn list(format: OutputFormat, printer: &mut Printer) -> ExitCode {
     let mut recipes = Vec::new();
     for name in catalog::recipe_names() {
-        let Some(loaded) = load_recipe(name, &RecipeSelection::default(), printer) else { return ExitCode::Internal };
+        let Some(loaded) = load_recipe(name, &RecipeSelection::default(), printer) else {
+            return ExitCode::Internal;
+        };
         recipes.push((name, loaded.recipe.metadata.description.unwrap_or_default()));
     }
     match format {
@@ -233,7 +274,10 @@ fn list(format: OutputFormat, printer: &mut Printer) -> ExitCode {
             ExitCode::Success
         }
         OutputFormat::Json => {
-            let list: Vec<_> = recipes.iter().map(|(name, description)| json!({"name": name, "description": description})).collect();
+            let list: Vec<_> = recipes
+                .iter()
+                .map(|(name, description)| json!({"name": name, "description": description}))
+                .collect();
             printer.json(&list)
         }
     }

@@ -56,7 +56,8 @@ impl ReportArguments {
                 ReportFormat::Yaml => return Ok(printer.yaml(&document)),
                 ReportFormat::Text => {
                     let width = terminal::width();
-                    let texts: Vec<String> = reports.iter().map(|report| text::report_text(report, width)).collect();
+                    let texts: Vec<String> =
+                        reports.iter().map(|report| text::report_text(report, width)).collect();
                     printer.data(&texts.join("\n"));
                 }
                 ReportFormat::Metrics => printer.data(&format_metrics(&reports)),

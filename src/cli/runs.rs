@@ -5,7 +5,11 @@ use crate::printer::Printer;
 use simulator::report::SimulationReport;
 
 /// Runs `run` on all of them; the reports are in their order.
-pub(super) fn run_all<T: Sync>(runs: &[T], run: impl Fn(&T) -> SimulationReport + Sync, printer: &mut Printer) -> Vec<SimulationReport> {
+pub(super) fn run_all<T: Sync>(
+    runs: &[T],
+    run: impl Fn(&T) -> SimulationReport + Sync,
+    printer: &mut Printer,
+) -> Vec<SimulationReport> {
     let total = runs.len();
     let mut report = |done: usize| printer.progress(&format!("{done} of {total} runs simulated"));
     report(0);

@@ -73,8 +73,14 @@ impl SimulateArguments {
                 }
             }
         }
-        let Some(loaded) = load_recipe(&self.recipe, &self.overrides, printer) else { return ExitCode::Input };
-        let assumed = FleetAssumptions { driver_time: self.driver_time.spread(), pods: self.pods, failing_percent: self.fail };
+        let Some(loaded) = load_recipe(&self.recipe, &self.overrides, printer) else {
+            return ExitCode::Input;
+        };
+        let assumed = FleetAssumptions {
+            driver_time: self.driver_time.spread(),
+            pods: self.pods,
+            failing_percent: self.fail,
+        };
         let fleet = match FleetSimulation::new(&loaded.recipe, assumed) {
             Ok(fleet) => fleet,
             Err(error) => {
@@ -88,7 +94,11 @@ impl SimulateArguments {
         if let Some(report) = violations {
             // The model's own checks: a mistake of this program, and not of the recipe.
             printer.error(
-                &format!("the simulation found a mistake of the engine with seed {}: {}", report.seed, report.violations.join("; ")),
+                &format!(
+                    "the simulation found a mistake of the engine with seed {}: {}",
+                    report.seed,
+                    report.violations.join("; ")
+                ),
                 None,
             );
             return ExitCode::Internal;

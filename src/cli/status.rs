@@ -51,18 +51,36 @@ impl StatusArguments {
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { watch, all, output, cluster } = self;
         if watch && output != ListingFormat::Text && output != ListingFormat::Wide {
-            printer.error("--watch shows text", Some("leave -o away, or ask again and again without --watch"));
+            printer.error(
+                "--watch shows text",
+                Some("leave -o away, or ask again and again without --watch"),
+            );
             return ExitCode::Usage;
         }
         cluster::run(&cluster, printer, async |session, printer| {
             if watch {
-                return Ok(watch::run(&session, all || output == ListingFormat::Wide, printer).await?);
+                return Ok(
+                    watch::run(&session, all || output == ListingFormat::Wide, printer).await?
+                );
             }
-            let rollouts: Vec<RolloutStatus> = session.observe_all().await?.iter().map(status).collect();
-            let open = || rollouts.iter().flat_map(|rollout| &rollout.nodes).filter(|row| row.stage != NodeStage::Done);
+            let rollouts: Vec<RolloutStatus> =
+                session.observe_all().await?.iter().map(status).collect();
+            let open = || {
+                rollouts
+                    .iter()
+                    .flat_map(|rollout| &rollout.nodes)
+                    .filter(|row| row.stage != NodeStage::Done)
+            };
             let names = || node_names(open().map(|row| &row.node));
-            let text = |wide| text::text(&rollouts, all || wide, if wide { None } else { terminal::width() });
-            let code = output.print(&StatusDocument { rollouts: &rollouts, notes: session.notes() }, names, text, printer);
+            let text = |wide| {
+                text::text(&rollouts, all || wide, if wide { None } else { terminal::width() })
+            };
+            let code = output.print(
+                &StatusDocument { rollouts: &rollouts, notes: session.notes() },
+                names,
+                text,
+                printer,
+            );
             if !output.is_document() {
                 cluster::print_notes(&session, printer);
             }

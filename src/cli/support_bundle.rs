@@ -44,8 +44,13 @@ impl SupportBundleArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { file, no_logs, force, cluster } = self;
-        if let Some(file) = file.as_deref().filter(|file| !force && *file != Path::new("-") && file.exists()) {
-            printer.error(&format!("{} exists", file.display()), Some("write somewhere else, or replace it with --force"));
+        if let Some(file) =
+            file.as_deref().filter(|file| !force && *file != Path::new("-") && file.exists())
+        {
+            printer.error(
+                &format!("{} exists", file.display()),
+                Some("write somewhere else, or replace it with --force"),
+            );
             return ExitCode::Input;
         }
         cluster::run(&cluster, printer, async |session, printer| {
@@ -65,22 +70,36 @@ impl SupportBundleArguments {
             };
             let file = file.unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
             if let Err(error) = write_archive(&file, &archive, printer) {
-                printer.error(&format!("unable to write {}: {error}", file.display()), Some("name another place with -f"));
+                printer.error(
+                    &format!("unable to write {}: {error}", file.display()),
+                    Some("name another place with -f"),
+                );
                 return Ok(ExitCode::Input);
             }
             let size = archive.len().div_ceil(1024);
-            printer.note(&format!("{}: {} files, {size} KiB, {} texts taken out", file.display(), support.files.len(), support.redacted));
+            printer.note(&format!(
+                "{}: {} files, {size} KiB, {} texts taken out",
+                file.display(),
+                support.files.len(),
+                support.redacted
+            ));
             for missing in &support.missing {
                 printer.note(&format!("note: not in it: {missing}"));
             }
-            printer.note("Look at it before you hand it on: names of nodes, pods and registries are in it.");
+            printer.note(
+                "Look at it before you hand it on: names of nodes, pods and registries are in it.",
+            );
             Ok(ExitCode::Success)
         })
     }
 }
 
 /// How it stands, and what the cluster has.
-async fn gather(session: &ClusterSession, logs: bool, printer: &mut Printer) -> Result<SupportBundle, ObserveError> {
+async fn gather(
+    session: &ClusterSession,
+    logs: bool,
+    printer: &mut Printer,
+) -> Result<SupportBundle, ObserveError> {
     printer.note("Looking at the rollouts …");
     let snapshots: Vec<RolloutSnapshot> = session.observe_all().await?;
     let statuses: Vec<RolloutStatus> = snapshots.iter().map(status).collect();
@@ -97,8 +116,12 @@ async fn gather(session: &ClusterSession, logs: bool, printer: &mut Printer) -> 
     file("status.txt", Ok(super::status::whole(&statuses)));
     file("report.json", json(serde_json::to_string_pretty(&reports)));
     file("report.html", page::page(&reports).map_err(|error| error.to_string()));
-    let version = server_version(session.client()).await.unwrap_or_else(|error| format!("unknown: {error}"));
-    file("versions.txt", Ok(format!("gpu-rollout {}\nKubernetes {version}\n", env!("CARGO_PKG_VERSION"))));
+    let version =
+        server_version(session.client()).await.unwrap_or_else(|error| format!("unknown: {error}"));
+    file(
+        "versions.txt",
+        Ok(format!("gpu-rollout {}\nKubernetes {version}\n", env!("CARGO_PKG_VERSION"))),
+    );
     Ok(support)
 }
 

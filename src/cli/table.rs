@@ -22,7 +22,8 @@ pub(super) fn table(header: &[&str], rows: &[Vec<String>], width: Option<usize>)
     let mut text = String::new();
     let header: Vec<String> = header.iter().map(|name| (*name).to_owned()).collect();
     for row in std::iter::once(&header).chain(rows) {
-        let mut lines = row.last().map_or_else(|| vec![String::new()], |cell| wrapped(cell, last)).into_iter();
+        let mut lines =
+            row.last().map_or_else(|| vec![String::new()], |cell| wrapped(cell, last)).into_iter();
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths).take(widths.len().saturating_sub(1)) {
             // Writing to a String cannot fail.
@@ -56,7 +57,12 @@ pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Appends a text in lines of at most so many characters: `first` stands before the first one, `rest` before the others.
-pub(super) fn push_wrapped(text: &mut String, (first, rest): (&str, &str), words: &str, width: usize) {
+pub(super) fn push_wrapped(
+    text: &mut String,
+    (first, rest): (&str, &str),
+    words: &str,
+    width: usize,
+) {
     let width = width.saturating_sub(first.len().max(rest.len())).max(NARROWEST_LINE);
     for (place, line) in wrapped(words, width).iter().enumerate() {
         // Writing to a String cannot fail.
@@ -66,7 +72,11 @@ pub(super) fn push_wrapped(text: &mut String, (first, rest): (&str, &str), words
 
 /// Several numbers in words, without those that are none: `3 done, 1 failed`.
 pub(super) fn counted(counts: &[(usize, &str)]) -> String {
-    let counts: Vec<String> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    let counts: Vec<String> = counts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect();
     counts.join(", ")
 }
 
@@ -76,8 +86,10 @@ mod tests {
 
     #[test]
     fn last_column_wraps_to_the_remaining_width() {
-        let rows =
-            [vec!["gpu-0".to_owned(), "one two three four five six seven eight nine ten".to_owned()], vec!["a".to_owned(), String::new()]];
+        let rows = [
+            vec!["gpu-0".to_owned(), "one two three four five six seven eight nine ten".to_owned()],
+            vec!["a".to_owned(), String::new()],
+        ];
         let expected = "NODE   WAITING FOR\ngpu-0  one two three four five six\n       seven eight nine ten\na\n";
         assert_eq!(table(&["NODE", "WAITING FOR"], &rows, Some(38)), expected);
         assert_eq!(table(&["NODE", "WAITING FOR"], &rows[..1], None).lines().count(), 2);

@@ -46,7 +46,8 @@ impl WhyArguments {
         cluster::run(&cluster, printer, async |session, printer| {
             let snapshots = session.observe_all().await?;
             let of_node = |snapshot| Some((explain_node(snapshot, &node)?, snapshot));
-            let (explanations, of): (Vec<NodeExplanation>, Vec<&RolloutSnapshot>) = snapshots.iter().filter_map(of_node).unzip();
+            let (explanations, of): (Vec<NodeExplanation>, Vec<&RolloutSnapshot>) =
+                snapshots.iter().filter_map(of_node).unzip();
             cluster::print_notes(&session, printer);
             if explanations.is_empty() {
                 return Ok(print_no_rollout(&snapshots, &node, printer));
@@ -54,9 +55,16 @@ impl WhyArguments {
             let text = |wide| {
                 let width = terminal::text_width(wide);
                 let all = explanations.iter().zip(&of);
-                all.map(|(explanation, snapshot)| node_text(explanation, snapshot, width)).collect::<Vec<_>>().join("\n")
+                all.map(|(explanation, snapshot)| node_text(explanation, snapshot, width))
+                    .collect::<Vec<_>>()
+                    .join("\n")
             };
-            Ok(output.print(&WhyDocument { rollouts: &explanations }, || format!("node/{node}\n"), text, printer))
+            Ok(output.print(
+                &WhyDocument { rollouts: &explanations },
+                || format!("node/{node}\n"),
+                text,
+                printer,
+            ))
         })
     }
 }
@@ -79,7 +87,9 @@ fn node_text(explanation: &NodeExplanation, snapshot: &RolloutSnapshot, width: u
         let _ = writeln!(text, "  {} for {}", held.text(), format_age(held.since, snapshot.now));
     }
     // What is given as the node's own reason below is not said twice.
-    for waiting in fleet.iter().filter(|waiting| row.waiting.as_ref().is_none_or(|own| own.text != **waiting)) {
+    for waiting in
+        fleet.iter().filter(|waiting| row.waiting.as_ref().is_none_or(|own| own.text != **waiting))
+    {
         let _ = writeln!(text, "  the whole fleet waits: {waiting}");
     }
     let Some(waiting) = &row.waiting else {
@@ -91,7 +101,11 @@ fn node_text(explanation: &NodeExplanation, snapshot: &RolloutSnapshot, width: u
     let by = waiting.since.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
     let at = waiting.since.at.map(|at| format!(" ({at:.0}{by})")).unwrap_or_default();
     let ends = if waiting.resolves_itself { "can end by itself" } else { "does not end by itself" };
-    let age = waiting.since.at.map(|at| format!(" for {}", format_age(Some(at), snapshot.now))).unwrap_or_default();
+    let age = waiting
+        .since
+        .at
+        .map(|at| format!(" for {}", format_age(Some(at), snapshot.now)))
+        .unwrap_or_default();
     let fleet = if waiting.whole_fleet { "the whole fleet waits: " } else { "" };
     let _ = writeln!(text, "  {fleet}{}{age}{at}; {ends}:", waiting.reason);
     for line in table::wrapped(&waiting.text, width.saturating_sub(4).max(40)) {
@@ -108,7 +122,11 @@ fn print_no_rollout(snapshots: &[RolloutSnapshot], node: &str, printer: &mut Pri
         printer.data(&format!("{node} has no driver that is rolled out here: no label of a device, and no pod of a driver.\n"));
         return ExitCode::Success;
     }
-    let hint = nearest(node, names().map(|name| &**name)).map(|name| format!("did you mean `{name}`?"));
-    printer.error(&format!("there is no node `{node}`"), hint.as_deref().or(Some("kubectl get nodes lists them")));
+    let hint =
+        nearest(node, names().map(|name| &**name)).map(|name| format!("did you mean `{name}`?"));
+    printer.error(
+        &format!("there is no node `{node}`"),
+        hint.as_deref().or(Some("kubectl get nodes lists them")),
+    );
     ExitCode::Input
 }

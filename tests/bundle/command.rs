@@ -44,8 +44,10 @@ impl Scene {
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> =
-            fs::read_dir(self.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<String> = fs::read_dir(self.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }
@@ -70,7 +72,13 @@ fn render_then_verify_then_edit() {
     seen += &scene.seen("bundle verify out");
     seen += &scene.seen("bundle render -r base -d helm -o out");
     let script = scene.path().join("out/deploy.sh");
-    fs::write(&script, fs::read_to_string(&script).unwrap().replace(" v26.7.0 crds-elsewhere", " v26.7.1 crds-elsewhere")).unwrap();
+    fs::write(
+        &script,
+        fs::read_to_string(&script)
+            .unwrap()
+            .replace(" v26.7.0 crds-elsewhere", " v26.7.1 crds-elsewhere"),
+    )
+    .unwrap();
     seen += &scene.seen("bundle verify out");
     seen += &scene.seen("bundle render -r base -d helm -o out --force --set cluster.gpuNodes=8");
     seen += &scene.seen("bundle verify out");
@@ -85,18 +93,26 @@ fn other_bundle_is_replaced_edited_only_by_force() {
     let notes = |arguments: &str| {
         let output = scene.run(&format!("bundle render {arguments} -o out"));
         let real = fs::canonicalize(scene.path()).unwrap();
-        let said = String::from_utf8(output.stderr).unwrap().replace(real.to_str().unwrap(), "DIRECTORY");
-        let lines = said
-            .lines()
-            .filter(|line| ["replaced", "note: a bundle", "error", "  changed", "hint"].iter().any(|start| line.starts_with(start)));
+        let said =
+            String::from_utf8(output.stderr).unwrap().replace(real.to_str().unwrap(), "DIRECTORY");
+        let lines = said.lines().filter(|line| {
+            ["replaced", "note: a bundle", "error", "  changed", "hint"]
+                .iter()
+                .any(|start| line.starts_with(start))
+        });
         lines.collect::<Vec<_>>().join("\n")
     };
-    let mut seen = vec![notes("-r kind-dev -d helm"), notes("-r kind-dev -d helm --set cluster.gpuNodes=3")];
-    assert!(seen.iter().all(|said| said.lines().count() == 1), "the same recipe in another state is no other bundle: {seen:?}");
+    let mut seen =
+        vec![notes("-r kind-dev -d helm"), notes("-r kind-dev -d helm --set cluster.gpuNodes=3")];
+    assert!(
+        seen.iter().all(|said| said.lines().count() == 1),
+        "the same recipe in another state is no other bundle: {seen:?}"
+    );
     seen.push(notes("-r base -d helm"));
     seen.push(notes("-r base -d helmfile"));
     let values = scene.path().join("out/004-gpu-operator/values.yaml");
-    fs::write(&values, fs::read_to_string(&values).unwrap().replace("580.126.20", "580.173.02")).unwrap();
+    fs::write(&values, fs::read_to_string(&values).unwrap().replace("580.126.20", "580.173.02"))
+        .unwrap();
     seen.push(notes("-r kind-dev -d helmfile"));
     seen.push(notes("-r kind-dev -d helmfile --force"));
     snapshot!("command-another-bundle", seen.join("\n"));
@@ -139,17 +155,26 @@ fn the_images_of_a_bundle_are_listed() {
     snapshot!("command-images", seen);
     let json = scene.run("bundle images out -o json --all");
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert!(json["images"].as_array().unwrap().iter().any(|image| image["place"] == "vgpuDeviceManager"), "{json}");
+    assert!(
+        json["images"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|image| image["place"] == "vgpuDeviceManager"),
+        "{json}"
+    );
 }
 
 #[test]
 fn images_can_come_from_a_mirror() {
     let scene = Scene::new();
-    let mirrors =
-        "--registry-mirror nvcr.io=registry.example.com/nvcr --image-pull-secret pull --hook-image registry.example.com/gpu-rollout:1";
-    let mut seen = scene.seen(&format!("bundle render -r eks-gb200-training -d helm -o out {mirrors}"));
+    let mirrors = "--registry-mirror nvcr.io=registry.example.com/nvcr --image-pull-secret pull --hook-image registry.example.com/gpu-rollout:1";
+    let mut seen =
+        scene.seen(&format!("bundle render -r eks-gb200-training -d helm -o out {mirrors}"));
     seen += &scene.seen("bundle images out -o list --node-os ubuntu22.04");
-    seen += &scene.seen("bundle render -r base -d helm -o other --registry-mirror https://registry.example.com");
+    seen += &scene.seen(
+        "bundle render -r base -d helm -o other --registry-mirror https://registry.example.com",
+    );
     let values = fs::read_to_string(scene.path().join("out/005-gpu-operator/values.yaml")).unwrap();
     snapshot!("command-mirror", seen + &values);
 }
@@ -159,7 +184,8 @@ fn nodes_can_be_chosen_for_all_components() {
     let scene = Scene::new();
     let own = r#"--set components.cert-manager.values.nodeSelector.pool=mine --set components.gpu-operator.nodeScheduling.accelerated.tolerations=[{"key":"mine","operator":"Exists"}]"#;
     let nodes = "--system-node-selector pool=system --system-node-toleration dedicated=system:NoSchedule --accelerated-node-selector example.com/gpu=yes --accelerated-node-toleration dedicated=gpu --accelerated-node-toleration spot:NoSchedule";
-    let mut seen = scene.seen(&format!("bundle render -r eks-gb200-training -d helm -o out {own} {nodes}"));
+    let mut seen =
+        scene.seen(&format!("bundle render -r eks-gb200-training -d helm -o out {own} {nodes}"));
     for (file, parts) in [
         ("bundle-info.yaml", &["nodeScheduling"][..]),
         ("002-cert-manager/values.yaml", &["nodeSelector", "webhook"]),
@@ -233,7 +259,10 @@ fn wrong_usage_is_another_exit_code() {
     ] {
         let output = scene.run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments}");
-        seen.push(format!("$ gpu-rollout {arguments}\n{}", std::str::from_utf8(&output.stderr).unwrap().lines().next().unwrap()));
+        seen.push(format!(
+            "$ gpu-rollout {arguments}\n{}",
+            std::str::from_utf8(&output.stderr).unwrap().lines().next().unwrap()
+        ));
     }
     snapshot!("command-usage", seen.join("\n"));
     assert!(scene.names().is_empty());
@@ -243,10 +272,18 @@ fn wrong_usage_is_another_exit_code() {
 fn ambiguous_revision_is_noted_for_flux_alone() {
     let scene = Scene::new();
     for (deployer, expected) in [("flux", true), ("argocd", false)] {
-        let output = scene.run(&format!("bundle render -r base -d {deployer} -o {deployer} --repo https://a --revision v1.2"));
+        let output = scene.run(&format!(
+            "bundle render -r base -d {deployer} -o {deployer} --repo https://a --revision v1.2"
+        ));
         assert!(output.status.success());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(said.contains("`v1.2` is taken for a branch; for a tag write --revision refs/tags/v1.2"), expected, "{said}");
+        assert_eq!(
+            said.contains(
+                "`v1.2` is taken for a branch; for a tag write --revision refs/tags/v1.2"
+            ),
+            expected,
+            "{said}"
+        );
     }
 }
 
@@ -255,9 +292,19 @@ fn umbrella_with_known_repository_asks_for_none() {
     let scene = Scene::new();
     let output = scene.run("bundle render -r base -d argocd-helm -o out --repo https://git.example.com/a.git --revision v1 --path x/y");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && said.contains("helm upgrade --install base out") && !said.contains("--set"), "{said}");
+    assert!(
+        output.status.success()
+            && said.contains("helm upgrade --install base out")
+            && !said.contains("--set"),
+        "{said}"
+    );
     let page = fs::read_to_string(scene.path().join("out/README.md")).unwrap();
-    for words in ["repoURL: \"https://git.example.com/a.git\"", "targetRevision: \"v1\"", "path: \"x/y\"", "folder `x/y`"] {
+    for words in [
+        "repoURL: \"https://git.example.com/a.git\"",
+        "targetRevision: \"v1\"",
+        "path: \"x/y\"",
+        "folder `x/y`",
+    ] {
         assert!(page.contains(words), "{words}");
     }
     for words in ["--set", "valuesObject", "It does not say"] {
@@ -279,8 +326,14 @@ fn charts_and_image_can_come_from_elsewhere() {
     upstream 005-gpu-operator gpu-operator 600 v26.7.0 crds-elsewhere gpu-operator http://127.0.0.1:8080/charts
     upstream 008-nvidia-dra-driver-gpu nvidia-dra-driver-gpu 600 25.12.0 crds-elsewhere nvidia-dra-driver-gpu http://127.0.0.1:8080/charts
     ");
-    let settings = fs::read_to_string(scene.path().join("out/006-gpu-operator-post/rollout.yaml")).unwrap();
-    assert!(settings.contains("image:\n    repository: localhost:5000/hook\n    tag: test\n    digest: \"\"\n"), "{settings}");
+    let settings =
+        fs::read_to_string(scene.path().join("out/006-gpu-operator-post/rollout.yaml")).unwrap();
+    assert!(
+        settings.contains(
+            "image:\n    repository: localhost:5000/hook\n    tag: test\n    digest: \"\"\n"
+        ),
+        "{settings}"
+    );
 }
 
 #[test]
@@ -288,7 +341,9 @@ fn the_checksums_are_those_of_sha256sum() {
     let scene = Scene::new();
     assert!(scene.run("bundle render -r kind-dev -d helm -o out").status.success());
     let mut check = std::process::Command::new("sha256sum");
-    check.args(["--check", "--strict", "--quiet", "checksums.txt"]).current_dir(scene.path().join("out"));
+    check
+        .args(["--check", "--strict", "--quiet", "checksums.txt"])
+        .current_dir(scene.path().join("out"));
     let output = check.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -297,17 +352,31 @@ fn the_checksums_are_those_of_sha256sum() {
 fn what_bundles_mean_is_said_and_compared() {
     let scene = Scene::new();
     let render = |deployer: &str, output: &str| {
-        let arguments = format!("bundle render -r kind-dev -d {deployer} -o {output} --repo https://git.example.com/fleet.git");
-        let arguments = if deployer == "flux" { arguments } else { arguments.split(" --repo").next().unwrap().to_owned() };
+        let arguments = format!(
+            "bundle render -r kind-dev -d {deployer} -o {output} --repo https://git.example.com/fleet.git"
+        );
+        let arguments = if deployer == "flux" {
+            arguments
+        } else {
+            arguments.split(" --repo").next().unwrap().to_owned()
+        };
         assert!(scene.run(&arguments).status.success(), "{arguments}");
     };
     render("helm", "helm");
     render("flux", "flux");
     let mut seen = scene.seen("bundle parity helm flux");
     let release = scene.path().join("flux/releases/004-gpu-operator-post.yaml");
-    fs::write(&release, fs::read_to_string(&release).unwrap().replace("disableWait: true", "disableWait: false")).unwrap();
+    fs::write(
+        &release,
+        fs::read_to_string(&release).unwrap().replace("disableWait: true", "disableWait: false"),
+    )
+    .unwrap();
     let job = scene.path().join("flux/004-gpu-operator-post/templates/job.yaml");
-    fs::write(&job, fs::read_to_string(&job).unwrap().replace("backoffLimit: 2", "backoffLimit: 6")).unwrap();
+    fs::write(
+        &job,
+        fs::read_to_string(&job).unwrap().replace("backoffLimit: 2", "backoffLimit: 6"),
+    )
+    .unwrap();
     seen += &scene.seen("bundle parity helm flux");
     seen += &scene.seen("bundle parity helm nowhere");
     seen += &scene.seen("bundle parity helm");
@@ -316,7 +385,10 @@ fn what_bundles_mean_is_said_and_compared() {
     assert_eq!((json.status.code(), &parity["equal"]), (Some(3), &serde_json::json!(false)));
     let facts = scene.run("bundle facts helm -o json");
     let facts: serde_json::Value = serde_json::from_slice(&facts.stdout).unwrap();
-    assert_eq!((&facts["deployer"], &facts["releases"]["gpu-operator"]["kind"]), (&"helm".into(), &"upstream".into()));
+    assert_eq!(
+        (&facts["deployer"], &facts["releases"]["gpu-operator"]["kind"]),
+        (&"helm".into(), &"upstream".into())
+    );
     let mut settings = insta::Settings::clone_current();
     settings.add_filter("[0-9a-f]{12}…", "[digest]");
     settings.bind(|| snapshot!("command-parity", seen));
@@ -333,7 +405,10 @@ fn what_flux_cannot_reach_is_refused() {
     ] {
         let output = scene.run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments}");
-        seen.push(format!("$ gpu-rollout {arguments}\n{}", std::str::from_utf8(&output.stderr).unwrap()));
+        seen.push(format!(
+            "$ gpu-rollout {arguments}\n{}",
+            std::str::from_utf8(&output.stderr).unwrap()
+        ));
     }
     insta::assert_snapshot!(seen.concat(), @r#"
     $ gpu-rollout bundle render -r base -d flux -o out

@@ -35,15 +35,30 @@ const NOT_WRITTEN: [&str; 6] = ["recipe", "deployer", "output", "format", "data"
 #[test]
 fn hostile_texts_in_options_are_harmless() {
     let command = cli::Cli::command();
-    let render = command.find_subcommand("bundle").and_then(|bundle| bundle.find_subcommand("render")).unwrap();
-    let options = render.get_arguments().filter(|argument| argument.get_action().takes_values()).filter_map(|argument| argument.get_long());
-    let unknown: Vec<&str> =
-        options.filter(|name| !NOT_WRITTEN.contains(name) && !OPTIONS.iter().any(|(known, ..)| known == name)).collect();
+    let render = command
+        .find_subcommand("bundle")
+        .and_then(|bundle| bundle.find_subcommand("render"))
+        .unwrap();
+    let options = render
+        .get_arguments()
+        .filter(|argument| argument.get_action().takes_values())
+        .filter_map(|argument| argument.get_long());
+    let unknown: Vec<&str> = options
+        .filter(|name| {
+            !NOT_WRITTEN.contains(name) && !OPTIONS.iter().any(|(known, ..)| known == name)
+        })
+        .collect();
     assert_eq!(unknown, [""; 0], "options without a row in `OPTIONS`");
     let directory = tempfile::tempdir().unwrap();
     let mut problems = Vec::new();
     for (index, (option, before, behind)) in OPTIONS.iter().enumerate() {
-        for (number, payload) in PAYLOADS.iter().filter(|payload| !payload.contains('\0')).enumerate().skip(index % 3).step_by(3) {
+        for (number, payload) in PAYLOADS
+            .iter()
+            .filter(|payload| !payload.contains('\0'))
+            .enumerate()
+            .skip(index % 3)
+            .step_by(3)
+        {
             let output = directory.path().join(format!("{index}-{number}"));
             let mut command = assert_cmd::Command::cargo_bin("gpu-rollout").unwrap();
             command
@@ -53,23 +68,32 @@ fn hostile_texts_in_options_are_harmless() {
             if *option != "repo" {
                 command.arg("--repo=https://git.example.com/fleet.git");
             }
-            let result = command.arg(format!("--{option}={before}{payload}{behind}")).output().unwrap();
+            let result =
+                command.arg(format!("--{option}={before}{payload}{behind}")).output().unwrap();
             let said = String::from_utf8_lossy(&result.stderr);
             if !result.status.success() {
-                if !said.contains("error") || said.contains("mistake of gpu-rollout") || said.contains("panicked") {
+                if !said.contains("error")
+                    || said.contains("mistake of gpu-rollout")
+                    || said.contains("panicked")
+                {
                     problems.push(format!("--{option}={before}{payload}{behind}: {said}"));
                 }
                 continue;
             }
             // CRDs are copies of files of the catalog, and large.
-            for (name, text) in files(&output).into_iter().filter(|(name, _)| !name.contains("-crds/")) {
+            for (name, text) in
+                files(&output).into_iter().filter(|(name, _)| !name.contains("-crds/"))
+            {
                 let plain = text.replace("{{ \"{{\" }}", "").replace("{{ \\\"{{\\\" }}", "");
-                let is_executed =
-                    payload.starts_with("{{") && plain.contains(payload) && (is_helm_template(&name) || name.contains("helmfile"));
+                let is_executed = payload.starts_with("{{")
+                    && plain.contains(payload)
+                    && (is_helm_template(&name) || name.contains("helmfile"));
                 let is_yaml = is_yaml(&name) && !is_helm_template(&name);
                 let reads = !is_yaml
                     || serde_yaml::from_multiple::<Value>(&text).is_ok_and(|documents| {
-                        documents.iter().all(|document| document["kind"] != "Injected" && document["key"] != "injected")
+                        documents.iter().all(|document| {
+                            document["kind"] != "Injected" && document["key"] != "injected"
+                        })
                     });
                 if is_executed || !reads {
                     problems.push(format!("--{option}={before}{payload}{behind}: {name}"));
@@ -77,6 +101,11 @@ fn hostile_texts_in_options_are_harmless() {
             }
         }
     }
-    assert!(problems.is_empty(), "{} problems\n{}", problems.len(), problems.into_iter().take(20).collect::<Vec<_>>().join("\n"));
+    assert!(
+        problems.is_empty(),
+        "{} problems\n{}",
+        problems.len(),
+        problems.into_iter().take(20).collect::<Vec<_>>().join("\n")
+    );
     assert!(!directory.path().join("injected").exists());
 }

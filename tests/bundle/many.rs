@@ -11,7 +11,9 @@ use super::command::{Scene, snapshot};
 
 /// A recipe of the user that builds on one of the library.
 fn mine(name: &str, nodes: u32) -> String {
-    format!("apiVersion: gpu-rollout.dev/v1\nkind: Recipe\nmetadata: {{name: {name}}}\nextends: [base]\ncluster: {{gpuNodes: {nodes}}}\n")
+    format!(
+        "apiVersion: gpu-rollout.dev/v1\nkind: Recipe\nmetadata: {{name: {name}}}\nextends: [base]\ncluster: {{gpuNodes: {nodes}}}\n"
+    )
 }
 
 /// A directory with recipes of which one is broken, and with what is no recipe.
@@ -49,9 +51,18 @@ fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
 fn one_failing_recipe_does_not_hide_the_others() {
     let scene = fleet();
     let mut seen = scene.seen("bundle render -r fleet -r kind-dev -d helmfile -d helm -o out");
-    seen += &scene.seen("bundle render -r fleet/b.yaml -r fleet/a.yml -d helm -o out --set cluster.gpuNodes=3");
+    seen += &scene.seen(
+        "bundle render -r fleet/b.yaml -r fleet/a.yml -d helm -o out --set cluster.gpuNodes=3",
+    );
     snapshot!("many-text", seen);
-    for place in ["aachen/helm", "aachen/helmfile", "berlin/helm", "berlin/helmfile", "kind-dev/helm", "kind-dev/helmfile"] {
+    for place in [
+        "aachen/helm",
+        "aachen/helmfile",
+        "berlin/helm",
+        "berlin/helmfile",
+        "kind-dev/helm",
+        "kind-dev/helmfile",
+    ] {
         assert!(verify(&scene.path().join("out").join(place)).unwrap().is_empty(), "{place}");
     }
     assert!(!scene.path().join("out/celle").exists());
@@ -63,11 +74,17 @@ fn programs_get_the_results_as_json() {
     let output = scene.run("bundle render -r fleet -d helm -o out --format json");
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(1), &b""[..]));
     let mut entries: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let names: Vec<&Value> = entries.as_array().unwrap().iter().map(|entry| &entry["recipe"]).collect();
+    let names: Vec<&Value> =
+        entries.as_array().unwrap().iter().map(|entry| &entry["recipe"]).collect();
     assert_eq!(names, ["aachen".into(), "berlin".into(), Value::Null].iter().collect::<Vec<_>>());
     for entry in entries.as_array_mut().unwrap() {
         // What each release is stands in `bundle-info.yaml` too, and has snapshots there.
-        let releases: Vec<Value> = entry["releases"].as_array().unwrap().iter().map(|release| release["name"].clone()).collect();
+        let releases: Vec<Value> = entry["releases"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|release| release["name"].clone())
+            .collect();
         entry["releases"] = Value::Array(releases);
     }
     snapshot!("many-json", format!("{entries:#}"));
@@ -85,10 +102,13 @@ fn what_cannot_be_rendered_together_is_said() {
     seen += &scene.seen("bundle render -r empty/ -d helm -o out");
     seen += &scene.seen("bundle render -r - -r - -d helm -o out");
     assert!(scene.run("bundle render -r base -d helm -o bundle").status.success());
-    seen += &scene.seen("bundle render -r base -d all -o bundle --repo https://git.example.com/fleet.git");
+    seen += &scene
+        .seen("bundle render -r base -d all -o bundle --repo https://git.example.com/fleet.git");
     seen += &scene.seen("bundle render -r fleet/a.yml -d helm -o twins");
     seen += &scene.seen("bundle render -r fleet -d all -o out");
-    seen += &scene.seen("bundle render -r fleet -d argocd -d helm -o out --repo oci://registry.example.com/fleet");
+    seen += &scene.seen(
+        "bundle render -r fleet -d argocd -d helm -o out --repo oci://registry.example.com/fleet",
+    );
     snapshot!("many-refusals", seen);
     assert_eq!(scene.names(), ["bundle", "empty", "fleet", "out", "twins"]);
     assert!(!scene.path().join("twins/berlin").exists());
@@ -99,16 +119,29 @@ fn many_at_once_equal_one_after_another() {
     let scene = fleet();
     fs::remove_file(scene.path().join("fleet/c.yaml")).unwrap();
     let repository = "--repo https://git.example.com/fleet.git";
-    assert!(scene.run(&format!("bundle render -r fleet -d all -o many {repository} --path clusters")).status.success());
+    assert!(
+        scene
+            .run(&format!("bundle render -r fleet -d all -o many {repository} --path clusters"))
+            .status
+            .success()
+    );
     for name in ["aachen", "berlin"] {
         let file = if name == "aachen" { "a.yml" } else { "b.yaml" };
         for deployer in deployer::names() {
             let place = format!("{name}/{deployer}");
-            let arguments = format!("bundle render -r fleet/{file} -d {deployer} -o one/{place} {repository} --path clusters/{place}");
+            let arguments = format!(
+                "bundle render -r fleet/{file} -d {deployer} -o one/{place} {repository} --path clusters/{place}"
+            );
             assert!(scene.run(&arguments).status.success(), "{arguments}");
-            let (many, one) = (scene.path().join("many").join(&place), scene.path().join("one").join(&place));
+            let (many, one) =
+                (scene.path().join("many").join(&place), scene.path().join("one").join(&place));
             let inside = |root: &Path| -> BTreeMap<String, Vec<u8>> {
-                files(root).into_iter().map(|(path, content)| (path[root.to_str().unwrap().len()..].to_owned(), content)).collect()
+                files(root)
+                    .into_iter()
+                    .map(|(path, content)| {
+                        (path[root.to_str().unwrap().len()..].to_owned(), content)
+                    })
+                    .collect()
             };
             assert_eq!(inside(&many), inside(&one), "{place}");
         }

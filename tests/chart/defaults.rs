@@ -25,7 +25,8 @@ const OTHERS: [&str; 11] = [
 ];
 
 fn values() -> Value {
-    let values: Value = serde_yaml::from_str(include_str!("../../charts/gpu-rollout/values.yaml")).unwrap();
+    let values: Value =
+        serde_yaml::from_str(include_str!("../../charts/gpu-rollout/values.yaml")).unwrap();
     values["rollout"].clone()
 }
 
@@ -33,10 +34,24 @@ fn values() -> Value {
 fn chart_defaults() -> Value {
     let settings = Settings::default();
     let UpgradeSettings { policy, topology, .. } = settings.upgrade.clone();
-    let Policy { max_parallel_upgrades, max_unavailable, wait_for_completion, pod_deletion, drain } = policy;
-    let DraSettings { reroll, required, namespaces, max_unavailable: dra_unavailable, replacement_seconds } = settings.dra;
-    let DevicePluginSettings { max_unavailable: plugins_unavailable, replacement_seconds: plugin_seconds, .. } = settings.device_plugin;
-    assert!(wait_for_completion.is_none() && topology.is_none(), "an empty selector and an empty label");
+    let Policy { max_parallel_upgrades, max_unavailable, wait_for_completion, pod_deletion, drain } =
+        policy;
+    let DraSettings {
+        reroll,
+        required,
+        namespaces,
+        max_unavailable: dra_unavailable,
+        replacement_seconds,
+    } = settings.dra;
+    let DevicePluginSettings {
+        max_unavailable: plugins_unavailable,
+        replacement_seconds: plugin_seconds,
+        ..
+    } = settings.device_plugin;
+    assert!(
+        wait_for_completion.is_none() && topology.is_none(),
+        "an empty selector and an empty label"
+    );
     let mut upgrade = json!(settings.upgrade);
     upgrade["policy"] = json!({
         "maxParallelUpgrades": max_parallel_upgrades,
@@ -98,28 +113,46 @@ fn leaves(value: &Value) -> BTreeMap<String, Value> {
 
 #[test]
 fn chart_values_are_the_defaults_of_settings() {
-    let is_other = |path: &str| OTHERS.iter().any(|other| path == *other || path.starts_with(&format!("{other}.")));
-    let found: BTreeMap<String, Value> = leaves(&values()).into_iter().filter(|(path, _)| !is_other(path)).collect();
+    let is_other = |path: &str| {
+        OTHERS.iter().any(|other| path == *other || path.starts_with(&format!("{other}.")))
+    };
+    let found: BTreeMap<String, Value> =
+        leaves(&values()).into_iter().filter(|(path, _)| !is_other(path)).collect();
     assert_eq!(found, leaves(&chart_defaults()));
 }
 
 /// What the schema calls a default, in the words that it has for it.
 fn documented(definition: &str, property: &str) -> String {
     let schema: Value = serde_json::from_str(&recipe::schema::text()).unwrap();
-    let description = schema["$defs"][definition]["properties"][property]["description"].as_str().unwrap_or_default();
+    let description = schema["$defs"][definition]["properties"][property]["description"]
+        .as_str()
+        .unwrap_or_default();
     let description = description.replace('\n', " ");
-    let (_, default) = description.rsplit_once("efault: ").unwrap_or_else(|| panic!("{definition}.{property}: `{description}`"));
+    let (_, default) = description
+        .rsplit_once("efault: ")
+        .unwrap_or_else(|| panic!("{definition}.{property}: `{description}`"));
     default.trim_end_matches('.').replace('`', "")
 }
 
 #[test]
 fn recipe_schema_names_the_defaults_of_settings() {
-    let UpgradeSettings { policy, failure_budget, attempts, soak_seconds, foreign_cordon, start_seconds, validation_seconds, .. } =
-        UpgradeSettings::default();
+    let UpgradeSettings {
+        policy,
+        failure_budget,
+        attempts,
+        soak_seconds,
+        foreign_cordon,
+        start_seconds,
+        validation_seconds,
+        ..
+    } = UpgradeSettings::default();
     let time = |seconds| Duration::from_secs(seconds).to_string();
     let both = [
         ("maxParallelUpgrades", policy.max_parallel_upgrades.to_string()),
-        ("maxUnavailable", policy.max_unavailable.as_ref().map(Count::to_string).unwrap_or_default()),
+        (
+            "maxUnavailable",
+            policy.max_unavailable.as_ref().map(Count::to_string).unwrap_or_default(),
+        ),
         ("failureBudget", failure_budget.to_string()),
         ("attempts", attempts.to_string()),
         ("soak", time(soak_seconds)),
@@ -132,9 +165,18 @@ fn recipe_schema_names_the_defaults_of_settings() {
         }
     }
     assert_eq!(documented("RecipeUpgradePolicy", "validation"), time(validation_seconds));
-    assert_eq!(documented("RecipePodDeletion", "timeout"), format!("{} s", PodDeletionPolicy::default().timeout_seconds));
-    assert_eq!(documented("RecipeDrain", "timeout"), format!("{} s", DrainPolicy::default().timeout_seconds));
+    assert_eq!(
+        documented("RecipePodDeletion", "timeout"),
+        format!("{} s", PodDeletionPolicy::default().timeout_seconds)
+    );
+    assert_eq!(
+        documented("RecipeDrain", "timeout"),
+        format!("{} s", DrainPolicy::default().timeout_seconds)
+    );
     let metrics = &values()["metrics"];
     assert_eq!(documented("RecipeMetrics", "port"), metrics["port"].to_string());
-    assert_eq!(documented("PodMonitor", "interval"), metrics["podMonitor"]["interval"].as_str().unwrap());
+    assert_eq!(
+        documented("PodMonitor", "interval"),
+        metrics["podMonitor"]["interval"].as_str().unwrap()
+    );
 }

@@ -2,8 +2,7 @@
 
 use super::helm::{template, template_as, values};
 
-const COMPONENT: &str =
-    "driver: {version: \"580.126.20\", enabled: true}\ntoolkit: {version: v1.18.0}\nnumbers: {large: 12345678, none: null}\n";
+const COMPONENT: &str = "driver: {version: \"580.126.20\", enabled: true}\ntoolkit: {version: v1.18.0}\nnumbers: {large: 12345678, none: null}\n";
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
@@ -54,5 +53,8 @@ fn digest_is_in_trigger_settings_and_pod() {
     assert_eq!(objects.settings().digest, digest);
     assert_eq!(objects.trigger()["data"]["settings"], objects.settings_text());
     assert_eq!(objects.trigger()["metadata"]["labels"]["gpu-rollout.dev/digest"], digest[..16]);
-    assert_eq!(objects.job()["spec"]["template"]["metadata"]["labels"]["gpu-rollout.dev/digest"], digest[..16]);
+    assert_eq!(
+        objects.job()["spec"]["template"]["metadata"]["labels"]["gpu-rollout.dev/digest"],
+        digest[..16]
+    );
 }

@@ -12,7 +12,8 @@ use contract::settings::{FORMAT_VERSION, Mode};
 use contract::task::{RIGHTS, Task};
 use serde_json::json;
 
-const HEADER: &str = "# Generated from crates/contract; `UPDATE=1 cargo test --test chart` writes it anew.\n";
+const HEADER: &str =
+    "# Generated from crates/contract; `UPDATE=1 cargo test --test chart` writes it anew.\n";
 
 /// The text of a generated file.
 fn yaml(value: &impl serde::Serialize) -> String {
@@ -21,7 +22,8 @@ fn yaml(value: &impl serde::Serialize) -> String {
 
 /// Fails if the file is not what it should be, or writes it.
 fn check(name: &str, expected: &str) {
-    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/gpu-rollout/files").join(name);
+    let path: PathBuf =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/gpu-rollout/files").join(name);
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, expected).unwrap();
     }
@@ -69,7 +71,8 @@ fn chart_and_image_have_the_programs_version() {
 /// Helm refuses what the program would, with the place.
 #[test]
 fn schema_knows_every_check_and_its_values() {
-    let schema: serde_json::Value = serde_json::from_str(include_str!("../../charts/gpu-rollout/values.schema.json")).unwrap();
+    let schema: serde_json::Value =
+        serde_json::from_str(include_str!("../../charts/gpu-rollout/values.schema.json")).unwrap();
     let expected: serde_json::Map<_, _> = PreflightCheck::ALL
         .into_iter()
         .map(|check| {
@@ -77,7 +80,13 @@ fn schema_knows_every_check_and_its_values() {
             (check.name().to_owned(), json!({"$ref": format!("#/definitions/{of}")}))
         })
         .collect();
-    assert_eq!(schema["properties"]["rollout"]["properties"]["preflight"]["properties"]["strictness"]["properties"], json!(expected));
+    assert_eq!(
+        schema["properties"]["rollout"]["properties"]["preflight"]["properties"]["strictness"]["properties"],
+        json!(expected)
+    );
     let words = |of: &str| schema["definitions"][of]["enum"].clone();
-    assert_eq!((words("level"), words("firm")), (json!(CheckLevel::ALL), json!([CheckLevel::Block])));
+    assert_eq!(
+        (words("level"), words("firm")),
+        (json!(CheckLevel::ALL), json!([CheckLevel::Block]))
+    );
 }

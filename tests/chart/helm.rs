@@ -15,7 +15,10 @@ fn program() -> &'static PathBuf {
         if let Some(path) = std::env::var_os("GPU_ROLLOUT_HELM") {
             return path.into();
         }
-        let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tools/build.sh")).arg("helm4").output().unwrap();
+        let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tools/build.sh"))
+            .arg("helm4")
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         PathBuf::from(String::from_utf8(output.stdout).unwrap().trim()).join("helm4")
     })
@@ -27,7 +30,8 @@ const SERVER: [&str; 2] = ["--kube-version", "1.34.0"];
 /// Runs Helm with the chart's path in place of `CHART`.
 pub(crate) fn run(arguments: &[&str]) -> Output {
     let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/gpu-rollout");
-    let arguments = arguments.iter().map(|argument| if *argument == "CHART" { chart } else { argument });
+    let arguments =
+        arguments.iter().map(|argument| if *argument == "CHART" { chart } else { argument });
     Command::new(program()).args(arguments).output().unwrap()
 }
 
@@ -38,14 +42,18 @@ pub(crate) fn template(more: &[&str]) -> Objects {
 
 /// The objects that `helm template` makes of a release.
 pub(crate) fn template_as(release: &str, namespace: &str, more: &[&str]) -> Objects {
-    let output = run(&[&["template", release, "CHART", "--namespace", namespace], &SERVER[..], more].concat());
+    let output =
+        run(&[&["template", release, "CHART", "--namespace", namespace], &SERVER[..], more]
+            .concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Objects(serde_yaml::from_multiple(&String::from_utf8(output.stdout).unwrap()).unwrap())
 }
 
 /// What Helm says when it refuses.
 pub(crate) fn refusal(more: &[&str]) -> String {
-    let output = run(&[&["template", "post", "CHART", "--namespace", "gpu-operator"], &SERVER[..], more].concat());
+    let output =
+        run(&[&["template", "post", "CHART", "--namespace", "gpu-operator"], &SERVER[..], more]
+            .concat());
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success(), "helm took {more:?}");
     message
@@ -81,7 +89,9 @@ impl Objects {
 
     /// The trigger ConfigMap.
     pub(crate) fn trigger(&self) -> &Value {
-        self.kind("ConfigMap").find(|map| map["metadata"]["name"].as_str().unwrap().ends_with("-trigger")).unwrap()
+        self.kind("ConfigMap")
+            .find(|map| map["metadata"]["name"].as_str().unwrap().ends_with("-trigger"))
+            .unwrap()
     }
 
     /// D.
@@ -92,7 +102,9 @@ impl Objects {
     /// The settings' text in the Job's environment.
     pub(crate) fn settings_text(&self) -> &str {
         let environment = self.pod()["containers"][0]["env"].as_array().unwrap();
-        environment.iter().find(|variable| variable["name"] == SETTINGS_ENV).unwrap()["value"].as_str().unwrap()
+        environment.iter().find(|variable| variable["name"] == SETTINGS_ENV).unwrap()["value"]
+            .as_str()
+            .unwrap()
     }
 
     /// The settings as the program reads them.

@@ -23,7 +23,10 @@ fn promtool(arguments: &[&str]) -> (bool, String) {
     assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
     let program = String::from_utf8(found.stdout).unwrap();
     let output = Command::new(program.trim()).args(arguments).current_dir(root).output().unwrap();
-    (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned(),
+    )
 }
 
 #[test]
@@ -39,9 +42,17 @@ fn installed_rule_belongs_to_prometheus_and_this_release() {
     let file = values(ALL);
     let objects = template(&["--values", file.to_str().unwrap()]);
     let rule = objects.kind("PrometheusRule").next().unwrap();
-    assert_eq!((&rule["metadata"]["name"], &rule["metadata"]["labels"]["release"]), (&json!("post"), &json!("prometheus")));
+    assert_eq!(
+        (&rule["metadata"]["name"], &rule["metadata"]["labels"]["release"]),
+        (&json!("post"), &json!("prometheus"))
+    );
     let text = rule["spec"].to_string();
-    assert!(!text.contains("__") && text.contains("job_name=\\\"post\\\"") && text.contains("namespace=\\\"gpu-operator\\\""), "{text}");
+    assert!(
+        !text.contains("__")
+            && text.contains("job_name=\\\"post\\\"")
+            && text.contains("namespace=\\\"gpu-operator\\\""),
+        "{text}"
+    );
     // JSON is YAML.
     let rendered = values(&text);
     let (passed, said) = promtool(&["check", "rules", rendered.to_str().unwrap()]);
@@ -54,18 +65,37 @@ fn prometheus_finds_the_port_of_the_hook() {
     let file = values(ALL);
     let objects = template(&["--values", file.to_str().unwrap()]);
     let container = &objects.pod()["containers"][0];
-    assert_eq!(container["ports"], json!([{"name": "metrics", "containerPort": 9900, "protocol": "TCP"}]));
-    assert!(container["env"].as_array().unwrap().contains(&json!({"name": METRICS_ENV, "value": "9900"})), "{container}");
+    assert_eq!(
+        container["ports"],
+        json!([{"name": "metrics", "containerPort": 9900, "protocol": "TCP"}])
+    );
+    assert!(
+        container["env"]
+            .as_array()
+            .unwrap()
+            .contains(&json!({"name": METRICS_ENV, "value": "9900"})),
+        "{container}"
+    );
     let monitor = objects.kind("PodMonitor").next().unwrap();
-    assert_eq!(monitor["spec"]["podMetricsEndpoints"], json!([{"port": "metrics", "honorLabels": true, "interval": "15s"}]));
+    assert_eq!(
+        monitor["spec"]["podMetricsEndpoints"],
+        json!([{"port": "metrics", "honorLabels": true, "interval": "15s"}])
+    );
     let labels = &objects.job()["spec"]["template"]["metadata"]["labels"];
     for (key, value) in monitor["spec"]["selector"]["matchLabels"].as_object().unwrap() {
         assert_eq!(labels[key], *value, "{key}");
     }
-    assert_eq!(monitor["metadata"]["labels"]["app.kubernetes.io/name"], "gpu-rollout", "what identifies the object is ours");
-    let dashboard = objects.kind("ConfigMap").find(|map| map["metadata"]["labels"]["grafana_dashboard"] == "1").unwrap();
+    assert_eq!(
+        monitor["metadata"]["labels"]["app.kubernetes.io/name"], "gpu-rollout",
+        "what identifies the object is ours"
+    );
+    let dashboard = objects
+        .kind("ConfigMap")
+        .find(|map| map["metadata"]["labels"]["grafana_dashboard"] == "1")
+        .unwrap();
     assert_eq!(dashboard["metadata"]["annotations"], json!({"grafana_folder": "GPUs"}));
-    let page: Value = serde_json::from_str(dashboard["data"]["gpu-rollout.json"].as_str().unwrap()).unwrap();
+    let page: Value =
+        serde_json::from_str(dashboard["data"]["gpu-rollout.json"].as_str().unwrap()).unwrap();
     assert_eq!(page["uid"], "gpu-rollout");
 }
 

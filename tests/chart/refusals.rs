@@ -12,23 +12,55 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
             "hint: rollout.tasks: [settle, reroll], or another rollout.mode",
         ],
     ),
-    (&["--set", "rollout.mode=drive"], &["`wake`, which mode `drive` does not have", "hint: rollout.tasks: [settle, drive, reroll]"]),
+    (
+        &["--set", "rollout.mode=drive"],
+        &[
+            "`wake`, which mode `drive` does not have",
+            "hint: rollout.tasks: [settle, drive, reroll]",
+        ],
+    ),
     (
         &["--set", "rollout.mode=steer"],
-        &["rollout.mode is `steer` and rollout.tasks has no `steer`", "hint: rollout.tasks: [settle, wake, steer, reroll]"],
+        &[
+            "rollout.mode is `steer` and rollout.tasks has no `steer`",
+            "hint: rollout.tasks: [settle, wake, steer, reroll]",
+        ],
     ),
-    (&["--set-json", r#"rollout.tasks=["settle","reroll"]"#], &["rollout.mode is `assist` and rollout.tasks has no `wake`"]),
     (
-        &["--set", "rollout.mode=drive", "--set-json", r#"rollout.tasks=["settle","drive","hold"]"#],
+        &["--set-json", r#"rollout.tasks=["settle","reroll"]"#],
+        &["rollout.mode is `assist` and rollout.tasks has no `wake`"],
+    ),
+    (
+        &[
+            "--set",
+            "rollout.mode=drive",
+            "--set-json",
+            r#"rollout.tasks=["settle","drive","hold"]"#,
+        ],
         &["`hold`, which mode `drive` does not have (only assist, steer)"],
     ),
-    (&["--set", "rollout.operatorUpgrade.hold=sometimes"], &["/rollout/operatorUpgrade/hold", "'auto', 'always', 'never'"]),
-    (&["--set-json", r#"rollout.tasks=["wake"]"#], &["`wake` without `settle`", "hint: rollout.tasks: [settle, wake, reroll]"]),
+    (
+        &["--set", "rollout.operatorUpgrade.hold=sometimes"],
+        &["/rollout/operatorUpgrade/hold", "'auto', 'always', 'never'"],
+    ),
+    (
+        &["--set-json", r#"rollout.tasks=["wake"]"#],
+        &["`wake` without `settle`", "hint: rollout.tasks: [settle, wake, reroll]"],
+    ),
     (&["--set", "rollout.upgrade.attempts=0"], &["/rollout/upgrade/attempts", "want 1"]),
     (&["--set", "rollout.upgrade.soak=5"], &["/rollout/upgrade'", "'soak' not allowed"]),
-    (&["--set-string", "rollout.upgrade.failureBudget=0%"], &["/rollout/upgrade/failureBudget", "does not match pattern"]),
-    (&["--set", "rollout.upgrade.topology.label=a b"], &["/rollout/upgrade/topology/label", "does not match pattern"]),
-    (&["--set", "rollout.upgrade.policy.drain.timeoutSeconds=0"], &["/rollout/upgrade/policy/drain/timeoutSeconds", "want 1"]),
+    (
+        &["--set-string", "rollout.upgrade.failureBudget=0%"],
+        &["/rollout/upgrade/failureBudget", "does not match pattern"],
+    ),
+    (
+        &["--set", "rollout.upgrade.topology.label=a b"],
+        &["/rollout/upgrade/topology/label", "does not match pattern"],
+    ),
+    (
+        &["--set", "rollout.upgrade.policy.drain.timeoutSeconds=0"],
+        &["/rollout/upgrade/policy/drain/timeoutSeconds", "want 1"],
+    ),
     (
         &[
             "--set",
@@ -41,13 +73,31 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
     (&["--set", "rollout.gate=canary"], &["/rollout/gate", "'settled'"]),
     (&["--set", "rollout.budgetSecond=60"], &["/rollout'", "'budgetSecond' not allowed"]),
     (&["--set", "rollout.dra.retry=true"], &["/rollout/dra'", "'retry' not allowed"]),
-    (&["--set-json", "rollout.tasks=[]"], &["rollout.tasks is empty", "hint: rollout.tasks: [settle, wake, reroll]"]),
-    (&["--set-json", r#"rollout.tasks=["drove"]"#], &["/rollout/tasks/0", "'settle', 'wake', 'steer', 'drive', 'reroll'"]),
-    (&["--set", "rollout.driver=mofed"], &["/rollout/driver", "'gpu', 'ofed', 'daemonset'"]),
-    (&["--set", "rollout.driver=daemonset"], &["rollout.daemonSet does not say which", "hint: rollout.daemonSet: {namespace: …, name: …}"]),
     (
-        &["--set", "rollout.driver=daemonset,rollout.daemonSet.namespace=a,rollout.daemonSet.name=b"],
-        &["rollout.mode is `assist` and rollout.driver is daemonset: a DaemonSet has no vendor's controller", "hint: rollout.mode: drive"],
+        &["--set-json", "rollout.tasks=[]"],
+        &["rollout.tasks is empty", "hint: rollout.tasks: [settle, wake, reroll]"],
+    ),
+    (
+        &["--set-json", r#"rollout.tasks=["drove"]"#],
+        &["/rollout/tasks/0", "'settle', 'wake', 'steer', 'drive', 'reroll'"],
+    ),
+    (&["--set", "rollout.driver=mofed"], &["/rollout/driver", "'gpu', 'ofed', 'daemonset'"]),
+    (
+        &["--set", "rollout.driver=daemonset"],
+        &[
+            "rollout.daemonSet does not say which",
+            "hint: rollout.daemonSet: {namespace: …, name: …}",
+        ],
+    ),
+    (
+        &[
+            "--set",
+            "rollout.driver=daemonset,rollout.daemonSet.namespace=a,rollout.daemonSet.name=b",
+        ],
+        &[
+            "rollout.mode is `assist` and rollout.driver is daemonset: a DaemonSet has no vendor's controller",
+            "hint: rollout.mode: drive",
+        ],
     ),
     (
         &[
@@ -69,14 +119,29 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
         ],
         &["`reroll` and rollout.driver is daemonset"],
     ),
-    (&["--set", "rollout.preflight.strictness.actors=warn"], &["/rollout/preflight/strictness/actors", "'block'"]),
-    (&["--set", "rollout.preflight.strictness.emptyDir=warn"], &["/rollout/preflight/strictness'", "'emptyDir' not allowed"]),
-    (&["--set", "rollout.driver=ofed"], &["`reroll` and rollout.driver is ofed", "hint: rollout.driver: gpu"]),
+    (
+        &["--set", "rollout.preflight.strictness.actors=warn"],
+        &["/rollout/preflight/strictness/actors", "'block'"],
+    ),
+    (
+        &["--set", "rollout.preflight.strictness.emptyDir=warn"],
+        &["/rollout/preflight/strictness'", "'emptyDir' not allowed"],
+    ),
+    (
+        &["--set", "rollout.driver=ofed"],
+        &["`reroll` and rollout.driver is ofed", "hint: rollout.driver: gpu"],
+    ),
     (
         &["--set", "rollout.driver=ofed", "--set-json", r#"rollout.tasks=["restart-plugins"]"#],
-        &["`restart-plugins` and rollout.driver is ofed", "take `restart-plugins` out of rollout.tasks"],
+        &[
+            "`restart-plugins` and rollout.driver is ofed",
+            "take `restart-plugins` out of rollout.tasks",
+        ],
     ),
-    (&["--set", "devicePlugin.config.name=7"], &["devicePlugin.config.name: expected a string, found 7", "hint: write it in quotes"]),
+    (
+        &["--set", "devicePlugin.config.name=7"],
+        &["devicePlugin.config.name: expected a string, found 7", "hint: write it in quotes"],
+    ),
     (
         &[
             "--set",
@@ -84,7 +149,10 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
             "--set-json",
             r#"devicePlugin.config.data={"a": {}}"#,
         ],
-        &["ConfigMap plugins, key a: expected a text", "hint: write the configuration as a block of text: `a: |`"],
+        &[
+            "ConfigMap plugins, key a: expected a text",
+            "hint: write the configuration as a block of text: `a: |`",
+        ],
     ),
     (
         &[
@@ -95,21 +163,51 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
         ],
         &["ofedDriver.version: expected a string, found 25.1"],
     ),
-    (&["--set-json", r#"rollout.tasks=["reroll"]"#], &["`reroll` without `settle`", "hint: rollout.tasks: [settle, wake, reroll]"]),
-    (&["--set-json", "rollout.dra.namespaces=[]"], &["rollout.dra.namespaces is empty", "hint: name its namespace"]),
-    (&["--set-json", r#"rollout.dra.namespaces=["A b"]"#], &["/rollout/dra/namespaces/0", "does not match pattern"]),
-    (&["--set", "rollout.budgetSeconds=60"], &["rollout.budgetSeconds is 60", "hint: at least 106"]),
+    (
+        &["--set-json", r#"rollout.tasks=["reroll"]"#],
+        &["`reroll` without `settle`", "hint: rollout.tasks: [settle, wake, reroll]"],
+    ),
+    (
+        &["--set-json", "rollout.dra.namespaces=[]"],
+        &["rollout.dra.namespaces is empty", "hint: name its namespace"],
+    ),
+    (
+        &["--set-json", r#"rollout.dra.namespaces=["A b"]"#],
+        &["/rollout/dra/namespaces/0", "does not match pattern"],
+    ),
+    (
+        &["--set", "rollout.budgetSeconds=60"],
+        &["rollout.budgetSeconds is 60", "hint: at least 106"],
+    ),
     (&["--set", "rollout.budgetSeconds=1h"], &["/rollout/budgetSeconds", "want integer"]),
     (&["--set", "rollout.perNodeSeconds=0"], &["/rollout/perNodeSeconds", "want 1"]),
-    (&["--set-string", "rollout.tolerateNotReady=some"], &["/rollout/tolerateNotReady", "does not match pattern"]),
-    (&["--set-json", "rollout.component.version=25.10"], &["/rollout/component/version", "want string"]),
-    (&["--set", "rollout.image.digest=latest"], &["/rollout/image/digest", "does not match pattern"]),
+    (
+        &["--set-string", "rollout.tolerateNotReady=some"],
+        &["/rollout/tolerateNotReady", "does not match pattern"],
+    ),
+    (
+        &["--set-json", "rollout.component.version=25.10"],
+        &["/rollout/component/version", "want string"],
+    ),
+    (
+        &["--set", "rollout.image.digest=latest"],
+        &["/rollout/image/digest", "does not match pattern"],
+    ),
     (&["--set", "rollout.pod.runAsUser=0"], &["/rollout/pod/runAsUser", "want 1"]),
     (&["--set-json", "rollout.mode=null"], &["/rollout'", "missing property 'mode'"]),
     (&["--set-json", "rollout=null"], &["missing property 'rollout'"]),
-    (&["--set-json", "driver.version=580.10"], &["driver.version: expected a string, found 580.1", "hint: write it in quotes"]),
-    (&["--set", "toolkit.version=118"], &["toolkit.version: expected a string, found 118", "hint: write it in quotes"]),
-    (&["--set-string", "driver.enabled=yes"], &["driver.enabled: expected a bool, found yes", "hint: write true or false"]),
+    (
+        &["--set-json", "driver.version=580.10"],
+        &["driver.version: expected a string, found 580.1", "hint: write it in quotes"],
+    ),
+    (
+        &["--set", "toolkit.version=118"],
+        &["toolkit.version: expected a string, found 118", "hint: write it in quotes"],
+    ),
+    (
+        &["--set-string", "driver.enabled=yes"],
+        &["driver.enabled: expected a bool, found yes", "hint: write true or false"],
+    ),
     (&["--kube-version", "1.31.9"], &["kubeVersion: >=1.32.0-0"]),
 ];
 
@@ -119,7 +217,10 @@ fn each_names_the_place_and_what_is_expected() {
     for (arguments, fragments) in REFUSALS {
         let message = refusal(arguments);
         for fragment in *fragments {
-            assert!(message.contains(fragment), "{arguments:?} says:\n{message}\nwithout: {fragment}");
+            assert!(
+                message.contains(fragment),
+                "{arguments:?} says:\n{message}\nwithout: {fragment}"
+            );
         }
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use contract::budget::TERMINATION_GRACE_SECONDS;
 use contract::count::Count;
 use contract::driver::Driver;
-use contract::policy::{CompletionPolicy, DrainPolicy, ForeignCordon, Policy, TopologyLimit, UpgradeSettings};
+use contract::policy::{
+    CompletionPolicy, DrainPolicy, ForeignCordon, Policy, TopologyLimit, UpgradeSettings,
+};
 use contract::settings::{DraRequired, Expected, FORMAT_VERSION, Gate, Mode, Reroll};
 use contract::task::{self, RightScope, Task};
 use serde_json::{Value, json};
@@ -17,8 +19,14 @@ use super::helm::{Objects, template, template_as, values};
 fn the_program_reads_the_default_settings() {
     let settings = template(&[]).settings();
     assert_eq!(settings.format_version, FORMAT_VERSION);
-    assert_eq!((settings.release.as_str(), settings.namespace.as_str(), settings.record.as_str()), ("post", "gpu-operator", "post-record"));
-    assert_eq!((settings.component.as_str(), settings.component_version.as_deref()), ("gpu-operator", None));
+    assert_eq!(
+        (settings.release.as_str(), settings.namespace.as_str(), settings.record.as_str()),
+        ("post", "gpu-operator", "post-record")
+    );
+    assert_eq!(
+        (settings.component.as_str(), settings.component_version.as_deref()),
+        ("gpu-operator", None)
+    );
     assert_eq!(
         (settings.tasks.as_slice(), settings.mode, settings.gate),
         (&[Task::Settle, Task::Wake, Task::Reroll][..], Mode::Assist, Gate::Settled)
@@ -54,8 +62,14 @@ rollout:
     assert_eq!((settings.budget_seconds, settings.quiet_seconds), (2_000_000, 0));
     assert_eq!(objects.job()["spec"]["activeDeadlineSeconds"], 2_000_000);
     assert_eq!(settings.component_version.as_deref(), Some("v26.3.1"));
-    assert_eq!((settings.tasks.as_slice(), settings.operator_namespace.as_str()), (&[Task::Settle][..], "nvidia"));
-    assert_eq!((settings.tolerate_not_ready, settings.dra.max_unavailable), (Count::Percent(10), Count::Number(3)));
+    assert_eq!(
+        (settings.tasks.as_slice(), settings.operator_namespace.as_str()),
+        (&[Task::Settle][..], "nvidia")
+    );
+    assert_eq!(
+        (settings.tolerate_not_ready, settings.dra.max_unavailable),
+        (Count::Percent(10), Count::Number(3))
+    );
     assert_eq!((settings.dra.reroll, settings.dra.required), (Reroll::Off, DraRequired::True));
     assert_eq!(settings.dra.namespaces, ["a", "b"]);
     let expected = Expected {
@@ -92,14 +106,25 @@ rollout:
         policy: Policy {
             max_parallel_upgrades: 0,
             max_unavailable: Some(Count::Number(3)),
-            wait_for_completion: Some(CompletionPolicy { pod_selector: "app=train".into(), timeout_seconds: 7200 }),
+            wait_for_completion: Some(CompletionPolicy {
+                pod_selector: "app=train".into(),
+                timeout_seconds: 7200,
+            }),
             pod_deletion: None,
-            drain: Some(DrainPolicy { force: true, pod_selector: "a in (b,c)".into(), timeout_seconds: 60, delete_empty_dir: true }),
+            drain: Some(DrainPolicy {
+                force: true,
+                pod_selector: "a in (b,c)".into(),
+                timeout_seconds: 60,
+                delete_empty_dir: true,
+            }),
         },
         failure_budget: Count::Percent(10),
         attempts: 3,
         soak_seconds: 2_000_000,
-        topology: Some(TopologyLimit { label: "nvidia.com/gpu.clique".into(), max_unavailable: Count::Percent(50) }),
+        topology: Some(TopologyLimit {
+            label: "nvidia.com/gpu.clique".into(),
+            max_unavailable: Count::Percent(50),
+        }),
         foreign_cordon: ForeignCordon::Include,
         extra_consumers: vec!["app=dcgm".into()],
         start_seconds: 10,
@@ -108,7 +133,8 @@ rollout:
     assert_eq!((settings.mode, settings.upgrade), (Mode::Drive, upgrade));
 
     // Another component's `driver` is none of our business, whatever its type.
-    let other = template(&["--set", "rollout.component.name=nvidia-dra-driver-gpu,driver.version=3"]);
+    let other =
+        template(&["--set", "rollout.component.name=nvidia-dra-driver-gpu,driver.version=3"]);
     assert_eq!(other.settings().expected, Expected::default());
 }
 
@@ -129,20 +155,36 @@ fn rendered_rights(objects: &Objects, scope: RightScope) -> (BTreeSet<String>, V
     };
     let mut lines = BTreeSet::new();
     let mut namespaces = Vec::new();
-    for role in objects.kind(kind).filter(|role| role["metadata"]["name"].as_str().unwrap().ends_with(suffix)) {
+    for role in objects
+        .kind(kind)
+        .filter(|role| role["metadata"]["name"].as_str().unwrap().ends_with(suffix))
+    {
         namespaces.extend(role["metadata"]["namespace"].as_str());
         for rule in role["rules"].as_array().unwrap() {
             let text = |value: &Value| value.as_str().unwrap().to_owned();
-            let verbs: Vec<&str> = rule["verbs"].as_array().unwrap().iter().map(|verb| verb.as_str().unwrap()).collect();
-            let named = rule.get("resourceNames").is_some_and(|names| !names.as_array().unwrap().is_empty());
-            lines.insert(line(&text(&rule["apiGroups"][0]), &text(&rule["resources"][0]), &verbs, named));
+            let verbs: Vec<&str> = rule["verbs"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|verb| verb.as_str().unwrap())
+                .collect();
+            let named = rule
+                .get("resourceNames")
+                .is_some_and(|names| !names.as_array().unwrap().is_empty());
+            lines.insert(line(
+                &text(&rule["apiGroups"][0]),
+                &text(&rule["resources"][0]),
+                &verbs,
+                named,
+            ));
         }
         let binding = objects.0.iter().find(|object| {
             object["kind"] == format!("{kind}Binding")
                 && object["metadata"]["namespace"] == role["metadata"]["namespace"]
                 && object["roleRef"]["name"] == role["metadata"]["name"]
         });
-        let subject = json!([{"kind": "ServiceAccount", "name": "post", "namespace": "gpu-operator"}]);
+        let subject =
+            json!([{"kind": "ServiceAccount", "name": "post", "namespace": "gpu-operator"}]);
         assert_eq!(binding.unwrap()["subjects"], subject);
     }
     (lines, namespaces)
@@ -154,7 +196,11 @@ fn the_rights_are_those_of_the_tasks() {
     let cases: [(Driver, Mode, &[Task]); 13] = [
         (Driver::Gpu, Mode::Observe, &[Task::Settle, Task::Reroll]),
         (Driver::Gpu, Mode::Observe, &[Task::Settle]),
-        (Driver::Gpu, Mode::Assist, &[Task::Settle, Task::Wake, Task::Reroll, Task::RestartPlugins]),
+        (
+            Driver::Gpu,
+            Mode::Assist,
+            &[Task::Settle, Task::Wake, Task::Reroll, Task::RestartPlugins],
+        ),
         (Driver::Gpu, Mode::Assist, &[Task::RestartPlugins]),
         (Driver::Gpu, Mode::Assist, &[Task::Preflight]),
         (Driver::Gpu, Mode::Assist, &[Task::Preflight, Task::Hold]),
@@ -181,17 +227,33 @@ fn the_rights_are_those_of_the_tasks() {
         for scope in RightScope::ALL {
             let expected: BTreeSet<String> = task::rights(driver, tasks)
                 .filter(|right| right.scope == scope)
-                .map(|right| line(right.group, right.resource, right.verbs, right.object != task::RightTarget::Any))
+                .map(|right| {
+                    line(
+                        right.group,
+                        right.resource,
+                        right.verbs,
+                        right.object != task::RightTarget::Any,
+                    )
+                })
                 .collect();
             let (found, namespaces) = rendered_rights(&objects, scope);
             assert_eq!(found, expected, "{scope:?} of {tasks:?} about {driver:?}");
             let wanted: &[&str] = match scope {
                 RightScope::Release => &["gpu-operator"],
                 RightScope::Default => &["default"],
-                RightScope::Operator if tasks.contains(&Task::Settle) || tasks.contains(&Task::Preflight) => &["nvidia"],
-                RightScope::Dra if tasks.contains(&Task::Reroll) => &contract::names::DRA_NAMESPACES,
+                RightScope::Operator
+                    if tasks.contains(&Task::Settle) || tasks.contains(&Task::Preflight) =>
+                {
+                    &["nvidia"]
+                }
+                RightScope::Dra if tasks.contains(&Task::Reroll) => {
+                    &contract::names::DRA_NAMESPACES
+                }
                 RightScope::DevicePlugin if tasks.contains(&Task::RestartPlugins) => &["nvidia"],
-                RightScope::Cluster | RightScope::Operator | RightScope::Dra | RightScope::DevicePlugin => &[],
+                RightScope::Cluster
+                | RightScope::Operator
+                | RightScope::Dra
+                | RightScope::DevicePlugin => &[],
             };
             assert_eq!(namespaces, wanted, "{scope:?} of {tasks:?} about {driver:?}");
         }
@@ -201,11 +263,20 @@ fn the_rights_are_those_of_the_tasks() {
 #[test]
 #[ignore = "needs helm (make e2e)"]
 fn objects_have_unique_names_in_shared_namespaces() {
-    let same = ["--set-json", r#"rollout.dra.namespaces=["default","default"]"#, "--set", "rollout.operatorNamespace=default"];
+    let same = [
+        "--set-json",
+        r#"rollout.dra.namespaces=["default","default"]"#,
+        "--set",
+        "rollout.operatorNamespace=default",
+    ];
     let mut seen = BTreeSet::new();
     for release in ["one", "two"] {
         for object in template_as(release, "default", &same).0 {
-            let name = (object["kind"].to_string(), object["metadata"]["namespace"].to_string(), object["metadata"]["name"].to_string());
+            let name = (
+                object["kind"].to_string(),
+                object["metadata"]["namespace"].to_string(),
+                object["metadata"]["name"].to_string(),
+            );
             assert!(seen.insert(name.clone()), "{name:?}");
         }
     }
@@ -215,7 +286,11 @@ fn objects_have_unique_names_in_shared_namespaces() {
 #[ignore = "needs helm (make e2e)"]
 fn job_is_only_hook_and_ends_itself() {
     let objects = template(&[]);
-    let hooks: Vec<&Value> = objects.0.iter().filter(|object| object["metadata"]["annotations"].get("helm.sh/hook").is_some()).collect();
+    let hooks: Vec<&Value> = objects
+        .0
+        .iter()
+        .filter(|object| object["metadata"]["annotations"].get("helm.sh/hook").is_some())
+        .collect();
     assert_eq!(hooks, [objects.job()]);
     let annotations = json!({
         "helm.sh/hook": "post-install,post-upgrade,post-rollback",
@@ -226,10 +301,15 @@ fn job_is_only_hook_and_ends_itself() {
     assert_eq!(objects.job()["metadata"]["annotations"], annotations);
     let specification = objects.job()["spec"].as_object().unwrap();
     let keys: Vec<&str> = specification.keys().map(String::as_str).collect();
-    assert_eq!(keys, ["activeDeadlineSeconds", "backoffLimit", "template"], "no ttl, no podFailurePolicy");
+    assert_eq!(
+        keys,
+        ["activeDeadlineSeconds", "backoffLimit", "template"],
+        "no ttl, no podFailurePolicy"
+    );
     assert_eq!(objects.pod()["terminationGracePeriodSeconds"], TERMINATION_GRACE_SECONDS);
     assert_eq!(objects.pod()["restartPolicy"], "Never");
-    let record = objects.kind("ConfigMap").find(|map| map["metadata"]["name"] == "post-record").unwrap();
+    let record =
+        objects.kind("ConfigMap").find(|map| map["metadata"]["name"] == "post-record").unwrap();
     assert!(record.get("data").is_none(), "an upgrade would reset the record");
 }
 
@@ -256,7 +336,10 @@ fn the_pod_takes_what_a_cluster_asks_for() {
         "registry.example:5000/tools/gpu-rollout@sha256:0000000000000000000000000000000000000000000000000000000000000000"
     );
     assert_eq!(pod["imagePullSecrets"], json!([{"name": "one"}]));
-    assert_eq!(pod["securityContext"], json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}}));
+    assert_eq!(
+        pod["securityContext"],
+        json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}})
+    );
     assert_eq!(pod["nodeSelector"], json!({"kubernetes.io/os": "linux", "pool": "system"}));
     assert_eq!(pod["affinity"], json!({"podAntiAffinity": {}}));
     assert_eq!(pod["priorityClassName"], "high");
@@ -265,6 +348,12 @@ fn the_pod_takes_what_a_cluster_asks_for() {
     assert_eq!(tolerations.last(), Some(&json!({"key": "dedicated", "operator": "Exists"})));
     assert!(tolerations.iter().any(|toleration| toleration["key"] == "nvidia.com/gpu"));
     let labels = &objects.job()["spec"]["template"]["metadata"]["labels"];
-    assert_eq!((&labels["team"], &labels["sidecar.istio.io/inject"]), (&json!("ml"), &json!("true")));
-    assert_eq!(template(&[]).pod()["containers"][0]["image"], concat!("gpu-rollout:", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        (&labels["team"], &labels["sidecar.istio.io/inject"]),
+        (&json!("ml"), &json!("true"))
+    );
+    assert_eq!(
+        template(&[]).pod()["containers"][0]["image"],
+        concat!("gpu-rollout:", env!("CARGO_PKG_VERSION"))
+    );
 }

@@ -25,14 +25,21 @@ fn the_page_says_what_help_says() {
         std::fs::write(root(PAGE), wanted).unwrap();
     } else {
         let page = std::fs::read_to_string(root(PAGE)).unwrap_or_default();
-        assert!(page == wanted, "{PAGE} does not say what --help says: UPDATE=1 cargo test --test docs");
+        assert!(
+            page == wanted,
+            "{PAGE} does not say what --help says: UPDATE=1 cargo test --test docs"
+        );
     }
 }
 
 /// A command, then those under it.
 fn describe(command: &Command, page: &mut String) {
     let name = command.get_bin_name().unwrap_or_else(|| command.get_name()).to_owned();
-    let help = command.clone().mut_args(|argument| argument.hide_env_values(true)).render_long_help().to_string();
+    let help = command
+        .clone()
+        .mut_args(|argument| argument.hide_env_values(true))
+        .render_long_help()
+        .to_string();
     let help: Vec<&str> = help.lines().map(str::trim_end).collect();
     write!(page, "\n## {name}\n\n```text\n{}\n```\n", help.join("\n").trim_end()).unwrap();
     for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {

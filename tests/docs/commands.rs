@@ -11,11 +11,15 @@ use crate::root;
 const KEYWORDS: [&str; 8] = ["!", "do", "else", "if", "then", "time", "until", "while"];
 
 /// What the variables of pages stand for.
-const VARIABLES: [(&str, &str); 2] = [("$CHARTS", "https://charts.example.com"), ("$HOOK_IMAGE", "registry.example.com/gpu-rollout:0.1.0")];
+const VARIABLES: [(&str, &str); 2] = [
+    ("$CHARTS", "https://charts.example.com"),
+    ("$HOOK_IMAGE", "registry.example.com/gpu-rollout:0.1.0"),
+];
 
 /// The words of each command of the program in a line of a shell: what is piped elsewhere, redirected or said behind `#` is not among them.
 fn commands(line: &str) -> Vec<Vec<String>> {
-    let (mut all, mut words, mut word, mut quote) = (Vec::new(), Vec::new(), None::<String>, None::<char>);
+    let (mut all, mut words, mut word, mut quote) =
+        (Vec::new(), Vec::new(), None::<String>, None::<char>);
     let mut characters = line.chars().peekable();
     // A word that is redirected to is none of the command's.
     let mut redirected = false;
@@ -56,7 +60,9 @@ fn commands(line: &str) -> Vec<Vec<String>> {
     end(&mut word, &mut words, &mut redirected);
     all.push(words);
     let is_before = |word: &String| KEYWORDS.contains(&word.as_str()) || word.contains('=');
-    let commands = all.into_iter().map(|words: Vec<String>| words.into_iter().skip_while(is_before).collect::<Vec<_>>());
+    let commands = all
+        .into_iter()
+        .map(|words: Vec<String>| words.into_iter().skip_while(is_before).collect::<Vec<_>>());
     commands.filter(|words| words.first().is_some_and(|word| word == "gpu-rollout")).collect()
 }
 
@@ -90,8 +96,12 @@ fn pages_name_commands_that_there_are() {
             for words in commands(&line) {
                 seen += 1;
                 let parsed = Cli::command().try_get_matches_from(&words);
-                let wrong = parsed.err().filter(|error| !matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion));
-                findings.extend(wrong.map(|error| format!("{page}:{number}: {}\n{error}", words.join(" "))));
+                let wrong = parsed.err().filter(|error| {
+                    !matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion)
+                });
+                findings.extend(
+                    wrong.map(|error| format!("{page}:{number}: {}\n{error}", words.join(" "))),
+                );
             }
         }
     }
@@ -101,9 +111,17 @@ fn pages_name_commands_that_there_are() {
 
 #[test]
 fn words_are_those_of_a_shell() {
-    let words = |line: &str| commands(line).into_iter().map(|words| words[1..].to_vec()).collect::<Vec<_>>();
-    assert_eq!(words("gpu-rollout why 'gpu 3' -o json | jq . # all of it"), [["why", "gpu 3", "-o", "json"]]);
-    assert_eq!(words("until gpu-rollout status 2>&1 >out; do gpu-rollout preflight; done"), [["status"], ["preflight"]]);
+    let words = |line: &str| {
+        commands(line).into_iter().map(|words| words[1..].to_vec()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        words("gpu-rollout why 'gpu 3' -o json | jq . # all of it"),
+        [["why", "gpu 3", "-o", "json"]]
+    );
+    assert_eq!(
+        words("until gpu-rollout status 2>&1 >out; do gpu-rollout preflight; done"),
+        [["status"], ["preflight"]]
+    );
     assert_eq!(words("source <(gpu-rollout completions bash)"), [["completions", "bash"]]);
     assert_eq!(words("make stack"), Vec::<Vec<String>>::new());
 }

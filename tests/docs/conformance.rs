@@ -36,7 +36,10 @@ fn tests() -> BTreeMap<u32, BTreeSet<String>> {
     let mut found: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
     for entry in std::fs::read_dir(root("crates/simulator/tests/engine/conformance")).unwrap() {
         let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
-        let after_test = text.split("#[test]").skip(1).filter_map(|part| part.split("fn ").nth(1)?.split('(').next());
+        let after_test = text
+            .split("#[test]")
+            .skip(1)
+            .filter_map(|part| part.split("fn ").nth(1)?.split('(').next());
         for test in after_test {
             for line in lines_of(test) {
                 found.entry(line).or_default().insert(test.to_owned());
@@ -56,17 +59,30 @@ fn every_line_has_tests_or_reason_and_verdict() {
     let page = std::fs::read_to_string(root(PAGE)).unwrap();
     let rows = page.lines().filter(|line| line.starts_with('|')).map(cells);
     let rows: Vec<_> = rows.filter_map(|row| Some((row[0].parse::<u32>().ok()?, row))).collect();
-    assert_eq!(rows.iter().map(|(line, _)| *line).collect::<Vec<_>>(), (1..=LINES).collect::<Vec<_>>(), "{PAGE}: each line once, in order");
+    assert_eq!(
+        rows.iter().map(|(line, _)| *line).collect::<Vec<_>>(),
+        (1..=LINES).collect::<Vec<_>>(),
+        "{PAGE}: each line once, in order"
+    );
     let tests = tests();
     for (line, row) in rows {
-        let [_, behavior, model, drive] = row[..] else { panic!("{PAGE}: line {line} has {} cells", row.len()) };
+        let [_, behavior, model, drive] = row[..] else {
+            panic!("{PAGE}: line {line} has {} cells", row.len())
+        };
         assert!(!behavior.is_empty(), "{PAGE}: line {line} says nothing");
-        let named: BTreeSet<String> = model.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        let named: BTreeSet<String> =
+            model.split('`').skip(1).step_by(2).map(str::to_owned).collect();
         let known = tests.get(&line).cloned().unwrap_or_default();
         assert_eq!(named, known, "{PAGE}: line {line} names its tests");
-        assert!(!known.is_empty() || gives_reason(model, NOT_APPLICABLE), "{PAGE}: line {line} has neither a test nor a reason");
+        assert!(
+            !known.is_empty() || gives_reason(model, NOT_APPLICABLE),
+            "{PAGE}: line {line} has neither a test nor a reason"
+        );
         let same = drive == SAME || gives_reason(drive, "Same: ");
-        assert!(same || gives_reason(drive, BETTER) || gives_reason(drive, NOT_APPLICABLE), "{PAGE}: line {line} has no verdict: {drive}");
+        assert!(
+            same || gives_reason(drive, BETTER) || gives_reason(drive, NOT_APPLICABLE),
+            "{PAGE}: line {line} has no verdict: {drive}"
+        );
     }
 }
 

@@ -43,7 +43,12 @@ const TABLES: &[Table] = &[
         name: "order",
         head: "What is deployed",
         columns: &DEPLOYERS,
-        rows: &["first install", "upgrade v25.10.1 → v26.3.1", "plugins of four nodes", "operator chart cannot be fetched"],
+        rows: &[
+            "first install",
+            "upgrade v25.10.1 → v26.3.1",
+            "plugins of four nodes",
+            "operator chart cannot be fetched",
+        ],
     },
     Table {
         name: "outcomes",
@@ -86,13 +91,23 @@ const TABLES: &[Table] = &[
         name: "moving",
         head: "What is looked at",
         columns: &["helmfile", "Flux", "Argo CD", "argocd-helm"],
-        rows: &["objects and pods", "its first deployment", "Helm's release Secrets", "the next upgrade"],
+        rows: &[
+            "objects and pods",
+            "its first deployment",
+            "Helm's release Secrets",
+            "the next upgrade",
+        ],
     },
     Table {
         name: "leaving",
         head: "What becomes of",
         columns: &DEPLOYERS,
-        rows: &["components and hooks", "CRDs and namespaces", "their releases", "to be deleted by hand"],
+        rows: &[
+            "components and hooks",
+            "CRDs and namespaces",
+            "their releases",
+            "to be deleted by hand",
+        ],
     },
 ];
 
@@ -107,14 +122,20 @@ fn seen() -> Seen {
 fn markdown(table: &Table, rows: &BTreeMap<String, BTreeMap<String, String>>) -> String {
     let mut columns: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
     for deployer in table.columns {
-        let cells: Vec<&str> = table.rows.iter().map(|row| rows[*row][*deployer].as_str()).collect();
+        let cells: Vec<&str> =
+            table.rows.iter().map(|row| rows[*row][*deployer].as_str()).collect();
         match columns.iter_mut().find(|(_, others)| *others == cells) {
             Some((deployers, _)) => deployers.push(deployer),
             None => columns.push((vec![deployer], cells)),
         }
     }
     let heads: Vec<String> = columns.iter().map(|(deployers, _)| deployers.join(", ")).collect();
-    let mut text = format!("| {} | {} |\n|---|{}\n", table.head, heads.join(" | "), "---|".repeat(columns.len()));
+    let mut text = format!(
+        "| {} | {} |\n|---|{}\n",
+        table.head,
+        heads.join(" | "),
+        "---|".repeat(columns.len())
+    );
     for (index, row) in table.rows.iter().enumerate() {
         let cells: Vec<&str> = columns.iter().map(|(_, cells)| cells[index]).collect();
         writeln!(text, "| {row} | {} |", cells.join(" | ")).unwrap();
@@ -126,11 +147,20 @@ fn markdown(table: &Table, rows: &BTreeMap<String, BTreeMap<String, String>>) ->
 fn the_page_shows_all_that_was_seen() {
     let seen = seen();
     let names = |table: &Table| table.name.to_owned();
-    assert_eq!(seen.keys().cloned().collect::<BTreeSet<_>>(), TABLES.iter().map(names).collect(), "tables of {SEEN}");
+    assert_eq!(
+        seen.keys().cloned().collect::<BTreeSet<_>>(),
+        TABLES.iter().map(names).collect(),
+        "tables of {SEEN}"
+    );
     for table in TABLES {
         let rows = &seen[table.name];
         let known: BTreeSet<&str> = rows.keys().map(String::as_str).collect();
-        assert_eq!(known, table.rows.iter().copied().collect(), "rows of table `{}` in {SEEN}", table.name);
+        assert_eq!(
+            known,
+            table.rows.iter().copied().collect(),
+            "rows of table `{}` in {SEEN}",
+            table.name
+        );
         for (row, cells) in rows {
             let columns: BTreeSet<&str> = cells.keys().map(String::as_str).collect();
             assert_eq!(
@@ -151,13 +181,20 @@ fn check(name: &str, tables: &[Table], seen: &Seen) {
     let mut wanted = page.clone();
     for table in tables {
         let begin = format!("<!-- table: {} -->\n", table.name);
-        let (before, rest) = wanted.split_once(&begin).unwrap_or_else(|| panic!("{name} has no `{}`", begin.trim_end()));
-        let (_, after) = rest.split_once(END).unwrap_or_else(|| panic!("{name} has no `{END}` after `{}`", begin.trim_end()));
+        let (before, rest) = wanted
+            .split_once(&begin)
+            .unwrap_or_else(|| panic!("{name} has no `{}`", begin.trim_end()));
+        let (_, after) = rest
+            .split_once(END)
+            .unwrap_or_else(|| panic!("{name} has no `{END}` after `{}`", begin.trim_end()));
         wanted = format!("{before}{begin}{}{END}{after}", markdown(table, &seen[table.name]));
     }
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(root(name), wanted).unwrap();
     } else {
-        assert!(page == wanted, "{name} does not show what {SEEN} says: UPDATE=1 cargo test --test docs");
+        assert!(
+            page == wanted,
+            "{name} does not show what {SEEN} says: UPDATE=1 cargo test --test docs"
+        );
     }
 }

@@ -30,21 +30,25 @@ fn with_table(page: &str, name: &str, table: &str) -> String {
 }
 
 fn rules() -> String {
-    let mut table = "| Rule | Level | What the plugin does | Why it is told |\n|---|---|---|---|\n".to_owned();
+    let mut table =
+        "| Rule | Level | What the plugin does | Why it is told |\n|---|---|---|---|\n".to_owned();
     for rule in ConfigRule::ALL {
         let about = rule.about();
         let level = match about.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
-        writeln!(table, "| `{}` | {level} | {} | {} |", about.name, about.plugin, about.why).unwrap();
+        writeln!(table, "| `{}` | {level} | {} | {} |", about.name, about.plugin, about.why)
+            .unwrap();
     }
     table
 }
 
 fn keys() -> String {
     let mut table = "| Key | What stands there | Default | Replaced by | Since | Read by |\n|---|---|---|---|---|---|\n".to_owned();
-    let code = |words: &[&str]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+    let code = |words: &[&str]| {
+        words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+    };
     for key in KEYS {
         let what = match key.kind {
             ConfigKeyKind::Map => "map",

@@ -8,7 +8,10 @@ use crate::{cells, root};
 const PAGE: &str = "docs/failures.md";
 const REPORTS: &str = "tests/data/failures.txt";
 /// Where proofs stand that are no functions: files, known by their names.
-const FILES: [(&str, &str); 2] = [("crates/simulator/tests/engine/scenarios", "txt"), ("crates/recipe/tests/recipe/bad", "yaml")];
+const FILES: [(&str, &str); 2] = [
+    ("crates/simulator/tests/engine/scenarios", "txt"),
+    ("crates/recipe/tests/recipe/bad", "yaml"),
+];
 /// How a reason begins that takes the place of a test, or says what the tests beside it leave open.
 const REASONS: [&str; 3] = ["Not applicable: ", "The vendor's: ", "Not done: "];
 
@@ -21,8 +24,16 @@ fn reports() -> BTreeMap<String, String> {
         let (name, repository) = (words.next().unwrap(), words.next().unwrap());
         for number in words {
             let id = format!("{name}#{number}");
-            let issue = if number.parse::<u32>().is_ok() { format!("/issues/{number}") } else { String::new() };
-            let written = if repository == "-" { id.clone() } else { format!("[{id}](https://github.com/{repository}{issue})") };
+            let issue = if number.parse::<u32>().is_ok() {
+                format!("/issues/{number}")
+            } else {
+                String::new()
+            };
+            let written = if repository == "-" {
+                id.clone()
+            } else {
+                format!("[{id}](https://github.com/{repository}{issue})")
+            };
             assert_eq!(reports.insert(id.clone(), written), None, "{REPORTS}: {id} twice");
         }
     }
@@ -38,7 +49,11 @@ fn proofs() -> BTreeSet<String> {
     for (folder, ending) in FILES {
         let paths = std::fs::read_dir(root(folder)).unwrap().map(|entry| entry.unwrap().path());
         let named = paths.filter(|path| path.extension().is_some_and(|found| found == ending));
-        known.extend(named.filter_map(|path| path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned)));
+        known.extend(
+            named.filter_map(|path| {
+                path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned)
+            }),
+        );
     }
     known
 }
@@ -54,8 +69,12 @@ fn every_report_has_its_tests_or_a_reason() {
     let page = std::fs::read_to_string(root(PAGE)).unwrap();
     let is_head = |row: &Vec<&str>| row[0] == "Report" || row[0].starts_with("---");
     let mut told: BTreeSet<&str> = BTreeSet::new();
-    for row in page.lines().filter(|line| line.starts_with('|')).map(cells).filter(|row| !is_head(row)) {
-        let [ids, what, done, proof] = row[..] else { panic!("{PAGE}: {} cells in {row:?}", row.len()) };
+    for row in
+        page.lines().filter(|line| line.starts_with('|')).map(cells).filter(|row| !is_head(row))
+    {
+        let [ids, what, done, proof] = row[..] else {
+            panic!("{PAGE}: {} cells in {row:?}", row.len())
+        };
         assert!(!what.is_empty() && !done.is_empty(), "{PAGE}: an empty cell in {row:?}");
         let mut of_row: Vec<&str> = Vec::new();
         for written in ids.split(", ") {
@@ -69,11 +88,16 @@ fn every_report_has_its_tests_or_a_reason() {
             assert!(known.contains(*test), "{PAGE}: {ids}: there is no test `{test}`");
         }
         let reason = proof.rsplit('`').next().unwrap().trim_start_matches("; ");
-        let gives_reason = REASONS.iter().any(|start| reason.strip_prefix(start).is_some_and(|rest| rest.len() > 20));
+        let gives_reason = REASONS
+            .iter()
+            .any(|start| reason.strip_prefix(start).is_some_and(|rest| rest.len() > 20));
         assert!(gives_reason || reason.is_empty(), "{PAGE}: {ids}: `{reason}` is no reason");
         assert!(gives_reason || !named.is_empty(), "{PAGE}: {ids}: neither a test nor a reason");
         for test in known.iter().filter(|test| of_row.iter().any(|id| is_after(test, id))) {
-            assert!(named.contains(test.as_str()), "{PAGE}: {ids}: `{test}` is called after it and not named");
+            assert!(
+                named.contains(test.as_str()),
+                "{PAGE}: {ids}: `{test}` is called after it and not named"
+            );
         }
     }
     let missing: Vec<&String> = reports.keys().filter(|id| !told.contains(id.as_str())).collect();

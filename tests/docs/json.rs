@@ -16,8 +16,14 @@ struct Field {
 
 /// The definition that a schema refers to, or itself.
 fn resolved<'a>(schema: &'a Value, whole: &'a Value) -> &'a Value {
-    let target = schema["$ref"].as_str().and_then(|reference| whole.pointer(reference.trim_start_matches('#')));
-    let either = || ["anyOf", "allOf"].iter().find_map(|key| schema[key].as_array()?.iter().find(|one| one["type"] != "null"));
+    let target = schema["$ref"]
+        .as_str()
+        .and_then(|reference| whole.pointer(reference.trim_start_matches('#')));
+    let either = || {
+        ["anyOf", "allOf"]
+            .iter()
+            .find_map(|key| schema[key].as_array()?.iter().find(|one| one["type"] != "null"))
+    };
     match target.or_else(either) {
         Some(schema) => resolved(schema, whole),
         None => schema,
@@ -40,7 +46,9 @@ fn kind(schema: &Value) -> String {
     }
     let types: Vec<&str> = match &schema["type"] {
         Value::String(one) => vec![one],
-        Value::Array(all) => all.iter().filter_map(Value::as_str).filter(|one| *one != "null").collect(),
+        Value::Array(all) => {
+            all.iter().filter_map(Value::as_str).filter(|one| *one != "null").collect()
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => vec![],
     };
     match (&types[..], schema["format"].as_str()) {
@@ -54,15 +62,23 @@ fn kind(schema: &Value) -> String {
 fn fields(schema: &Value, whole: &Value, path: &str, found: &mut Vec<Field>) {
     let schema = resolved(schema, whole);
     if let Some(properties) = schema["properties"].as_object() {
-        let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let required: Vec<&str> =
+            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         for (name, inner) in properties {
             let target = resolved(inner, whole);
             let place = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            let text =
-                inner["description"].as_str().or_else(|| target["description"].as_str()).unwrap_or_default().replace(['\n', '|'], " ");
+            let text = inner["description"]
+                .as_str()
+                .or_else(|| target["description"].as_str())
+                .unwrap_or_default()
+                .replace(['\n', '|'], " ");
             assert!(!text.is_empty(), "{place} has no description");
             let optional = if required.contains(&name.as_str()) { "" } else { ", may be absent" };
-            found.push(Field { path: place.clone(), kind: format!("{}{optional}", kind(target)), text });
+            found.push(Field {
+                path: place.clone(),
+                kind: format!("{}{optional}", kind(target)),
+                text,
+            });
             fields(inner, whole, &place, found);
         }
     }
@@ -92,7 +108,12 @@ pub(super) fn check(page: &str, expected: &str) {
 fn every_field_is_described() {
     let mut expected = "\n".to_owned();
     for (command, schema) in documents() {
-        writeln!(expected, "## {command}\n\n| Field | Type | What it is |\n|---|---|---|\n{}", rows(&schema.to_value())).unwrap();
+        writeln!(
+            expected,
+            "## {command}\n\n| Field | Type | What it is |\n|---|---|---|\n{}",
+            rows(&schema.to_value())
+        )
+        .unwrap();
     }
     check("docs/json.md", &expected);
 }

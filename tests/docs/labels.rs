@@ -16,16 +16,24 @@ const ROWS: [Row; 8] = [
         "what must survive of the node's upgrade: its state, since when, whose the cordon is, attempts",
         |traits| traits.own_record,
     ),
-    ("label", "the hook (`drive`, `steer`)", "the state of the upgrade; goes when the node is done", |traits| traits.own_state_label),
+    (
+        "label",
+        "the hook (`drive`, `steer`)",
+        "the state of the upgrade; goes when the node is done",
+        |traits| traits.own_state_label,
+    ),
     (
         "annotation",
         "the hook (`steer`: `true`; before an upgrade of the operator: release, digest, versions and time as JSON), `gpu-rollout pause` (`pause`)",
         "the skip label on the node is our hold, and is taken off by us",
         |traits| traits.hold,
     ),
-    ("annotation", "the hook (`assist`, `steer`)", "how often a node that NVIDIA's controller gave up has been tried again", |traits| {
-        traits.retries
-    }),
+    (
+        "annotation",
+        "the hook (`assist`, `steer`)",
+        "how often a node that NVIDIA's controller gave up has been tried again",
+        |traits| traits.retries,
+    ),
     (
         "annotation",
         "the hook (`assist`, `steer`)",
@@ -57,9 +65,16 @@ fn every_key_on_nodes_is_described() {
     let mut expected = "\n".to_owned();
     for driver in Driver::ALL {
         let traits = driver.traits();
-        writeln!(expected, "### {}\n\n| Key | What | Who writes it | What it means |\n|---|---|---|---|", traits.name).unwrap();
+        writeln!(
+            expected,
+            "### {}\n\n| Key | What | Who writes it | What it means |\n|---|---|---|---|",
+            traits.name
+        )
+        .unwrap();
         // Of a DaemonSet there is no vendor's controller.
-        for (what, who, meaning, key) in ROWS.into_iter().filter(|(_, _, _, key)| driver.has_operator() || !key(traits).contains("vendor"))
+        for (what, who, meaning, key) in ROWS
+            .into_iter()
+            .filter(|(_, _, _, key)| driver.has_operator() || !key(traits).contains("vendor"))
         {
             writeln!(expected, "| `{}` | {what} | {who} | {meaning} |", key(traits)).unwrap();
         }

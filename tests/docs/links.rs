@@ -30,7 +30,11 @@ fn targets(text: &str) -> impl Iterator<Item = &str> {
 /// How a heading is named in links.
 fn anchor(heading: &str) -> String {
     let plain = heading.trim_start_matches('#').trim().to_lowercase();
-    plain.chars().filter(|character| character.is_alphanumeric() || " -_".contains(*character)).collect::<String>().replace(' ', "-")
+    plain
+        .chars()
+        .filter(|character| character.is_alphanumeric() || " -_".contains(*character))
+        .collect::<String>()
+        .replace(' ', "-")
 }
 
 #[test]
@@ -40,12 +44,20 @@ fn links_lead_somewhere() {
         let text = std::fs::read_to_string(root(&page)).unwrap();
         for target in targets(&text).filter(|target| !target.contains("://")) {
             let (file, fragment) = target.split_once('#').unwrap_or((target, ""));
-            let path = if file.is_empty() { root(&page) } else { root(&page).parent().unwrap().join(file) };
+            let path = if file.is_empty() {
+                root(&page)
+            } else {
+                root(&page).parent().unwrap().join(file)
+            };
             if !path.exists() {
                 findings.push(format!("{page}: `{target}` leads nowhere"));
             } else if !fragment.is_empty() {
                 let text = std::fs::read_to_string(&path).unwrap();
-                if !text.lines().filter(|line| line.starts_with('#')).any(|line| anchor(line) == fragment) {
+                if !text
+                    .lines()
+                    .filter(|line| line.starts_with('#'))
+                    .any(|line| anchor(line) == fragment)
+                {
                     findings.push(format!("{page}: no heading for `{target}`"));
                 }
             }
@@ -60,7 +72,10 @@ fn the_index_names_every_reference_page() {
     for page in pages() {
         if let Some(name) = page.strip_prefix(HOW_TO).map(|name| name.trim_start_matches('/')) {
             let index = include_str!("../../docs/how-to/README.md");
-            assert!(name == "README.md" || index.contains(&format!("]({name})")), "docs/how-to/README.md: no row for {name}");
+            assert!(
+                name == "README.md" || index.contains(&format!("]({name})")),
+                "docs/how-to/README.md: no row for {name}"
+            );
         } else if let Some(name) = page.strip_prefix("docs/").filter(|name| *name != "README.md") {
             assert!(index.contains(&format!("]({name})")), "docs/README.md: no row for {name}");
         }

@@ -17,12 +17,24 @@ const FOREIGN: (&str, [&str; 3]) = ("kube_job_failed", ["namespace", "job_name",
 
 #[test]
 fn the_table_is_that_of_the_program() {
-    let mut expected = "\n| Metric | Type | Labels | What it says |\n|---|---|---|---|\n".to_owned();
+    let mut expected =
+        "\n| Metric | Type | Labels | What it says |\n|---|---|---|---|\n".to_owned();
     for metric in ALL {
         let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
-        let place = if metric.source == MetricSource::Report { " (`gpu-rollout report -o metrics`)" } else { "" };
-        writeln!(expected, "| `{}` | {} | {} | {}{place} |", metric.sample_name(), metric.kind.name(), labels.join(", "), metric.help)
-            .unwrap();
+        let place = if metric.source == MetricSource::Report {
+            " (`gpu-rollout report -o metrics`)"
+        } else {
+            ""
+        };
+        writeln!(
+            expected,
+            "| `{}` | {} | {} | {}{place} |",
+            metric.sample_name(),
+            metric.kind.name(),
+            labels.join(", "),
+            metric.help
+        )
+        .unwrap();
     }
     expected.push('\n');
     generated(PAGE, "crates/contract/src/metrics.rs", &expected);
@@ -35,9 +47,22 @@ fn metric_names_have_units_and_are_unique() {
     for metric in ALL {
         assert!(metric.name.starts_with("gpu_rollout_"), "{}", metric.name);
         let is_time = metric.help.contains("Unix time") || metric.help.contains("How long");
-        assert_eq!(is_time, metric.name.ends_with("_seconds"), "{}: a time is in seconds, and nothing else is", metric.name);
-        assert!(!metric.name.ends_with("_total"), "{}: the ending of counters is added", metric.name);
-        assert!(!metric.labels.contains(&"node") || metric.kind == MetricKind::Gauge, "{}: a node's name makes no counter", metric.name);
+        assert_eq!(
+            is_time,
+            metric.name.ends_with("_seconds"),
+            "{}: a time is in seconds, and nothing else is",
+            metric.name
+        );
+        assert!(
+            !metric.name.ends_with("_total"),
+            "{}: the ending of counters is added",
+            metric.name
+        );
+        assert!(
+            !metric.labels.contains(&"node") || metric.kind == MetricKind::Gauge,
+            "{}: a node's name makes no counter",
+            metric.name
+        );
         assert!(metric.labels.iter().all(|label| !COMMON.contains(label)), "{}", metric.name);
     }
 }
@@ -45,8 +70,16 @@ fn metric_names_have_units_and_are_unique() {
 /// The expressions of the alerts, by name.
 fn alerts() -> Vec<(String, String)> {
     let file: Value = yaml::from_str(ALERTS).unwrap();
-    let rules = file["groups"].as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap());
-    rules.map(|rule| (rule["alert"].as_str().unwrap().to_owned(), rule["expr"].as_str().unwrap().to_owned())).collect()
+    let rules = file["groups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|group| group["rules"].as_array().unwrap());
+    rules
+        .map(|rule| {
+            (rule["alert"].as_str().unwrap().to_owned(), rule["expr"].as_str().unwrap().to_owned())
+        })
+        .collect()
 }
 
 /// The expressions of the dashboard, by panel.
@@ -59,8 +92,16 @@ fn panels() -> Vec<(String, String)> {
             all.push((title.to_owned(), target["expr"].as_str().unwrap().to_owned()));
         }
     }
-    let variables = dashboard["templating"]["list"].as_array().unwrap().iter().filter(|variable| variable["type"] == "query");
-    all.extend(variables.map(|variable| ("variables".to_owned(), variable["query"].as_str().unwrap().to_owned())));
+    let variables = dashboard["templating"]["list"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|variable| variable["type"] == "query");
+    all.extend(
+        variables.map(|variable| {
+            ("variables".to_owned(), variable["query"].as_str().unwrap().to_owned())
+        }),
+    );
     all
 }
 
@@ -71,12 +112,20 @@ fn alerts_and_dashboard_name_only_what_there_is() {
     let label = regex::Regex::new(r"([a-z_]+)\s*(?:=|!=|=~|!~)\s*").unwrap();
     let known = |name: &str| {
         ALL.into_iter().find(|metric| {
-            metric.sample_name() == name || format!("{}_bucket", metric.name) == name && metric.kind == MetricKind::Histogram
+            metric.sample_name() == name
+                || format!("{}_bucket", metric.name) == name && metric.kind == MetricKind::Histogram
         })
     };
     for (place, expression) in alerts().into_iter().chain(panels()) {
-        for name in word.find_iter(&expression).map(|name| name.as_str()).filter(|name| name.starts_with("gpu_rollout_")) {
-            assert!(known(name).is_some_and(|metric| metric.source == MetricSource::Hook), "{place}: `{name}` is no metric of the hook");
+        for name in word
+            .find_iter(&expression)
+            .map(|name| name.as_str())
+            .filter(|name| name.starts_with("gpu_rollout_"))
+        {
+            assert!(
+                known(name).is_some_and(|metric| metric.source == MetricSource::Hook),
+                "{place}: `{name}` is no metric of the hook"
+            );
         }
         for found in selector.captures_iter(&expression) {
             let labels: Vec<&str> = if &found[1] == FOREIGN.0 {
@@ -86,7 +135,12 @@ fn alerts_and_dashboard_name_only_what_there_is() {
                 metric.labels.iter().chain(&COMMON).copied().collect()
             };
             for used in label.captures_iter(&found[2]) {
-                assert!(labels.contains(&&used[1]), "{place}: `{}` has no label `{}`", &found[1], &used[1]);
+                assert!(
+                    labels.contains(&&used[1]),
+                    "{place}: `{}` has no label `{}`",
+                    &found[1],
+                    &used[1]
+                );
             }
         }
     }
@@ -97,13 +151,20 @@ fn every_alert_is_documented_with_a_command() {
     let page = std::fs::read_to_string(root(PAGE)).unwrap();
     let file: Value = yaml::from_str(ALERTS).unwrap();
     let (_, table) = page.split_once("\n## Alerts\n").unwrap();
-    let found: Vec<&str> = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    let found: Vec<&str> =
+        table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
     let names: Vec<String> = alerts().into_iter().map(|(name, _)| name).collect();
     assert_eq!(found, names);
     for rule in file["groups"][0]["rules"].as_array().unwrap() {
         for key in ["summary", "description", "runbook"] {
-            assert!(rule["annotations"][key].as_str().is_some_and(|text| !text.is_empty()), "{rule}");
+            assert!(
+                rule["annotations"][key].as_str().is_some_and(|text| !text.is_empty()),
+                "{rule}"
+            );
         }
-        assert!(["warning", "critical"].contains(&rule["labels"]["severity"].as_str().unwrap()), "{rule}");
+        assert!(
+            ["warning", "critical"].contains(&rule["labels"]["severity"].as_str().unwrap()),
+            "{rule}"
+        );
     }
 }

@@ -13,7 +13,8 @@ const END: &str = "<!-- end -->\n";
 
 /// Fails if what stands between the note about `source` and the next end is not `expected`, or writes it.
 fn check(source: &str, expected: &str) {
-    let start = format!("<!-- Made from {source}; `UPDATE=1 cargo test --test docs` writes it anew. -->\n");
+    let start =
+        format!("<!-- Made from {source}; `UPDATE=1 cargo test --test docs` writes it anew. -->\n");
     let page = std::fs::read_to_string(root(PAGE)).unwrap();
     let (before, rest) = page.split_once(&start).unwrap();
     let (found, after) = rest.split_once(END).unwrap();
@@ -34,7 +35,14 @@ fn list(names: impl Iterator<Item = &'static str>) -> String {
 fn the_tables_are_those_of_the_program() {
     let mut tasks = "\n| Mode | Before the operator | After it |\n|---|---|---|\n".to_owned();
     for mode in Mode::ALL {
-        let of = |is_step: bool| list(mode.tasks().iter().filter(|task| task.is_step() == is_step).map(|task| Task::name(*task)));
+        let of = |is_step: bool| {
+            list(
+                mode.tasks()
+                    .iter()
+                    .filter(|task| task.is_step() == is_step)
+                    .map(|task| Task::name(*task)),
+            )
+        };
         writeln!(tasks, "| `{}` | {} | {} |", mode.name(), of(true), of(false)).unwrap();
     }
     check("crates/contract/src/mode.rs", &format!("{tasks}\n"));

@@ -7,8 +7,16 @@ use crate::root;
 
 /// Name of the picture, what somebody types, and what is run for it (the paths of the repository are no part of what they type).
 const PICTURES: [(&str, &str, &[&str]); 3] = [
-    ("simulate", "gpu-rollout simulate -r mine.yaml --runs 20", &["simulate", "-r", "tests/docs/pictures/mine.yaml", "--runs", "20"]),
-    ("check", "gpu-rollout recipe check wrong.yaml", &["recipe", "check", "tests/docs/pictures/wrong.yaml"]),
+    (
+        "simulate",
+        "gpu-rollout simulate -r mine.yaml --runs 20",
+        &["simulate", "-r", "tests/docs/pictures/mine.yaml", "--runs", "20"],
+    ),
+    (
+        "check",
+        "gpu-rollout recipe check wrong.yaml",
+        &["recipe", "check", "tests/docs/pictures/wrong.yaml"],
+    ),
     ("explain", "gpu-rollout explain nodes-failed", &["explain", "nodes-failed"]),
 ];
 
@@ -37,9 +45,15 @@ fn folded(text: &str) -> Vec<String> {
 
 fn drawn(typed: &str, said: &str) -> String {
     let said = folded(said);
-    let longest = said.iter().map(|line| line.chars().count()).chain([typed.chars().count() + 2]).max().unwrap_or_default();
+    let longest = said
+        .iter()
+        .map(|line| line.chars().count())
+        .chain([typed.chars().count() + 2])
+        .max()
+        .unwrap_or_default();
     #[expect(clippy::cast_precision_loss, reason = "some hundreds")]
-    let (width, height) = (longest as f64 * CHARACTER + 2.0 * MARGIN, (said.len() + 2) as f64 * LINE + 2.0 * MARGIN);
+    let (width, height) =
+        (longest as f64 * CHARACTER + 2.0 * MARGIN, (said.len() + 2) as f64 * LINE + 2.0 * MARGIN);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" role=\"img\" aria-label=\"{}\">\n\
          <style>\n\
@@ -63,7 +77,12 @@ fn drawn(typed: &str, said: &str) -> String {
     for line in said {
         y += LINE;
         if !line.is_empty() {
-            writeln!(svg, "<text x=\"{MARGIN}\" y=\"{y}\" xml:space=\"preserve\">{}</text>", escaped(&line)).unwrap();
+            writeln!(
+                svg,
+                "<text x=\"{MARGIN}\" y=\"{y}\" xml:space=\"preserve\">{}</text>",
+                escaped(&line)
+            )
+            .unwrap();
         }
     }
     svg + "</svg>\n"
@@ -72,8 +91,14 @@ fn drawn(typed: &str, said: &str) -> String {
 #[test]
 fn pictures_show_what_the_program_says() {
     for (name, typed, arguments) in PICTURES {
-        let output = Command::new(env!("CARGO_BIN_EXE_gpu-rollout")).args(arguments).current_dir(root("")).output().unwrap();
-        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap().replace("tests/docs/pictures/", "");
+        let output = Command::new(env!("CARGO_BIN_EXE_gpu-rollout"))
+            .args(arguments)
+            .current_dir(root(""))
+            .output()
+            .unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat())
+            .unwrap()
+            .replace("tests/docs/pictures/", "");
         let expected = drawn(typed, &said);
         let path = root(&format!("docs/pictures/{name}.svg"));
         if std::env::var_os("UPDATE").is_some() {
@@ -81,6 +106,9 @@ fn pictures_show_what_the_program_says() {
             std::fs::write(&path, &expected).unwrap();
         }
         let found = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(found == expected, "docs/pictures/{name}.svg is stale: UPDATE=1 cargo test --test docs\n{said}");
+        assert!(
+            found == expected,
+            "docs/pictures/{name}.svg is stale: UPDATE=1 cargo test --test docs\n{said}"
+        );
     }
 }

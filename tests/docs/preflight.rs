@@ -71,7 +71,14 @@ fn the_checks_are_those_of_the_table() {
     for check in PreflightCheck::ALL {
         let (first, rest) = check.advice().split_at(1);
         let advice = format!("{}{rest}.", first.to_uppercase());
-        writeln!(expected, "| `{}` | {} | {} | {advice} |", check.name(), normally(check), check.finds()).unwrap();
+        writeln!(
+            expected,
+            "| `{}` | {} | {} | {advice} |",
+            check.name(),
+            normally(check),
+            check.finds()
+        )
+        .unwrap();
     }
     let path = root("docs/preflight.md");
     if std::env::var_os("UPDATE").is_some() {
@@ -87,6 +94,10 @@ fn every_check_says_finding_and_advice() {
     for check in PreflightCheck::ALL {
         let (finds, advice) = (check.finds(), check.advice());
         assert!(finds.ends_with('.') && !finds.contains(['|', '\n']), "{}: {finds}", check.name());
-        assert!(!advice.is_empty() && !advice.ends_with('.') && !advice.contains(['|', '\n']), "{}: {advice}", check.name());
+        assert!(
+            !advice.is_empty() && !advice.ends_with('.') && !advice.contains(['|', '\n']),
+            "{}: {advice}",
+            check.name()
+        );
     }
 }

@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use contract::driver::Driver;
-use contract::names::{LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY, OPERATOR_LEASE, PAUSE_NAME};
+use contract::names::{
+    LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY, OPERATOR_LEASE, PAUSE_NAME,
+};
 use contract::task::{RIGHTS, Right, RightScope, RightTarget, Task};
 
 use crate::root;
@@ -32,11 +34,17 @@ Each release gets the rights in the first table and those of its tasks.
 fn heading(task: Option<Task>) -> &'static str {
     match task {
         None => "Every hook Job",
-        Some(Task::PrepareNetwork) => "Task `prepare-network`: keep the NicClusterPolicy when the Network Operator's chart drops it",
-        Some(Task::Preflight) => "Task `preflight`: check the cluster before the operator sees the new spec",
+        Some(Task::PrepareNetwork) => {
+            "Task `prepare-network`: keep the NicClusterPolicy when the Network Operator's chart drops it"
+        }
+        Some(Task::Preflight) => {
+            "Task `preflight`: check the cluster before the operator sees the new spec"
+        }
         Some(Task::Hold) => "Task `hold`: hold every node before the operator sees the new spec",
         Some(Task::Settle) => "Task `settle`: wait until the operators have finished on every node",
-        Some(Task::Wake) => "Task `wake`: wake NVIDIA's controller and retry failed nodes (with `settle`)",
+        Some(Task::Wake) => {
+            "Task `wake`: wake NVIDIA's controller and retry failed nodes (with `settle`)"
+        }
         Some(Task::Steer) => "Task `steer`: decide when each node is upgraded (with `settle`)",
         Some(Task::Drive) => "Task `drive`: upgrade node by node (with `settle`)",
         Some(Task::Reroll) => "Task `reroll`: replace stale DRA kubelet plugins",
@@ -51,9 +59,14 @@ fn scope(scope: RightScope) -> String {
         RightScope::Cluster => "the cluster (ClusterRole)".to_owned(),
         RightScope::Release => "the hook's namespace".to_owned(),
         RightScope::Default => format!("namespace `{LEASE_NAMESPACE}`"),
-        RightScope::Operator => "the operator's namespace (`rollout.operatorNamespace`; `rollout.daemonSet.namespace`)".to_owned(),
+        RightScope::Operator => {
+            "the operator's namespace (`rollout.operatorNamespace`; `rollout.daemonSet.namespace`)"
+                .to_owned()
+        }
         RightScope::Dra => "each namespace of `rollout.dra.namespaces`".to_owned(),
-        RightScope::DevicePlugin => "the device plugin's namespace (`rollout.devicePlugin.namespace`)".to_owned(),
+        RightScope::DevicePlugin => {
+            "the device plugin's namespace (`rollout.devicePlugin.namespace`)".to_owned()
+        }
     }
 }
 
@@ -65,8 +78,15 @@ fn object(object: RightTarget) -> String {
         RightTarget::Lease => format!("`{LEASE_NAME}`"),
         RightTarget::Pauses => format!("`{PAUSE_NAME}`"),
         RightTarget::OperatorDeployment => {
-            let of = |driver: Driver| format!("`{}` (driver `{}`)", driver.traits().operator_deployment, driver.traits().name);
-            let drivers: Vec<String> = Driver::ALL.into_iter().filter(|driver| driver.has_operator()).map(of).collect();
+            let of = |driver: Driver| {
+                format!(
+                    "`{}` (driver `{}`)",
+                    driver.traits().operator_deployment,
+                    driver.traits().name
+                )
+            };
+            let drivers: Vec<String> =
+                Driver::ALL.into_iter().filter(|driver| driver.has_operator()).map(of).collect();
             format!("{}, or `rollout.operatorDeployment`", drivers.join(", "))
         }
         RightTarget::OperatorLease => format!("`{OPERATOR_LEASE}`"),
@@ -79,16 +99,34 @@ fn object(object: RightTarget) -> String {
 }
 
 fn row(right: &Right) -> String {
-    let resource = if right.group.is_empty() { right.resource.to_owned() } else { format!("{}.{}", right.resource, right.group) };
-    let only = right.driver.map(|driver| format!(" (driver `{}`)", driver.traits().name)).unwrap_or_default();
-    format!("| `{resource}`{only} | {} | {} | {} | {} |", right.verbs.join(", "), object(right.object), scope(right.scope), right.why)
+    let resource = if right.group.is_empty() {
+        right.resource.to_owned()
+    } else {
+        format!("{}.{}", right.resource, right.group)
+    };
+    let only = right
+        .driver
+        .map(|driver| format!(" (driver `{}`)", driver.traits().name))
+        .unwrap_or_default();
+    format!(
+        "| `{resource}`{only} | {} | {} | {} | {} |",
+        right.verbs.join(", "),
+        object(right.object),
+        scope(right.scope),
+        right.why
+    )
 }
 
 #[test]
 fn rights_are_those_of_the_task_table() {
     let mut expected = HEAD.to_owned();
     for task in std::iter::once(None).chain(Task::ALL.map(Some)) {
-        write!(expected, "\n## {}\n\n| Resource | Verbs | Objects | Where | What for |\n|---|---|---|---|---|\n", heading(task)).unwrap();
+        write!(
+            expected,
+            "\n## {}\n\n| Resource | Verbs | Objects | Where | What for |\n|---|---|---|---|---|\n",
+            heading(task)
+        )
+        .unwrap();
         for right in RIGHTS.iter().filter(|right| right.task == task) {
             writeln!(expected, "{}", row(right)).unwrap();
         }

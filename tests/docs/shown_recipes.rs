@@ -9,7 +9,10 @@ use crate::root;
 /// The blocks of YAML of a page that are whole recipes.
 fn recipes(page: &str) -> Vec<String> {
     let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    blocks.filter(|block| block.starts_with("apiVersion: gpu-rollout.dev/v1\n")).map(str::to_owned).collect()
+    blocks
+        .filter(|block| block.starts_with("apiVersion: gpu-rollout.dev/v1\n"))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
@@ -19,11 +22,20 @@ fn recipes_of_pages_are_good_ones() {
         for recipe in recipes(&std::fs::read_to_string(root(&page)).unwrap()) {
             seen += 1;
             let mut check = Command::new(env!("CARGO_BIN_EXE_gpu-rollout"));
-            let mut check =
-                check.args(["recipe", "check", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let mut check = check
+                .args(["recipe", "check", "-"])
+                .stdin(Stdio::piped())
+                .stderr(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
             check.stdin.take().unwrap().write_all(recipe.as_bytes()).unwrap();
             let output = check.wait_with_output().unwrap();
-            assert!(output.status.success(), "{page}:\n{recipe}\n{}", String::from_utf8_lossy(&output.stderr));
+            assert!(
+                output.status.success(),
+                "{page}:\n{recipe}\n{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
         }
     }
     assert!(seen >= 3, "only {seen} recipes were found");

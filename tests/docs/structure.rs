@@ -8,7 +8,10 @@ use crate::{cells, root};
 
 /// The crates of the repository, by the names of their folders.
 fn crates() -> BTreeSet<String> {
-    std::fs::read_dir(root("crates")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    std::fs::read_dir(root("crates"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
 }
 
 /// What a crate depends on of ours, from its manifest.
@@ -25,7 +28,9 @@ fn dependencies(name: &str) -> Vec<String> {
 fn architecture_shows_each_crate_with_its_dependencies() {
     let page = std::fs::read_to_string(root("ARCHITECTURE.md")).unwrap();
     let mut missing = crates();
-    for row in page.lines().filter(|line| line.starts_with("| `")).map(cells).filter(|row| row.len() == 3) {
+    for row in
+        page.lines().filter(|line| line.starts_with("| `")).map(cells).filter(|row| row.len() == 3)
+    {
         let name = row[0].trim_matches('`');
         if !missing.remove(name) {
             continue;
@@ -38,7 +43,9 @@ fn architecture_shows_each_crate_with_its_dependencies() {
 
 /// A path as pages write it: from the root, or from `crates/` with `src/` left out.
 fn exists(path: &str) -> bool {
-    let in_crate = path.split_once('/').is_some_and(|(name, rest)| root("crates").join(name).join("src").join(rest).exists());
+    let in_crate = path
+        .split_once('/')
+        .is_some_and(|(name, rest)| root("crates").join(name).join("src").join(rest).exists());
     in_crate || root(path).exists() || root("src").join(path).exists()
 }
 
@@ -48,9 +55,15 @@ fn source_files_that_pages_name_exist() {
     for page in pages() {
         let text = std::fs::read_to_string(root(&page)).unwrap();
         for word in text.split('`').skip(1).step_by(2) {
-            let is_source = Path::new(word).extension().is_some_and(|ending| ending == "rs") && word.contains('/');
+            let is_source = Path::new(word).extension().is_some_and(|ending| ending == "rs")
+                && word.contains('/');
             // Another project's source is named by its repository, or by its place in it.
-            if is_source && !(word.contains(['<', ' ', '*']) || word.contains("NAME") || word.starts_with("foo/")) && !exists(word) {
+            if is_source
+                && !(word.contains(['<', ' ', '*'])
+                    || word.contains("NAME")
+                    || word.starts_with("foo/"))
+                && !exists(word)
+            {
                 findings.push(format!("{page}: there is no `{word}`"));
             }
         }

@@ -23,7 +23,9 @@ pub(super) fn tests(folder: &Path, names: &mut BTreeSet<String>) {
             for line in text.lines().map(str::trim) {
                 if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
                     is_test = true;
-                } else if let Some(rest) = line.strip_prefix("async fn ").or_else(|| line.strip_prefix("fn ")) {
+                } else if let Some(rest) =
+                    line.strip_prefix("async fn ").or_else(|| line.strip_prefix("fn "))
+                {
                     if is_test {
                         names.extend(rest.split('(').next().map(str::to_owned));
                     }
@@ -42,8 +44,11 @@ fn every_trap_has_its_test_or_its_reason() {
     tests(&root("crates"), &mut known);
     let page = std::fs::read_to_string(root(PAGE)).unwrap();
     let mut named = BTreeSet::new();
-    let is_head = |row: &Vec<&str>| row[0] == "Trap" || row[0] == "Setting" || row[0].starts_with("---");
-    for row in page.lines().filter(|line| line.starts_with('|')).map(cells).filter(|row| !is_head(row)) {
+    let is_head =
+        |row: &Vec<&str>| row[0] == "Trap" || row[0] == "Setting" || row[0].starts_with("---");
+    for row in
+        page.lines().filter(|line| line.starts_with('|')).map(cells).filter(|row| !is_head(row))
+    {
         assert!(row.iter().all(|cell| !cell.is_empty()), "{PAGE}: an empty cell in {row:?}");
         let proof = row.last().unwrap();
         if proof.starts_with(CANNOT_OCCUR) || proof.starts_with(NOT_IN_A_BUNDLE) {
@@ -56,7 +61,11 @@ fn every_trap_has_its_test_or_its_reason() {
         }
     }
     // Those with a number are traps of the GPU Operator's operands; `crates/simulator/tests/engine/operand_traps.rs` has their table.
-    let is_deployers = |name: &str| name.strip_prefix("trap_").is_some_and(|rest| !rest.starts_with(|first: char| first.is_ascii_digit()));
-    let missing: Vec<&String> = known.iter().filter(|name| is_deployers(name) && !named.contains(*name)).collect();
+    let is_deployers = |name: &str| {
+        name.strip_prefix("trap_")
+            .is_some_and(|rest| !rest.starts_with(|first: char| first.is_ascii_digit()))
+    };
+    let missing: Vec<&String> =
+        known.iter().filter(|name| is_deployers(name) && !named.contains(*name)).collect();
     assert_eq!(missing, [""; 0], "{PAGE} does not name them");
 }

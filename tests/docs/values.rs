@@ -7,7 +7,8 @@ fn documented_upgrade_never_reuses_older_values() {
     for pattern in ["README.md", "docs", "charts", "templates", "src", "crates"] {
         for (path, text) in texts(&crate::root(pattern)) {
             let commands = text.replace("\\\n", " ");
-            let reuses = |line: &&str| line.contains("helm upgrade") && line.contains("reuse-values");
+            let reuses =
+                |line: &&str| line.contains("helm upgrade") && line.contains("reuse-values");
             wrong.extend(commands.lines().filter(reuses).map(|line| format!("{path}: {line}")));
         }
     }
@@ -20,5 +21,7 @@ fn texts(path: &std::path::Path) -> Vec<(String, String)> {
         return entries.flat_map(|entry| texts(&entry.expect("an entry").path())).collect();
     }
     // Pictures are no text.
-    std::fs::read_to_string(path).map(|text| vec![(path.display().to_string(), text)]).unwrap_or_default()
+    std::fs::read_to_string(path)
+        .map(|text| vec![(path.display().to_string(), text)])
+        .unwrap_or_default()
 }

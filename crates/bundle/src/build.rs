@@ -30,7 +30,10 @@ pub struct BundleInput<'a> {
 /// No source for a deployer that needs one; else a mistake of this program: a template or a value that cannot be written.
 pub fn build(parts: BundleInput<'_>) -> Result<BundleTree, RenderError> {
     let BundleInput { recipe, plan, deployer, hook_chart, source, .. } = parts;
-    let mut files = deployer::files(deployer, DeployerInput { recipe: &recipe.metadata.name, plan, hook_chart, source })?;
+    let mut files = deployer::files(
+        deployer,
+        DeployerInput { recipe: &recipe.metadata.name, plan, hook_chart, source },
+    )?;
     let text = recipe_text(recipe)?;
     let about = RecipeInfo { name: recipe.metadata.name.clone(), sha256: sha256(text.as_bytes()) };
     files.push(BundleFile::text(RECIPE, text));

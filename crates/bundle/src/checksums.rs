@@ -49,13 +49,17 @@ pub(super) fn read(text: &str) -> Result<BTreeMap<String, String>, usize> {
     let mut list = BTreeMap::new();
     let mut previous = String::new();
     for (index, line) in text.split_inclusive('\n').enumerate() {
-        let entry = line.strip_suffix('\n').and_then(|line| line.split_once("  ")).filter(|(digest, path)| {
-            let is_hex = digest.len() == 64 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-            let is_below = !path.is_empty() && path.split('/').all(|part| !matches!(part, "" | "." | ".."));
-            // No file that was written has such a name, and some cannot even be looked for.
-            let is_printable = !path.contains(char::is_control);
-            is_hex && is_below && is_printable && *path > previous.as_str()
-        });
+        let entry = line.strip_suffix('\n').and_then(|line| line.split_once("  ")).filter(
+            |(digest, path)| {
+                let is_hex = digest.len() == 64
+                    && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+                let is_below = !path.is_empty()
+                    && path.split('/').all(|part| !matches!(part, "" | "." | ".."));
+                // No file that was written has such a name, and some cannot even be looked for.
+                let is_printable = !path.contains(char::is_control);
+                is_hex && is_below && is_printable && *path > previous.as_str()
+            },
+        );
         let (digest, path) = entry.ok_or(index + 1)?;
         path.clone_into(&mut previous);
         list.insert(path.to_owned(), digest.to_owned());

@@ -26,8 +26,12 @@ struct ObjectsFile {
 pub(super) fn broken(directory: &Path, info: &BundleInfo) -> Vec<BundleFinding> {
     let mut findings = Vec::new();
     for release in &info.releases {
-        let Some(component) = release.component.as_deref().filter(|_| release.kind == "manifests") else { continue };
-        let upstream = info.releases.iter().find(|other| other.name == component && other.kind == "upstream");
+        let Some(component) = release.component.as_deref().filter(|_| release.kind == "manifests")
+        else {
+            continue;
+        };
+        let upstream =
+            info.releases.iter().find(|other| other.name == component && other.kind == "upstream");
         if let (Ok(chart), Some(upstream)) = (component.parse::<PluginChart>(), upstream) {
             findings.extend(configs(directory, release, upstream, chart));
         }
@@ -40,15 +44,25 @@ fn read<T: for<'de> Deserialize<'de>>(directory: &Path, folder: &str) -> Option<
     yaml::from_str(&fs::read_to_string(directory.join(folder).join(VALUES)).ok()?).ok()
 }
 
-fn configs(directory: &Path, release: &ReleaseInfo, upstream: &ReleaseInfo, chart: PluginChart) -> Vec<BundleFinding> {
+fn configs(
+    directory: &Path,
+    release: &ReleaseInfo,
+    upstream: &ReleaseInfo,
+    chart: PluginChart,
+) -> Vec<BundleFinding> {
     let path = format!("{}/{VALUES}", release.folder);
-    let promise = |path: &str, reason: String| BundleFinding::Promise { path: path.to_owned(), reason };
+    let promise =
+        |path: &str, reason: String| BundleFinding::Promise { path: path.to_owned(), reason };
     let (Some(ObjectsFile { objects }), Some(values)) =
         (read(directory, &release.folder), read::<Map<String, Value>>(directory, &upstream.folder))
     else {
         return Vec::new();
     };
-    let Some(target) = target(&upstream.name, upstream.version.as_deref().unwrap_or_default(), &values) else { return Vec::new() };
+    let Some(target) =
+        target(&upstream.name, upstream.version.as_deref().unwrap_or_default(), &values)
+    else {
+        return Vec::new();
+    };
     let mut findings = Vec::new();
     for object in objects.iter().filter(|object| object["kind"] == "ConfigMap") {
         let data = object["data"].as_object().cloned().unwrap_or_default();
@@ -56,15 +70,29 @@ fn configs(directory: &Path, release: &ReleaseInfo, upstream: &ReleaseInfo, char
             let mut sources = SourceTexts::default();
             let text = text.as_str().unwrap_or_default().to_owned();
             let source = sources.add(SourceText { name: name.clone(), text });
-            let errors = check_text(&sources, source, &target).findings.into_iter().map(|finding| finding.diagnostic);
-            findings.extend(errors.filter(|diagnostic| diagnostic.severity == Severity::Error).map(|diagnostic| {
-                let line = diagnostic.place.map_or(1, |place| sources.line_and_column(place).0);
-                promise(&path, format!("configuration {name}, line {line}: {}", diagnostic.message))
-            }));
+            let errors = check_text(&sources, source, &target)
+                .findings
+                .into_iter()
+                .map(|finding| finding.diagnostic);
+            findings.extend(
+                errors.filter(|diagnostic| diagnostic.severity == Severity::Error).map(
+                    |diagnostic| {
+                        let line =
+                            diagnostic.place.map_or(1, |place| sources.line_and_column(place).0);
+                        promise(
+                            &path,
+                            format!("configuration {name}, line {line}: {}", diagnostic.message),
+                        )
+                    },
+                ),
+            );
         }
         let default = default_config(chart, &values).unwrap_or_default();
         if !default.is_empty() && !data.contains_key(default) {
-            let reason = format!("the default configuration of {} is `{default}`, and `{path}` has none of that name", upstream.name);
+            let reason = format!(
+                "the default configuration of {} is `{default}`, and `{path}` has none of that name",
+                upstream.name
+            );
             findings.push(promise(&format!("{}/{VALUES}", upstream.folder), reason));
         }
     }

@@ -84,7 +84,10 @@ pub struct FileDifference {
 /// One of them is no bundle, cannot be read, or has a file that is no YAML where YAML stands.
 pub fn diff(old: &Path, new: &Path) -> Result<BundleDifference, BundleError> {
     let (old, new) = (BundleOnDisk::read(old)?, BundleOnDisk::read(new)?);
-    let mut difference = BundleDifference { bundle: changes(&old.about()?, &new.about()?), ..BundleDifference::default() };
+    let mut difference = BundleDifference {
+        bundle: changes(&old.about()?, &new.about()?),
+        ..BundleDifference::default()
+    };
     // Names of releases whose values are not the same: hooks that share them fire.
     let mut edited = BTreeSet::new();
     for release in &new.info.releases {
@@ -97,18 +100,26 @@ pub fn diff(old: &Path, new: &Path) -> Result<BundleDifference, BundleError> {
         }
         difference.releases.push(found);
     }
-    for (release, found) in new.info.releases.iter().zip(&mut difference.releases).filter(|(release, _)| release.kind == HOOK) {
+    for (release, found) in new
+        .info
+        .releases
+        .iter()
+        .zip(&mut difference.releases)
+        .filter(|(release, _)| release.kind == HOOK)
+    {
         let before = old.release(&release.name);
         let other_sharing = before.is_some_and(|before| before.shares != release.shares);
-        let app =
-            |bundle: &BundleOnDisk, release: &ReleaseInfo| Ok::<_, BundleError>(bundle.yaml(&release.folder, CHART)?["appVersion"].clone());
+        let app = |bundle: &BundleOnDisk, release: &ReleaseInfo| {
+            Ok::<_, BundleError>(bundle.yaml(&release.folder, CHART)?["appVersion"].clone())
+        };
         // The tag of the hook's image, unless the settings name one.
         let other_image = match before {
             Some(before) => app(&old, before)? != app(&new, release)?,
             None => true,
         };
         let fires = other_sharing || other_image || edited.contains(release.name.as_str());
-        found.fires = Some(fires || release.shares.iter().any(|shared| edited.contains(shared.as_str())));
+        found.fires =
+            Some(fires || release.shares.iter().any(|shared| edited.contains(shared.as_str())));
     }
     difference.releases.retain(|found| !found.is_same());
     let gone = old.info.releases.iter().filter(|release| new.release(&release.name).is_none());
@@ -122,7 +133,15 @@ const HOOK: &str = "hook";
 impl ReleaseDifference {
     fn new(release: &ReleaseInfo, change: DifferenceKind, files: Vec<FileDifference>) -> Self {
         let (name, release_kind) = (release.name.clone(), release.kind.clone());
-        Self { name, release_kind, change, facts: Vec::new(), values: Vec::new(), files, fires: None }
+        Self {
+            name,
+            release_kind,
+            change,
+            facts: Vec::new(),
+            values: Vec::new(),
+            files,
+            fires: None,
+        }
     }
 
     fn is_same(&self) -> bool {
@@ -139,7 +158,8 @@ fn compare(
     for file in [VALUES, SETTINGS] {
         // The hook chart's own values.yaml is a file like any other.
         if (file == SETTINGS) == (after.kind == HOOK) {
-            values.extend(changes(&old.yaml(&before.folder, file)?, &new.yaml(&after.folder, file)?));
+            values
+                .extend(changes(&old.yaml(&before.folder, file)?, &new.yaml(&after.folder, file)?));
         }
     }
     let compared = if after.kind == HOOK { SETTINGS } else { VALUES };
@@ -147,15 +167,34 @@ fn compare(
     first.remove(compared);
     second.remove(compared);
     let facts = changes(&facts(before), &facts(after));
-    Ok(ReleaseDifference { facts, values, ..ReleaseDifference::new(after, DifferenceKind::Changed, files(&first, &second)) })
+    Ok(ReleaseDifference {
+        facts,
+        values,
+        ..ReleaseDifference::new(after, DifferenceKind::Changed, files(&first, &second))
+    })
 }
 
 /// A release that only one of the bundles has.
-fn alone(bundle: &BundleOnDisk, release: &ReleaseInfo, change: DifferenceKind) -> ReleaseDifference {
+fn alone(
+    bundle: &BundleOnDisk,
+    release: &ReleaseInfo,
+    change: DifferenceKind,
+) -> ReleaseDifference {
     let none = Value::Object(serde_json::Map::new());
-    let (old, new) = if change == DifferenceKind::Added { (none, facts(release)) } else { (facts(release), none) };
-    let files = bundle.folder(&release.folder).into_keys().map(|path| FileDifference { path: path.to_owned(), change }).collect();
-    ReleaseDifference { facts: changes(&old, &new), ..ReleaseDifference::new(release, change, files) }
+    let (old, new) = if change == DifferenceKind::Added {
+        (none, facts(release))
+    } else {
+        (facts(release), none)
+    };
+    let files = bundle
+        .folder(&release.folder)
+        .into_keys()
+        .map(|path| FileDifference { path: path.to_owned(), change })
+        .collect();
+    ReleaseDifference {
+        facts: changes(&old, &new),
+        ..ReleaseDifference::new(release, change, files)
+    }
 }
 
 /// What a release says about itself, without its place and its name.
@@ -177,7 +216,10 @@ fn files(old: &BTreeMap<&str, &[u8]>, new: &BTreeMap<&str, &[u8]>) -> Vec<FileDi
         (_, None) => Some(DifferenceKind::Removed),
         (Some(before), Some(after)) => (before != after).then_some(DifferenceKind::Changed),
     };
-    paths.into_iter().filter_map(|path| Some(FileDifference { path: (*path).to_owned(), change: change(path)? })).collect()
+    paths
+        .into_iter()
+        .filter_map(|path| Some(FileDifference { path: (*path).to_owned(), change: change(path)? }))
+        .collect()
 }
 
 /// A bundle as it is on disk.
@@ -190,14 +232,18 @@ struct BundleOnDisk {
 impl BundleOnDisk {
     fn read(directory: &Path) -> Result<Self, BundleError> {
         let files = read_files(directory)?;
-        let text = files.get(INFO).ok_or_else(|| BundleError::NoBundle { directory: directory.to_owned(), file: INFO })?;
-        let info = yaml::from_str(&String::from_utf8_lossy(text)).map_err(|error| BundleError::file(&directory.join(INFO), &error))?;
+        let text = files
+            .get(INFO)
+            .ok_or_else(|| BundleError::NoBundle { directory: directory.to_owned(), file: INFO })?;
+        let info = yaml::from_str(&String::from_utf8_lossy(text))
+            .map_err(|error| BundleError::file(&directory.join(INFO), &error))?;
         Ok(Self { directory: directory.to_owned(), info, files })
     }
 
     /// What it says about itself beside its releases. Recipe and chart show in what they bring.
     fn about(&self) -> Result<Value, BundleError> {
-        let about = serde_json::to_value(&self.info).map_err(|error| BundleError::file(&self.directory.join(INFO), &error))?;
+        let about = serde_json::to_value(&self.info)
+            .map_err(|error| BundleError::file(&self.directory.join(INFO), &error))?;
         Ok(without_keys(about, &["releases", "recipe", "hookChart", "renderedBy"]))
     }
 
@@ -209,21 +255,31 @@ impl BundleOnDisk {
     fn yaml(&self, folder: &str, file: &str) -> Result<Value, BundleError> {
         let path = format!("{folder}/{file}");
         let Some(content) = self.files.get(&path) else { return Ok(Value::Null) };
-        yaml::from_str(&String::from_utf8_lossy(content)).map_err(|error| BundleError::file(&self.directory.join(&path), &error))
+        yaml::from_str(&String::from_utf8_lossy(content))
+            .map_err(|error| BundleError::file(&self.directory.join(&path), &error))
     }
 
     /// The files of a folder by their paths below it.
     fn folder(&self, folder: &str) -> BTreeMap<&str, &[u8]> {
-        let below = |path: &'_ String| -> Option<usize> { path.strip_prefix(folder)?.starts_with('/').then_some(folder.len() + 1) };
-        self.files.iter().filter_map(|(path, content)| Some((&path[below(path)?..], content.as_slice()))).collect()
+        let below = |path: &'_ String| -> Option<usize> {
+            path.strip_prefix(folder)?.starts_with('/').then_some(folder.len() + 1)
+        };
+        self.files
+            .iter()
+            .filter_map(|(path, content)| Some((&path[below(path)?..], content.as_slice())))
+            .collect()
     }
 
     /// The files that belong to no release, without those that follow from all others.
     fn without_releases(&self) -> BTreeMap<&str, &[u8]> {
         let belongs = |path: &str| {
-            self.info.releases.iter().any(|release| path.strip_prefix(&release.folder).is_some_and(|rest| rest.starts_with('/')))
+            self.info.releases.iter().any(|release| {
+                path.strip_prefix(&release.folder).is_some_and(|rest| rest.starts_with('/'))
+            })
         };
-        let files = self.files.iter().filter(|(path, _)| ![INFO, RECIPE, CHECKSUMS].contains(&path.as_str()) && !belongs(path));
+        let files = self.files.iter().filter(|(path, _)| {
+            ![INFO, RECIPE, CHECKSUMS].contains(&path.as_str()) && !belongs(path)
+        });
         files.map(|(path, content)| (path.as_str(), content.as_slice())).collect()
     }
 }

@@ -23,14 +23,17 @@ pub fn images(directory: &Path) -> Result<ImageList, BundleError> {
         match release.kind.as_str() {
             "upstream" => {
                 let version = release.version.as_deref().unwrap_or_default();
-                let ImageList { images, unknown } = of_chart(&release.name, version, &read(&folder.join(VALUES))?);
+                let ImageList { images, unknown } =
+                    of_chart(&release.name, version, &read(&folder.join(VALUES))?);
                 found.images.extend(images);
                 found.unknown.extend(unknown);
             }
             "manifests" if folder.join(VALUES).exists() => {
                 let values: Map<String, Value> = read(&folder.join(VALUES))?;
                 let objects = values.get("objects").and_then(Value::as_array).into_iter().flatten();
-                found.images.extend(objects.flat_map(|object| of_object(&release.name, release.component.as_deref(), object)));
+                found.images.extend(objects.flat_map(|object| {
+                    of_object(&release.name, release.component.as_deref(), object)
+                }));
             }
             "hook" => found.images.push(hook(release, &folder)?),
             _ => {}
@@ -40,8 +43,14 @@ pub fn images(directory: &Path) -> Result<ImageList, BundleError> {
 }
 
 /// Returns the image for each kind of node, if it is built for an operating system: its tag ends with it. Without `systems` the image stays as it is.
-pub fn for_nodes(image: LocatedImage, systems: &[String], architectures: &[String]) -> Vec<LocatedImage> {
-    let Some(suffix) = image.suffix.clone().filter(|_| !systems.is_empty()) else { return vec![image] };
+pub fn for_nodes(
+    image: LocatedImage,
+    systems: &[String],
+    architectures: &[String],
+) -> Vec<LocatedImage> {
+    let Some(suffix) = image.suffix.clone().filter(|_| !systems.is_empty()) else {
+        return vec![image];
+    };
     let mut images = Vec::new();
     for system in systems {
         for architecture in architectures {
@@ -62,12 +71,22 @@ fn hook(release: &ReleaseInfo, folder: &Path) -> Result<LocatedImage, BundleErro
     let values = over(&read(&folder.join(VALUES))?, &read(&folder.join(SETTINGS))?);
     let place = "rollout.image".to_owned();
     let image = values.get("rollout").and_then(|rollout| rollout.get("image"));
-    let text = |key: &str| image?.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
+    let text = |key: &str| {
+        image?.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
+    };
     let version = chart.get("appVersion").and_then(Value::as_str).map(str::to_owned);
     let digest = text("digest");
     let tag = text("tag").or_else(|| if digest.is_none() { version } else { None });
     let repository = text("repository").unwrap_or_default();
-    Ok(LocatedImage { release: release.name.clone(), place, repository, tag, digest, suffix: None, enabled: true })
+    Ok(LocatedImage {
+        release: release.name.clone(),
+        place,
+        repository,
+        tag,
+        digest,
+        suffix: None,
+        enabled: true,
+    })
 }
 
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, BundleError> {

@@ -152,12 +152,15 @@ pub(super) fn file(recipe: RecipeInfo, parts: BundleInput<'_>) -> Result<BundleF
     let text = yaml::to_string(&info).map_err(|_| RenderError::Yaml(INFO.to_owned()))?;
     Ok(BundleFile::text(
         INFO,
-        format!("# What this bundle is made from. Written by `gpu-rollout bundle render`, read by `gpu-rollout bundle verify`.\n{text}"),
+        format!(
+            "# What this bundle is made from. Written by `gpu-rollout bundle render`, read by `gpu-rollout bundle verify`.\n{text}"
+        ),
     ))
 }
 
 fn chart_digest(files: &[(&str, &str)]) -> String {
-    let digests: BTreeMap<&str, String> = files.iter().map(|(path, text)| (*path, sha256(text.as_bytes()))).collect();
+    let digests: BTreeMap<&str, String> =
+        files.iter().map(|(path, text)| (*path, sha256(text.as_bytes()))).collect();
     sha256(lines(digests.into_iter()).as_bytes())
 }
 

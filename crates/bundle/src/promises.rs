@@ -17,12 +17,21 @@ pub(super) fn broken(directory: &Path) -> Vec<BundleFinding> {
     let Ok(files) = read(directory) else { return Vec::new() };
     let facts = match read_facts(&files) {
         Ok(facts) => facts,
-        Err(ReadbackError::Unreadable { path, reason }) => return vec![finding(&path, format!("cannot be read: {reason}"))],
+        Err(ReadbackError::Unreadable { path, reason }) => {
+            return vec![finding(&path, format!("cannot be read: {reason}"))];
+        }
         // As above: the file that a deployer starts from is gone, or one was added.
-        Err(ReadbackError::NoDeployer | ReadbackError::SeveralDeployers(_) | ReadbackError::Missing(_)) => return Vec::new(),
+        Err(
+            ReadbackError::NoDeployer
+            | ReadbackError::SeveralDeployers(_)
+            | ReadbackError::Missing(_),
+        ) => return Vec::new(),
     };
-    let mut findings: Vec<BundleFinding> =
-        facts.releases.iter().flat_map(|(name, release)| release_findings(name, release, &facts)).collect();
+    let mut findings: Vec<BundleFinding> = facts
+        .releases
+        .iter()
+        .flat_map(|(name, release)| release_findings(name, release, &facts))
+        .collect();
     // As above; an information that is no YAML is changed, and has nothing more to say.
     let info = files.get(INFO).and_then(|text| yaml::from_str::<BundleInfo>(text).ok());
     findings.extend(info.iter().flat_map(|info| device_plugin::broken(directory, info)));
@@ -40,8 +49,12 @@ fn finding(path: &str, reason: String) -> BundleFinding {
 
 /// What is wrong with a release, given the others.
 fn release_findings(name: &str, release: &ReleaseFacts, facts: &BundleFacts) -> Vec<BundleFinding> {
-    let mut reasons: Vec<String> =
-        release.values.missing.iter().map(|path| format!("{name} is given `{path}`, which is not there")).collect();
+    let mut reasons: Vec<String> = release
+        .values
+        .missing
+        .iter()
+        .map(|path| format!("{name} is given `{path}`, which is not there"))
+        .collect();
     if release.waits_for_objects == DeployerFact::Is(true) {
         reasons.push(format!("{name} waits for all its objects, which become ready only after hooks that have not started yet"));
     }
@@ -59,14 +72,22 @@ fn release_findings(name: &str, release: &ReleaseFacts, facts: &BundleFacts) -> 
 }
 
 /// What is wrong with a hook: it must fire for its component, with the right version, after it; before it, if it makes ready for it.
-fn hook_reasons(name: &str, release: &ReleaseFacts, hook: &HookFacts, facts: &BundleFacts) -> Vec<String> {
+fn hook_reasons(
+    name: &str,
+    release: &ReleaseFacts,
+    hook: &HookFacts,
+    facts: &BundleFacts,
+) -> Vec<String> {
     let HookFacts { component, component_version, .. } = hook;
     if component.is_empty() {
         return vec![format!("{name} does not hold the settings of a hook")];
     }
-    let is_step = |name: &String| Task::ALL.iter().any(|task| task.is_step() && task.name() == name);
+    let is_step =
+        |name: &String| Task::ALL.iter().any(|task| task.is_step() && task.name() == name);
     let prepares = !hook.tasks.is_empty() && hook.tasks.iter().all(is_step);
-    let Some(upstream) = facts.releases.get(component).filter(|upstream| upstream.kind == "upstream") else {
+    let Some(upstream) =
+        facts.releases.get(component).filter(|upstream| upstream.kind == "upstream")
+    else {
         return vec![format!("{name} stands for {component}, which is not deployed")];
     };
     if prepares && !upstream.after.releases.contains(name) {
@@ -87,11 +108,16 @@ fn hook_reasons(name: &str, release: &ReleaseFacts, hook: &HookFacts, facts: &Bu
     }
     // The objects of the component that people edit: custom resources, and configurations of the device plugin.
     let objects = facts.releases.iter().filter(|(other, found)| {
-        !prepares && found.kind == "manifests" && other.strip_prefix(component.as_str()).is_some_and(|rest| rest.starts_with('-'))
+        !prepares
+            && found.kind == "manifests"
+            && other.strip_prefix(component.as_str()).is_some_and(|rest| rest.starts_with('-'))
     });
-    let files = objects.flat_map(|(_, objects)| &objects.values.files).chain(&upstream.values.files);
+    let files =
+        objects.flat_map(|(_, objects)| &objects.values.files).chain(&upstream.values.files);
     let shared = files.filter(|path| !release.values.files.contains(path));
-    reasons.extend(shared.map(|path| format!("{name} does not share `{path}`, so edits there do not fire it")));
+    reasons.extend(
+        shared.map(|path| format!("{name} does not share `{path}`, so edits there do not fire it")),
+    );
     let own = format!("{}/{SETTINGS}", release.chart.place);
     if release.values.files.last() != Some(&own) {
         reasons.push(format!("{name} does not take its own settings, `{own}`, last"));
@@ -107,23 +133,39 @@ fn info_findings(said: &ReleaseInfo, facts: &BundleFacts) -> Vec<BundleFinding> 
     let file = &release.evidence.file;
     let mut findings = Vec::new();
     let is_said = |need: &String| said.kind == "hook" && said.component.as_ref() == Some(need);
-    let unmet = release.unmet_needs.iter().filter(|need| facts.releases.contains_key(*need) && !is_said(need));
+    let unmet = release
+        .unmet_needs
+        .iter()
+        .filter(|need| facts.releases.contains_key(*need) && !is_said(need));
     for need in unmet {
-        findings.push(finding(file, format!("{} does not come after {need}, which it needs", said.name)));
+        findings.push(finding(
+            file,
+            format!("{} does not come after {need}, which it needs", said.name),
+        ));
     }
     match said.kind.as_str() {
         "upstream" => {
             let version = said.version.as_deref().unwrap_or_default();
-            if let Some(deployed) = release.chart.version.as_deref().filter(|deployed| *deployed != version) {
-                findings.push(finding(INFO, format!("says {} {version}, and `{file}` deploys {deployed}", said.name)));
+            if let Some(deployed) =
+                release.chart.version.as_deref().filter(|deployed| *deployed != version)
+            {
+                findings.push(finding(
+                    INFO,
+                    format!("says {} {version}, and `{file}` deploys {deployed}", said.name),
+                ));
             }
         }
         "crds" => {
             let component = said.component.as_deref().unwrap_or_default();
-            let deployed = facts.releases.get(component).and_then(|upstream| upstream.chart.version.as_deref());
+            let deployed = facts
+                .releases
+                .get(component)
+                .and_then(|upstream| upstream.chart.version.as_deref());
             let found = release.chart.app_version.as_deref().unwrap_or("none");
             if let Some(deployed) = deployed.filter(|deployed| *deployed != found) {
-                let reason = format!("deploys {component} {deployed} with the CRDs of version {found}: change the recipe and render again");
+                let reason = format!(
+                    "deploys {component} {deployed} with the CRDs of version {found}: change the recipe and render again"
+                );
                 findings.push(finding(&facts.releases[component].evidence.file, reason));
             }
         }

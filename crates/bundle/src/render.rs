@@ -48,10 +48,17 @@ impl<'a> LoadedRecipe<'a> {
     /// Takes what loading `file` has given.
     pub fn new(file: &'a str, loaded: Result<ValidRecipe, Diagnostics>) -> Self {
         match loaded {
-            Ok(loaded) => Self { file, recipe: Some(loaded.recipe), findings: loaded.warnings, failure: None },
+            Ok(loaded) => {
+                Self { file, recipe: Some(loaded.recipe), findings: loaded.warnings, failure: None }
+            }
             Err(findings) => {
                 let message = format!("the recipe `{file}` cannot be used: {}", findings.summary());
-                Self { file, recipe: None, findings, failure: Some(RenderFailure { message, hint: None, code: ExitCode::Input }) }
+                Self {
+                    file,
+                    recipe: None,
+                    findings,
+                    failure: Some(RenderFailure { message, hint: None, code: ExitCode::Input }),
+                }
             }
         }
     }
@@ -59,8 +66,10 @@ impl<'a> LoadedRecipe<'a> {
 
 /// Refuses recipes of one name, which would write over each other: neither is rendered.
 pub fn refuse_twins(recipes: &mut [LoadedRecipe<'_>]) {
-    let names: Vec<Option<String>> =
-        recipes.iter().map(|loaded| loaded.recipe.as_ref().map(|recipe| recipe.metadata.name.clone())).collect();
+    let names: Vec<Option<String>> = recipes
+        .iter()
+        .map(|loaded| loaded.recipe.as_ref().map(|recipe| recipe.metadata.name.clone()))
+        .collect();
     let files: Vec<&str> = recipes.iter().map(|loaded| loaded.file).collect();
     let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (index, name) in names.iter().enumerate() {
@@ -70,7 +79,10 @@ pub fn refuse_twins(recipes: &mut [LoadedRecipe<'_>]) {
         let Some(name) = &names[index] else { continue };
         if let Some(&twin) = places[name.as_str()].iter().find(|other| **other != index) {
             loaded.failure = Some(RenderFailure {
-                message: format!("the recipes `{}` and `{}` have the same name `{name}`, and so the same place", files[index], files[twin]),
+                message: format!(
+                    "the recipes `{}` and `{}` have the same name `{name}`, and so the same place",
+                    files[index], files[twin]
+                ),
                 hint: Some("give each recipe its own `metadata.name`".to_owned()),
                 code: ExitCode::Input,
             });
@@ -91,28 +103,41 @@ pub fn render(loaded: &LoadedRecipe<'_>, options: &RenderOptions) -> RenderOutco
         bundles: Vec::new(),
     };
     let planned = match &loaded.recipe {
-        Some(recipe) if loaded.failure.is_none() => match plan(recipe, &EmbeddedCatalog, &options.plan) {
-            Ok(plan) => Some((recipe, plan)),
-            Err(error) => {
-                outcome.failure = Some(RenderFailure { message: error.to_string(), hint: error.hint(), code: ExitCode::Input });
-                None
+        Some(recipe) if loaded.failure.is_none() => {
+            match plan(recipe, &EmbeddedCatalog, &options.plan) {
+                Ok(plan) => Some((recipe, plan)),
+                Err(error) => {
+                    outcome.failure = Some(RenderFailure {
+                        message: error.to_string(),
+                        hint: error.hint(),
+                        code: ExitCode::Input,
+                    });
+                    None
+                }
             }
-        },
+        }
         Some(_) | None => None,
     };
     if let Some((_, plan)) = &planned {
         outcome.notes.clone_from(&plan.notes);
         outcome.releases = info::releases(plan);
-        if options.source.is_some() && options.deployers.iter().all(|deployer| deployer.source == SourceNeed::None) {
-            outcome.notes.push("`--repo` has no effect: this deployer reads the bundle's directory".to_owned());
+        if options.source.is_some()
+            && options.deployers.iter().all(|deployer| deployer.source == SourceNeed::None)
+        {
+            outcome.notes.push(
+                "`--repo` has no effect: this deployer reads the bundle's directory".to_owned(),
+            );
         }
-        let notes = |source| options.deployers.iter().flat_map(move |deployer| (deployer.notes)(source));
+        let notes =
+            |source| options.deployers.iter().flat_map(move |deployer| (deployer.notes)(source));
         outcome.notes.extend(options.source.iter().flat_map(notes));
         outcome.lines = plan.releases.iter().map(line).collect();
     }
     for deployer in &options.deployers {
         let directory = directory(options, outcome.label(), *deployer);
-        let result = planned.as_ref().map(|(recipe, plan)| bundle(options, recipe, plan, *deployer, &directory));
+        let result = planned
+            .as_ref()
+            .map(|(recipe, plan)| bundle(options, recipe, plan, *deployer, &directory));
         outcome.bundles.push(RenderedBundle { deployer: *deployer, directory, result });
     }
     outcome
@@ -120,7 +145,11 @@ pub fn render(loaded: &LoadedRecipe<'_>, options: &RenderOptions) -> RenderOutco
 
 /// Where a bundle is written.
 fn directory(options: &RenderOptions, recipe: &str, deployer: Deployer) -> PathBuf {
-    if options.is_many { options.output.join(recipe).join(deployer.name) } else { options.output.clone() }
+    if options.is_many {
+        options.output.join(recipe).join(deployer.name)
+    } else {
+        options.output.clone()
+    }
 }
 
 fn bundle(
@@ -136,13 +165,24 @@ fn bundle(
         let path = if options.is_many { source.join(&place) } else { source.path.clone() };
         BundleSource { path, ..source.clone() }
     });
-    let parts = BundleInput { recipe, plan, options: &options.plan, deployer, hook_chart: hook_chart::FILES, source: source.as_ref() };
+    let parts = BundleInput {
+        recipe,
+        plan,
+        options: &options.plan,
+        deployer,
+        hook_chart: hook_chart::FILES,
+        source: source.as_ref(),
+    };
     let tree = build(parts).map_err(|error| {
         let (hint, code) = match &error {
             RenderError::Unable { hint, .. } => (*hint, ExitCode::Usage),
-            RenderError::NoSource(_) | RenderError::Template { .. } | RenderError::Script(_) | RenderError::Yaml(_) => {
-                ("this is a mistake of gpu-rollout, not of the recipe; please report it", ExitCode::Internal)
-            }
+            RenderError::NoSource(_)
+            | RenderError::Template { .. }
+            | RenderError::Script(_)
+            | RenderError::Yaml(_) => (
+                "this is a mistake of gpu-rollout, not of the recipe; please report it",
+                ExitCode::Internal,
+            ),
         };
         RenderFailure { message: error.to_string(), hint: Some(hint.to_owned()), code }
     })?;
@@ -156,7 +196,9 @@ fn bundle(
 /// What a release is, as a line for people.
 fn line(release: &Release) -> String {
     match &release.kind {
-        ReleaseKind::Upstream(upstream) => format!("{} {}", upstream.chart.place(), upstream.version),
+        ReleaseKind::Upstream(upstream) => {
+            format!("{} {}", upstream.chart.place(), upstream.version)
+        }
         ReleaseKind::Crds(crds) => format!("{} CRDs", crds.crds.len()),
         ReleaseKind::Manifests(manifests) => manifests.description.clone(),
         ReleaseKind::Hook(hook) => {

@@ -32,7 +32,8 @@ impl OutputDirectory {
         let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) else {
             return Err(WriteError::NoDirectory(directory));
         };
-        let neighbor = |kind: &str| parent.join(format!(".{}.gpu-rollout-{kind}", name.to_string_lossy()));
+        let neighbor =
+            |kind: &str| parent.join(format!(".{}.gpu-rollout-{kind}", name.to_string_lossy()));
         let (staging, backup) = (neighbor("new"), neighbor("old"));
         let lock = lock(parent)?;
         recover(&directory, &staging, &backup)?;
@@ -56,8 +57,12 @@ fn resolve(output: &Path) -> Result<PathBuf, WriteError> {
             Ok(directory)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let name = output.file_name().ok_or_else(|| WriteError::NoDirectory(output.to_owned()))?;
+            let parent = output
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty())
+                .unwrap_or(Path::new("."));
+            let name =
+                output.file_name().ok_or_else(|| WriteError::NoDirectory(output.to_owned()))?;
             fs::create_dir_all(parent).map_err(WriteError::io(parent))?;
             Ok(fs::canonicalize(parent).map_err(WriteError::io(parent))?.join(name))
         }
@@ -112,15 +117,19 @@ fn examine(directory: &Path, force: bool) -> Result<Option<String>, WriteError> 
         return Err(WriteError::Repository(directory.to_owned()));
     }
     // An unreadable or foreign file of that name is no mark of ours.
-    let info = fs::read_to_string(directory.join(INFO)).ok().filter(|text| text.lines().any(|line| line == MARK));
+    let info = fs::read_to_string(directory.join(INFO))
+        .ok()
+        .filter(|text| text.lines().any(|line| line == MARK));
     let Some(info) = info else {
         return Err(WriteError::Foreign { directory: directory.to_owned(), names });
     };
     if !force {
         let edits: Vec<String> = match verify(directory) {
-            Ok(findings) => {
-                findings.iter().filter(|finding| !matches!(finding, BundleFinding::Promise { .. })).map(ToString::to_string).collect()
-            }
+            Ok(findings) => findings
+                .iter()
+                .filter(|finding| !matches!(finding, BundleFinding::Promise { .. }))
+                .map(ToString::to_string)
+                .collect(),
             Err(unverifiable) => vec![unverifiable.to_string()],
         };
         if !edits.is_empty() {

@@ -10,12 +10,15 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::write::write_with;
-use super::{BundleError, BundleFinding, BundleInput, BundleTree, WriteError, build, verify, write};
+use super::{
+    BundleError, BundleFinding, BundleInput, BundleTree, WriteError, build, verify, write,
+};
 use deployer::BundleFile;
 use recipe::model::Recipe;
 use release::{self, PlanOptions, plan};
 
-const CHART: &[(&str, &str)] = &[("Chart.yaml", "name: gpu-rollout\n"), ("templates/job.yaml", "kind: Job\n")];
+const CHART: &[(&str, &str)] =
+    &[("Chart.yaml", "name: gpu-rollout\n"), ("templates/job.yaml", "kind: Job\n")];
 
 fn recipe() -> Recipe {
     release::fixture::recipe(serde_json::json!({}))
@@ -29,8 +32,15 @@ fn tree() -> &'static BundleTree {
 fn tree_of(recipe: &Recipe) -> BundleTree {
     let options = PlanOptions::default();
     let plan = plan(recipe, &release::fixture::catalog(), &options).unwrap();
-    build(BundleInput { recipe, plan: &plan, options: &options, deployer: "helm".parse().unwrap(), hook_chart: CHART, source: None })
-        .unwrap()
+    build(BundleInput {
+        recipe,
+        plan: &plan,
+        options: &options,
+        deployer: "helm".parse().unwrap(),
+        hook_chart: CHART,
+        source: None,
+    })
+    .unwrap()
 }
 
 /// A bundle in a directory of its own.
@@ -42,7 +52,10 @@ fn bundle() -> (TempDir, PathBuf) {
 }
 
 fn names(directory: &Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -55,7 +68,10 @@ fn paths(findings: &[BundleFinding]) -> Vec<String> {
 fn what_was_written_verifies_and_can_be_replaced() {
     let (directory, output) = bundle();
     assert_eq!(verify(&output).unwrap(), []);
-    assert_eq!(fs::metadata(output.join("deploy.sh")).unwrap().permissions().mode() & 0o111, 0o111 & !umask());
+    assert_eq!(
+        fs::metadata(output.join("deploy.sh")).unwrap().permissions().mode() & 0o111,
+        0o111 & !umask()
+    );
     assert_eq!(fs::metadata(output.join("README.md")).unwrap().permissions().mode() & 0o111, 0);
     let written = write(tree(), &output, false).unwrap();
     assert!(written.replaced && written.left_over.is_none());
@@ -68,7 +84,9 @@ fn what_was_written_verifies_and_can_be_replaced() {
 fn umask() -> u32 {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("probe");
-    std::os::unix::fs::OpenOptionsExt::mode(fs::OpenOptions::new().write(true).create(true), 0o777).open(&path).unwrap();
+    std::os::unix::fs::OpenOptionsExt::mode(fs::OpenOptions::new().write(true).create(true), 0o777)
+        .open(&path)
+        .unwrap();
     0o777 & !fs::metadata(path).unwrap().permissions().mode()
 }
 
@@ -83,7 +101,10 @@ fn write_creates_parents_and_accepts_empty_directory() {
     let link = directory.path().join("link");
     symlink(&empty, &link).unwrap();
     write(tree(), &link, false).unwrap();
-    assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "the link stays, its target is replaced");
+    assert!(
+        fs::symlink_metadata(&link).unwrap().is_symlink(),
+        "the link stays, its target is replaced"
+    );
     assert_eq!(verify(&link).unwrap(), []);
 }
 
@@ -101,7 +122,10 @@ fn what_is_not_ours_is_left_alone() {
     assert_eq!(names(&output), ["bundle-info.yaml", "thesis.tex"]);
     let file = output.join("thesis.tex");
     assert!(matches!(write(tree(), &file, true), Err(WriteError::NoDirectory(_))));
-    assert!(matches!(write(tree(), Path::new("/"), true), Err(WriteError::NoDirectory(_) | WriteError::CurrentDirectory(_))));
+    assert!(matches!(
+        write(tree(), Path::new("/"), true),
+        Err(WriteError::NoDirectory(_) | WriteError::CurrentDirectory(_))
+    ));
     let current = std::env::current_dir().unwrap();
     assert!(matches!(write(tree(), &current, true), Err(WriteError::CurrentDirectory(_))));
     let (_directory, bundle) = bundle();
@@ -146,7 +170,9 @@ fn a_full_disk_leaves_everything_as_it_was() {
             };
             let error = write_with(tree(), &output, false, &mut full).unwrap_err();
             let WriteError::Io { path, .. } = &error else { panic!("{error}") };
-            let expected = output.canonicalize().unwrap_or(directory.path().canonicalize().unwrap().join("out"));
+            let expected = output
+                .canonicalize()
+                .unwrap_or(directory.path().canonicalize().unwrap().join("out"));
             assert_eq!(path, &expected.join(&tree().files().nth(fail_at).unwrap().path));
             assert_eq!(error.hint(), Some("make room, or choose another place with --output"));
             assert_eq!(names(directory.path()), if before { vec!["out"] } else { vec![] });
@@ -158,11 +184,17 @@ fn a_full_disk_leaves_everything_as_it_was() {
 #[test]
 fn write_repairs_what_a_killed_run_left() {
     let (directory, output) = bundle();
-    let (staging, backup) = (directory.path().join(".out.gpu-rollout-new"), directory.path().join(".out.gpu-rollout-old"));
+    let (staging, backup) = (
+        directory.path().join(".out.gpu-rollout-new"),
+        directory.path().join(".out.gpu-rollout-old"),
+    );
     fs::create_dir(&staging).unwrap();
     fs::rename(&output, &backup).unwrap();
     fs::write(backup.join("README.md"), "edited").unwrap();
-    assert!(matches!(write(tree(), &output, false), Err(WriteError::Edited { .. })), "the old bundle is back, with its edits");
+    assert!(
+        matches!(write(tree(), &output, false), Err(WriteError::Edited { .. })),
+        "the old bundle is back, with its edits"
+    );
     assert_eq!(names(directory.path()), ["out"]);
     fs::create_dir(&backup).unwrap();
     write(tree(), &output, true).unwrap();
@@ -172,7 +204,10 @@ fn write_repairs_what_a_killed_run_left() {
 #[test]
 fn what_is_no_bundle_is_said_so() {
     let directory = tempfile::tempdir().unwrap();
-    assert!(matches!(verify(directory.path()), Err(BundleError::NoBundle { file: "bundle-info.yaml", .. })));
+    assert!(matches!(
+        verify(directory.path()),
+        Err(BundleError::NoBundle { file: "bundle-info.yaml", .. })
+    ));
     assert!(matches!(verify(&directory.path().join("nowhere")), Err(BundleError::Read { .. })));
     let (_directory, output) = bundle();
     fs::remove_file(output.join("checksums.txt")).unwrap();
@@ -190,7 +225,12 @@ fn every_kind_of_edit_is_named_at_once() {
     fs::write(output.join("more/.hidden"), "").unwrap();
     assert_eq!(
         paths(&verify(&output).unwrap()),
-        ["changed: 004-gpu-operator/values.yaml", "missing: README.md", "added: more/.hidden", "no file: undeploy.sh"]
+        [
+            "changed: 004-gpu-operator/values.yaml",
+            "missing: README.md",
+            "added: more/.hidden",
+            "no file: undeploy.sh"
+        ]
     );
 }
 
@@ -202,7 +242,10 @@ fn broken_promise_is_found_despite_valid_checksums() {
         assert!(text.contains(from), "{text}");
         fs::write(output.join(path), text.replacen(from, to, 1)).unwrap();
         let findings = verify(&output).unwrap();
-        let promises: Vec<&BundleFinding> = findings.iter().filter(|finding| matches!(finding, BundleFinding::Promise { .. })).collect();
+        let promises: Vec<&BundleFinding> = findings
+            .iter()
+            .filter(|finding| matches!(finding, BundleFinding::Promise { .. }))
+            .collect();
         promises.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     insta::assert_snapshot!(broken("deploy.sh", "600 v26.3.1", "600 v26.7.0"));
@@ -211,10 +254,26 @@ fn broken_promise_is_found_despite_valid_checksums() {
         "nvidia/gpu-operator\n    version: v26.3.1",
         "nvidia/gpu-operator\n    version: v26.7.0"
     ));
-    insta::assert_snapshot!(broken("005-gpu-operator-post/rollout.yaml", "budgetSeconds: 3", "budgetSeconds: 13"));
-    insta::assert_snapshot!(broken("deploy.sh", "upstream 004-gpu-operator ", "# upstream 004-gpu-operator "));
-    insta::assert_snapshot!(broken("deploy.sh", "3870 004-gpu-operator/values.yaml", "3870 my-values.yaml"));
-    assert_eq!(broken("004-gpu-operator/values.yaml", "580.126.20", "580.126.21"), "", "an edit of values is a way to work");
+    insta::assert_snapshot!(broken(
+        "005-gpu-operator-post/rollout.yaml",
+        "budgetSeconds: 3",
+        "budgetSeconds: 13"
+    ));
+    insta::assert_snapshot!(broken(
+        "deploy.sh",
+        "upstream 004-gpu-operator ",
+        "# upstream 004-gpu-operator "
+    ));
+    insta::assert_snapshot!(broken(
+        "deploy.sh",
+        "3870 004-gpu-operator/values.yaml",
+        "3870 my-values.yaml"
+    ));
+    assert_eq!(
+        broken("004-gpu-operator/values.yaml", "580.126.20", "580.126.21"),
+        "",
+        "an edit of values is a way to work"
+    );
 }
 
 /// Edits of values are a way to work; a configuration with which the device plugin would not start, or do something else than it says, is none.
@@ -222,7 +281,9 @@ fn broken_promise_is_found_despite_valid_checksums() {
 fn edited_device_plugin_configuration_is_checked() {
     let sharing = serde_json::json!({"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}});
     let config = serde_json::json!({"default": "shared", "configs": {"shared": {"version": "v1", "sharing": sharing}}});
-    let recipe = release::fixture::recipe(serde_json::json!({"components": [{"name": "gpu-operator", "devicePluginConfig": config}]}));
+    let recipe = release::fixture::recipe(
+        serde_json::json!({"components": [{"name": "gpu-operator", "devicePluginConfig": config}]}),
+    );
     let broken = |path: &str, from: &str, to: &str| {
         let directory = tempfile::tempdir().unwrap();
         let output = directory.path().join("out");
@@ -231,13 +292,19 @@ fn edited_device_plugin_configuration_is_checked() {
         assert!(text.contains(from), "{text}");
         fs::write(output.join(path), text.replacen(from, to, 1)).unwrap();
         let findings = verify(&output).unwrap();
-        findings.iter().filter(|finding| matches!(finding, BundleFinding::Promise { .. })).map(ToString::to_string).collect::<Vec<_>>()
+        findings
+            .iter()
+            .filter(|finding| matches!(finding, BundleFinding::Promise { .. }))
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
     };
     let config = "003-gpu-operator-config/values.yaml";
     assert_eq!(broken(config, "replicas: 4", "replicas: 8"), [""; 0]);
     assert_eq!(
         broken(config, "replicas: 4", "replicas: 1"),
-        [format!("broken: {config}: configuration shared, line 6: the device plugin 0.19.0 refuses this: number of replicas must be >= 2")]
+        [format!(
+            "broken: {config}: configuration shared, line 6: the device plugin 0.19.0 refuses this: number of replicas must be >= 2"
+        )]
     );
     assert_eq!(
         broken(config, "timeSlicing:", "timeslicing:"),

@@ -12,7 +12,8 @@ pub struct BundleTree(BTreeMap<String, BundleFile>);
 impl BundleTree {
     /// From files in any order; of two with one path the later one stays.
     pub fn new(files: impl IntoIterator<Item = BundleFile>) -> Self {
-        let mut files: BTreeMap<String, BundleFile> = files.into_iter().map(|file| (file.path.clone(), file)).collect();
+        let mut files: BTreeMap<String, BundleFile> =
+            files.into_iter().map(|file| (file.path.clone(), file)).collect();
         let list = checksums::write(files.values());
         files.insert(CHECKSUMS.to_owned(), BundleFile::text(CHECKSUMS, list));
         Self(files)

@@ -37,7 +37,11 @@ impl BundleFinding {
     /// The file that it is about.
     pub fn path(&self) -> &str {
         match self {
-            Self::Changed(path) | Self::Missing(path) | Self::Added(path) | Self::NoFile(path) | Self::Promise { path, .. } => path,
+            Self::Changed(path)
+            | Self::Missing(path)
+            | Self::Added(path)
+            | Self::NoFile(path)
+            | Self::Promise { path, .. } => path,
             Self::Checksums(_) => CHECKSUMS,
         }
     }
@@ -50,7 +54,9 @@ impl fmt::Display for BundleFinding {
             Self::Missing(path) => write!(formatter, "missing: {path}"),
             Self::Added(path) => write!(formatter, "added: {path}"),
             Self::NoFile(path) => write!(formatter, "no file: {path}"),
-            Self::Checksums(line) => write!(formatter, "changed: {CHECKSUMS}: line {line} is not as it was rendered"),
+            Self::Checksums(line) => {
+                write!(formatter, "changed: {CHECKSUMS}: line {line} is not as it was rendered")
+            }
             Self::Promise { path, reason } => write!(formatter, "broken: {path}: {reason}"),
         }
     }
@@ -74,7 +80,13 @@ pub fn verify(directory: &Path) -> Result<Vec<BundleFinding>, BundleError> {
             for (path, digest) in &list {
                 findings.extend(compare(directory, path, digest)?);
             }
-            findings.extend(found.iter().filter(|path| *path != CHECKSUMS && !list.contains_key(*path)).cloned().map(BundleFinding::Added));
+            findings.extend(
+                found
+                    .iter()
+                    .filter(|path| *path != CHECKSUMS && !list.contains_key(*path))
+                    .cloned()
+                    .map(BundleFinding::Added),
+            );
         }
     }
     findings.extend(promises::broken(directory));
@@ -82,11 +94,17 @@ pub fn verify(directory: &Path) -> Result<Vec<BundleFinding>, BundleError> {
     Ok(findings)
 }
 
-fn compare(directory: &Path, path: &str, digest: &str) -> Result<Option<BundleFinding>, BundleError> {
+fn compare(
+    directory: &Path,
+    path: &str,
+    digest: &str,
+) -> Result<Option<BundleFinding>, BundleError> {
     let full = directory.join(path);
     let error = |source| BundleError::read(&full, source);
     match fs::symlink_metadata(&full) {
-        Err(missing) if matches!(missing.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+        Err(missing)
+            if matches!(missing.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
             Ok(Some(BundleFinding::Missing(path.to_owned())))
         }
         Err(other) => Err(error(other)),
@@ -119,7 +137,10 @@ pub(super) fn walk(directory: &Path) -> Result<BTreeSet<String>, BundleError> {
 
 /// The content of every file below `directory`.
 pub(super) fn read_files(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>, BundleError> {
-    walk(directory)?.into_iter().map(|path| read(&directory.join(&path)).map(|content| (path, content))).collect()
+    walk(directory)?
+        .into_iter()
+        .map(|path| read(&directory.join(&path)).map(|content| (path, content)))
+        .collect()
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, BundleError> {

@@ -61,17 +61,27 @@ impl WriteError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Io { source, .. } => io_hint(source.kind()),
-            Self::NoDirectory(_) | Self::Foreign { .. } => Some("name a directory that is empty, holds a bundle or does not exist yet"),
-            Self::Edited { .. } => Some("move the edits into the recipe, or throw them away with --force"),
+            Self::NoDirectory(_) | Self::Foreign { .. } => {
+                Some("name a directory that is empty, holds a bundle or does not exist yet")
+            }
+            Self::Edited { .. } => {
+                Some("move the edits into the recipe, or throw them away with --force")
+            }
             Self::Repository(_) | Self::CurrentDirectory(_) => Some("name a directory inside it"),
         }
     }
 }
 
 fn io_hint(kind: io::ErrorKind) -> Option<&'static str> {
-    use io::ErrorKind::{CrossesDevices, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, ResourceBusy, StorageFull};
+    use io::ErrorKind::{
+        CrossesDevices, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, ResourceBusy,
+        StorageFull,
+    };
     let hints: [(&[io::ErrorKind], &str); 3] = [
-        (&[CrossesDevices, ResourceBusy], "a mount point cannot be replaced; name a directory inside it"),
+        (
+            &[CrossesDevices, ResourceBusy],
+            "a mount point cannot be replaced; name a directory inside it",
+        ),
         (&[StorageFull, QuotaExceeded], "make room, or choose another place with --output"),
         (
             &[PermissionDenied, ReadOnlyFilesystem],
@@ -132,7 +142,8 @@ fn fill(
     // Errors name the path that the user knows, not the one for the time of writing.
     fs::create_dir(&target.staging).map_err(WriteError::io(&target.directory))?;
     for file in tree.files() {
-        write_file(&target.staging, file).map_err(WriteError::io(&target.directory.join(&file.path)))?;
+        write_file(&target.staging, file)
+            .map_err(WriteError::io(&target.directory.join(&file.path)))?;
     }
     Ok(())
 }
@@ -156,7 +167,10 @@ fn swap(tree: &BundleTree, target: &OutputDirectory) -> Result<WriteSummary, Wri
     }
     if let Err(source) = fs::rename(staging, directory) {
         if occupied && let Err(second) = fs::rename(backup, directory) {
-            let both = io::Error::new(second.kind(), format!("{source}; the old bundle is at `{}`: {second}", backup.display()));
+            let both = io::Error::new(
+                second.kind(),
+                format!("{source}; the old bundle is at `{}`: {second}", backup.display()),
+            );
             return Err(error(both));
         }
         return Err(error(source));

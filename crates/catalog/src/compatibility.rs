@@ -94,7 +94,8 @@ pub fn rules() -> &'static [CompatibilityRule] {
     static READ: OnceLock<Vec<CompatibilityRule>> = OnceLock::new();
     READ.get_or_init(|| {
         let text = super::file("compatibility.json").unwrap_or_default();
-        serde_json::from_str(text).expect("the embedded table is read by the test `the_table_speaks_of_what_there_is`")
+        serde_json::from_str(text)
+            .expect("the embedded table is read by the test `the_table_speaks_of_what_there_is`")
     })
 }
 
@@ -111,13 +112,19 @@ mod tests {
         assert_eq!(names.len(), rules().len(), "two rules of one name");
         for rule in rules() {
             let name = &rule.name;
-            assert!(!rule.source.is_empty() && !rule.message.ends_with('.') && !rule.when.is_empty(), "{name}");
+            assert!(
+                !rule.source.is_empty() && !rule.message.ends_with('.') && !rule.when.is_empty(),
+                "{name}"
+            );
             for fact in rule.when.iter().chain(&rule.needs) {
                 match fact {
                     RecipeFact::Component(fact) => check(name, fact),
                     RecipeFact::Runs(runs) => assert!(component(runs).is_some(), "{name}: {runs}"),
                     RecipeFact::Kubernetes(range) | RecipeFact::GpuDriver(range) => {
-                        assert!(range.from.is_some() || range.before.is_some(), "{name}: a range of everything");
+                        assert!(
+                            range.from.is_some() || range.before.is_some(),
+                            "{name}: a range of everything"
+                        );
                     }
                     RecipeFact::Recipe(paths) => assert!(!paths.is_empty(), "{name}"),
                 }
@@ -127,9 +134,13 @@ mod tests {
 
     /// Some version of the chart has each value.
     fn check(rule: &str, fact: &ComponentFact) {
-        let known = component(&fact.name).unwrap_or_else(|| panic!("{rule}: no component {}", fact.name));
+        let known =
+            component(&fact.name).unwrap_or_else(|| panic!("{rule}: no component {}", fact.name));
         for bound in fact.from.iter().chain(&fact.before) {
-            assert!(known.compare(bound, &known.default_version).is_some(), "{rule}: {bound} is no version");
+            assert!(
+                known.compare(bound, &known.default_version).is_some(),
+                "{rule}: {bound} is no version"
+            );
         }
         for path in fact.values.keys().chain(fact.except.keys()).chain(fact.keys.keys()) {
             let open = |version: &crate::model::ComponentVersion| {
@@ -139,9 +150,14 @@ mod tests {
             let has = |version: &crate::model::ComponentVersion| {
                 let defaults = known.defaults(Some(version));
                 let parent = path.rsplit_once('.').map_or("", |(parent, _)| parent);
-                lookup(defaults, path).is_some() || lookup(defaults, parent).is_some_and(|map| map == &serde_json::json!({}))
+                lookup(defaults, path).is_some()
+                    || lookup(defaults, parent).is_some_and(|map| map == &serde_json::json!({}))
             };
-            assert!(known.versions.iter().any(|version| has(version) || open(version)), "{rule}: {} has no `{path}`", fact.name);
+            assert!(
+                known.versions.iter().any(|version| has(version) || open(version)),
+                "{rule}: {} has no `{path}`",
+                fact.name
+            );
         }
     }
 }

@@ -52,10 +52,13 @@ pub(super) fn file(path: &str) -> Option<&'static str> {
 /// # Panics
 /// Never: a test reads every file.
 pub(super) fn json(path: &str) -> Option<&'static Value> {
-    static READ: LazyLock<Vec<OnceLock<Value>>> = LazyLock::new(|| FILES.iter().map(|_| OnceLock::new()).collect());
+    static READ: LazyLock<Vec<OnceLock<Value>>> =
+        LazyLock::new(|| FILES.iter().map(|_| OnceLock::new()).collect());
     let index = FILES.binary_search_by(|(known, _)| (*known).cmp(path)).ok()?;
     let read = || serde_json::from_str(file(path)?).ok();
-    Some(READ.get(index)?.get_or_init(|| read().expect("embedded files are read by the test `every_file_can_be_unpacked`")))
+    Some(READ.get(index)?.get_or_init(|| {
+        read().expect("embedded files are read by the test `every_file_can_be_unpacked`")
+    }))
 }
 
 /// The paths of all files, sorted.
@@ -84,7 +87,10 @@ mod tests {
                 assert!(embedded == std::fs::read_to_string(root.join(path)).unwrap(), "{path}");
             } else {
                 let yaml: Value = yaml::from_str(&std::fs::read_to_string(table).unwrap()).unwrap();
-                assert_eq!(*value, yaml, "{path} says what its YAML says to the program's own reader");
+                assert_eq!(
+                    *value, yaml,
+                    "{path} says what its YAML says to the program's own reader"
+                );
             }
         }
         assert_eq!(file("components/gpu-operator/values.json"), None);

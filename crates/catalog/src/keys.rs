@@ -21,19 +21,30 @@ impl ChartKeys {
         if defaults.is_empty() {
             return None;
         }
-        let children = defaults.iter().map(|(key, value)| (key.clone(), Self::from_default(value))).collect();
+        let children =
+            defaults.iter().map(|(key, value)| (key.clone(), Self::from_default(value))).collect();
         let mut keys = Self { children, default: None, open: false };
         for path in version.further_keys.iter().chain(&version.open_keys) {
-            path.split('.').fold(&mut keys, |node, key| node.children.entry(key.to_owned()).or_default()).open = true;
+            path.split('.')
+                .fold(&mut keys, |node, key| node.children.entry(key.to_owned()).or_default())
+                .open = true;
         }
         Some(keys)
     }
 
     /// An empty map in the default values is a place for the user's own keys.
     fn from_default(value: &Value) -> Self {
-        let children: BTreeMap<_, _> =
-            value.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), Self::from_default(value))).collect();
-        Self { open: value.as_object().is_some_and(Map::is_empty), children, default: Some(value.clone()) }
+        let children: BTreeMap<_, _> = value
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| (key.clone(), Self::from_default(value)))
+            .collect();
+        Self {
+            open: value.as_object().is_some_and(Map::is_empty),
+            children,
+            default: Some(value.clone()),
+        }
     }
 
     /// The key's own tree.

@@ -31,7 +31,8 @@ pub fn recipe_names() -> impl Iterator<Item = &'static str> {
 
 /// The names of the components, sorted.
 pub fn component_names() -> impl Iterator<Item = &'static str> {
-    embedded::paths().filter_map(|path| path.strip_prefix("components/")?.strip_suffix("/component.json"))
+    embedded::paths()
+        .filter_map(|path| path.strip_prefix("components/")?.strip_suffix("/component.json"))
 }
 
 /// The component with this name. Read when it is first asked for: a render needs a few of them, and every millisecond shows.
@@ -43,7 +44,9 @@ pub fn component(name: &str) -> Option<&'static CatalogComponent> {
     let slot = component_names().position(|known| known == name)?;
     let path = format!("components/{name}/component.json");
     let read = || serde_json::from_str(file(&path)?).ok();
-    Some(READ.get(slot)?.get_or_init(|| read().expect("embedded components are read by the test `every_component_is_readable`")))
+    Some(READ.get(slot)?.get_or_init(|| {
+        read().expect("embedded components are read by the test `every_component_is_readable`")
+    }))
 }
 
 /// Room for components; a test fails before it runs out.
@@ -67,8 +70,12 @@ impl CatalogComponent {
     }
 
     /// The chart's default values.
-    pub fn default_values(&self, version: &ComponentVersion) -> Option<&'static Map<String, Value>> {
-        embedded::json(&format!("components/{}/{}/values.json", self.name, version.version))?.as_object()
+    pub fn default_values(
+        &self,
+        version: &ComponentVersion,
+    ) -> Option<&'static Map<String, Value>> {
+        embedded::json(&format!("components/{}/{}/values.json", self.name, version.version))?
+            .as_object()
     }
 
     /// The chart's default values; none if the catalog does not know the version or its values.
@@ -82,18 +89,32 @@ impl CatalogComponent {
     /// # Panics
     /// Never: a test reads all embedded schemas.
     pub fn schema(&self, version: &ComponentVersion, resource: &CustomResource) -> Option<Value> {
-        let text = file(&format!("components/{}/{}/schemas/{}.json", self.name, version.version, resource.kind))?;
-        Some(serde_json::from_str(text).expect("embedded schemas are read by the test `schemas_are_fresh`"))
+        let text = file(&format!(
+            "components/{}/{}/schemas/{}.json",
+            self.name, version.version, resource.kind
+        ))?;
+        Some(
+            serde_json::from_str(text)
+                .expect("embedded schemas are read by the test `schemas_are_fresh`"),
+        )
     }
 
     /// Which of the components that the chart of `version` contains are switched on by these values.
-    pub fn nested<'a>(&self, version: &'a ComponentVersion, values: &Map<String, Value>) -> Vec<&'a NestedComponent> {
+    pub fn nested<'a>(
+        &self,
+        version: &'a ComponentVersion,
+        values: &Map<String, Value>,
+    ) -> Vec<&'a NestedComponent> {
         if version.nested.is_empty() {
             return Vec::new();
         }
         let defaults = self.defaults(Some(version));
         let is_on = |path: &String| is_on(values, defaults, path);
-        version.nested.iter().filter(|nested| nested.conditions.iter().find_map(is_on).unwrap_or(true)).collect()
+        version
+            .nested
+            .iter()
+            .filter(|nested| nested.conditions.iter().find_map(is_on).unwrap_or(true))
+            .collect()
     }
 
     /// The CRD files that a bundle brings for this component with these values: its own, and those of others that it needs while
@@ -110,7 +131,9 @@ impl CatalogComponent {
         }
         let defaults = self.defaults(Some(version));
         let is_on = |path: &String| is_on(values, defaults, path);
-        for optional in version.optional_crds.iter().filter(|optional| is_on(&optional.condition) == Some(true)) {
+        for optional in
+            version.optional_crds.iter().filter(|optional| is_on(&optional.condition) == Some(true))
+        {
             crds.extend(self.files(version, &optional.crds));
         }
         for shared in &version.shared_crds {
@@ -126,10 +149,18 @@ impl CatalogComponent {
     }
 
     /// CRD files in the folder of `version`.
-    fn files(&'static self, version: &'static ComponentVersion, paths: &'static [String]) -> Vec<CatalogCrd<'static>> {
+    fn files(
+        &'static self,
+        version: &'static ComponentVersion,
+        paths: &'static [String],
+    ) -> Vec<CatalogCrd<'static>> {
         let read = |path: &'static String| {
             let text = file(&format!("components/{}/{}/{path}", self.name, version.version))?;
-            Some(CatalogCrd { owner: &self.name, name: path.rsplit('/').next().unwrap_or(path), text })
+            Some(CatalogCrd {
+                owner: &self.name,
+                name: path.rsplit('/').next().unwrap_or(path),
+                text,
+            })
         };
         paths.iter().filter_map(read).collect()
     }
@@ -146,7 +177,10 @@ pub fn lookup<'a>(values: &'a Map<String, Value>, path: &str) -> Option<&'a Valu
 }
 
 /// The value below these keys.
-pub fn lookup_keys<'a, 'k>(values: &'a Map<String, Value>, keys: impl IntoIterator<Item = &'k str>) -> Option<&'a Value> {
+pub fn lookup_keys<'a, 'k>(
+    values: &'a Map<String, Value>,
+    keys: impl IntoIterator<Item = &'k str>,
+) -> Option<&'a Value> {
     let mut keys = keys.into_iter();
     let first = values.get(keys.next()?)?;
     keys.try_fold(first, |value, key| value.get(key))

@@ -37,7 +37,8 @@ impl<'a> HostComponent<'a> {
 
     /// Whether its chart runs the component, as itself or beside itself.
     pub fn runs(self, component: &str) -> bool {
-        self.component.name == component || self.nested().iter().any(|nested| nested.component == component)
+        self.component.name == component
+            || self.nested().iter().any(|nested| nested.component == component)
     }
 
     /// Whether it comes after one of the others.
@@ -51,15 +52,26 @@ pub fn extras<'a>(hosts: &[HostComponent<'a>]) -> Vec<DuplicateSubchart<'a>> {
     let mut extras = Vec::new();
     for host in hosts {
         for nested in host.nested() {
-            let others: Vec<HostComponent<'a>> = hosts.iter().copied().filter(|other| other.runs(&nested.component)).collect();
-            let names: Vec<&str> = others.iter().map(|other| other.component.name.as_str()).collect();
+            let others: Vec<HostComponent<'a>> =
+                hosts.iter().copied().filter(|other| other.runs(&nested.component)).collect();
+            let names: Vec<&str> =
+                others.iter().map(|other| other.component.name.as_str()).collect();
             let itself = names.iter().copied().find(|name| *name == nested.component);
-            let first = others.iter().find(|other| !other.comes_after(&names)).map(|other| other.component.name.as_str());
+            let first = others
+                .iter()
+                .find(|other| !other.comes_after(&names))
+                .map(|other| other.component.name.as_str());
             let Some(runner) = itself.or(first) else { continue };
             if runner != host.component.name {
-                let switch = nested.conditions.first().and_then(|switch| lookup(host.values, switch));
+                let switch =
+                    nested.conditions.first().and_then(|switch| lookup(host.values, switch));
                 let is_explicit = switch == Some(&Value::Bool(true));
-                extras.push(DuplicateSubchart { host: &host.component.name, nested, runner, is_explicit });
+                extras.push(DuplicateSubchart {
+                    host: &host.component.name,
+                    nested,
+                    runner,
+                    is_explicit,
+                });
             }
         }
     }
@@ -76,24 +88,42 @@ mod tests {
     fn found(hosts: &[(&str, Value)]) -> Vec<(String, String, bool)> {
         let components = hosts.iter().map(|(name, values)| {
             let component = component(name).unwrap();
-            HostComponent { component, version: &component.default_version, values: values.as_object().unwrap() }
+            HostComponent {
+                component,
+                version: &component.default_version,
+                values: values.as_object().unwrap(),
+            }
         });
         let components: Vec<HostComponent<'_>> = components.collect();
-        extras(&components).into_iter().map(|extra| (extra.host.to_owned(), extra.runner.to_owned(), extra.is_explicit)).collect()
+        extras(&components)
+            .into_iter()
+            .map(|extra| (extra.host.to_owned(), extra.runner.to_owned(), extra.is_explicit))
+            .collect()
     }
 
     #[test]
     fn the_first_one_runs_it() {
-        let row = |host: &str, runner: &str, is_explicit| (host.to_owned(), runner.to_owned(), is_explicit);
+        let row = |host: &str, runner: &str, is_explicit| {
+            (host.to_owned(), runner.to_owned(), is_explicit)
+        };
         assert_eq!(found(&[("gpu-operator", json!({}))]), []);
         let both = [("gpu-operator", json!({})), ("network-operator", json!({}))];
         assert_eq!(found(&both), [row("gpu-operator", "network-operator", false)]);
-        let off = [("gpu-operator", json!({})), ("network-operator", json!({"nfd": {"enabled": false}}))];
+        let off =
+            [("gpu-operator", json!({})), ("network-operator", json!({"nfd": {"enabled": false}}))];
         assert_eq!(found(&off), []);
-        let explicit = [("gpu-operator", json!({"nfd": {"enabled": true}})), ("network-operator", json!({}))];
+        let explicit =
+            [("gpu-operator", json!({"nfd": {"enabled": true}})), ("network-operator", json!({}))];
         assert_eq!(found(&explicit), [row("gpu-operator", "network-operator", true)]);
-        let own = [("gpu-operator", json!({})), ("network-operator", json!({})), ("node-feature-discovery", json!({}))];
+        let own = [
+            ("gpu-operator", json!({})),
+            ("network-operator", json!({})),
+            ("node-feature-discovery", json!({})),
+        ];
         let discovery = "node-feature-discovery";
-        assert_eq!(found(&own), [row("gpu-operator", discovery, false), row("network-operator", discovery, false)]);
+        assert_eq!(
+            found(&own),
+            [row("gpu-operator", discovery, false), row("network-operator", discovery, false)]
+        );
     }
 }

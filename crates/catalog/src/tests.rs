@@ -11,27 +11,52 @@ fn every_component_is_readable() {
     for name in component_names() {
         let component = component(name).unwrap();
         assert_eq!(component.name, name);
-        assert!(component.version(&component.default_version).is_some(), "{name}: its default version is not in the catalog");
+        assert!(
+            component.version(&component.default_version).is_some(),
+            "{name}: its default version is not in the catalog"
+        );
         for after in &component.after {
-            assert!(super::component(after).is_some(), "{name} comes after `{after}`, which is not in the catalog");
+            assert!(
+                super::component(after).is_some(),
+                "{name} comes after `{after}`, which is not in the catalog"
+            );
         }
         assert!(!component.versions.is_empty());
         for version in &component.versions {
             let repository = component.repository_in(&version.version);
             let url = *repositories.entry(&repository.name).or_insert(&repository.url);
-            assert_eq!(url, repository.url, "the name {} stands for two repositories", repository.name);
-            let crds = version.crds.iter().chain(version.optional_crds.iter().flat_map(|optional| &optional.crds));
+            assert_eq!(
+                url, repository.url,
+                "the name {} stands for two repositories",
+                repository.name
+            );
+            let crds = version
+                .crds
+                .iter()
+                .chain(version.optional_crds.iter().flat_map(|optional| &optional.crds));
             let crds = crds.chain(version.custom_resources.iter().map(|resource| &resource.crd));
             for crd in crds {
                 let path = format!("components/{name}/{}/{crd}", version.version);
                 assert!(file(&path).is_some(), "{path} is missing");
             }
-            assert!(!version.keys_complete || component.default_values(version).is_some(), "{name} {}", version.version);
+            assert!(
+                !version.keys_complete || component.default_values(version).is_some(),
+                "{name} {}",
+                version.version
+            );
             for shared in &version.shared_crds {
                 let owner = super::component(&shared.component).unwrap().version(&shared.version);
-                assert!(owner.is_some_and(|owner| !owner.crds.is_empty()), "{name}: {} {}", shared.component, shared.version);
+                assert!(
+                    owner.is_some_and(|owner| !owner.crds.is_empty()),
+                    "{name}: {} {}",
+                    shared.component,
+                    shared.version
+                );
             }
-            assert!(version.nested.iter().all(|nested| super::component(&nested.component).is_some() && !nested.conditions.is_empty()));
+            assert!(
+                version.nested.iter().all(|nested| super::component(&nested.component).is_some()
+                    && !nested.conditions.is_empty())
+            );
         }
     }
 }
@@ -62,7 +87,9 @@ fn trimmed(schema: &Value) -> Value {
             let is_kept = |key: &str, value: &Value| match key {
                 "description" => !value.is_string(),
                 "default" => value.is_object(),
-                _ => !key.starts_with("x-kubernetes-list-") && !key.starts_with("x-kubernetes-map-"),
+                _ => {
+                    !key.starts_with("x-kubernetes-list-") && !key.starts_with("x-kubernetes-map-")
+                }
             };
             let kept = map.iter().filter(|(key, value)| is_kept(key, value));
             Value::Object(kept.map(|(key, value)| (key.clone(), trimmed(value))).collect())
@@ -79,11 +106,17 @@ fn schemas_are_fresh() {
         for version in &component.versions {
             let folder = root.join(&component.name).join(&version.version);
             for resource in &version.custom_resources {
-                let crd: Value = yaml::from_str(&std::fs::read_to_string(folder.join(&resource.crd)).unwrap()).unwrap();
+                let crd: Value =
+                    yaml::from_str(&std::fs::read_to_string(folder.join(&resource.crd)).unwrap())
+                        .unwrap();
                 assert_eq!(crd["spec"]["names"]["kind"], resource.kind);
                 let served = &crd["spec"]["versions"][0];
                 assert_eq!(
-                    format!("{}/{}", crd["spec"]["group"].as_str().unwrap(), served["name"].as_str().unwrap()),
+                    format!(
+                        "{}/{}",
+                        crd["spec"]["group"].as_str().unwrap(),
+                        served["name"].as_str().unwrap()
+                    ),
                     resource.api_version
                 );
                 let schema = trimmed(&served["schema"]["openAPIV3Schema"]["properties"]["spec"]);
@@ -94,7 +127,11 @@ fn schemas_are_fresh() {
                     std::fs::write(&file, &expected).unwrap();
                 }
                 let found = std::fs::read_to_string(&file).unwrap_or_default();
-                assert!(found == expected, "{} is stale: run the tests with UPDATE=1", file.display());
+                assert!(
+                    found == expected,
+                    "{} is stale: run the tests with UPDATE=1",
+                    file.display()
+                );
                 if std::env::var_os("UPDATE").is_none() {
                     assert_eq!(component.schema(version, resource), Some(schema));
                 }
@@ -109,8 +146,14 @@ fn each_crd_has_one_owner() {
     for name in component_names() {
         let component = component(name).unwrap();
         for version in &component.versions {
-            for path in version.crds.iter().chain(version.optional_crds.iter().flat_map(|optional| &optional.crds)) {
-                for defined in crd_names(file(&format!("components/{name}/{}/{path}", version.version)).unwrap()) {
+            for path in version
+                .crds
+                .iter()
+                .chain(version.optional_crds.iter().flat_map(|optional| &optional.crds))
+            {
+                for defined in crd_names(
+                    file(&format!("components/{name}/{}/{path}", version.version)).unwrap(),
+                ) {
                     let owner = *owners.entry(defined.clone()).or_insert(name);
                     assert_eq!(owner, name, "{defined} has two owners");
                 }
@@ -123,10 +166,15 @@ fn each_crd_has_one_owner() {
 }
 
 fn crd_names(text: &str) -> Vec<String> {
-    let documents = text.split("\n---\n").filter(|document| document.contains("kind: CustomResourceDefinition"));
+    let documents = text
+        .split("\n---\n")
+        .filter(|document| document.contains("kind: CustomResourceDefinition"));
     documents
         .map(|document| {
-            yaml::from_str::<Value>(document.trim_start_matches("---")).unwrap()["metadata"]["name"].as_str().unwrap().to_owned()
+            yaml::from_str::<Value>(document.trim_start_matches("---")).unwrap()["metadata"]["name"]
+                .as_str()
+                .unwrap()
+                .to_owned()
         })
         .collect()
 }
@@ -136,11 +184,24 @@ fn sub_chart_crds_come_unless_owner_brings_them() {
     let operator = component("gpu-operator").unwrap();
     let version = operator.version("v26.3.1").unwrap();
     let owners = |values: Value, present: &[&str]| -> Vec<&str> {
-        operator.crds(version, values.as_object().unwrap(), present).into_iter().map(|crd| crd.owner).collect()
+        operator
+            .crds(version, values.as_object().unwrap(), present)
+            .into_iter()
+            .map(|crd| crd.owner)
+            .collect()
     };
-    assert_eq!(owners(json!({}), &["gpu-operator"]), ["gpu-operator", "gpu-operator", "node-feature-discovery"]);
-    assert_eq!(owners(json!({"nfd": {"enabled": false}}), &["gpu-operator"]), ["gpu-operator", "gpu-operator"]);
-    assert_eq!(owners(json!({}), &["gpu-operator", "node-feature-discovery"]), ["gpu-operator", "gpu-operator"]);
+    assert_eq!(
+        owners(json!({}), &["gpu-operator"]),
+        ["gpu-operator", "gpu-operator", "node-feature-discovery"]
+    );
+    assert_eq!(
+        owners(json!({"nfd": {"enabled": false}}), &["gpu-operator"]),
+        ["gpu-operator", "gpu-operator"]
+    );
+    assert_eq!(
+        owners(json!({}), &["gpu-operator", "node-feature-discovery"]),
+        ["gpu-operator", "gpu-operator"]
+    );
 }
 
 fn keys_of(component: &CatalogComponent, version: &str) -> keys::ChartKeys {
@@ -152,7 +213,10 @@ fn keys_of(component: &CatalogComponent, version: &str) -> keys::ChartKeys {
 fn keys_know_what_the_chart_reads() {
     let operator = component("gpu-operator").unwrap();
     let keys = keys_of(operator, "v26.3.1");
-    assert_eq!(keys.places_of("maxParallelUpgrades"), [["driver", "upgradePolicy", "maxParallelUpgrades"]]);
+    assert_eq!(
+        keys.places_of("maxParallelUpgrades"),
+        [["driver", "upgradePolicy", "maxParallelUpgrades"]]
+    );
     assert!(keys.child("driver").unwrap().child("useOpenKernelModules").is_none());
     assert!(keys.child("dcgmExporter").unwrap().child("config").unwrap().is_open());
     assert!(keys.child("daemonsets").unwrap().child("labels").unwrap().is_open());
@@ -165,7 +229,10 @@ fn gpu_operator_2433_the_driver_managers_version_can_be_set() {
     for version in &operator.versions {
         let version = &version.version;
         let keys = keys_of(operator, version);
-        assert!(keys.child("driver").unwrap().child("manager").unwrap().child("version").is_some(), "{version}");
+        assert!(
+            keys.child("driver").unwrap().child("manager").unwrap().child("version").is_some(),
+            "{version}"
+        );
     }
 }
 
@@ -173,25 +240,50 @@ fn gpu_operator_2433_the_driver_managers_version_can_be_set() {
 fn nested_charts_follow_helms_conditions() {
     let nested = |name: &str, version: &str, values: Value| -> Vec<&str> {
         let component = component(name).unwrap();
-        let nested = component.nested(component.version(version).unwrap(), values.as_object().unwrap());
+        let nested =
+            component.nested(component.version(version).unwrap(), values.as_object().unwrap());
         nested.into_iter().map(|nested| nested.component.as_str()).collect()
     };
     let discovery = ["node-feature-discovery"];
     assert_eq!(nested("gpu-operator", "v26.3.1", json!({})), discovery);
     assert_eq!(nested("gpu-operator", "v26.3.1", json!({"nfd": {"enabled": false}})), [""; 0]);
     assert_eq!(nested("nvidia-device-plugin", "0.20.0", json!({})), [""; 0]);
-    assert_eq!(nested("nvidia-device-plugin", "0.20.0", json!({"gfd": {"enabled": true}})), discovery);
-    assert_eq!(nested("nvidia-device-plugin", "0.20.0", json!({"gfd": {"enabled": true}, "nfd": {"enabled": false}})), [""; 0]);
+    assert_eq!(
+        nested("nvidia-device-plugin", "0.20.0", json!({"gfd": {"enabled": true}})),
+        discovery
+    );
+    assert_eq!(
+        nested(
+            "nvidia-device-plugin",
+            "0.20.0",
+            json!({"gfd": {"enabled": true}, "nfd": {"enabled": false}})
+        ),
+        [""; 0]
+    );
 }
 
 #[test]
 fn crds_of_a_switch_come_with_it() {
     let operator = component("network-operator").unwrap();
     let version = operator.version("26.4.1").unwrap();
-    let names =
-        |values: Value| -> Vec<&str> { operator.crds(version, values.as_object().unwrap(), &[]).into_iter().map(|crd| crd.name).collect() };
+    let names = |values: Value| -> Vec<&str> {
+        operator
+            .crds(version, values.as_object().unwrap(), &[])
+            .into_iter()
+            .map(|crd| crd.name)
+            .collect()
+    };
     assert!(!names(json!({})).iter().any(|name| name.contains("sriov")));
-    assert!(names(json!({"sriovNetworkOperator": {"enabled": true}})).contains(&"sriovnetwork.openshift.io_sriovnetworks.yaml"));
-    assert!(names(json!({"nfd": {"enabled": false}})).contains(&"nfd-api-crds.yaml"), "its NodeFeatureRule needs them");
-    assert!(!names(json!({"nfd": {"enabled": false, "deployNodeFeatureRules": false}})).contains(&"nfd-api-crds.yaml"));
+    assert!(
+        names(json!({"sriovNetworkOperator": {"enabled": true}}))
+            .contains(&"sriovnetwork.openshift.io_sriovnetworks.yaml")
+    );
+    assert!(
+        names(json!({"nfd": {"enabled": false}})).contains(&"nfd-api-crds.yaml"),
+        "its NodeFeatureRule needs them"
+    );
+    assert!(
+        !names(json!({"nfd": {"enabled": false, "deployNodeFeatureRules": false}}))
+            .contains(&"nfd-api-crds.yaml")
+    );
 }

@@ -27,7 +27,9 @@ impl CatalogComponent {
     /// # Panics
     /// Never: a test sees that every component has versions.
     pub fn closest_version(&self, version: &str) -> &ComponentVersion {
-        let newest = self.versions.last().expect("every component has a version, which the test `every_component_is_readable` sees");
+        let newest = self.versions.last().expect(
+            "every component has a version, which the test `every_component_is_readable` sees",
+        );
         if let Some(known) = self.version(version) {
             return known;
         }
@@ -74,7 +76,10 @@ mod tests {
         assert_eq!(driver.compare("25.8.1", "v25.12.0"), Some(Ordering::Less));
         assert_eq!(driver.compare("25.12.0-rc.1", "0.4.0"), Some(Ordering::Less));
         assert_eq!(driver.compare("latest", "0.4.0"), None);
-        assert_eq!((driver.chart_in("0.5.0"), driver.chart_in("25.3.2")), ("dra-driver-nvidia-gpu", "nvidia-dra-driver-gpu"));
+        assert_eq!(
+            (driver.chart_in("0.5.0"), driver.chart_in("25.3.2")),
+            ("dra-driver-nvidia-gpu", "nvidia-dra-driver-gpu")
+        );
         assert_eq!(driver.chart_in("latest"), "dra-driver-nvidia-gpu");
         assert!(driver.repository_in("0.4.0").url.starts_with("oci://"));
     }
@@ -98,7 +103,12 @@ mod tests {
     fn versions_stand_in_their_order() {
         for component in component_names().filter_map(component) {
             for pair in component.versions.windows(2) {
-                assert_eq!(component.compare(&pair[0].version, &pair[1].version), Some(Ordering::Less), "{}", component.name);
+                assert_eq!(
+                    component.compare(&pair[0].version, &pair[1].version),
+                    Some(Ordering::Less),
+                    "{}",
+                    component.name
+                );
             }
         }
     }

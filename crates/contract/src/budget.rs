@@ -48,7 +48,10 @@ impl FleetPace {
     pub fn budget_seconds(self) -> u64 {
         let waves = self.nodes.max(1).div_ceil(self.parallel()) as u64;
         let pauses = (waves - 1).saturating_mul(self.soak_seconds);
-        waves.saturating_mul(self.per_node_seconds).saturating_add(pauses).saturating_add(OVERHEAD_SECONDS)
+        waves
+            .saturating_mul(self.per_node_seconds)
+            .saturating_add(pauses)
+            .saturating_add(OVERHEAD_SECONDS)
     }
 }
 
@@ -63,11 +66,23 @@ mod tests {
 
     #[test]
     fn both_limits_of_the_vendor_count() {
-        let fleet = FleetPace { nodes: 16, max_parallel: 5, max_unavailable: Count::Percent(25), per_node_seconds: 600, soak_seconds: 0 };
+        let fleet = FleetPace {
+            nodes: 16,
+            max_parallel: 5,
+            max_unavailable: Count::Percent(25),
+            per_node_seconds: 600,
+            soak_seconds: 0,
+        };
         assert_eq!(fleet.parallel(), 4);
         assert_eq!(fleet.budget_seconds(), 4 * 600 + OVERHEAD_SECONDS);
-        assert_eq!(FleetPace { soak_seconds: 60, ..fleet }.budget_seconds(), 4 * 600 + 3 * 60 + OVERHEAD_SECONDS);
-        assert_eq!(FleetPace { max_parallel: 0, max_unavailable: Count::Percent(100), ..fleet }.parallel(), 16);
+        assert_eq!(
+            FleetPace { soak_seconds: 60, ..fleet }.budget_seconds(),
+            4 * 600 + 3 * 60 + OVERHEAD_SECONDS
+        );
+        assert_eq!(
+            FleetPace { max_parallel: 0, max_unavailable: Count::Percent(100), ..fleet }.parallel(),
+            16
+        );
         assert_eq!(FleetPace { nodes: 0, ..fleet }.budget_seconds(), 600 + OVERHEAD_SECONDS);
         assert_eq!(FleetPace { max_unavailable: Count::Number(0), ..fleet }.parallel(), 1);
     }

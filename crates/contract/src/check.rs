@@ -10,7 +10,9 @@ use serde_json::{Map, Value, json};
 use super::settings::Mode;
 
 /// One thing that a preflight looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum PreflightCheck {
     /// A selector of the policy is none.
@@ -100,12 +102,19 @@ pub enum CheckLevel {
 /// `assist` they do not do by themselves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct CheckStrictness(#[serde(deserialize_with = "levels")] BTreeMap<PreflightCheck, CheckLevel>);
+pub struct CheckStrictness(
+    #[serde(deserialize_with = "levels")] BTreeMap<PreflightCheck, CheckLevel>,
+);
 
-fn levels<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<PreflightCheck, CheckLevel>, D::Error> {
+fn levels<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<PreflightCheck, CheckLevel>, D::Error> {
     let levels = BTreeMap::<PreflightCheck, CheckLevel>::deserialize(deserializer)?;
     match levels.iter().find(|(check, level)| !check.takes(**level)) {
-        Some((check, _)) => Err(serde::de::Error::custom(format!("`{}` cannot be turned down: expected `block`", check.name()))),
+        Some((check, _)) => Err(serde::de::Error::custom(format!(
+            "`{}` cannot be turned down: expected `block`",
+            check.name()
+        ))),
         None => Ok(levels),
     }
 }
@@ -119,7 +128,8 @@ impl JsonSchema for CheckStrictness {
         let properties: Map<String, Value> = PreflightCheck::ALL
             .into_iter()
             .map(|check| {
-                let words: Vec<CheckLevel> = CheckLevel::ALL.into_iter().filter(|level| check.takes(*level)).collect();
+                let words: Vec<CheckLevel> =
+                    CheckLevel::ALL.into_iter().filter(|level| check.takes(*level)).collect();
                 (check.name().to_owned(), json!({"description": check.finds(), "enum": words}))
             })
             .collect();
@@ -383,28 +393,54 @@ mod tests {
 
     #[test]
     fn a_user_may_turn_each_check() {
-        let strictness: CheckStrictness =
-            serde_json::from_str(r#"{"empty-dir": "warn", "not-ready-nodes": "block", "leftovers": "ignore"}"#).expect("strictness");
+        let strictness: CheckStrictness = serde_json::from_str(
+            r#"{"empty-dir": "warn", "not-ready-nodes": "block", "leftovers": "ignore"}"#,
+        )
+        .expect("strictness");
         let severity = |check| strictness.severity(check, Mode::Assist);
         assert_eq!(severity(PreflightCheck::EmptyDir), Some(CheckSeverity::Warning));
         assert_eq!(severity(PreflightCheck::NotReadyNodes), Some(CheckSeverity::Blocking));
         assert_eq!(severity(PreflightCheck::Leftovers), None);
-        assert_eq!(severity(PreflightCheck::Actors), Some(CheckSeverity::Warning), "with assist the operator goes on without us");
-        assert_eq!(strictness.severity(PreflightCheck::Actors, Mode::Steer), Some(CheckSeverity::Blocking));
+        assert_eq!(
+            severity(PreflightCheck::Actors),
+            Some(CheckSeverity::Warning),
+            "with assist the operator goes on without us"
+        );
+        assert_eq!(
+            strictness.severity(PreflightCheck::Actors, Mode::Steer),
+            Some(CheckSeverity::Blocking)
+        );
         assert_eq!(severity(PreflightCheck::TimeBudget), Some(CheckSeverity::Warning));
-        assert_eq!(strictness.severity(PreflightCheck::TimeBudget, Mode::Drive), Some(CheckSeverity::Blocking));
-        assert!(serde_json::from_str::<CheckStrictness>(r#"{"empty-dirs": "warn"}"#).is_err(), "no such check");
+        assert_eq!(
+            strictness.severity(PreflightCheck::TimeBudget, Mode::Drive),
+            Some(CheckSeverity::Blocking)
+        );
+        assert!(
+            serde_json::from_str::<CheckStrictness>(r#"{"empty-dirs": "warn"}"#).is_err(),
+            "no such check"
+        );
     }
 
     #[test]
     fn dangerous_checks_cannot_be_downgraded() {
-        for check in [PreflightCheck::Selectors, PreflightCheck::Actors, PreflightCheck::ManagerEviction] {
+        for check in
+            [PreflightCheck::Selectors, PreflightCheck::Actors, PreflightCheck::ManagerEviction]
+        {
             for level in ["warn", "ignore"] {
                 let text = format!(r#"{{"{}": "{level}"}}"#, check.name());
-                let error = serde_json::from_str::<CheckStrictness>(&text).expect_err(&text).to_string();
-                assert!(error.starts_with(&format!("`{}` cannot be turned down: expected `block`", check.name())), "{error}");
+                let error =
+                    serde_json::from_str::<CheckStrictness>(&text).expect_err(&text).to_string();
+                assert!(
+                    error.starts_with(&format!(
+                        "`{}` cannot be turned down: expected `block`",
+                        check.name()
+                    )),
+                    "{error}"
+                );
             }
-            let strict: CheckStrictness = serde_json::from_str(&format!(r#"{{"{}": "block"}}"#, check.name())).expect("stricter");
+            let strict: CheckStrictness =
+                serde_json::from_str(&format!(r#"{{"{}": "block"}}"#, check.name()))
+                    .expect("stricter");
             assert_eq!(strict.severity(check, Mode::Assist), Some(CheckSeverity::Blocking));
         }
     }

@@ -45,8 +45,13 @@ impl FromStr for Count {
 
     fn from_str(text: &str) -> Result<Self, CountError> {
         let error = || CountError(text.to_owned());
-        let digits =
-            |text: &str| if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().map_err(|_| error()) } else { Err(error()) };
+        let digits = |text: &str| {
+            if text.bytes().all(|byte| byte.is_ascii_digit()) {
+                text.parse().map_err(|_| error())
+            } else {
+                Err(error())
+            }
+        };
         match text.strip_suffix('%') {
             Some(percent) => digits(percent).map(Self::Percent),
             None => digits(text).map(Self::Number),
@@ -66,7 +71,10 @@ impl Serialize for Count {
 impl<'de> Deserialize<'de> for Count {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        #[serde(untagged, expecting = "expected a number such as `3` or a percentage such as `25%`")]
+        #[serde(
+            untagged,
+            expecting = "expected a number such as `3` or a percentage such as `25%`"
+        )]
         enum CountForm {
             Number(u32),
             Text(String),

@@ -57,7 +57,10 @@ impl FromStr for Duration {
                 && digits.bytes().all(|byte| byte.is_ascii_digit())
             {
                 let number: u64 = digits.parse().map_err(|_| error())?;
-                total = number.checked_mul(seconds).and_then(|part| total.checked_add(part)).ok_or_else(error)?;
+                total = number
+                    .checked_mul(seconds)
+                    .and_then(|part| total.checked_add(part))
+                    .ok_or_else(error)?;
                 rest = after;
             }
         }
@@ -83,7 +86,9 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        for (text, seconds) in [("90s", 90), ("12m", 720), ("1h30m", 5400), ("1h5s", 3605), ("0s", 0)] {
+        for (text, seconds) in
+            [("90s", 90), ("12m", 720), ("1h30m", 5400), ("1h5s", 3605), ("0s", 0)]
+        {
             assert_eq!(text.parse::<Duration>().map(Duration::as_secs), Ok(seconds), "{text}");
         }
         assert_eq!(Duration::from_secs(90).to_string(), "1m30s");

@@ -3,7 +3,19 @@
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 /// How the program exits, in the order of the numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, EnumCount, VariantArray, IntoStaticStr)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+    EnumCount,
+    VariantArray,
+    IntoStaticStr,
+)]
 #[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
@@ -54,7 +66,8 @@ pub enum ExitCode {
 
 impl ExitCode {
     /// Every code.
-    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
+    pub const ALL: [Self; Self::COUNT] =
+        *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
     /// The number that the process ends with.
     pub fn number(self) -> u8 {

@@ -86,7 +86,10 @@ pub const GRAMMARS: &[Grammar] = &[
     },
     Grammar {
         name: "chartVersion",
-        fits: |text| text.len() <= LONGEST_SUBDOMAIN && Version::parse(text.strip_prefix('v').unwrap_or(text)).is_ok(),
+        fits: |text| {
+            text.len() <= LONGEST_SUBDOMAIN
+                && Version::parse(text.strip_prefix('v').unwrap_or(text)).is_ok()
+        },
         what: "is no version of a chart",
         hint: "versions look like `1.2.3` or `v1.2.3`",
         example: "1.2.3",
@@ -121,7 +124,9 @@ pub const GRAMMARS: &[Grammar] = &[
     },
     Grammar {
         name: "selector",
-        fits: |text| text.chars().all(|each| matches!(each, ' '..='~')) && text.parse::<Selector>().is_ok(),
+        fits: |text| {
+            text.chars().all(|each| matches!(each, ' '..='~')) && text.parse::<Selector>().is_ok()
+        },
         what: "is no label selector",
         hint: "label selectors look like `app=train`, `tier in (a,b)`, `!keep`; commas join what must all hold",
         example: "app=example",
@@ -148,7 +153,13 @@ pub const GRAMMARS: &[Grammar] = &[
         example: "registry.example",
     },
     // Whatever a chart makes of it: every writer takes any text.
-    Grammar { name: "text", fits: |_| true, what: "is no text", hint: "write a text", example: "example" },
+    Grammar {
+        name: "text",
+        fits: |_| true,
+        what: "is no text",
+        hint: "write a text",
+        example: "example",
+    },
 ];
 
 impl Grammar {
@@ -172,7 +183,13 @@ pub fn grammar(name: &str) -> Option<&'static Grammar> {
 /// # Errors
 /// It can be none; the message says how one is written.
 pub fn secret_name(text: &str) -> Result<String, String> {
-    let name = |grammar: &Grammar| if (grammar.fits)(text) { None } else { Some(format!("it {}: {}", grammar.what, grammar.hint)) };
+    let name = |grammar: &Grammar| {
+        if (grammar.fits)(text) {
+            None
+        } else {
+            Some(format!("it {}: {}", grammar.what, grammar.hint))
+        }
+    };
     grammar("secretName").and_then(name).map_or_else(|| Ok(text.to_owned()), Err)
 }
 
@@ -217,14 +234,17 @@ fn is_release_name(text: &str) -> bool {
 /// Free text on one line.
 pub fn is_line(text: &str) -> bool {
     let is_break = |character: char| {
-        character.is_control() || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        character.is_control()
+            || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     !text.trim().is_empty() && text.chars().count() <= LONGEST_LINE && !text.contains(is_break)
 }
 
 /// What Helm takes for a chart's name (`chart/metadata.go`: a file name), and no option of a command.
 fn is_chart_name(text: &str) -> bool {
-    text.starts_with(|first: char| first.is_ascii_alphanumeric()) && is_word(text, LONGEST_SUBDOMAIN, "-_.") && !text.contains("..")
+    text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && is_word(text, LONGEST_SUBDOMAIN, "-_.")
+        && !text.contains("..")
 }
 
 /// The tag of an image.
@@ -234,14 +254,16 @@ pub fn is_tag(text: &str) -> bool {
 
 /// The digits of a SHA-256 digest.
 pub fn is_digest(text: &str) -> bool {
-    text.len() == DIGEST_LENGTH && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    text.len() == DIGEST_LENGTH
+        && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// The name of an image without tag and digest, or its beginning: `registry.example.com:5000/team/image`.
 pub fn is_image_name(text: &str) -> bool {
     let is_part = |part: &str| {
         let ends = [part.chars().next(), part.chars().next_back()];
-        ends.iter().all(|end| end.is_some_and(|end| end.is_ascii_alphanumeric())) && is_word(part, LONGEST_SUBDOMAIN, "._-:")
+        ends.iter().all(|end| end.is_some_and(|end| end.is_ascii_alphanumeric()))
+            && is_word(part, LONGEST_SUBDOMAIN, "._-:")
     };
     text.len() <= LONGEST_WORD && text.split('/').all(is_part)
 }
@@ -255,7 +277,9 @@ pub fn repository_problem(url: &str) -> Option<&'static str> {
         return Some("carries a user name or password");
     }
     if !is_address(url) {
-        return Some("has a space, a quote or another character in its address that no address has");
+        return Some(
+            "has a space, a quote or another character in its address that no address has",
+        );
     }
     let is_host = host.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '[');
     (!is_host || url.len() > LONGEST_WORD).then_some("is no address")
@@ -263,7 +287,9 @@ pub fn repository_problem(url: &str) -> Option<&'static str> {
 
 /// Whether all characters of a text can stand in an address (RFC 3986), save those that a shell or a template gives a meaning to.
 pub fn is_address(text: &str) -> bool {
-    text.chars().all(|character| character.is_ascii_alphanumeric() || "-._~:/?#[]@&+,=%".contains(character))
+    text.chars().all(|character| {
+        character.is_ascii_alphanumeric() || "-._~:/?#[]@&+,=%".contains(character)
+    })
 }
 
 /// As the hook chart's schema takes it: a number from 1 on, with one unit.
@@ -311,7 +337,8 @@ mod tests {
             for hostile in HOSTILE {
                 assert!(!(grammar.fits)(hostile), "{}: {hostile:?}", grammar.name);
                 assert!(
-                    !(grammar.fits)(&format!("{}{hostile}", grammar.example)) || hostile.starts_with('-'),
+                    !(grammar.fits)(&format!("{}{hostile}", grammar.example))
+                        || hostile.starts_with('-'),
                     "{}: {hostile:?}",
                     grammar.name
                 );
@@ -334,7 +361,12 @@ mod tests {
 
     #[test]
     fn addresses_and_image_names_are_told_from_others() {
-        for good in ["https://a.example.com/x", "http://127.0.0.1:8080", "oci://a.example.com/x?y=z", "http://[::1]:80/a"] {
+        for good in [
+            "https://a.example.com/x",
+            "http://127.0.0.1:8080",
+            "oci://a.example.com/x?y=z",
+            "http://[::1]:80/a",
+        ] {
             assert_eq!(repository_problem(good), None, "{good}");
         }
         for bad in [
@@ -362,9 +394,15 @@ mod tests {
         ] {
             assert_eq!(is_image_name(name), fits, "{name}");
         }
-        for (name, fits) in
-            [("a.b-c", true), ("a", true), ("A", false), ("a..b", false), (".a", false), ("a-", false), (&"a.".repeat(127)[..253], true)]
-        {
+        for (name, fits) in [
+            ("a.b-c", true),
+            ("a", true),
+            ("A", false),
+            ("a..b", false),
+            (".a", false),
+            ("a-", false),
+            (&"a.".repeat(127)[..253], true),
+        ] {
             assert_eq!(is_dns_subdomain(name), fits, "{name}");
         }
     }

@@ -55,15 +55,27 @@ pub struct Metric {
 }
 
 impl Metric {
-    const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
+    const fn gauge(
+        name: &'static str,
+        labels: &'static [&'static str],
+        help: &'static str,
+    ) -> Self {
         Self { name, kind: MetricKind::Gauge, source: MetricSource::Hook, labels, help }
     }
 
-    const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
+    const fn counter(
+        name: &'static str,
+        labels: &'static [&'static str],
+        help: &'static str,
+    ) -> Self {
         Self { kind: MetricKind::Counter, ..Self::gauge(name, labels, help) }
     }
 
-    const fn report(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Self {
+    const fn report(
+        name: &'static str,
+        labels: &'static [&'static str],
+        help: &'static str,
+    ) -> Self {
         Self { source: MetricSource::Report, ..Self::gauge(name, labels, help) }
     }
 
@@ -84,10 +96,14 @@ pub const RUN_INFO: Metric = Metric::gauge(
     "Always 1: version, component, mode and trigger digest of the run",
 );
 /// When the run began.
-pub const RUN_START: Metric = Metric::gauge("gpu_rollout_run_start_timestamp_seconds", &[], "When the run began, Unix time");
+pub const RUN_START: Metric =
+    Metric::gauge("gpu_rollout_run_start_timestamp_seconds", &[], "When the run began, Unix time");
 /// When its budget is over.
-pub const RUN_DEADLINE: Metric =
-    Metric::gauge("gpu_rollout_run_deadline_timestamp_seconds", &[], "When the run's time budget is over, Unix time");
+pub const RUN_DEADLINE: Metric = Metric::gauge(
+    "gpu_rollout_run_deadline_timestamp_seconds",
+    &[],
+    "When the run's time budget is over, Unix time",
+);
 /// When all will probably be done.
 pub const EXPECTED_END: Metric = Metric::gauge(
     "gpu_rollout_expected_end_timestamp_seconds",
@@ -95,8 +111,11 @@ pub const EXPECTED_END: Metric = Metric::gauge(
     "When all nodes will probably be done, Unix time; absent while a node, or the fleet, does not move",
 );
 /// Whether the hook has the Lease.
-pub const LEASE_HELD: Metric =
-    Metric::gauge("gpu_rollout_lease_held", &[], "1 if the hook holds the Lease of all hooks; 0 if it waits for it");
+pub const LEASE_HELD: Metric = Metric::gauge(
+    "gpu_rollout_lease_held",
+    &[],
+    "1 if the hook holds the Lease of all hooks; 0 if it waits for it",
+);
 /// Whether the hook sees the cluster.
 pub const IN_STEP: Metric = Metric::gauge(
     "gpu_rollout_in_step",
@@ -104,7 +123,8 @@ pub const IN_STEP: Metric = Metric::gauge(
     "1 if everything that the hook watches is in step with the API server; while it is 0 nothing is decided",
 );
 /// How many pauses there are.
-pub const PAUSES: Metric = Metric::gauge("gpu_rollout_pauses", &[], "How many pauses of people are in force");
+pub const PAUSES: Metric =
+    Metric::gauge("gpu_rollout_pauses", &[], "How many pauses of people are in force");
 /// How many nodes are how far.
 pub const NODES: Metric = Metric::gauge(
     "gpu_rollout_nodes",
@@ -112,15 +132,23 @@ pub const NODES: Metric = Metric::gauge(
     "Nodes of the rollout by stage; unknown: not assessed, because of what the whole fleet waits for",
 );
 /// How many nodes wait for what.
-pub const NODES_WAITING: Metric =
-    Metric::gauge("gpu_rollout_nodes_waiting", &["reason"], "Nodes by what they wait for, or why they ended as they did");
+pub const NODES_WAITING: Metric = Metric::gauge(
+    "gpu_rollout_nodes_waiting",
+    &["reason"],
+    "Nodes by what they wait for, or why they ended as they did",
+);
 /// Taken slots.
-pub const SLOTS_USED: Metric = Metric::gauge("gpu_rollout_slots_used", &[], "Nodes that take a slot of maxParallelUpgrades");
+pub const SLOTS_USED: Metric =
+    Metric::gauge("gpu_rollout_slots_used", &[], "Nodes that take a slot of maxParallelUpgrades");
 /// All slots.
-pub const SLOTS_LIMIT: Metric = Metric::gauge("gpu_rollout_slots_limit", &[], "How many may; absent: no limit");
+pub const SLOTS_LIMIT: Metric =
+    Metric::gauge("gpu_rollout_slots_limit", &[], "How many may; absent: no limit");
 /// Nodes that are away.
-pub const UNAVAILABLE: Metric =
-    Metric::gauge("gpu_rollout_nodes_unavailable", &[], "Nodes that are cordoned or not ready, for whatever reason");
+pub const UNAVAILABLE: Metric = Metric::gauge(
+    "gpu_rollout_nodes_unavailable",
+    &[],
+    "Nodes that are cordoned or not ready, for whatever reason",
+);
 /// How many may be away.
 pub const UNAVAILABLE_LIMIT: Metric = Metric::gauge(
     "gpu_rollout_nodes_unavailable_limit",
@@ -128,8 +156,11 @@ pub const UNAVAILABLE_LIMIT: Metric = Metric::gauge(
     "How many may be before no other node is begun with (maxUnavailable); absent: no limit",
 );
 /// Since when the fleet waits.
-pub const FLEET_SINCE: Metric =
-    Metric::gauge("gpu_rollout_fleet_waiting_since_timestamp_seconds", &["reason"], "Since when the whole fleet waits for this, Unix time");
+pub const FLEET_SINCE: Metric = Metric::gauge(
+    "gpu_rollout_fleet_waiting_since_timestamp_seconds",
+    &["reason"],
+    "Since when the whole fleet waits for this, Unix time",
+);
 /// Since when a node waits.
 pub const NODE_SINCE: Metric = Metric::gauge(
     "gpu_rollout_node_waiting_since_timestamp_seconds",
@@ -151,32 +182,64 @@ pub const NODE_ATTEMPTS: Metric = Metric::gauge(
 /// Decisions.
 pub const DECISION_DURATION: Metric = Metric {
     kind: MetricKind::Histogram,
-    ..Metric::gauge("gpu_rollout_decision_duration_seconds", &[], "How long decisions took, from the snapshot to the actions")
+    ..Metric::gauge(
+        "gpu_rollout_decision_duration_seconds",
+        &[],
+        "How long decisions took, from the snapshot to the actions",
+    )
 };
 /// Evictions.
-pub const EVICTIONS: Metric =
-    Metric::counter("gpu_rollout_evictions", &["answer"], "Evictions that this pod asked for, by what was answered");
+pub const EVICTIONS: Metric = Metric::counter(
+    "gpu_rollout_evictions",
+    &["answer"],
+    "Evictions that this pod asked for, by what was answered",
+);
 /// Replaced plugins.
-pub const REPLACEMENTS: Metric =
-    Metric::counter("gpu_rollout_plugin_replacements", &["plugin"], "Plugin pods that this pod of the hook had replaced");
+pub const REPLACEMENTS: Metric = Metric::counter(
+    "gpu_rollout_plugin_replacements",
+    &["plugin"],
+    "Plugin pods that this pod of the hook had replaced",
+);
 /// Failed writes.
-pub const FAILED_WRITES: Metric =
-    Metric::counter("gpu_rollout_failed_writes", &["what"], "Writes to the API server that failed and are tried again");
+pub const FAILED_WRITES: Metric = Metric::counter(
+    "gpu_rollout_failed_writes",
+    &["what"],
+    "Writes to the API server that failed and are tried again",
+);
 
 /// The exit code.
-pub const LAST_EXIT_CODE: Metric =
-    Metric::report("gpu_rollout_last_run_exit_code", &[], "The exit code of the last run; absent while it goes on (docs/exit-codes.md)");
+pub const LAST_EXIT_CODE: Metric = Metric::report(
+    "gpu_rollout_last_run_exit_code",
+    &[],
+    "The exit code of the last run; absent while it goes on (docs/exit-codes.md)",
+);
 /// When it began.
-pub const LAST_START: Metric = Metric::report("gpu_rollout_last_run_start_timestamp_seconds", &[], "When the last run began, Unix time");
+pub const LAST_START: Metric = Metric::report(
+    "gpu_rollout_last_run_start_timestamp_seconds",
+    &[],
+    "When the last run began, Unix time",
+);
 /// When it ended.
-pub const LAST_END: Metric = Metric::report("gpu_rollout_last_run_end_timestamp_seconds", &[], "When the last run ended, Unix time");
+pub const LAST_END: Metric = Metric::report(
+    "gpu_rollout_last_run_end_timestamp_seconds",
+    &[],
+    "When the last run ended, Unix time",
+);
 /// How many nodes ended how.
-pub const LAST_NODES: Metric = Metric::report("gpu_rollout_last_run_nodes", &["outcome"], "Nodes of the last run by how it ended for them");
+pub const LAST_NODES: Metric = Metric::report(
+    "gpu_rollout_last_run_nodes",
+    &["outcome"],
+    "Nodes of the last run by how it ended for them",
+);
 /// Evicted pods.
-pub const LAST_EVICTED: Metric = Metric::report("gpu_rollout_last_run_evicted_pods", &[], "Pods that the last run evicted");
+pub const LAST_EVICTED: Metric =
+    Metric::report("gpu_rollout_last_run_evicted_pods", &[], "Pods that the last run evicted");
 /// Replaced plugins.
-pub const LAST_REPLACED: Metric =
-    Metric::report("gpu_rollout_last_run_replaced_plugins", &[], "Plugin pods that the last run had replaced");
+pub const LAST_REPLACED: Metric = Metric::report(
+    "gpu_rollout_last_run_replaced_plugins",
+    &[],
+    "Plugin pods that the last run had replaced",
+);
 
 /// Every metric, in the order in which they are written.
 pub const ALL: [Metric; 27] = [

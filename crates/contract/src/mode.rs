@@ -8,7 +8,20 @@ use super::task::Task;
 
 /// Who decides when a node goes, from least to most control.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, EnumCount, VariantArray, IntoStaticStr,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    EnumCount,
+    VariantArray,
+    IntoStaticStr,
 )]
 #[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
@@ -27,7 +40,8 @@ pub enum Mode {
 
 impl Mode {
     /// Every mode, from least to most control.
-    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
+    pub const ALL: [Self; Self::COUNT] =
+        *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
     /// The mode's name, as in recipes, settings and chart.
     pub fn name(self) -> &'static str {
@@ -66,7 +80,8 @@ mod tests {
                 assert!(allows(mode, task), "{mode:?} {task:?}");
             }
         }
-        let allowed = |task| Mode::ALL.into_iter().filter(|mode| allows(*mode, task)).collect::<Vec<_>>();
+        let allowed =
+            |task| Mode::ALL.into_iter().filter(|mode| allows(*mode, task)).collect::<Vec<_>>();
         assert_eq!(allowed(Task::Preflight), [Mode::Assist, Mode::Steer, Mode::Drive]);
         assert_eq!(allowed(Task::Wake), [Mode::Assist, Mode::Steer]);
         assert_eq!(allowed(Task::Hold), [Mode::Assist, Mode::Steer]);

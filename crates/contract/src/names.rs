@@ -120,8 +120,13 @@ pub const NIC_PRESENT_LABEL: &str = "feature.node.kubernetes.io/pci-15b3.present
 pub const DEVICE_PLUGIN_CONFIG_LABEL: &str = "nvidia.com/device-plugin.config";
 /// The containers by which device plugin, GPU feature discovery and MPS control daemon are known: names of the GPU operator's pods and
 /// of the stand-alone chart's.
-pub const DEVICE_PLUGIN_CONTAINERS: [&str; 5] =
-    ["nvidia-device-plugin", "nvidia-device-plugin-ctr", "gpu-feature-discovery", "gpu-feature-discovery-ctr", "mps-control-daemon-ctr"];
+pub const DEVICE_PLUGIN_CONTAINERS: [&str; 5] = [
+    "nvidia-device-plugin",
+    "nvidia-device-plugin-ctr",
+    "gpu-feature-discovery",
+    "gpu-feature-discovery-ctr",
+    "mps-control-daemon-ctr",
+];
 
 /// Helm leaves an object with this annotation alone when its chart stops rendering it, or its release is removed.
 pub const HELM_POLICY_ANNOTATION: (&str, &str) = ("helm.sh/resource-policy", "keep");
@@ -153,7 +158,8 @@ pub const DRA_GPU_DRIVER: &str = "gpu.nvidia.com";
 /// DRA driver name for ComputeDomains.
 const DRA_COMPUTE_DOMAIN_DRIVER: &str = "compute-domain.nvidia.com";
 /// The container names of the DRA kubelet plugin and the driver that each one publishes.
-pub const DRA_CONTAINERS: [(&str, &str); 2] = [("gpus", DRA_GPU_DRIVER), ("compute-domains", DRA_COMPUTE_DOMAIN_DRIVER)];
+pub const DRA_CONTAINERS: [(&str, &str); 2] =
+    [("gpus", DRA_GPU_DRIVER), ("compute-domains", DRA_COMPUTE_DOMAIN_DRIVER)];
 /// Namespaces that the DRA driver is commonly installed in (its docs, its new docs, AICR).
 pub const DRA_NAMESPACES: [&str; 3] = [DRA_DRIVER, "nvidia-dra-driver", "dra-driver-nvidia-gpu"];
 
@@ -166,7 +172,8 @@ pub const GPU_LABELS: [&str; 4] = [
 ];
 
 /// What a node annotation that concerns upgrades begins with: the vendor's, and ours.
-pub const UPGRADE_ANNOTATION_PREFIXES: [&str; 3] = ["nvidia.com/gpu-driver-upgrade", "nvidia.com/ofed-driver-upgrade", "gpu-rollout.dev/"];
+pub const UPGRADE_ANNOTATION_PREFIXES: [&str; 3] =
+    ["nvidia.com/gpu-driver-upgrade", "nvidia.com/ofed-driver-upgrade", "gpu-rollout.dev/"];
 /// The init container of a GPU driver pod that prepares the node (k8s-driver-manager).
 pub const DRIVER_MANAGER_CONTAINER: &str = "k8s-driver-manager";
 /// Its environment variables that must be `false` where we evict and drain: it would do both next to us (the operator sets the first to true).

@@ -45,7 +45,13 @@ pub struct OperandTraits {
     pub remedy: &'static str,
 }
 
-const fn row(daemon_set: &'static str, spec: &'static str, default: Option<bool>, gates: bool, remedy: &'static str) -> OperandTraits {
+const fn row(
+    daemon_set: &'static str,
+    spec: &'static str,
+    default: Option<bool>,
+    gates: bool,
+    remedy: &'static str,
+) -> OperandTraits {
     OperandTraits { daemon_set, spec, default, gates, everywhere: true, remedy }
 }
 
@@ -80,9 +86,20 @@ const MPS: OperandTraits = OperandTraits {
         "look at the log of the MPS control daemon on the node",
     )
 };
-const GFD: OperandTraits =
-    row("gpu-feature-discovery", "gfd", Some(true), false, "look at the log of the gpu-feature-discovery pod on the node");
-const DCGM: OperandTraits = row("nvidia-dcgm", "dcgm", Some(true), false, "look at the log of the nvidia-dcgm pod on the node");
+const GFD: OperandTraits = row(
+    "gpu-feature-discovery",
+    "gfd",
+    Some(true),
+    false,
+    "look at the log of the gpu-feature-discovery pod on the node",
+);
+const DCGM: OperandTraits = row(
+    "nvidia-dcgm",
+    "dcgm",
+    Some(true),
+    false,
+    "look at the log of the nvidia-dcgm pod on the node",
+);
 const DCGM_EXPORTER: OperandTraits = row(
     "nvidia-dcgm-exporter",
     "dcgmExporter",
@@ -110,7 +127,8 @@ const NODE_STATUS_EXPORTER: OperandTraits = row(
 
 impl Operand {
     /// Every operand of the table, those that gate first, in the order in which they start on a node.
-    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
+    pub const ALL: [Self; Self::COUNT] =
+        *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
     /// The operand's row.
     pub fn traits(self) -> &'static OperandTraits {

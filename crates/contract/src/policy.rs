@@ -85,7 +85,12 @@ pub struct DrainPolicy {
 
 impl Default for DrainPolicy {
     fn default() -> Self {
-        Self { force: false, pod_selector: String::new(), timeout_seconds: 300, delete_empty_dir: false }
+        Self {
+            force: false,
+            pod_selector: String::new(),
+            timeout_seconds: 300,
+            delete_empty_dir: false,
+        }
     }
 }
 
@@ -186,10 +191,20 @@ mod tests {
 
     #[test]
     fn nodes_that_failed_leave_less_to_be_unavailable() {
-        let policy = Policy { max_parallel_upgrades: 4, max_unavailable: Some(Count::Percent(25)), ..Policy::default() };
+        let policy = Policy {
+            max_parallel_upgrades: 4,
+            max_unavailable: Some(Count::Percent(25)),
+            ..Policy::default()
+        };
         let upgrade = UpgradeSettings { policy, ..UpgradeSettings::default() };
-        let parallel = |failures| UpgradeSettings { failure_budget: failures, ..upgrade.clone() }.fleet(16, 60).parallel();
-        assert_eq!(parallel(Count::Number(1)), 3, "one may fail, and the rollout goes on without it");
+        let parallel = |failures| {
+            UpgradeSettings { failure_budget: failures, ..upgrade.clone() }.fleet(16, 60).parallel()
+        };
+        assert_eq!(
+            parallel(Count::Number(1)),
+            3,
+            "one may fail, and the rollout goes on without it"
+        );
         assert_eq!(parallel(Count::Number(2)), 2);
         assert_eq!(parallel(Count::Percent(100)), 1, "never none");
     }

@@ -32,7 +32,11 @@ const TOKEN_SHAPES: [(&str, usize); 10] = [
 
 /// Whether a key is named like one that holds a secret.
 pub fn is_secret_key(key: &str) -> bool {
-    let bare: String = key.chars().filter(char::is_ascii_alphanumeric).map(|character| character.to_ascii_lowercase()).collect();
+    let bare: String = key
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .map(|character| character.to_ascii_lowercase())
+        .collect();
     SECRET_KEYS.iter().any(|ending| bare.ends_with(ending))
 }
 
@@ -41,17 +45,30 @@ pub fn secret_shape(text: &str) -> Option<&'static str> {
     if text.contains("-----BEGIN ") && text.contains("PRIVATE KEY-----") {
         return Some("a private key");
     }
-    let word = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.+/=".contains(&byte));
+    let word = |text: &str| {
+        text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.+/=".contains(&byte))
+    };
     let trimmed = text.trim();
-    if TOKEN_SHAPES.iter().any(|(start, length)| trimmed.starts_with(start) && trimmed.len() >= *length && word(trimmed)) {
+    if TOKEN_SHAPES.iter().any(|(start, length)| {
+        trimmed.starts_with(start) && trimmed.len() >= *length && word(trimmed)
+    }) {
         return Some("an access token");
     }
-    if trimmed.starts_with("eyJ") && trimmed.matches('.').count() == 2 && trimmed.contains(".eyJ") && word(trimmed) {
+    if trimmed.starts_with("eyJ")
+        && trimmed.matches('.').count() == 2
+        && trimmed.contains(".eyJ")
+        && word(trimmed)
+    {
         return Some("a JSON web token");
     }
-    let credentials = trimmed.split_once("://").and_then(|(_, rest)| rest.split('/').next()).and_then(|host| host.split_once('@'));
+    let credentials = trimmed
+        .split_once("://")
+        .and_then(|(_, rest)| rest.split('/').next())
+        .and_then(|host| host.split_once('@'));
     credentials
-        .is_some_and(|(user, _)| user.split_once(':').is_some_and(|(_, password)| !password.is_empty()))
+        .is_some_and(|(user, _)| {
+            user.split_once(':').is_some_and(|(_, password)| !password.is_empty())
+        })
         .then_some("an address with a password")
 }
 
@@ -61,17 +78,31 @@ mod tests {
 
     #[test]
     fn names_and_shapes() {
-        for key in ["password", "registryPassword", "NGC_API_KEY", "aws-secret-key", "licenseToken"] {
+        for key in ["password", "registryPassword", "NGC_API_KEY", "aws-secret-key", "licenseToken"]
+        {
             assert!(is_secret_key(key), "{key}");
         }
-        for key in ["secretName", "imagePullSecrets", "secretEnv", "tokenSecretName", "key", "config", "passwordSecretRef"] {
+        for key in [
+            "secretName",
+            "imagePullSecrets",
+            "secretEnv",
+            "tokenSecretName",
+            "key",
+            "config",
+            "passwordSecretRef",
+        ] {
             assert!(!is_secret_key(key), "{key}");
         }
         let web_token = ["eyJhbGciOiJIUzI1NiJ9", "eyJzdWIiOiJ4In0", "c2lnbmF0dXJl"].join(".");
         assert_eq!(secret_shape(&web_token), Some("a JSON web token"));
         assert_eq!(secret_shape(&format!("nvapi-{}", "a".repeat(40))), Some("an access token"));
-        assert_eq!(secret_shape("https://user:word@registry.example"), Some("an address with a password"));
-        for text in ["https://registry.example/a@sha256:b", "580.126.20", "nvapi-", "user@example.org"] {
+        assert_eq!(
+            secret_shape("https://user:word@registry.example"),
+            Some("an address with a password")
+        );
+        for text in
+            ["https://registry.example/a@sha256:b", "580.126.20", "nvapi-", "user@example.org"]
+        {
             assert_eq!(secret_shape(text), None, "{text}");
         }
     }

@@ -100,8 +100,10 @@ impl Selector {
     /// The same, and `key` not being `value`: the vendor's way to leave pods out of a drain.
     #[must_use]
     pub fn and_not(mut self, key: &str, value: &str) -> Self {
-        self.requirements
-            .push(LabelRequirement { key: key.to_owned(), operator: LabelOperator::NotIn(BTreeSet::from([value.to_owned()])) });
+        self.requirements.push(LabelRequirement {
+            key: key.to_owned(),
+            operator: LabelOperator::NotIn(BTreeSet::from([value.to_owned()])),
+        });
         self
     }
 }
@@ -114,7 +116,12 @@ impl FromStr for Selector {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
-        split(text).map_err(error)?.into_iter().map(|part| requirement(part.trim()).map_err(error)).collect::<Result<_, _>>().map(Self::new)
+        split(text)
+            .map_err(error)?
+            .into_iter()
+            .map(|part| requirement(part.trim()).map_err(error))
+            .collect::<Result<_, _>>()
+            .map(Self::new)
     }
 }
 
@@ -143,20 +150,35 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
 
 fn requirement(part: &str) -> Result<LabelRequirement, String> {
     if let Some(key) = part.strip_prefix('!') {
-        return Ok(LabelRequirement { key: label_key(key.trim())?, operator: LabelOperator::DoesNotExist });
+        return Ok(LabelRequirement {
+            key: label_key(key.trim())?,
+            operator: LabelOperator::DoesNotExist,
+        });
     }
     if let Some((left, values)) = part.split_once('(') {
-        let values = values.strip_suffix(')').ok_or_else(|| format!("something stands behind the `)` of `{part}`"))?;
-        let values = values.split(',').map(|value| label_value(value.trim())).collect::<Result<BTreeSet<_>, _>>()?;
+        let values = values
+            .strip_suffix(')')
+            .ok_or_else(|| format!("something stands behind the `)` of `{part}`"))?;
+        let values = values
+            .split(',')
+            .map(|value| label_value(value.trim()))
+            .collect::<Result<BTreeSet<_>, _>>()?;
         let words: Vec<&str> = left.split_whitespace().collect();
         return match words.as_slice() {
-            [key, "in"] => Ok(LabelRequirement { key: label_key(key)?, operator: LabelOperator::In(values) }),
-            [key, "notin"] => Ok(LabelRequirement { key: label_key(key)?, operator: LabelOperator::NotIn(values) }),
+            [key, "in"] => {
+                Ok(LabelRequirement { key: label_key(key)?, operator: LabelOperator::In(values) })
+            }
+            [key, "notin"] => Ok(LabelRequirement {
+                key: label_key(key)?,
+                operator: LabelOperator::NotIn(values),
+            }),
             _ => Err(format!("expected `KEY in (…)` or `KEY notin (…)`, found `{part}`")),
         };
     }
     let one = |value: &str| label_value(value.trim()).map(|value| BTreeSet::from([value]));
-    let number = |value: &str| value.trim().parse::<i64>().map_err(|_| format!("`{}` is no whole number", value.trim()));
+    let number = |value: &str| {
+        value.trim().parse::<i64>().map_err(|_| format!("`{}` is no whole number", value.trim()))
+    };
     let (key, operator) = if let Some((key, value)) = part.split_once("!=") {
         (key, LabelOperator::NotIn(one(value)?))
     } else if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
@@ -183,20 +205,31 @@ pub fn is_label_value(text: &str) -> bool {
 
 /// A label key: a name of at most 63 letters, digits, `-`, `_` and `.`, with an optional DNS prefix.
 fn label_key(key: &str) -> Result<String, String> {
-    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let (prefix, name) =
+        key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     let prefix_fits = prefix.is_none_or(is_dns_subdomain);
-    if prefix_fits && !name.is_empty() && is_label_word(name) { Ok(key.to_owned()) } else { Err(format!("`{key}` is no label key")) }
+    if prefix_fits && !name.is_empty() && is_label_word(name) {
+        Ok(key.to_owned())
+    } else {
+        Err(format!("`{key}` is no label key"))
+    }
 }
 
 fn label_value(value: &str) -> Result<String, String> {
-    if is_label_word(value) { Ok(value.to_owned()) } else { Err(format!("`{value}` is no label value")) }
+    if is_label_word(value) {
+        Ok(value.to_owned())
+    } else {
+        Err(format!("`{value}` is no label value"))
+    }
 }
 
 /// Empty, or at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
 fn is_label_word(word: &str) -> bool {
     let bytes = word.as_bytes();
     let ends = [bytes.first(), bytes.last()].into_iter().flatten().all(u8::is_ascii_alphanumeric);
-    word.len() <= 63 && ends && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+    word.len() <= 63
+        && ends
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
 }
 
 impl fmt::Display for Selector {
@@ -211,11 +244,17 @@ impl fmt::Display for Selector {
 impl fmt::Display for LabelRequirement {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = &self.key;
-        let join = |values: &BTreeSet<String>| values.iter().map(String::as_str).collect::<Vec<_>>().join(",");
+        let join = |values: &BTreeSet<String>| {
+            values.iter().map(String::as_str).collect::<Vec<_>>().join(",")
+        };
         match &self.operator {
-            LabelOperator::In(values) if values.len() == 1 => write!(formatter, "{key}={}", join(values)),
+            LabelOperator::In(values) if values.len() == 1 => {
+                write!(formatter, "{key}={}", join(values))
+            }
             LabelOperator::In(values) => write!(formatter, "{key} in ({})", join(values)),
-            LabelOperator::NotIn(values) if values.len() == 1 => write!(formatter, "{key}!={}", join(values)),
+            LabelOperator::NotIn(values) if values.len() == 1 => {
+                write!(formatter, "{key}!={}", join(values))
+            }
             LabelOperator::NotIn(values) => write!(formatter, "{key} notin ({})", join(values)),
             LabelOperator::Exists => formatter.write_str(key),
             LabelOperator::DoesNotExist => write!(formatter, "!{key}"),
@@ -230,7 +269,10 @@ mod tests {
     use super::*;
 
     fn labels(text: &str) -> BTreeMap<String, String> {
-        text.split_whitespace().filter_map(|pair| pair.split_once('=')).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+        text.split_whitespace()
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect()
     }
 
     #[test]
@@ -247,11 +289,19 @@ mod tests {
             ("tier", "tier=", true),
             ("size>3", "size=4", true),
             ("size<3", "size=x", false),
-            ("nvidia.com/gpu-driver-upgrade-drain.skip!=true", "nvidia.com/gpu-driver-upgrade-drain.skip=true", false),
+            (
+                "nvidia.com/gpu-driver-upgrade-drain.skip!=true",
+                "nvidia.com/gpu-driver-upgrade-drain.skip=true",
+                false,
+            ),
         ] {
             let parsed: Selector = selector.parse().expect(selector);
             assert_eq!(parsed.matches(&labels(text)), selected, "{selector} on {text}");
-            assert_eq!(parsed.to_string().parse::<Selector>().expect(selector), parsed, "{selector} is written as it is read");
+            assert_eq!(
+                parsed.to_string().parse::<Selector>().expect(selector),
+                parsed,
+                "{selector} is written as it is read"
+            );
         }
     }
 
@@ -270,7 +320,10 @@ mod tests {
         ] {
             match selector.parse::<Selector>() {
                 Ok(_) => assert_eq!(reason, "", "{selector} was taken"),
-                Err(error) => assert!(!reason.is_empty() && error.to_string().contains(reason), "{selector}: {error}"),
+                Err(error) => assert!(
+                    !reason.is_empty() && error.to_string().contains(reason),
+                    "{selector}: {error}"
+                ),
             }
         }
     }

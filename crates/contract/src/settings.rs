@@ -80,7 +80,9 @@ fn read_word<'de, D: Deserializer<'de>, T>(
     }
     let refusal = |found: &str| D::Error::custom(format!("{expected}, found `{found}`"));
     match WrittenForm::deserialize(deserializer).map_err(|_| D::Error::custom(expected))? {
-        WrittenForm::Flag(flag) => parse(WordForm::Flag(flag)).ok_or_else(|| refusal(&flag.to_string())),
+        WrittenForm::Flag(flag) => {
+            parse(WordForm::Flag(flag)).ok_or_else(|| refusal(&flag.to_string()))
+        }
         WrittenForm::Word(word) => parse(WordForm::Word(&word)).ok_or_else(|| refusal(&word)),
     }
 }
@@ -243,10 +245,12 @@ impl Settings {
         let name = self.mode.name();
         match self.mode {
             Mode::Observe | Mode::Drive => None,
-            Mode::Assist => Some(format!("mode `{name}` wakes a vendor's controller, and a DaemonSet has none: take `drive` or `observe`")),
-            Mode::Steer => {
-                Some(format!("mode `{name}` lets a vendor's controller act, and a DaemonSet has none: take `drive` or `observe`"))
-            }
+            Mode::Assist => Some(format!(
+                "mode `{name}` wakes a vendor's controller, and a DaemonSet has none: take `drive` or `observe`"
+            )),
+            Mode::Steer => Some(format!(
+                "mode `{name}` lets a vendor's controller act, and a DaemonSet has none: take `drive` or `observe`"
+            )),
         }
     }
 

@@ -13,7 +13,20 @@ pub use rights::RIGHTS;
 
 /// One thing that a hook Job does.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema, EnumCount, VariantArray, IntoStaticStr,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    EnumCount,
+    VariantArray,
+    IntoStaticStr,
 )]
 #[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
@@ -42,7 +55,8 @@ pub enum Task {
 
 impl Task {
     /// Every task, in the order in which a Job performs them.
-    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
+    pub const ALL: [Self; Self::COUNT] =
+        *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
     /// The task's name, as in settings and chart.
     pub fn name(self) -> &'static str {
@@ -53,13 +67,31 @@ impl Task {
     pub fn is_step(self) -> bool {
         match self {
             Self::PrepareNetwork | Self::Preflight | Self::Hold => true,
-            Self::Settle | Self::Wake | Self::Steer | Self::Drive | Self::Reroll | Self::RestartPlugins => false,
+            Self::Settle
+            | Self::Wake
+            | Self::Steer
+            | Self::Drive
+            | Self::Reroll
+            | Self::RestartPlugins => false,
         }
     }
 }
 
 /// Where a right holds: which kind of role carries it and in which namespace that role is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, EnumCount, VariantArray)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    EnumCount,
+    VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum RightScope {
     /// A ClusterRole: cluster-scoped objects.
@@ -78,7 +110,8 @@ pub enum RightScope {
 
 impl RightScope {
     /// Every scope.
-    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
+    pub const ALL: [Self; Self::COUNT] =
+        *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 }
 
 /// Which objects of a resource a right covers.
@@ -143,7 +176,9 @@ impl Right {
 
 /// The rights of a Job with these tasks about this driver, in the table's order.
 pub fn rights(driver: Driver, tasks: &[Task]) -> impl Iterator<Item = &'static Right> {
-    let applies =
-        move |right: &&Right| right.driver.is_none_or(|only| only == driver) && right.task.is_none_or(|task| tasks.contains(&task));
+    let applies = move |right: &&Right| {
+        right.driver.is_none_or(|only| only == driver)
+            && right.task.is_none_or(|task| tasks.contains(&task))
+    };
     RIGHTS.iter().filter(applies)
 }

@@ -6,7 +6,8 @@ use minijinja::value::Serde;
 use super::argocd_application::application_form::{CONTROL_NAMESPACE, IN_CLUSTER};
 use super::argocd_application::readme::readme_context;
 use super::argocd_application::{
-    ApplicationForm, ApplicationWriter, FINALIZERS, HEALTH, HEALTH_TEXT, NOTES, RETRY, TAKEOVER, check_source,
+    ApplicationForm, ApplicationWriter, FINALIZERS, HEALTH, HEALTH_TEXT, NOTES, RETRY, TAKEOVER,
+    check_source,
 };
 use super::file::BundleFile;
 use super::template::{LEFTOVERS, RenderError, TemplateSet};
@@ -33,7 +34,9 @@ pub fn next(_: &str, directory: &str, source: Option<&BundleSource>) -> Vec<Stri
     });
     vec![
         format!("commit and push it{place}"),
-        format!("kubectl --namespace {CONTROL_NAMESPACE} patch configmap argocd-cm --patch-file {directory}/{HEALTH}"),
+        format!(
+            "kubectl --namespace {CONTROL_NAMESPACE} patch configmap argocd-cm --patch-file {directory}/{HEALTH}"
+        ),
         format!("kubectl apply -f {directory}/project.yaml -f {directory}/root-project.yaml"),
         format!("kubectl apply -f {directory}/root.yaml"),
     ]
@@ -46,7 +49,8 @@ pub fn next(_: &str, directory: &str, source: Option<&BundleSource>) -> Vec<Stri
 pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     let source = input.source.ok_or(RenderError::NoSource(NAME))?;
     check_source(source, NAME)?;
-    let applications = ApplicationWriter::new(ApplicationForm::Rendered { bundle: input.recipe, source }, input)?;
+    let applications =
+        ApplicationWriter::new(ApplicationForm::Rendered { bundle: input.recipe, source }, input)?;
     let templates = TemplateSet::new(SOURCES)?;
     let context = context! {
         source => Serde(source),

@@ -26,12 +26,18 @@ pub const HEALTH: &str = "argocd-cm-health.yaml";
 /// Its text.
 pub const HEALTH_TEXT: &str = include_str!("../../../templates/shared/argocd-cm-health.yaml");
 /// What both kinds of READMEs say: name and text.
-pub const NOTES: (&str, &str) = ("application-notes.md.j2", include_str!("../../../templates/shared/application-notes.md.j2"));
+pub const NOTES: (&str, &str) =
+    ("application-notes.md.j2", include_str!("../../../templates/shared/application-notes.md.j2"));
 /// What they say about finalizers.
-pub const FINALIZERS: (&str, &str) =
-    ("application-finalizers.md.j2", include_str!("../../../templates/shared/application-finalizers.md.j2"));
+pub const FINALIZERS: (&str, &str) = (
+    "application-finalizers.md.j2",
+    include_str!("../../../templates/shared/application-finalizers.md.j2"),
+);
 /// What they say about a stack that Helm has deployed.
-pub const TAKEOVER: (&str, &str) = ("application-takeover.md.j2", include_str!("../../../templates/shared/application-takeover.md.j2"));
+pub const TAKEOVER: (&str, &str) = (
+    "application-takeover.md.j2",
+    include_str!("../../../templates/shared/application-takeover.md.j2"),
+);
 /// The template of an Application: as YAML, and as a template of a Helm chart.
 const APPLICATION: [&str; 2] = ["application.yaml.j2", "application.tpl.yaml.j2"];
 /// The template of the project, likewise.
@@ -58,7 +64,8 @@ pub struct RetryPolicy {
 }
 
 /// A hook costs its whole budget each time. It is tried again because waves do not hold where no root Application syncs them.
-pub const HOOK_RETRY: RetryPolicy = RetryPolicy { limit: 2, first: "1m", longest: "10m", pauses: 180 };
+pub const HOOK_RETRY: RetryPolicy =
+    RetryPolicy { limit: 2, first: "1m", longest: "10m", pauses: 180 };
 /// Everything else is cheap to try: it fails while a namespace, a CRD or a webhook is not there yet.
 pub const RETRY: RetryPolicy = RetryPolicy { limit: 5, first: "30s", longest: "5m", pauses: 750 };
 
@@ -108,12 +115,19 @@ impl<'a> ApplicationWriter<'a> {
     ///
     /// # Errors
     /// A chart that only lies on somebody's machine; else see [`RenderError`].
-    pub fn files(&self, directory: &str, deployer: &'static str) -> Result<Vec<BundleFile>, RenderError> {
+    pub fn files(
+        &self,
+        directory: &str,
+        deployer: &'static str,
+    ) -> Result<Vec<BundleFile>, RenderError> {
         let waves = waves(self.input.plan);
         folders(self.input.plan)
             .map(|(folder, release)| {
                 let context = self.context(&folder, release, &waves, deployer)?;
-                Ok(BundleFile::text(format!("{directory}/{folder}.yaml"), self.templates.render(self.form.template(APPLICATION), context)?))
+                Ok(BundleFile::text(
+                    format!("{directory}/{folder}.yaml"),
+                    self.templates.render(self.form.template(APPLICATION), context)?,
+                ))
             })
             .collect()
     }
@@ -123,7 +137,8 @@ impl<'a> ApplicationWriter<'a> {
     /// # Errors
     /// See [`RenderError`].
     pub fn project(&self) -> Result<String, RenderError> {
-        self.templates.render(self.form.template(PROJECT), project::project_context(self.form, self.input))
+        self.templates
+            .render(self.form.template(PROJECT), project::project_context(self.form, self.input))
     }
 
     /// One Application for its template.
@@ -143,13 +158,18 @@ impl<'a> ApplicationWriter<'a> {
                 chart = Some(chart_context(form, upstream, deployer, &release.name)?);
                 value_files.push(form.values(&format!("{folder}/{VALUES}")));
                 // The CRDs come with another Application, and Argo CD may not have seen them yet.
-                sync_options.extend(upstream.skip_crds.then_some("SkipDryRunOnMissingResource=true"));
+                sync_options
+                    .extend(upstream.skip_crds.then_some("SkipDryRunOnMissingResource=true"));
             }
             ReleaseKind::Manifests(manifests) => {
-                sync_options.extend(manifests.component.is_some().then_some("SkipDryRunOnMissingResource=true"));
+                sync_options.extend(
+                    manifests.component.is_some().then_some("SkipDryRunOnMissingResource=true"),
+                );
             }
             ReleaseKind::Hook(hook) => {
-                value_files.extend(values_of(plan, hook).iter().map(|file| form.text(&format!("../{file}"))));
+                value_files.extend(
+                    values_of(plan, hook).iter().map(|file| form.text(&format!("../{file}"))),
+                );
                 value_files.push(form.text(SETTINGS));
                 record = Some(format!("{}-record", release.name));
             }
@@ -215,7 +235,9 @@ fn chart_context(
 fn address(chart: &ChartOrigin) -> Option<(&str, &str)> {
     match chart {
         ChartOrigin::Repository { url, name } => Some((url, name)),
-        ChartOrigin::Oci(reference) => reference.strip_prefix("oci://").unwrap_or(reference).rsplit_once('/'),
+        ChartOrigin::Oci(reference) => {
+            reference.strip_prefix("oci://").unwrap_or(reference).rsplit_once('/')
+        }
         ChartOrigin::File(_) => None,
     }
 }
@@ -226,12 +248,20 @@ pub fn waves(plan: &ReleasePlan) -> BTreeMap<&str, usize> {
 }
 
 /// For each release the sum of `weight` along the heaviest chain of releases that must come before it.
-fn longest<N: Copy + Default + Ord + std::ops::Add<Output = N>>(plan: &ReleasePlan, weight: impl Fn(&Release) -> N) -> BTreeMap<&str, N> {
+fn longest<N: Copy + Default + Ord + std::ops::Add<Output = N>>(
+    plan: &ReleasePlan,
+    weight: impl Fn(&Release) -> N,
+) -> BTreeMap<&str, N> {
     let mut sums: BTreeMap<&str, N> = BTreeMap::new();
     let mut ends: BTreeMap<&str, N> = BTreeMap::new();
     // Needs come earlier in a plan than what needs them.
     for release in &plan.releases {
-        let sum = release.needs.iter().filter_map(|need| ends.get(need.as_str()).copied()).max().unwrap_or_default();
+        let sum = release
+            .needs
+            .iter()
+            .filter_map(|need| ends.get(need.as_str()).copied())
+            .max()
+            .unwrap_or_default();
         sums.insert(&release.name, sum);
         ends.insert(&release.name, sum + weight(release));
     }
@@ -252,5 +282,9 @@ pub fn longest_sync_seconds(plan: &ReleasePlan) -> u64 {
 /// The longest time that all waves one after another may take, in seconds.
 pub fn all_waves_seconds(plan: &ReleasePlan) -> u64 {
     let sums = longest(plan, sync_seconds);
-    plan.releases.iter().map(|release| sums[release.name.as_str()] + sync_seconds(release)).max().unwrap_or_default()
+    plan.releases
+        .iter()
+        .map(|release| sums[release.name.as_str()] + sync_seconds(release))
+        .max()
+        .unwrap_or_default()
 }

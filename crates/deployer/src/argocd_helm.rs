@@ -6,7 +6,10 @@ use minijinja::value::Serde;
 
 use super::argocd_application::application_form::{CONTROL_NAMESPACE, IN_CLUSTER};
 use super::argocd_application::readme::readme_context;
-use super::argocd_application::{ApplicationForm, ApplicationWriter, FINALIZERS, HEALTH, HEALTH_TEXT, NOTES, TAKEOVER, check_source};
+use super::argocd_application::{
+    ApplicationForm, ApplicationWriter, FINALIZERS, HEALTH, HEALTH_TEXT, NOTES, TAKEOVER,
+    check_source,
+};
 use super::file::BundleFile;
 use super::template::{LEFTOVERS, RenderError, TemplateSet};
 use super::{BundleSource, DeployerInput, chart};
@@ -30,11 +33,19 @@ const FIXED: &[(&str, &str)] = &[
 
 /// What to do with the bundle of a recipe in `directory`.
 pub fn next(recipe: &str, directory: &str, source: Option<&BundleSource>) -> Vec<String> {
-    let settings = if source.is_some() { "" } else { " --set repoURL=URL --set-string targetRevision=REVISION --set path=DIR" };
+    let settings = if source.is_some() {
+        ""
+    } else {
+        " --set repoURL=URL --set-string targetRevision=REVISION --set path=DIR"
+    };
     vec![
         "commit and push it to a Git repository".to_owned(),
-        format!("kubectl --namespace {CONTROL_NAMESPACE} patch configmap argocd-cm --patch-file {directory}/{HEALTH}"),
-        format!("helm upgrade --install {recipe} {directory} --namespace {CONTROL_NAMESPACE}{settings}"),
+        format!(
+            "kubectl --namespace {CONTROL_NAMESPACE} patch configmap argocd-cm --patch-file {directory}/{HEALTH}"
+        ),
+        format!(
+            "helm upgrade --install {recipe} {directory} --namespace {CONTROL_NAMESPACE}{settings}"
+        ),
     ]
 }
 
@@ -49,7 +60,10 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     let applications = ApplicationWriter::new(ApplicationForm::Template, input)?;
     let mut files = applications.files("templates", NAME)?;
     let project = applications.project()?;
-    files.push(BundleFile::text("templates/project.yaml", format!("{{{{- if .Values.createProject }}}}\n{project}{{{{- end }}}}\n")));
+    files.push(BundleFile::text(
+        "templates/project.yaml",
+        format!("{{{{- if .Values.createProject }}}}\n{project}{{{{- end }}}}\n"),
+    ));
     files.extend(FIXED.iter().map(|(path, text)| BundleFile::text(*path, *text)));
     let templates = TemplateSet::new(SOURCES)?;
     let context = context! {

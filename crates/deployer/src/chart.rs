@@ -11,7 +11,9 @@ use super::language::evaluated;
 use super::layout::{CHART, SETTINGS, VALUES, folders, hook_of};
 use super::template::{RenderError, TemplateSet};
 use contract::digest::hex;
-use release::model::{CrdsRelease, HookReleasePlan, ManifestsRelease, ReleaseKind, UpstreamRelease};
+use release::model::{
+    CrdsRelease, HookReleasePlan, ManifestsRelease, ReleaseKind, UpstreamRelease,
+};
 
 const SOURCES: &[(&str, &str)] = &[
     ("Chart.yaml.j2", include_str!("../../../templates/shared/Chart.yaml.j2")),
@@ -63,7 +65,11 @@ impl ReleaseFolder<'_> {
     }
 
     /// The values file of a vendor's chart.
-    fn values(&self, upstream: &UpstreamRelease, hook: Option<&str>) -> Result<BundleFile, RenderError> {
+    fn values(
+        &self,
+        upstream: &UpstreamRelease,
+        hook: Option<&str>,
+    ) -> Result<BundleFile, RenderError> {
         let (chart, version) = (upstream.chart.place(), &upstream.version);
         let context = context! { release => self.name, chart, version, hook, values => Serde(&upstream.values) };
         Ok(self.file(VALUES, self.templates.render("values.yaml.j2", context)?))
@@ -71,39 +77,60 @@ impl ReleaseFolder<'_> {
 
     /// A chart of CRDs.
     fn crds(&self, crds: &CrdsRelease) -> Result<Vec<BundleFile>, RenderError> {
-        let description = format!("The CRDs of {} {}. Helm never deletes them.", crds.component, crds.version);
-        let mut files: Vec<BundleFile> =
-            crds.crds.iter().map(|crd| self.file(&format!("templates/{}.yaml", crd.name), evaluated(&crd.text))).collect();
+        let description =
+            format!("The CRDs of {} {}. Helm never deletes them.", crds.component, crds.version);
+        let mut files: Vec<BundleFile> = crds
+            .crds
+            .iter()
+            .map(|crd| self.file(&format!("templates/{}.yaml", crd.name), evaluated(&crd.text)))
+            .collect();
         files.insert(0, self.chart(&description, &crds.version, &files)?);
         Ok(files)
     }
 
     /// A chart of other objects: one file an object, or a values file with all of them.
-    fn manifests(&self, manifests: &ManifestsRelease, hook: Option<&str>) -> Result<Vec<BundleFile>, RenderError> {
+    fn manifests(
+        &self,
+        manifests: &ManifestsRelease,
+        hook: Option<&str>,
+    ) -> Result<Vec<BundleFile>, RenderError> {
         let mut files = Vec::new();
         if manifests.shared {
-            let context = context! { release => self.name, hook, objects => Serde(&manifests.objects) };
+            let context =
+                context! { release => self.name, hook, objects => Serde(&manifests.objects) };
             files.push(self.file(VALUES, self.templates.render("objects.yaml.j2", context)?));
             files.push(self.file("templates/objects.yaml", OBJECTS_TEMPLATE));
         } else {
             for object in &manifests.objects {
                 let part = |value: &Value| value.as_str().unwrap_or_default().to_lowercase();
-                let path = format!("templates/{}-{}.yaml", part(&object["kind"]), part(&object["metadata"]["name"]));
-                let text = yaml::to_string(object).map_err(|_| RenderError::Yaml(format!("{}/{path}", self.folder)))?;
+                let path = format!(
+                    "templates/{}-{}.yaml",
+                    part(&object["kind"]),
+                    part(&object["metadata"]["name"])
+                );
+                let text = yaml::to_string(object)
+                    .map_err(|_| RenderError::Yaml(format!("{}/{path}", self.folder)))?;
                 files.push(self.file(&path, evaluated(&text)));
             }
         }
         // An edit of values is seen by every deployer, and must not need another version.
-        let content: Vec<BundleFile> = files.iter().filter(|file| !file.path.ends_with(VALUES)).cloned().collect();
+        let content: Vec<BundleFile> =
+            files.iter().filter(|file| !file.path.ends_with(VALUES)).cloned().collect();
         files.insert(0, self.chart(&manifests.description, VERSION, &content)?);
         Ok(files)
     }
 
     /// A hook release: a copy of the hook chart, and its own settings.
-    fn hook(&self, chart: &[(&str, &str)], hook: &HookReleasePlan) -> Result<Vec<BundleFile>, RenderError> {
-        let mut files: Vec<BundleFile> = chart.iter().map(|(path, text)| self.file(path, *text)).collect();
+    fn hook(
+        &self,
+        chart: &[(&str, &str)],
+        hook: &HookReleasePlan,
+    ) -> Result<Vec<BundleFile>, RenderError> {
+        let mut files: Vec<BundleFile> =
+            chart.iter().map(|(path, text)| self.file(path, *text)).collect();
         let digest = content_digest(&files);
-        for file in files.iter_mut().filter(|file| file.path == format!("{}/{CHART}", self.folder)) {
+        for file in files.iter_mut().filter(|file| file.path == format!("{}/{CHART}", self.folder))
+        {
             file.content = with_digest(&file.content, &digest);
         }
         let settings = Serde(&hook.settings);
@@ -113,7 +140,12 @@ impl ReleaseFolder<'_> {
     }
 
     /// `Chart.yaml` of a chart with this content.
-    fn chart(&self, description: &str, version: &str, content: &[BundleFile]) -> Result<BundleFile, RenderError> {
+    fn chart(
+        &self,
+        description: &str,
+        version: &str,
+        content: &[BundleFile],
+    ) -> Result<BundleFile, RenderError> {
         let app_version = (version != VERSION).then_some(version);
         let version = format!("{}+{}", version.trim_start_matches('v'), content_digest(content));
         let fields = context! { name => self.name, description, version, app_version };

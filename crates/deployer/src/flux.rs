@@ -56,12 +56,19 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
 
     let sources = repository::files(&templates, &found)?;
     let releases = release::files(&templates, input.plan, &found)?;
-    let values: Vec<(String, String)> = folders(input.plan).filter_map(|(folder, release)| own_values(&folder, release)).collect();
-    let paths = |files: &[BundleFile]| files.iter().map(|file| file.path.clone()).collect::<Vec<_>>();
+    let values: Vec<(String, String)> =
+        folders(input.plan).filter_map(|(folder, release)| own_values(&folder, release)).collect();
+    let paths =
+        |files: &[BundleFile]| files.iter().map(|file| file.path.clone()).collect::<Vec<_>>();
     let (source_paths, release_paths) = (paths(&sources), paths(&releases));
     // A key of a ConfigMap can hold no slash.
     let keyed = |path: &String| context! { key => path.replace('/', "."), path };
-    let all = source_paths.iter().chain(&release_paths).chain(values.iter().map(|(_, path)| path)).map(keyed).collect::<Value>();
+    let all = source_paths
+        .iter()
+        .chain(&release_paths)
+        .chain(values.iter().map(|(_, path)| path))
+        .map(keyed)
+        .collect::<Value>();
     let context = context! {
         sources => source_paths,
         releases => release_paths,
@@ -70,10 +77,17 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
         all,
     };
     // A slash inside a key is escaped.
-    let config = context! { label_path => format!("metadata/labels/{}", label().replace('/', "\\/")) };
+    let config =
+        context! { label_path => format!("metadata/labels/{}", label().replace('/', "\\/")) };
 
-    files.push(BundleFile::text("kustomization.yaml", templates.render("kustomization.yaml.j2", context)?));
-    files.push(BundleFile::text("kustomizeconfig.yaml", templates.render("kustomizeconfig.yaml.j2", config)?));
+    files.push(BundleFile::text(
+        "kustomization.yaml",
+        templates.render("kustomization.yaml.j2", context)?,
+    ));
+    files.push(BundleFile::text(
+        "kustomizeconfig.yaml",
+        templates.render("kustomizeconfig.yaml.j2", config)?,
+    ));
     files.extend(sources);
     files.extend(releases);
     files.extend(sync::files(&templates, input.plan, source)?);
@@ -85,8 +99,12 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
 pub(super) fn next(_: &str, directory: &str, source: Option<&BundleSource>) -> Vec<String> {
     let bring = match source {
         Some(source) if source.is_oci() => format!("{directory}/push.sh"),
-        Some(source) if source.path.is_empty() => format!("# commit {directory} to {} and push", source.url),
-        Some(source) => format!("# commit {directory} as {} to {} and push", source.path, source.url),
+        Some(source) if source.path.is_empty() => {
+            format!("# commit {directory} to {} and push", source.url)
+        }
+        Some(source) => {
+            format!("# commit {directory} as {} to {} and push", source.path, source.url)
+        }
         None => return Vec::new(),
     };
     vec![bring, format!("kubectl apply -f {directory}/flux-system   # once for each cluster")]
@@ -111,9 +129,11 @@ fn own_values(folder: &str, release: &Release) -> Option<(String, String)> {
 /// The ConfigMaps that a release consumes, in order: a hook those of the releases that it shares values with, then its own.
 fn consumed(plan: &ReleasePlan, folder: &str, release: &Release) -> Vec<String> {
     let shared = release.kind.hook().map(|hook| values_of(plan, hook)).unwrap_or_default();
-    let all: Vec<(String, String)> = folders(plan).filter_map(|(folder, release)| own_values(&folder, release)).collect();
+    let all: Vec<(String, String)> =
+        folders(plan).filter_map(|(folder, release)| own_values(&folder, release)).collect();
     let own = own_values(folder, release).map(|(_, path)| path);
-    let name = |path: String| all.iter().find(|(_, known)| *known == path).map(|(name, _)| name.clone());
+    let name =
+        |path: String| all.iter().find(|(_, known)| *known == path).map(|(name, _)| name.clone());
     shared.into_iter().chain(own).filter_map(name).collect()
 }
 

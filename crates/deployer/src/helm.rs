@@ -44,14 +44,23 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
 }
 
 /// The line of `deploy.sh` for a release.
-fn script_line(plan: &ReleasePlan, folder: &str, release: &Release) -> Result<WrittenText, RenderError> {
+fn script_line(
+    plan: &ReleasePlan,
+    folder: &str,
+    release: &Release,
+) -> Result<WrittenText, RenderError> {
     let arguments = match &release.kind {
         ReleaseKind::Upstream(upstream) => chart_arguments(upstream),
         ReleaseKind::Crds(crds) => vec![crds.version.clone()],
         ReleaseKind::Manifests(_) => Vec::new(),
         ReleaseKind::Hook(hook) => values_of(plan, hook),
     };
-    let mut words = vec![release.kind.name().to_owned(), folder.to_owned(), release.namespace.clone(), release.timeout_seconds.to_string()];
+    let mut words = vec![
+        release.kind.name().to_owned(),
+        folder.to_owned(),
+        release.namespace.clone(),
+        release.timeout_seconds.to_string(),
+    ];
     words.extend(arguments);
     WrittenText::words(&words).ok_or_else(|| RenderError::Script(release.name.clone()))
 }

@@ -28,7 +28,10 @@ pub const HELMFILE: &str = "helmfile.yaml";
 
 /// What to do with the bundle of a recipe in `directory`.
 pub fn next(_: &str, directory: &str, _: Option<&BundleSource>) -> Vec<String> {
-    vec![format!("helmfile --file {directory}/{HELMFILE} template"), format!("helmfile --file {directory}/{HELMFILE} sync")]
+    vec![
+        format!("helmfile --file {directory}/{HELMFILE} template"),
+        format!("helmfile --file {directory}/{HELMFILE} sync"),
+    ]
 }
 
 /// The files of a bundle for helmfile.
@@ -39,10 +42,13 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     let mut files = chart::shared_files(input)?;
     let templates = TemplateSet::new(SOURCES)?;
     let parts = parts(input.plan);
-    let names: Vec<String> = (1..=parts.len()).map(|number| file_name(number, parts.len())).collect();
+    let names: Vec<String> =
+        (1..=parts.len()).map(|number| file_name(number, parts.len())).collect();
     for (index, part) in parts.iter().enumerate() {
         let mut repositories = HelmfileRepositories::default();
-        let releases = part.releases.iter().map(|(folder, release)| state_entry(input.plan, part, folder, release, &mut repositories));
+        let releases = part.releases.iter().map(|(folder, release)| {
+            state_entry(input.plan, part, folder, release, &mut repositories)
+        });
         let releases: Value = releases.collect();
         let state = context! {
             recipe => input.recipe,
@@ -52,7 +58,10 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
             skip_crds => part.skip_crds == Some(true),
             releases,
         };
-        files.push(BundleFile::text(names[index].clone(), templates.render("helmfile.yaml.j2", state)?));
+        files.push(BundleFile::text(
+            names[index].clone(),
+            templates.render("helmfile.yaml.j2", state)?,
+        ));
     }
     let readme = context! { files => names, ..bundle_context(input) };
     files.push(BundleFile::text("README.md", templates.render("README.md.j2", readme)?));
@@ -76,11 +85,17 @@ fn parts(plan: &ReleasePlan) -> Vec<HelmfilePart<'_>> {
     for (folder, release) in folders(plan) {
         let skip_crds = release.kind.upstream().map(|upstream| upstream.skip_crds);
         match parts.last_mut() {
-            Some(part) if skip_crds.is_none() || part.skip_crds.is_none() || part.skip_crds == skip_crds => {
+            Some(part)
+                if skip_crds.is_none()
+                    || part.skip_crds.is_none()
+                    || part.skip_crds == skip_crds =>
+            {
                 part.skip_crds = part.skip_crds.or(skip_crds);
                 part.releases.push((folder, release));
             }
-            Some(_) | None => parts.push(HelmfilePart { skip_crds, releases: vec![(folder, release)] }),
+            Some(_) | None => {
+                parts.push(HelmfilePart { skip_crds, releases: vec![(folder, release)] })
+            }
         }
     }
     parts
@@ -99,7 +114,9 @@ fn state_entry(
         ReleaseKind::Upstream(upstream) => {
             let version = Some(upstream.version.as_str());
             let (chart, version) = match &upstream.chart {
-                ChartOrigin::Repository { url, name } => (format!("{}/{name}", repositories.name_of(url, false)), version),
+                ChartOrigin::Repository { url, name } => {
+                    (format!("{}/{name}", repositories.name_of(url, false)), version)
+                }
                 ChartOrigin::Oci(reference) => (repositories.oci_chart(reference), version),
                 ChartOrigin::File(path) => (path.clone(), None),
             };
@@ -114,7 +131,9 @@ fn state_entry(
     };
     // What stands in an earlier file has succeeded already, and helmfile refuses needs that it cannot find in the same file.
     let here = part.releases.iter().map(|(_, release)| *release);
-    let needs = here.filter(|other| release.needs.contains(&other.name)).map(|other| format!("{}/{}", other.namespace, other.name));
+    let needs = here
+        .filter(|other| release.needs.contains(&other.name))
+        .map(|other| format!("{}/{}", other.namespace, other.name));
     context! {
         chart,
         // None where the folder or file that `chart` names has only one.

@@ -50,7 +50,8 @@ impl TemplateLanguage {
                 Some(text) => Ok(yaml::quoted(&evaluated(text))),
                 None => inline(value),
             },
-            Self::Shell => shell_word(&text(value)?).ok_or_else(|| refused("no word of a shell can hold a control character")),
+            Self::Shell => shell_word(&text(value)?)
+                .ok_or_else(|| refused("no word of a shell can hold a control character")),
             Self::Markdown => Ok(markdown(&text(value)?)),
             Self::Html => Err(refused("HTML is written by the template engine")),
         }
@@ -61,7 +62,10 @@ impl TemplateLanguage {
     /// # Errors
     /// The language has no comments.
     pub(super) fn comment(self, value: &Value) -> Result<String, Error> {
-        let line: String = text(value)?.chars().map(|character| if is_line_character(character) { character } else { ' ' }).collect();
+        let line: String = text(value)?
+            .chars()
+            .map(|character| if is_line_character(character) { character } else { ' ' })
+            .collect();
         match self {
             Self::Yaml | Self::Shell | Self::Helmfile => Ok(line),
             Self::HelmTemplate => Ok(evaluated(&line)),
@@ -74,11 +78,14 @@ impl TemplateLanguage {
     /// # Errors
     /// YAML has no place here.
     pub(super) fn document(self, value: &Value) -> Result<String, Error> {
-        let text = yaml::to_string(value).map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
+        let text = yaml::to_string(value)
+            .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
         match self {
             Self::Yaml | Self::Markdown => Ok(text.trim_end_matches('\n').to_owned()),
             Self::HelmTemplate => Ok(evaluated(text.trim_end_matches('\n'))),
-            Self::Helmfile | Self::Shell | Self::Html => Err(refused("no YAML document can stand here")),
+            Self::Helmfile | Self::Shell | Self::Html => {
+                Err(refused("no YAML document can stand here"))
+            }
         }
     }
 
@@ -88,9 +95,14 @@ impl TemplateLanguage {
     /// It is another one.
     pub(super) fn word(value: &Value) -> Result<String, Error> {
         let word = text(value)?;
-        let fits = |character: char| character.is_ascii_alphanumeric() || "._/+-".contains(character);
+        let fits =
+            |character: char| character.is_ascii_alphanumeric() || "._/+-".contains(character);
         let starts = word.starts_with(|first: char| first.is_ascii_alphanumeric());
-        if starts && word.chars().all(fits) { Ok(word) } else { Err(refused("this is no plain word")) }
+        if starts && word.chars().all(fits) {
+            Ok(word)
+        } else {
+            Err(refused("this is no plain word"))
+        }
     }
 
     /// Code in a line of Markdown.
@@ -99,8 +111,14 @@ impl TemplateLanguage {
     /// Another language, or a text that would end the code or its line.
     pub(super) fn code(self, value: &Value) -> Result<String, Error> {
         let code = text(value)?;
-        let fits = self == Self::Markdown && !code.is_empty() && code.chars().all(|each| is_line_character(each) && !"`|".contains(each));
-        if fits { Ok(format!("`{code}`")) } else { Err(refused("this cannot stand as code in a line")) }
+        let fits = self == Self::Markdown
+            && !code.is_empty()
+            && code.chars().all(|each| is_line_character(each) && !"`|".contains(each));
+        if fits {
+            Ok(format!("`{code}`"))
+        } else {
+            Err(refused("this cannot stand as code in a line"))
+        }
     }
 }
 
@@ -131,7 +149,8 @@ impl WrittenText {
 
     /// Words of a shell, with spaces between them; `None`: one of them can be no word, or would be taken for an option.
     pub(super) fn words(words: &[String]) -> Option<Self> {
-        let words: Option<Vec<String>> = words.iter().map(|word| shell_word(word).filter(|_| !word.starts_with('-'))).collect();
+        let words: Option<Vec<String>> =
+            words.iter().map(|word| shell_word(word).filter(|_| !word.starts_with('-'))).collect();
         Some(Self(words?.join(" ")))
     }
 }
@@ -150,11 +169,16 @@ impl From<WrittenText> for Value {
 
 /// `text` as one word of a POSIX shell; `None`: it has a control character in it, and no word that is read on one line can have one.
 pub fn shell_word(text: &str) -> Option<String> {
-    let plain = |character: char| character.is_ascii_alphanumeric() || "_./:=@%+,-".contains(character);
+    let plain =
+        |character: char| character.is_ascii_alphanumeric() || "_./:=@%+,-".contains(character);
     if !text.chars().all(is_line_character) {
         return None;
     }
-    Some(if !text.is_empty() && text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) })
+    Some(if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    })
 }
 
 /// A string literal of Go.
@@ -185,7 +209,8 @@ pub(super) fn is_line_character(character: char) -> bool {
 }
 
 fn inline(value: &Value) -> Result<String, Error> {
-    yaml::to_inline(value).map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))
+    yaml::to_inline(value)
+        .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))
 }
 
 /// Texts and numbers; nothing else can stand in a line.
@@ -210,13 +235,28 @@ mod tests {
         let hostile = Value::from("a'\"`$(x)|{{ x }}\u{2028}# *");
         let write = |language: TemplateLanguage| language.write(&hostile);
         assert_eq!(write(TemplateLanguage::Yaml).unwrap(), r#""a'\"`$(x)|{{ x }}\u2028# *""#);
-        assert_eq!(write(TemplateLanguage::HelmTemplate).unwrap(), r#""a'\"`$(x)|{{ "{{" }} x }}\u2028# *""#);
-        assert_eq!(write(TemplateLanguage::Helmfile).unwrap(), r#""a'\"`$(x)|{{ \"{{\" }} x }}\u2028# *""#);
+        assert_eq!(
+            write(TemplateLanguage::HelmTemplate).unwrap(),
+            r#""a'\"`$(x)|{{ "{{" }} x }}\u2028# *""#
+        );
+        assert_eq!(
+            write(TemplateLanguage::Helmfile).unwrap(),
+            r#""a'\"`$(x)|{{ \"{{\" }} x }}\u2028# *""#
+        );
         assert!(write(TemplateLanguage::Shell).is_err());
         assert_eq!(write(TemplateLanguage::Markdown).unwrap(), r#"a'"\`\$(x)\|{{ x }} \# \*"#);
-        assert_eq!(TemplateLanguage::Shell.write(&Value::from("it's $x; #")).unwrap(), r"'it'\''s $x; #'");
-        assert_eq!(TemplateLanguage::Yaml.comment(&Value::from("a\nb: c\u{2028}d")).unwrap(), "a b: c d");
-        assert_eq!(TemplateLanguage::HelmTemplate.comment(&Value::from("{{x}}")).unwrap(), "{{ \"{{\" }}x}}");
+        assert_eq!(
+            TemplateLanguage::Shell.write(&Value::from("it's $x; #")).unwrap(),
+            r"'it'\''s $x; #'"
+        );
+        assert_eq!(
+            TemplateLanguage::Yaml.comment(&Value::from("a\nb: c\u{2028}d")).unwrap(),
+            "a b: c d"
+        );
+        assert_eq!(
+            TemplateLanguage::HelmTemplate.comment(&Value::from("{{x}}")).unwrap(),
+            "{{ \"{{\" }}x}}"
+        );
     }
 
     #[test]
@@ -224,7 +264,10 @@ mod tests {
         for bad in ["", "-x", "a b", "a\n", "'", "{{", "é"] {
             assert!(TemplateLanguage::word(&Value::from(bad)).is_err(), "{bad:?}");
         }
-        assert_eq!(TemplateLanguage::word(&Value::from("gpu-rollout.dev/bundle")).unwrap(), "gpu-rollout.dev/bundle");
+        assert_eq!(
+            TemplateLanguage::word(&Value::from("gpu-rollout.dev/bundle")).unwrap(),
+            "gpu-rollout.dev/bundle"
+        );
         for bad in ["", "`", "a|b", "a\nb"] {
             assert!(TemplateLanguage::Markdown.code(&Value::from(bad)).is_err(), "{bad:?}");
         }
@@ -233,7 +276,9 @@ mod tests {
 
     #[test]
     fn shell_line_refuses_options_and_line_breaks() {
-        let line = |words: &[&str]| WrittenText::words(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        let line = |words: &[&str]| {
+            WrittenText::words(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+        };
         assert_eq!(line(&["upstream", "a b"]).unwrap().as_ref(), "upstream 'a b'");
         for bad in ["-o", "--post-renderer", "a\nb", "a\0"] {
             assert_eq!(line(&["upstream", bad]), None, "{bad:?}");

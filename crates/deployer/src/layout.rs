@@ -11,7 +11,10 @@ use release::{Release, ReleasePlan};
 
 /// The releases with their folders, in order.
 pub fn folders(plan: &ReleasePlan) -> impl Iterator<Item = (String, &Release)> {
-    plan.releases.iter().enumerate().map(|(index, release)| (format!("{:03}-{}", index + 1, release.name), release))
+    plan.releases
+        .iter()
+        .enumerate()
+        .map(|(index, release)| (format!("{:03}-{}", index + 1, release.name), release))
 }
 
 /// The folder of the release called `name`.
@@ -22,19 +25,30 @@ pub fn folder_of(plan: &ReleasePlan, name: &str) -> Option<String> {
 /// The hook release that consumes the values file of `release`; the last one, if there are several.
 pub fn hook_of<'a>(plan: &'a ReleasePlan, release: &str) -> Option<&'a str> {
     let consumes = |hook: &HookReleasePlan| hook.shares.iter().any(|shared| shared == release);
-    plan.releases.iter().rfind(|candidate| candidate.kind.hook().is_some_and(consumes)).map(|candidate| candidate.name.as_str())
+    plan.releases
+        .iter()
+        .rfind(|candidate| candidate.kind.hook().is_some_and(consumes))
+        .map(|candidate| candidate.name.as_str())
 }
 
 /// The values files that a hook shares with other releases, below the bundle; its own [`SETTINGS`] come last and are not among them.
 pub fn values_of(plan: &ReleasePlan, hook: &HookReleasePlan) -> Vec<String> {
-    hook.shares.iter().filter_map(|name| folder_of(plan, name)).map(|folder| format!("{folder}/{VALUES}")).collect()
+    hook.shares
+        .iter()
+        .filter_map(|name| folder_of(plan, name))
+        .map(|folder| format!("{folder}/{VALUES}"))
+        .collect()
 }
 
 /// What a release is, as one line for people.
 pub fn content(release: &Release) -> String {
     match &release.kind {
-        ReleaseKind::Upstream(upstream) => format!("{} {}", upstream.chart.place(), upstream.version),
-        ReleaseKind::Crds(crds) => format!("{} CRDs of {} {}", crds.crds.len(), crds.component, crds.version),
+        ReleaseKind::Upstream(upstream) => {
+            format!("{} {}", upstream.chart.place(), upstream.version)
+        }
+        ReleaseKind::Crds(crds) => {
+            format!("{} CRDs of {} {}", crds.crds.len(), crds.component, crds.version)
+        }
         ReleaseKind::Manifests(manifests) => manifests.description.clone(),
         ReleaseKind::Hook(hook) => hook.summary(),
     }

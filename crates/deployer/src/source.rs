@@ -21,16 +21,22 @@ pub struct BundleSource {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BundleSourceError {
     /// An address of another kind.
-    #[error("expected an address that starts with https://, http://, ssh://, file:/// or oci://, found `{0}`")]
+    #[error(
+        "expected an address that starts with https://, http://, ssh://, file:/// or oci://, found `{0}`"
+    )]
     Scheme(String),
     /// An address in the short form that only `ssh` reads: what it says, and the same as an address.
     #[error("`{0}` is the short form that only ssh reads, and not an address")]
     Short(String, String),
     /// A user or password in the address.
-    #[error("the address carries a password, which would stand in the bundle for everyone to read; give the deployer a Secret instead")]
+    #[error(
+        "the address carries a password, which would stand in the bundle for everyone to read; give the deployer a Secret instead"
+    )]
     Secret,
     /// Characters that no address, revision or path has.
-    #[error("`{1}` has a space, a quote, a brace or another character in it that cannot stand there")]
+    #[error(
+        "`{1}` has a space, a quote, a brace or another character in it that cannot stand there"
+    )]
     Characters(BundleSourcePart, String),
     /// What a program would take for an option, or nobody writes.
     #[error("`{1}` starts with a dash or is longer than {LONGEST} characters")]
@@ -42,7 +48,9 @@ pub enum BundleSourceError {
     #[error("expected `sha256:` and 64 hexadecimal digits in lower case, found `{0}`")]
     Digest(String),
     /// No tag of an OCI registry.
-    #[error("expected a tag (at most 128 letters, digits, `.`, `_` and `-`) or a `sha256:` digest, found `{0}`")]
+    #[error(
+        "expected a tag (at most 128 letters, digits, `.`, `_` and `-`) or a `sha256:` digest, found `{0}`"
+    )]
     Tag(String),
     /// A path that leaves the repository.
     #[error("expected a path below the repository's root without `.` and `..`, found `{0}`")]
@@ -73,7 +81,11 @@ impl BundleSourceError {
 
     /// What to write instead, where that can be said.
     pub fn hint(&self) -> Option<String> {
-        if let Self::Short(_, address) = self { Some(format!("write it as `{address}`")) } else { None }
+        if let Self::Short(_, address) = self {
+            Some(format!("write it as `{address}`"))
+        } else {
+            None
+        }
     }
 }
 
@@ -92,9 +104,15 @@ impl BundleSource {
     /// # Errors
     /// See [`BundleSourceError`].
     pub fn new(url: &str, revision: &str, path: &str) -> Result<Self, BundleSourceError> {
-        for (part, text) in [(BundleSourcePart::Url, url), (BundleSourcePart::Revision, revision), (BundleSourcePart::Path, path)] {
+        for (part, text) in [
+            (BundleSourcePart::Url, url),
+            (BundleSourcePart::Revision, revision),
+            (BundleSourcePart::Path, path),
+        ] {
             if text.contains(|character: char| {
-                character.is_whitespace() || !is_line_character(character) || "'\"`\\{}$|<>".contains(character)
+                character.is_whitespace()
+                    || !is_line_character(character)
+                    || "'\"`\\{}$|<>".contains(character)
             }) {
                 return Err(BundleSourceError::Characters(part, shown(text)));
             }
@@ -102,7 +120,11 @@ impl BundleSource {
                 return Err(BundleSourceError::Form(part, shown(text)));
             }
         }
-        let Some(rest) = SCHEMES.iter().find_map(|scheme| url.strip_prefix(scheme)).filter(|rest| !rest.is_empty()) else {
+        let Some(rest) = SCHEMES
+            .iter()
+            .find_map(|scheme| url.strip_prefix(scheme))
+            .filter(|rest| !rest.is_empty())
+        else {
             return Err(match short_form(url) {
                 Some(address) => BundleSourceError::Short(url.to_owned(), address),
                 None => BundleSourceError::Scheme(url.to_owned()),
@@ -115,7 +137,8 @@ impl BundleSource {
             return Err(BundleSourceError::Form(BundleSourcePart::Url, shown(url)));
         }
         // `ssh://git@host` names a user, which is no secret; a password is one.
-        let user = rest.split('/').next().and_then(|host| host.split_once('@')).map(|(user, _)| user);
+        let user =
+            rest.split('/').next().and_then(|host| host.split_once('@')).map(|(user, _)| user);
         if user.is_some_and(|user| user.contains(':') || !url.starts_with("ssh://")) {
             return Err(BundleSourceError::Secret);
         }
@@ -126,10 +149,17 @@ impl BundleSource {
             check_oci(revision)?;
         }
         let path = path.trim_matches('/');
-        if path.split('/').any(|part| matches!(part, "." | "..") || (part.is_empty() && !path.is_empty())) {
+        if path
+            .split('/')
+            .any(|part| matches!(part, "." | "..") || (part.is_empty() && !path.is_empty()))
+        {
             return Err(BundleSourceError::Path(path.to_owned()));
         }
-        Ok(Self { url: url.trim_end_matches('/').to_owned(), revision: revision.to_owned(), path: path.to_owned() })
+        Ok(Self {
+            url: url.trim_end_matches('/').to_owned(),
+            revision: revision.to_owned(),
+            path: path.to_owned(),
+        })
     }
 
     /// A path of the bundle as a path of the repository.
@@ -152,7 +182,9 @@ impl BundleSource {
 fn short_form(url: &str) -> Option<String> {
     let (host, path) = url.split_once(':')?;
     let (user, name) = host.split_once('@')?;
-    let fits = ![user, name].iter().any(|text| text.is_empty() || text.contains('/')) && !path.is_empty() && !path.starts_with("//");
+    let fits = ![user, name].iter().any(|text| text.is_empty() || text.contains('/'))
+        && !path.is_empty()
+        && !path.starts_with("//");
     fits.then(|| format!("ssh://{host}/{}", path.trim_start_matches('/')))
 }
 
@@ -164,10 +196,16 @@ pub(super) fn is_hexadecimal(text: &str) -> bool {
 /// What a registry knows: tags and digests.
 fn check_oci(revision: &str) -> Result<(), BundleSourceError> {
     if let Some(digest) = revision.strip_prefix("sha256:") {
-        return if is_digest(digest) { Ok(()) } else { Err(BundleSourceError::Digest(revision.to_owned())) };
+        return if is_digest(digest) {
+            Ok(())
+        } else {
+            Err(BundleSourceError::Digest(revision.to_owned()))
+        };
     }
     let is_word = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
-    let fits = revision.len() <= LONGEST_TAG && revision.chars().all(is_word) && !revision.starts_with(['.', '-']);
+    let fits = revision.len() <= LONGEST_TAG
+        && revision.chars().all(is_word)
+        && !revision.starts_with(['.', '-']);
     if fits { Ok(()) } else { Err(BundleSourceError::Tag(revision.to_owned())) }
 }
 
@@ -177,8 +215,12 @@ mod tests {
 
     #[test]
     fn good_sources_are_taken_and_others_refused() {
-        let source = BundleSource::new("https://example.com/fleet.git/", "main", "/clusters/a/").unwrap();
-        assert_eq!((source.url.as_str(), source.path.as_str()), ("https://example.com/fleet.git", "clusters/a"));
+        let source =
+            BundleSource::new("https://example.com/fleet.git/", "main", "/clusters/a/").unwrap();
+        assert_eq!(
+            (source.url.as_str(), source.path.as_str()),
+            ("https://example.com/fleet.git", "clusters/a")
+        );
         assert_eq!(source.join("x.yaml"), "clusters/a/x.yaml");
         assert_eq!(BundleSource::new("ssh://git@example.com/a", "v1", "").unwrap().join("x"), "x");
         assert!(BundleSource::new("oci://example.com/a", "v1", "").unwrap().is_oci());
@@ -195,7 +237,11 @@ mod tests {
             ("https://example.com/a", "main", "../b"),
             ("https://example.com/a", "main", "a//b"),
             ("oci://example.com/a", "sha256:abc", ""),
-            ("oci://example.com/a", "sha256:ABCDEF0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF0123456789", ""),
+            (
+                "oci://example.com/a",
+                "sha256:ABCDEF0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF0123456789",
+                "",
+            ),
             ("oci://example.com/a", "refs/tags/v1", ""),
             ("oci://example.com/a", "-v1", ""),
             ("https://example.com/a", "--upload-pack=x", ""),
@@ -213,7 +259,10 @@ mod tests {
     fn error_names_the_wrong_text_and_the_remedy() {
         let error = |url, revision, path| BundleSource::new(url, revision, path).unwrap_err();
         let short = error("git@github.com:a/b.git", "main", "");
-        assert_eq!((short.part(), short.hint().as_deref()), (BundleSourcePart::Url, Some("write it as `ssh://git@github.com/a/b.git`")));
+        assert_eq!(
+            (short.part(), short.hint().as_deref()),
+            (BundleSourcePart::Url, Some("write it as `ssh://git@github.com/a/b.git`"))
+        );
         assert_eq!(error("example.com:a", "main", "").hint(), None);
         assert_eq!(error("https://example.com/a", "a b", "").part(), BundleSourcePart::Revision);
         assert_eq!(error("https://example.com/a", "main", "a b").part(), BundleSourcePart::Path);

@@ -6,7 +6,10 @@
 //! prints a value as it is.
 
 use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value, escape_formatter, syntax::SyntaxConfig};
+use minijinja::{
+    AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value, escape_formatter,
+    syntax::SyntaxConfig,
+};
 use serde::Serialize;
 
 use super::language::TemplateLanguage;
@@ -39,7 +42,9 @@ pub enum RenderError {
         kind: String,
     },
     /// A word that no script can say, or that would be taken for an option.
-    #[error("the release `{0}` cannot be written into a script: a word of it starts with `-` or has a control character")]
+    #[error(
+        "the release `{0}` cannot be written into a script: a word of it starts with `-` or has a control character"
+    )]
     Script(String),
     /// A value that YAML cannot express.
     #[error("unable to write `{0}` as YAML")]
@@ -48,13 +53,18 @@ pub enum RenderError {
 
 impl RenderError {
     /// The deployer cannot do what the options ask for.
-    pub(super) fn unable(deployer: &'static str, reason: impl Into<String>, hint: &'static str) -> Self {
+    pub(super) fn unable(
+        deployer: &'static str,
+        reason: impl Into<String>,
+        hint: &'static str,
+    ) -> Self {
         Self::Unable { deployer, reason: reason.into(), hint }
     }
 }
 
 /// What every README says of what no deployer removes.
-pub const LEFTOVERS: (&str, &str) = ("leftovers.md.j2", include_str!("../../../templates/shared/leftovers.md.j2"));
+pub const LEFTOVERS: (&str, &str) =
+    ("leftovers.md.j2", include_str!("../../../templates/shared/leftovers.md.j2"));
 
 /// Templates by name.
 pub struct TemplateSet(Environment<'static>);
@@ -78,9 +88,11 @@ impl TemplateSet {
         environment.set_syntax(syntax);
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_debug(false);
-        environment.set_auto_escape_callback(|name| match TemplateLanguage::from_template_name(name) {
-            Some(TemplateLanguage::Html) => AutoEscape::Html,
-            Some(_) | None => AutoEscape::Custom("language".into()),
+        environment.set_auto_escape_callback(|name| {
+            match TemplateLanguage::from_template_name(name) {
+                Some(TemplateLanguage::Html) => AutoEscape::Html,
+                Some(_) | None => AutoEscape::Custom("language".into()),
+            }
         });
         environment.set_formatter(|out, state, value| {
             let language = language(state)?;
@@ -96,12 +108,23 @@ impl TemplateSet {
         for filter in ["safe", "escape", "e", "tojson", "urlencode"] {
             environment.remove_filter(filter);
         }
-        environment.add_filter("yaml", |state: &State, value: Value| language(state)?.document(&value).map(Value::from_safe_string));
-        environment.add_filter("comment", |state: &State, value: Value| language(state)?.comment(&value).map(Value::from_safe_string));
-        environment.add_filter("word", |value: Value| TemplateLanguage::word(&value).map(Value::from_safe_string));
-        environment.add_filter("code", |state: &State, value: Value| language(state)?.code(&value).map(Value::from_safe_string));
-        environment.add_filter("quoted", |text: String| Value::from_safe_string(yaml::quoted(&text)));
-        environment.add_filter("shell", |value: Value| TemplateLanguage::Shell.write(&value).map(Value::from_safe_string));
+        environment.add_filter("yaml", |state: &State, value: Value| {
+            language(state)?.document(&value).map(Value::from_safe_string)
+        });
+        environment.add_filter("comment", |state: &State, value: Value| {
+            language(state)?.comment(&value).map(Value::from_safe_string)
+        });
+        environment.add_filter("word", |value: Value| {
+            TemplateLanguage::word(&value).map(Value::from_safe_string)
+        });
+        environment.add_filter("code", |state: &State, value: Value| {
+            language(state)?.code(&value).map(Value::from_safe_string)
+        });
+        environment
+            .add_filter("quoted", |text: String| Value::from_safe_string(yaml::quoted(&text)));
+        environment.add_filter("shell", |value: Value| {
+            TemplateLanguage::Shell.write(&value).map(Value::from_safe_string)
+        });
         environment.add_global("lease", LEASE_NAME);
         environment.add_global("lease_namespace", LEASE_NAMESPACE);
         for (name, source) in sources {
@@ -130,8 +153,9 @@ fn failed(name: &str, error: &Error) -> RenderError {
 
 /// The language of the template that is being rendered.
 fn language(state: &State) -> Result<TemplateLanguage, Error> {
-    TemplateLanguage::from_template_name(state.name())
-        .ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "the template's name says no language"))
+    TemplateLanguage::from_template_name(state.name()).ok_or_else(|| {
+        Error::new(ErrorKind::InvalidOperation, "the template's name says no language")
+    })
 }
 
 #[cfg(test)]
@@ -141,19 +165,29 @@ mod tests {
 
     #[test]
     fn yaml_is_escaped_and_shell_is_quoted() {
-        let templates =
-            TemplateSet::new(&[("a.yaml.j2", "a: << a >>\nb:\n  << b|yaml|indent(2) >>\n"), ("b.sh.j2", "echo << a|shell >>\n")]).unwrap();
+        let templates = TemplateSet::new(&[
+            ("a.yaml.j2", "a: << a >>\nb:\n  << b|yaml|indent(2) >>\n"),
+            ("b.sh.j2", "echo << a|shell >>\n"),
+        ])
+        .unwrap();
         let context = json!({"a": "yes", "b": {"on": "off", "n": 1}});
-        assert_eq!(templates.render("a.yaml.j2", &context).unwrap(), "a: \"yes\"\nb:\n  \"on\": \"off\"\n  \"n\": 1\n");
+        assert_eq!(
+            templates.render("a.yaml.j2", &context).unwrap(),
+            "a: \"yes\"\nb:\n  \"on\": \"off\"\n  \"n\": 1\n"
+        );
         assert_eq!(templates.render("b.sh.j2", json!({"a": "it's"})).unwrap(), "echo 'it'\\''s'\n");
         assert!(templates.render("b.sh.j2", json!({"a": "x\ntouch y"})).is_err());
         let error = templates.render("b.sh.j2", json!({"b": "secret"})).unwrap_err().to_string();
-        assert!(error.contains("b.sh.j2") && error.contains("line 1") && !error.contains("secret"), "{error}");
+        assert!(
+            error.contains("b.sh.j2") && error.contains("line 1") && !error.contains("secret"),
+            "{error}"
+        );
     }
     #[test]
     fn forgotten_filter_prints_no_raw_value() {
         let text = "<< a >>\n";
-        let names = ["a.yaml.j2", "b.tpl.yaml.j2", "helmfile.yaml.j2", "c.sh.j2", "d.md.j2", "e.html.j2"];
+        let names =
+            ["a.yaml.j2", "b.tpl.yaml.j2", "helmfile.yaml.j2", "c.sh.j2", "d.md.j2", "e.html.j2"];
         let templates = TemplateSet::new(&names.map(|name| (name, text))).unwrap();
         let hostile = "x' \"`$(touch y)` *b* {{ exec }} <i>";
         for name in names {

@@ -72,7 +72,9 @@ impl ConfigReport {
 /// What is to be said about a plugin whose verdicts are not known.
 pub fn newer_plugin(version: PluginVersion) -> Option<ConfigFinding> {
     let known = PluginVersion::NEWEST;
-    let message = format!("the device plugin {version} is judged like {known}, the newest whose verdicts are known");
+    let message = format!(
+        "the device plugin {version} is judged like {known}, the newest whose verdicts are known"
+    );
     (version > known).then(|| ConfigRule::NewerPlugin.finding(message))
 }
 
@@ -81,15 +83,22 @@ pub fn check_text(sources: &SourceTexts, source: SourceId, target: &CheckTarget)
     let document = match parse_leniently(sources, source, WORDS) {
         Ok(document) => document,
         Err(diagnostic) => {
-            let verdict =
-                PluginVerdict::ParseError(refusal(&format!("unmarshal error: error converting YAML to JSON: {}", diagnostic.message)));
-            return ConfigReport { verdict, findings: vec![ConfigFinding { rule: ConfigRule::Refused, diagnostic }] };
+            let verdict = PluginVerdict::ParseError(refusal(&format!(
+                "unmarshal error: error converting YAML to JSON: {}",
+                diagnostic.message
+            )));
+            return ConfigReport {
+                verdict,
+                findings: vec![ConfigFinding { rule: ConfigRule::Refused, diagnostic }],
+            };
         }
     };
     let mut report = check_node(&document.node, sources, target);
     if let Some(second) = document.second_document {
         ConfigRule::SecondDocument
-            .finding("a second document starts here: the plugin accepts it and reads the first only")
+            .finding(
+                "a second document starts here: the plugin accepts it and reads the first only",
+            )
             .at(second)
             .hint(WORDS.second_document)
             .report(&mut report.findings);
@@ -102,7 +111,8 @@ pub fn check_node(node: &YamlNode, sources: &SourceTexts, target: &CheckTarget) 
     let CheckTarget { version, environment } = target;
     let reading = read(node, *version);
     let mut findings = Vec::new();
-    findings.extend(reading.all_problems().map(|problem| refused(problem, node, sources, *version)));
+    findings
+        .extend(reading.all_problems().map(|problem| refused(problem, node, sources, *version)));
     let started = effective(&reading.config, *version, environment);
     if let Err(invalid) = &started {
         findings.push(no_start(invalid, node, &reading, target));
@@ -112,17 +122,35 @@ pub fn check_node(node: &YamlNode, sources: &SourceTexts, target: &CheckTarget) 
         (None, Err(invalid)) => PluginVerdict::ValidateError(invalid.message),
         (None, Ok(effective)) => PluginVerdict::Ok(Box::new(effective)),
     };
-    lint::lint(&lint::LintTarget { node, sources, config: &reading.config, version: *version, environment }, &mut findings);
-    findings.sort_by_key(|finding| finding.diagnostic.place.map(|place| (place.source, place.start)));
+    lint::lint(
+        &lint::LintTarget {
+            node,
+            sources,
+            config: &reading.config,
+            version: *version,
+            environment,
+        },
+        &mut findings,
+    );
+    findings
+        .sort_by_key(|finding| finding.diagnostic.place.map(|place| (place.source, place.start)));
     ConfigReport { verdict, findings }
 }
 
-fn refused(problem: &ReadProblem, node: &YamlNode, sources: &SourceTexts, version: PluginVersion) -> ConfigFinding {
+fn refused(
+    problem: &ReadProblem,
+    node: &YamlNode,
+    sources: &SourceTexts,
+    version: PluginVersion,
+) -> ConfigFinding {
     let written = sources.written(problem.origin);
     let hint = if problem.message.contains("of type bool") {
         let bare = written.trim_matches(['"', '\'']);
         ["true", "false"].contains(&bare).then(|| format!("remove the quotes: `{bare}`"))
-    } else if problem.message.contains("of type string") && !written.is_empty() && !written.starts_with(['{', '[']) {
+    } else if problem.message.contains("of type string")
+        && !written.is_empty()
+        && !written.starts_with(['{', '['])
+    {
         Some(format!("quote it if it is meant as a text: `\"{written}\"`"))
     } else if problem.message.contains("of type int") {
         let bare = written.trim_matches(['"', '\'']);
@@ -137,8 +165,15 @@ fn refused(problem: &ReadProblem, node: &YamlNode, sources: &SourceTexts, versio
     } else {
         None
     };
-    let place = if problem.origin.range().is_empty() { key_of(node, problem.origin) } else { problem.origin };
-    ConfigRule::Refused.finding(format!("the device plugin {version} refuses this: {}", problem.message)).at(place).maybe_hint(hint)
+    let place = if problem.origin.range().is_empty() {
+        key_of(node, problem.origin)
+    } else {
+        problem.origin
+    };
+    ConfigRule::Refused
+        .finding(format!("the device plugin {version} refuses this: {}", problem.message))
+        .at(place)
+        .maybe_hint(hint)
 }
 
 /// Maps and lists are shown by their key: the whole of them is too much.
@@ -152,7 +187,11 @@ fn key_of(node: &YamlNode, origin: SourceSpan) -> SourceSpan {
             return inner;
         }
     }
-    node.items().iter().map(|item| key_of(item, origin)).find(|found| *found != origin).unwrap_or(origin)
+    node.items()
+        .iter()
+        .map(|item| key_of(item, origin))
+        .find(|found| *found != origin)
+        .unwrap_or(origin)
 }
 
 fn no_start(
@@ -173,9 +212,19 @@ fn no_start(
         (keys::IMEX_CHANNELS, None) => "the only channel is 0: `channelIDs: [0]`".to_owned(),
         (_, None) => word_hint(key, reading),
     };
-    let place = invalid.origin.or_else(|| Some(node.at_keys(&["sharing", "mps"])?.origin).filter(|_| invalid.path == keys::MPS_ROOT));
-    let place = place.map_or(node.origin, |place| if place.range().is_empty() { key_of(node, place) } else { place });
-    ConfigRule::NoStart.finding(format!("the device plugin {version} does not start with this: {}", invalid.message)).at(place).hint(hint)
+    let place = invalid.origin.or_else(|| {
+        Some(node.at_keys(&["sharing", "mps"])?.origin).filter(|_| invalid.path == keys::MPS_ROOT)
+    });
+    let place = place.map_or(node.origin, |place| {
+        if place.range().is_empty() { key_of(node, place) } else { place }
+    });
+    ConfigRule::NoStart
+        .finding(format!(
+            "the device plugin {version} does not start with this: {}",
+            invalid.message
+        ))
+        .at(place)
+        .hint(hint)
 }
 
 /// The word that was meant, or a list instead of a text with commas.
@@ -183,12 +232,16 @@ fn word_hint(key: &keys::ConfigKey, reading: &ConfigReading) -> String {
     let texts = match reading.config.value(key.path) {
         Some(SettingValue::Text(text)) => std::slice::from_ref(text),
         Some(SettingValue::Texts(texts)) => texts,
-        Some(SettingValue::Switch(_) | SettingValue::Wholes(_) | SettingValue::Sleep(_)) | None => &[],
+        Some(SettingValue::Switch(_) | SettingValue::Wholes(_) | SettingValue::Sleep(_)) | None => {
+            &[]
+        }
     };
-    let wrong = texts.iter().map(String::as_str).find(|text| !key.words.contains(text)).unwrap_or_default();
+    let wrong =
+        texts.iter().map(String::as_str).find(|text| !key.words.contains(text)).unwrap_or_default();
     let parts: Vec<&str> = wrong.split(',').map(str::trim).collect();
     if parts.len() > 1 && parts.iter().all(|part| key.words.contains(part)) {
         return format!("in a file several are a list: `[{}]`", parts.join(", "));
     }
-    did_you_mean(wrong, key.words.iter().copied()).unwrap_or_else(|| format!("it is one of {}", expected(key)))
+    did_you_mean(wrong, key.words.iter().copied())
+        .unwrap_or_else(|| format!("it is one of {}", expected(key)))
 }

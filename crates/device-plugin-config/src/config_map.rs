@@ -10,7 +10,8 @@ use diagnostics::tree::{MapEntry, YamlNode};
 /// A configuration that cannot be written as YAML.
 pub fn object(name: &str, namespace: &str, configs: &Map<String, Value>) -> Result<Value, String> {
     let text = |(name, config): (&String, &Value)| {
-        let text = yaml::to_string(config).map_err(|error| format!("configuration `{name}`: {error}"))?;
+        let text =
+            yaml::to_string(config).map_err(|error| format!("configuration `{name}`: {error}"))?;
         Ok((name.clone(), Value::String(text)))
     };
     let data: Map<String, Value> = configs.iter().map(text).collect::<Result<_, String>>()?;

@@ -98,7 +98,13 @@ impl InvalidConfig {
 
     fn from_variable(path: &'static str, variable: &EnvironmentVariable, kind: &str) -> Self {
         let EnvironmentVariable { name, value, .. } = variable;
-        Self::new(path, None, format!("could not parse \"{value}\" as {kind} value from environment variable \"{name}\""))
+        Self::new(
+            path,
+            None,
+            format!(
+                "could not parse \"{value}\" as {kind} value from environment variable \"{name}\""
+            ),
+        )
     }
 }
 
@@ -118,37 +124,62 @@ pub(super) struct SettingResolver<'a> {
 ///
 /// # Errors
 /// Why the plugin does not start.
-pub fn effective(config: &PluginConfig, version: PluginVersion, environment: &PluginEnvironment) -> Result<EffectiveConfig, InvalidConfig> {
+pub fn effective(
+    config: &PluginConfig,
+    version: PluginVersion,
+    environment: &PluginEnvironment,
+) -> Result<EffectiveConfig, InvalidConfig> {
     let resolve = SettingResolver { config, environment };
     let list = resolve.texts(keys::DEVICE_LIST_STRATEGY);
     let id = resolve.text(keys::DEVICE_ID_STRATEGY);
     let mig = resolve.text(keys::MIG_STRATEGY);
     let discovery = resolve.text(keys::DISCOVERY_STRATEGY);
-    let policy = (keys::key(keys::SHARED_POLICY).since <= version).then(|| resolve.text(keys::SHARED_POLICY));
+    let policy = (keys::key(keys::SHARED_POLICY).since <= version)
+        .then(|| resolve.text(keys::SHARED_POLICY));
     let fail_on_init_error = resolve.switch(keys::FAIL_ON_INIT_ERROR)?;
     let pass_device_specs = resolve.switch(keys::PASS_DEVICE_SPECS)?;
     let imex = resolve.imex()?;
 
     for strategy in &list.value {
-        check_word(keys::DEVICE_LIST_STRATEGY, strategy, list.origin, "invalid --device-list-strategy option: invalid strategy: ")?;
+        check_word(
+            keys::DEVICE_LIST_STRATEGY,
+            strategy,
+            list.origin,
+            "invalid --device-list-strategy option: invalid strategy: ",
+        )?;
     }
     id.check_word(keys::DEVICE_ID_STRATEGY, "invalid --device-id-strategy option: ")?;
     if let Some(policy) = &policy {
-        policy.check_word(keys::SHARED_POLICY, "invalid --shared-devices-allocation-policy option: ")?;
+        policy.check_word(
+            keys::SHARED_POLICY,
+            "invalid --shared-devices-allocation-policy option: ",
+        )?;
     }
     if config.mps.is_some() {
         if mig.value == "mixed" {
-            return Err(InvalidConfig::new(keys::MIG_STRATEGY, mig.origin, "using --mig-strategy=mixed is not supported with MPS"));
+            return Err(InvalidConfig::new(
+                keys::MIG_STRATEGY,
+                mig.origin,
+                "using --mig-strategy=mixed is not supported with MPS",
+            ));
         }
         if resolve.text(keys::MPS_ROOT).value.is_empty() {
-            return Err(InvalidConfig::new(keys::MPS_ROOT, None, "using MPS requires --mps-root to be specified"));
+            return Err(InvalidConfig::new(
+                keys::MPS_ROOT,
+                None,
+                "using MPS requires --mps-root to be specified",
+            ));
         }
     }
-    discovery.check_word(keys::DISCOVERY_STRATEGY, "invalid --device-discovery-strategy option ")?;
+    discovery
+        .check_word(keys::DISCOVERY_STRATEGY, "invalid --device-discovery-strategy option ")?;
     mig.check_word(keys::MIG_STRATEGY, "unknown MIG strategy: ")?;
     if !matches!(imex.value.channel_ids[..], [] | [0]) {
-        let found = imex.value.channel_ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        let message = format!("invalid IMEX channel IDs: invalid IMEX config: channelIDs must be [] or [0]; found [{found}]");
+        let found =
+            imex.value.channel_ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let message = format!(
+            "invalid IMEX channel IDs: invalid IMEX config: channelIDs must be [] or [0]; found [{found}]"
+        );
         return Err(InvalidConfig::new(keys::IMEX_CHANNELS, imex.origin, message));
     }
     let sharing = config.sharing();
@@ -164,14 +195,19 @@ pub fn effective(config: &PluginConfig, version: PluginVersion, environment: &Pl
             (None, Some(_)) => SharingStrategy::TimeSlicing,
             (None, None) => SharingStrategy::None,
         },
-        fail_requests_greater_than_one: sharing.and_then(|shared| fails_larger_requests(config, shared, version)),
+        fail_requests_greater_than_one: sharing
+            .and_then(|shared| fails_larger_requests(config, shared, version)),
         advertised: sharing.map(advertised).unwrap_or_default(),
         imex: imex.value,
     })
 }
 
 /// MPS refuses larger requests unless it is told otherwise; before 0.20 whatever it is told.
-fn fails_larger_requests(config: &PluginConfig, shared: &ResourceSharing, version: PluginVersion) -> Option<bool> {
+fn fails_larger_requests(
+    config: &PluginConfig,
+    shared: &ResourceSharing,
+    version: PluginVersion,
+) -> Option<bool> {
     match config.mps {
         Some(_) if version < PluginVersion::minor(20) => Some(true),
         Some(_) => Some(shared.fail_requests_greater_than_one.unwrap_or(true)),
@@ -183,14 +219,27 @@ fn fails_larger_requests(config: &PluginConfig, shared: &ResourceSharing, versio
 fn advertised(shared: &ResourceSharing) -> Vec<AdvertisedResource> {
     let offer = |resource: &super::model::SharedResource| AdvertisedResource {
         from: resource.name.to_string(),
-        name: if shared.rename_by_default { resource.name.shared() } else { resource.name.to_string() },
+        name: if shared.rename_by_default {
+            resource.name.shared()
+        } else {
+            resource.name.to_string()
+        },
         replicas: resource.replicas,
     };
     shared.resources.iter().map(offer).collect()
 }
 
-fn check_word(path: &'static str, word: &str, origin: Option<SourceSpan>, refusal: &str) -> Result<(), InvalidConfig> {
-    if keys::key(path).words.contains(&word) { Ok(()) } else { Err(InvalidConfig::new(path, origin, format!("{refusal}{word}"))) }
+fn check_word(
+    path: &'static str,
+    word: &str,
+    origin: Option<SourceSpan>,
+    refusal: &str,
+) -> Result<(), InvalidConfig> {
+    if keys::key(path).words.contains(&word) {
+        Ok(())
+    } else {
+        Err(InvalidConfig::new(path, origin, format!("{refusal}{word}")))
+    }
 }
 
 impl ResolvedSetting<String> {
@@ -221,7 +270,10 @@ impl SettingResolver<'_> {
     /// Lists stand in variables with commas between their items, and in files as lists: a file's `a,b` is one item.
     fn texts(&self, path: &'static str) -> ResolvedSetting<Vec<String>> {
         if let Some(variable) = self.variable(path) {
-            return ResolvedSetting { value: variable.value.split(',').map(|item| item.trim().to_owned()).collect(), origin: None };
+            return ResolvedSetting {
+                value: variable.value.split(',').map(|item| item.trim().to_owned()).collect(),
+                origin: None,
+            };
         }
         if let Some(SettingValue::Texts(texts)) = self.config.value(path) {
             return ResolvedSetting { value: texts.clone(), origin: self.origin(path) };
@@ -231,7 +283,8 @@ impl SettingResolver<'_> {
 
     fn switch(&self, path: &'static str) -> Result<bool, InvalidConfig> {
         if let Some(variable) = self.variable(path) {
-            return go_bool(variable).ok_or_else(|| InvalidConfig::from_variable(path, variable, "bool"));
+            return go_bool(variable)
+                .ok_or_else(|| InvalidConfig::from_variable(path, variable, "bool"));
         }
         if let Some(SettingValue::Switch(flag)) = self.config.value(path) {
             return Ok(*flag);
@@ -243,12 +296,19 @@ impl SettingResolver<'_> {
         let path = keys::IMEX_CHANNELS;
         let (channel_ids, origin) = match self.variable(path) {
             Some(variable) => {
-                let items: Result<Vec<i64>, _> = variable.value.split(',').map(|item| item.trim().parse()).collect();
-                (items.map_err(|_| InvalidConfig::from_variable(path, variable, "int slice"))?, None)
+                let items: Result<Vec<i64>, _> =
+                    variable.value.split(',').map(|item| item.trim().parse()).collect();
+                (
+                    items.map_err(|_| InvalidConfig::from_variable(path, variable, "int slice"))?,
+                    None,
+                )
             }
             None => (self.config.imex_channels().unwrap_or_default().to_vec(), self.origin(path)),
         };
-        Ok(ResolvedSetting { value: ImexChannels { channel_ids, required: self.switch(keys::IMEX_REQUIRED)? }, origin })
+        Ok(ResolvedSetting {
+            value: ImexChannels { channel_ids, required: self.switch(keys::IMEX_REQUIRED)? },
+            origin,
+        })
     }
 }
 

@@ -76,7 +76,11 @@ impl PluginChart {
     }
 
     /// The environment that this chart makes of `values`: the value at a dotted path, `None` where nothing is set.
-    pub fn environment(self, version: PluginVersion, values: &dyn Fn(&str) -> Option<Value>) -> PluginEnvironment {
+    pub fn environment(
+        self,
+        version: PluginVersion,
+        values: &dyn Fn(&str) -> Option<Value>,
+    ) -> PluginEnvironment {
         let mut environment = PluginEnvironment::default();
         match self {
             Self::GpuOperator => operator(&mut environment, version, values),
@@ -87,18 +91,30 @@ impl PluginChart {
                         (ValueKind::Switch, Some(Value::Bool(flag))) => flag.to_string(),
                         _ => continue,
                     };
-                    let because = if text.is_empty() { format!("the chart's `{path}`") } else { format!("the chart's `{path}: {text}`") };
+                    let because = if text.is_empty() {
+                        format!("the chart's `{path}`")
+                    } else {
+                        format!("the chart's `{path}: {text}`")
+                    };
                     environment.set(name, text, because);
                 }
                 let root = values("mps.root").and_then(|root| root.as_str().map(str::to_owned));
-                environment.set("MPS_ROOT", root.unwrap_or_else(|| MPS_ROOT.to_owned()), "the chart's `mps.root`");
+                environment.set(
+                    "MPS_ROOT",
+                    root.unwrap_or_else(|| MPS_ROOT.to_owned()),
+                    "the chart's `mps.root`",
+                );
             }
         }
         environment
     }
 }
 
-fn operator(environment: &mut PluginEnvironment, version: PluginVersion, values: &dyn Fn(&str) -> Option<Value>) {
+fn operator(
+    environment: &mut PluginEnvironment,
+    version: PluginVersion,
+    values: &dyn Fn(&str) -> Option<Value>,
+) {
     let is_on = |path: &str| values(path).and_then(|value| value.as_bool());
     let strategy = match values("mig.strategy") {
         None => Some("single".to_owned()),
@@ -108,16 +124,27 @@ fn operator(environment: &mut PluginEnvironment, version: PluginVersion, values:
         let because = format!("`mig.strategy: {strategy}` of the GPU operator");
         environment.set("MIG_STRATEGY", strategy, because);
     }
-    for (name, value) in
-        [("FAIL_ON_INIT_ERROR", "true"), ("PASS_DEVICE_SPECS", "true"), ("DEVICE_ID_STRATEGY", "uuid"), ("MPS_ROOT", MPS_ROOT)]
-    {
+    for (name, value) in [
+        ("FAIL_ON_INIT_ERROR", "true"),
+        ("PASS_DEVICE_SPECS", "true"),
+        ("DEVICE_ID_STRATEGY", "uuid"),
+        ("MPS_ROOT", MPS_ROOT),
+    ] {
         environment.set(name, value, "the GPU operator, always");
     }
     // On by default since the operator's v25.10, which brought the plugin 0.18.
     let cdi = is_on("cdi.enabled").unwrap_or(version >= PluginVersion::minor(18));
-    let (list, because) = if cdi { ("cdi-annotations,cdi-cri", "true") } else { ("envvar", "false") };
-    environment.set("DEVICE_LIST_STRATEGY", list, format!("`cdi.enabled: {because}` of the GPU operator"));
-    for (path, names) in [("gds.enabled", &["GDS_ENABLED", "MOFED_ENABLED"][..]), ("gdrcopy.enabled", &["GDRCOPY_ENABLED"])] {
+    let (list, because) =
+        if cdi { ("cdi-annotations,cdi-cri", "true") } else { ("envvar", "false") };
+    environment.set(
+        "DEVICE_LIST_STRATEGY",
+        list,
+        format!("`cdi.enabled: {because}` of the GPU operator"),
+    );
+    for (path, names) in [
+        ("gds.enabled", &["GDS_ENABLED", "MOFED_ENABLED"][..]),
+        ("gdrcopy.enabled", &["GDRCOPY_ENABLED"]),
+    ] {
         if is_on(path) == Some(true) {
             for name in names {
                 environment.set(name, "true", format!("`{path}: true` of the GPU operator"));
@@ -152,7 +179,11 @@ impl PluginEnvironment {
     /// Sets a variable, also to an empty text: for the plugin that counts as set.
     pub fn set(&mut self, name: &str, value: impl Into<String>, because: impl Into<String>) {
         self.0.retain(|variable| variable.name != name);
-        self.0.push(EnvironmentVariable { name: name.to_owned(), value: value.into(), because: because.into() });
+        self.0.push(EnvironmentVariable {
+            name: name.to_owned(),
+            value: value.into(),
+            because: because.into(),
+        });
     }
 
     /// The first of these variables that is set.
@@ -167,25 +198,40 @@ mod tests {
 
     fn environment(chart: PluginChart, values: &str) -> Vec<(String, String)> {
         let values: Value = yaml::from_str(values).unwrap();
-        let lookup = |path: &str| path.split('.').try_fold(&values, |value, key| value.get(key)).cloned();
+        let lookup =
+            |path: &str| path.split('.').try_fold(&values, |value, key| value.get(key)).cloned();
         let environment = chart.environment(PluginVersion::NEWEST, &lookup);
         environment.0.into_iter().map(|variable| (variable.name, variable.value)).collect()
     }
 
     #[test]
     fn operator_sets_much_and_chart_only_its_values() {
-        let names = |list: Vec<(String, String)>| list.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>();
+        let names = |list: Vec<(String, String)>| {
+            list.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+        };
         assert_eq!(
-            names(environment(PluginChart::DevicePlugin, "{migStrategy: null, deviceListStrategy: ''}")),
+            names(environment(
+                PluginChart::DevicePlugin,
+                "{migStrategy: null, deviceListStrategy: ''}"
+            )),
             ["DEVICE_LIST_STRATEGY=", "MPS_ROOT=/run/nvidia/mps"]
         );
         let operator = names(environment(
             PluginChart::GpuOperator,
             "{mig: {strategy: mixed}, cdi: {enabled: false}, gds: {enabled: true}, devicePlugin: {env: [{name: PASS_DEVICE_SPECS, value: 'false'}]}}",
         ));
-        for expected in ["MIG_STRATEGY=mixed", "DEVICE_LIST_STRATEGY=envvar", "GDS_ENABLED=true", "PASS_DEVICE_SPECS=false"] {
+        for expected in [
+            "MIG_STRATEGY=mixed",
+            "DEVICE_LIST_STRATEGY=envvar",
+            "GDS_ENABLED=true",
+            "PASS_DEVICE_SPECS=false",
+        ] {
             assert!(operator.contains(&expected.to_owned()), "{expected}: {operator:?}");
         }
-        assert!(!names(environment(PluginChart::GpuOperator, "{mig: {strategy: ''}}")).iter().any(|row| row.starts_with("MIG_STRATEGY")));
+        assert!(
+            !names(environment(PluginChart::GpuOperator, "{mig: {strategy: ''}}"))
+                .iter()
+                .any(|row| row.starts_with("MIG_STRATEGY"))
+        );
     }
 }

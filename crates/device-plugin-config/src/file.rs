@@ -51,11 +51,16 @@ pub fn check(sources: &mut SourceTexts, id: SourceId, question: &FileCheck<'_>) 
     };
     let document = parse_leniently(sources, id, WORDS).ok().map(|document| document.node);
     match document {
-        Some(node) if config_map::is_config_map(&node) => config_maps(sources, &node, question, &mut answer),
-        Some(node) if node.get("kind").is_some() && node.get("apiVersion").is_some() => answer.findings.push(other_kind(&node)),
+        Some(node) if config_map::is_config_map(&node) => {
+            config_maps(sources, &node, question, &mut answer)
+        }
+        Some(node) if node.get("kind").is_some() && node.get("apiVersion").is_some() => {
+            answer.findings.push(other_kind(&node))
+        }
         Some(_) | None => {
             if question.default.is_some() {
-                let message = "`--default` has no effect: the file is one configuration and no ConfigMap";
+                let message =
+                    "`--default` has no effect: the file is one configuration and no ConfigMap";
                 ConfigRule::Selection.finding(message).report(&mut answer.findings);
             }
             answer.configs.push((None, check_text(sources, id, question.target)));
@@ -73,12 +78,19 @@ fn other_kind(node: &YamlNode) -> ConfigFinding {
     };
     let place = kind.map_or(node.origin, |kind| kind.origin);
     ConfigRule::Refused
-        .finding(format!("this is an object of kind `{name}`, and no configuration of the device plugin"))
+        .finding(format!(
+            "this is an object of kind `{name}`, and no configuration of the device plugin"
+        ))
         .at(place)
         .hint(hint)
 }
 
-fn config_maps(sources: &mut SourceTexts, node: &YamlNode, question: &FileCheck<'_>, answer: &mut FileReport) {
+fn config_maps(
+    sources: &mut SourceTexts,
+    node: &YamlNode,
+    question: &FileCheck<'_>,
+    answer: &mut FileReport,
+) {
     let entries = config_map::entries(node);
     for entry in entries {
         if let Some(why) = selection::unusable(&entry.key) {
@@ -89,12 +101,17 @@ fn config_maps(sources: &mut SourceTexts, node: &YamlNode, question: &FileCheck<
                 .report(&mut answer.findings);
         }
         let Some(text) = entry.node.text() else {
-            ConfigRule::Refused.finding(format!("`data.{}` is no text", entry.key)).at(entry.key_origin).report(&mut answer.findings);
+            ConfigRule::Refused
+                .finding(format!("`data.{}` is no text", entry.key))
+                .at(entry.key_origin)
+                .report(&mut answer.findings);
             continue;
         };
         let name = format!("{}, data.{}", answer.name, entry.key);
         let source = sources.add(SourceText { name, text: text.to_owned() });
-        answer.configs.push((Some(entry.key.clone()), check_text(sources, source, question.target)));
+        answer
+            .configs
+            .push((Some(entry.key.clone()), check_text(sources, source, question.target)));
     }
     if let Some(binary) = node.entry("binaryData") {
         let finding = ConfigRule::Refused.finding("configurations in `binaryData` are not checked");
@@ -104,10 +121,19 @@ fn config_maps(sources: &mut SourceTexts, node: &YamlNode, question: &FileCheck<
 }
 
 /// What a node without the label gets; needs to be known where the configurations are.
-fn select(node: &YamlNode, entries: &[MapEntry], question: &FileCheck<'_>, answer: &mut FileReport) {
+fn select(
+    node: &YamlNode,
+    entries: &[MapEntry],
+    question: &FileCheck<'_>,
+    answer: &mut FileReport,
+) {
     let Some(chart) = question.chart else {
-        if let Some(default) = question.default.filter(|default| !entries.iter().any(|entry| entry.key == *default)) {
-            ConfigRule::Selection.finding(format!("the default `{default}` is none of the configurations")).report(&mut answer.findings);
+        if let Some(default) =
+            question.default.filter(|default| !entries.iter().any(|entry| entry.key == *default))
+        {
+            ConfigRule::Selection
+                .finding(format!("the default `{default}` is none of the configurations"))
+                .report(&mut answer.findings);
         }
         return;
     };
@@ -117,11 +143,15 @@ fn select(node: &YamlNode, entries: &[MapEntry], question: &FileCheck<'_>, answe
     match &choice {
         SelectedConfig::Config(_) => {}
         SelectedConfig::Fails(reason) => ConfigRule::Selection
-            .finding(format!("on nodes without the label `{LABEL}` the plugin does not start: {reason}"))
+            .finding(format!(
+                "on nodes without the label `{LABEL}` the plugin does not start: {reason}"
+            ))
             .at(place)
             .hint("name one with `--default`, as the chart's values will")
             .report(&mut answer.findings),
-        SelectedConfig::Empty => selection::no_default(&names).at(place).report(&mut answer.findings),
+        SelectedConfig::Empty => {
+            selection::no_default(&names).at(place).report(&mut answer.findings)
+        }
     }
     answer.without_label = Some(match choice {
         SelectedConfig::Config(name) => json!({"config": name}),

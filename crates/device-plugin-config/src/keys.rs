@@ -59,7 +59,15 @@ pub struct ConfigKey {
 }
 
 const fn row(path: &'static str, kind: ConfigKeyKind, since: u16) -> ConfigKey {
-    ConfigKey { path, kind, since: PluginVersion::minor(since), environment: &[], default: "", words: &[], reader: ConfigKeyReader::Both }
+    ConfigKey {
+        path,
+        kind,
+        since: PluginVersion::minor(since),
+        environment: &[],
+        default: "",
+        words: &[],
+        reader: ConfigKeyReader::Both,
+    }
 }
 
 impl ConfigKey {
@@ -98,7 +106,9 @@ impl ConfigKey {
 
     /// Whether the plugin compares this key's letters exactly; elsewhere case does not matter to it.
     pub fn is_exact(&self) -> bool {
-        ["sharing.timeSlicing.", "sharing.mps.", "resources.gpus.", "resources.mig."].iter().any(|above| self.path.starts_with(above))
+        ["sharing.timeSlicing.", "sharing.mps.", "resources.gpus.", "resources.mig."]
+            .iter()
+            .any(|above| self.path.starts_with(above))
     }
 }
 
@@ -132,16 +142,34 @@ use ConfigKeyReader::{Discovery, Plugin};
 pub const KEYS: &[ConfigKey] = &[
     row("version", Text, 12).default("v1").words(&["v1"]),
     row("flags", Map, 12),
-    row(MIG_STRATEGY, Text, 12).env(&["MIG_STRATEGY"]).default("none").words(&["none", "single", "mixed"]),
+    row(MIG_STRATEGY, Text, 12)
+        .env(&["MIG_STRATEGY"])
+        .default("none")
+        .words(&["none", "single", "mixed"]),
     row(FAIL_ON_INIT_ERROR, Switch, 12).env(&["FAIL_ON_INIT_ERROR"]).default("true"),
     row(MPS_ROOT, Text, 15).env(&["MPS_ROOT"]).read_by(Plugin),
     row("flags.nvidiaDriverRoot", Text, 12).env(&["NVIDIA_DRIVER_ROOT"]).default("/"),
     row("flags.nvidiaDevRoot", Text, 16).env(&["NVIDIA_DEV_ROOT"]).default("the driver root"),
-    row("flags.gdrcopyEnabled", Switch, 18).env(&["GDRCOPY_ENABLED"]).default("false (0.19.0 to 0.19.2: true)").read_by(Plugin),
-    row("flags.gdsEnabled", Switch, 13).env(&["GDS_ENABLED"]).default("false (0.19.0 to 0.19.2: true)").read_by(Plugin),
-    row("flags.mofedEnabled", Switch, 13).env(&["MOFED_ENABLED"]).default("false (0.19.0 to 0.19.2: true)").read_by(Plugin),
-    row("flags.useNodeFeatureAPI", Switch, 15).env(&["USE_NODE_FEATURE_API"]).default("true (before 0.19: false)").read_by(Discovery),
-    row(DISCOVERY_STRATEGY, Text, 16).env(&["DEVICE_DISCOVERY_STRATEGY"]).default("auto").words(&["auto", "nvml", "tegra"]),
+    row("flags.gdrcopyEnabled", Switch, 18)
+        .env(&["GDRCOPY_ENABLED"])
+        .default("false (0.19.0 to 0.19.2: true)")
+        .read_by(Plugin),
+    row("flags.gdsEnabled", Switch, 13)
+        .env(&["GDS_ENABLED"])
+        .default("false (0.19.0 to 0.19.2: true)")
+        .read_by(Plugin),
+    row("flags.mofedEnabled", Switch, 13)
+        .env(&["MOFED_ENABLED"])
+        .default("false (0.19.0 to 0.19.2: true)")
+        .read_by(Plugin),
+    row("flags.useNodeFeatureAPI", Switch, 15)
+        .env(&["USE_NODE_FEATURE_API"])
+        .default("true (before 0.19: false)")
+        .read_by(Discovery),
+    row(DISCOVERY_STRATEGY, Text, 16)
+        .env(&["DEVICE_DISCOVERY_STRATEGY"])
+        .default("auto")
+        .words(&["auto", "nvml", "tegra"]),
     row("flags.plugin", Map, 12).read_by(Plugin),
     row(PASS_DEVICE_SPECS, Switch, 12).env(&["PASS_DEVICE_SPECS"]).default("false").read_by(Plugin),
     row(DEVICE_LIST_STRATEGY, Texts, 12)
@@ -149,8 +177,15 @@ pub const KEYS: &[ConfigKey] = &[
         .default("envvar")
         .words(&["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"])
         .read_by(Plugin),
-    row(DEVICE_ID_STRATEGY, Text, 12).env(&["DEVICE_ID_STRATEGY"]).default("uuid").words(&["uuid", "index"]).read_by(Plugin),
-    row("flags.plugin.cdiAnnotationPrefix", Text, 14).env(&["CDI_ANNOTATION_PREFIX"]).default("cdi.k8s.io/").read_by(Plugin),
+    row(DEVICE_ID_STRATEGY, Text, 12)
+        .env(&["DEVICE_ID_STRATEGY"])
+        .default("uuid")
+        .words(&["uuid", "index"])
+        .read_by(Plugin),
+    row("flags.plugin.cdiAnnotationPrefix", Text, 14)
+        .env(&["CDI_ANNOTATION_PREFIX"])
+        .default("cdi.k8s.io/")
+        .read_by(Plugin),
     row("flags.plugin.nvidiaCTKPath", Text, 14)
         .env(&["NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"])
         .default("/usr/bin/nvidia-ctk")
@@ -166,13 +201,22 @@ pub const KEYS: &[ConfigKey] = &[
         .read_by(Plugin),
     row("flags.gfd", Map, 12).read_by(Discovery),
     row("flags.gfd.oneshot", Switch, 12).env(&["GFD_ONESHOT"]).default("false").read_by(Discovery),
-    row("flags.gfd.noTimestamp", Switch, 12).env(&["GFD_NO_TIMESTAMP"]).default("false").read_by(Discovery),
-    row(SLEEP_INTERVAL, Duration, 12).env(&["GFD_SLEEP_INTERVAL"]).default("60s").read_by(Discovery),
+    row("flags.gfd.noTimestamp", Switch, 12)
+        .env(&["GFD_NO_TIMESTAMP"])
+        .default("false")
+        .read_by(Discovery),
+    row(SLEEP_INTERVAL, Duration, 12)
+        .env(&["GFD_SLEEP_INTERVAL"])
+        .default("60s")
+        .read_by(Discovery),
     row("flags.gfd.outputFile", Text, 12)
         .env(&["GFD_OUTPUT_FILE"])
         .default("/etc/kubernetes/node-feature-discovery/features.d/gfd")
         .read_by(Discovery),
-    row("flags.gfd.machineTypeFile", Text, 13).env(&["GFD_MACHINE_TYPE_FILE"]).default("/sys/class/dmi/id/product_name").read_by(Discovery),
+    row("flags.gfd.machineTypeFile", Text, 13)
+        .env(&["GFD_MACHINE_TYPE_FILE"])
+        .default("/sys/class/dmi/id/product_name")
+        .read_by(Discovery),
     row("resources", Map, 12).read_by(Plugin),
     row("resources.gpus", Maps, 12).read_by(Plugin),
     row("resources.gpus.[].pattern", Text, 12).read_by(Plugin),
@@ -220,7 +264,11 @@ pub fn below(parent: &str) -> impl Iterator<Item = &'static ConfigKey> {
 pub fn taken_for(parent: &str, name: &str, version: PluginVersion) -> Option<&'static ConfigKey> {
     let known = |key: &&ConfigKey| key.since <= version;
     let exact = below(parent).filter(known).find(|key| key.name() == name);
-    exact.or_else(|| below(parent).filter(known).find(|key| !key.is_exact() && key.name().eq_ignore_ascii_case(name)))
+    exact.or_else(|| {
+        below(parent)
+            .filter(known)
+            .find(|key| !key.is_exact() && key.name().eq_ignore_ascii_case(name))
+    })
 }
 
 #[cfg(test)]
@@ -232,7 +280,11 @@ mod tests {
         for (index, row) in KEYS.iter().enumerate() {
             let above = row.path.rsplit_once('.').map(|(above, _)| above.trim_end_matches(".[]"));
             let parents = &KEYS[..index];
-            assert!(above.is_none_or(|above| parents.iter().any(|parent| parent.path == above)), "{}", row.path);
+            assert!(
+                above.is_none_or(|above| parents.iter().any(|parent| parent.path == above)),
+                "{}",
+                row.path
+            );
             assert!(parents.iter().all(|other| other.path != row.path), "{} twice", row.path);
         }
         for path in [
@@ -256,8 +308,14 @@ mod tests {
     fn case_matters_where_the_plugin_says_so() {
         let newest = PluginVersion::NEWEST;
         assert_eq!(taken_for("", "Flags", newest).map(|key| key.path), Some("flags"));
-        assert_eq!(taken_for("flags", "MIGSTRATEGY", newest).map(|key| key.path), Some(MIG_STRATEGY));
+        assert_eq!(
+            taken_for("flags", "MIGSTRATEGY", newest).map(|key| key.path),
+            Some(MIG_STRATEGY)
+        );
         assert!(taken_for("sharing.timeSlicing", "Resources", newest).is_none());
-        assert!(taken_for("flags.plugin", "sharedDevicesAllocationPolicy", PluginVersion::minor(19)).is_none());
+        assert!(
+            taken_for("flags.plugin", "sharedDevicesAllocationPolicy", PluginVersion::minor(19))
+                .is_none()
+        );
     }
 }

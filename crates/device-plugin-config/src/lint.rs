@@ -35,7 +35,10 @@ fn settings(subject: &LintTarget<'_>, findings: &mut Vec<ConfigFinding>) {
     for (path, setting) in &subject.config.settings {
         let key = keys::key(path);
         if let SettingValue::Sleep(sleep) = setting.value {
-            findings.extend(short_sleep(key, sleep, subject.sources.written(setting.origin)).map(|finding| finding.at(setting.origin)));
+            findings.extend(
+                short_sleep(key, sleep, subject.sources.written(setting.origin))
+                    .map(|finding| finding.at(setting.origin)),
+            );
         }
         if setting.value == SettingValue::Texts(Vec::new()) && *path == keys::DEVICE_LIST_STRATEGY {
             ConfigRule::NoDeviceList
@@ -44,7 +47,9 @@ fn settings(subject: &LintTarget<'_>, findings: &mut Vec<ConfigFinding>) {
                 .hint("name a strategy, or remove the key: the default is `envvar`")
                 .report(findings);
         }
-        findings.extend(replaced(subject, key, &setting.value).map(|finding| finding.at(setting.origin)));
+        findings.extend(
+            replaced(subject, key, &setting.value).map(|finding| finding.at(setting.origin)),
+        );
     }
 }
 
@@ -68,13 +73,19 @@ fn short_sleep(key: &ConfigKey, sleep: SleepInterval, written: &str) -> Option<C
 }
 
 /// A variable that says something else than the file. It may even hide that the file alone would be refused.
-fn replaced(subject: &LintTarget<'_>, key: &ConfigKey, value: &SettingValue) -> Option<ConfigFinding> {
+fn replaced(
+    subject: &LintTarget<'_>,
+    key: &ConfigKey,
+    value: &SettingValue,
+) -> Option<ConfigFinding> {
     let variable = subject.environment.first(key.environment)?;
     let says_the_same = match value {
         SettingValue::Text(text) => *text == variable.value,
         SettingValue::Switch(flag) => flag.to_string() == variable.value,
         SettingValue::Texts(texts) => texts.join(",") == variable.value,
-        SettingValue::Wholes(wholes) => wholes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",") == variable.value,
+        SettingValue::Wholes(wholes) => {
+            wholes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",") == variable.value
+        }
         SettingValue::Sleep(_) => false,
     };
     if says_the_same {

@@ -89,6 +89,10 @@ impl PluginConfig {
 
     /// The channels of IMEX, if the file sets them.
     pub fn imex_channels(&self) -> Option<&[i64]> {
-        if let Some(SettingValue::Wholes(channels)) = self.value(IMEX_CHANNELS) { Some(channels) } else { None }
+        if let Some(SettingValue::Wholes(channels)) = self.value(IMEX_CHANNELS) {
+            Some(channels)
+        } else {
+            None
+        }
     }
 }

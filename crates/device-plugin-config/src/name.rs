@@ -21,9 +21,15 @@ impl ResourceName {
     /// # Errors
     /// What the plugin says of a name that it does not take.
     pub fn new(written: &str) -> Result<Self, String> {
-        let full = if written.starts_with(PREFIX) { written.to_owned() } else { format!("{PREFIX}{written}") };
+        let full = if written.starts_with(PREFIX) {
+            written.to_owned()
+        } else {
+            format!("{PREFIX}{written}")
+        };
         if full.len() > LONGEST {
-            return Err(format!("fully-qualified resource name must be {LONGEST} characters or less: {full}"));
+            return Err(format!(
+                "fully-qualified resource name must be {LONGEST} characters or less: {full}"
+            ));
         }
         if !is_subdomain(&full[PREFIX.len()..]) {
             return Err(format!(
@@ -69,7 +75,8 @@ impl fmt::Display for ResourceName {
 fn is_subdomain(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_label = |label: &str| {
-        let ends = label.bytes().next().is_some_and(allowed) && label.bytes().last().is_some_and(allowed);
+        let ends =
+            label.bytes().next().is_some_and(allowed) && label.bytes().last().is_some_and(allowed);
         ends && label.bytes().all(|byte| allowed(byte) || byte == b'-')
     };
     text.len() <= 253 && text.split('.').all(is_label)
@@ -82,7 +89,10 @@ mod tests {
     #[test]
     fn names_are_completed_and_judged() {
         assert_eq!(ResourceName::new("gpu").unwrap().as_str(), "nvidia.com/gpu");
-        assert_eq!(ResourceName::new("nvidia.com/mig-1g.10gb.me").unwrap().shared(), "nvidia.com/mig-1g.10gb.me.shared");
+        assert_eq!(
+            ResourceName::new("nvidia.com/mig-1g.10gb.me").unwrap().shared(),
+            "nvidia.com/mig-1g.10gb.me.shared"
+        );
         for wrong in ["", "GPU", "example.com/gpu", "mig-1g.10gb+me", "-gpu", "gpu.", "a..b"] {
             assert!(ResourceName::new(wrong).is_err(), "{wrong}");
         }

@@ -39,7 +39,10 @@ impl ConfigReading {
     pub fn refusal(&self) -> Option<String> {
         let first = self.problems.iter().find(|problem| problem.stops).or(self.problems.first());
         if let Some(problem) = first {
-            return Some(refusal(&format!("unmarshal error: error unmarshaling JSON: while decoding JSON: {}", problem.message)));
+            return Some(refusal(&format!(
+                "unmarshal error: error unmarshaling JSON: while decoding JSON: {}",
+                problem.message
+            )));
         }
         self.wrong_version.as_ref().map(|problem| refusal(&problem.message))
     }
@@ -61,7 +64,10 @@ pub fn read(node: &YamlNode, version: PluginVersion) -> ConfigReading {
     if node.is_map() {
         read.top(node);
     } else if !node.is_null() {
-        read.note(node, format!("json: cannot unmarshal {} into Go value of type v1.Config", go::kind(node)));
+        read.note(
+            node,
+            format!("json: cannot unmarshal {} into Go value of type v1.Config", go::kind(node)),
+        );
     }
     read.reading
 }
@@ -74,9 +80,15 @@ struct ConfigReader {
 /// The entries of a map in the order of the plugin's decoder; of a key that stands twice only the last.
 fn sorted(node: &YamlNode) -> Vec<&MapEntry> {
     let entries = node.entries();
-    let is_last = |index: usize, entry: &MapEntry| entries[index + 1..].iter().all(|later| later.key != entry.key);
-    let mut kept: Vec<&MapEntry> =
-        entries.iter().enumerate().filter(|(index, entry)| is_last(*index, entry)).map(|(_, entry)| entry).collect();
+    let is_last = |index: usize, entry: &MapEntry| {
+        entries[index + 1..].iter().all(|later| later.key != entry.key)
+    };
+    let mut kept: Vec<&MapEntry> = entries
+        .iter()
+        .enumerate()
+        .filter(|(index, entry)| is_last(*index, entry))
+        .map(|(_, entry)| entry)
+        .collect();
     kept.sort_by(|first, second| first.key.as_bytes().cmp(second.key.as_bytes()));
     kept
 }
@@ -92,7 +104,11 @@ impl ConfigReader {
     }
 
     fn stop(&mut self, node: &YamlNode, message: impl Into<String>) {
-        self.reading.problems.push(ReadProblem { message: message.into(), origin: node.origin, stops: true });
+        self.reading.problems.push(ReadProblem {
+            message: message.into(),
+            origin: node.origin,
+            stops: true,
+        });
     }
 
     /// A value of the wrong type in a struct: the decoder goes on.
@@ -128,11 +144,16 @@ impl ConfigReader {
             YamlValue::String(text) => text.clone(),
             YamlValue::Number(number) => go::number(number),
             YamlValue::Bool(flag) => flag.to_string(),
-            YamlValue::List(_) | YamlValue::Map(_) => return self.wrong_type(node, "", key, "string"),
+            YamlValue::List(_) | YamlValue::Map(_) => {
+                return self.wrong_type(node, "", key, "string");
+            }
         };
         if !text.is_empty() && !key.words.contains(&text.as_str()) {
-            self.reading.wrong_version =
-                Some(ReadProblem { message: format!("unknown version: {text}"), origin: node.origin, stops: true });
+            self.reading.wrong_version = Some(ReadProblem {
+                message: format!("unknown version: {text}"),
+                origin: node.origin,
+                stops: true,
+            });
         }
     }
 
@@ -173,7 +194,9 @@ impl ConfigReader {
             return self.set(key, node, SettingValue::Texts(vec![text.to_owned()]));
         }
         // An item that is null stays an empty text.
-        let item = |item: &YamlNode| if item.is_null() { Some(String::new()) } else { item.text().map(str::to_owned) };
+        let item = |item: &YamlNode| {
+            if item.is_null() { Some(String::new()) } else { item.text().map(str::to_owned) }
+        };
         match node.list().and_then(|items| items.iter().map(item).collect()) {
             Some(texts) => self.set(key, node, SettingValue::Texts(texts)),
             None => self.stop(node, format!("invalid {}: {}", key.name(), go::json(node))),
@@ -195,10 +218,18 @@ impl ConfigReader {
 
     fn sleep(&mut self, node: &YamlNode, key: &'static ConfigKey) {
         let sleep = match &node.value {
-            YamlValue::Number(number) => Ok(SleepInterval::Nanoseconds(number.as_f64().unwrap_or_default())),
-            YamlValue::String(text) if text == "infinite" && self.version >= PluginVersion::minor(19) => Ok(SleepInterval::Infinite),
+            YamlValue::Number(number) => {
+                Ok(SleepInterval::Nanoseconds(number.as_f64().unwrap_or_default()))
+            }
+            YamlValue::String(text)
+                if text == "infinite" && self.version >= PluginVersion::minor(19) =>
+            {
+                Ok(SleepInterval::Infinite)
+            }
             YamlValue::String(text) => super::duration::seconds(text).map(SleepInterval::Seconds),
-            YamlValue::Null | YamlValue::Bool(_) | YamlValue::List(_) | YamlValue::Map(_) => Err("invalid duration".to_owned()),
+            YamlValue::Null | YamlValue::Bool(_) | YamlValue::List(_) | YamlValue::Map(_) => {
+                Err("invalid duration".to_owned())
+            }
         };
         match sleep {
             Ok(sleep) => self.set(key, node, SettingValue::Sleep(sleep)),

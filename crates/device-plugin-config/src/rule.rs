@@ -76,34 +76,94 @@ const fn warning(name: &'static str, plugin: &'static str, why: &'static str) ->
 
 /// What is told about the rules, in their order.
 const TEXTS: [RuleText; ConfigRule::COUNT] = [
-    error("refused", "cannot read the file and exits", "the pods restart for ever, and a node whose plugin restarts offers no GPU"),
+    error(
+        "refused",
+        "cannot read the file and exits",
+        "the pods restart for ever, and a node whose plugin restarts offers no GPU",
+    ),
     error("no-start", "reads the file, then exits", "the same"),
     error("unknown-key", "passes over it without a word", "what was meant to be set is not"),
     error("newer-key", "passes over it without a word", "this version does not know it yet"),
-    error("key-case", "takes it in some places and passes over it in others", "nobody should have to know where"),
-    error("duplicate-key", "takes the last and drops the others", "nobody writes a setting twice on purpose"),
-    error("second-document", "reads the first document only", "what stands in the second has no effect"),
-    warning("old-boolean", "takes it for `true` or `false`, as YAML 1.1 does", "other programs read it as a text"),
-    error("two-strategies", "takes `mps` and drops `timeSlicing`", "its own documentation calls them exclusive; one of them is not wanted"),
+    error(
+        "key-case",
+        "takes it in some places and passes over it in others",
+        "nobody should have to know where",
+    ),
+    error(
+        "duplicate-key",
+        "takes the last and drops the others",
+        "nobody writes a setting twice on purpose",
+    ),
+    error(
+        "second-document",
+        "reads the first document only",
+        "what stands in the second has no effect",
+    ),
+    warning(
+        "old-boolean",
+        "takes it for `true` or `false`, as YAML 1.1 does",
+        "other programs read it as a text",
+    ),
+    error(
+        "two-strategies",
+        "takes `mps` and drops `timeSlicing`",
+        "its own documentation calls them exclusive; one of them is not wanted",
+    ),
     error(
         "duplicate-resource",
         "offers the larger number of replicas, and labels the node with the first",
         "number and label contradict each other",
     ),
-    error("no-such-resource", "passes over it without a word", "no device has this name, so nothing is shared"),
-    warning("mig-name", "passes over it without a word", "MIG devices have names of their own only with the strategy `mixed`"),
-    error("long-name", "does not look at the name again after renaming", "its own limit for names is 63 characters"),
-    warning("ignored", "writes a warning into its log and ignores it", "the file says something that does not happen"),
+    error(
+        "no-such-resource",
+        "passes over it without a word",
+        "no device has this name, so nothing is shared",
+    ),
+    warning(
+        "mig-name",
+        "passes over it without a word",
+        "MIG devices have names of their own only with the strategy `mixed`",
+    ),
+    error(
+        "long-name",
+        "does not look at the name again after renaming",
+        "its own limit for names is 63 characters",
+    ),
+    warning(
+        "ignored",
+        "writes a warning into its log and ignores it",
+        "the file says something that does not happen",
+    ),
     warning(
         "mps-replicas",
         "takes it; the MPS daemon fails on the node",
         "the limit depends on the GPU: 16 clients below compute capability 7.5, 48 from there on",
     ),
-    warning("mps-requests", "refuses requests for more than one whatever the file says", "only 0.20 and later let it be switched off"),
-    error("no-device-list", "starts, and tells no container about its devices", "containers get a GPU assigned and do not see it"),
-    error("short-sleep", "takes a number for nanoseconds", "GPU feature discovery would look at the node without a pause"),
-    warning("replaced", "takes the environment variable", "the file says something that does not happen"),
-    error("selection", "exits in its init container", "a label or default that names no configuration leaves the node without GPUs"),
+    warning(
+        "mps-requests",
+        "refuses requests for more than one whatever the file says",
+        "only 0.20 and later let it be switched off",
+    ),
+    error(
+        "no-device-list",
+        "starts, and tells no container about its devices",
+        "containers get a GPU assigned and do not see it",
+    ),
+    error(
+        "short-sleep",
+        "takes a number for nanoseconds",
+        "GPU feature discovery would look at the node without a pause",
+    ),
+    warning(
+        "replaced",
+        "takes the environment variable",
+        "the file says something that does not happen",
+    ),
+    error(
+        "selection",
+        "exits in its init container",
+        "a label or default that names no configuration leaves the node without GPUs",
+    ),
     warning(
         "no-default",
         "starts with its defaults under the GPU operator, even if a configuration is called `default`",
@@ -114,7 +174,8 @@ const TEXTS: [RuleText; ConfigRule::COUNT] = [
 
 impl ConfigRule {
     /// All of them.
-    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
+    pub const ALL: [Self; Self::COUNT] =
+        *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
     /// The rule's row.
     pub fn about(self) -> &'static RuleText {
@@ -123,7 +184,13 @@ impl ConfigRule {
 
     /// A finding of this rule, as bad as its row says.
     pub fn finding(self, message: impl Into<String>) -> ConfigFinding {
-        ConfigFinding { rule: self, diagnostic: Diagnostic { severity: self.about().severity, ..Diagnostic::error(message) } }
+        ConfigFinding {
+            rule: self,
+            diagnostic: Diagnostic {
+                severity: self.about().severity,
+                ..Diagnostic::error(message)
+            },
+        }
     }
 }
 

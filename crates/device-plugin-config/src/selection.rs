@@ -22,7 +22,11 @@ pub enum SelectedConfig<'a> {
 }
 
 /// What a node without the label gets.
-pub fn without_label<'a>(chart: PluginChart, names: &[&'a str], default: Option<&'a str>) -> SelectedConfig<'a> {
+pub fn without_label<'a>(
+    chart: PluginChart,
+    names: &[&'a str],
+    default: Option<&'a str>,
+) -> SelectedConfig<'a> {
     if names.is_empty() {
         return SelectedConfig::Fails("there is no configuration at all".to_owned());
     }
@@ -37,15 +41,19 @@ pub fn without_label<'a>(chart: PluginChart, names: &[&'a str], default: Option<
         (PluginChart::GpuOperator, _) => SelectedConfig::Empty,
         (PluginChart::DevicePlugin, [only]) => SelectedConfig::Config(only),
         (PluginChart::DevicePlugin, _) if names.contains(&NAMED) => SelectedConfig::Config(NAMED),
-        (PluginChart::DevicePlugin, _) => {
-            SelectedConfig::Fails(format!("several configurations, no default, and none is called `{NAMED}`"))
-        }
+        (PluginChart::DevicePlugin, _) => SelectedConfig::Fails(format!(
+            "several configurations, no default, and none is called `{NAMED}`"
+        )),
     }
 }
 
 /// What is to be said where nodes without the label get the plugin's defaults.
 pub fn no_default(names: &[&str]) -> ConfigFinding {
-    let means_nothing = if names.contains(&NAMED) { format!(": the name `{NAMED}` means nothing to it") } else { String::new() };
+    let means_nothing = if names.contains(&NAMED) {
+        format!(": the name `{NAMED}` means nothing to it")
+    } else {
+        String::new()
+    };
     ConfigRule::NoDefault
         .finding(format!("under the GPU operator nodes without the label `{LABEL}` get the plugin's defaults{means_nothing}"))
         .hint("name a default, unless that is meant")
@@ -57,8 +65,11 @@ pub fn unusable(name: &str) -> Option<String> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if name.is_empty() || name.len() > LONGEST_LABEL {
         Some(format!("a value of the node label `{LABEL}` has 1 to {LONGEST_LABEL} characters"))
-    } else if !name.bytes().all(allowed) || !ends(name.bytes().next()) || !ends(name.bytes().last()) {
-        Some(format!("a value of the node label `{LABEL}` has letters, digits, `-`, `_` and `.`, with a letter or digit at both ends"))
+    } else if !name.bytes().all(allowed) || !ends(name.bytes().next()) || !ends(name.bytes().last())
+    {
+        Some(format!(
+            "a value of the node label `{LABEL}` has letters, digits, `-`, `_` and `.`, with a letter or digit at both ends"
+        ))
     } else {
         None
     }
@@ -71,13 +82,22 @@ mod tests {
 
     #[test]
     fn operator_has_no_fallback_and_chart_a_name() {
-        let fails = |chart, names: &[&str], default| matches!(without_label(chart, names, default), SelectedConfig::Fails(_));
+        let fails = |chart, names: &[&str], default| {
+            matches!(without_label(chart, names, default), SelectedConfig::Fails(_))
+        };
         assert_eq!(without_label(GpuOperator, &["default"], None), SelectedConfig::Empty);
         assert_eq!(without_label(GpuOperator, &["a"], Some("")), SelectedConfig::Empty);
         assert_eq!(without_label(GpuOperator, &["a", "b"], Some("b")), SelectedConfig::Config("b"));
         assert_eq!(without_label(DevicePlugin, &["a"], None), SelectedConfig::Config("a"));
-        assert_eq!(without_label(DevicePlugin, &["a", "default"], None), SelectedConfig::Config("default"));
-        assert!(fails(DevicePlugin, &["a", "b"], None) && fails(GpuOperator, &[], None) && fails(GpuOperator, &["a"], Some("b")));
+        assert_eq!(
+            without_label(DevicePlugin, &["a", "default"], None),
+            SelectedConfig::Config("default")
+        );
+        assert!(
+            fails(DevicePlugin, &["a", "b"], None)
+                && fails(GpuOperator, &[], None)
+                && fails(GpuOperator, &["a"], Some("b"))
+        );
     }
 
     #[test]

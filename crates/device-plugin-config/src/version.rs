@@ -35,8 +35,14 @@ impl PluginVersion {
     ///
     /// # Errors
     /// Nothing that is known says which version it is, or it is too old.
-    pub fn deployed(chart: PluginChart, chart_version: &str, values: &dyn Fn(&str) -> Option<Value>) -> Result<Self, PluginVersionError> {
-        let named = values(Self::path(chart)).and_then(|value| value.as_str().map(str::to_owned)).filter(|text| !text.is_empty());
+    pub fn deployed(
+        chart: PluginChart,
+        chart_version: &str,
+        values: &dyn Fn(&str) -> Option<Value>,
+    ) -> Result<Self, PluginVersionError> {
+        let named = values(Self::path(chart))
+            .and_then(|value| value.as_str().map(str::to_owned))
+            .filter(|text| !text.is_empty());
         match (chart, named) {
             (_, Some(text)) => text.parse(),
             (PluginChart::GpuOperator, None) => Err(PluginVersionError::Text(String::new())),
@@ -80,7 +86,8 @@ impl FromStr for PluginVersion {
         let wrong = || PluginVersionError::Text(text.to_owned());
         let plain = text.strip_prefix('v').unwrap_or(text);
         let numbers = plain.split_once(['-', '+']).map_or(plain, |(numbers, _)| numbers);
-        let numbers: Vec<u16> = numbers.split('.').map(str::parse).collect::<Result<_, _>>().map_err(|_| wrong())?;
+        let numbers: Vec<u16> =
+            numbers.split('.').map(str::parse).collect::<Result<_, _>>().map_err(|_| wrong())?;
         let [major, minor, patch] = numbers[..] else { return Err(wrong()) };
         let version = Self(major, minor, patch);
         if version < Self::OLDEST { Err(PluginVersionError::TooOld(version)) } else { Ok(version) }
@@ -93,14 +100,22 @@ mod tests {
 
     #[test]
     fn versions_are_read_as_images_are_tagged() {
-        for (text, version) in
-            [("0.20.0", PluginVersion(0, 20, 0)), ("v0.19.3", PluginVersion(0, 19, 3)), ("v0.17.4-ubi8", PluginVersion(0, 17, 4))]
-        {
+        for (text, version) in [
+            ("0.20.0", PluginVersion(0, 20, 0)),
+            ("v0.19.3", PluginVersion(0, 19, 3)),
+            ("v0.17.4-ubi8", PluginVersion(0, 17, 4)),
+        ] {
             assert_eq!(text.parse(), Ok(version));
         }
         for wrong in ["", "latest", "0.20", "0.20.0.1", "0.20.x", "sha256:1234"] {
-            assert_eq!(wrong.parse::<PluginVersion>(), Err(PluginVersionError::Text(wrong.to_owned())));
+            assert_eq!(
+                wrong.parse::<PluginVersion>(),
+                Err(PluginVersionError::Text(wrong.to_owned()))
+            );
         }
-        assert_eq!("0.14.1".parse::<PluginVersion>(), Err(PluginVersionError::TooOld(PluginVersion(0, 14, 1))));
+        assert_eq!(
+            "0.14.1".parse::<PluginVersion>(),
+            Err(PluginVersionError::TooOld(PluginVersion(0, 14, 1)))
+        );
     }
 }

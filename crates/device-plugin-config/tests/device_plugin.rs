@@ -15,7 +15,11 @@ mod device_plugin {
 }
 
 /// Checks a text.
-fn check(text: &str, version: PluginVersion, environment: PluginEnvironment) -> (ConfigReport, SourceTexts) {
+fn check(
+    text: &str,
+    version: PluginVersion,
+    environment: PluginEnvironment,
+) -> (ConfigReport, SourceTexts) {
     let mut sources = SourceTexts::default();
     let source = sources.add(SourceText { name: "config.yaml".to_owned(), text: text.to_owned() });
     let report = check_text(&sources, source, &CheckTarget { version, environment });

@@ -138,12 +138,16 @@ impl Diagnostics {
 
     /// `2 errors, 1 warning`.
     pub fn summary(&self) -> String {
-        let errors = self.list.iter().filter(|diagnostic| diagnostic.severity == Severity::Error).count();
-        let parts = [(errors, "error"), (self.list.len() - errors, "warning")].map(|(number, word)| match number {
-            0 => String::new(),
-            1 => format!("1 {word}"),
-            _ => format!("{number} {word}s"),
-        });
+        let errors =
+            self.list.iter().filter(|diagnostic| diagnostic.severity == Severity::Error).count();
+        let parts =
+            [(errors, "error"), (self.list.len() - errors, "warning")].map(|(number, word)| {
+                match number {
+                    0 => String::new(),
+                    1 => format!("1 {word}"),
+                    _ => format!("{number} {word}s"),
+                }
+            });
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
     }
 
@@ -159,7 +163,12 @@ impl Diagnostics {
     }
 
     fn draw(&self, renderer: &Renderer) -> String {
-        let mut drawn: Vec<String> = self.list.iter().take(MOST_DRAWN).map(|diagnostic| self.draw_one(renderer, diagnostic)).collect();
+        let mut drawn: Vec<String> = self
+            .list
+            .iter()
+            .take(MOST_DRAWN)
+            .map(|diagnostic| self.draw_one(renderer, diagnostic))
+            .collect();
         if self.list.len() > MOST_DRAWN {
             drawn.push(format!("… and {} more", self.list.len() - MOST_DRAWN));
         }
@@ -173,8 +182,15 @@ impl Diagnostics {
         };
         let mut elements: Vec<Element<'_>> = Vec::new();
         let mut places: Vec<(SourceSpan, &str, AnnotationKind)> = Vec::new();
-        places.extend(diagnostic.place.map(|place| (place, &*diagnostic.label, AnnotationKind::Primary)));
-        places.extend(diagnostic.related.iter().map(|(origin, label)| (*origin, label.as_str(), AnnotationKind::Context)));
+        places.extend(
+            diagnostic.place.map(|place| (place, &*diagnostic.label, AnnotationKind::Primary)),
+        );
+        places.extend(
+            diagnostic
+                .related
+                .iter()
+                .map(|(origin, label)| (*origin, label.as_str(), AnnotationKind::Context)),
+        );
         let mut drawn = Vec::new();
         for (origin, ..) in &places {
             if drawn.contains(&origin.source) {
@@ -184,23 +200,41 @@ impl Diagnostics {
             let source = self.sources.get(origin.source);
             if diagnostic.secret {
                 let (line, column) = self.sources.line_and_column(*origin);
-                elements.push(annotate_snippets::Origin::path(source.name.as_str()).line(line).char_column(column).into());
+                elements.push(
+                    annotate_snippets::Origin::path(source.name.as_str())
+                        .line(line)
+                        .char_column(column)
+                        .into(),
+                );
                 continue;
             }
             let here = places.iter().filter(|(other, ..)| other.source == origin.source);
-            let annotations =
-                here.map(|(other, label, kind)| kind.span(visible(*other, &source.text)).label((!label.is_empty()).then_some(*label)));
-            elements.push(Snippet::source(source.text.as_str()).path(source.name.as_str()).annotations(annotations).into());
+            let annotations = here.map(|(other, label, kind)| {
+                kind.span(visible(*other, &source.text))
+                    .label((!label.is_empty()).then_some(*label))
+            });
+            elements.push(
+                Snippet::source(source.text.as_str())
+                    .path(source.name.as_str())
+                    .annotations(annotations)
+                    .into(),
+            );
         }
         let mut title = level.primary_title(&*diagnostic.message);
         if let Some(lint) = diagnostic.lint {
             title = title.id(lint.name());
         }
         if elements.is_empty() {
-            let hints: String = diagnostic.hints.iter().map(|hint| "\nhint: ".to_owned() + hint).collect();
+            let hints: String =
+                diagnostic.hints.iter().map(|hint| "\nhint: ".to_owned() + hint).collect();
             return renderer.render(&[Group::with_title(title)]) + &hints;
         }
-        elements.extend(diagnostic.hints.iter().map(|hint| Level::HELP.with_name("hint").message(hint.as_str()).into()));
+        elements.extend(
+            diagnostic
+                .hints
+                .iter()
+                .map(|hint| Level::HELP.with_name("hint").message(hint.as_str()).into()),
+        );
         let group: Group<'_> = title.elements(elements);
         renderer.render(&[group])
     }
@@ -213,6 +247,9 @@ fn visible(origin: SourceSpan, text: &str) -> std::ops::Range<usize> {
     if end > origin.start {
         return origin.start..end;
     }
-    let next = text.get(origin.start..).and_then(|rest| rest.chars().next()).filter(|character| *character != '\n');
+    let next = text
+        .get(origin.start..)
+        .and_then(|rest| rest.chars().next())
+        .filter(|character| *character != '\n');
     origin.start..origin.start + next.map_or(0, char::len_utf8)
 }

@@ -50,7 +50,8 @@ pub enum Lint {
 
 impl Lint {
     /// All of them, in the order of the page.
-    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
+    pub const ALL: [Self; Self::COUNT] =
+        *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
     /// Its name, as messages and the page have it.
     pub fn name(self) -> &'static str {

@@ -14,28 +14,39 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     let scored = candidates.into_iter().filter_map(|candidate| {
         // Insertions, deletions, replacements, and swaps of neighbors.
         let distance = osa_distance(&word.to_lowercase(), &candidate.to_lowercase());
-        ((distance <= limit && distance < word.chars().count()) || is_part(word, candidate) || starts_alike(word, candidate))
-            .then_some((distance, candidate))
+        ((distance <= limit && distance < word.chars().count())
+            || is_part(word, candidate)
+            || starts_alike(word, candidate))
+        .then_some((distance, candidate))
     });
     scored.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
 
 /// Asks whether the nearest candidate was meant; `None` if none is near.
-pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub fn did_you_mean<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
     nearest(word, candidates).map(|near| format!("did you mean `{near}`?"))
 }
 
 /// `maxParallel` for `maxParallelUpgrades`, even with a typo in it: most of the word, and five letters at least, are how the
 /// candidate starts.
 fn starts_alike(word: &str, candidate: &str) -> bool {
-    let same = word.to_lowercase().chars().zip(candidate.to_lowercase().chars()).take_while(|(left, right)| left == right).count();
+    let same = word
+        .to_lowercase()
+        .chars()
+        .zip(candidate.to_lowercase().chars())
+        .take_while(|(left, right)| left == right)
+        .count();
     same >= 5 && same * 5 >= word.chars().count() * 3
 }
 
 /// `gb200` for `eks-gb200-training`, `upgrade` for `upgradePolicy`: a part of four letters or more, one way or the other.
 fn is_part(word: &str, candidate: &str) -> bool {
     let (word, candidate) = (word.to_lowercase(), candidate.to_lowercase());
-    (word.len() >= 4 && candidate.contains(&word)) || (candidate.len() >= 4 && word.contains(&candidate))
+    (word.len() >= 4 && candidate.contains(&word))
+        || (candidate.len() >= 4 && word.contains(&candidate))
 }
 
 #[cfg(test)]
@@ -48,7 +59,10 @@ mod tests {
         assert_eq!(nearest("verison", keys), Some("version"));
         assert_eq!(nearest("upgradepolicy", keys), Some("upgradePolicy"));
         assert_eq!(nearest("enable", keys), Some("enabled"));
-        assert_eq!(nearest("maxParalell", ["maxUnavailable", "maxParallelUpgrades"]), Some("maxParallelUpgrades"));
+        assert_eq!(
+            nearest("maxParalell", ["maxUnavailable", "maxParallelUpgrades"]),
+            Some("maxParallelUpgrades")
+        );
         assert_eq!(nearest("gb200", ["base", "eks-gb200-training"]), Some("eks-gb200-training"));
         assert_eq!(nearest("replicas", keys), None);
         assert_eq!(nearest("x", ["y"]), None);

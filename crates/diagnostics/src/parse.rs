@@ -14,7 +14,8 @@ use yaml::{self, Location, Spanned};
 /// of this size takes long, even if it compares every key with every other.
 const MAX_NODES: usize = 20_000;
 /// What YAML parsers of different ages take for a boolean or null when it is not quoted.
-const WORDS_OF_YAML_1_1: [&str; 11] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", ""];
+const WORDS_OF_YAML_1_1: [&str; 11] =
+    ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", ""];
 
 /// What kind of document is read, for messages.
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +40,15 @@ pub struct LenientDocument {
 /// # Errors
 /// The text is no YAML, has duplicate keys or a second document, is too large once its aliases are expanded, has keys that are no
 /// plain strings or numbers that would lose digits.
-pub fn parse(sources: &SourceTexts, source: SourceId, words: DocumentWords) -> Result<YamlNode, Diagnostic> {
+pub fn parse(
+    sources: &SourceTexts,
+    source: SourceId,
+    words: DocumentWords,
+) -> Result<YamlNode, Diagnostic> {
     let text = &sources.get(source).text;
     no_nul(text, source, words)?;
-    let raw: Spanned<RawYaml> = yaml::from_str_limited(text, MAX_NODES).map_err(|error| explain(&error, text, source, words))?;
+    let raw: Spanned<RawYaml> = yaml::from_str_limited(text, MAX_NODES)
+        .map_err(|error| explain(&error, text, source, words))?;
     YamlConverter { text, source, strict: true }.node(raw)
 }
 
@@ -50,7 +56,11 @@ pub fn parse(sources: &SourceTexts, source: SourceId, words: DocumentWords) -> R
 ///
 /// # Errors
 /// The first document is no YAML, or too large once its aliases are expanded.
-pub fn parse_leniently(sources: &SourceTexts, source: SourceId, words: DocumentWords) -> Result<LenientDocument, Diagnostic> {
+pub fn parse_leniently(
+    sources: &SourceTexts,
+    source: SourceId,
+    words: DocumentWords,
+) -> Result<LenientDocument, Diagnostic> {
     let text = &sources.get(source).text;
     no_nul(text, source, words)?;
     let convert = YamlConverter { text, source, strict: false };
@@ -99,10 +109,15 @@ impl YamlConverter<'_> {
             RawYaml::Bool(flag) => YamlValue::Bool(flag),
             RawYaml::Number(number) => self.number(number, origin)?,
             RawYaml::String(text) => self.string(text, origin),
-            RawYaml::List(items) => YamlValue::List(items.into_iter().map(|item| self.node(item)).collect::<Result<_, _>>()?),
-            RawYaml::Map(entries) => {
-                YamlValue::Map(entries.into_iter().map(|(key, value)| self.entry(key, value)).collect::<Result<_, _>>()?)
-            }
+            RawYaml::List(items) => YamlValue::List(
+                items.into_iter().map(|item| self.node(item)).collect::<Result<_, _>>()?,
+            ),
+            RawYaml::Map(entries) => YamlValue::Map(
+                entries
+                    .into_iter()
+                    .map(|(key, value)| self.entry(key, value))
+                    .collect::<Result<_, _>>()?,
+            ),
         };
         Ok(YamlNode { value, origin })
     }
@@ -110,10 +125,15 @@ impl YamlConverter<'_> {
     fn entry(&self, key: Spanned<String>, value: Spanned<RawYaml>) -> Result<MapEntry, Diagnostic> {
         let key_origin = self.origin(&key.defined);
         let written = self.text.get(key_origin.range()).unwrap_or_default();
-        if self.strict && written == key.value && WORDS_OF_YAML_1_1.contains(&written.to_ascii_lowercase().as_str()) {
-            return Err(Diagnostic::error(format!("the key `{written}` is a boolean or null for YAML parsers"))
-                .at(key_origin)
-                .hint(format!("quote it: `\"{written}\":`")));
+        if self.strict
+            && written == key.value
+            && WORDS_OF_YAML_1_1.contains(&written.to_ascii_lowercase().as_str())
+        {
+            return Err(Diagnostic::error(format!(
+                "the key `{written}` is a boolean or null for YAML parsers"
+            ))
+            .at(key_origin)
+            .hint(format!("quote it: `\"{written}\":`")));
         }
         Ok(MapEntry { key: key.value, key_origin, node: self.node(value)? })
     }
@@ -131,10 +151,16 @@ impl YamlConverter<'_> {
     /// An integer that no integer type holds has become a float by now, and lost digits.
     fn number(&self, number: Number, origin: SourceSpan) -> Result<YamlValue, Diagnostic> {
         let written = self.text.get(origin.range()).unwrap_or_default();
-        if self.strict && number.is_f64() && written.len() > 15 && written.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(Diagnostic::error(format!("the number `{written}` has more digits than can be kept"))
-                .at(origin)
-                .hint(format!("quote it if it is a text: `\"{written}\"`")));
+        if self.strict
+            && number.is_f64()
+            && written.len() > 15
+            && written.bytes().all(|byte| byte.is_ascii_digit())
+        {
+            return Err(Diagnostic::error(format!(
+                "the number `{written}` has more digits than can be kept"
+            ))
+            .at(origin)
+            .hint(format!("quote it if it is a text: `\"{written}\"`")));
         }
         Ok(YamlValue::Number(number))
     }
@@ -147,14 +173,18 @@ impl YamlConverter<'_> {
 /// Locations carry bytes where the parser knows them, else characters.
 fn origin(location: &Location, text: &str, source: SourceId) -> SourceSpan {
     let bytes = location.span().byte_offset().zip(location.span().byte_len());
-    let (start, length) =
-        bytes.and_then(|(start, length)| usize::try_from(start).ok().zip(usize::try_from(length).ok())).unwrap_or_else(|| {
+    let (start, length) = bytes
+        .and_then(|(start, length)| usize::try_from(start).ok().zip(usize::try_from(length).ok()))
+        .unwrap_or_else(|| {
             let line = usize::try_from(location.line()).unwrap_or(usize::MAX);
             (byte_at(text, line, usize::try_from(location.column()).unwrap_or(usize::MAX)), 0)
         });
     let start = start.min(text.len());
     // A block scalar's span ends behind its last line break: the break is no part of what is shown.
-    let end = start + text.get(start..(start + length).min(text.len())).map_or(0, |stretch| stretch.trim_end().len());
+    let end = start
+        + text
+            .get(start..(start + length).min(text.len()))
+            .map_or(0, |stretch| stretch.trim_end().len());
     SourceSpan { source, start, end }
 }
 
@@ -169,7 +199,9 @@ fn explain(error: &yaml::Error, text: &str, source: SourceId, words: DocumentWor
         error = inner;
     }
     let (message, hint) = match error {
-        yaml::Error::MultipleDocuments { .. } => ("a second document starts here".to_owned(), words.second_document),
+        yaml::Error::MultipleDocuments { .. } => {
+            ("a second document starts here".to_owned(), words.second_document)
+        }
         yaml::Error::DuplicateMappingKey { key, .. } => (
             key.as_ref().map_or_else(
                 || "this key stands twice in the same map".to_owned(),
@@ -177,21 +209,29 @@ fn explain(error: &yaml::Error, text: &str, source: SourceId, words: DocumentWor
             ),
             "keep one of them",
         ),
-        yaml::Error::Budget { .. } | yaml::Error::AliasReplayLimitExceeded { .. } | yaml::Error::AliasReplayStackDepthExceeded { .. } => (
-            format!("the document grows beyond what {} may have (nodes, depth, aliases)", words.document),
+        yaml::Error::Budget { .. }
+        | yaml::Error::AliasReplayLimitExceeded { .. }
+        | yaml::Error::AliasReplayStackDepthExceeded { .. } => (
+            format!(
+                "the document grows beyond what {} may have (nodes, depth, aliases)",
+                words.document
+            ),
             "write fewer aliases (`*name`) and less nesting",
         ),
         yaml::Error::UnknownAnchor { .. } => (
             "the alias names an anchor that does not exist".to_owned(),
             "define it before (`&name`), or quote the text if it is meant to start with `*`",
         ),
-        yaml::Error::NonFiniteFloat { value, .. } => (format!("`{value}` is no finite number"), "quote it if it is a text"),
+        yaml::Error::NonFiniteFloat { value, .. } => {
+            (format!("`{value}` is no finite number"), "quote it if it is a text")
+        }
         yaml::Error::Unexpected { expected: "string scalar", .. } => {
             ("a key must be a plain string".to_owned(), "lists and maps cannot be keys")
         }
-        other => {
-            (format!("this is not YAML: {}", without_place(&other.to_string())), "check indentation, brackets and quotes around this place")
-        }
+        other => (
+            format!("this is not YAML: {}", without_place(&other.to_string())),
+            "check indentation, brackets and quotes around this place",
+        ),
     };
     let diagnostic = Diagnostic::error(message).hint(hint);
     match error.location() {

@@ -93,7 +93,11 @@ impl FromStr for KeyPath {
         if keys.len() > MAX_KEYS {
             return Err(KeyPathError::TooLong);
         }
-        if keys.iter().any(String::is_empty) { Err(KeyPathError::EmptyKey(text.to_owned())) } else { Ok(Self(keys)) }
+        if keys.iter().any(String::is_empty) {
+            Err(KeyPathError::EmptyKey(text.to_owned()))
+        } else {
+            Ok(Self(keys))
+        }
     }
 }
 

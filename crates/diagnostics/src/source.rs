@@ -95,9 +95,11 @@ fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
 
 /// The byte at which a line and a column (from 1, in characters) stand; the end of the text if they are beyond it.
 pub(super) fn byte_at(text: &str, line: usize, column: usize) -> usize {
-    let line_start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+    let line_start: usize =
+        text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     let rest = text.get(line_start..).unwrap_or_default();
-    line_start + rest.char_indices().nth(column.saturating_sub(1)).map_or(rest.len(), |(offset, _)| offset)
+    line_start
+        + rest.char_indices().nth(column.saturating_sub(1)).map_or(rest.len(), |(offset, _)| offset)
 }
 
 #[cfg(test)]

@@ -107,10 +107,13 @@ impl YamlNode {
         match &self.value {
             YamlValue::Map(_) => self.get(key),
             YamlValue::List(items) => {
-                let by_name = items.iter().find(|item| item.get("name").and_then(Self::text) == Some(key));
+                let by_name =
+                    items.iter().find(|item| item.get("name").and_then(Self::text) == Some(key));
                 by_name.or_else(|| key.parse::<usize>().ok().and_then(|index| items.get(index)))
             }
-            YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) => None,
+            YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) => {
+                None
+            }
         }
     }
 
@@ -140,7 +143,8 @@ impl YamlNode {
             YamlValue::String(text) => text.clone().into(),
             YamlValue::List(items) => items.iter().map(Self::to_json).collect(),
             YamlValue::Map(entries) => {
-                let map: Map<_, _> = entries.iter().map(|entry| (entry.key.clone(), entry.node.to_json())).collect();
+                let map: Map<_, _> =
+                    entries.iter().map(|entry| (entry.key.clone(), entry.node.to_json())).collect();
                 map.into()
             }
         }

@@ -100,7 +100,8 @@ fn under_the_operator(observed: &mut Observed) {
         policy.upgrade_policy.max_parallel = Some(PARALLEL);
     }
     let newest = |pod: &&Arc<ObservedPod>| pod.revision.as_deref() == Some("newest");
-    let done: BTreeSet<String> = observed.pods.shared().filter(newest).filter_map(|pod| pod.node.clone()).collect();
+    let done: BTreeSet<String> =
+        observed.pods.shared().filter(newest).filter_map(|pod| pod.node.clone()).collect();
     let names: Vec<String> = observed.nodes.values().map(|node| node.name.clone()).collect();
     let mut under_way = PARALLEL;
     for name in names {
@@ -137,11 +138,25 @@ fn a_pod(observed: &mut Observed, number: usize) {
 /// The controller comes to the next step of one node and to the first of another, in turn.
 fn a_turn(observed: &mut Observed, number: usize) {
     let state = "nvidia.com/gpu-driver-upgrade-state";
-    let is = |node: &ObservedNode, value: &str| node.labels.get(state).is_some_and(|found| found == value);
-    let find = |value: &str| observed.nodes.values().filter(|node| is(node, value)).map(|node| node.name.clone()).nth(number % 7);
-    let (from, to) =
-        if number.is_multiple_of(4) { ("upgrade-required", "cordon-required") } else { ("cordon-required", "upgrade-required") };
-    let name = find(from).or_else(|| observed.nodes.values().find(|node| is(node, from)).map(|node| node.name.clone()));
+    let is = |node: &ObservedNode, value: &str| {
+        node.labels.get(state).is_some_and(|found| found == value)
+    };
+    let find = |value: &str| {
+        observed
+            .nodes
+            .values()
+            .filter(|node| is(node, value))
+            .map(|node| node.name.clone())
+            .nth(number % 7)
+    };
+    let (from, to) = if number.is_multiple_of(4) {
+        ("upgrade-required", "cordon-required")
+    } else {
+        ("cordon-required", "upgrade-required")
+    };
+    let name = find(from).or_else(|| {
+        observed.nodes.values().find(|node| is(node, from)).map(|node| node.name.clone())
+    });
     if let Some(node) = name.and_then(|name| observed.nodes.get_mut(&name)) {
         node.labels.insert(state.to_owned(), to.to_owned());
         node.version.push('2');
@@ -160,7 +175,12 @@ fn row(what: &str, mut times: Vec<Duration>) {
 }
 
 /// Decides as often as it takes until nothing new is done, then times decisions between which one node changes, or one driver pod.
-fn measure(what: &str, mut observed: Observed, settings: &Settings, change: fn(&mut Observed, usize)) {
+fn measure(
+    what: &str,
+    mut observed: Observed,
+    settings: &Settings,
+    change: fn(&mut Observed, usize),
+) {
     let begin: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
     let mut now = begin;
     let mut memory = RunMemory::new(begin, begin + Duration::from_hours(10));
@@ -196,7 +216,11 @@ fn measure(what: &str, mut observed: Observed, settings: &Settings, change: fn(&
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let mut settings = Settings { mode: Mode::Drive, tasks: vec![Task::Settle, Task::Drive, Task::Reroll], ..settings::settings() };
+    let mut settings = Settings {
+        mode: Mode::Drive,
+        tasks: vec![Task::Settle, Task::Drive, Task::Reroll],
+        ..settings::settings()
+    };
     settings.upgrade.policy.max_parallel_upgrades = PARALLEL;
     let (watches, mut observed) = seen(&settings).await;
     with_plugins_in_order(&mut observed);
@@ -215,12 +239,24 @@ async fn main() {
     measure("drive, in the middle", middle.clone(), &settings, a_node);
     measure("drive, in the middle, a driver pod", middle.clone(), &settings, a_pod);
     under_the_operator(&mut middle);
-    let assist = Settings { mode: Mode::Assist, tasks: vec![Task::Settle, Task::Wake, Task::Reroll], ..settings.clone() };
+    let assist = Settings {
+        mode: Mode::Assist,
+        tasks: vec![Task::Settle, Task::Wake, Task::Reroll],
+        ..settings.clone()
+    };
     measure("assist, in the middle", middle.clone(), &assist, a_node);
     measure("assist, in the middle, a driver pod", middle.clone(), &assist, a_pod);
     measure("assist, in the middle, a slot that turns", middle.clone(), &assist, a_turn);
-    let observe = Settings { mode: Mode::Observe, tasks: vec![Task::Settle, Task::Reroll], ..settings.clone() };
+    let observe = Settings {
+        mode: Mode::Observe,
+        tasks: vec![Task::Settle, Task::Reroll],
+        ..settings.clone()
+    };
     measure("observe, in the middle", middle.clone(), &observe, a_node);
-    let steer = Settings { mode: Mode::Steer, tasks: vec![Task::Settle, Task::Wake, Task::Steer, Task::Reroll], ..settings.clone() };
+    let steer = Settings {
+        mode: Mode::Steer,
+        tasks: vec![Task::Settle, Task::Wake, Task::Steer, Task::Reroll],
+        ..settings.clone()
+    };
     measure("steer, in the middle", middle, &steer, a_node);
 }

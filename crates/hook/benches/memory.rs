@@ -36,7 +36,12 @@ fn status(figure: &str) -> f64 {
 }
 
 fn row(what: &str, begin: Instant) {
-    println!("{what:<44} {:>9.1} ms {:>8.1} MiB now {:>8.1} MiB peak", milliseconds(begin), status("VmRSS"), status("VmHWM"));
+    println!(
+        "{what:<44} {:>9.1} ms {:>8.1} MiB now {:>8.1} MiB peak",
+        milliseconds(begin),
+        status("VmRSS"),
+        status("VmHWM")
+    );
 }
 
 fn milliseconds(begin: Instant) -> f64 {
@@ -57,7 +62,9 @@ async fn main() {
     let tasks = vec![Task::Settle, Task::Drive, Task::Reroll];
     let settings = Settings { mode: Mode::Drive, tasks, ..settings::settings() };
     let size = objects::object("/api/v1/nodes", "", 0).len();
-    println!("{NODES} nodes of {size} bytes; on each six operand pods, a DRA plugin and a ResourceSlice\n");
+    println!(
+        "{NODES} nodes of {size} bytes; on each six operand pods, a DRA plugin and a ResourceSlice\n"
+    );
     row("at the beginning", Instant::now());
     let begin = Instant::now();
     let watches = Watches::start(&client, &settings, vec![settings::DRA.into()], Some("v1"));
@@ -99,7 +106,14 @@ async fn main() {
 fn counted(observed: &Observed) {
     let slices = observed.dra.slices.served().unwrap().len();
     let operands = observed.operand_pods.len();
-    let counts = [observed.nodes.len(), observed.pods.len(), observed.validators.len(), operands, observed.dra.pods.len(), slices];
+    let counts = [
+        observed.nodes.len(),
+        observed.pods.len(),
+        observed.validators.len(),
+        operands,
+        observed.dra.pods.len(),
+        slices,
+    ];
     assert_eq!(counts, [NODES, 2 * NODES, NODES, 4 * NODES, NODES, NODES]);
     assert!(observed.nodes.values().all(|node| node.labels.len() >= 80));
 }

@@ -53,9 +53,12 @@ impl RunClock {
     /// first measurement counts: from then on the time is monotonic, whatever happens to the clock of any server.
     pub fn set_by_server(&self, server: Timestamp, asked: SignedDuration) {
         let half = self.elapsed().saturating_sub(asked) / 2;
-        let middle = self.origin.saturating_add(asked.saturating_add(half)).unwrap_or(Timestamp::MAX);
-        let ahead = server.saturating_add(HALF_SECOND).unwrap_or(Timestamp::MAX).duration_since(middle);
-        self.correction.get_or_init(|| if ahead.abs() <= RESOLUTION { SignedDuration::ZERO } else { ahead });
+        let middle =
+            self.origin.saturating_add(asked.saturating_add(half)).unwrap_or(Timestamp::MAX);
+        let ahead =
+            server.saturating_add(HALF_SECOND).unwrap_or(Timestamp::MAX).duration_since(middle);
+        self.correction
+            .get_or_init(|| if ahead.abs() <= RESOLUTION { SignedDuration::ZERO } else { ahead });
     }
 
     /// The moment as tokio's clock has it; the past is now.
@@ -67,7 +70,8 @@ impl RunClock {
 
 /// Returns the time so much later; the latest time there is where that overflows.
 pub(super) fn later(at: Timestamp, wait: Duration) -> Timestamp {
-    at.saturating_add(SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX)).unwrap_or(Timestamp::MAX)
+    at.saturating_add(SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX))
+        .unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]

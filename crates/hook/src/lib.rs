@@ -49,7 +49,13 @@ pub struct HookProcess {
 
 impl HookProcess {
     /// Returns a run that has not started.
-    pub fn new(client: Client, settings: Settings, identity: PodIdentity, clock: RunClock, shutdown: Shutdown) -> Self {
+    pub fn new(
+        client: Client,
+        settings: Settings,
+        identity: PodIdentity,
+        clock: RunClock,
+        shutdown: Shutdown,
+    ) -> Self {
         let metrics = Arc::new(HookMetrics::new(settings.clone()));
         Self { client, settings, identity, clock, shutdown, metrics }
     }

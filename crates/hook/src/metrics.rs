@@ -41,8 +41,14 @@ pub struct HookMetrics {
     snapshot: Mutex<Option<Arc<FleetSnapshot>>>,
 }
 
-fn common(settings: &Settings) -> impl Iterator<Item = (Cow<'static, str>, Cow<'static, str>)> + use<> {
-    let values = [settings.namespace.clone(), settings.release.clone(), settings.driver.traits().name.to_owned()];
+fn common(
+    settings: &Settings,
+) -> impl Iterator<Item = (Cow<'static, str>, Cow<'static, str>)> + use<> {
+    let values = [
+        settings.namespace.clone(),
+        settings.release.clone(),
+        settings.driver.traits().name.to_owned(),
+    ];
     COMMON.into_iter().map(Into::into).zip(values.map(Into::into))
 }
 
@@ -51,12 +57,19 @@ impl HookMetrics {
         let mut counted = Registry::with_labels(common(&settings));
         // 100 µs for a small fleet at rest, to some seconds for ten thousand nodes on a slow machine.
         let decisions = Histogram::new(exponential_buckets(0.0001, 4.0, 9));
-        let (evictions, replacements, failed_writes) = (CounterFamily::default(), CounterFamily::default(), CounterFamily::default());
-        let mut register = |metric: &Metric, counts: &CounterFamily| counted.register(metric.name, metric.help, counts.clone());
+        let (evictions, replacements, failed_writes) =
+            (CounterFamily::default(), CounterFamily::default(), CounterFamily::default());
+        let mut register = |metric: &Metric, counts: &CounterFamily| {
+            counted.register(metric.name, metric.help, counts.clone())
+        };
         register(&table::EVICTIONS, &evictions);
         register(&table::REPLACEMENTS, &replacements);
         register(&table::FAILED_WRITES, &failed_writes);
-        counted.register(table::DECISION_DURATION.name, table::DECISION_DURATION.help, decisions.clone());
+        counted.register(
+            table::DECISION_DURATION.name,
+            table::DECISION_DURATION.help,
+            decisions.clone(),
+        );
         Self {
             settings,
             counted,
@@ -114,7 +127,8 @@ impl HookMetrics {
     pub(super) fn keep_snapshot(&self, snapshot: impl FnOnce() -> FleetSnapshot) {
         if self.served.load(Ordering::Relaxed) {
             let snapshot = snapshot();
-            *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(snapshot));
+            *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(Arc::new(snapshot));
         }
     }
 
@@ -126,7 +140,11 @@ impl HookMetrics {
         let held = self.held.load(Ordering::Relaxed);
         samples.about(&settings.namespace, &settings.release, settings.driver.traits().name);
         let digest: String = settings.digest.chars().take(16).collect();
-        samples.add(&table::RUN_INFO, [env!("CARGO_PKG_VERSION"), &settings.component, settings.mode.name(), &digest], 1.0);
+        samples.add(
+            &table::RUN_INFO,
+            [env!("CARGO_PKG_VERSION"), &settings.component, settings.mode.name(), &digest],
+            1.0,
+        );
         samples.add(&table::LEASE_HELD, [], f64::from(u8::from(held)));
         samples.add(&table::IN_STEP, [], f64::from(u8::from(self.in_step.load(Ordering::Relaxed))));
         if let Some(snapshot) = snapshot.filter(|snapshot| held || snapshot.is_current(now)) {

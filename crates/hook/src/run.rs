@@ -78,7 +78,9 @@ fn interrupted() -> RunEnd {
 
 /// Returns how long changes of a fleet of so many nodes are gathered.
 fn gather_time(nodes: usize) -> Duration {
-    GATHER_PER_NODE.saturating_mul(u32::try_from(nodes).unwrap_or(u32::MAX)).clamp(SHORTEST_GATHER, LONGEST_GATHER)
+    GATHER_PER_NODE
+        .saturating_mul(u32::try_from(nodes).unwrap_or(u32::MAX))
+        .clamp(SHORTEST_GATHER, LONGEST_GATHER)
 }
 
 /// A run under way.
@@ -98,7 +100,11 @@ pub(super) struct RunLoop<'a> {
 }
 
 impl<'a> RunLoop<'a> {
-    pub(super) fn new(hook: &'a HookProcess, leases: &'a LeaseCandidate, start: StartedRun<'a>) -> Self {
+    pub(super) fn new(
+        hook: &'a HookProcess,
+        leases: &'a LeaseCandidate,
+        start: StartedRun<'a>,
+    ) -> Self {
         Self {
             hook,
             caches: start.caches,
@@ -110,7 +116,10 @@ impl<'a> RunLoop<'a> {
             planner: Planner::default(),
             gather: LONGEST_GATHER,
             unreadable: RepeatedWarning::new(CANNOT_BE_READ, "the API server can be read again"),
-            unwritten: RepeatedWarning::new("unable to write the run record; trying again", "the run record can be written again"),
+            unwritten: RepeatedWarning::new(
+                "unable to write the run record; trying again",
+                "the run record can be written again",
+            ),
         }
     }
 
@@ -126,10 +135,11 @@ impl<'a> RunLoop<'a> {
     pub(super) async fn run(mut self) -> RunEnd {
         let hook = self.hook;
         loop {
-            let mut held = match self.lease.acquire(self.last_attempt(), || self.caches.own_nodes()).await {
-                Ok(held) => held,
-                Err(ended) => return ended,
-            };
+            let mut held =
+                match self.lease.acquire(self.last_attempt(), || self.caches.own_nodes()).await {
+                    Ok(held) => held,
+                    Err(ended) => return ended,
+                };
             hook.metrics.set_lease_held(true);
             let uninterrupted = self.lease.is_uninterrupted(&held);
             let yielded_at = self.lease.yielded_at.take();
@@ -160,12 +170,17 @@ impl<'a> RunLoop<'a> {
 
     /// Resumes the run under the Lease. If another hook has held it since, the caches are started again where limits are kept by what is seen: that
     /// hook may have started nodes up to the moment at which it released the Lease, and the caches may not show them yet.
-    async fn resume(&mut self, uninterrupted: bool, yielded_at: Option<Timestamp>) -> Result<(), RunEnd> {
+    async fn resume(
+        &mut self,
+        uninterrupted: bool,
+        yielded_at: Option<Timestamp>,
+    ) -> Result<(), RunEnd> {
         if uninterrupted && yielded_at.is_some() {
             return Ok(());
         }
         let decides = self.hook.settings.mode.decides();
-        if !uninterrupted && (decides || matches!(self.caches.watches.sync(), CacheState::Past(_))) {
+        if !uninterrupted && (decides || matches!(self.caches.watches.sync(), CacheState::Past(_)))
+        {
             self.caches.restart(self.last_attempt()).await?;
         }
         let waiting = self.memory.fleet_waiting;
@@ -176,7 +191,8 @@ impl<'a> RunLoop<'a> {
         if let Some(at) = yielded_at {
             // The fleet goes on waiting, but for the time in which another hook had the Lease: what it waits for may have waited for that one.
             let meanwhile = self.now().duration_since(at);
-            self.memory.fleet_waiting = waiting.map(|(name, since)| (name, since.saturating_add(meanwhile).unwrap_or(since)));
+            self.memory.fleet_waiting = waiting
+                .map(|(name, since)| (name, since.saturating_add(meanwhile).unwrap_or(since)));
         }
         Ok(())
     }
@@ -186,7 +202,10 @@ impl<'a> RunLoop<'a> {
         let (memory, again) = self.writer.load(self.hook, self.memory.deadline).await?;
         self.lease.has_started = true;
         self.memory = memory;
-        self.memory.own.names.insert((self.hook.settings.namespace.clone(), self.hook.identity.pod.clone()));
+        self.memory
+            .own
+            .names
+            .insert((self.hook.settings.namespace.clone(), self.hook.identity.pod.clone()));
         if !yielded {
             let events = &self.reporter.events;
             events.run_started(&self.hook.settings.digest, again).await;
@@ -214,14 +233,21 @@ impl<'a> RunLoop<'a> {
         let (hook, events, deadline) = (self.hook, &self.reporter.events, self.memory.deadline);
         let mut steps = Vec::new();
         if hook.settings.has(Task::PrepareNetwork) {
-            steps.push(NetworkPreparation { hook, held, events, refusals: &mut self.refusals, deadline }.run().await?);
+            steps.push(
+                NetworkPreparation { hook, held, events, refusals: &mut self.refusals, deadline }
+                    .run()
+                    .await?,
+            );
         }
         if hook.settings.has(Task::Preflight) {
             steps.push(run_preflight(hook, &self.caches, &self.memory, events).await?);
         }
         if hook.settings.has(Task::Hold) {
-            let results = WriteResults { hook, memory: &mut self.memory, refusals: &mut self.refusals };
-            steps.push(NodeHold { hook, held, caches: &self.caches, results, deadline }.run().await?);
+            let results =
+                WriteResults { hook, memory: &mut self.memory, refusals: &mut self.refusals };
+            steps.push(
+                NodeHold { hook, held, caches: &self.caches, results, deadline }.run().await?,
+            );
         }
         Ok(steps)
     }
@@ -246,7 +272,8 @@ impl<'a> RunLoop<'a> {
                         Ok(wake_at) => wake_at,
                         Err(ended) => return Some(ended),
                     };
-                    let yield_at = yield_at(&self.memory, held_since, || !self.caches.own_nodes().is_empty());
+                    let yield_at =
+                        yield_at(&self.memory, held_since, || !self.caches.own_nodes().is_empty());
                     if yield_at.is_some_and(|at| at <= self.now()) {
                         self.lease.yielded_at = Some(self.now());
                         return None;
@@ -255,8 +282,14 @@ impl<'a> RunLoop<'a> {
                 }
                 CacheState::Behind(why) => {
                     if self.now() >= self.last_attempt() {
-                        let message = format!("the time budget is over and the API server cannot be read: {why}");
-                        return Some(without_verdict(EndReason::ApiServerUnreachable, &message, &self.caches.own_nodes()));
+                        let message = format!(
+                            "the time budget is over and the API server cannot be read: {why}"
+                        );
+                        return Some(without_verdict(
+                            EndReason::ApiServerUnreachable,
+                            &message,
+                            &self.caches.own_nodes(),
+                        ));
                     }
                     self.unreadable.note(why);
                     self.last_attempt()
@@ -310,7 +343,9 @@ impl<'a> RunLoop<'a> {
         // Before the actions: pods of some nodes are listed while others are written.
         self.caches.watches.focus(&decision.focus);
         let results = WriteResults { hook, memory: &mut self.memory, refusals: &mut self.refusals };
-        let refused = ActionPerformer { hook, events: &self.reporter.events, results }.perform(&decision.actions, held).await?;
+        let refused = ActionPerformer { hook, events: &self.reporter.events, results }
+            .perform(&decision.actions, held)
+            .await?;
         if let Some(verdict) = decision.verdict {
             self.reporter.report_verdict(&verdict, &decision.waits).await;
             return Err(verdict.into());
@@ -320,11 +355,19 @@ impl<'a> RunLoop<'a> {
             self.writer.schedule.due = Some(self.now());
             return Ok(self.now());
         }
-        Ok(decision.wake_at.min(self.reporter.progress_at).min(self.writer.schedule.due.unwrap_or(Timestamp::MAX)))
+        Ok(decision
+            .wake_at
+            .min(self.reporter.progress_at)
+            .min(self.writer.schedule.due.unwrap_or(Timestamp::MAX)))
     }
 
     /// Writes the record of a decision if it is due, before the decision's actions. `Some`: that failed, and when to decide again.
-    async fn write_record(&mut self, observed: &Observed, decision: &Decision, now: Timestamp) -> Result<Option<Timestamp>, RunEnd> {
+    async fn write_record(
+        &mut self,
+        observed: &Observed,
+        decision: &Decision,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, RunEnd> {
         if !self.writer.schedule.is_due(&self.memory, decision, now) {
             return Ok(None);
         }
@@ -342,7 +385,9 @@ impl<'a> RunLoop<'a> {
         self.hook.metrics.count_failed_write(RequestKind::Record.name());
         match &error {
             RecordError::Refused(refusal) => return Err(record_refused(refusal)),
-            RecordError::Call(error, _) => self.refusals.note(RequestKind::Record, error, self.now()).map_or(Ok(()), Err)?,
+            RecordError::Call(error, _) => {
+                self.refusals.note(RequestKind::Record, error, self.now()).map_or(Ok(()), Err)?
+            }
             RecordError::Newer { .. } => {}
         }
         let is_final = decision.verdict.is_some() && now >= self.memory.deadline;

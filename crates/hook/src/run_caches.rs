@@ -12,8 +12,7 @@ use super::start::failed_call;
 use super::{EndReason, HookProcess, RunEnd};
 
 /// The log says so where an older state has to be taken for the present.
-pub(super) const HISTORY_WENT_BACK: &str =
-    "the API server has shown an older state for a minute, as after a restore of etcd; beginning anew with what it shows";
+pub(super) const HISTORY_WENT_BACK: &str = "the API server has shown an older state for a minute, as after a restore of etcd; beginning anew with what it shows";
 
 /// The watches of a run, and what they are started with.
 pub(super) struct RunCaches<'a> {
@@ -27,8 +26,13 @@ pub(super) struct RunCaches<'a> {
 
 impl<'a> RunCaches<'a> {
     /// Starts the watches that the tasks need.
-    pub(super) fn start(hook: &'a HookProcess, namespaces: Vec<String>, slice_version: Option<&'static str>) -> Self {
-        let watches = Watches::start(&hook.client, &hook.settings, namespaces.clone(), slice_version);
+    pub(super) fn start(
+        hook: &'a HookProcess,
+        namespaces: Vec<String>,
+        slice_version: Option<&'static str>,
+    ) -> Self {
+        let watches =
+            Watches::start(&hook.client, &hook.settings, namespaces.clone(), slice_version);
         Self { hook, watches, namespaces, slice_version }
     }
 
@@ -51,9 +55,14 @@ impl<'a> RunCaches<'a> {
         loop {
             match self.sync() {
                 CacheState::InStep => return Ok(()),
-                CacheState::Forbidden(message) => return Err(failed_call(hook, CallError::Forbidden(message)).await),
+                CacheState::Forbidden(message) => {
+                    return Err(failed_call(hook, CallError::Forbidden(message)).await);
+                }
                 CacheState::Behind(why) if hook.clock.now() >= deadline => {
-                    return Err(RunEnd::new(EndReason::ApiServerUnreachable, format!("the API server could not be read in time: {why}")));
+                    return Err(RunEnd::new(
+                        EndReason::ApiServerUnreachable,
+                        format!("the API server could not be read in time: {why}"),
+                    ));
                 }
                 CacheState::Behind(_) => tokio::select! {
                     () = self.watches.changed() => {}
@@ -79,8 +88,10 @@ impl<'a> RunCaches<'a> {
             return Vec::new();
         }
         let (traits, identity) = (settings.driver.traits(), settings.own_daemon_set());
-        let is_own =
-            |node: &&ObservedNode| node.annotations.contains_key(traits.own_record) && !is_anothers(node, traits, identity.as_deref());
+        let is_own = |node: &&ObservedNode| {
+            node.annotations.contains_key(traits.own_record)
+                && !is_anothers(node, traits, identity.as_deref())
+        };
         self.observed().nodes.values().filter(is_own).map(|node| node.name.clone()).collect()
     }
 }

@@ -103,7 +103,11 @@ end_reasons! {
 impl RunEnd {
     /// Ends a run for this reason.
     pub fn new(reason: EndReason, message: impl Into<String>) -> Self {
-        Self { code: reason.code(), message: message.into(), reasons: vec![VerdictReason::new(None, reason.name())] }
+        Self {
+            code: reason.code(),
+            message: message.into(),
+            reasons: vec![VerdictReason::new(None, reason.name())],
+        }
     }
 
     /// Names more reasons.
@@ -117,7 +121,11 @@ impl RunEnd {
     pub(super) fn joined(steps: Vec<Self>) -> Self {
         let messages: Vec<&str> = steps.iter().map(|step| step.message.as_str()).collect();
         let message = messages.join("; ");
-        Self { code: ExitCode::Success, message, reasons: steps.into_iter().flat_map(|step| step.reasons).collect() }
+        Self {
+            code: ExitCode::Success,
+            message,
+            reasons: steps.into_iter().flat_map(|step| step.reasons).collect(),
+        }
     }
 
     /// Returns the verdict that is recorded.

@@ -22,7 +22,13 @@ pub(super) struct RunEvents {
 impl RunEvents {
     pub(super) fn new(hook: &HookProcess) -> Self {
         let (settings, identity) = (&hook.settings, &hook.identity);
-        let recorder = EventRecorder::new(&hook.client, &settings.namespace, &settings.release, &identity.job, &identity.pod);
+        let recorder = EventRecorder::new(
+            &hook.client,
+            &settings.namespace,
+            &settings.release,
+            &identity.job,
+            &identity.pod,
+        );
         Self { recorder, clock: hook.clock.clone() }
     }
 
@@ -42,12 +48,23 @@ impl RunEvents {
     pub(super) async fn run_ended(&self, verdict: &Verdict) {
         let failed = verdict.code != ExitCode::Success;
         if failed {
-            tracing::error!(code = verdict.code.name(), exit = verdict.code.number(), "{}", verdict.message);
+            tracing::error!(
+                code = verdict.code.name(),
+                exit = verdict.code.number(),
+                "{}",
+                verdict.message
+            );
         } else {
             tracing::info!(code = verdict.code.name(), "{}", verdict.message);
         }
         let reason = if failed { "RolloutFailed" } else { "RolloutSettled" };
-        self.publish(EventTarget::Run, failed, reason, &format!("{}: {}", verdict.code.name(), verdict.message)).await;
+        self.publish(
+            EventTarget::Run,
+            failed,
+            reason,
+            &format!("{}: {}", verdict.code.name(), verdict.message),
+        )
+        .await;
     }
 
     /// The live fleet needs more seconds than the Job has.
@@ -61,8 +78,13 @@ impl RunEvents {
 
     /// The API server's clock is ahead of the pod's by so much.
     pub(super) async fn clock_skew(&self, ahead: SignedDuration) {
-        let (seconds, direction) = (ahead.abs().as_secs(), if ahead.is_negative() { "behind" } else { "ahead of" });
-        tracing::warn!(seconds, direction, "the API server's clock and the clock of this pod differ; using the API server's time");
+        let (seconds, direction) =
+            (ahead.abs().as_secs(), if ahead.is_negative() { "behind" } else { "ahead of" });
+        tracing::warn!(
+            seconds,
+            direction,
+            "the API server's clock and the clock of this pod differ; using the API server's time"
+        );
         let note = format!(
             "the API server's clock is {seconds} s {direction} the clock of the hook's pod: the run uses the API server's time; check the time synchronization of nodes and control plane"
         );
@@ -71,9 +93,19 @@ impl RunEvents {
 
     /// The NicClusterPolicy was annotated so that Helm keeps it.
     pub(super) async fn policy_annotated(&self, annotations: &BTreeMap<String, String>) {
-        let list = annotations.iter().map(|(key, value)| format!("{key}: {value}")).collect::<Vec<_>>().join(", ");
+        let list = annotations
+            .iter()
+            .map(|(key, value)| format!("{key}: {value}"))
+            .collect::<Vec<_>>()
+            .join(", ");
         tracing::info!(annotations = list, "keeping the NicClusterPolicy");
-        self.publish(EventTarget::Run, false, "NicClusterPolicyKept", &format!("annotated the NicClusterPolicy with {list}")).await;
+        self.publish(
+            EventTarget::Run,
+            false,
+            "NicClusterPolicyKept",
+            &format!("annotated the NicClusterPolicy with {list}"),
+        )
+        .await;
     }
 
     /// The preflight has a finding.
@@ -85,13 +117,25 @@ impl RunEvents {
     }
 
     /// A stale plugin pod was deleted.
-    pub(super) async fn plugin_replaced(&self, plugin: ReplacedPodKind, node: &str, pod: &str, cause: &str) {
+    pub(super) async fn plugin_replaced(
+        &self,
+        plugin: ReplacedPodKind,
+        node: &str,
+        pod: &str,
+        cause: &str,
+    ) {
         let (reason, noun) = match plugin {
             ReplacedPodKind::Dra => ("DraPluginReplaced", "DRA plugin pod"),
             ReplacedPodKind::Device => ("DevicePluginRestarted", "device plugin's pod"),
         };
         tracing::info!(node, pod, cause, "replacing a stale {noun}");
-        self.publish(EventTarget::Node { name: node }, false, reason, &format!("{noun} {pod} replaced: {cause}")).await;
+        self.publish(
+            EventTarget::Node { name: node },
+            false,
+            reason,
+            &format!("{noun} {pod} replaced: {cause}"),
+        )
+        .await;
     }
 
     /// The replacement of a plugin pod serves.
@@ -118,7 +162,8 @@ impl RunEvents {
             }
             NodeNews::HandedBack(text) => {
                 tracing::warn!(node, "given back with its old driver: {text}");
-                let deferred = format!("given back with its old driver, its turn comes again: {text}");
+                let deferred =
+                    format!("given back with its old driver, its turn comes again: {text}");
                 self.publish(target, true, "DriverUpgradePutOff", &deferred).await;
             }
         }

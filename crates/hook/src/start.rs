@@ -51,7 +51,10 @@ const LEADER: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Reads everything that the loop starts from. `Err`: the run has ended, without a write.
-pub(super) async fn start<'a>(hook: &'a HookProcess, leases: &LeaseCandidate) -> Result<StartedRun<'a>, RunEnd> {
+pub(super) async fn start<'a>(
+    hook: &'a HookProcess,
+    leases: &LeaseCandidate,
+) -> Result<StartedRun<'a>, RunEnd> {
     check_settings(hook)?;
     let working = Duration::from_secs(working_seconds(hook.settings.budget_seconds));
     // Counted from the process's start until the Job itself tells.
@@ -65,12 +68,17 @@ pub(super) async fn start<'a>(hook: &'a HookProcess, leases: &LeaseCandidate) ->
     let deadline = later(earlier.map_or(started, |run| started.min(run.started_at)), working);
     let last = hook.last_attempt(deadline);
     if let Some(verdict) = earlier.and_then(|run| run.verdict.clone()) {
-        tracing::info!(code = verdict.code.name(), "an earlier pod of this Job has come to a verdict");
+        tracing::info!(
+            code = verdict.code.name(),
+            "an earlier pod of this Job has come to a verdict"
+        );
         return Err(verdict.into());
     }
 
-    let namespaces = reach(hook, last, async || dra_namespaces(&hook.client, &hook.settings).await).await?;
-    let version = reach(hook, last, async || slice_version(&hook.client, &hook.settings).await).await?;
+    let namespaces =
+        reach(hook, last, async || dra_namespaces(&hook.client, &hook.settings).await).await?;
+    let version =
+        reach(hook, last, async || slice_version(&hook.client, &hook.settings).await).await?;
     let nothing_to_retain = nothing_to_retain(hook, last).await?;
     // Before the caches: what they hold is then newer than whatever another hook has done, if no other hook takes the Lease in between.
     let free = if hook.settings.mode.decides() { leases.free().await } else { None };
@@ -88,8 +96,9 @@ pub(super) async fn start<'a>(hook: &'a HookProcess, leases: &LeaseCandidate) ->
 fn check_settings(hook: &HookProcess) -> Result<(), RunEnd> {
     let found = hook.settings.format_version;
     if found > FORMAT_VERSION {
-        let message =
-            format!("the settings have format {found}, this version knows {FORMAT_VERSION}: use the hook image of the chart's version");
+        let message = format!(
+            "the settings have format {found}, this version knows {FORMAT_VERSION}: use the hook image of the chart's version"
+        );
         return Err(RunEnd::new(EndReason::SettingsNewer, message));
     }
     match hook.settings.contradiction() {
@@ -103,11 +112,15 @@ fn check_settings(hook: &HookProcess) -> Result<(), RunEnd> {
 async fn job_start(hook: &HookProcess) -> Result<JobStart, CallError> {
     let settings = &hook.settings;
     let asked = hook.clock.elapsed();
-    let (start, at) = job::read_start(&hook.client, &settings.namespace, &settings.release, &hook.identity.job).await;
+    let (start, at) =
+        job::read_start(&hook.client, &settings.namespace, &settings.release, &hook.identity.job)
+            .await;
     if let Some(at) = at {
         hook.clock.set_by_server(at, asked);
     } else if !start.as_ref().is_err_and(CallError::is_passing) {
-        tracing::warn!("the API server's time is unknown: its answer has no Date header; using the clock of this pod");
+        tracing::warn!(
+            "the API server's time is unknown: its answer has no Date header; using the clock of this pod"
+        );
     }
     match start {
         // Without a Job of its own (run by hand, or the Job was deleted meanwhile) the budget counts from now.
@@ -117,17 +130,30 @@ async fn job_start(hook: &HookProcess) -> Result<JobStart, CallError> {
 }
 
 /// Reads the record, as long as it takes to reach the server.
-pub(super) async fn read(hook: &HookProcess, store: &mut RecordStore, deadline: Timestamp) -> Result<StoredRecord, RunEnd> {
-    let mut warning = RepeatedWarning::new("unable to read the run record; trying again", "the run record was read");
+pub(super) async fn read(
+    hook: &HookProcess,
+    store: &mut RecordStore,
+    deadline: Timestamp,
+) -> Result<StoredRecord, RunEnd> {
+    let mut warning = RepeatedWarning::new(
+        "unable to read the run record; trying again",
+        "the run record was read",
+    );
     loop {
         match store.read().await {
             Ok(record) => {
                 warning.end();
                 return Ok(record);
             }
-            Err(error @ RecordError::Newer { .. }) => return Err(RunEnd::new(EndReason::RecordNewer, error.to_string())),
-            Err(RecordError::Call(CallError::NotFound(message), _)) => return Err(record_missing(&hook.settings.release, &message)),
-            Err(RecordError::Call(error, _)) if error.is_passing() && hook.clock.now() < deadline => {
+            Err(error @ RecordError::Newer { .. }) => {
+                return Err(RunEnd::new(EndReason::RecordNewer, error.to_string()));
+            }
+            Err(RecordError::Call(CallError::NotFound(message), _)) => {
+                return Err(record_missing(&hook.settings.release, &message));
+            }
+            Err(RecordError::Call(error, _))
+                if error.is_passing() && hook.clock.now() < deadline =>
+            {
                 warning.note(&error);
                 tokio::time::sleep(PAUSE).await;
             }
@@ -145,13 +171,22 @@ pub(super) fn record_refused(refusal: &RecordRefusal) -> RunEnd {
 
 /// Ends a run of a release whose ConfigMap for the record does not exist.
 pub(super) fn record_missing(release: &str, message: &str) -> RunEnd {
-    let message = format!("the run record is missing ({message}): run `helm upgrade` of release {release} again");
+    let message = format!(
+        "the run record is missing ({message}): run `helm upgrade` of release {release} again"
+    );
     RunEnd::new(EndReason::RecordMissing, message)
 }
 
 /// Calls until the server answers, at most until the deadline.
-async fn reach<T>(hook: &HookProcess, deadline: Timestamp, request: impl AsyncFn() -> Result<T, CallError>) -> Result<T, RunEnd> {
-    let mut warning = RepeatedWarning::new("unable to reach the API server; trying again", "the API server answers again");
+async fn reach<T>(
+    hook: &HookProcess,
+    deadline: Timestamp,
+    request: impl AsyncFn() -> Result<T, CallError>,
+) -> Result<T, RunEnd> {
+    let mut warning = RepeatedWarning::new(
+        "unable to reach the API server; trying again",
+        "the API server answers again",
+    );
     loop {
         match request().await {
             Ok(answer) => {
@@ -170,16 +205,24 @@ async fn reach<T>(hook: &HookProcess, deadline: Timestamp, request: impl AsyncFn
 /// Ends a run that could not start because of a call. A refusal is answered with the whole list of missing rights.
 pub(super) async fn failed_call(hook: &HookProcess, error: CallError) -> RunEnd {
     if error.is_passing() {
-        return RunEnd::new(EndReason::ApiServerUnreachable, format!("the API server could not be reached in time: {error}"));
+        return RunEnd::new(
+            EndReason::ApiServerUnreachable,
+            format!("the API server could not be reached in time: {error}"),
+        );
     }
     let CallError::Forbidden(message) = error else {
-        return RunEnd::new(EndReason::UnexpectedAnswer, format!("unexpected answer of the API server: {error}"));
+        return RunEnd::new(
+            EndReason::UnexpectedAnswer,
+            format!("unexpected answer of the API server: {error}"),
+        );
     };
     // Where even this is refused, nothing is known of the namespaces and they are left out.
     let namespaces = dra_namespaces(&hook.client, &hook.settings).await.unwrap_or_default();
     match missing_rights(&hook.client, &hook.settings, &namespaces, &[]).await {
         Ok(missing) if !missing.is_empty() => rights_missing(hook, &missing),
-        Ok(_) | Err(_) => RunEnd::new(EndReason::RequestRefused, format!("the API server refuses: {message}")),
+        Ok(_) | Err(_) => {
+            RunEnd::new(EndReason::RequestRefused, format!("the API server refuses: {message}"))
+        }
     }
 }
 
@@ -194,23 +237,37 @@ fn rights_missing(hook: &HookProcess, missing: &[String]) -> RunEnd {
     RunEnd::new(EndReason::RightsMissing, message)
 }
 
-async fn check_rights(hook: &HookProcess, deadline: Timestamp, caches: &RunCaches<'_>) -> Result<(), RunEnd> {
+async fn check_rights(
+    hook: &HookProcess,
+    deadline: Timestamp,
+    caches: &RunCaches<'_>,
+) -> Result<(), RunEnd> {
     let granted = caches.watches.granted();
-    let ask = async || missing_rights(&hook.client, &hook.settings, &caches.namespaces, &granted).await;
+    let ask =
+        async || missing_rights(&hook.client, &hook.settings, &caches.namespaces, &granted).await;
     let missing = reach(hook, deadline, ask).await?;
     if missing.is_empty() { Ok(()) } else { Err(rights_missing(hook, &missing)) }
 }
 
 /// Returns why task `prepare-network` has nothing to write; `None`: it has.
-async fn nothing_to_retain(hook: &HookProcess, deadline: Timestamp) -> Result<Option<&'static str>, RunEnd> {
+async fn nothing_to_retain(
+    hook: &HookProcess,
+    deadline: Timestamp,
+) -> Result<Option<&'static str>, RunEnd> {
     if !hook.settings.has(Task::PrepareNetwork) {
         return Ok(Some("no such task"));
     }
     let policy = reach(hook, deadline, async || network::read_policy(&hook.client).await).await?;
-    Ok(match keeping(policy.as_ref(), &hook.settings.component, hook.settings.component_version.as_deref()) {
-        RetainDecision::Nothing(why) => Some(why),
-        RetainDecision::Annotate(_) | RetainDecision::Lost => None,
-    })
+    Ok(
+        match keeping(
+            policy.as_ref(),
+            &hook.settings.component,
+            hook.settings.component_version.as_deref(),
+        ) {
+            RetainDecision::Nothing(why) => Some(why),
+            RetainDecision::Annotate(_) | RetainDecision::Lost => None,
+        },
+    )
 }
 
 /// Returns the end of a run that has nothing to do. `why`: the reason for which the NicClusterPolicy needs nothing.
@@ -222,22 +279,35 @@ async fn nothing_to_do(
     why: &str,
 ) -> Option<RunEnd> {
     let settings = &hook.settings;
-    let completed = record.run.as_ref().filter(|run| run.digest == settings.digest).and_then(|run| Some((run, run.verdict.as_ref()?)));
+    let completed = record
+        .run
+        .as_ref()
+        .filter(|run| run.digest == settings.digest)
+        .and_then(|run| Some((run, run.verdict.as_ref()?)));
     let completed = completed.filter(|(_, verdict)| verdict.code == ExitCode::Success);
     if settings.watches() {
         let (run, verdict) = completed?;
         wait_for_leader(hook, caches).await;
-        return is_still_good(hook, run, record, caches, deadline)
-            .then(|| end_idle(&format!("this rollout was completed {:.0} and everything is still as it left it", verdict.at)));
+        return is_still_good(hook, run, record, caches, deadline).then(|| {
+            end_idle(&format!(
+                "this rollout was completed {:.0} and everything is still as it left it",
+                verdict.at
+            ))
+        });
     }
     if !settings.has(Task::Preflight) && !settings.has(Task::Hold) {
         return Some(end_idle(why));
     }
     // The same was about to be deployed before, and nothing stood against it.
     let now = hook.clock.now();
-    let held = !settings.has(Task::Hold) || missing(&caches.watches.observed(now), settings, now).is_empty();
+    let held = !settings.has(Task::Hold)
+        || missing(&caches.watches.observed(now), settings, now).is_empty();
     let (_, verdict) = completed?;
-    Some(end_idle(&format!("the same was about to be deployed {:.0}: {}", verdict.at, verdict.message))).filter(|_| held)
+    Some(end_idle(&format!(
+        "the same was about to be deployed {:.0}: {}",
+        verdict.at, verdict.message
+    )))
+    .filter(|_| held)
 }
 
 fn end_idle(why: &str) -> RunEnd {
@@ -262,7 +332,13 @@ async fn wait_for_leader(hook: &HookProcess, caches: &RunCaches<'_>) {
 }
 
 /// Whether the live state is as a completed run left it: the deployer fired though nothing has changed.
-fn is_still_good(hook: &HookProcess, run: &RunRecord, record: &StoredRecord, caches: &RunCaches<'_>, deadline: Timestamp) -> bool {
+fn is_still_good(
+    hook: &HookProcess,
+    run: &RunRecord,
+    record: &StoredRecord,
+    caches: &RunCaches<'_>,
+    deadline: Timestamp,
+) -> bool {
     let observed = caches.observed();
     if run.specs != fingerprint(&observed) {
         return false;

@@ -3,12 +3,15 @@
 
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview, SubjectAccessReviewSpec,
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
+    SubjectAccessReviewSpec,
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
 
-use contract::names::{LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY, OPERATOR_LEASE, PAUSE_NAME};
+use contract::names::{
+    LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY, OPERATOR_LEASE, PAUSE_NAME,
+};
 use contract::settings::Settings;
 use contract::task::{Right, RightScope, RightTarget, rights};
 
@@ -39,21 +42,34 @@ pub async fn missing_rights(
 /// The server could not be asked.
 pub async fn is_allowed(client: &Client, right: ResourceAttributes) -> Result<bool, CallError> {
     let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
-    let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(right), ..SelfSubjectAccessReviewSpec::default() };
+    let spec = SelfSubjectAccessReviewSpec {
+        resource_attributes: Some(right),
+        ..SelfSubjectAccessReviewSpec::default()
+    };
     let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
-    Ok(call(api.create(&PostParams::default(), &review)).await?.status.is_some_and(|status| status.allowed))
+    Ok(call(api.create(&PostParams::default(), &review))
+        .await?
+        .status
+        .is_some_and(|status| status.allowed))
 }
 
 /// The same of the ServiceAccount of a hook release, asked by somebody else. RBAC: `create` on `subjectaccessreviews` (`authorization.k8s.io`).
 ///
 /// # Errors
 /// The server could not be asked.
-pub async fn missing_rights_of(client: &Client, settings: &Settings, dra_namespaces: &[String]) -> Result<Vec<String>, CallError> {
+pub async fn missing_rights_of(
+    client: &Client,
+    settings: &Settings,
+    dra_namespaces: &[String],
+) -> Result<Vec<String>, CallError> {
     let api: Api<SubjectAccessReview> = Api::all(client.clone());
     let namespace = &settings.namespace;
     let user = format!("system:serviceaccount:{namespace}:{}", settings.release);
-    let groups =
-        vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}"), "system:authenticated".to_owned()];
+    let groups = vec![
+        "system:serviceaccounts".to_owned(),
+        format!("system:serviceaccounts:{namespace}"),
+        "system:authenticated".to_owned(),
+    ];
     let asks = async |question: ResourceAttributes| {
         let spec = SubjectAccessReviewSpec {
             resource_attributes: Some(question),
@@ -62,7 +78,10 @@ pub async fn missing_rights_of(client: &Client, settings: &Settings, dra_namespa
             ..SubjectAccessReviewSpec::default()
         };
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        Ok(call(api.create(&PostParams::default(), &review)).await?.status.is_some_and(|status| status.allowed))
+        Ok(call(api.create(&PostParams::default(), &review))
+            .await?
+            .status
+            .is_some_and(|status| status.allowed))
     };
     missing(settings, dra_namespaces, &[], asks).await
 }
@@ -88,7 +107,11 @@ async fn missing(
 }
 
 /// Returns one question for each verb, namespace and name of a rule.
-fn questions(right: &Right, settings: &Settings, dra_namespaces: &[String]) -> Vec<ResourceAttributes> {
+fn questions(
+    right: &Right,
+    settings: &Settings,
+    dra_namespaces: &[String],
+) -> Vec<ResourceAttributes> {
     let namespaces: Vec<Option<String>> = match right.scope {
         RightScope::Cluster => vec![None],
         RightScope::Release => vec![Some(settings.namespace.clone())],
@@ -109,9 +132,14 @@ fn questions(right: &Right, settings: &Settings, dra_namespaces: &[String]) -> V
         RightTarget::ClusterPolicy => vec![Some(settings.cluster_policy.clone())],
         RightTarget::NicClusterPolicy => vec![Some(NIC_CLUSTER_POLICY.to_owned())],
         RightTarget::DraNamespaces => settings.dra.namespaces.iter().cloned().map(Some).collect(),
-        RightTarget::DevicePluginConfig => settings.device_plugin.config_map.iter().cloned().map(Some).collect(),
+        RightTarget::DevicePluginConfig => {
+            settings.device_plugin.config_map.iter().cloned().map(Some).collect()
+        }
     };
-    let (resource, subresource) = right.resource.split_once('/').map_or((right.resource, None), |(resource, sub)| (resource, Some(sub)));
+    let (resource, subresource) = right
+        .resource
+        .split_once('/')
+        .map_or((right.resource, None), |(resource, sub)| (resource, Some(sub)));
     let mut all = Vec::new();
     for verb in right.verbs {
         for namespace in &namespaces {
@@ -134,10 +162,15 @@ fn questions(right: &Right, settings: &Settings, dra_namespaces: &[String]) -> V
 fn describe(question: &ResourceAttributes) -> String {
     let part = |text: &Option<String>| text.clone().unwrap_or_default();
     let group = part(&question.group);
-    let subresource = question.subresource.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
+    let subresource =
+        question.subresource.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
     let dot = if group.is_empty() { "" } else { "." };
     let resource = format!("{}{subresource}{dot}{group}", part(&question.resource));
     let name = question.name.as_ref().map(|name| format!(" `{name}`")).unwrap_or_default();
-    let place = question.namespace.as_ref().map(|namespace| format!(" in namespace `{namespace}`")).unwrap_or_default();
+    let place = question
+        .namespace
+        .as_ref()
+        .map(|namespace| format!(" in namespace `{namespace}`"))
+        .unwrap_or_default();
     format!("{} {resource}{name}{place}", part(&question.verb))
 }

@@ -29,7 +29,11 @@ pub(crate) struct CollectionAddress {
 impl CollectionAddress {
     /// Returns the address of a resource in a namespace, or in all.
     pub(crate) fn new((api_version, resource): ResourceName<'_>, namespace: Option<&str>) -> Self {
-        Self { api_version: api_version.to_owned(), resource: resource.to_owned(), namespace: namespace.map(str::to_owned) }
+        Self {
+            api_version: api_version.to_owned(),
+            resource: resource.to_owned(),
+            namespace: namespace.map(str::to_owned),
+        }
     }
 
     /// Returns the API group; that of the core is empty.
@@ -40,7 +44,11 @@ impl CollectionAddress {
     /// Returns the path of the URL.
     fn path(&self) -> String {
         let root = if self.group().is_empty() { "/api" } else { "/apis" };
-        let scope = self.namespace.as_ref().map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
+        let scope = self
+            .namespace
+            .as_ref()
+            .map(|namespace| format!("/namespaces/{namespace}"))
+            .unwrap_or_default();
         format!("{root}/{}{scope}/{}", self.api_version, self.resource)
     }
 }
@@ -55,7 +63,11 @@ pub(crate) struct ApiCollection {
 
 impl ApiCollection {
     /// Returns the collection of a resource in a namespace, or in all.
-    pub(crate) fn new(client: &Client, resource: ResourceName<'_>, namespace: Option<&str>) -> Self {
+    pub(crate) fn new(
+        client: &Client,
+        resource: ResourceName<'_>,
+        namespace: Option<&str>,
+    ) -> Self {
         let address = CollectionAddress::new(resource, namespace);
         Self { client: client.clone(), request: Request::new(address.path()), address }
     }
@@ -66,7 +78,10 @@ impl ApiCollection {
     }
 
     /// Reads one page of a list.
-    pub(crate) async fn list<T: DeserializeOwned>(&self, parameters: &ListParams) -> kube::Result<T> {
+    pub(crate) async fn list<T: DeserializeOwned>(
+        &self,
+        parameters: &ListParams,
+    ) -> kube::Result<T> {
         let request = self.request.list(parameters).map_err(kube::Error::BuildRequest)?;
         self.client.request(request).await
     }

@@ -43,7 +43,13 @@ type NameOf<V> = fn(&V) -> &str;
 
 impl<V> TableContent<V> {
     fn new(health: WatchHealth) -> Mutex<Self> {
-        Mutex::new(Self { items: BTreeMap::new(), health, snapshot: Views::new(), same: true, named: None })
+        Mutex::new(Self {
+            items: BTreeMap::new(),
+            health,
+            snapshot: Views::new(),
+            same: true,
+            named: None,
+        })
     }
 }
 

@@ -46,11 +46,16 @@ pub enum CallError {
 }
 
 impl From<kube::Error> for CallError {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "kube's enum: whatever is no answer of the server is unreachable")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "kube's enum: whatever is no answer of the server is unreachable"
+    )]
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => match status.code {
-                code if is_denial(code, &status.message) => Self::Denied { code, message: status.message },
+                code if is_denial(code, &status.message) => {
+                    Self::Denied { code, message: status.message }
+                }
                 401 | 403 => Self::Forbidden(status.message),
                 404 => Self::NotFound(status.message),
                 409 => Self::Conflict(status.message),
@@ -67,7 +72,9 @@ impl CallError {
         match self {
             Self::Timeout | Self::Unreachable(_) => true,
             Self::Refused { code, .. } => *code == 429 || *code >= 500,
-            Self::Forbidden(_) | Self::Denied { .. } | Self::NotFound(_) | Self::Conflict(_) => false,
+            Self::Forbidden(_) | Self::Denied { .. } | Self::NotFound(_) | Self::Conflict(_) => {
+                false
+            }
         }
     }
 
@@ -81,7 +88,8 @@ impl CallError {
 /// and is recognized by its message (Kubernetes `pkg/admission/plugin/webhook/errors`, `…/policy/validating`,
 /// `pkg/quota`). A 429 and a failing webhook are temporary.
 pub(crate) fn is_denial(code: u16, message: &str) -> bool {
-    matches!(code, 400 | 405 | 406 | 413 | 415 | 422) || is_admission(message) && code != 429 && code < 500
+    matches!(code, 400 | 405 | 406 | 413 | 415 | 422)
+        || is_admission(message) && code != 429 && code < 500
 }
 
 /// Whether an admission webhook did not answer, or with a failure of its own.
@@ -91,7 +99,8 @@ pub fn is_webhook_failure(code: u16, message: &str) -> bool {
 
 /// Whether the words are those of a webhook, an admission policy or a quota.
 pub(crate) fn is_admission(message: &str) -> bool {
-    let webhook = message.contains("admission webhook \"") && message.contains("denied the request");
+    let webhook =
+        message.contains("admission webhook \"") && message.contains("denied the request");
     let policy = message.contains("AdmissionPolicy '") && message.contains("denied request");
     let quota = message.contains("exceeded quota:") || message.contains("failed quota:");
     webhook || policy || quota
@@ -131,9 +140,9 @@ mod tests {
 
     /// The words of real servers.
     const AUTHORIZER: &str = r#"nodes "gpu-1" is forbidden: User "system:serviceaccount:gpu-operator:gpu-operator-post" cannot patch resource "nodes" in API group "" at the cluster scope"#;
-    const POLICY: &str =
-        "nodes \"gpu-1\" is forbidden: ValidatingAdmissionPolicy 'no-cordon' with binding 'no-cordon' denied request: not in office hours";
-    const WEBHOOK: &str = "admission webhook \"nodes.example.com\" denied the request: node gpu-1 is reserved";
+    const POLICY: &str = "nodes \"gpu-1\" is forbidden: ValidatingAdmissionPolicy 'no-cordon' with binding 'no-cordon' denied request: not in office hours";
+    const WEBHOOK: &str =
+        "admission webhook \"nodes.example.com\" denied the request: node gpu-1 is reserved";
     const QUOTA: &str = "pods \"a\" is forbidden: exceeded quota: compute, requested: pods=1, used: pods=4, limited: pods=4";
     const TIMEOUT: &str = "Internal error occurred: failed calling webhook \"nodes.example.com\": failed to call webhook: Post \"https://hooks.example.svc:443/?timeout=10s\": context deadline exceeded";
 
@@ -157,7 +166,10 @@ mod tests {
             assert!(matches!(sorted(code, message), CallError::Denied { .. }), "{code} {message}");
         }
         assert!(matches!(sorted(403, AUTHORIZER), CallError::Forbidden(_)));
-        assert!(is_of_authorizer(AUTHORIZER) && [POLICY, WEBHOOK, QUOTA].iter().all(|message| !is_of_authorizer(message)));
+        assert!(
+            is_of_authorizer(AUTHORIZER)
+                && [POLICY, WEBHOOK, QUOTA].iter().all(|message| !is_of_authorizer(message))
+        );
     }
 
     #[test]

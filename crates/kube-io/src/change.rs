@@ -15,7 +15,11 @@ use contract::names::FIELD_MANAGER;
 ///
 /// # Errors
 /// The call failed. It may have had its effect all the same.
-pub(super) async fn merge<K: Resource>(api: Api<K>, name: &str, body: Value) -> Result<(), CallError> {
+pub(super) async fn merge<K: Resource>(
+    api: Api<K>,
+    name: &str,
+    body: Value,
+) -> Result<(), CallError> {
     patch_for_metadata::<K, IgnoredAny>(api, name, body).await.map(drop)
 }
 
@@ -23,8 +27,14 @@ pub(super) async fn merge<K: Resource>(api: Api<K>, name: &str, body: Value) -> 
 ///
 /// # Errors
 /// The call failed. It may have had its effect all the same.
-pub(super) async fn patch<K: Resource, T: DeserializeOwned>(api: Api<K>, name: &str, body: Value) -> Result<T, CallError> {
-    let request = Request::new(api.resource_url()).patch(name, &parameters(), &Patch::Merge(body)).map_err(kube::Error::BuildRequest)?;
+pub(super) async fn patch<K: Resource, T: DeserializeOwned>(
+    api: Api<K>,
+    name: &str,
+    body: Value,
+) -> Result<T, CallError> {
+    let request = Request::new(api.resource_url())
+        .patch(name, &parameters(), &Patch::Merge(body))
+        .map_err(kube::Error::BuildRequest)?;
     call(api.into_client().request(request)).await
 }
 
@@ -32,9 +42,14 @@ pub(super) async fn patch<K: Resource, T: DeserializeOwned>(api: Api<K>, name: &
 ///
 /// # Errors
 /// The call failed. It may have had its effect all the same.
-pub(super) async fn patch_for_metadata<K: Resource, T: DeserializeOwned>(api: Api<K>, name: &str, body: Value) -> Result<T, CallError> {
-    let request =
-        Request::new(api.resource_url()).patch_metadata(name, &parameters(), &Patch::Merge(body)).map_err(kube::Error::BuildRequest)?;
+pub(super) async fn patch_for_metadata<K: Resource, T: DeserializeOwned>(
+    api: Api<K>,
+    name: &str,
+    body: Value,
+) -> Result<T, CallError> {
+    let request = Request::new(api.resource_url())
+        .patch_metadata(name, &parameters(), &Patch::Merge(body))
+        .map_err(kube::Error::BuildRequest)?;
     call(api.into_client().request(request)).await
 }
 
@@ -42,8 +57,14 @@ pub(super) async fn patch_for_metadata<K: Resource, T: DeserializeOwned>(api: Ap
 ///
 /// # Errors
 /// The call failed. It may have had its effect all the same.
-pub(super) async fn delete<K: Resource>(api: Api<K>, name: &str, parameters: &DeleteParams) -> Result<(), CallError> {
-    let request = Request::new(api.resource_url()).delete(name, parameters).map_err(kube::Error::BuildRequest)?;
+pub(super) async fn delete<K: Resource>(
+    api: Api<K>,
+    name: &str,
+    parameters: &DeleteParams,
+) -> Result<(), CallError> {
+    let request = Request::new(api.resource_url())
+        .delete(name, parameters)
+        .map_err(kube::Error::BuildRequest)?;
     call(api.into_client().request::<IgnoredAny>(request)).await.map(drop)
 }
 
@@ -51,9 +72,14 @@ pub(super) async fn delete<K: Resource>(api: Api<K>, name: &str, parameters: &De
 ///
 /// # Errors
 /// The call failed. It may have had its effect all the same.
-pub(super) async fn create<K: Resource + Serialize>(api: Api<K>, object: &K) -> Result<(), CallError> {
+pub(super) async fn create<K: Resource + Serialize>(
+    api: Api<K>,
+    object: &K,
+) -> Result<(), CallError> {
     let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
-    let request = Request::new(api.resource_url()).create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
+    let request = Request::new(api.resource_url())
+        .create(&PostParams::default(), body)
+        .map_err(kube::Error::BuildRequest)?;
     call(api.into_client().request::<IgnoredAny>(request)).await.map(drop)
 }
 

@@ -28,7 +28,9 @@ pub enum ClientError {
 impl ClientError {
     /// Returns the message followed by those of its causes, from the outermost to the innermost.
     pub fn with_causes(&self) -> String {
-        let causes = std::iter::successors(self.source(), |cause: &&(dyn Error + 'static)| (*cause).source());
+        let causes = std::iter::successors(self.source(), |cause: &&(dyn Error + 'static)| {
+            (*cause).source()
+        });
         causes.fold(self.to_string(), |text, cause| format!("{text}: {cause}"))
     }
 }
@@ -58,9 +60,12 @@ pub async fn connect_to(cluster: &ClusterLocation) -> Result<(Client, String), C
     let config = match cluster {
         ClusterLocation { kubeconfig: None, context: None } => Config::infer().await?,
         ClusterLocation { kubeconfig, context } => {
-            let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
+            let options =
+                KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
             match kubeconfig {
-                Some(path) => Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?,
+                Some(path) => {
+                    Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?
+                }
                 None => Config::from_kubeconfig(&options).await?,
             }
         }
@@ -99,5 +104,9 @@ pub async fn is_openshift(client: &Client) -> Result<bool, CallError> {
 pub async fn server_version(client: &Client) -> Result<String, CallError> {
     let info = call(client.apiserver_version()).await?;
     // Some vendors write `33+`.
-    Ok(format!("{}.{}", info.major, info.minor.trim_end_matches(|character: char| !character.is_ascii_digit())))
+    Ok(format!(
+        "{}.{}",
+        info.major,
+        info.minor.trim_end_matches(|character: char| !character.is_ascii_digit())
+    ))
 }

@@ -72,8 +72,21 @@ impl EventRecorder {
     }
 
     /// Publishes one event. RBAC: `create` on `events.k8s.io/events` in the Job's namespace, or in `default` for nodes.
-    pub async fn publish(&self, about: EventTarget<'_>, warning: bool, reason: &str, note: &str, now: Timestamp) {
-        if self.failure.lock().unwrap_or_else(PoisonError::into_inner).until.is_some_and(|until| Instant::now() < until) {
+    pub async fn publish(
+        &self,
+        about: EventTarget<'_>,
+        warning: bool,
+        reason: &str,
+        note: &str,
+        now: Timestamp,
+    ) {
+        if self
+            .failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .until
+            .is_some_and(|until| Instant::now() < until)
+        {
             return;
         }
         let (namespace, regarding) = match about {
@@ -91,7 +104,10 @@ impl EventRecorder {
         };
         let event = Event {
             metadata: ObjectMeta {
-                generate_name: Some(format!("{}-", regarding.name.as_deref().unwrap_or("gpu-rollout"))),
+                generate_name: Some(format!(
+                    "{}-",
+                    regarding.name.as_deref().unwrap_or("gpu-rollout")
+                )),
                 namespace: Some(namespace.to_owned()),
                 ..ObjectMeta::default()
             },

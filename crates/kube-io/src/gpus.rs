@@ -78,13 +78,21 @@ struct GpuPod {
 
 /// Returns the number of GPUs among these resources. Extended resources are whole numbers, and their limits are their requests; anything else counts as none.
 fn count(quantities: &Quantities) -> usize {
-    let is_gpu = |name: &str| resource_prefixes(Driver::Gpu).iter().any(|resource| name.starts_with(resource));
-    quantities.iter().filter(|(name, _)| is_gpu(name)).filter_map(|(_, quantity)| quantity.parse::<usize>().ok()).sum()
+    let is_gpu = |name: &str| {
+        resource_prefixes(Driver::Gpu).iter().any(|resource| name.starts_with(resource))
+    };
+    quantities
+        .iter()
+        .filter(|(name, _)| is_gpu(name))
+        .filter_map(|(_, quantity)| quantity.parse::<usize>().ok())
+        .sum()
 }
 
 fn count_of_pod(spec: &GpuPodSpec) -> usize {
     let of = |containers: &[GpuContainer], sidecars: bool| -> usize {
-        let applies = |container: &&GpuContainer| !sidecars || container.restart_policy.as_deref() == Some("Always");
+        let applies = |container: &&GpuContainer| {
+            !sidecars || container.restart_policy.as_deref() == Some("Always")
+        };
         containers.iter().filter(applies).map(|container| count(&container.resources.limits)).sum()
     };
     of(&spec.containers, false) + of(&spec.init_containers, true)

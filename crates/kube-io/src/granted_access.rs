@@ -20,7 +20,8 @@ impl GrantedAccess {
 
     /// Whether this access proves the right that a question asks for.
     pub(crate) fn covers(&self, question: &ResourceAttributes) -> bool {
-        let within = |whole: &Option<String>, part: &Option<String>| whole.is_none() || whole == part;
+        let within =
+            |whole: &Option<String>, part: &Option<String>| whole.is_none() || whole == part;
         matches!(question.verb.as_deref(), Some("list" | "watch"))
             && question.group.as_deref() == Some(self.address.group())
             && question.resource.as_deref() == Some(&self.address.resource)
@@ -35,7 +36,13 @@ mod tests {
     use super::*;
     use crate::api_collection::{NODES, PODS};
 
-    fn question(verb: &str, group: &str, resource: &str, namespace: Option<&str>, name: Option<&str>) -> ResourceAttributes {
+    fn question(
+        verb: &str,
+        group: &str,
+        resource: &str,
+        namespace: Option<&str>,
+        name: Option<&str>,
+    ) -> ResourceAttributes {
         ResourceAttributes {
             verb: Some(verb.to_owned()),
             group: Some(group.to_owned()),
@@ -48,7 +55,9 @@ mod tests {
 
     #[test]
     fn granted_access_covers_itself_and_its_parts_only() {
-        let granted = |resource, namespace, name| GrantedAccess::new(&CollectionAddress::new(resource, namespace), name);
+        let granted = |resource, namespace, name| {
+            GrantedAccess::new(&CollectionAddress::new(resource, namespace), name)
+        };
         let nodes = granted(NODES, None, None);
         let pods = granted(PODS, Some("gpu-operator"), None);
         let policy = granted(("nvidia.com/v1", "clusterpolicies"), None, Some("a"));
@@ -66,11 +75,18 @@ mod tests {
             (&policy, question("watch", "nvidia.com", "clusterpolicies", None, Some("b")), false),
             (&policy, question("watch", "nvidia.com", "clusterpolicies", None, None), false),
             (&policy, question("watch", "mellanox.com", "clusterpolicies", None, Some("a")), false),
-            (&budgets, question("list", "policy", "poddisruptionbudgets", Some("default"), None), true),
+            (
+                &budgets,
+                question("list", "policy", "poddisruptionbudgets", Some("default"), None),
+                true,
+            ),
         ] {
             assert_eq!(granted.covers(&question), expected, "{granted:?}: {question:?}");
         }
-        let status = ResourceAttributes { subresource: Some("status".to_owned()), ..question("list", "", "nodes", None, None) };
+        let status = ResourceAttributes {
+            subresource: Some("status".to_owned()),
+            ..question("list", "", "nodes", None, None)
+        };
         assert!(!nodes.covers(&status));
     }
 }

@@ -69,10 +69,15 @@ pub struct DeployedReleases {
 ///
 /// # Errors
 /// A call failed.
-pub async fn releases(client: &Client, namespace: Option<&str>) -> Result<DeployedReleases, CallError> {
+pub async fn releases(
+    client: &Client,
+    namespace: Option<&str>,
+) -> Result<DeployedReleases, CallError> {
     let secrets = ApiCollection::new(client, ("v1", "secrets"), namespace);
-    let selection =
-        ObjectSelection { fields: Some("type=helm.sh/release.v1".to_owned()), ..ObjectSelection::matching("owner=helm,status=deployed") };
+    let selection = ObjectSelection {
+        fields: Some("type=helm.sh/release.v1".to_owned()),
+        ..ObjectSelection::matching("owner=helm,status=deployed")
+    };
     let mut all = DeployedReleases::default();
     let each = |secret: Secret| {
         let packed = secret.data.unwrap_or_default().remove("release");

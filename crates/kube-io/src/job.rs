@@ -23,7 +23,9 @@ impl JobStart {
     /// the future, or before the Job was created) is the Job controller's clock, and its creation counts.
     pub fn since(self, now: Timestamp) -> Timestamp {
         let created = self.created.map_or(now, |created| created.min(now));
-        let credible = |started: &Timestamp| *started <= now && self.created.is_none_or(|created| *started >= created);
+        let credible = |started: &Timestamp| {
+            *started <= now && self.created.is_none_or(|created| *started >= created)
+        };
         self.started.filter(credible).unwrap_or(created)
     }
 }
@@ -32,7 +34,12 @@ impl JobStart {
 ///
 /// # Errors
 /// The call failed; the server's time may be known all the same.
-pub async fn read_start(client: &Client, namespace: &str, name: &str, uid: &str) -> (Result<JobStart, CallError>, Option<Timestamp>) {
+pub async fn read_start(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    uid: &str,
+) -> (Result<JobStart, CallError>, Option<Timestamp>) {
     let api = Api::<Job>::namespaced(client.clone(), namespace);
     let (job, at) = get_dated::<Job>(client, api.resource_url(), name).await;
     let start = job.map(|job| {
@@ -52,7 +59,9 @@ pub async fn end(client: &Client, namespace: &str, name: &str) -> Result<bool, C
     let api: Api<Job> = Api::namespaced(client.clone(), namespace);
     let Some(job) = optional(call(api.get(name)).await)? else { return Ok(false) };
     let preconditions = Some(Preconditions { uid: job.metadata.uid, ..Preconditions::default() });
-    match change::delete(api, name, &DeleteParams { preconditions, ..DeleteParams::foreground() }).await {
+    match change::delete(api, name, &DeleteParams { preconditions, ..DeleteParams::foreground() })
+        .await
+    {
         Ok(()) => Ok(true),
         // Another one has come meanwhile: it begins under the pause, and waits for the Lease.
         Err(CallError::NotFound(_) | CallError::Conflict(_)) => Ok(false),
@@ -67,7 +76,9 @@ mod tests {
     #[test]
     fn job_start_of_a_foreign_clock_is_replaced() {
         let at = |minute: i64| Timestamp::from_second(minute * 60).ok();
-        let since = |created, started| JobStart { created, started }.since(Timestamp::from_second(600).unwrap_or_default());
+        let since = |created, started| {
+            JobStart { created, started }.since(Timestamp::from_second(600).unwrap_or_default())
+        };
         assert_eq!(Some(since(at(5), at(6))), at(6));
         assert_eq!(Some(since(at(5), at(65))), at(5), "the controller is ahead");
         assert_eq!(Some(since(at(5), at(-55))), at(5), "the controller is behind");

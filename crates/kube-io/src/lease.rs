@@ -62,8 +62,12 @@ pub async fn holder(client: &Client) -> Result<Option<LeaseHolder>, CallError> {
         let spec = lease.spec?;
         let name = spec.holder_identity.filter(|name| !name.is_empty())?;
         let renewed = spec.renew_time.map(|time| time.0);
-        let seconds = spec.lease_duration_seconds.map(|seconds| SignedDuration::from_secs(i64::from(seconds)));
-        let until = renewed.zip(seconds).map(|(renewed, seconds)| renewed.saturating_add(seconds).unwrap_or(Timestamp::MAX));
+        let seconds = spec
+            .lease_duration_seconds
+            .map(|seconds| SignedDuration::from_secs(i64::from(seconds)));
+        let until = renewed
+            .zip(seconds)
+            .map(|(renewed, seconds)| renewed.saturating_add(seconds).unwrap_or(Timestamp::MAX));
         Some(LeaseHolder { name, until })
     }))
 }
@@ -74,9 +78,20 @@ pub async fn holder(client: &Client) -> Result<Option<LeaseHolder>, CallError> {
 /// A call failed.
 pub async fn delete(client: &Client) -> Result<(), CallError> {
     let lease = optional(call(api(client).get(LEASE_NAME)).await)?;
-    let Some(lease) = lease.filter(|lease| FreeLease::from_lease(lease).is_some()) else { return Ok(()) };
-    let preconditions = Some(Preconditions { resource_version: lease.metadata.resource_version, uid: lease.metadata.uid });
-    match change::delete(api(client), LEASE_NAME, &DeleteParams { preconditions, ..DeleteParams::default() }).await {
+    let Some(lease) = lease.filter(|lease| FreeLease::from_lease(lease).is_some()) else {
+        return Ok(());
+    };
+    let preconditions = Some(Preconditions {
+        resource_version: lease.metadata.resource_version,
+        uid: lease.metadata.uid,
+    });
+    match change::delete(
+        api(client),
+        LEASE_NAME,
+        &DeleteParams { preconditions, ..DeleteParams::default() },
+    )
+    .await
+    {
         // Another process has just taken it, or deleted it.
         Ok(()) | Err(CallError::Conflict(_) | CallError::NotFound(_)) => Ok(()),
         Err(error) => Err(error),
@@ -98,8 +113,17 @@ pub struct FreeLease(String);
 impl FreeLease {
     /// Returns the version of a free Lease. `None`: it is held, or has no version.
     fn from_lease(lease: &Lease) -> Option<Self> {
-        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default();
-        lease.metadata.resource_version.clone().filter(|version| holder.is_empty() && !version.is_empty()).map(Self)
+        let holder = lease
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.holder_identity.as_deref())
+            .unwrap_or_default();
+        lease
+            .metadata
+            .resource_version
+            .clone()
+            .filter(|version| holder.is_empty() && !version.is_empty())
+            .map(Self)
     }
 }
 
@@ -129,7 +153,11 @@ impl ObservedHolder {
 
 impl LeaseCandidate {
     /// Returns a candidate with this identity: unique for each pod.
-    pub fn new(client: &Client, identity: &str, now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Self {
+    pub fn new(
+        client: &Client,
+        identity: &str,
+        now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    ) -> Self {
         Self { client: client.clone(), identity: identity.to_owned(), now }
     }
 
@@ -144,9 +172,15 @@ impl LeaseCandidate {
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),
             lease_duration_seconds: Some(i32::from(LEASE_SECONDS)),
-            acquire_time: renewal.and_then(|spec| spec.acquire_time.clone()).or_else(|| Some(now.clone())),
+            acquire_time: renewal
+                .and_then(|spec| spec.acquire_time.clone())
+                .or_else(|| Some(now.clone())),
             renew_time: Some(now),
-            lease_transitions: Some(if renewal.is_some() { transitions } else { transitions.saturating_add(1) }),
+            lease_transitions: Some(if renewal.is_some() {
+                transitions
+            } else {
+                transitions.saturating_add(1)
+            }),
             ..LeaseSpec::default()
         }
     }
@@ -161,7 +195,10 @@ impl LeaseCandidate {
         let table: CacheTable<LeaseSpec> = CacheTable::new(Arc::clone(&changed));
         let mut seen: Option<ObservedHolder> = None;
         let mut refused: Option<Instant> = None;
-        let mut warning = RepeatedWarning::new("unable to take the Lease; trying again", "the Lease can be read and written again");
+        let mut warning = RepeatedWarning::new(
+            "unable to take the Lease; trying again",
+            "the Lease can be read and written again",
+        );
         let watching = follow(
             ApiCollection::new(&self.client, LEASES, Some(LEASE_NAMESPACE)),
             ObjectSelection::named(LEASE_NAME),
@@ -191,10 +228,13 @@ impl LeaseCandidate {
                 Err(error) => {
                     let is_passing = match &error {
                         CallError::Conflict(_) => true,
-                        CallError::Forbidden(_) | CallError::Denied { .. } => refused.get_or_insert(started).elapsed() < REFUSAL,
-                        CallError::Timeout | CallError::NotFound(_) | CallError::Refused { .. } | CallError::Unreachable(_) => {
-                            error.is_passing()
+                        CallError::Forbidden(_) | CallError::Denied { .. } => {
+                            refused.get_or_insert(started).elapsed() < REFUSAL
                         }
+                        CallError::Timeout
+                        | CallError::NotFound(_)
+                        | CallError::Refused { .. }
+                        | CallError::Unreachable(_) => error.is_passing(),
                     };
                     if !is_passing {
                         return Err(error);
@@ -218,28 +258,45 @@ impl LeaseCandidate {
     ) -> Result<Option<(Lease, Option<FreeLease>)>, CallError> {
         let api = self.api();
         let Some(mut lease) = optional(call(api.get(LEASE_NAME)).await)? else {
-            let metadata = ObjectMeta { name: Some(LEASE_NAME.to_owned()), ..ObjectMeta::default() };
+            let metadata =
+                ObjectMeta { name: Some(LEASE_NAME.to_owned()), ..ObjectMeta::default() };
             let lease = Lease { metadata, spec: Some(self.spec(None)) };
-            return call(api.create(&PostParams::default(), &lease)).await.map(|lease| Some((lease, None)));
+            return call(api.create(&PostParams::default(), &lease))
+                .await
+                .map(|lease| Some((lease, None)));
         };
         let spec = lease.spec.clone().unwrap_or_default();
         let holder = spec.holder_identity.clone().unwrap_or_default();
         if !holder.is_empty() && holder != self.identity {
-            let same = seen.as_ref().filter(|seen| seen.holder == holder && seen.renewed == spec.renew_time);
+            let same = seen
+                .as_ref()
+                .filter(|seen| seen.holder == holder && seen.renewed == spec.renew_time);
             let since = same.map_or_else(Instant::now, |seen| seen.since);
             if seen.as_ref().is_none_or(|seen| seen.holder != holder) {
                 waiting(&holder);
             }
-            let asked = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or_default();
-            let duration = Duration::from_secs(asked.clamp(LEASE_SECONDS.into(), LONGEST_LEASE_SECONDS.into()));
-            if asked > LONGEST_LEASE_SECONDS.into() && seen.as_ref().is_none_or(|seen| seen.holder != holder) {
+            let asked = spec
+                .lease_duration_seconds
+                .and_then(|seconds| u64::try_from(seconds).ok())
+                .unwrap_or_default();
+            let duration = Duration::from_secs(
+                asked.clamp(LEASE_SECONDS.into(), LONGEST_LEASE_SECONDS.into()),
+            );
+            if asked > LONGEST_LEASE_SECONDS.into()
+                && seen.as_ref().is_none_or(|seen| seen.holder != holder)
+            {
                 tracing::warn!(
                     holder,
                     asked,
                     "the holder asks for a long Lease; it is taken {LONGEST_LEASE_SECONDS} s after its last renewal"
                 );
             }
-            let other = seen.insert(ObservedHolder { renewed: spec.renew_time.clone(), holder, since, duration });
+            let other = seen.insert(ObservedHolder {
+                renewed: spec.renew_time.clone(),
+                holder,
+                since,
+                duration,
+            });
             if Instant::now() < other.free_at() {
                 return Ok(None);
             }
@@ -247,7 +304,9 @@ impl LeaseCandidate {
         let taken_from = FreeLease::from_lease(&lease);
         lease.spec = Some(self.spec(Some(&spec)));
         // With the version that was read: it fails if anybody has taken the Lease since.
-        call(api.replace(LEASE_NAME, &PostParams::default(), &lease)).await.map(|lease| Some((lease, taken_from)))
+        call(api.replace(LEASE_NAME, &PostParams::default(), &lease))
+            .await
+            .map(|lease| Some((lease, taken_from)))
     }
 
     /// Releases the Lease if it is this holder's; also one whose answer never arrived. Answers the version at which it is free then.
@@ -256,7 +315,11 @@ impl LeaseCandidate {
             match self.try_release().await {
                 Ok(free) => return free,
                 // A renewal that was under way, or a moment's trouble.
-                Err(error @ (CallError::Conflict(_) | CallError::Refused { .. } | CallError::Unreachable(_))) => {
+                Err(
+                    error @ (CallError::Conflict(_)
+                    | CallError::Refused { .. }
+                    | CallError::Unreachable(_)),
+                ) => {
                     tracing::debug!(%error, "unable to release the Lease; trying again");
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -279,16 +342,24 @@ impl LeaseCandidate {
         }
         spec.holder_identity = None;
         spec.renew_time = None;
-        call(api.replace(LEASE_NAME, &PostParams::default(), &lease)).await.map(|released| FreeLease::from_lease(&released))
+        call(api.replace(LEASE_NAME, &PostParams::default(), &lease))
+            .await
+            .map(|released| FreeLease::from_lease(&released))
     }
 
     /// Renews until it cannot: another holder, or a refusal. Failures that pass are tried again while the Lease may still be ours.
     async fn renew(self, mut lease: Lease, valid_until: watch::Sender<Instant>) {
         let api = self.api();
-        let mut warning = RepeatedWarning::new("unable to renew the Lease; trying again", "the Lease was renewed again");
+        let mut warning = RepeatedWarning::new(
+            "unable to renew the Lease; trying again",
+            "the Lease was renewed again",
+        );
         loop {
             let until = *valid_until.borrow();
-            tokio::time::sleep(RENEW.min(until.saturating_duration_since(Instant::now())).max(PAUSE)).await;
+            tokio::time::sleep(
+                RENEW.min(until.saturating_duration_since(Instant::now())).max(PAUSE),
+            )
+            .await;
             let started = Instant::now();
             if started >= until {
                 tracing::warn!("the Lease was lost: it could not be renewed in time");
@@ -301,19 +372,28 @@ impl LeaseCandidate {
                     lease = renewed;
                     valid_until.send_replace(end_of_validity(started));
                 }
-                Err(error @ (CallError::Conflict(_) | CallError::NotFound(_))) => match call(api.get(LEASE_NAME)).await {
-                    // Our own update whose answer was lost, or another client's annotation.
-                    Ok(current) if current.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref()) == Some(&self.identity) => {
-                        lease = current;
+                Err(error @ (CallError::Conflict(_) | CallError::NotFound(_))) => {
+                    match call(api.get(LEASE_NAME)).await {
+                        // Our own update whose answer was lost, or another client's annotation.
+                        Ok(current)
+                            if current
+                                .spec
+                                .as_ref()
+                                .and_then(|spec| spec.holder_identity.as_ref())
+                                == Some(&self.identity) =>
+                        {
+                            lease = current;
+                        }
+                        Ok(_) | Err(CallError::NotFound(_)) => {
+                            tracing::warn!(%error, "the Lease was taken away");
+                            // Others have it now: what is under way ends at once.
+                            valid_until
+                                .send_replace(started.checked_sub(MARGIN).unwrap_or(started));
+                            return;
+                        }
+                        Err(error) => warning.note(&error),
                     }
-                    Ok(_) | Err(CallError::NotFound(_)) => {
-                        tracing::warn!(%error, "the Lease was taken away");
-                        // Others have it now: what is under way ends at once.
-                        valid_until.send_replace(started.checked_sub(MARGIN).unwrap_or(started));
-                        return;
-                    }
-                    Err(error) => warning.note(&error),
-                },
+                }
                 Err(error) => warning.note(&error),
             }
         }
@@ -344,7 +424,12 @@ async fn wait_until_over(valid_until: &mut watch::Receiver<Instant>, extra: Dura
 }
 
 impl HeldLease {
-    fn new(leases: LeaseCandidate, lease: Lease, taken_from: Option<FreeLease>, started: Instant) -> Self {
+    fn new(
+        leases: LeaseCandidate,
+        lease: Lease,
+        taken_from: Option<FreeLease>,
+        started: Instant,
+    ) -> Self {
         let (sender, valid_until) = watch::channel(end_of_validity(started));
         let renewing = tokio::spawn(leases.clone().renew(lease, sender));
         Self { leases, taken_from, valid_until, renewing }

@@ -85,12 +85,18 @@ pub async fn list_workloads<T>(
     loop {
         let mut kept = Vec::new();
         let each = |pod: Pod| {
-            let bound = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()).is_some_and(|node| nodes.contains(node));
+            let bound = pod
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.node_name.as_ref())
+                .is_some_and(|node| nodes.contains(node));
             kept.extend(project::workload(&pod).filter(|_| bound).and_then(&keep));
         };
         match list_pages(&pods, &ObjectSelection::default(), each).await {
             Ok(_) => return Ok(kept),
-            Err(CallError::Refused { code: EXPIRED, .. }) if beginning < BEGINNINGS => beginning += 1,
+            Err(CallError::Refused { code: EXPIRED, .. }) if beginning < BEGINNINGS => {
+                beginning += 1
+            }
             Err(error) => return Err(error),
         }
     }

@@ -105,27 +105,48 @@ struct Follower<T, S> {
 }
 
 /// Follows until the task is dropped. `sink`: the tables that it fills.
-pub(crate) async fn follow<T, S>(collection: ApiCollection, selection: ObjectSelection, sink: S, floor: ResourceVersionFloor)
-where
+pub(crate) async fn follow<T, S>(
+    collection: ApiCollection,
+    selection: ObjectSelection,
+    sink: S,
+    floor: ResourceVersionFloor,
+) where
     T: ApiObject,
     S: Sink<T>,
 {
-    let follower = Follower::<T, S> { collection, selection, sink, object: PhantomData, seen: AtomicU64::new(0), floor };
+    let follower = Follower::<T, S> {
+        collection,
+        selection,
+        sink,
+        object: PhantomData,
+        seen: AtomicU64::new(0),
+        floor,
+    };
     let mut attempts = FailedAttempts::default();
     loop {
         let Err(broken) = follower.list_and_watch(&mut attempts).await;
         tracing::debug!(path = follower.collection.path(), %broken, "listing anew");
         let past = match broken {
-            WatchFailure::Past { .. } => attempts.past.get_or_insert_with(Instant::now).elapsed() >= PAST,
+            WatchFailure::Past { .. } => {
+                attempts.past.get_or_insert_with(Instant::now).elapsed() >= PAST
+            }
             WatchFailure::Call(_) | WatchFailure::Watch(_) => {
                 attempts.past = None;
                 false
             }
         };
-        follower.sink.mark(if past { WatchHealth::Past(broken.to_string()) } else { health_after(&broken) });
+        follower.sink.mark(if past {
+            WatchHealth::Past(broken.to_string())
+        } else {
+            health_after(&broken)
+        });
         tokio::time::sleep(attempts.pause).await;
         // What the server does not know it will hardly learn in the next seconds.
-        let longest = if matches!(broken, WatchFailure::Call(CallError::NotFound(_))) { ABSENT_PAUSE } else { LONGEST_PAUSE };
+        let longest = if matches!(broken, WatchFailure::Call(CallError::NotFound(_))) {
+            ABSENT_PAUSE
+        } else {
+            LONGEST_PAUSE
+        };
         attempts.pause = (attempts.pause * 2).min(longest);
     }
 }
@@ -145,7 +166,10 @@ impl Default for FailedAttempts {
 }
 
 impl<T: ApiObject, S: Sink<T>> Follower<T, S> {
-    async fn list_and_watch(&self, attempts: &mut FailedAttempts) -> Result<std::convert::Infallible, WatchFailure> {
+    async fn list_and_watch(
+        &self,
+        attempts: &mut FailedAttempts,
+    ) -> Result<std::convert::Infallible, WatchFailure> {
         let (listed, mut version) = self.list().await?;
         let mut stream = self.watch(&version).await?;
         // Only now: a list that cannot be watched from would be taken for the present permanently.
@@ -202,7 +226,11 @@ impl<T: ApiObject, S: Sink<T>> Follower<T, S> {
         Ok(())
     }
 
-    async fn watch(&self, version: &str) -> Result<impl Stream<Item = kube::Result<WatchEvent<T>>> + Unpin + use<T, S>, WatchFailure> {
+    async fn watch(
+        &self,
+        version: &str,
+    ) -> Result<impl Stream<Item = kube::Result<WatchEvent<T>>> + Unpin + use<T, S>, WatchFailure>
+    {
         let parameters = WatchParams {
             label_selector: self.selection.labels.clone(),
             field_selector: self.selection.fields.clone(),
@@ -213,7 +241,11 @@ impl<T: ApiObject, S: Sink<T>> Follower<T, S> {
         Ok(Box::pin(call(self.collection.watch(&parameters, version)).await?))
     }
 
-    fn apply(&self, event: kube::Result<WatchEvent<T>>, version: &mut String) -> Result<(), WatchFailure> {
+    fn apply(
+        &self,
+        event: kube::Result<WatchEvent<T>>,
+        version: &mut String,
+    ) -> Result<(), WatchFailure> {
         match event {
             Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
                 object.resource_version().unwrap_or_default().clone_into(version);
@@ -243,8 +275,12 @@ fn key(object: &impl ApiObject) -> String {
 /// Returns what a failure says about the resource.
 fn health_after(broken: &WatchFailure) -> WatchHealth {
     match broken {
-        WatchFailure::Call(CallError::Forbidden(message)) => WatchHealth::Forbidden(message.clone()),
+        WatchFailure::Call(CallError::Forbidden(message)) => {
+            WatchHealth::Forbidden(message.clone())
+        }
         WatchFailure::Call(CallError::NotFound(_)) => WatchHealth::Absent,
-        WatchFailure::Call(_) | WatchFailure::Watch(_) | WatchFailure::Past { .. } => WatchHealth::Failing(broken.to_string()),
+        WatchFailure::Call(_) | WatchFailure::Watch(_) | WatchFailure::Past { .. } => {
+            WatchHealth::Failing(broken.to_string())
+        }
     }
 }

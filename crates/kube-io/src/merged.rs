@@ -27,7 +27,8 @@ impl<V: Clone + PartialEq> MergedViews<V> {
         let parts: Vec<Views<V>> = tables.into_iter().map(CacheTable::snapshot).collect();
         // Nothing panics while this is held.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = last.0.len() == parts.len() && last.0.iter().zip(&parts).all(|(before, part)| before.is_same(part));
+        let same = last.0.len() == parts.len()
+            && last.0.iter().zip(&parts).all(|(before, part)| before.is_same(part));
         if !same {
             let merged = last.1.joined(&parts);
             *last = (parts, merged);

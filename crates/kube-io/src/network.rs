@@ -12,7 +12,8 @@ use super::call::{CallError, call, optional};
 use super::change::patch;
 
 /// The resource of NicClusterPolicies.
-pub(super) const NIC_CLUSTER_POLICIES: ResourceName<'static> = ("mellanox.com/v1alpha1", "nicclusterpolicies");
+pub(super) const NIC_CLUSTER_POLICIES: ResourceName<'static> =
+    ("mellanox.com/v1alpha1", "nicclusterpolicies");
 
 fn api(client: &Client) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("mellanox.com", "v1alpha1", "NicClusterPolicy");
@@ -37,7 +38,11 @@ pub async fn read_policy(client: &Client) -> Result<Option<RetainState>, CallErr
 ///
 /// # Errors
 /// The call failed; [`CallError::Conflict`]: it has changed in between.
-pub async fn annotate(client: &Client, policy: &RetainState, annotations: &KeyValues) -> Result<(), CallError> {
+pub async fn annotate(
+    client: &Client,
+    policy: &RetainState,
+    annotations: &KeyValues,
+) -> Result<(), CallError> {
     let body = json!({"metadata": {"resourceVersion": policy.version, "annotations": annotations}});
     patch::<_, DynamicObject>(api(client), NIC_CLUSTER_POLICY, body).await.map(drop)
 }

@@ -43,7 +43,12 @@ struct FocusedNode {
 
 impl FocusedNodes {
     /// Follows no node yet. `changed` is notified after every change.
-    pub fn new(client: &Client, changed: Arc<Notify>, interner: Arc<LabelInterner>, floors: ResourceVersionFloors) -> Self {
+    pub fn new(
+        client: &Client,
+        changed: Arc<Notify>,
+        interner: Arc<LabelInterner>,
+        floors: ResourceVersionFloors,
+    ) -> Self {
         Self {
             client: client.clone(),
             changed,
@@ -73,10 +78,12 @@ impl FocusedNodes {
             self.waiting.entry(node.clone()).or_insert(self.turn);
         }
         self.turn += 1;
-        let mut order: Vec<(u64, &String)> = self.waiting.iter().map(|(node, turn)| (*turn, node)).collect();
+        let mut order: Vec<(u64, &String)> =
+            self.waiting.iter().map(|(node, turn)| (*turn, node)).collect();
         order.sort_unstable();
         let free = MOST_NODES.saturating_sub(self.nodes.len());
-        let next: Vec<String> = order.into_iter().take(free).map(|(_, node)| node.clone()).collect();
+        let next: Vec<String> =
+            order.into_iter().take(free).map(|(_, node)| node.clone()).collect();
         for node in next {
             self.waiting.remove(&node);
             self.follow(node);
@@ -88,35 +95,48 @@ impl FocusedNodes {
         let project = self.interner.sharing(project::workload, |workload| &mut workload.labels);
         let sink = ProjectedTable::new(pods.clone(), project);
         let collection = ApiCollection::new(&self.client, PODS, None);
-        let follower = self.followers.spawn(follow(collection, ObjectSelection::on_node(&node), sink, self.floors.for_resource(PODS.1)));
+        let follower = self.followers.spawn(follow(
+            collection,
+            ObjectSelection::on_node(&node),
+            sink,
+            self.floors.for_resource(PODS.1),
+        ));
         self.nodes.insert(node, FocusedNode { pods, follower });
     }
 
     /// Returns the pods of each node whose cache is in step with the API server. A node that is missing has not been listed, or its watch is
     /// failing: nothing can be said about it.
     pub fn pods(&self) -> BTreeMap<String, Vec<Workload>> {
-        let in_step = self.nodes.iter().filter(|(_, focused)| focused.pods.health() == WatchHealth::InStep);
+        let in_step =
+            self.nodes.iter().filter(|(_, focused)| focused.pods.health() == WatchHealth::InStep);
         in_step.map(|(node, focused)| (node.clone(), focused.pods.values())).collect()
     }
 
     /// Returns the nodes that have a place and whose cache is not in step.
     pub fn listing(&self) -> BTreeSet<String> {
-        let behind = self.nodes.iter().filter(|(_, focused)| focused.pods.health() != WatchHealth::InStep);
+        let behind =
+            self.nodes.iter().filter(|(_, focused)| focused.pods.health() != WatchHealth::InStep);
         behind.map(|(node, _)| node.clone()).collect()
     }
 
     /// Returns what the server refuses, if it does.
     pub fn forbidden(&self) -> Option<String> {
-        self.problem(|health| if let WatchHealth::Forbidden(message) = health { Some(message) } else { None })
+        self.problem(|health| {
+            if let WatchHealth::Forbidden(message) = health { Some(message) } else { None }
+        })
     }
 
     /// Returns of what the server has long shown an older state.
     pub(crate) fn past(&self) -> Option<String> {
-        self.problem(|health| if let WatchHealth::Past(message) = health { Some(message) } else { None })
+        self.problem(
+            |health| if let WatchHealth::Past(message) = health { Some(message) } else { None },
+        )
     }
 
     /// Returns the first message that there is of a node's watch.
     fn problem(&self, message: fn(WatchHealth) -> Option<String>) -> Option<String> {
-        self.nodes.iter().find_map(|(node, focused)| Some(format!("pods on node {node}: {}", message(focused.pods.health())?)))
+        self.nodes.iter().find_map(|(node, focused)| {
+            Some(format!("pods on node {node}: {}", message(focused.pods.health())?))
+        })
     }
 }

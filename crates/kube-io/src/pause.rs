@@ -66,15 +66,29 @@ pub async fn write(client: &Client, key: &str, pause: &Pause) -> Result<(), Call
 pub async fn remove(client: &Client, keys: &[String]) -> Result<(), CallError> {
     let mut attempt = 1;
     loop {
-        let Some(object) = optional(call(api(client).get(PAUSE_NAME)).await)? else { return Ok(()) };
+        let Some(object) = optional(call(api(client).get(PAUSE_NAME)).await)? else {
+            return Ok(());
+        };
         let left = object.data.iter().flatten().any(|(key, _)| !keys.contains(key));
         let version = object.metadata.resource_version;
         let answer = if left {
-            let data: BTreeMap<&str, Option<&str>> = keys.iter().map(|key| (key.as_str(), None)).collect();
-            merge(api(client), PAUSE_NAME, json!({"metadata": {"resourceVersion": version}, "data": data})).await
+            let data: BTreeMap<&str, Option<&str>> =
+                keys.iter().map(|key| (key.as_str(), None)).collect();
+            merge(
+                api(client),
+                PAUSE_NAME,
+                json!({"metadata": {"resourceVersion": version}, "data": data}),
+            )
+            .await
         } else {
-            let preconditions = Some(Preconditions { resource_version: version, uid: object.metadata.uid });
-            delete(api(client), PAUSE_NAME, &DeleteParams { preconditions, ..DeleteParams::default() }).await
+            let preconditions =
+                Some(Preconditions { resource_version: version, uid: object.metadata.uid });
+            delete(
+                api(client),
+                PAUSE_NAME,
+                &DeleteParams { preconditions, ..DeleteParams::default() },
+            )
+            .await
         };
         match answer {
             Err(CallError::Conflict(_)) if attempt < ATTEMPTS => attempt += 1,

@@ -34,7 +34,9 @@ pub async fn spec(
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
     // A client that may watch it may list it, and need not have the right to `get` it.
     let named = ListParams::default().fields(&format!("metadata.name={name}"));
-    let found = optional(call(Api::<DynamicObject>::all_with(client.clone(), &resource).list(&named)).await)?;
+    let found = optional(
+        call(Api::<DynamicObject>::all_with(client.clone(), &resource).list(&named)).await,
+    )?;
     let object = found.and_then(|found| found.items.into_iter().next());
     Ok(object.and_then(|object| object.data.get("spec")?.as_object().cloned()))
 }
@@ -74,7 +76,12 @@ pub async fn objects(
         }
         all.push(object);
     };
-    list_pages(&ApiCollection::new(client, (kind.api_version, kind.plural), namespace), &selection, each).await?;
+    list_pages(
+        &ApiCollection::new(client, (kind.api_version, kind.plural), namespace),
+        &selection,
+        each,
+    )
+    .await?;
     Ok(all)
 }
 

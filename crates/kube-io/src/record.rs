@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 
 use contract::record::baseline::{BASELINE_KEY_PREFIX, Baseline};
 use contract::record::cohort::{COHORT_KEY_PREFIX, Cohort};
-use contract::record::{NodeRecord, OBJECTS, OBJECTS_KEY, RECORD_FORMAT_VERSION, RUN_KEY, RunRecord, object_name};
+use contract::record::{
+    NodeRecord, OBJECTS, OBJECTS_KEY, RECORD_FORMAT_VERSION, RUN_KEY, RunRecord, object_name,
+};
 use observed::named::Named;
 
 use super::call::{CallError, call};
@@ -43,7 +45,9 @@ pub enum RecordError {
     #[error(transparent)]
     Refused(RecordRefusal),
     /// A newer version of the program wrote it.
-    #[error("the run record has format {found}, this version knows {RECORD_FORMAT_VERSION}: use a newer hook image")]
+    #[error(
+        "the run record has format {found}, this version knows {RECORD_FORMAT_VERSION}: use a newer hook image"
+    )]
     Newer {
         /// What it says.
         found: u64,
@@ -81,16 +85,24 @@ impl RecordStore {
     pub async fn read(&mut self) -> Result<StoredRecord, RecordError> {
         self.nodes.clear();
         self.written = vec![self.data_of(0).await?];
-        let run = self.written[0].get(RUN_KEY).map(|text| serde_json::from_str::<Value>(text).unwrap_or(Value::Null));
+        let run = self.written[0]
+            .get(RUN_KEY)
+            .map(|text| serde_json::from_str::<Value>(text).unwrap_or(Value::Null));
         let format = run.as_ref().and_then(|run| run["formatVersion"].as_u64());
         if let Some(found) = format.filter(|found| *found > u64::from(RECORD_FORMAT_VERSION)) {
             return Err(RecordError::Newer { found });
         }
-        let used = self.written[0].get(OBJECTS_KEY).and_then(|count| count.parse().ok()).map_or(1, |count: usize| count.clamp(1, OBJECTS));
+        let used = self.written[0]
+            .get(OBJECTS_KEY)
+            .and_then(|count| count.parse().ok())
+            .map_or(1, |count: usize| count.clamp(1, OBJECTS));
         let further = try_join_all((1..used).map(|index| self.data_of(index))).await?;
         self.written.extend(further);
         self.written.resize(OBJECTS, ConfigMapData::new());
-        let mut record = StoredRecord { run: run.and_then(|run| serde_json::from_value(run).ok()), nodes: Named::new() };
+        let mut record = StoredRecord {
+            run: run.and_then(|run| serde_json::from_value(run).ok()),
+            nodes: Named::new(),
+        };
         // An entry that was being moved when a process ended is in two objects: the later one is newer.
         for (key, text) in self.written.iter().flatten() {
             if let Some((name, node)) = layout::parse(key, text) {
@@ -98,8 +110,14 @@ impl RecordStore {
             }
         }
         if let Some(run) = &mut record.run {
-            run.cohort = run.cohort_nodes.and_then(|nodes| Cohort::from_parts(self.parts(COHORT_KEY_PREFIX), nodes)).map(Arc::new);
-            run.baseline = run.baseline_nodes.and_then(|nodes| Baseline::from_parts(self.parts(BASELINE_KEY_PREFIX), nodes)).map(Arc::new);
+            run.cohort = run
+                .cohort_nodes
+                .and_then(|nodes| Cohort::from_parts(self.parts(COHORT_KEY_PREFIX), nodes))
+                .map(Arc::new);
+            run.baseline = run
+                .baseline_nodes
+                .and_then(|nodes| Baseline::from_parts(self.parts(BASELINE_KEY_PREFIX), nodes))
+                .map(Arc::new);
         }
         Ok(record)
     }
@@ -115,7 +133,9 @@ impl RecordStore {
 
     /// Returns the stored parts of what is divided over the objects.
     fn parts<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
-        self.written.iter().enumerate().map_while(move |(index, data)| data.get(&format!("{prefix}{index}")).map(String::as_str))
+        self.written.iter().enumerate().map_while(move |(index, data)| {
+            data.get(&format!("{prefix}{index}")).map(String::as_str)
+        })
     }
 
     /// Writes what differs from what is there, as one patch for each object; the first object, which has run and verdict, is written last. RBAC: `patch`
@@ -123,20 +143,32 @@ impl RecordStore {
     ///
     /// # Errors
     /// A call failed; what was to be written is tried again with the next write. [`RecordError::Refused`]: that would not help.
-    pub async fn write(&mut self, run: &RunRecord, nodes: &Named<NodeRecord>) -> Result<(), RecordError> {
+    pub async fn write(
+        &mut self,
+        run: &RunRecord,
+        nodes: &Named<NodeRecord>,
+    ) -> Result<(), RecordError> {
         let unlike = self.nodes.differing(nodes).into_iter().map(|name| &**name).collect();
-        let contents = RecordContents { fixed: fixed_keys(run), nodes, changed: &unlike, detail: self.detail };
+        let contents =
+            RecordContents { fixed: fixed_keys(run), nodes, changed: &unlike, detail: self.detail };
         let Some((mut wanted, detail)) = lay_out(&contents, &self.written) else {
             return Err(RecordError::Refused(RecordRefusal::Full { nodes: nodes.len() }));
         };
         if detail > self.detail {
-            tracing::warn!(nodes = nodes.len(), ?detail, "the run record is nearly full: entries of nodes are stored in short form");
+            tracing::warn!(
+                nodes = nodes.len(),
+                ?detail,
+                "the run record is nearly full: entries of nodes are stored in short form"
+            );
         }
         if let Some(text) = newer_format(run, &wanted) {
             wanted[0].insert(RUN_KEY.to_owned(), Cow::Owned(text));
         }
-        let changes: Vec<BTreeMap<String, Option<String>>> =
-            wanted.iter().zip(&self.written).map(|(wanted, written)| differences(wanted, written)).collect();
+        let changes: Vec<BTreeMap<String, Option<String>>> = wanted
+            .iter()
+            .zip(&self.written)
+            .map(|(wanted, written)| differences(wanted, written))
+            .collect();
         drop(wanted);
         self.announce(&changes).await?;
         for (index, changes) in changes.into_iter().enumerate().rev() {
@@ -148,9 +180,16 @@ impl RecordStore {
     }
 
     /// Readers must know how many objects there are before one more is used.
-    async fn announce(&mut self, changes: &[BTreeMap<String, Option<String>>]) -> Result<(), RecordError> {
-        let known = self.written[0].get(OBJECTS_KEY).and_then(|count| count.parse().ok()).unwrap_or(1);
-        let used = changes.iter().rposition(|changes| changes.values().any(Option::is_some)).map_or(1, |last| last + 1);
+    async fn announce(
+        &mut self,
+        changes: &[BTreeMap<String, Option<String>>],
+    ) -> Result<(), RecordError> {
+        let known =
+            self.written[0].get(OBJECTS_KEY).and_then(|count| count.parse().ok()).unwrap_or(1);
+        let used = changes
+            .iter()
+            .rposition(|changes| changes.values().any(Option::is_some))
+            .map_or(1, |last| last + 1);
         if used > known {
             let announced = BTreeMap::from([(OBJECTS_KEY.to_owned(), Some(used.to_string()))]);
             self.patch(0, announced).await?;
@@ -158,12 +197,18 @@ impl RecordStore {
         Ok(())
     }
 
-    async fn patch(&mut self, index: usize, changes: BTreeMap<String, Option<String>>) -> Result<(), RecordError> {
+    async fn patch(
+        &mut self,
+        index: usize,
+        changes: BTreeMap<String, Option<String>>,
+    ) -> Result<(), RecordError> {
         if changes.is_empty() {
             return Ok(());
         }
         let name = object_name(&self.name, index);
-        merge(self.api.clone(), &name, json!({ "data": changes })).await.map_err(|error| refusal::classify(error, &name, index))?;
+        merge(self.api.clone(), &name, json!({ "data": changes }))
+            .await
+            .map_err(|error| refusal::classify(error, &name, index))?;
         for (key, text) in changes {
             match text {
                 Some(text) => drop(self.written[index].insert(key, text)),
@@ -176,29 +221,48 @@ impl RecordStore {
 
 /// Returns the run's text where it needs the newer format: version 1 knows one object, and names of nodes in keys.
 fn newer_format(run: &RunRecord, wanted: &[BTreeMap<String, Cow<'_, str>>]) -> Option<String> {
-    let newer = wanted.iter().skip(1).any(|object| !object.is_empty()) || wanted[0].keys().any(|key| layout::is_hashed(key));
+    let newer = wanted.iter().skip(1).any(|object| !object.is_empty())
+        || wanted[0].keys().any(|key| layout::is_hashed(key));
     newer.then(|| text_of(run, RECORD_FORMAT_VERSION))
 }
 
 /// Returns the changes that turn the written data into the wanted.
-fn differences(wanted: &BTreeMap<String, Cow<'_, str>>, written: &ConfigMapData) -> BTreeMap<String, Option<String>> {
-    let is_new = |(key, text): &(&String, &Cow<'_, str>)| written.get(*key).map(String::as_str) != Some(text.as_ref());
-    let new = wanted.iter().filter(is_new).map(|(key, text)| (key.clone(), Some(text.as_ref().to_owned())));
-    new.chain(written.keys().filter(|key| !wanted.contains_key(*key)).map(|key| (key.clone(), None))).collect()
+fn differences(
+    wanted: &BTreeMap<String, Cow<'_, str>>,
+    written: &ConfigMapData,
+) -> BTreeMap<String, Option<String>> {
+    let is_new = |(key, text): &(&String, &Cow<'_, str>)| {
+        written.get(*key).map(String::as_str) != Some(text.as_ref())
+    };
+    let new = wanted
+        .iter()
+        .filter(is_new)
+        .map(|(key, text)| (key.clone(), Some(text.as_ref().to_owned())));
+    new.chain(
+        written.keys().filter(|key| !wanted.contains_key(*key)).map(|key| (key.clone(), None)),
+    )
+    .collect()
 }
 
 /// Returns the keys that belong into one object: the run into the first, each part of cohort and baseline into one of its own.
 fn fixed_keys(run: &RunRecord) -> Vec<(usize, String, String)> {
     let cohort = run.cohort.iter().flat_map(|cohort| cohort.parts()).enumerate();
     let baseline = run.baseline.iter().flat_map(|baseline| baseline.parts()).enumerate();
-    let keyed = |prefix: &'static str| move |(index, part): (usize, String)| (index, format!("{prefix}{index}"), part);
-    let parts = cohort.map(keyed(COHORT_KEY_PREFIX)).chain(baseline.map(keyed(BASELINE_KEY_PREFIX)));
+    let keyed = |prefix: &'static str| {
+        move |(index, part): (usize, String)| (index, format!("{prefix}{index}"), part)
+    };
+    let parts =
+        cohort.map(keyed(COHORT_KEY_PREFIX)).chain(baseline.map(keyed(BASELINE_KEY_PREFIX)));
     parts.chain([(0, RUN_KEY.to_owned(), text_of(run, 1))]).collect()
 }
 
 fn text_of(run: &RunRecord, format_version: u32) -> String {
-    let (cohort, baseline) = (run.cohort.as_ref().map(|cohort| cohort.len()), run.baseline.as_ref().map(|baseline| baseline.len()));
-    let run = RunRecord { format_version, cohort_nodes: cohort, baseline_nodes: baseline, ..run.clone() };
+    let (cohort, baseline) = (
+        run.cohort.as_ref().map(|cohort| cohort.len()),
+        run.baseline.as_ref().map(|baseline| baseline.len()),
+    );
+    let run =
+        RunRecord { format_version, cohort_nodes: cohort, baseline_nodes: baseline, ..run.clone() };
     // The type has no map keys that are not strings and no failing Serialize: the only ways in which this can fail.
     serde_json::to_string(&run).unwrap_or_default()
 }

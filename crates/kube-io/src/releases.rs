@@ -27,7 +27,9 @@ pub struct HookRelease {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnreadableSettings {
     /// A newer chart wrote them.
-    #[error("its settings have format {0}, this version knows {FORMAT_VERSION}: use a newer gpu-rollout")]
+    #[error(
+        "its settings have format {0}, this version knows {FORMAT_VERSION}: use a newer gpu-rollout"
+    )]
     Newer(u64),
     /// They cannot be parsed.
     #[error("its settings cannot be read: {0}")]
@@ -64,11 +66,22 @@ pub struct HookJob {
 ///
 /// # Errors
 /// A call failed.
-pub async fn releases(client: &Client, namespace: Option<&str>) -> Result<Vec<HookRelease>, CallError> {
-    let selection = ObjectSelection::matching(&format!("app.kubernetes.io/name={},{}", names::PROGRAM, names::DIGEST_LABEL));
+pub async fn releases(
+    client: &Client,
+    namespace: Option<&str>,
+) -> Result<Vec<HookRelease>, CallError> {
+    let selection = ObjectSelection::matching(&format!(
+        "app.kubernetes.io/name={},{}",
+        names::PROGRAM,
+        names::DIGEST_LABEL
+    ));
     let mut found = Vec::new();
-    list_pages(&ApiCollection::new(client, CONFIG_MAPS, namespace), &selection, |object: ConfigMap| found.extend(parse_release(&object)))
-        .await?;
+    list_pages(
+        &ApiCollection::new(client, CONFIG_MAPS, namespace),
+        &selection,
+        |object: ConfigMap| found.extend(parse_release(&object)),
+    )
+    .await?;
     found.sort_by(|one: &HookRelease, other: &HookRelease| one.trigger.cmp(&other.trigger));
     Ok(found)
 }
@@ -84,8 +97,10 @@ fn parse_release(object: &ConfigMap) -> Option<HookRelease> {
 fn parse_settings(text: &str) -> Result<Settings, UnreadableSettings> {
     serde_json::from_str(text).map_err(|error| {
         let value: Value = serde_json::from_str(text).unwrap_or_default();
-        let newer = value["formatVersion"].as_u64().filter(|found| *found > u64::from(FORMAT_VERSION));
-        newer.map_or_else(|| UnreadableSettings::Wrong(error.to_string()), UnreadableSettings::Newer)
+        let newer =
+            value["formatVersion"].as_u64().filter(|found| *found > u64::from(FORMAT_VERSION));
+        newer
+            .map_or_else(|| UnreadableSettings::Wrong(error.to_string()), UnreadableSettings::Newer)
     })
 }
 
@@ -97,8 +112,16 @@ pub async fn job(client: &Client, settings: &Settings) -> Result<Option<HookJob>
     let api: Api<Job> = Api::namespaced(client.clone(), &settings.namespace);
     let Some(job) = optional(call(api.get(&settings.release)).await)? else { return Ok(None) };
     let status = job.status.unwrap_or_default();
-    let has = |kind: &str| status.conditions.iter().flatten().any(|condition| condition.type_ == kind && condition.status == "True");
-    let end = has("Complete").then_some(JobEnd::Complete).or_else(|| has("Failed").then_some(JobEnd::Failed));
+    let has = |kind: &str| {
+        status
+            .conditions
+            .iter()
+            .flatten()
+            .any(|condition| condition.type_ == kind && condition.status == "True")
+    };
+    let end = has("Complete")
+        .then_some(JobEnd::Complete)
+        .or_else(|| has("Failed").then_some(JobEnd::Failed));
     Ok(Some(HookJob {
         name: settings.release.clone(),
         uid: job.metadata.uid.unwrap_or_default(),

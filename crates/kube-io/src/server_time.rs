@@ -16,8 +16,13 @@ const FORM: &str = "%a, %d %b %Y %H:%M:%S GMT";
 
 /// Reads one object, and the time of the server that answered. The time is there whatever the answer is; `None`: the answer does not say.
 /// RBAC: `get` on the object.
-pub(super) async fn get_dated<T: DeserializeOwned>(client: &Client, url: &str, name: &str) -> (Result<T, CallError>, Option<Timestamp>) {
-    let request = Request::new(url).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest);
+pub(super) async fn get_dated<T: DeserializeOwned>(
+    client: &Client,
+    url: &str,
+    name: &str,
+) -> (Result<T, CallError>, Option<Timestamp>) {
+    let request =
+        Request::new(url).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest);
     let mut at = None;
     let answer = call(async {
         let response = client.send(request?.map(Body::from)).await?;
@@ -29,7 +34,8 @@ pub(super) async fn get_dated<T: DeserializeOwned>(client: &Client, url: &str, n
         }
         let said = serde_json::from_slice::<Status>(&body).unwrap_or_else(|_| {
             // Not every error comes from the API server: proxies answer in plain text.
-            Status::failure(String::from_utf8_lossy(&body).trim(), "unknown").with_code(status.as_u16())
+            Status::failure(String::from_utf8_lossy(&body).trim(), "unknown")
+                .with_code(status.as_u16())
         });
         Err(kube::Error::Api(said.boxed()))
     })
@@ -44,7 +50,9 @@ pub(super) async fn get_dated<T: DeserializeOwned>(client: &Client, url: &str, n
 pub async fn server_time(client: &Client) -> Result<Option<Timestamp>, CallError> {
     let mut at = None;
     call(async {
-        let request = Request::new("/version").list(&ListParams::default()).map_err(kube::Error::BuildRequest)?;
+        let request = Request::new("/version")
+            .list(&ListParams::default())
+            .map_err(kube::Error::BuildRequest)?;
         let response = client.send(request.map(Body::from)).await?;
         at = response.headers().get("date").and_then(|date| parse(date.to_str().ok()?));
         let body = response.into_body().collect_bytes().await?;
@@ -65,7 +73,10 @@ mod tests {
 
     #[test]
     fn date_header_is_read_as_utc() {
-        assert_eq!(parse("Tue, 14 Nov 2023 22:13:20 GMT"), Timestamp::from_second(1_700_000_000).ok());
+        assert_eq!(
+            parse("Tue, 14 Nov 2023 22:13:20 GMT"),
+            Timestamp::from_second(1_700_000_000).ok()
+        );
         assert_eq!(parse("Tue, 14 Nov 2023 22:13:20 +0100"), None);
         assert_eq!(parse("yesterday"), None);
     }

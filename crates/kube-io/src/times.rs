@@ -38,7 +38,10 @@ pub struct NodeTimes {
 ///
 /// # Errors
 /// A call failed.
-pub async fn of_nodes(client: &Client, interesting: impl Fn(&str) -> bool) -> Result<BTreeMap<String, NodeTimes>, CallError> {
+pub async fn of_nodes(
+    client: &Client,
+    interesting: impl Fn(&str) -> bool,
+) -> Result<BTreeMap<String, NodeTimes>, CallError> {
     let api: Api<Node> = Api::all(client.clone());
     let mut parameters = ListParams { limit: Some(PAGE), ..ListParams::default() };
     let mut found = BTreeMap::new();
@@ -60,13 +63,22 @@ pub async fn of_nodes(client: &Client, interesting: impl Fn(&str) -> bool) -> Re
 fn parse_times(metadata: &ObjectMeta, interesting: &impl Fn(&str) -> bool) -> NodeTimes {
     let mut times = NodeTimes::default();
     for entry in metadata.managed_fields.iter().flatten() {
-        let (Some(change), Some(fields)) = (last_change(entry), entry.fields_v1.as_ref().map(|fields| &fields.0)) else { continue };
+        let (Some(change), Some(fields)) =
+            (last_change(entry), entry.fields_v1.as_ref().map(|fields| &fields.0))
+        else {
+            continue;
+        };
         if fields.pointer("/f:spec/f:unschedulable").is_some() {
             times.cordon = Some(change.clone());
         }
         for kind in ["/f:metadata/f:labels", "/f:metadata/f:annotations"] {
-            let keys = fields.pointer(kind).and_then(Value::as_object).into_iter().flat_map(|map| map.keys());
-            for key in keys.filter_map(|key| key.strip_prefix("f:")).filter(|key| interesting(key)) {
+            let keys = fields
+                .pointer(kind)
+                .and_then(Value::as_object)
+                .into_iter()
+                .flat_map(|map| map.keys());
+            for key in keys.filter_map(|key| key.strip_prefix("f:")).filter(|key| interesting(key))
+            {
                 times.keys.insert(key.to_owned(), change.clone());
             }
         }
@@ -75,7 +87,10 @@ fn parse_times(metadata: &ObjectMeta, interesting: &impl Fn(&str) -> bool) -> No
 }
 
 fn last_change(entry: &ManagedFieldsEntry) -> Option<LastChange> {
-    Some(LastChange { manager: entry.manager.clone().unwrap_or_default(), at: entry.time.as_ref()?.0 })
+    Some(LastChange {
+        manager: entry.manager.clone().unwrap_or_default(),
+        at: entry.time.as_ref()?.0,
+    })
 }
 
 #[cfg(test)]
@@ -97,8 +112,14 @@ mod tests {
         .expect("metadata");
         let times = parse_times(&metadata, &|key| key.starts_with("nvidia.com/"));
         let at = |text: &str| text.parse::<Timestamp>().expect("a time");
-        assert_eq!(times.cordon, Some(LastChange { manager: "kubectl-cordon".into(), at: at("2026-01-01T03:00:00Z") }));
-        assert_eq!(times.keys.keys().collect::<Vec<_>>(), ["nvidia.com/gpu-driver-upgrade-state", "nvidia.com/note"]);
+        assert_eq!(
+            times.cordon,
+            Some(LastChange { manager: "kubectl-cordon".into(), at: at("2026-01-01T03:00:00Z") })
+        );
+        assert_eq!(
+            times.keys.keys().collect::<Vec<_>>(),
+            ["nvidia.com/gpu-driver-upgrade-state", "nvidia.com/note"]
+        );
         assert_eq!(times.keys["nvidia.com/note"].at, at("2026-01-01T04:00:00Z"));
     }
 }

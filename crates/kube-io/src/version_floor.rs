@@ -20,7 +20,12 @@ impl ResourceVersionFloors {
     /// Returns the floor that all collections of a resource have in common.
     pub(super) fn for_resource(&self, resource: &str) -> ResourceVersionFloor {
         // Nothing panics while this is held.
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).entry(resource.to_owned()).or_default().clone()
+        self.all
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(resource.to_owned())
+            .or_default()
+            .clone()
     }
 }
 

@@ -82,7 +82,12 @@ pub struct Watches {
 impl Watches {
     /// Starts the watches that the settings' tasks need, each in a task of its own, so that no cache grows old while the loop is busy.
     /// RBAC: `list` and `watch` as the task table says.
-    pub fn start(client: &Client, settings: &Settings, dra_namespaces: Vec<String>, slice_version: Option<&str>) -> Self {
+    pub fn start(
+        client: &Client,
+        settings: &Settings,
+        dra_namespaces: Vec<String>,
+        slice_version: Option<&str>,
+    ) -> Self {
         let mut watch = WatchStarter::new(client);
         let (holds, settles) = (settings.has(Task::Hold), settings.has(Task::Settle));
         let looks = settles || settings.has(Task::Preflight);
@@ -92,25 +97,79 @@ impl Watches {
         let needs_nodes = looks || settings.has(Task::RestartPlugins) || holds;
         let needs_operator = settles && settings.driver.has_operator() || holds && gpu;
         let node = watch.interner.sharing(project::node, |node| &mut node.labels);
-        let (policy, nic_policy) = (named(&settings.cluster_policy), named(names::NIC_CLUSTER_POLICY));
-        let (nic_policies, pauses) = ((NIC_CLUSTER_POLICIES, everywhere), (CONFIG_MAPS, Some(names::LEASE_NAMESPACE)));
+        let (policy, nic_policy) =
+            (named(&settings.cluster_policy), named(names::NIC_CLUSTER_POLICY));
+        let (nic_policies, pauses) =
+            ((NIC_CLUSTER_POLICIES, everywhere), (CONFIG_MAPS, Some(names::LEASE_NAMESPACE)));
         let deployment = named(settings.operator_deployment());
         let daemon_set = settings.daemon_set.as_deref().map_or_else(all, named);
         // One line a watch. Requests go out in this order.
         Self {
-            device_plugin: settings.has(Task::RestartPlugins).then(|| DevicePluginWatches::start(&mut watch, &settings.device_plugin)),
-            dra: settings.has(Task::Reroll).then(|| DraWatches::start(&mut watch, dra_namespaces, slice_version)),
+            device_plugin: settings
+                .has(Task::RestartPlugins)
+                .then(|| DevicePluginWatches::start(&mut watch, &settings.device_plugin)),
+            dra: settings
+                .has(Task::Reroll)
+                .then(|| DraWatches::start(&mut watch, dra_namespaces, slice_version)),
             workloads: WorkloadWatches::start(&mut watch, settings, slice_version),
             operator_pods: OperatorPodWatches::start(&mut watch, settings),
-            nodes: watch.in_group(TableGroup::Fleet).table(needs_nodes, "nodes", (NODES, everywhere), all(), node),
-            operator: watch.table(needs_operator, "deployments", (DEPLOYMENTS, here), deployment, project::deployment),
-            cluster_policy: watch.table(looks && gpu, "clusterpolicies", (CLUSTER_POLICIES, everywhere), policy, project::cluster_policy),
-            nic_cluster_policy: watch.table(looks && ofed, "nicclusterpolicies", nic_policies, nic_policy, project::nic_cluster_policy),
-            nvidia_drivers: watch.table(looks && gpu, "nvidiadrivers", (NVIDIA_DRIVERS, everywhere), all(), project::nvidia_driver),
-            daemon_sets: watch.table(looks, "daemonsets", (DAEMON_SETS, here), daemon_set, project::daemon_set),
-            revisions: watch.table(settles, "controllerrevisions", (CONTROLLER_REVISIONS, here), all(), project::revision),
+            nodes: watch.in_group(TableGroup::Fleet).table(
+                needs_nodes,
+                "nodes",
+                (NODES, everywhere),
+                all(),
+                node,
+            ),
+            operator: watch.table(
+                needs_operator,
+                "deployments",
+                (DEPLOYMENTS, here),
+                deployment,
+                project::deployment,
+            ),
+            cluster_policy: watch.table(
+                looks && gpu,
+                "clusterpolicies",
+                (CLUSTER_POLICIES, everywhere),
+                policy,
+                project::cluster_policy,
+            ),
+            nic_cluster_policy: watch.table(
+                looks && ofed,
+                "nicclusterpolicies",
+                nic_policies,
+                nic_policy,
+                project::nic_cluster_policy,
+            ),
+            nvidia_drivers: watch.table(
+                looks && gpu,
+                "nvidiadrivers",
+                (NVIDIA_DRIVERS, everywhere),
+                all(),
+                project::nvidia_driver,
+            ),
+            daemon_sets: watch.table(
+                looks,
+                "daemonsets",
+                (DAEMON_SETS, here),
+                daemon_set,
+                project::daemon_set,
+            ),
+            revisions: watch.table(
+                settles,
+                "controllerrevisions",
+                (CONTROLLER_REVISIONS, here),
+                all(),
+                project::revision,
+            ),
             operator_lease: OperatorLeaseWatch::start(&mut watch, settings),
-            pauses: watch.table(true, "the pauses", pauses, named(names::PAUSE_NAME), project::pauses),
+            pauses: watch.table(
+                true,
+                "the pauses",
+                pauses,
+                named(names::PAUSE_NAME),
+                project::pauses,
+            ),
             tables: watch.take_tables(),
             changed: watch.changed,
             _followers: watch.followers,
@@ -143,9 +202,15 @@ impl Watches {
         for WatchedTable { name, health, .. } in &self.tables {
             match health() {
                 WatchHealth::InStep | WatchHealth::Absent => {}
-                WatchHealth::Forbidden(message) => return CacheState::Forbidden(format!("{name}: {message}")),
-                WatchHealth::Starting => behind = CacheState::Behind(format!("{name}: not listed yet")),
-                WatchHealth::Failing(message) => behind = CacheState::Behind(format!("{name}: {message}")),
+                WatchHealth::Forbidden(message) => {
+                    return CacheState::Forbidden(format!("{name}: {message}"));
+                }
+                WatchHealth::Starting => {
+                    behind = CacheState::Behind(format!("{name}: not listed yet"))
+                }
+                WatchHealth::Failing(message) => {
+                    behind = CacheState::Behind(format!("{name}: {message}"))
+                }
                 WatchHealth::Past(message) => past = Some(format!("{name}: {message}")),
             }
         }
@@ -166,7 +231,11 @@ impl Watches {
             revisions: self.revisions.values(),
             pods: self.operator_pods.drivers_and_toolkits(),
             dra: self.dra.as_ref().map(DraWatches::observed).unwrap_or_default(),
-            device_plugin: self.device_plugin.as_ref().map(DevicePluginWatches::observed).unwrap_or_default(),
+            device_plugin: self
+                .device_plugin
+                .as_ref()
+                .map(DevicePluginWatches::observed)
+                .unwrap_or_default(),
             validators: self.operator_pods.validators.snapshot(),
             operand_pods: self.operator_pods.operands.snapshot(),
             workloads: self.workloads.observed(),
@@ -176,7 +245,10 @@ impl Watches {
 }
 
 /// The content of a table, or that the server does not serve the resource.
-fn served<V: Clone + PartialEq, T>(table: &CacheTable<V>, content: impl FnOnce(&Views<V>) -> T) -> observed::OptionalApi<T> {
+fn served<V: Clone + PartialEq, T>(
+    table: &CacheTable<V>,
+    content: impl FnOnce(&Views<V>) -> T,
+) -> observed::OptionalApi<T> {
     if table.health() == WatchHealth::Absent {
         observed::OptionalApi::Absent
     } else {

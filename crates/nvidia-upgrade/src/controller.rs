@@ -45,8 +45,21 @@ impl Reconciliation {
 
 impl UpgradeController {
     /// One that has just started: it runs at once.
-    pub fn new(driver: Driver, generation: ControllerGeneration, requestor: Option<Requestor>, now: Timestamp) -> Self {
-        Self { driver, generation, requestor, due: Some(now), failures: 0, evicting: BTreeSet::new(), draining: BTreeSet::new() }
+    pub fn new(
+        driver: Driver,
+        generation: ControllerGeneration,
+        requestor: Option<Requestor>,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            driver,
+            generation,
+            requestor,
+            due: Some(now),
+            failures: 0,
+            evicting: BTreeSet::new(),
+            draining: BTreeSet::new(),
+        }
     }
 
     /// When it runs next. `None`: only when something wakes it.
@@ -56,21 +69,34 @@ impl UpgradeController {
 
     /// Something happened; if it watches that, it runs now.
     pub fn notice(&mut self, before: &Observed, after: &Observed, now: Timestamp) {
-        if self.due.is_none_or(|due| due > now) && self.generation.is_woken(before, after, self.driver) {
+        if self.due.is_none_or(|due| due > now)
+            && self.generation.is_woken(before, after, self.driver)
+        {
             self.due = Some(now);
         }
     }
 
     /// Runs. `accept` performs each write, or refuses it.
-    pub fn run(&mut self, observed: &Observed, now: Timestamp, accept: &mut dyn FnMut(&PassWrite) -> bool) -> Reconciliation {
+    pub fn run(
+        &mut self,
+        observed: &Observed,
+        now: Timestamp,
+        accept: &mut dyn FnMut(&PassWrite) -> bool,
+    ) -> Reconciliation {
         let requestor = self.requestor.clone();
         let work = work(observed, self.driver, self.generation, requestor.as_ref());
         let again = work.again();
-        let mut done = Reconciliation { passes: Vec::new(), cleaned: work.cleaned, maintenances: work.maintenances };
+        let mut done = Reconciliation {
+            passes: Vec::new(),
+            cleaned: work.cleaned,
+            maintenances: work.maintenances,
+        };
         for part in &work.parts {
             done.cleaned.extend_from_slice(&part.cleaned);
             // An NVIDIADriver without nodes has no pass either.
-            let is_idle = part.owner.is_some() && part.snapshot.entries.is_empty() && part.snapshot.blocked.is_none();
+            let is_idle = part.owner.is_some()
+                && part.snapshot.entries.is_empty()
+                && part.snapshot.blocked.is_none();
             if !part.rules.auto_upgrade || is_idle {
                 continue;
             }
@@ -94,7 +120,8 @@ impl UpgradeController {
             self.failures = 0;
             again
         };
-        self.due = pause.map(|pause: SignedDuration| now.saturating_add(pause).unwrap_or(Timestamp::MAX));
+        self.due =
+            pause.map(|pause: SignedDuration| now.saturating_add(pause).unwrap_or(Timestamp::MAX));
         done
     }
 

@@ -24,7 +24,10 @@ pub enum ControllerGeneration {
 }
 
 /// One row of the table.
-#[expect(clippy::struct_excessive_bools, reason = "features that have nothing to do with one another")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "features that have nothing to do with one another"
+)]
 #[derive(Debug)]
 pub struct GenerationFeatures {
     /// The releases, for people.
@@ -71,8 +74,11 @@ const GPU_25: GenerationFeatures = GenerationFeatures {
     ],
 };
 
-const GPU_26_3: GenerationFeatures =
-    GenerationFeatures { releases: "gpu-operator v26.3", eviction_retry: SignedDuration::ZERO, ..copy(&GPU_25) };
+const GPU_26_3: GenerationFeatures = GenerationFeatures {
+    releases: "gpu-operator v26.3",
+    eviction_retry: SignedDuration::ZERO,
+    ..copy(&GPU_25)
+};
 
 const GPU_26_7: GenerationFeatures = GenerationFeatures {
     releases: "gpu-operator v26.7",
@@ -145,7 +151,8 @@ impl ControllerGeneration {
             Driver::Ofed => return Some(Self::Network),
             Driver::DaemonSet => return None,
         }
-        let mut parts = version?.trim_start_matches('v').split('.').map(|part| part.parse::<u32>().ok());
+        let mut parts =
+            version?.trim_start_matches('v').split('.').map(|part| part.parse::<u32>().ok());
         let (major, minor) = (parts.next()??, parts.next()??);
         Some(match (major, minor) {
             (..26, _) => Self::Gpu25,
@@ -168,7 +175,10 @@ impl ControllerGeneration {
     pub fn backoff(self, failures: u32) -> SignedDuration {
         let features = self.features();
         let doubled = 1_i32.checked_shl(failures.saturating_sub(1)).filter(|factor| *factor > 0);
-        doubled.and_then(|factor| features.backoff_first.checked_mul(factor)).unwrap_or(features.backoff_last).min(features.backoff_last)
+        doubled
+            .and_then(|factor| features.backoff_first.checked_mul(factor))
+            .unwrap_or(features.backoff_last)
+            .min(features.backoff_last)
     }
 }
 
@@ -187,14 +197,23 @@ mod tests {
             ("v27.1.0", Some(ControllerGeneration::Gpu26_7)),
             ("main-latest", None),
         ] {
-            assert_eq!(ControllerGeneration::from_version(Driver::Gpu, Some(version)), generation, "{version}");
+            assert_eq!(
+                ControllerGeneration::from_version(Driver::Gpu, Some(version)),
+                generation,
+                "{version}"
+            );
         }
-        assert_eq!(ControllerGeneration::from_version(Driver::Ofed, None), Some(ControllerGeneration::Network));
+        assert_eq!(
+            ControllerGeneration::from_version(Driver::Ofed, None),
+            Some(ControllerGeneration::Network)
+        );
     }
 
     #[test]
     fn pause_after_errors_doubles_up_to_limit() {
-        let pauses: Vec<i128> = (1..=8).map(|failures| ControllerGeneration::Gpu26_7.backoff(failures).as_millis()).collect();
+        let pauses: Vec<i128> = (1..=8)
+            .map(|failures| ControllerGeneration::Gpu26_7.backoff(failures).as_millis())
+            .collect();
         assert_eq!(pauses, [100, 200, 400, 800, 1600, 3000, 3000, 3000]);
         assert_eq!(ControllerGeneration::Network.backoff(40), SignedDuration::from_secs(1000));
     }

@@ -33,7 +33,11 @@ pub struct WaitingNode {
 
 /// What a node waits for. Its lists are shared: all pending nodes of a large fleet wait for the same nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "kinds", derive(strum::EnumDiscriminants), strum_discriminants(name(WaitKind), vis(pub), derive(strum::EnumIter)))]
+#[cfg_attr(
+    feature = "kinds",
+    derive(strum::EnumDiscriminants),
+    strum_discriminants(name(WaitKind), vis(pub), derive(strum::EnumIter))
+)]
 pub enum ControllerWait {
     /// Upgrades are switched off.
     Off,
@@ -204,12 +208,20 @@ pub fn explain_pass(
     // What a node does first is what it waits for.
     let moved = all.iter().rev().map(|moved| (moved.node.clone(), moved.step)).collect();
     let slot = slot(snapshot, rules);
-    let view = ExplainView { snapshot, rules, options, slot, moved, error: outcome.error, asleep_since };
-    let waiting = |entry: &NodeEntry<'_>| Some(WaitingNode { node: entry.node.to_owned(), state: entry.state, wait: view.wait(entry)? });
+    let view =
+        ExplainView { snapshot, rules, options, slot, moved, error: outcome.error, asleep_since };
+    let waiting = |entry: &NodeEntry<'_>| {
+        Some(WaitingNode {
+            node: entry.node.to_owned(),
+            state: entry.state,
+            wait: view.wait(entry)?,
+        })
+    };
     let waits = snapshot.entries.iter().filter_map(waiting).collect();
     // Any one stands for all of them: nothing is done with them, and nothing of their own keeps them.
     let pending = NodeEntry { state: ControllerState::UpgradeRequired, ..NodeEntry::default() };
-    let pending_wait = if snapshot.counted.pending_nodes.is_empty() { None } else { view.wait(&pending) };
+    let pending_wait =
+        if snapshot.counted.pending_nodes.is_empty() { None } else { view.wait(&pending) };
     PassOutlook { moves: all, waits, pending_wait }
 }
 
@@ -217,19 +229,30 @@ pub fn explain_pass(
 fn slot(snapshot: &UpgradeSnapshot<'_>, rules: &PolicyRules) -> ControllerWait {
     let (entries, policy) = (&snapshot.entries, &rules.policy);
     let throttle = slots(snapshot, policy);
-    let holders = |test: &dyn Fn(&NodeEntry<'_>) -> bool| entries.iter().filter(|entry| test(entry)).map(SlotHolder::from_entry).collect();
-    let ahead =
-        throttle.turns(entries).filter(|(_, turn)| *turn == PendingDecision::Starts).map(|(entry, _)| entry.node.to_owned()).collect();
+    let holders = |test: &dyn Fn(&NodeEntry<'_>) -> bool| {
+        entries.iter().filter(|entry| test(entry)).map(SlotHolder::from_entry).collect()
+    };
+    let ahead = throttle
+        .turns(entries)
+        .filter(|(_, turn)| *turn == PendingDecision::Starts)
+        .map(|(entry, _)| entry.node.to_owned())
+        .collect();
     match throttle.limit {
-        PolicyLimit::Parallel => {
-            ControllerWait::Parallel { limit: policy.max_parallel_upgrades, holders: holders(&|entry| entry.state.is_in_progress()), ahead }
-        }
+        PolicyLimit::Parallel => ControllerWait::Parallel {
+            limit: policy.max_parallel_upgrades,
+            holders: holders(&|entry| entry.state.is_in_progress()),
+            ahead,
+        },
         PolicyLimit::Unavailable | PolicyLimit::Pending => ControllerWait::Unavailable {
             limit: throttle.max_unavailable,
-            written: policy.max_unavailable.map_or_else(|| "all".to_owned(), |limit| limit.to_string()),
+            written: policy
+                .max_unavailable
+                .map_or_else(|| "all".to_owned(), |limit| limit.to_string()),
             total: throttle.total,
             counted: throttle.counted,
-            holders: holders(&|entry| entry.is_unavailable() || entry.state == ControllerState::CordonRequired),
+            holders: holders(&|entry| {
+                entry.is_unavailable() || entry.state == ControllerState::CordonRequired
+            }),
             ahead,
         },
     }
@@ -248,7 +271,8 @@ struct ExplainView<'v, 'a> {
 impl ExplainView<'_, '_> {
     /// `None`: there is nothing to wait for.
     fn wait(&self, entry: &NodeEntry<'_>) -> Option<ControllerWait> {
-        let is_idle = matches!(entry.state, ControllerState::Unknown | ControllerState::Done) && entry.pod.revision != PodRevision::Older;
+        let is_idle = matches!(entry.state, ControllerState::Unknown | ControllerState::Done)
+            && entry.pod.revision != PodRevision::Older;
         if !self.rules.auto_upgrade {
             return (!is_idle).then_some(ControllerWait::Off);
         }
@@ -270,13 +294,25 @@ impl ExplainView<'_, '_> {
             ControllerState::UpgradeRequired => Some(self.slot.clone()),
             ControllerState::WaitForJobsRequired => Some(self.jobs(entry)),
             ControllerState::PodDeletionRequired => Some(ControllerWait::Evicting {
-                timeout_seconds: self.rules.policy.pod_deletion.as_ref().map_or(0, |deletion| deletion.timeout_seconds),
+                timeout_seconds: self
+                    .rules
+                    .policy
+                    .pod_deletion
+                    .as_ref()
+                    .map_or(0, |deletion| deletion.timeout_seconds),
                 drain: self.rules.policy.drain.is_some(),
             }),
             ControllerState::DrainRequired => Some(ControllerWait::Draining {
-                timeout_seconds: self.rules.policy.drain.as_ref().map_or(0, |drain| drain.timeout_seconds),
+                timeout_seconds: self
+                    .rules
+                    .policy
+                    .drain
+                    .as_ref()
+                    .map_or(0, |drain| drain.timeout_seconds),
             }),
-            ControllerState::NodeMaintenanceRequired if self.options.requestor.is_none() => Some(ControllerWait::MaintenanceOff),
+            ControllerState::NodeMaintenanceRequired if self.options.requestor.is_none() => {
+                Some(ControllerWait::MaintenanceOff)
+            }
             ControllerState::NodeMaintenanceRequired => {
                 let reason = entry.maintenance.as_ref().and_then(|object| object.reason);
                 Some(ControllerWait::Maintenance { found: reason.map(str::to_owned) })
@@ -285,11 +321,16 @@ impl ExplainView<'_, '_> {
             ControllerState::ValidationRequired => Some(validating(entry)),
             ControllerState::UncordonRequired => Some(ControllerWait::MaintenanceOff),
             ControllerState::Failed if entry.pod.revision == PodRevision::Newest => {
-                Some(ControllerWait::FailedDriver { pod: entry.pod.name.to_owned(), trouble: entry.pod.trouble.map(str::to_owned) })
+                Some(ControllerWait::FailedDriver {
+                    pod: entry.pod.name.to_owned(),
+                    trouble: entry.pod.trouble.map(str::to_owned),
+                })
             }
             ControllerState::Failed => Some(ControllerWait::FailedBefore),
             // A node whose turn has come is always moved.
-            ControllerState::CordonRequired | ControllerState::PostMaintenanceRequired | ControllerState::Unrecognized => {
+            ControllerState::CordonRequired
+            | ControllerState::PostMaintenanceRequired
+            | ControllerState::Unrecognized => {
                 Some(ControllerWait::UnknownState { label: entry.label.to_owned() })
             }
         }
@@ -300,7 +341,8 @@ impl ExplainView<'_, '_> {
     }
 
     fn jobs(&self, entry: &NodeEntry<'_>) -> ControllerWait {
-        let limit = self.rules.policy.wait_for_completion.as_ref().map_or(0, |wait| wait.timeout_seconds);
+        let limit =
+            self.rules.policy.wait_for_completion.as_ref().map_or(0, |wait| wait.timeout_seconds);
         let since = second(entry.notes.wait_start);
         let until = since.filter(|_| limit > 0).map(|since| later(since, seconds(limit)));
         ControllerWait::Jobs { count: entry.jobs, since, until }
@@ -321,7 +363,8 @@ fn validating(entry: &NodeEntry<'_>) -> ControllerWait {
     match entry.validators.iter().find(|validator| !validator.ready) {
         None => ControllerWait::NoValidator,
         Some(validator) => {
-            let until = second(entry.notes.validation_start).map(|since| later(since, seconds(VALIDATION_SECONDS)));
+            let until = second(entry.notes.validation_start)
+                .map(|since| later(since, seconds(VALIDATION_SECONDS)));
             ControllerWait::Validating { pod: validator.name.to_owned(), until }
         }
     }

@@ -59,22 +59,42 @@ pub fn work<'a>(
     let policies = policies(observed, driver, generation);
     if policies.is_empty() {
         // Releases that have one policy for all do nothing without the ClusterPolicy that has it.
-        let nothing = driver == Driver::Gpu && !generation.features().policy_per_driver && observed.live_cluster_policy().is_none();
-        return if nothing { ReconciliationPlan::default() } else { off(observed, driver, requestor) };
+        let nothing = driver == Driver::Gpu
+            && !generation.features().policy_per_driver
+            && observed.live_cluster_policy().is_none();
+        return if nothing {
+            ReconciliationPlan::default()
+        } else {
+            off(observed, driver, requestor)
+        };
     }
-    let snapshot =
-        || UpgradeSnapshot::from_observed(observed, &SnapshotInputs { requestor, ..SnapshotInputs::from_observed(observed, driver) });
+    let snapshot = || {
+        UpgradeSnapshot::from_observed(
+            observed,
+            &SnapshotInputs { requestor, ..SnapshotInputs::from_observed(observed, driver) },
+        )
+    };
     if policies.iter().all(|(owner, _)| owner.is_none()) {
-        let part = |(owner, rules)| PartialPass { owner, rules, snapshot: snapshot(), cleaned: Vec::new() };
-        return ReconciliationPlan { parts: policies.into_iter().map(part).collect(), ..ReconciliationPlan::default() };
+        let part = |(owner, rules)| PartialPass {
+            owner,
+            rules,
+            snapshot: snapshot(),
+            cleaned: Vec::new(),
+        };
+        return ReconciliationPlan {
+            parts: policies.into_iter().map(part).collect(),
+            ..ReconciliationPlan::default()
+        };
     }
     let all = snapshot();
     let part = |object: &'a NvidiaDriver| {
         let (name, rules) = (object.name.as_str(), PolicyRules::from_live(&object.upgrade_policy));
         // What keeps the controller from looking at the nodes keeps it from all of this. A node without a live owner keeps what it has.
         let off = !rules.auto_upgrade && all.blocked.is_none();
-        let cleaned =
-            labeled(observed, driver).filter(|node| off && node.driver_owner() == Some(name)).map(|node| node.name.clone()).collect();
+        let cleaned = labeled(observed, driver)
+            .filter(|node| off && node.driver_owner() == Some(name))
+            .map(|node| node.name.clone())
+            .collect();
         // An error of all is that of the first pass; there is none for a policy that is off.
         PartialPass { owner: Some(name), rules, snapshot: all.owned_by(name), cleaned }
     };
@@ -84,33 +104,59 @@ pub fn work<'a>(
 
 /// The policies by which passes go, in the order of the passes, and the NVIDIADriver whose nodes each is for; without one it is for all.
 /// None: upgrades are off.
-pub fn policies(observed: &Observed, driver: Driver, generation: ControllerGeneration) -> Vec<(Option<&str>, PolicyRules)> {
-    let one = |on: bool, policy: &LiveUpgradePolicy| if on { vec![(None, PolicyRules::from_live(policy))] } else { Vec::new() };
+pub fn policies(
+    observed: &Observed,
+    driver: Driver,
+    generation: ControllerGeneration,
+) -> Vec<(Option<&str>, PolicyRules)> {
+    let one = |on: bool, policy: &LiveUpgradePolicy| {
+        if on { vec![(None, PolicyRules::from_live(policy))] } else { Vec::new() }
+    };
     match driver {
         Driver::DaemonSet => Vec::new(),
         Driver::Ofed => {
             let policy = observed.live_nic_cluster_policy();
-            policy.map_or_else(Vec::new, |policy| one(policy.ofed.is_some() && policy.upgrade_policy.auto_upgrade, &policy.upgrade_policy))
+            policy.map_or_else(Vec::new, |policy| {
+                one(
+                    policy.ofed.is_some() && policy.upgrade_policy.auto_upgrade,
+                    &policy.upgrade_policy,
+                )
+            })
         }
-        Driver::Gpu => match (observed.live_cluster_policy(), generation.features().policy_per_driver) {
-            (Some(policy), per_driver) if !policy.uses_nvidia_drivers || !per_driver => {
-                one(policy.upgrade_policy.auto_upgrade && !policy.sandbox_workloads, &policy.upgrade_policy)
+        Driver::Gpu => {
+            match (observed.live_cluster_policy(), generation.features().policy_per_driver) {
+                (Some(policy), per_driver) if !policy.uses_nvidia_drivers || !per_driver => one(
+                    policy.upgrade_policy.auto_upgrade && !policy.sandbox_workloads,
+                    &policy.upgrade_policy,
+                ),
+                (None, false) => Vec::new(),
+                (Some(_) | None, _) => each_driver(observed),
             }
-            (None, false) => Vec::new(),
-            (Some(_) | None, _) => each_driver(observed),
-        },
+        }
     }
 }
 
 /// Every NVIDIADriver with its own policy.
 fn each_driver(observed: &Observed) -> Vec<(Option<&str>, PolicyRules)> {
-    let drivers = observed.live_nvidia_drivers().filter(|object| object.upgrade_policy.auto_upgrade);
-    drivers.map(|object| (Some(object.name.as_str()), PolicyRules::from_live(&object.upgrade_policy))).collect()
+    let drivers =
+        observed.live_nvidia_drivers().filter(|object| object.upgrade_policy.auto_upgrade);
+    drivers
+        .map(|object| (Some(object.name.as_str()), PolicyRules::from_live(&object.upgrade_policy)))
+        .collect()
 }
 
-fn off<'a>(observed: &Observed, driver: Driver, requestor: Option<&Requestor>) -> ReconciliationPlan<'a> {
+fn off<'a>(
+    observed: &Observed,
+    driver: Driver,
+    requestor: Option<&Requestor>,
+) -> ReconciliationPlan<'a> {
     let objects = observed.workloads.maintenances.served().into_iter().flatten();
-    let own = |requestor: &Requestor| objects.filter(|object| object.requestor == requestor.id).map(|object| object.name.clone()).collect();
+    let own = |requestor: &Requestor| {
+        objects
+            .filter(|object| object.requestor == requestor.id)
+            .map(|object| object.name.clone())
+            .collect()
+    };
     ReconciliationPlan {
         parts: Vec::new(),
         cleaned: labeled(observed, driver).map(|node| node.name.clone()).collect(),
@@ -119,36 +165,57 @@ fn off<'a>(observed: &Observed, driver: Driver, requestor: Option<&Requestor>) -
 }
 
 fn labeled(observed: &Observed, driver: Driver) -> impl Iterator<Item = &ObservedNode> {
-    observed.nodes.values().filter(move |node| node.labels.contains_key(driver.traits().state_label))
+    observed
+        .nodes
+        .values()
+        .filter(move |node| node.labels.contains_key(driver.traits().state_label))
 }
 
 /// Nodes that the labelling controller puts into `upgrade-required`: a driver pod was left without owner on a node of an NVIDIADriver (the
 /// way from ClusterPolicy to NVIDIADrivers). Whether such a node was cordoned before is not noted.
 pub fn orphaned(observed: &Observed) -> Vec<String> {
     let drivers = observed.live_nvidia_drivers();
-    let live: BTreeSet<&str> = drivers.filter(|object| !object.deleting).map(|object| object.name.as_str()).collect();
+    let live: BTreeSet<&str> =
+        drivers.filter(|object| !object.deleting).map(|object| object.name.as_str()).collect();
     let (key, value) = names::DRIVER_COMPONENT;
-    let orphans = observed.pods.iter().filter(|pod| pod.orphaned && pod.running && !pod.unbound && pod.labels.has(key, value));
+    let orphans = observed
+        .pods
+        .iter()
+        .filter(|pod| pod.orphaned && pod.running && !pod.unbound && pod.labels.has(key, value));
     let nodes: BTreeSet<&str> = orphans.filter_map(|pod| pod.node.as_deref()).collect();
     let fits = |node: &&ObservedNode| {
         node.driver_owner().is_some_and(|owner| live.contains(owner))
-            && matches!(ControllerState::of_node(node, Driver::Gpu.traits()), ControllerState::Unknown | ControllerState::Done)
+            && matches!(
+                ControllerState::of_node(node, Driver::Gpu.traits()),
+                ControllerState::Unknown | ControllerState::Done
+            )
     };
-    nodes.into_iter().filter_map(|name| observed.nodes.get(name)).filter(fits).map(|node| node.name.clone()).collect()
+    nodes
+        .into_iter()
+        .filter_map(|name| observed.nodes.get(name))
+        .filter(fits)
+        .map(|node| node.name.clone())
+        .collect()
 }
 
 /// What the labelling controller does to the annotation that leaves evictions to the upgrade controller: `true` while upgrades are on for
 /// a node, and removed otherwise.
 pub fn upgrade_enabled(observed: &Observed) -> Vec<PassWrite> {
     let policy = observed.live_cluster_policy();
-    let drivers: BTreeMap<&str, bool> =
-        observed.live_nvidia_drivers().map(|object| (object.name.as_str(), object.upgrade_policy.auto_upgrade)).collect();
+    let drivers: BTreeMap<&str, bool> = observed
+        .live_nvidia_drivers()
+        .map(|object| (object.name.as_str(), object.upgrade_policy.auto_upgrade))
+        .collect();
     let per_driver = observed.uses_nvidia_drivers();
     let enabled = |node: &ObservedNode| {
         if per_driver {
             node.driver_owner().and_then(|owner| drivers.get(owner)).copied().unwrap_or(false)
         } else {
-            policy.is_some_and(|policy| policy.driver_enabled && policy.upgrade_policy.auto_upgrade && !policy.sandbox_workloads)
+            policy.is_some_and(|policy| {
+                policy.driver_enabled
+                    && policy.upgrade_policy.auto_upgrade
+                    && !policy.sandbox_workloads
+            })
         }
     };
     let change = |node: &ObservedNode| {
@@ -158,7 +225,11 @@ pub fn upgrade_enabled(observed: &Observed) -> Vec<PassWrite> {
             (true, _) => Some("true".to_owned()),
             (false, Some(_)) => None,
         };
-        Some(PassWrite::Annotate { node: node.name.clone(), key: names::UPGRADE_ENABLED_ANNOTATION, value })
+        Some(PassWrite::Annotate {
+            node: node.name.clone(),
+            key: names::UPGRADE_ENABLED_ANNOTATION,
+            value,
+        })
     };
     let gpu = |node: &&ObservedNode| node.labels.has(names::GPU_PRESENT_LABEL, "true");
     observed.nodes.values().filter(gpu).filter_map(change).collect()
@@ -170,7 +241,10 @@ pub fn unfinished(observed: &Observed) -> Vec<String> {
     let counts = |node: &&ObservedNode| {
         node.driver_owner().is_some()
             && !node.labels.has(traits.skip_label, "true")
-            && !matches!(ControllerState::of_node(node, Driver::Gpu.traits()), ControllerState::Unknown | ControllerState::Done)
+            && !matches!(
+                ControllerState::of_node(node, Driver::Gpu.traits()),
+                ControllerState::Unknown | ControllerState::Done
+            )
     };
     observed.nodes.values().filter(counts).map(|node| node.name.clone()).collect()
 }

@@ -61,8 +61,13 @@ impl PassOptions {
     /// For somebody who looks from outside: that a node came to such a step wakes the controller, so its evictions or its drain run.
     #[must_use]
     pub fn seen_from_outside(mut self, snapshot: &UpgradeSnapshot<'_>) -> Self {
-        let of =
-            |state: ControllerState| snapshot.entries.iter().filter(move |entry| entry.state == state).map(|entry| entry.node.to_owned());
+        let of = |state: ControllerState| {
+            snapshot
+                .entries
+                .iter()
+                .filter(move |entry| entry.state == state)
+                .map(|entry| entry.node.to_owned())
+        };
         self.evicting = of(ControllerState::PodDeletionRequired).collect();
         self.draining = of(ControllerState::DrainRequired).collect();
         self
@@ -172,17 +177,27 @@ impl fmt::Display for PassWrite {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::State { node, state } => write!(out, "{node}: {state}"),
-            Self::Annotate { node, key, value: Some(value) } => write!(out, "{node}: {key}={value}"),
+            Self::Annotate { node, key, value: Some(value) } => {
+                write!(out, "{node}: {key}={value}")
+            }
             Self::Annotate { node, key, value: None } => write!(out, "{node}: {key} removed"),
             Self::Cordon { node } => write!(out, "{node}: cordon"),
             Self::Uncordon { node } => write!(out, "{node}: uncordon"),
             Self::DeletePod { node, name, .. } => write!(out, "{node}: delete pod/{name}"),
             Self::Evict { node } => write!(out, "{node}: evict"),
             Self::Drain { node } => write!(out, "{node}: drain"),
-            Self::CreateMaintenance { node, name } => write!(out, "{node}: create nodemaintenance/{name}"),
-            Self::JoinMaintenance { node, name } => write!(out, "{node}: join nodemaintenance/{name}"),
-            Self::LeaveMaintenance { node, name } => write!(out, "{node}: leave nodemaintenance/{name}"),
-            Self::DeleteMaintenance { node, name } => write!(out, "{node}: delete nodemaintenance/{name}"),
+            Self::CreateMaintenance { node, name } => {
+                write!(out, "{node}: create nodemaintenance/{name}")
+            }
+            Self::JoinMaintenance { node, name } => {
+                write!(out, "{node}: join nodemaintenance/{name}")
+            }
+            Self::LeaveMaintenance { node, name } => {
+                write!(out, "{node}: leave nodemaintenance/{name}")
+            }
+            Self::DeleteMaintenance { node, name } => {
+                write!(out, "{node}: delete nodemaintenance/{name}")
+            }
         }
     }
 }
@@ -261,7 +276,11 @@ pub enum PassError {
 }
 
 /// What one pass does if everything that it writes is accepted.
-pub fn pass(snapshot: &UpgradeSnapshot<'_>, rules: &PolicyRules, options: &PassOptions) -> PassOutcome {
+pub fn pass(
+    snapshot: &UpgradeSnapshot<'_>,
+    rules: &PolicyRules,
+    options: &PassOptions,
+) -> PassOutcome {
     pass_with(snapshot, rules, options, &mut |_| true)
 }
 
@@ -272,7 +291,14 @@ pub fn pass_with(
     options: &PassOptions,
     accept: &mut dyn FnMut(&PassWrite) -> bool,
 ) -> PassOutcome {
-    let mut run = PassRun { snapshot, rules, options, accept, outcome: PassOutcome::default(), traits: snapshot.driver.traits() };
+    let mut run = PassRun {
+        snapshot,
+        rules,
+        options,
+        accept,
+        outcome: PassOutcome::default(),
+        traits: snapshot.driver.traits(),
+    };
     if let Err(error) = run.stages() {
         run.outcome.error = Some(error);
     }
@@ -330,7 +356,10 @@ impl<'r, 'a> PassRun<'r, 'a> {
 
     /// The entries in a state, as the pass found them. A node makes one step a pass, so what the pass writes is not
     /// read again, unless the node is there twice ([`finish::finish`]).
-    fn bucket(&self, state: ControllerState) -> impl Iterator<Item = &'r NodeEntry<'a>> + use<'r, 'a> {
+    fn bucket(
+        &self,
+        state: ControllerState,
+    ) -> impl Iterator<Item = &'r NodeEntry<'a>> + use<'r, 'a> {
         self.snapshot.entries.iter().filter(move |entry| entry.state == state)
     }
 
@@ -348,7 +377,12 @@ impl<'r, 'a> PassRun<'r, 'a> {
         self.write(PassWrite::State { node: entry.node.to_owned(), state })
     }
 
-    fn annotate(&mut self, entry: &NodeEntry<'_>, key: &'static str, value: Option<String>) -> Result<(), PassError> {
+    fn annotate(
+        &mut self,
+        entry: &NodeEntry<'_>,
+        key: &'static str,
+        value: Option<String>,
+    ) -> Result<(), PassError> {
         self.write(PassWrite::Annotate { node: entry.node.to_owned(), key, value })
     }
 

@@ -40,7 +40,9 @@ pub(super) fn moves(snapshot: &UpgradeSnapshot<'_>, outcome: &PassOutcome) -> Ve
         PassWrite::DeletePod { .. } => Some(PredictedStep::DeletePod),
         PassWrite::Evict { .. } => Some(PredictedStep::Evict),
         PassWrite::Drain { .. } => Some(PredictedStep::Drain),
-        PassWrite::Annotate { key, value: None, .. } if *key == traits.safe_load => Some(PredictedStep::Load),
+        PassWrite::Annotate { key, value: None, .. } if *key == traits.safe_load => {
+            Some(PredictedStep::Load)
+        }
         // These come together with a new state, or are timers and requests that move nothing by themselves.
         PassWrite::Annotate { .. }
         | PassWrite::Cordon { .. }
@@ -53,7 +55,8 @@ pub(super) fn moves(snapshot: &UpgradeSnapshot<'_>, outcome: &PassOutcome) -> Ve
     if outcome.writes.is_empty() {
         return Vec::new();
     }
-    let states: BTreeMap<&str, ControllerState> = snapshot.entries.iter().map(|entry| (entry.node, entry.state)).collect();
+    let states: BTreeMap<&str, ControllerState> =
+        snapshot.entries.iter().map(|entry| (entry.node, entry.state)).collect();
     let moved = |write: &PassWrite| {
         let from = states.get(write.node()).copied().unwrap_or_default();
         Some(PredictedMove { node: write.node().to_owned(), from, step: step(write)? })

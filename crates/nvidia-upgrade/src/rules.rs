@@ -21,7 +21,8 @@ pub struct PolicyRules {
 impl PolicyRules {
     /// From the live object.
     pub fn from_live(live: &LiveUpgradePolicy) -> Self {
-        let max_unavailable = live.max_unavailable.as_deref().map(|text| (text, text.parse::<Count>()));
+        let max_unavailable =
+            live.max_unavailable.as_deref().map(|text| (text, text.parse::<Count>()));
         Self {
             auto_upgrade: live.auto_upgrade,
             lacks_drain: live.lacks_drain,

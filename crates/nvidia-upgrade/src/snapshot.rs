@@ -244,10 +244,16 @@ impl NodeEntry<'_> {
     /// What a pass has to do with it. A pod whose revision cannot be told is an error that ends the pass.
     pub fn class(&self) -> EntryClass {
         let is_available = !self.is_unavailable() && !self.is_requested();
-        let needs_none = || matches!(self.pod.revision, PodRevision::Newest | PodRevision::Orphaned) && !self.waits_for_safe_load();
+        let needs_none = || {
+            matches!(self.pod.revision, PodRevision::Newest | PodRevision::Orphaned)
+                && !self.waits_for_safe_load()
+        };
         if self.state == ControllerState::Done && is_available && needs_none() {
             EntryClass::Settled
-        } else if self.state == ControllerState::UpgradeRequired && is_available && !self.is_skipped() {
+        } else if self.state == ControllerState::UpgradeRequired
+            && is_available
+            && !self.is_skipped()
+        {
             EntryClass::Pending
         } else {
             EntryClass::Open
@@ -269,7 +275,13 @@ impl<'a> UpgradeSnapshot<'a> {
     /// The nodes of one NVIDIADriver, where all have their entry. What blocks one blocks all.
     #[must_use]
     pub fn owned_by(&self, owner: &str) -> Self {
-        let entries = self.entries.iter().filter(|entry| entry.owner == Some(owner)).cloned().collect();
-        Self { driver: self.driver, entries, counted: CountedEntries::default(), blocked: self.blocked.clone() }
+        let entries =
+            self.entries.iter().filter(|entry| entry.owner == Some(owner)).cloned().collect();
+        Self {
+            driver: self.driver,
+            entries,
+            counted: CountedEntries::default(),
+            blocked: self.blocked.clone(),
+        }
     }
 }

@@ -90,7 +90,10 @@ impl ControllerState {
 
     /// Whether nodes in it are part of the fleet that percentages are of.
     pub fn is_managed(self) -> bool {
-        !matches!(self, Self::NodeMaintenanceRequired | Self::PostMaintenanceRequired | Self::Unrecognized)
+        !matches!(
+            self,
+            Self::NodeMaintenanceRequired | Self::PostMaintenanceRequired | Self::Unrecognized
+        )
     }
 
     /// Whether nothing has begun with a node in it, or all is done. The label of a state that is not known means that something has.
@@ -125,7 +128,13 @@ mod tests {
             assert_eq!(ControllerState::from_label(Some(state.label())), state);
         }
         assert_eq!(ControllerState::from_label(None), ControllerState::Unknown);
-        assert_eq!(ControllerState::from_label(Some("Upgrade-Done")), ControllerState::Unrecognized);
-        assert_eq!(ControllerState::from_label(Some("unrecognized")), ControllerState::Unrecognized);
+        assert_eq!(
+            ControllerState::from_label(Some("Upgrade-Done")),
+            ControllerState::Unrecognized
+        );
+        assert_eq!(
+            ControllerState::from_label(Some("unrecognized")),
+            ControllerState::Unrecognized
+        );
     }
 }

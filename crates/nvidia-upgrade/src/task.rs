@@ -42,18 +42,28 @@ pub fn drain_ended(well: bool) -> ControllerState {
 
 /// The drain's selector, as the operators compose it: the user's, and the pods that nobody drains left out.
 pub fn drain_selector(user: &str, drain_skip_label: &str) -> String {
-    if user.is_empty() { format!("{drain_skip_label}!=true") } else { format!("{user},{drain_skip_label}!=true") }
+    if user.is_empty() {
+        format!("{drain_skip_label}!=true")
+    } else {
+        format!("{user},{drain_skip_label}!=true")
+    }
 }
 
 /// The pods of one node that a drain evicts, those that are being deleted already among them: it waits for these too. `None`: one of the pods may
 /// not be evicted, so none is. `selector`: [`drain_selector`]. Pods of DaemonSets (which are taken to exist) stay while they run, static pods
 /// always.
-pub fn drained<'p>(pods: &'p [Workload], drain: &DrainPolicy, selector: &Selector) -> Option<Vec<&'p Workload>> {
+pub fn drained<'p>(
+    pods: &'p [Workload],
+    drain: &DrainPolicy,
+    selector: &Selector,
+) -> Option<Vec<&'p Workload>> {
     let stays = |pod: &Workload| is_of_daemon_set(pod) && !pod.phase.is_finished() || pod.mirror;
     let may = |pod: &Workload| {
         pod.phase.is_finished()
-            || (drain.force || pod.controller.is_some()) && (drain.delete_empty_dir || !(pod.empty_dir || pod.memory_dir))
+            || (drain.force || pod.controller.is_some())
+                && (drain.delete_empty_dir || !(pod.empty_dir || pod.memory_dir))
     };
-    let going: Vec<&Workload> = pods.iter().filter(|pod| selector.matches(&pod.labels) && !stays(pod)).collect();
+    let going: Vec<&Workload> =
+        pods.iter().filter(|pod| selector.matches(&pod.labels) && !stays(pod)).collect();
     going.iter().all(|pod| may(pod)).then_some(going)
 }

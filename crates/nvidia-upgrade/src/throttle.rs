@@ -51,7 +51,8 @@ pub enum PendingDecision {
 /// The numbers for the nodes of a snapshot under a policy.
 pub fn slots(snapshot: &UpgradeSnapshot<'_>, policy: &Policy) -> UpgradeSlots {
     let UpgradeSnapshot { entries, counted: others, .. } = snapshot;
-    let count = |test: &dyn Fn(&NodeEntry<'_>) -> bool| entries.iter().filter(|entry| test(entry)).count();
+    let count =
+        |test: &dyn Fn(&NodeEntry<'_>) -> bool| entries.iter().filter(|entry| test(entry)).count();
     let total = count(&|entry| entry.state.is_managed()) + others.settled + others.pending;
     let in_progress = count(&|entry| entry.state.is_in_progress());
     let pending = count(&|entry| entry.state == ControllerState::UpgradeRequired) + others.pending;
@@ -81,15 +82,20 @@ pub fn slots(snapshot: &UpgradeSnapshot<'_>, policy: &Policy) -> UpgradeSlots {
 
 impl UpgradeSlots {
     /// What happens to each of the pending nodes, in their order.
-    pub fn turns<'e, 'a>(self, entries: &'e [NodeEntry<'a>]) -> impl Iterator<Item = (&'e NodeEntry<'a>, PendingDecision)> {
+    pub fn turns<'e, 'a>(
+        self,
+        entries: &'e [NodeEntry<'a>],
+    ) -> impl Iterator<Item = (&'e NodeEntry<'a>, PendingDecision)> {
         let mut available = self.available;
-        entries.iter().filter(|entry| entry.state == ControllerState::UpgradeRequired).map(move |entry| {
-            let turn = turn(entry, available);
-            if turn == PendingDecision::Starts {
-                available -= 1;
-            }
-            (entry, turn)
-        })
+        entries.iter().filter(|entry| entry.state == ControllerState::UpgradeRequired).map(
+            move |entry| {
+                let turn = turn(entry, available);
+                if turn == PendingDecision::Starts {
+                    available -= 1;
+                }
+                (entry, turn)
+            },
+        )
     }
 }
 

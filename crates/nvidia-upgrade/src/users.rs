@@ -12,8 +12,14 @@ use observed::workload::{PodPhase, Workload, Workloads};
 const RESOURCES: [&str; 2] = ["nvidia.com/gpu", "nvidia.com/mig-"];
 
 /// The pods of one node, as the controller counts them.
-pub fn users(pods: &[Workload], workloads: &Workloads, policy: &PodDeletionPolicy, generation: ControllerGeneration) -> NodeDevicePods {
-    let wanted: Vec<&Workload> = pods.iter().filter(|pod| uses_gpu(pod, workloads, generation)).collect();
+pub fn users(
+    pods: &[Workload],
+    workloads: &Workloads,
+    policy: &PodDeletionPolicy,
+    generation: ControllerGeneration,
+) -> NodeDevicePods {
+    let wanted: Vec<&Workload> =
+        pods.iter().filter(|pod| uses_gpu(pod, workloads, generation)).collect();
     let evictable = wanted.iter().filter(|pod| is_evictable(pod, policy)).count();
     NodeDevicePods { wanted: wanted.len(), evictable }
 }
@@ -23,12 +29,14 @@ pub fn users(pods: &[Workload], workloads: &Workloads, policy: &PodDeletionPolic
 pub fn uses_gpu(pod: &Workload, workloads: &Workloads, generation: ControllerGeneration) -> bool {
     let claimed = |name: &str| {
         let claims = workloads.claims.served().map(Vec::as_slice).unwrap_or_default();
-        let claim = claims.iter().find(|claim| claim.namespace == pod.namespace && claim.name == name);
+        let claim =
+            claims.iter().find(|claim| claim.namespace == pod.namespace && claim.name == name);
         claim.is_none_or(|claim| claim.drivers.contains(names::DRA_GPU_DRIVER))
     };
     matches!(pod.phase, PodPhase::Running | PodPhase::Pending)
         && (pod.resources.iter().any(|name| RESOURCES.iter().any(|start| name.starts_with(start)))
-            || (generation.features().claims && pod.claims.iter().flatten().any(|name| claimed(name))))
+            || (generation.features().claims
+                && pod.claims.iter().flatten().any(|name| claimed(name))))
 }
 
 /// Whether the drain helper would have it. A pod of a DaemonSet never goes, whatever the policy (its DaemonSet is taken to exist).
@@ -41,5 +49,7 @@ fn is_evictable(pod: &Workload, policy: &PodDeletionPolicy) -> bool {
 
 /// Whether the drain helper takes the pod for one of a DaemonSet.
 pub(super) fn is_of_daemon_set(pod: &Workload) -> bool {
-    pod.controller.as_ref().is_some_and(|controller| controller.api_version == "apps/v1" && controller.kind == "DaemonSet")
+    pod.controller.as_ref().is_some_and(|controller| {
+        controller.api_version == "apps/v1" && controller.kind == "DaemonSet"
+    })
 }

@@ -78,7 +78,10 @@ pub fn changes(before: &Observed, after: &Observed, driver: Driver) -> BTreeSet<
             None => note(WakingChange::NodeCreated, true),
         }
     }
-    note(WakingChange::NodeDeleted, before.nodes.keys().any(|name| !after.nodes.contains_key(name)));
+    note(
+        WakingChange::NodeDeleted,
+        before.nodes.keys().any(|name| !after.nodes.contains_key(name)),
+    );
 
     note(
         WakingChange::PolicySpec,
@@ -96,23 +99,38 @@ pub fn changes(before: &Observed, after: &Observed, driver: Driver) -> BTreeSet<
 
     let selection = DriverSelection::from_observed(after, driver);
     let daemon_sets = |observed: &Observed, key: fn(&ObservedDaemonSet) -> ObservedDaemonSet| {
-        let selected = observed.daemon_sets.iter().filter(|daemon_set| selection.selects(&daemon_set.template_labels));
-        selected.map(|daemon_set| (daemon_set.uid.clone(), key(daemon_set))).collect::<BTreeMap<_, _>>()
+        let selected = observed
+            .daemon_sets
+            .iter()
+            .filter(|daemon_set| selection.selects(&daemon_set.template_labels));
+        selected
+            .map(|daemon_set| (daemon_set.uid.clone(), key(daemon_set)))
+            .collect::<BTreeMap<_, _>>()
     };
     let (old, new) = (daemon_sets(before, spec), daemon_sets(after, spec));
     // Not every edit is in the view; that the DaemonSet controller has not seen the newest one yet tells of any.
-    let edited = |(uid, daemon_set): (&String, &ObservedDaemonSet)| !daemon_set.observed && old.get(uid).is_some_and(|old| old.observed);
+    let edited = |(uid, daemon_set): (&String, &ObservedDaemonSet)| {
+        !daemon_set.observed && old.get(uid).is_some_and(|old| old.observed)
+    };
     let seen = |sets: &BTreeMap<String, ObservedDaemonSet>| {
-        sets.values().map(|set| ObservedDaemonSet { observed: true, ..set.clone() }).collect::<Vec<_>>()
+        sets.values()
+            .map(|set| ObservedDaemonSet { observed: true, ..set.clone() })
+            .collect::<Vec<_>>()
     };
     note(WakingChange::DaemonSetSpec, seen(&old) != seen(&new) || new.iter().any(edited));
     let pods = |observed: &Observed, key: fn(&ObservedPod) -> (String, bool)| {
-        observed.pods.iter().filter(|pod| selection.selects(&pod.labels)).map(key).collect::<BTreeSet<_>>()
+        observed
+            .pods
+            .iter()
+            .filter(|pod| selection.selects(&pod.labels))
+            .map(key)
+            .collect::<BTreeSet<_>>()
     };
     let readiness = |pod: &ObservedPod| (pod.uid.clone(), pod.ready);
     note(
         WakingChange::DaemonSetStatus,
-        pods(before, readiness) != pods(after, readiness) || daemon_sets(before, Clone::clone) != daemon_sets(after, Clone::clone),
+        pods(before, readiness) != pods(after, readiness)
+            || daemon_sets(before, Clone::clone) != daemon_sets(after, Clone::clone),
     );
     note(WakingChange::DriverPod, before.pods != after.pods);
     note(WakingChange::Maintenance, before.workloads.maintenances != after.workloads.maintenances);
@@ -124,18 +142,28 @@ fn spec(daemon_set: &ObservedDaemonSet) -> ObservedDaemonSet {
     ObservedDaemonSet { desired: 0, ..daemon_set.clone() }
 }
 
-fn of_node(old: &ObservedNode, new: &ObservedNode, driver: Driver, note: &mut impl FnMut(WakingChange, bool)) {
+fn of_node(
+    old: &ObservedNode,
+    new: &ObservedNode,
+    driver: Driver,
+    note: &mut impl FnMut(WakingChange, bool),
+) {
     let traits = driver.traits();
     let own = [traits.state_label, traits.skip_label];
     for (key, change) in own.into_iter().zip([WakingChange::NodeState, WakingChange::NodeSkip]) {
         note(change, old.labels.get(key) != new.labels.get(key));
     }
     let differ = |old: &Labels, new: &Labels| {
-        let changed =
-            |one: &Labels, other: &Labels| one.iter().any(|(key, value)| !own.contains(&key.as_str()) && other.get(key) != Some(value));
+        let changed = |one: &Labels, other: &Labels| {
+            one.iter()
+                .any(|(key, value)| !own.contains(&key.as_str()) && other.get(key) != Some(value))
+        };
         changed(old, new) || changed(new, old)
     };
     note(WakingChange::NodeLabel, differ(&old.labels, &new.labels));
     note(WakingChange::NodeAnnotation, old.annotations != new.annotations);
-    note(WakingChange::NodeCondition, (old.unschedulable, old.ready) != (new.unschedulable, new.ready));
+    note(
+        WakingChange::NodeCondition,
+        (old.unschedulable, old.ready) != (new.unschedulable, new.ready),
+    );
 }

@@ -43,7 +43,8 @@ impl PolicyConditions {
     /// Returns the `Error` condition of a failed reconciliation: true, and not only about operands that are not ready yet.
     pub fn failure(&self) -> Option<&PolicyCondition> {
         let error = self.error.as_ref().filter(|error| error.is_true)?;
-        (!PROGRESS_REASONS.contains(&error.reason.as_str()) && error.reason != RECONCILED_REASON).then_some(error)
+        (!PROGRESS_REASONS.contains(&error.reason.as_str()) && error.reason != RECONCILED_REASON)
+            .then_some(error)
     }
 }
 
@@ -52,8 +53,9 @@ mod tests {
     use super::*;
 
     fn pair(ready: (bool, &str), error: (bool, &str)) -> PolicyConditions {
-        let condition =
-            |(is_true, reason): (bool, &str)| Some(PolicyCondition { is_true, reason: reason.to_owned(), message: String::new() });
+        let condition = |(is_true, reason): (bool, &str)| {
+            Some(PolicyCondition { is_true, reason: reason.to_owned(), message: String::new() })
+        };
         PolicyConditions { ready: condition(ready), error: condition(error) }
     }
 

@@ -26,7 +26,11 @@ struct KnownLabels {
 
 impl LabelInterner {
     /// A projection whose views have shared labels.
-    pub fn sharing<T, V, P, L>(self: &Arc<Self>, project: P, labels: L) -> impl Fn(&T) -> Option<V> + use<T, V, P, L>
+    pub fn sharing<T, V, P, L>(
+        self: &Arc<Self>,
+        project: P,
+        labels: L,
+    ) -> impl Fn(&T) -> Option<V> + use<T, V, P, L>
     where
         P: Fn(&T) -> Option<V>,
         L: Fn(&mut V) -> &mut Labels,

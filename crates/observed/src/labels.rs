@@ -36,7 +36,10 @@ pub struct Labels {
 }
 
 /// The entries of [`Labels`], by key.
-type LabelsIter<'a> = std::iter::Map<std::slice::Iter<'a, Arc<Label>>, fn(&'a Arc<Label>) -> (&'a String, &'a String)>;
+type LabelsIter<'a> = std::iter::Map<
+    std::slice::Iter<'a, Arc<Label>>,
+    fn(&'a Arc<Label>) -> (&'a String, &'a String),
+>;
 
 impl Labels {
     /// None.
@@ -92,7 +95,11 @@ impl Labels {
     pub fn insert(&mut self, key: String, value: String) -> Option<String> {
         let mut entries = self.entries.to_vec();
         let before = match self.place(&key) {
-            Ok(place) => Some(std::mem::replace(&mut entries[place], Arc::new(Label { key, value })).value.clone()),
+            Ok(place) => Some(
+                std::mem::replace(&mut entries[place], Arc::new(Label { key, value }))
+                    .value
+                    .clone(),
+            ),
             Err(place) => {
                 entries.insert(place, Arc::new(Label { key, value }));
                 None
@@ -132,7 +139,9 @@ impl FromIterator<(String, String)> for Labels {
 
 impl From<BTreeMap<String, String>> for Labels {
     fn from(pairs: BTreeMap<String, String>) -> Self {
-        Self { entries: pairs.into_iter().map(|(key, value)| Arc::new(Label { key, value })).collect() }
+        Self {
+            entries: pairs.into_iter().map(|(key, value)| Arc::new(Label { key, value })).collect(),
+        }
     }
 }
 
@@ -197,10 +206,14 @@ mod tests {
 
     #[test]
     fn labels_are_a_map_ordered_by_key() {
-        let pairs = [("b", "2"), ("a", "1"), ("c", "3"), ("b", "4")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let pairs = [("b", "2"), ("a", "1"), ("c", "3"), ("b", "4")]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()));
         let mut labels = Labels::from(pairs);
         assert_eq!(format!("{labels:?}"), r#"{"a": "1", "b": "4", "c": "3"}"#);
-        assert_eq!((labels.len(), labels.get("b").map(String::as_str), labels.get("x")), (3, Some("4"), None));
+        assert_eq!(
+            (labels.len(), labels.get("b").map(String::as_str), labels.get("x")),
+            (3, Some("4"), None)
+        );
         let before = labels.clone();
         assert_eq!(labels.insert("aa".into(), "5".into()), None);
         assert_eq!(labels.insert("c".into(), "6".into()).as_deref(), Some("3"));

@@ -26,7 +26,9 @@ mod views;
 pub mod workload;
 
 pub use conditions::{PolicyCondition, PolicyConditions};
-pub use custom_resource::{ClusterPolicy, ImageSpec, LiveUpgradePolicy, NicClusterPolicy, NvidiaDriver};
+pub use custom_resource::{
+    ClusterPolicy, ImageSpec, LiveUpgradePolicy, NicClusterPolicy, NvidiaDriver,
+};
 pub use daemon_set::{ObservedDaemonSet, ObservedRevision, newest};
 pub use labels::{Label, Labels, selects};
 pub use operand::{OperandPod, OperandSpec, OperatorLease, OperatorPod};

@@ -143,7 +143,8 @@ impl<T> Named<T> {
 
     /// Removes the one of a name; whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
-        let found = self.block_of(name).and_then(|at| Some((at, place_in(&self.blocks[at], name).ok()?)));
+        let found =
+            self.block_of(name).and_then(|at| Some((at, place_in(&self.blocks[at], name).ok()?)));
         let Some((at, place)) = found else { return false };
         let blocks = Arc::make_mut(&mut self.blocks);
         let block = Arc::make_mut(&mut blocks[at]);
@@ -157,7 +158,11 @@ impl<T> Named<T> {
 
     /// Keeps those that pass.
     pub fn retain(&mut self, mut keep: impl FnMut(&str, &T) -> bool) {
-        let gone: Vec<Arc<str>> = self.iter().filter(|(name, value)| !keep(name, value)).map(|(name, _)| Arc::clone(name)).collect();
+        let gone: Vec<Arc<str>> = self
+            .iter()
+            .filter(|(name, value)| !keep(name, value))
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
         for name in gone {
             self.remove(&name);
         }
@@ -170,7 +175,9 @@ impl<T> Named<T> {
 
     /// The block in which the name is, or would be. `None`: there is no block.
     fn block_of(&self, name: &str) -> Option<usize> {
-        let behind = self.blocks.partition_point(|block| block.first().is_some_and(|(first, _)| **first <= *name));
+        let behind = self
+            .blocks
+            .partition_point(|block| block.first().is_some_and(|(first, _)| **first <= *name));
         if self.blocks.is_empty() { None } else { Some(behind.saturating_sub(1)) }
     }
 }
@@ -186,7 +193,10 @@ impl<T: Clone> Named<T> {
 
     /// All, to be changed.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        Arc::make_mut(&mut self.blocks).iter_mut().flat_map(Arc::make_mut).map(|(_, value)| Arc::make_mut(value))
+        Arc::make_mut(&mut self.blocks)
+            .iter_mut()
+            .flat_map(Arc::make_mut)
+            .map(|(_, value)| Arc::make_mut(value))
     }
 }
 
@@ -258,7 +268,9 @@ impl<'a, T> Cursor<'a, T> {
 
     /// Passes over a block that both have, when both are at its begin.
     fn skips(&mut self, other: &mut Self) -> bool {
-        let (Some(own), Some(theirs)) = (self.blocks.first(), other.blocks.first()) else { return false };
+        let (Some(own), Some(theirs)) = (self.blocks.first(), other.blocks.first()) else {
+            return false;
+        };
         if self.place + other.place > 0 || !Arc::ptr_eq(own, theirs) {
             return false;
         }
@@ -318,7 +330,10 @@ mod tests {
     fn change_in_one_clone_leaves_the_other() {
         let mut named: Named<String> = [("n", "a".to_owned())].into();
         let before = named.clone();
-        assert!(std::ptr::eq(&raw const before["n"], &raw const named["n"]), "one value, held twice");
+        assert!(
+            std::ptr::eq(&raw const before["n"], &raw const named["n"]),
+            "one value, held twice"
+        );
         named.get_mut("n").expect("it is there").push('x');
         assert_eq!((named["n"].as_str(), before["n"].as_str()), ("ax", "a"));
     }
@@ -355,7 +370,10 @@ mod tests {
                 }
                 Step::Change(name) => {
                     let name = format!("{name:03}");
-                    assert_eq!(named.get_mut(&name).map(|value| *value = value.wrapping_add(1)).is_some(), known.contains_key(&name));
+                    assert_eq!(
+                        named.get_mut(&name).map(|value| *value = value.wrapping_add(1)).is_some(),
+                        known.contains_key(&name)
+                    );
                     known.entry(name).and_modify(|value| *value = value.wrapping_add(1));
                 }
                 Step::Keep(of) => {

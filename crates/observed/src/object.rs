@@ -15,8 +15,8 @@ mod pod;
 pub use daemon_set::{ControllerRevision, DaemonSet, RollingUpdate};
 pub use node::{Node, Taint};
 pub use pod::{
-    Affinity, Container, ContainerStatus, EmptyDirVolumeSource, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod, PodResourceClaim,
-    PodSpec, PodStatus, Toleration,
+    Affinity, Container, ContainerStatus, EmptyDirVolumeSource, NodeAffinity, NodeSelector,
+    NodeSelectorTerm, Pod, PodResourceClaim, PodSpec, PodStatus, Toleration,
 };
 
 /// An object that can be listed and watched.

@@ -71,15 +71,28 @@ mod tests {
     fn node(labels: &[(&str, &str)]) -> ObservedNode {
         ObservedNode {
             name: "gpu-0".into(),
-            labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            labels: labels
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect(),
             ..ObservedNode::default()
         }
     }
 
     #[test]
     fn a_pause_covers_the_nodes_that_it_selects() {
-        let pause = ObservedPause::read("a", r#"{"selector":"pool=a","by":"sre","at":"2026-01-01T00:00:00Z","news":1}"#);
-        assert_eq!((pause.by.as_str(), pause.covers(&node(&[("pool", "a")])), pause.covers(&node(&[("pool", "b")]))), ("sre", true, false));
+        let pause = ObservedPause::read(
+            "a",
+            r#"{"selector":"pool=a","by":"sre","at":"2026-01-01T00:00:00Z","news":1}"#,
+        );
+        assert_eq!(
+            (
+                pause.by.as_str(),
+                pause.covers(&node(&[("pool", "a")])),
+                pause.covers(&node(&[("pool", "b")]))
+            ),
+            ("sre", true, false)
+        );
         let fleet = ObservedPause::read("fleet", r#"{"by":"sre","at":"2026-01-01T00:00:00Z"}"#);
         assert!(fleet.covers(&node(&[])));
     }
@@ -87,10 +100,14 @@ mod tests {
     /// Somebody who wanted to stop something must not be passed over for a typo.
     #[test]
     fn unreadable_pause_stops_the_whole_fleet() {
-        for wrong in ["", "yes", "{}", r#"{"selector":"=","by":"sre","at":"2026-01-01T00:00:00Z"}"#] {
+        for wrong in ["", "yes", "{}", r#"{"selector":"=","by":"sre","at":"2026-01-01T00:00:00Z"}"#]
+        {
             let pause = ObservedPause::read("x", wrong);
             assert!(pause.covers(&node(&[])), "{wrong}");
-            assert!(pause.reason.as_deref().is_some_and(|reason| reason.contains("cannot be read")), "{pause:?}");
+            assert!(
+                pause.reason.as_deref().is_some_and(|reason| reason.contains("cannot be read")),
+                "{pause:?}"
+            );
         }
     }
 

@@ -12,8 +12,9 @@ use serde_json::Value;
 use crate::pause::ObservedPause;
 use crate::version::split_image;
 use crate::{
-    Labels, ObservedConfigMap, ObservedContainer, ObservedDaemonSet, ObservedDeployment, ObservedNode, ObservedPod, ObservedRevision,
-    ObservedSlice, ObservedTaint, ObservedToleration, tolerates,
+    Labels, ObservedConfigMap, ObservedContainer, ObservedDaemonSet, ObservedDeployment,
+    ObservedNode, ObservedPod, ObservedRevision, ObservedSlice, ObservedTaint, ObservedToleration,
+    tolerates,
 };
 use contract::count::Count;
 use contract::digest::sha256;
@@ -53,7 +54,9 @@ fn filled(text: Option<&String>) -> String {
 pub fn node(object: &api::Node) -> Option<ObservedNode> {
     let metadata = &object.metadata;
     let status = object.status.as_ref();
-    let ready = status.and_then(|status| status.conditions.iter().flatten().find(|condition| condition.r#type == "Ready"));
+    let ready = status.and_then(|status| {
+        status.conditions.iter().flatten().find(|condition| condition.r#type == "Ready")
+    });
     Some(ObservedNode {
         name: filled(metadata.name.as_ref()),
         uid: filled(metadata.uid.as_ref()),
@@ -62,10 +65,20 @@ pub fn node(object: &api::Node) -> Option<ObservedNode> {
         ready_since: ready.and_then(|condition| condition.last_transition_time.as_ref()).map(time),
         unschedulable: object.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false),
         labels: metadata.labels.clone().unwrap_or_default().into(),
-        annotations: select(metadata.annotations.as_ref(), |key| starts_with_any(key, &names::UPGRADE_ANNOTATION_PREFIXES)),
+        annotations: select(metadata.annotations.as_ref(), |key| {
+            starts_with_any(key, &names::UPGRADE_ANNOTATION_PREFIXES)
+        }),
         version: metadata.resource_version.clone().unwrap_or_default(),
-        kubelet: status.and_then(|status| status.node_info.as_ref()).map(|info| info.kubelet_version.clone()).unwrap_or_default(),
-        taints: object.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).filter_map(taint).collect(),
+        kubelet: status
+            .and_then(|status| status.node_info.as_ref())
+            .map(|info| info.kubelet_version.clone())
+            .unwrap_or_default(),
+        taints: object
+            .spec
+            .iter()
+            .flat_map(|spec| spec.taints.iter().flatten())
+            .filter_map(taint)
+            .collect(),
         gpus_allocatable: gpus(status.and_then(|status| status.allocatable.as_ref())),
         gpus_capacity: gpus(status.and_then(|status| status.capacity.as_ref())),
     })
@@ -73,7 +86,11 @@ pub fn node(object: &api::Node) -> Option<ObservedNode> {
 
 /// A taint that may keep pods of DaemonSets away. What every DaemonSet tolerates comes and goes with the node's health.
 fn taint(taint: &api::Taint) -> Option<ObservedTaint> {
-    let taint = ObservedTaint { key: taint.key.clone(), value: taint.value.clone(), effect: taint.effect.clone() };
+    let taint = ObservedTaint {
+        key: taint.key.clone(),
+        value: taint.value.clone(),
+        effect: taint.effect.clone(),
+    };
     (taint.effect != "PreferNoSchedule" && !tolerates(&[], &taint)).then_some(taint)
 }
 
@@ -84,7 +101,12 @@ fn gpus(resources: Option<&BTreeMap<String, String>>) -> Labels {
 
 /// The entries of a map whose keys are wanted.
 fn select(entries: Option<&BTreeMap<String, String>>, is_wanted: impl Fn(&str) -> bool) -> Labels {
-    entries.into_iter().flatten().filter(|(key, _)| is_wanted(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+    entries
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| is_wanted(key))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }
 
 fn starts_with_any(text: &str, prefixes: &[&str]) -> bool {
@@ -103,13 +125,22 @@ pub fn deployment(object: &apps::Deployment) -> Option<ObservedDeployment> {
     let status = object.status.clone().unwrap_or_default();
     Some(ObservedDeployment {
         version: program_version(object),
-        chart: object.metadata.labels.as_ref().and_then(|labels| labels.get(names::CHART_LABEL).cloned()),
+        chart: object
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get(names::CHART_LABEL).cloned()),
         replicas: object.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1),
         current: status.replicas.unwrap_or(0),
         updated: status.updated_replicas.unwrap_or(0),
         available: status.available_replicas.unwrap_or(0),
         observed: status.observed_generation >= object.metadata.generation,
-        selector: object.spec.as_ref().and_then(|spec| spec.selector.match_labels.clone()).unwrap_or_default().into(),
+        selector: object
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.selector.match_labels.clone())
+            .unwrap_or_default()
+            .into(),
     })
 }
 
@@ -131,19 +162,41 @@ pub fn daemon_set(object: &api::DaemonSet) -> Option<ObservedDaemonSet> {
         uid: filled(metadata.uid.as_ref()),
         owner: controller(metadata.owner_references.as_deref()).map(|owner| owner.uid.clone()),
         generation: metadata.generation.unwrap_or(0),
-        applied_hash: metadata.annotations.as_ref().and_then(|all| all.get(names::LAST_APPLIED_HASH_ANNOTATION).cloned()),
-        max_unavailable: spec.update_strategy.as_ref().and_then(|strategy| max_unavailable(strategy.rolling_update.as_ref()?)),
+        applied_hash: metadata
+            .annotations
+            .as_ref()
+            .and_then(|all| all.get(names::LAST_APPLIED_HASH_ANNOTATION).cloned()),
+        max_unavailable: spec
+            .update_strategy
+            .as_ref()
+            .and_then(|strategy| max_unavailable(strategy.rolling_update.as_ref()?)),
         tolerations: pod.tolerations.iter().flatten().map(toleration).collect(),
         observed: status.and_then(|status| status.observed_generation) >= metadata.generation,
-        on_delete: spec.update_strategy.as_ref().and_then(|strategy| strategy.r#type.as_deref()) == Some("OnDelete"),
+        on_delete: spec.update_strategy.as_ref().and_then(|strategy| strategy.r#type.as_deref())
+            == Some("OnDelete"),
         deleting: metadata.deletion_timestamp.is_some(),
         desired: status.map_or(0, |status| status.desired_number_scheduled),
         misscheduled: status.map_or(0, |status| status.number_misscheduled),
         chart: metadata.labels.as_ref().and_then(|labels| labels.get(names::CHART_LABEL).cloned()),
-        template_labels: spec.template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default().into(),
+        template_labels: spec
+            .template
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.labels.clone())
+            .unwrap_or_default()
+            .into(),
         node_selector: pod.node_selector.clone().unwrap_or_default().into(),
-        config_maps: pod.volumes.iter().flatten().filter_map(|volume| volume.config_map.as_ref()).map(|map| map.name.clone()).collect(),
-        images: containers.clone().map(|container| (container.name.clone(), container.image.clone().unwrap_or_default())).collect(),
+        config_maps: pod
+            .volumes
+            .iter()
+            .flatten()
+            .filter_map(|volume| volume.config_map.as_ref())
+            .map(|map| map.name.clone())
+            .collect(),
+        images: containers
+            .clone()
+            .map(|container| (container.name.clone(), container.image.clone().unwrap_or_default()))
+            .collect(),
         config_digest: config_digest(pod),
         manager_environment: containers
             .filter(|container| container.name == names::DRIVER_MANAGER_CONTAINER)
@@ -182,12 +235,26 @@ fn config_digest(pod: &api::PodSpec) -> Option<String> {
 /// A ConfigMap: digests of its texts, since texts are of no interest.
 pub fn config_map(object: &core::ConfigMap) -> Option<ObservedConfigMap> {
     let metadata = &object.metadata;
-    let about_data = |entry: &&ManagedFieldsEntry| entry.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:data").is_some());
+    let about_data = |entry: &&ManagedFieldsEntry| {
+        entry.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:data").is_some())
+    };
     Some(ObservedConfigMap {
-        digests: object.data.iter().flatten().map(|(key, text)| (key.clone(), sha256(text.as_bytes()))).collect(),
+        digests: object
+            .data
+            .iter()
+            .flatten()
+            .map(|(key, text)| (key.clone(), sha256(text.as_bytes())))
+            .collect(),
         created: created(metadata.creation_timestamp.as_ref()),
         // An entry's time also moves with its manager's other fields, such as a label: later than the data changed, never earlier.
-        changed: metadata.managed_fields.iter().flatten().filter(about_data).filter_map(|entry| entry.time.as_ref()).map(time).max(),
+        changed: metadata
+            .managed_fields
+            .iter()
+            .flatten()
+            .filter(about_data)
+            .filter_map(|entry| entry.time.as_ref())
+            .map(time)
+            .max(),
     })
 }
 
@@ -205,7 +272,8 @@ pub fn revision(object: &api::ControllerRevision) -> Option<ObservedRevision> {
 /// A driver's pod. `daemon_set`: only those of the DaemonSet of this name.
 pub fn driver_pod(object: &api::Pod, daemon_set: Option<&str>) -> Option<ObservedPod> {
     let owner = controller(object.metadata.owner_references.as_deref());
-    let is_of = |name: &str| owner.is_some_and(|owner| owner.kind == "DaemonSet" && owner.name == name);
+    let is_of =
+        |name: &str| owner.is_some_and(|owner| owner.kind == "DaemonSet" && owner.name == name);
     daemon_set.is_none_or(is_of).then(|| pod(object)).flatten()
 }
 
@@ -215,12 +283,20 @@ pub fn pod(object: &api::Pod) -> Option<ObservedPod> {
     let spec = object.spec.as_ref()?;
     let status = object.status.clone().unwrap_or_default();
     // A scheduler that lost the answer to its own binding binds once more, is refused, and says so in the pod, which has its node.
-    let unscheduled = status.condition("PodScheduled").filter(|condition| condition.status == "False" && spec.node_name.is_none());
-    let by_name: BTreeMap<&str, &api::ContainerStatus> =
-        status.container_statuses.iter().flatten().map(|status| (status.name.as_str(), status)).collect();
+    let unscheduled = status
+        .condition("PodScheduled")
+        .filter(|condition| condition.status == "False" && spec.node_name.is_none());
+    let by_name: BTreeMap<&str, &api::ContainerStatus> = status
+        .container_statuses
+        .iter()
+        .flatten()
+        .map(|status| (status.name.as_str(), status))
+        .collect();
     let containers = spec.containers.iter().map(|container| {
         let status = by_name.get(container.name.as_str());
-        let running = status.and_then(|status| status.state.as_ref()).and_then(|state| state.running.as_ref());
+        let running = status
+            .and_then(|status| status.state.as_ref())
+            .and_then(|state| state.running.as_ref());
         ObservedContainer {
             name: container.name.clone(),
             image: container.image.clone().unwrap_or_default(),
@@ -229,8 +305,13 @@ pub fn pod(object: &api::Pod) -> Option<ObservedPod> {
         }
     });
     let statuses = || status.container_statuses.iter().flatten();
-    let kept =
-        [names::DRIVER_COMPONENT.0, names::TOOLKIT_APP.0, names::DRIVER_TOOLKIT_LABEL, names::OFED_DRIVER_LABEL, names::OFED_OWNER_LABEL];
+    let kept = [
+        names::DRIVER_COMPONENT.0,
+        names::TOOLKIT_APP.0,
+        names::DRIVER_TOOLKIT_LABEL,
+        names::OFED_DRIVER_LABEL,
+        names::OFED_OWNER_LABEL,
+    ];
     Some(ObservedPod {
         namespace: filled(metadata.namespace.as_ref()),
         name: filled(metadata.name.as_ref()),
@@ -238,14 +319,23 @@ pub fn pod(object: &api::Pod) -> Option<ObservedPod> {
         owner: controller(metadata.owner_references.as_deref()).map(|owner| owner.uid.clone()),
         node: spec.node_name.clone().or_else(|| affinity_node(spec)),
         unbound: spec.node_name.is_none(),
-        revision: metadata.labels.as_ref().and_then(|labels| labels.get("controller-revision-hash")).cloned(),
+        revision: metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get("controller-revision-hash"))
+            .cloned(),
         labels: select(metadata.labels.as_ref(), |key| kept.contains(&key)),
         deleting: metadata.deletion_timestamp.is_some(),
         running: status.phase.as_deref() == Some("Running"),
         ready: status.is_ready(),
-        ready_since: status.condition("Ready").and_then(|condition| condition.last_transition_time.as_ref()).map(time),
+        ready_since: status
+            .condition("Ready")
+            .and_then(|condition| condition.last_transition_time.as_ref())
+            .map(time),
         created: created(metadata.creation_timestamp.as_ref()),
-        unschedulable: unscheduled.map(|condition| condition.message.clone().or_else(|| condition.reason.clone()).unwrap_or_default()),
+        unschedulable: unscheduled.map(|condition| {
+            condition.message.clone().or_else(|| condition.reason.clone()).unwrap_or_default()
+        }),
         containers: containers.collect(),
         trouble: trouble(&status),
         orphaned: metadata.owner_references.iter().flatten().next().is_none(),
@@ -257,9 +347,17 @@ pub fn pod(object: &api::Pod) -> Option<ObservedPod> {
 
 /// The node that the DaemonSet controller made a pod for, while it is not bound: its required affinity names the node's field.
 fn affinity_node(spec: &api::PodSpec) -> Option<String> {
-    let required = spec.affinity.as_ref()?.node_affinity.as_ref()?.required_during_scheduling_ignored_during_execution.as_ref()?;
-    let fields = required.node_selector_terms.iter().flat_map(|term| term.match_fields.iter().flatten());
-    let field = fields.into_iter().find(|field| field.key == "metadata.name" && field.operator == "In")?;
+    let required = spec
+        .affinity
+        .as_ref()?
+        .node_affinity
+        .as_ref()?
+        .required_during_scheduling_ignored_during_execution
+        .as_ref()?;
+    let fields =
+        required.node_selector_terms.iter().flat_map(|term| term.match_fields.iter().flatten());
+    let field =
+        fields.into_iter().find(|field| field.key == "metadata.name" && field.operator == "In")?;
     field.values.as_ref()?.first().cloned()
 }
 
@@ -290,17 +388,26 @@ fn text(value: &Value, pointer: &str) -> Option<String> {
 /// A ResourceSlice of one of NVIDIA's drivers, of any API version from v1beta1 on.
 pub fn slice(object: &DynamicObject) -> Option<ObservedSlice> {
     let data = &object.data;
-    let driver = text(data, "/spec/driver").filter(|driver| names::DRA_CONTAINERS.iter().any(|(_, known)| known == driver))?;
-    let devices = data.pointer("/spec/devices").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let driver = text(data, "/spec/driver")
+        .filter(|driver| names::DRA_CONTAINERS.iter().any(|(_, known)| known == driver))?;
+    let devices = data
+        .pointer("/spec/devices")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     // v1beta1 keeps the attributes under `basic`; from v1beta2 on they stand in the device itself.
     let version = |device: &Value| {
-        text(device, "/attributes/driverVersion/version").or_else(|| text(device, "/basic/attributes/driverVersion/version"))
+        text(device, "/attributes/driverVersion/version")
+            .or_else(|| text(device, "/basic/attributes/driverVersion/version"))
     };
     let mut versions: Vec<String> = devices.iter().filter_map(version).collect();
     versions.dedup();
     let taints = devices.iter().flat_map(|device| {
         let name = text(device, "/name").unwrap_or_default();
-        let list = device.get("taints").or_else(|| device.pointer("/basic/taints")).and_then(Value::as_array);
+        let list = device
+            .get("taints")
+            .or_else(|| device.pointer("/basic/taints"))
+            .and_then(Value::as_array);
         list.into_iter().flatten().map(move |taint| {
             let part = |key: &str| text(taint, key).unwrap_or_default();
             let value = text(taint, "/value").map(|value| format!("={value}")).unwrap_or_default();

@@ -49,11 +49,15 @@ impl ObservedToleration {
 
 /// Whether pods of a DaemonSet with these tolerations may run on a node with this taint.
 pub fn tolerates(tolerations: &[ObservedToleration], taint: &ObservedTaint) -> bool {
-    DAEMON_SET_TOLERATED.contains(&taint.key.as_str()) || tolerations.iter().any(|toleration| toleration.covers(taint))
+    DAEMON_SET_TOLERATED.contains(&taint.key.as_str())
+        || tolerations.iter().any(|toleration| toleration.covers(taint))
 }
 
 /// The first taint of the node that pods of the DaemonSet do not tolerate.
-pub fn untolerated_taint<'a>(daemon_set: &ObservedDaemonSet, node: &'a ObservedNode) -> Option<&'a ObservedTaint> {
+pub fn untolerated_taint<'a>(
+    daemon_set: &ObservedDaemonSet,
+    node: &'a ObservedNode,
+) -> Option<&'a ObservedTaint> {
     node.taints.iter().find(|taint| !tolerates(&daemon_set.tolerations, taint))
 }
 
@@ -63,7 +67,11 @@ mod tests {
 
     #[test]
     fn tolerations_cover_taints_as_in_kubernetes() {
-        let taint = ObservedTaint { key: "nvidia.com/gpu".into(), value: "present".into(), effect: "NoSchedule".into() };
+        let taint = ObservedTaint {
+            key: "nvidia.com/gpu".into(),
+            value: "present".into(),
+            effect: "NoSchedule".into(),
+        };
         let toleration = |key: &str, exists, value: &str, effect: &str| ObservedToleration {
             key: key.into(),
             exists,
@@ -78,10 +86,17 @@ mod tests {
             (toleration("", true, "", ""), true),
             (toleration("", false, "present", ""), false),
         ] {
-            assert_eq!(tolerates(std::slice::from_ref(&toleration), &taint), covers, "{toleration:?}");
+            assert_eq!(
+                tolerates(std::slice::from_ref(&toleration), &taint),
+                covers,
+                "{toleration:?}"
+            );
         }
-        let cordon =
-            ObservedTaint { key: "node.kubernetes.io/unschedulable".into(), effect: "NoSchedule".into(), ..ObservedTaint::default() };
+        let cordon = ObservedTaint {
+            key: "node.kubernetes.io/unschedulable".into(),
+            effect: "NoSchedule".into(),
+            ..ObservedTaint::default()
+        };
         assert!(tolerates(&[], &cordon));
     }
 }

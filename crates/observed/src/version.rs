@@ -12,11 +12,13 @@ impl DriverVersion {
     /// `None` for digests and anything else that does not begin with two numbers.
     pub fn parse(text: &str) -> Option<Self> {
         let version = text.split('-').next()?;
-        let parts = version.split('.').map(|part| part.parse().ok()).collect::<Option<Vec<u32>>>()?;
+        let parts =
+            version.split('.').map(|part| part.parse().ok()).collect::<Option<Vec<u32>>>()?;
         if parts.len() < 2 {
             return None;
         }
-        let significant = parts.iter().rposition(|part| *part != 0).map_or(1, |last| last + 1).max(2);
+        let significant =
+            parts.iter().rposition(|part| *part != 0).map_or(1, |last| last + 1).max(2);
         Some(Self(parts.into_iter().take(significant).collect()))
     }
 
@@ -60,8 +62,14 @@ mod tests {
     #[test]
     fn tags_carry_more_than_the_version() {
         let of = |image| DriverVersion::of_image(image).map(|version| version.to_string());
-        assert_eq!(of("nvcr.io/nvidia/driver:580.126.20-ubuntu22.04").as_deref(), Some("580.126.20"));
-        assert_eq!(of("localhost:5000/nvidia/driver:550.90-5.15.0-91-generic-ubuntu22.04").as_deref(), Some("550.90"));
+        assert_eq!(
+            of("nvcr.io/nvidia/driver:580.126.20-ubuntu22.04").as_deref(),
+            Some("580.126.20")
+        );
+        assert_eq!(
+            of("localhost:5000/nvidia/driver:550.90-5.15.0-91-generic-ubuntu22.04").as_deref(),
+            Some("550.90")
+        );
         assert_eq!(of("nvcr.io/nvidia/driver@sha256:0011"), None);
         assert_eq!(of("localhost:5000/nvidia/driver"), None);
         assert_eq!(of("nvcr.io/nvidia/driver:latest"), None);

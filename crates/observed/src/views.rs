@@ -104,7 +104,9 @@ impl<T> Views<T> {
     #[must_use]
     pub fn succeeded_by(&self, views: impl IntoIterator<Item = Arc<T>>) -> Self {
         let list = ViewList::new(views.into_iter().collect());
-        if let Some(index) = self.list.by_node.get().filter(|index| index.holds_for(&self.list.views, &list.views)) {
+        if let Some(index) =
+            self.list.by_node.get().filter(|index| index.holds_for(&self.list.views, &list.views))
+        {
             // A new list has none.
             drop(list.by_node.set(Arc::clone(index)));
         }
@@ -141,7 +143,11 @@ impl<T> Views<T> {
         let known = |views: &[Arc<T>]| views.iter().map(Arc::as_ptr).collect::<HashSet<_>>();
         let (ours, theirs) = (known(left), known(right));
         let only = |views: &'a [Arc<T>], others: &HashSet<*const T>| {
-            views.iter().filter(|view| !others.contains(&Arc::as_ptr(view))).map(AsRef::as_ref).collect::<Vec<_>>()
+            views
+                .iter()
+                .filter(|view| !others.contains(&Arc::as_ptr(view)))
+                .map(AsRef::as_ref)
+                .collect::<Vec<_>>()
         };
         let mut found = only(left, &theirs);
         found.extend(only(right, &ours));
@@ -172,9 +178,19 @@ impl<T: OnNode> Views<T> {
     }
 
     /// The views of [`Self::on`] themselves.
-    pub fn shared_on<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a Arc<T>> + Clone + use<'a, T> {
-        let places = self.list.by_node.get_or_init(|| Arc::new(ByNode::new(&self.list.views, T::on_node))).places.get(node);
-        let all = places.into_iter().flat_map(|places| std::iter::once(places.first).chain(places.more.iter().copied()));
+    pub fn shared_on<'a>(
+        &'a self,
+        node: &str,
+    ) -> impl Iterator<Item = &'a Arc<T>> + Clone + use<'a, T> {
+        let places = self
+            .list
+            .by_node
+            .get_or_init(|| Arc::new(ByNode::new(&self.list.views, T::on_node)))
+            .places
+            .get(node);
+        let all = places
+            .into_iter()
+            .flat_map(|places| std::iter::once(places.first).chain(places.more.iter().copied()));
         all.filter_map(|place| self.list.views.get(place as usize))
     }
 }
@@ -186,7 +202,9 @@ impl<T> ByNode<T> {
             let node = on_node(view).unwrap_or_default();
             match all.get_mut(node) {
                 Some(places) => places.more.push(place),
-                None => drop(all.insert(node.into(), NodePositions { first: place, more: Vec::new() })),
+                None => {
+                    drop(all.insert(node.into(), NodePositions { first: place, more: Vec::new() }))
+                }
             }
         }
         Self { places: all, on_node }
@@ -194,7 +212,9 @@ impl<T> ByNode<T> {
 
     /// Whether what it knows of one list holds for another one: in each place there is what is on the same node.
     fn holds_for(&self, one: &[Arc<T>], other: &[Arc<T>]) -> bool {
-        let same = |(one, other): (&Arc<T>, &Arc<T>)| Arc::ptr_eq(one, other) || (self.on_node)(one) == (self.on_node)(other);
+        let same = |(one, other): (&Arc<T>, &Arc<T>)| {
+            Arc::ptr_eq(one, other) || (self.on_node)(one) == (self.on_node)(other)
+        };
         one.len() == other.len() && one.iter().zip(other).all(same)
     }
 }
@@ -254,7 +274,12 @@ mod tests {
         assert_eq!(views.on("b").count(), 2);
         let known = |views: &Views<(&str, u32)>| views.list.by_node.get().map(Arc::as_ptr);
         let replaced = |place: usize, with: (&'static str, u32)| {
-            views.succeeded_by(views.shared().enumerate().map(|(at, view)| if at == place { Arc::new(with) } else { Arc::clone(view) }))
+            views.succeeded_by(
+                views
+                    .shared()
+                    .enumerate()
+                    .map(|(at, view)| if at == place { Arc::new(with) } else { Arc::clone(view) }),
+            )
         };
         let other = replaced(1, ("b", 20));
         assert!(known(&other).is_some() && known(&other) == known(&views));
@@ -294,12 +319,20 @@ mod tests {
     #[test]
     fn objects_on_node_are_found_after_change() {
         let mut views: Views<(&str, u32)> = vec![("a", 1), ("", 2), ("b", 3), ("a", 4)].into();
-        let on = |views: &Views<(&str, u32)>, node: &str| views.on(node).map(|view| view.1).collect::<Vec<_>>();
-        assert_eq!((on(&views, "a"), on(&views, "b"), on(&views, "c")), (vec![1, 4], vec![3], vec![]));
+        let on = |views: &Views<(&str, u32)>, node: &str| {
+            views.on(node).map(|view| view.1).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (on(&views, "a"), on(&views, "b"), on(&views, "c")),
+            (vec![1, 4], vec![3], vec![])
+        );
         assert_eq!(on(&views, ""), [2], "of which the node is not known");
         let before = views.clone();
         views.push(("c", 5));
         views.changed().swap_remove(0);
-        assert_eq!((on(&views, "a"), on(&views, "c"), on(&before, "a")), (vec![4], vec![5], vec![1, 4]));
+        assert_eq!(
+            (on(&views, "a"), on(&views, "c"), on(&before, "a")),
+            (vec![4], vec![5], vec![1, 4])
+        );
     }
 }

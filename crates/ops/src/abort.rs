@@ -56,9 +56,16 @@ pub struct Leftovers {
 ///
 /// # Errors
 /// A call failed.
-pub async fn find_leftovers(client: &Client, hooks: &[&Settings], stays_paused: bool) -> Result<Leftovers, CommandError> {
+pub async fn find_leftovers(
+    client: &Client,
+    hooks: &[&Settings],
+    stays_paused: bool,
+) -> Result<Leftovers, CommandError> {
     let observed = observe_nodes(client).await?;
-    let nodes = patches(&observed, hooks, stays_paused).iter().map(|patch| (patch.node.clone(), describe_patch(patch))).collect();
+    let nodes = patches(&observed, hooks, stays_paused)
+        .iter()
+        .map(|patch| (patch.node.clone(), describe_patch(patch)))
+        .collect();
     let mut jobs = Vec::new();
     for hook in hooks {
         if kube_io::releases::job(client, hook).await?.is_some_and(|job| job.end.is_none()) {
@@ -79,9 +86,16 @@ pub async fn find_begun(client: &Client, hooks: &[&Settings]) -> Result<Vec<Stri
 
 /// The nodes that NVIDIA's controllers are upgrading. Where a hook drives, the controller is off, whatever it left on nodes.
 fn begun(observed: &Observed, hooks: &[&Settings]) -> Vec<String> {
-    let is_driven = |driver: &Driver| hooks.iter().any(|hook| hook.driver == *driver && hook.mode == Mode::Drive);
-    let drivers: Vec<Driver> = Driver::ALL.into_iter().filter(|driver| driver.has_operator() && !is_driven(driver)).collect();
-    let is_begun = |node: &&ObservedNode| drivers.iter().any(|driver| ControllerState::of_node(node, driver.traits()).is_busy());
+    let is_driven = |driver: &Driver| {
+        hooks.iter().any(|hook| hook.driver == *driver && hook.mode == Mode::Drive)
+    };
+    let drivers: Vec<Driver> = Driver::ALL
+        .into_iter()
+        .filter(|driver| driver.has_operator() && !is_driven(driver))
+        .collect();
+    let is_begun = |node: &&ObservedNode| {
+        drivers.iter().any(|driver| ControllerState::of_node(node, driver.traits()).is_busy())
+    };
     observed.nodes.values().filter(is_begun).map(|node| node.name.clone()).collect()
 }
 
@@ -92,8 +106,13 @@ async fn observe_nodes(client: &Client) -> Result<Observed, CallError> {
 fn describe_patch(patch: &NodePatch) -> String {
     let parts = || patch.labels.iter().chain(&patch.annotations);
     let cordon = (patch.unschedulable == Some(false)).then(|| "its cordon".to_owned());
-    let gone = cordon.into_iter().chain(parts().filter(|(_, value)| value.is_none()).map(|(key, _)| key.clone())).collect::<Vec<_>>();
-    let held = parts().any(|(_, value)| value.is_some()).then(|| "held, so that NVIDIA's controller leaves it alone".to_owned());
+    let gone = cordon
+        .into_iter()
+        .chain(parts().filter(|(_, value)| value.is_none()).map(|(key, _)| key.clone()))
+        .collect::<Vec<_>>();
+    let held = parts()
+        .any(|(_, value)| value.is_some())
+        .then(|| "held, so that NVIDIA's controller leaves it alone".to_owned());
     let gone = (!gone.is_empty()).then(|| format!("given back: {}", gone.join(", ")));
     gone.into_iter().chain(held).collect::<Vec<_>>().join("; ")
 }
@@ -102,7 +121,9 @@ fn describe_patch(patch: &NodePatch) -> String {
 fn patches(observed: &Observed, hooks: &[&Settings], stays_paused: bool) -> Vec<NodePatch> {
     let is_paused = |driver: &Driver| {
         let by_operator = |hook: &&Settings| hook.driver == *driver && hook.mode != Mode::Drive;
-        let held = || observed.nodes.values().any(|node| node.annotations.contains_key(driver.traits().hold));
+        let held = || {
+            observed.nodes.values().any(|node| node.annotations.contains_key(driver.traits().hold))
+        };
         stays_paused && driver.has_operator() && (hooks.iter().any(by_operator) || held())
     };
     let paused: Vec<Driver> = Driver::ALL.into_iter().filter(is_paused).collect();
@@ -143,22 +164,34 @@ pub async fn abort(
     }
     lease::delete(client).await.map_err(CommandError::in_write("delete the Lease"))?;
     if !stays_paused {
-        remove(client, &[KEY.to_owned()]).await.map_err(CommandError::in_write("remove the pause"))?;
+        remove(client, &[KEY.to_owned()])
+            .await
+            .map_err(CommandError::in_write("remove the pause"))?;
     }
     Ok(failures)
 }
 
 /// Ends the Job of a hook, and waits until its pods are gone: one that is on its way out could still take the Lease.
-async fn end_job(client: &Client, hook: &Settings, report: &mut impl FnMut(&str)) -> Result<(), CommandError> {
+async fn end_job(
+    client: &Client,
+    hook: &Settings,
+    report: &mut impl FnMut(&str),
+) -> Result<(), CommandError> {
     let name = format!("{}/{}", hook.namespace, hook.release);
     let until = tokio::time::Instant::now() + JOB;
     let mut is_reported = false;
-    while job::end(client, &hook.namespace, &hook.release).await.map_err(CommandError::in_write(format!("end job {name}")))? {
+    while job::end(client, &hook.namespace, &hook.release)
+        .await
+        .map_err(CommandError::in_write(format!("end job {name}")))?
+    {
         if !std::mem::replace(&mut is_reported, true) {
             report(&format!("ending job {name}"));
         }
         if tokio::time::Instant::now() >= until {
-            return Err(CommandError::HookAtWork { obstacle: format!("job {name} still has pods"), seconds: JOB.as_secs() });
+            return Err(CommandError::HookAtWork {
+                obstacle: format!("job {name} still has pods"),
+                seconds: JOB.as_secs(),
+            });
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -176,17 +209,26 @@ async fn give_all_back(
         if patches.is_empty() {
             return Ok(Vec::new());
         }
-        let answers = stream::iter(&patches).map(async |patch| (patch, patch_node(client, patch).await)).buffer_unordered(AT_ONCE);
+        let answers = stream::iter(&patches)
+            .map(async |patch| (patch, patch_node(client, patch).await))
+            .buffer_unordered(AT_ONCE);
         let answers: Vec<(&NodePatch, Result<ActionResult, CallError>)> = answers.collect().await;
-        for (patch, _) in answers.iter().filter(|(_, answer)| matches!(answer, Ok(ActionResult::Now))) {
+        for (patch, _) in
+            answers.iter().filter(|(_, answer)| matches!(answer, Ok(ActionResult::Now)))
+        {
             report(&format!("node {}: {}", patch.node, describe_patch(patch)));
         }
-        let failed = answers.into_iter().filter_map(|(patch, answer)| NodeWriteFailure::from_answer(&patch.node, answer));
+        let failed = answers
+            .into_iter()
+            .filter_map(|(patch, answer)| NodeWriteFailure::from_answer(&patch.node, answer));
         let failed: Vec<NodeWriteFailure> = failed.collect();
         if !failed.is_empty() {
             return Ok(failed);
         }
     }
     let left = patches(&observe_nodes(client).await?, hooks, stays_paused);
-    Ok(left.iter().map(|patch| NodeWriteFailure::new(&patch.node, NodeWriteError::Contended)).collect())
+    Ok(left
+        .iter()
+        .map(|patch| NodeWriteFailure::new(&patch.node, NodeWriteError::Contended))
+        .collect())
 }

@@ -17,18 +17,27 @@ pub struct Advice<'a> {
 /// Collects the advice for a rollout: waits with the same remedies are one.
 pub fn fleet_advice(status: &RolloutStatus) -> Vec<Advice<'_>> {
     let mut all: Vec<Advice<'_>> = Vec::new();
-    let of_nodes = status.nodes.iter().filter_map(|row| Some((Some(row.node.as_str()), row.waiting.as_ref()?)));
+    let of_nodes = status
+        .nodes
+        .iter()
+        .filter_map(|row| Some((Some(row.node.as_str()), row.waiting.as_ref()?)));
     for (node, waiting) in status.fleet.iter().map(|waiting| (None, waiting)).chain(of_nodes) {
         if waiting.resolves_itself && waiting.obstacles.is_empty() {
             continue;
         }
         let remedies = waiting.remedies();
-        let texts = |remedies: &[&Remedy]| remedies.iter().map(|remedy| remedy.text.clone()).collect::<Vec<_>>();
+        let texts = |remedies: &[&Remedy]| {
+            remedies.iter().map(|remedy| remedy.text.clone()).collect::<Vec<_>>()
+        };
         match all.iter_mut().find(|known| texts(&known.remedies) == texts(&remedies)) {
             Some(known) => known.nodes.extend(node),
             None => all.push(Advice {
                 nodes: node.into_iter().collect(),
-                obstacles: waiting.obstacles.iter().map(|obstacle| obstacle.text.as_str()).collect(),
+                obstacles: waiting
+                    .obstacles
+                    .iter()
+                    .map(|obstacle| obstacle.text.as_str())
+                    .collect(),
                 remedies,
             }),
         }

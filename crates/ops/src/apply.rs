@@ -35,7 +35,9 @@ pub async fn apply(
 ) -> Result<RequestOutcome, ObserveError> {
     for _ in 0..ATTEMPTS {
         let snapshot = observer.observe(&clock).await?;
-        let Some(object) = snapshot.observed.nodes.get(node) else { return Ok(RequestOutcome::Failed(NodeWriteError::Gone)) };
+        let Some(object) = snapshot.observed.nodes.get(node) else {
+            return Ok(RequestOutcome::Failed(NodeWriteError::Gone));
+        };
         let (pod, patch, text) = match change(&snapshot, request, object) {
             RequestedChange::Nothing { text } => return Ok(RequestOutcome::Nothing(text)),
             RequestedChange::Patch { patch, text } => (None, Some(patch), text),
@@ -49,7 +51,9 @@ pub async fn apply(
         let Some(patch) = patch else { return Ok(RequestOutcome::Done(text)) };
         match patch_node(observer.client(), &patch).await {
             Ok(ActionResult::Now) => return Ok(RequestOutcome::Done(text)),
-            Ok(ActionResult::Changed(missing)) => return Ok(RequestOutcome::Failed(NodeWriteError::Dropped(missing))),
+            Ok(ActionResult::Changed(missing)) => {
+                return Ok(RequestOutcome::Failed(NodeWriteError::Dropped(missing)));
+            }
             Ok(ActionResult::Already) => return Ok(RequestOutcome::Failed(NodeWriteError::Gone)),
             // What has changed is on its way to the caches.
             Ok(ActionResult::Superseded) => observer.changed().await,

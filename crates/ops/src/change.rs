@@ -61,7 +61,11 @@ pub enum RequestedChange {
 }
 
 /// What the request changes on one node of a rollout.
-pub fn change(snapshot: &RolloutSnapshot, request: NodeRequest, node: &ObservedNode) -> RequestedChange {
+pub fn change(
+    snapshot: &RolloutSnapshot,
+    request: NodeRequest,
+    node: &ObservedNode,
+) -> RequestedChange {
     let driver = snapshot.settings.driver;
     match request {
         NodeRequest::Skip => skip(snapshot, node),
@@ -103,13 +107,22 @@ fn skip(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedChange {
         // The hook's hold becomes the request of a person: it will not take it off.
         change.annotations.insert(traits.hold.to_owned(), None);
     }
-    let late = if is_begun(node, traits) { "; it is being upgraded now, and that is finished first" } else { "" };
-    patch(change, format!("label {}=true: it stays on its {} driver{late}", traits.skip_label, traits.device))
+    let late = if is_begun(node, traits) {
+        "; it is being upgraded now, and that is finished first"
+    } else {
+        ""
+    };
+    patch(
+        change,
+        format!("label {}=true: it stays on its {} driver{late}", traits.skip_label, traits.device),
+    )
 }
 
 fn unskip(node: &ObservedNode, driver: Driver) -> RequestedChange {
     let traits = driver.traits();
-    if let Some(hold::HoldPurpose::OperatorUpgrade(hold)) = hold::HoldPurpose::from_node(node, driver) {
+    if let Some(hold::HoldPurpose::OperatorUpgrade(hold)) =
+        hold::HoldPurpose::from_node(node, driver)
+    {
         let change = hold.change();
         return nothing(format!(
             "release {} holds it while the operator is upgraded {change}; the hook after the operator's release releases it, or `gpu-rollout abort`",
@@ -131,10 +144,16 @@ fn retry_ours(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedChang
     let traits = snapshot.settings.driver.traits();
     let failed = match read(node, traits) {
         NodeRecordState::Record(record) => record.state == UpgradeState::UpgradeFailed,
-        NodeRecordState::Newer(version) => return nothing(format!("it carries a record of version {version}: use a newer gpu-rollout")),
+        NodeRecordState::Newer(version) => {
+            return nothing(format!(
+                "it carries a record of version {version}: use a newer gpu-rollout"
+            ));
+        }
         NodeRecordState::Nothing | NodeRecordState::Broken => false,
     };
-    let outdated = DriverOperands::new(&snapshot.observed, snapshot.settings.driver).driver_pod(node).is_some_and(|pod| !pod.newest);
+    let outdated = DriverOperands::new(&snapshot.observed, snapshot.settings.driver)
+        .driver_pod(node)
+        .is_some_and(|pod| !pod.newest);
     if !failed && !outdated {
         return nothing("it has not failed, and its driver is the one that is asked for");
     }
@@ -148,7 +167,11 @@ fn retry_ours(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedChang
     } else {
         "it is tried again when the bundle is deployed"
     };
-    let cordon = if node.unschedulable && !is_ours(node, traits) { "; it stays cordoned, as somebody wanted it" } else { "" };
+    let cordon = if node.unschedulable && !is_ours(node, traits) {
+        "; it stays cordoned, as somebody wanted it"
+    } else {
+        ""
+    };
     patch(change, format!("annotation {}=true: {when}{cordon}", traits.requested))
 }
 
@@ -161,18 +184,33 @@ fn retry_vendors(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedCh
     let state = VendorState::of_node(node, traits);
     let given_up = matches!(read(node, traits), NodeRecordState::Record(record) if record.state == UpgradeState::UpgradeFailed);
     if state != VendorState::Failed && state != VendorState::Unrecognized && !given_up {
-        return nothing(format!("it has not failed (state: {})", if state.label().is_empty() { "none" } else { state.label() }));
+        return nothing(format!(
+            "it has not failed (state: {})",
+            if state.label().is_empty() { "none" } else { state.label() }
+        ));
     }
     // The controller takes a driver that is up to date for one that fails while its count of restarts is high, however often it is
     // asked; a new pod has none, and the failed node ends by itself when that one is ready.
     let broken = DriverOperands::new(&snapshot.observed, snapshot.settings.driver)
         .driver_pod(node)
-        .filter(|driver| driver.newest && !driver.pod.ready && !driver.pod.deleting && state == VendorState::Failed)
+        .filter(|driver| {
+            driver.newest
+                && !driver.pod.ready
+                && !driver.pod.deleting
+                && state == VendorState::Failed
+        })
         .filter(|driver| driver.pod.trouble.is_some() || driver.pod.unready_restarts > 0)
-        .map(|driver| DeletedPod { namespace: driver.pod.namespace.clone(), name: driver.pod.name.clone(), uid: driver.pod.uid.clone() });
+        .map(|driver| DeletedPod {
+            namespace: driver.pod.namespace.clone(),
+            name: driver.pod.name.clone(),
+            uid: driver.pod.uid.clone(),
+        });
     let mut change = NodePatch::for_node(node);
     if broken.is_none() {
-        change.labels.insert(traits.state_label.to_owned(), Some(VendorState::UpgradeRequired.label().to_owned()));
+        change.labels.insert(
+            traits.state_label.to_owned(),
+            Some(VendorState::UpgradeRequired.label().to_owned()),
+        );
     }
     // Times that were noted for the last attempt would end the next one at once.
     for noted in [traits.wait_start, traits.validation_start] {
@@ -185,12 +223,21 @@ fn retry_vendors(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedCh
     }
     match broken {
         Some(pod) => RequestedChange::Restart {
-            text: format!("pod {}/{} is deleted: when the new one is ready, the operator goes on", pod.namespace, pod.name),
+            text: format!(
+                "pod {}/{} is deleted: when the new one is ready, the operator goes on",
+                pod.namespace, pod.name
+            ),
             pod,
-            patch: (!change.labels.is_empty() || !change.annotations.is_empty()).then(|| Box::new(change)),
+            patch: (!change.labels.is_empty() || !change.annotations.is_empty())
+                .then(|| Box::new(change)),
         },
-        None => {
-            patch(change, format!("label {}={}: the operator takes it again", traits.state_label, VendorState::UpgradeRequired.label()))
-        }
+        None => patch(
+            change,
+            format!(
+                "label {}={}: the operator takes it again",
+                traits.state_label,
+                VendorState::UpgradeRequired.label()
+            ),
+        ),
     }
 }

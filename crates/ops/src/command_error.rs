@@ -61,13 +61,12 @@ impl CommandError {
 
     /// Returns the message, followed by those of its causes that it does not repeat.
     pub fn with_causes(&self) -> String {
-        let causes = std::iter::successors(self.source(), |cause: &&(dyn Error + 'static)| (*cause).source());
-        causes.map(ToString::to_string).fold(
-            self.to_string(),
-            |text, cause| {
-                if text.contains(&cause) { text } else { format!("{text}: {cause}") }
-            },
-        )
+        let causes = std::iter::successors(self.source(), |cause: &&(dyn Error + 'static)| {
+            (*cause).source()
+        });
+        causes.map(ToString::to_string).fold(self.to_string(), |text, cause| {
+            if text.contains(&cause) { text } else { format!("{text}: {cause}") }
+        })
     }
 }
 
@@ -82,7 +81,9 @@ impl From<CallError> for CommandError {
 pub(super) fn write_exit_code(error: &CallError) -> Option<ExitCode> {
     match error {
         CallError::Forbidden(_) | CallError::Denied { .. } => Some(ExitCode::Rights),
-        CallError::Timeout | CallError::Refused { .. } | CallError::Unreachable(_) => Some(ExitCode::ApiUnreachable),
+        CallError::Timeout | CallError::Refused { .. } | CallError::Unreachable(_) => {
+            Some(ExitCode::ApiUnreachable)
+        }
         CallError::NotFound(_) | CallError::Conflict(_) => None,
     }
 }
@@ -99,6 +100,8 @@ pub(super) fn write_hint(error: &CallError) -> &'static str {
         CallError::Timeout | CallError::Refused { .. } | CallError::Unreachable(_) => {
             "see whether the cluster answers: kubectl get nodes; then repeat the command: it goes on with what is left"
         }
-        CallError::NotFound(_) | CallError::Conflict(_) => "it has changed meanwhile; repeat the command: it goes on with what is left",
+        CallError::NotFound(_) | CallError::Conflict(_) => {
+            "it has changed meanwhile; repeat the command: it goes on with what is left"
+        }
     }
 }

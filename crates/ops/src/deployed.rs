@@ -55,7 +55,11 @@ impl DeployedRecipe {
     ///
     /// # Errors
     /// A call failed.
-    pub async fn read(session: &ClusterSession, snapshots: &[RolloutSnapshot], namespace: Option<&str>) -> Result<Self, ObserveError> {
+    pub async fn read(
+        session: &ClusterSession,
+        snapshots: &[RolloutSnapshot],
+        namespace: Option<&str>,
+    ) -> Result<Self, ObserveError> {
         let mut notes = Vec::new();
         let releases = helm_releases(session.client(), namespace, &mut notes).await?;
         let mut components = components(&releases, snapshots);
@@ -64,7 +68,12 @@ impl DeployedRecipe {
         }
         let cluster = cluster_facts(session.client(), snapshots, &mut notes).await;
         let hooks: Vec<&Settings> = session.hooks().collect();
-        let stack = DeployedStack { cluster, components: components.clone(), hooks: &hooks, metrics: metrics(&releases) };
+        let stack = DeployedStack {
+            cluster,
+            components: components.clone(),
+            hooks: &hooks,
+            metrics: metrics(&releases),
+        };
         Ok(Self { document: without_defaults(&recipe(stack, &EmbeddedCatalog)), components, notes })
     }
 
@@ -77,10 +86,15 @@ impl DeployedRecipe {
             Err(findings) => findings,
         };
         // No rule is applied to what cannot be read as a recipe: that is not the same as nothing to find.
-        let unread = list.iter().find(|finding| finding.severity == Severity::Error && finding.lint.is_none());
-        notes.extend(
-            unread.map(|finding| format!("not everything that is deployed could be held to the rules of recipes: {}", finding.message)),
-        );
+        let unread = list
+            .iter()
+            .find(|finding| finding.severity == Severity::Error && finding.lint.is_none());
+        notes.extend(unread.map(|finding| {
+            format!(
+                "not everything that is deployed could be held to the rules of recipes: {}",
+                finding.message
+            )
+        }));
         list.retain(|finding| finding.lint.is_some_and(|lint| DEPLOYED_LINTS.contains(&lint)));
         Diagnostics { sources, list }
     }
@@ -99,14 +113,24 @@ impl TextReader for StandardInput {
     }
 }
 
-async fn helm_releases(client: &Client, namespace: Option<&str>, notes: &mut Vec<String>) -> Result<Vec<DeployedRelease>, ObserveError> {
+async fn helm_releases(
+    client: &Client,
+    namespace: Option<&str>,
+    notes: &mut Vec<String>,
+) -> Result<Vec<DeployedRelease>, ObserveError> {
     match releases(client, namespace).await {
         Ok(DeployedReleases { deployed, unreadable }) => {
-            notes.extend(unreadable.iter().map(|name| format!("the release {name} is kept in a way that cannot be read")));
+            notes.extend(
+                unreadable
+                    .iter()
+                    .map(|name| format!("the release {name} is kept in a way that cannot be read")),
+            );
             Ok(deployed)
         }
         Err(CallError::Forbidden(message)) => {
-            notes.push(format!("Helm's releases could not be read, so that values are not looked at: {message}"));
+            notes.push(format!(
+                "Helm's releases could not be read, so that values are not looked at: {message}"
+            ));
             Ok(Vec::new())
         }
         Err(error) => Err(error.into()),
@@ -117,27 +141,52 @@ async fn helm_releases(client: &Client, namespace: Option<&str>, notes: &mut Vec
 fn components(releases: &[DeployedRelease], snapshots: &[RolloutSnapshot]) -> Vec<RecipeComponent> {
     let mut all: Vec<RecipeComponent> = Vec::new();
     for name in catalog::component_names() {
-        let is_its = |chart: &str, version: &str| catalog::component(name).is_some_and(|entry| entry.chart_in(version) == chart);
+        let is_its = |chart: &str, version: &str| {
+            catalog::component(name).is_some_and(|entry| entry.chart_in(version) == chart)
+        };
         let release = releases.iter().find(|release| is_its(&release.chart, &release.version));
-        all.extend(release.map(|release| component(name, &release.version, &release.namespace, release.values.clone())));
+        all.extend(release.map(|release| {
+            component(name, &release.version, &release.namespace, release.values.clone())
+        }));
     }
     for snapshot in snapshots {
         let settings = &snapshot.settings;
-        let operator = snapshot.observed.operator.as_ref().filter(|_| all.iter().all(|known| known.name != settings.component));
-        let version = operator.and_then(|operator| version_of(operator.chart.as_ref()?, &settings.component));
-        all.extend(version.map(|version| component(&settings.component, version, &settings.operator_namespace, Map::new())));
+        let operator = snapshot
+            .observed
+            .operator
+            .as_ref()
+            .filter(|_| all.iter().all(|known| known.name != settings.component));
+        let version =
+            operator.and_then(|operator| version_of(operator.chart.as_ref()?, &settings.component));
+        all.extend(version.map(|version| {
+            component(&settings.component, version, &settings.operator_namespace, Map::new())
+        }));
     }
     all
 }
 
-fn component(name: &str, version: &str, namespace: &str, values: Map<String, Value>) -> RecipeComponent {
-    RecipeComponent { version: Some(version.to_owned()), namespace: Some(namespace.to_owned()), values, ..RecipeComponent::from_name(name) }
+fn component(
+    name: &str,
+    version: &str,
+    namespace: &str,
+    values: Map<String, Value>,
+) -> RecipeComponent {
+    RecipeComponent {
+        version: Some(version.to_owned()),
+        namespace: Some(namespace.to_owned()),
+        values,
+        ..RecipeComponent::from_name(name)
+    }
 }
 
 /// Reads what the component's operator works from and its chart does not bring.
-async fn read_custom_resources(client: &Client, component: &mut RecipeComponent) -> Result<(), ObserveError> {
+async fn read_custom_resources(
+    client: &Client,
+    component: &mut RecipeComponent,
+) -> Result<(), ObserveError> {
     let version = component.version.as_deref().unwrap_or_default();
-    let known = catalog::component(&component.name).map(|entry| &entry.closest_version(version).custom_resources);
+    let known = catalog::component(&component.name)
+        .map(|entry| &entry.closest_version(version).custom_resources);
     for resource in known.into_iter().flatten() {
         let Some(group_version) = resource.api_version.split_once('/') else { continue };
         if let Some(spec) = spec(client, group_version, &resource.kind, &resource.name).await? {
@@ -147,7 +196,11 @@ async fn read_custom_resources(client: &Client, component: &mut RecipeComponent)
     Ok(())
 }
 
-async fn cluster_facts(client: &Client, snapshots: &[RolloutSnapshot], notes: &mut Vec<String>) -> ClusterFacts {
+async fn cluster_facts(
+    client: &Client,
+    snapshots: &[RolloutSnapshot],
+    notes: &mut Vec<String>,
+) -> ClusterFacts {
     let kubernetes = match server_version(client).await {
         Ok(version) => Some(format!("={version}")),
         Err(error) => {
@@ -165,7 +218,11 @@ async fn cluster_facts(client: &Client, snapshots: &[RolloutSnapshot], notes: &m
     };
     let gpu = snapshots.iter().find(|snapshot| snapshot.settings.driver == Driver::Gpu);
     let fleet = gpu.map_or(0, |snapshot| status(snapshot).totals.nodes);
-    ClusterFacts { gpu_nodes: u32::try_from(fleet).unwrap_or(u32::MAX).max(1), platform, kubernetes }
+    ClusterFacts {
+        gpu_nodes: u32::try_from(fleet).unwrap_or(u32::MAX).max(1),
+        platform,
+        kubernetes,
+    }
 }
 
 /// Reads what the hooks' releases say of monitoring. Only one of a bundle has the dashboard.
@@ -173,8 +230,12 @@ fn metrics(releases: &[DeployedRelease]) -> RecipeMetrics {
     let hooks = releases.iter().filter(|release| release.chart == names::PROGRAM);
     let values = hooks.filter_map(|release| lookup(&release.values, "rollout.metrics").cloned());
     // Keys that an older chart had under another name are left out.
-    let mut all: Vec<RecipeMetrics> = values.filter_map(|values| serde_json::from_value(values).ok()).collect();
-    let chosen = all.iter().position(|metrics| metrics.dashboard.enabled).or_else(|| all.iter().position(|metrics| metrics.enabled));
+    let mut all: Vec<RecipeMetrics> =
+        values.filter_map(|values| serde_json::from_value(values).ok()).collect();
+    let chosen = all
+        .iter()
+        .position(|metrics| metrics.dashboard.enabled)
+        .or_else(|| all.iter().position(|metrics| metrics.enabled));
     chosen.map(|chosen| all.swap_remove(chosen)).unwrap_or_default()
 }
 
@@ -182,8 +243,13 @@ fn metrics(releases: &[DeployedRelease]) -> RecipeMetrics {
 pub fn describe_lost_settings(settings: &Settings) -> Option<String> {
     let hook = format!("the hook {}/{}", settings.namespace, settings.release);
     if !settings.driver.has_operator() {
-        return Some(format!("not in the recipe: {hook}, which rolls out a DaemonSet that no component brings"));
+        return Some(format!(
+            "not in the recipe: {hook}, which rolls out a DaemonSet that no component brings"
+        ));
     }
-    let keys: Vec<String> = unmapped_settings(settings).into_iter().map(|key| format!("`rollout.{key}`")).collect();
-    (!keys.is_empty()).then(|| format!("not in the recipe, which has no word for it: {} of {hook}", keys.join(", ")))
+    let keys: Vec<String> =
+        unmapped_settings(settings).into_iter().map(|key| format!("`rollout.{key}`")).collect();
+    (!keys.is_empty()).then(|| {
+        format!("not in the recipe, which has no word for it: {} of {hook}", keys.join(", "))
+    })
 }

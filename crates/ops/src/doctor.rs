@@ -57,7 +57,13 @@ pub struct DoctorFinding {
 
 impl DoctorFinding {
     /// One about these nodes.
-    pub fn new(check: &'static str, severity: DoctorSeverity, nodes: Vec<String>, text: impl Into<String>, remedy: Remedy) -> Self {
+    pub fn new(
+        check: &'static str,
+        severity: DoctorSeverity,
+        nodes: Vec<String>,
+        text: impl Into<String>,
+        remedy: Remedy,
+    ) -> Self {
         Self { check, severity, nodes, text: text.into(), remedy }
     }
 }
@@ -80,7 +86,8 @@ pub fn examine(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Vec<Doctor
         forgotten_pause,
         last_run,
     ];
-    let mut findings: Vec<DoctorFinding> = checks.into_iter().filter_map(|check| check(snapshot, status)).collect();
+    let mut findings: Vec<DoctorFinding> =
+        checks.into_iter().filter_map(|check| check(snapshot, status)).collect();
     findings.sort_by_key(|finding| finding.severity);
     findings
 }
@@ -96,10 +103,14 @@ fn stale_plugins(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<D
         return None;
     }
     let pods = stale.iter().flat_map(|node| snapshot.observed.dra.pods.on(node));
-    let remedy =
-        Remedy::words("deploy the bundle again: its hook replaces them one by one; without a bundle delete their pods, a node at a time");
-    let remedy = pods.fold(remedy, |remedy, pod| remedy.run(format!("kubectl delete pod -n {} {}", pod.namespace, pod.name)));
-    let text = "the DRA plugin started before the driver that is loaded now, and serves one that is gone";
+    let remedy = Remedy::words(
+        "deploy the bundle again: its hook replaces them one by one; without a bundle delete their pods, a node at a time",
+    );
+    let remedy = pods.fold(remedy, |remedy, pod| {
+        remedy.run(format!("kubectl delete pod -n {} {}", pod.namespace, pod.name))
+    });
+    let text =
+        "the DRA plugin started before the driver that is loaded now, and serves one that is gone";
     Some(DoctorFinding::new("stale-plugins", DoctorSeverity::Problem, stale, text, remedy))
 }
 
@@ -108,8 +119,18 @@ fn failed_nodes(_: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFin
     let remedy = failed
         .iter()
         .take(3)
-        .fold(Remedy::words("see why, and have them tried again"), |remedy, node| remedy.inspect(format!("gpu-rollout why {node}")));
-    (!failed.is_empty()).then(|| DoctorFinding::new("failed-nodes", DoctorSeverity::Problem, failed, "their upgrade has failed", remedy))
+        .fold(Remedy::words("see why, and have them tried again"), |remedy, node| {
+            remedy.inspect(format!("gpu-rollout why {node}"))
+        });
+    (!failed.is_empty()).then(|| {
+        DoctorFinding::new(
+            "failed-nodes",
+            DoctorSeverity::Problem,
+            failed,
+            "their upgrade has failed",
+            remedy,
+        )
+    })
 }
 
 /// To NVIDIA's controller a failed node is one in progress, of the pool that it is in.
@@ -129,15 +150,28 @@ fn slots(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFin
     let (pool, limit, failed) = stalled?;
     let (of, field) = match &pool.owner {
         Some(owner) => (format!(" for NVIDIADriver `{owner}`"), fields(snapshot, owner)),
-        None => (String::new(), format!("{}.maxParallelUpgrades", snapshot.settings.driver.traits().upgrade_policy)),
+        None => (
+            String::new(),
+            format!("{}.maxParallelUpgrades", snapshot.settings.driver.traits().upgrade_policy),
+        ),
     };
     let remedy = Remedy::words(format!("see to the failed nodes, or raise {field}"));
-    let text = format!("failed nodes hold all {limit} parallel upgrades of NVIDIA's controller{of}: it begins with no other node");
-    Some(DoctorFinding::new("slots-held-by-failures", DoctorSeverity::Problem, failed, text, remedy))
+    let text = format!(
+        "failed nodes hold all {limit} parallel upgrades of NVIDIA's controller{of}: it begins with no other node"
+    );
+    Some(DoctorFinding::new(
+        "slots-held-by-failures",
+        DoctorSeverity::Problem,
+        failed,
+        text,
+        remedy,
+    ))
 }
 
 fn fields(snapshot: &RolloutSnapshot, owner: &str) -> String {
-    let live = policies::live(&snapshot.observed, &snapshot.settings).into_iter().find(|live| live.name == owner);
+    let live = policies::live(&snapshot.observed, &snapshot.settings)
+        .into_iter()
+        .find(|live| live.name == owner);
     live.map_or_else(String::new, |live| live.fields.max_parallel.to_owned())
 }
 
@@ -146,24 +180,37 @@ fn limits(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFi
     snapshot.pools.iter().find_map(|pool| limits_of(snapshot, status, pool))
 }
 
-fn limits_of(snapshot: &RolloutSnapshot, status: &RolloutStatus, pool: &NodePool) -> Option<DoctorFinding> {
+fn limits_of(
+    snapshot: &RolloutSnapshot,
+    status: &RolloutStatus,
+    pool: &NodePool,
+) -> Option<DoctorFinding> {
     let in_pool = |node: &ObservedNode| snapshot.pools.pool_of(node) == Some(pool);
-    let all = nodes(status, |row| snapshot.observed.nodes.get(&row.node).is_some_and(in_pool)).len();
+    let all =
+        nodes(status, |row| snapshot.observed.nodes.get(&row.node).is_some_and(in_pool)).len();
     let limit = pool.policy.max_unavailable?.resolve(all);
     // In progress is what the limit is for.
     let is_away = |node: &ObservedNode| in_pool(node) && (node.unschedulable || !node.ready);
-    let away = nodes(status, |row| row.stage != NodeStage::InProgress && snapshot.observed.nodes.get(&row.node).is_some_and(is_away));
+    let away = nodes(status, |row| {
+        row.stage != NodeStage::InProgress
+            && snapshot.observed.nodes.get(&row.node).is_some_and(is_away)
+    });
     if all == 0 || away.len() < limit {
         return None;
     }
-    let of = pool.owner.as_ref().map(|owner| format!(" of NVIDIADriver `{owner}`")).unwrap_or_default();
+    let of =
+        pool.owner.as_ref().map(|owner| format!(" of NVIDIADriver `{owner}`")).unwrap_or_default();
     let text = match limit {
         0 => format!("maxUnavailable{of} amounts to 0 of {all} nodes: no upgrade can start"),
         limit => {
-            format!("{} of {all} nodes are cordoned or not ready, and maxUnavailable{of} lets {limit} be: no upgrade can begin", away.len())
+            format!(
+                "{} of {all} nodes are cordoned or not ready, and maxUnavailable{of} lets {limit} be: no upgrade can begin",
+                away.len()
+            )
         }
     };
-    let remedy = Remedy::words("bring the nodes back, or raise maxUnavailable in the upgrade policy");
+    let remedy =
+        Remedy::words("bring the nodes back, or raise maxUnavailable in the upgrade policy");
     Some(DoctorFinding::new("limits-that-stall", DoctorSeverity::Warning, away, text, remedy))
 }
 
@@ -174,7 +221,8 @@ fn upgrades_off(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<Do
         return None;
     }
     let live = policies::live(&snapshot.observed, &snapshot.settings);
-    let off: Vec<&LivePolicy> = live.iter().filter(|live| live.policy.stated && !live.policy.auto_upgrade).collect();
+    let off: Vec<&LivePolicy> =
+        live.iter().filter(|live| live.policy.stated && !live.policy.auto_upgrade).collect();
     let first = off.first()?;
     let governed = |row: &NodeRow| {
         let node = snapshot.observed.nodes.get(&row.node);
@@ -182,14 +230,22 @@ fn upgrades_off(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<Do
     };
     let outdated = nodes(status, |row| !row.driver_current && governed(row));
     let traits = driver.traits();
-    let objects: Vec<String> = off.iter().map(|live| if live.is_pool { live.object() } else { format!("the {}", live.kind) }).collect();
+    let objects: Vec<String> = off
+        .iter()
+        .map(|live| if live.is_pool { live.object() } else { format!("the {}", live.kind) })
+        .collect();
     let text = format!(
         "autoUpgrade is off in {}, and no hook drives: no driver is upgraded unless its pod is deleted by hand",
         objects.join(", ")
     );
-    let field = if first.is_pool { first.fields.auto_upgrade.to_owned() } else { format!("{}.autoUpgrade", traits.upgrade_policy) };
+    let field = if first.is_pool {
+        first.fields.auto_upgrade.to_owned()
+    } else {
+        format!("{}.autoUpgrade", traits.upgrade_policy)
+    };
     let remedy = Remedy::words(format!("set {field}, or deploy a bundle in mode `drive`"));
-    let severity = if outdated.is_empty() { DoctorSeverity::Warning } else { DoctorSeverity::Problem };
+    let severity =
+        if outdated.is_empty() { DoctorSeverity::Warning } else { DoctorSeverity::Problem };
     Some(DoctorFinding::new("nobody-upgrades", severity, outdated, text, remedy))
 }
 
@@ -201,13 +257,18 @@ fn unattended_cordons(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Opt
     let traits = snapshot.settings.driver.traits();
     let is_ours = |row: &&NodeRow| {
         let node = snapshot.observed.nodes.get(&row.node);
-        row.cordoned && node.is_some_and(|node| read(node, traits).record().is_some_and(|record| record.cordoned))
+        row.cordoned
+            && node.is_some_and(|node| {
+                read(node, traits).record().is_some_and(|record| record.cordoned)
+            })
     };
     let cordoned = nodes(status, is_ours);
     let remedy = Remedy::words("deploy the bundle again: the hook continues where it stopped; to restore the nodes without it, abort")
         .run("gpu-rollout abort --yes");
     let text = "cordoned by a hook, and no hook is at work that uncordons them";
-    (!cordoned.is_empty()).then(|| DoctorFinding::new("unattended-cordons", DoctorSeverity::Problem, cordoned, text, remedy))
+    (!cordoned.is_empty()).then(|| {
+        DoctorFinding::new("unattended-cordons", DoctorSeverity::Problem, cordoned, text, remedy)
+    })
 }
 
 /// Operands that do not work.
@@ -227,7 +288,8 @@ fn broken_operands(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option
 
 /// Nodes that offer no GPU, or fewer than before.
 fn gpus_not_offered(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
-    let is_missing = |reason: &Reason| matches!(reason, Reason::GpusNotOffered | Reason::GpusDegraded { .. });
+    let is_missing =
+        |reason: &Reason| matches!(reason, Reason::GpusNotOffered | Reason::GpusDegraded { .. });
     waiting_for(snapshot, status, "gpus-not-offered", is_missing)
 }
 
@@ -239,11 +301,20 @@ fn waiting_for(
     is_meant: impl Fn(&Reason) -> bool,
 ) -> Option<DoctorFinding> {
     let at_work = snapshot.phase().has_job();
-    let decided = snapshot.decision.waits.iter().chain(&snapshot.decision.ended).filter(|wait| is_meant(&wait.reason));
-    let meant: BTreeMap<&str, &str> = decided.filter_map(|wait| Some((wait.node.as_deref()?, wait.reason.name()))).collect();
+    let decided = snapshot
+        .decision
+        .waits
+        .iter()
+        .chain(&snapshot.decision.ended)
+        .filter(|wait| is_meant(&wait.reason));
+    let meant: BTreeMap<&str, &str> =
+        decided.filter_map(|wait| Some((wait.node.as_deref()?, wait.reason.name()))).collect();
     let waits = |row: &&NodeRow| {
         // What a hook that is away keeps from going on is said of the hook.
-        let own = row.waiting.as_ref().filter(|waiting| meant.get(row.node.as_str()) == Some(&waiting.reason));
+        let own = row
+            .waiting
+            .as_ref()
+            .filter(|waiting| meant.get(row.node.as_str()) == Some(&waiting.reason));
         own.is_some_and(|waiting| !(at_work && waiting.resolves_itself))
     };
     let first = status.nodes.iter().find(waits)?;
@@ -251,19 +322,35 @@ fn waiting_for(
     let affected = nodes(status, waits);
     let more = if affected.len() > 1 { format!(" ({})", first.node) } else { String::new() };
     let remedy = waiting.remedies().first().map(|remedy| (*remedy).clone()).unwrap_or_default();
-    Some(DoctorFinding::new(check, DoctorSeverity::Problem, affected, format!("{}{more}", waiting.text), remedy))
+    Some(DoctorFinding::new(
+        check,
+        DoctorSeverity::Problem,
+        affected,
+        format!("{}{more}", waiting.text),
+        remedy,
+    ))
 }
 
 /// What keeps the operator, and with it the whole fleet, from working.
 fn fleet_problem(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
     let at_work = snapshot.phase().has_job();
     let waiting = status.fleet.iter().find(|waiting| !(at_work && waiting.resolves_itself))?;
-    let severity = if waiting.resolves_itself { DoctorSeverity::Warning } else { DoctorSeverity::Problem };
-    Some(DoctorFinding::new("fleet-waits", severity, Vec::new(), waiting.text.clone(), waiting.remedy.clone()))
+    let severity =
+        if waiting.resolves_itself { DoctorSeverity::Warning } else { DoctorSeverity::Problem };
+    Some(DoctorFinding::new(
+        "fleet-waits",
+        severity,
+        Vec::new(),
+        waiting.text.clone(),
+        waiting.remedy.clone(),
+    ))
 }
 
 fn forgotten_cordons(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
-    let idle = |row: &&NodeRow| row.cordoned && matches!(row.stage, NodeStage::Done | NodeStage::Pending | NodeStage::Deferred);
+    let idle = |row: &&NodeRow| {
+        row.cordoned
+            && matches!(row.stage, NodeStage::Done | NodeStage::Pending | NodeStage::Deferred)
+    };
     let cordoned = nodes(status, idle);
     let by: Vec<String> = cordoned
         .iter()
@@ -276,8 +363,12 @@ fn forgotten_cordons(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Opti
     let text = format!("cordoned, and nobody is at work on them{by}");
     let remedy = cordoned
         .iter()
-        .fold(Remedy::words("if nobody needs them so, uncordon them"), |remedy, node| remedy.run(format!("kubectl uncordon {node}")));
-    (!cordoned.is_empty()).then(|| DoctorFinding::new("idle-cordons", DoctorSeverity::Warning, cordoned, text, remedy))
+        .fold(Remedy::words("if nobody needs them so, uncordon them"), |remedy, node| {
+            remedy.run(format!("kubectl uncordon {node}"))
+        });
+    (!cordoned.is_empty()).then(|| {
+        DoctorFinding::new("idle-cordons", DoctorSeverity::Warning, cordoned, text, remedy)
+    })
 }
 
 fn forgotten_skips(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
@@ -285,12 +376,18 @@ fn forgotten_skips(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option
     let label = driver.traits().skip_label;
     let skipped = nodes(status, |row| {
         let node = snapshot.observed.nodes.get(&row.node);
-        node.is_some_and(|node| node.labels.get(label).is_some_and(|value| value == "true") && !hold::is_held(node, driver))
+        node.is_some_and(|node| {
+            node.labels.get(label).is_some_and(|value| value == "true")
+                && !hold::is_held(node, driver)
+        })
     });
-    let text = format!("label {label}=true: they keep the driver that they have, whatever is deployed");
-    let remedy =
-        Remedy::words("if nobody needs them so, let their turn come").run(format!("gpu-rollout unskip --yes {}", skipped.join(" ")));
-    (!skipped.is_empty()).then(|| DoctorFinding::new("skipped-nodes", DoctorSeverity::Warning, skipped, text, remedy))
+    let text =
+        format!("label {label}=true: they keep the driver that they have, whatever is deployed");
+    let remedy = Remedy::words("if nobody needs them so, let their turn come")
+        .run(format!("gpu-rollout unskip --yes {}", skipped.join(" ")));
+    (!skipped.is_empty()).then(|| {
+        DoctorFinding::new("skipped-nodes", DoctorSeverity::Warning, skipped, text, remedy)
+    })
 }
 
 /// Nodes that a hook holds, and no hook is at work: the deployment has ended before its hook after the operator's release.
@@ -299,7 +396,8 @@ fn forgotten_holds(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option
         return None;
     }
     let held = nodes(status, |row| row.held.is_some());
-    let mut holds: Vec<&HoldStatus> = status.nodes.iter().filter_map(|row| row.held.as_ref()).collect();
+    let mut holds: Vec<&HoldStatus> =
+        status.nodes.iter().filter_map(|row| row.held.as_ref()).collect();
     holds.sort();
     let oldest = holds.iter().filter_map(|held| held.since).min();
     let since = oldest.map(|since| format!(", since {since:.0}")).unwrap_or_default();
@@ -309,11 +407,14 @@ fn forgotten_holds(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option
         "{}{since}: NVIDIA's controller leaves them on their drivers, and no hook Job is at work that releases them",
         by.join("; ")
     );
-    (!held.is_empty()).then(|| DoctorFinding::new("held-nodes", DoctorSeverity::Warning, held, text, HoldStatus::remedy()))
+    (!held.is_empty()).then(|| {
+        DoctorFinding::new("held-nodes", DoctorSeverity::Warning, held, text, HoldStatus::remedy())
+    })
 }
 
 fn forgotten_pause(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
-    let old = status.pauses.iter().find(|pause| snapshot.now.duration_since(pause.at) > FORGOTTEN)?;
+    let old =
+        status.pauses.iter().find(|pause| snapshot.now.duration_since(pause.at) > FORGOTTEN)?;
     let text = format!("paused by {} since {:.0}: no node is begun with", old.by, old.at);
     let remedy = Remedy::words("let it go on").run("gpu-rollout resume --all --yes");
     Some(DoctorFinding::new("old-pause", DoctorSeverity::Warning, Vec::new(), text, remedy))
@@ -321,9 +422,20 @@ fn forgotten_pause(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option
 
 /// The hook's last word.
 fn last_run(snapshot: &RolloutSnapshot, _: &RolloutStatus) -> Option<DoctorFinding> {
-    let verdict = snapshot.record.run.as_ref()?.verdict.as_ref().filter(|verdict| verdict.code != ExitCode::Success)?;
-    let text =
-        format!("the last run ended {:.0} with {} (exit {}): {}", verdict.at, verdict.code.name(), verdict.code.number(), verdict.message);
+    let verdict = snapshot
+        .record
+        .run
+        .as_ref()?
+        .verdict
+        .as_ref()
+        .filter(|verdict| verdict.code != ExitCode::Success)?;
+    let text = format!(
+        "the last run ended {:.0} with {} (exit {}): {}",
+        verdict.at,
+        verdict.code.name(),
+        verdict.code.number(),
+        verdict.message
+    );
     let remedy = Remedy::words("docs/exit-codes.md says what the code means; when the cause is removed, deploy the bundle again")
         .inspect("gpu-rollout report");
     Some(DoctorFinding::new("last-run-failed", DoctorSeverity::Problem, Vec::new(), text, remedy))

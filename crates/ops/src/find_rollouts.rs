@@ -32,25 +32,37 @@ pub struct FoundRollouts {
 ///
 /// # Errors
 /// A call failed. Where only one of the two may be listed, a note names the other one.
-pub async fn find_rollouts(client: &Client, namespace: Option<&str>) -> Result<FoundRollouts, ObserveError> {
+pub async fn find_rollouts(
+    client: &Client,
+    namespace: Option<&str>,
+) -> Result<FoundRollouts, ObserveError> {
     let SortedReleases { mut targets, steps, mut notes } = match releases(client, namespace).await {
         Ok(releases) => sort_releases(releases),
         Err(CallError::Forbidden(message)) => {
-            let note = format!("hook releases could not be looked for: {message}; -n names one namespace");
+            let note =
+                format!("hook releases could not be looked for: {message}; -n names one namespace");
             SortedReleases { notes: vec![note], ..SortedReleases::default() }
         }
         Err(error) => return Err(error.into()),
     };
     for driver in [Driver::Ofed, Driver::Gpu] {
-        if targets.iter().any(|target| target.settings.driver == driver && target.settings.has(Task::Settle)) {
+        if targets
+            .iter()
+            .any(|target| target.settings.driver == driver && target.settings.has(Task::Settle))
+        {
             continue;
         }
         match find_operator(client, driver, namespace).await {
-            Ok(Some((namespace, deployment))) => targets.push(without_release(driver, &namespace, Some(&deployment))),
+            Ok(Some((namespace, deployment))) => {
+                targets.push(without_release(driver, &namespace, Some(&deployment)))
+            }
             Ok(None) => {}
             // With hook releases there is something to report all the same.
             Err(CallError::Forbidden(message)) if !targets.is_empty() => {
-                notes.push(format!("a {} without hook release could not be looked for: {message}", driver.traits().operator));
+                notes.push(format!(
+                    "a {} without hook release could not be looked for: {message}",
+                    driver.traits().operator
+                ));
             }
             Err(error) => return Err(error.into()),
         }
@@ -59,16 +71,26 @@ pub async fn find_rollouts(client: &Client, namespace: Option<&str>) -> Result<F
 }
 
 /// Finds namespace and name of the operator's Deployment.
-async fn find_operator(client: &Client, driver: Driver, namespace: Option<&str>) -> Result<Option<(String, String)>, CallError> {
-    let api: Api<Deployment> = namespace.map_or_else(|| Api::all(client.clone()), |namespace| Api::namespaced(client.clone(), namespace));
+async fn find_operator(
+    client: &Client,
+    driver: Driver,
+    namespace: Option<&str>,
+) -> Result<Option<(String, String)>, CallError> {
+    let api: Api<Deployment> = namespace.map_or_else(
+        || Api::all(client.clone()),
+        |namespace| Api::namespaced(client.clone(), namespace),
+    );
     let traits = driver.traits();
-    let by_name = ListParams::default().fields(&format!("metadata.name={}", traits.operator_deployment));
+    let by_name =
+        ListParams::default().fields(&format!("metadata.name={}", traits.operator_deployment));
     let by_label = ListParams::default().labels(&format!("{NAME_LABEL}={}", traits.component));
     for parameters in [by_name, by_label] {
         let deployments = call(api.list(&parameters)).await?.items;
         // Charts that the GPU operator's brings along carry its label too; its own Deployment has one name in every release.
-        let is_operator =
-            |object: &&Deployment| driver != Driver::Gpu || object.metadata.name.as_deref() == Some(names::OPERATOR_DEPLOYMENT);
+        let is_operator = |object: &&Deployment| {
+            driver != Driver::Gpu
+                || object.metadata.name.as_deref() == Some(names::OPERATOR_DEPLOYMENT)
+        };
         if let Some(object) = deployments.iter().find(is_operator) {
             return Ok(object.metadata.namespace.clone().zip(object.metadata.name.clone()));
         }

@@ -37,10 +37,22 @@ impl HoldStatus {
     /// The hold on a node; `None`: no hook holds it.
     pub(crate) fn find(snapshot: &RolloutSnapshot, node: &ObservedNode) -> Option<Self> {
         let driver = snapshot.settings.driver;
-        let written = || snapshot.times.get(&node.name).and_then(|times| times.keys.get(driver.traits().hold)).map(|touch| touch.at);
+        let written = || {
+            snapshot
+                .times
+                .get(&node.name)
+                .and_then(|times| times.keys.get(driver.traits().hold))
+                .map(|touch| touch.at)
+        };
         match HoldPurpose::from_node(node, driver)? {
             HoldPurpose::Pause => None,
-            HoldPurpose::Steer => Some(Self { purpose: "steer", release: None, deployment: None, operator: None, since: written() }),
+            HoldPurpose::Steer => Some(Self {
+                purpose: "steer",
+                release: None,
+                deployment: None,
+                operator: None,
+                since: written(),
+            }),
             HoldPurpose::OperatorUpgrade(hold) => Some(Self {
                 purpose: "operator-upgrade",
                 operator: Some(hold.change()),
@@ -56,8 +68,11 @@ impl HoldStatus {
         let (Some(release), Some(operator)) = (&self.release, &self.operator) else {
             return "held by the hook (mode `steer`) until the node is started".to_owned();
         };
-        let deployment: String = self.deployment.iter().flat_map(|digest| digest.chars()).take(DIGEST).collect();
-        format!("held by release {release} (deployment {deployment}) while the operator is upgraded {operator}")
+        let deployment: String =
+            self.deployment.iter().flat_map(|digest| digest.chars()).take(DIGEST).collect();
+        format!(
+            "held by release {release} (deployment {deployment}) while the operator is upgraded {operator}"
+        )
     }
 
     /// What to do where no hook is at work.
@@ -69,6 +84,9 @@ impl HoldStatus {
 
 /// Whether a hook is at work that may release nodes, or hold more.
 pub(crate) fn is_attended(snapshot: &RolloutSnapshot) -> bool {
-    let holds_lease = snapshot.holder.as_ref().is_some_and(|holder| holder.until.is_none_or(|until| until > snapshot.now));
+    let holds_lease = snapshot
+        .holder
+        .as_ref()
+        .is_some_and(|holder| holder.until.is_none_or(|until| until > snapshot.now));
     snapshot.phase().has_job() || holds_lease
 }

@@ -43,7 +43,9 @@ impl NodeWriteFailure {
     /// Returns the failure that the answer to a patch shows. `None`: the patch was done, or the node is observed again.
     pub(super) fn from_answer(node: &str, answer: Result<ActionResult, CallError>) -> Option<Self> {
         match answer {
-            Ok(ActionResult::Changed(missing)) => Some(Self::new(node, NodeWriteError::Dropped(missing))),
+            Ok(ActionResult::Changed(missing)) => {
+                Some(Self::new(node, NodeWriteError::Dropped(missing)))
+            }
             Ok(ActionResult::Now | ActionResult::Already | ActionResult::Superseded) => None,
             Err(error) => Some(Self::new(node, error)),
         }
@@ -52,16 +54,22 @@ impl NodeWriteFailure {
     fn exit_code(&self) -> ExitCode {
         match &self.error {
             NodeWriteError::Call(error) => write_exit_code(error).unwrap_or(ExitCode::NodesFailed),
-            NodeWriteError::Dropped(_) | NodeWriteError::Gone | NodeWriteError::Contended => ExitCode::NodesFailed,
+            NodeWriteError::Dropped(_) | NodeWriteError::Gone | NodeWriteError::Contended => {
+                ExitCode::NodesFailed
+            }
         }
     }
 
     fn hint(&self) -> &'static str {
         match &self.error {
             NodeWriteError::Call(error) => write_hint(error),
-            NodeWriteError::Dropped(_) => "see which admission webhook or policy changes nodes; what was done before stays done",
+            NodeWriteError::Dropped(_) => {
+                "see which admission webhook or policy changes nodes; what was done before stays done"
+            }
             NodeWriteError::Gone => "kubectl get nodes lists the nodes that there are",
-            NodeWriteError::Contended => "another client keeps changing the node; repeat the command: it goes on with what is left",
+            NodeWriteError::Contended => {
+                "another client keeps changing the node; repeat the command: it goes on with what is left"
+            }
         }
     }
 }
@@ -102,8 +110,14 @@ mod tests {
         let refused = || failure(CallError::Refused { code: 503, message: "no".to_owned() });
         let cases = [
             (vec![failure(NodeWriteError::Gone)], ExitCode::NodesFailed),
-            (vec![failure(NodeWriteError::Dropped(vec!["label a".to_owned()]))], ExitCode::NodesFailed),
-            (vec![failure(NodeWriteError::Gone), failure(CallError::Timeout)], ExitCode::ApiUnreachable),
+            (
+                vec![failure(NodeWriteError::Dropped(vec!["label a".to_owned()]))],
+                ExitCode::NodesFailed,
+            ),
+            (
+                vec![failure(NodeWriteError::Gone), failure(CallError::Timeout)],
+                ExitCode::ApiUnreachable,
+            ),
             (vec![failure(NodeWriteError::Contended), refused()], ExitCode::ApiUnreachable),
             (vec![failure(CallError::Timeout), forbidden()], ExitCode::Rights),
             (vec![failure(NodeWriteError::Gone), denied(), refused()], ExitCode::Rights),

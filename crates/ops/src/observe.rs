@@ -60,9 +60,10 @@ impl ObserveError {
         match self {
             Self::Forbidden(_) => ExitCode::Rights,
             Self::Record(_) => ExitCode::NewerFormat,
-            Self::Late(..) | Self::Call(CallError::Timeout | CallError::Unreachable(_) | CallError::Refused { .. }) => {
-                ExitCode::ApiUnreachable
-            }
+            Self::Late(..)
+            | Self::Call(
+                CallError::Timeout | CallError::Unreachable(_) | CallError::Refused { .. },
+            ) => ExitCode::ApiUnreachable,
             Self::Call(_) => ExitCode::Internal,
         }
     }
@@ -70,11 +71,16 @@ impl ObserveError {
     /// Returns what to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Forbidden(_) => "reading needs get, list and watch on what docs/rights.md lists for `preflight`, `settle` and `reroll`",
-            Self::Record(_) => "use the version of gpu-rollout that the bundle was rendered with, or a newer one",
-            Self::Late(..) | Self::Call(CallError::Timeout | CallError::Unreachable(_) | CallError::Refused { .. }) => {
-                "see whether the cluster answers: kubectl get nodes; --timeout gives it more time"
+            Self::Forbidden(_) => {
+                "reading needs get, list and watch on what docs/rights.md lists for `preflight`, `settle` and `reroll`"
             }
+            Self::Record(_) => {
+                "use the version of gpu-rollout that the bundle was rendered with, or a newer one"
+            }
+            Self::Late(..)
+            | Self::Call(
+                CallError::Timeout | CallError::Unreachable(_) | CallError::Refused { .. },
+            ) => "see whether the cluster answers: kubectl get nodes; --timeout gives it more time",
             Self::Call(_) => "see whether the cluster answers: kubectl get nodes",
         }
     }
@@ -83,7 +89,9 @@ impl ObserveError {
 impl From<CallError> for ObserveError {
     fn from(error: CallError) -> Self {
         match error {
-            CallError::Forbidden(message) | CallError::Denied { message, .. } => Self::Forbidden(message),
+            CallError::Forbidden(message) | CallError::Denied { message, .. } => {
+                Self::Forbidden(message)
+            }
             CallError::Timeout
             | CallError::NotFound(_)
             | CallError::Conflict(_)
@@ -150,12 +158,23 @@ impl RolloutObserver {
     ///
     /// # Errors
     /// The server could not be asked what it serves.
-    pub async fn begin(client: &Client, target: &RolloutTarget, limit: Duration) -> Result<Self, ObserveError> {
+    pub async fn begin(
+        client: &Client,
+        target: &RolloutTarget,
+        limit: Duration,
+    ) -> Result<Self, ObserveError> {
         let settings = target.observation_settings(true);
         let namespaces = dra_namespaces(client, &settings).await?;
         let version = slice_version(client, &settings).await?;
         let watches = Watches::start(client, &settings, namespaces, version);
-        Ok(Self { client: client.clone(), target: target.clone(), settings, watches, memory: None, limit })
+        Ok(Self {
+            client: client.clone(),
+            target: target.clone(),
+            settings,
+            watches,
+            memory: None,
+            limit,
+        })
     }
 
     /// By which client.
@@ -172,11 +191,19 @@ impl RolloutObserver {
     ///
     /// # Errors
     /// The server refuses, could not be read in time, or a newer version wrote the run record.
-    pub async fn observe(&mut self, clock: impl Fn() -> Timestamp) -> Result<RolloutSnapshot, ObserveError> {
+    pub async fn observe(
+        &mut self,
+        clock: impl Fn() -> Timestamp,
+    ) -> Result<RolloutSnapshot, ObserveError> {
         self.in_step().await?;
         let mut notes = Vec::new();
         let job = match &self.target.release {
-            Some(_) => optional(job(&self.client, &self.target.settings).await, "the hook's Job", &mut notes)?.flatten(),
+            Some(_) => optional(
+                job(&self.client, &self.target.settings).await,
+                "the hook's Job",
+                &mut notes,
+            )?
+            .flatten(),
             None => None,
         };
         let holder = optional(holder(&self.client).await, "the Lease", &mut notes)?.flatten();
@@ -185,7 +212,8 @@ impl RolloutObserver {
         self.settings = self.target.observation_settings(phase.has_job());
         let live = job.as_ref().filter(|_| phase.has_job());
         let (observed, decision, now) = self.judge(&record, live, &clock, &mut notes).await?;
-        let times = optional(of_nodes(&self.client, is_telling).await, "who changed nodes", &mut notes)?;
+        let times =
+            optional(of_nodes(&self.client, is_telling).await, "who changed nodes", &mut notes)?;
         Ok(RolloutSnapshot {
             target: self.target.clone(),
             settings: self.settings.clone(),
@@ -215,7 +243,9 @@ impl RolloutObserver {
                 Ok(StoredRecord::default())
             }
             Err(RecordError::Call(error, _)) => Err(error.into()),
-            Err(error @ (RecordError::Newer { .. } | RecordError::Refused(_))) => Err(ObserveError::Record(error)),
+            Err(error @ (RecordError::Newer { .. } | RecordError::Refused(_))) => {
+                Err(ObserveError::Record(error))
+            }
         }
     }
 
@@ -252,10 +282,15 @@ impl RolloutObserver {
             let decision = decide(&observed, &self.settings, &memory, now);
             let wanted = stuck(&decision);
             self.watches.focus(&wanted);
-            let missing = wanted.iter().filter(|node| !observed.workloads.pods.contains_key(*node)).count();
-            let late = missing > 0 && tokio::time::timeout_at(until, self.watches.changed()).await.is_err();
+            let missing =
+                wanted.iter().filter(|node| !observed.workloads.pods.contains_key(*node)).count();
+            let late = missing > 0
+                && tokio::time::timeout_at(until, self.watches.changed()).await.is_err();
             if late {
-                notes.push(format!("the pods of {missing} nodes could not be listed within {} s", PODS.as_secs()));
+                notes.push(format!(
+                    "the pods of {missing} nodes could not be listed within {} s",
+                    PODS.as_secs()
+                ));
             }
             if missing == 0 || late {
                 self.memory = Some(decision.memory.clone());
@@ -275,7 +310,8 @@ impl RolloutObserver {
         now: Timestamp,
     ) -> RunMemory {
         let after = |started: Timestamp| {
-            let seconds = i64::try_from(working_seconds(self.settings.budget_seconds)).unwrap_or(i64::MAX);
+            let seconds =
+                i64::try_from(working_seconds(self.settings.budget_seconds)).unwrap_or(i64::MAX);
             started.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
         };
         let started = run.map(|run| run.started_at);
@@ -289,7 +325,9 @@ impl RolloutObserver {
         }
         // What a workstation sees for the first time is not news, unless the hook has seen it change.
         memory.operator = Some(match fleet_wait(run) {
-            Some(wait) if wait.reason == OPERATOR_ACTING => OperatorActivity::updated(None, observed, wait.since),
+            Some(wait) if wait.reason == OPERATOR_ACTING => {
+                OperatorActivity::updated(None, observed, wait.since)
+            }
             Some(_) | None => OperatorActivity::settled(observed),
         });
         if let Some(run) = run {
@@ -318,7 +356,12 @@ impl RolloutObserver {
             && let Some(wait) = policy(&observed, &self.settings).wait_for_completion
             && let Ok(selector) = wait.pod_selector.parse::<Selector>()
         {
-            let pods = observed.workloads.pods.values().flatten().filter(|pod| selector.matches(&pod.labels));
+            let pods = observed
+                .workloads
+                .pods
+                .values()
+                .flatten()
+                .filter(|pod| selector.matches(&pod.labels));
             observed.workloads.jobs = pods.map(as_job).collect();
         }
         observed
@@ -331,7 +374,11 @@ fn fleet_wait(run: Option<&RunRecord>) -> Option<&RecordedFleetWait> {
 }
 
 /// What is worth having and not needed: a refusal becomes a note.
-fn optional<T>(answer: Result<T, CallError>, name: &str, notes: &mut Vec<String>) -> Result<Option<T>, ObserveError> {
+fn optional<T>(
+    answer: Result<T, CallError>,
+    name: &str,
+    notes: &mut Vec<String>,
+) -> Result<Option<T>, ObserveError> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(CallError::Forbidden(message)) => {
@@ -343,12 +390,29 @@ fn optional<T>(answer: Result<T, CallError>, name: &str, notes: &mut Vec<String>
 }
 
 fn as_job(pod: &Workload) -> AwaitedPod {
-    AwaitedPod { namespace: pod.namespace.clone(), name: pod.name.clone(), node: pod.node.clone(), phase: pod.phase }
+    AwaitedPod {
+        namespace: pod.namespace.clone(),
+        name: pod.name.clone(),
+        node: pod.node.clone(),
+        phase: pod.phase,
+    }
 }
 
 /// The nodes whose pods may tell more: those that wait for something of their own.
 fn stuck(decision: &Decision) -> BTreeSet<String> {
     let own = |wait: &&Wait| !wait.reason.waits_for_others();
-    let nodes = decision.waits.iter().chain(&decision.ended).filter(own).filter_map(|wait| wait.node.as_deref());
-    decision.focus.iter().map(String::as_str).chain(nodes).take(FOCUS_LIMIT).map(str::to_owned).collect()
+    let nodes = decision
+        .waits
+        .iter()
+        .chain(&decision.ended)
+        .filter(own)
+        .filter_map(|wait| wait.node.as_deref());
+    decision
+        .focus
+        .iter()
+        .map(String::as_str)
+        .chain(nodes)
+        .take(FOCUS_LIMIT)
+        .map(str::to_owned)
+        .collect()
 }

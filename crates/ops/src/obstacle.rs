@@ -11,7 +11,10 @@ use observed::workload::{DisruptionBudget, Workload};
 use observed::{Observed, ObservedNode};
 use planner::pods::budgets::{BudgetAnswer, DisruptionBudgets, EvictionDelay, ImpossibleEviction};
 use planner::pods::device_users::{DeviceRelation, DeviceRules, DeviceUsers, consumers};
-use planner::pods::filter::{DaemonSetLiveness, EvictionBlock, EvictionTerms, OwnPods, PodFate, PodFilter, StayReason, drain_selector};
+use planner::pods::filter::{
+    DaemonSetLiveness, EvictionBlock, EvictionTerms, OwnPods, PodFate, PodFilter, StayReason,
+    drain_selector,
+};
 use planner::pods::full_name;
 use planner::pods::plan::{LeavingPod, LeavingStage};
 
@@ -60,16 +63,28 @@ pub(crate) fn obstacles(
         .with_consumers(&selectors)
         .with_operands_in([settings.operator_namespace.as_str()]);
     let (daemon_sets, own) = (DaemonSetLiveness::new(), OwnPods::default());
-    let filter = |terms, selector| PodFilter { terms, selector, daemon_sets: &daemon_sets, own: &own };
+    let filter =
+        |terms, selector| PodFilter { terms, selector, daemon_sets: &daemon_sets, own: &own };
     // A selector that cannot be read selects everything here: what it would keep is not known.
     let selector = |drain| drain_selector(settings.driver, drain).unwrap_or_default();
-    let drain = policy.drain.as_ref().map(|drain| filter(EvictionTerms::from(drain), selector(drain)));
-    let deletion = policy.pod_deletion.as_ref().map(|deletion| filter(EvictionTerms::from(deletion), Selector::default()));
-    let jobs = policy.wait_for_completion.as_ref().and_then(|wait| wait.pod_selector.parse::<Selector>().ok());
-    let finder = ObstacleFinder { node, budgets: DisruptionBudgets::new(&observed.workloads.budgets), now };
+    let drain =
+        policy.drain.as_ref().map(|drain| filter(EvictionTerms::from(drain), selector(drain)));
+    let deletion = policy
+        .pod_deletion
+        .as_ref()
+        .map(|deletion| filter(EvictionTerms::from(deletion), Selector::default()));
+    let jobs = policy
+        .wait_for_completion
+        .as_ref()
+        .and_then(|wait| wait.pod_selector.parse::<Selector>().ok());
+    let finder =
+        ObstacleFinder { node, budgets: DisruptionBudgets::new(&observed.workloads.budgets), now };
     let mut obstacles: Vec<PodObstacle> = Vec::new();
     for pod in pods {
-        if pod.phase.is_busy() && pod.deleted_at.is_none() && jobs.as_ref().is_some_and(|jobs| jobs.matches(&pod.labels)) {
+        if pod.phase.is_busy()
+            && pod.deleted_at.is_none()
+            && jobs.as_ref().is_some_and(|jobs| jobs.matches(&pod.labels))
+        {
             obstacles.push(job(pod));
         }
         let held = matches!(holders.judge(pod), DeviceRelation::Holds(_));
@@ -106,7 +121,9 @@ impl ObstacleFinder<'_> {
     /// What is against the pod's leaving. `None`: nothing.
     fn find(&self, pod: &Workload, held: bool, filter: &PodFilter<'_>) -> Option<PodObstacle> {
         let name = full_name(pod);
-        let obstacle = |kind, text: String, remedy| Some(PodObstacle { pod: name.clone(), kind, text, remedy });
+        let obstacle = |kind, text: String, remedy| {
+            Some(PodObstacle { pod: name.clone(), kind, text, remedy })
+        };
         let delete = format!("kubectl delete pod -n {} {}", pod.namespace, pod.name);
         if let Some(due) = pod.deleted_at {
             let leaving = LeavingPod { pod, due };
@@ -125,28 +142,50 @@ impl ObstacleFinder<'_> {
         match filter.judge(pod) {
             PodFate::Blocked(block) => {
                 let key = block.policy_key(filter.terms.step);
-                let allow = key.as_ref().map(|key| format!("; or set {key}: true in the upgrade policy")).unwrap_or_default();
-                let text = format!("{name} {block}{}", key.map(|key| format!(" ({key} is off)")).unwrap_or_default());
+                let allow = key
+                    .as_ref()
+                    .map(|key| format!("; or set {key}: true in the upgrade policy"))
+                    .unwrap_or_default();
+                let text = format!(
+                    "{name} {block}{}",
+                    key.map(|key| format!(" ({key} is off)")).unwrap_or_default()
+                );
                 match block {
                     EvictionBlock::EmptyDir { .. } => {
-                        let words = format!("save what is in it if it is needed, then delete the pod{allow}");
-                        obstacle(ObstacleKind::EmptyDir, text, self.leaves(pod, Remedy::words(words), delete))
+                        let words = format!(
+                            "save what is in it if it is needed, then delete the pod{allow}"
+                        );
+                        obstacle(
+                            ObstacleKind::EmptyDir,
+                            text,
+                            self.leaves(pod, Remedy::words(words), delete),
+                        )
                     }
-                    EvictionBlock::Bare | EvictionBlock::DaemonSetGone(_) => {
-                        obstacle(ObstacleKind::Unmanaged, text, Remedy::words(format!("delete the pod when it may go{allow}")).run(delete))
-                    }
-                    EvictionBlock::DaemonSet(_) | EvictionBlock::Mirror | EvictionBlock::DaemonSetUnreadable(_) => obstacle(
+                    EvictionBlock::Bare | EvictionBlock::DaemonSetGone(_) => obstacle(
+                        ObstacleKind::Unmanaged,
+                        text,
+                        Remedy::words(format!("delete the pod when it may go{allow}")).run(delete),
+                    ),
+                    EvictionBlock::DaemonSet(_)
+                    | EvictionBlock::Mirror
+                    | EvictionBlock::DaemonSetUnreadable(_) => obstacle(
                         ObstacleKind::Pinned,
                         text,
-                        Remedy::words("take the node out of what its DaemonSet selects, or stop it for the time"),
+                        Remedy::words(
+                            "take the node out of what its DaemonSet selects, or stop it for the time",
+                        ),
                     ),
                 }
             }
             PodFate::Stays(StayReason::DaemonSet(owner)) if held => obstacle(
                 ObstacleKind::Pinned,
-                format!("{name} uses the device and belongs to daemonset/{owner}, which brings it back at once"),
-                Remedy::words("take the node out of what the DaemonSet selects for the time of the upgrade")
-                    .inspect(format!("kubectl get daemonset -n {} {owner}", pod.namespace)),
+                format!(
+                    "{name} uses the device and belongs to daemonset/{owner}, which brings it back at once"
+                ),
+                Remedy::words(
+                    "take the node out of what the DaemonSet selects for the time of the upgrade",
+                )
+                .inspect(format!("kubectl get daemonset -n {} {owner}", pod.namespace)),
             ),
             PodFate::Stays(_) => None,
             PodFate::Goes => {
@@ -165,7 +204,10 @@ impl ObstacleFinder<'_> {
             return remedy.run(delete);
         }
         let node = &self.node.name;
-        remedy.run(format!("kubectl cordon {node}")).run(delete).later(format!("kubectl uncordon {node}"))
+        remedy
+            .run(format!("kubectl cordon {node}"))
+            .run(delete)
+            .later(format!("kubectl uncordon {node}"))
     }
 }
 
@@ -173,7 +215,10 @@ impl ObstacleFinder<'_> {
 fn remedy(standing: &BudgetAnswer<'_>, pod: &Workload) -> Option<Remedy> {
     let words = Remedy::words(standing.advice()?);
     let patch = |budget: &DisruptionBudget, spec: &str| {
-        format!("kubectl patch poddisruptionbudget -n {} {} --type merge -p '{{\"spec\":{spec}}}'", budget.namespace, budget.name)
+        format!(
+            "kubectl patch poddisruptionbudget -n {} {} --type merge -p '{{\"spec\":{spec}}}'",
+            budget.namespace, budget.name
+        )
     };
     let fewer = |budget: &DisruptionBudget, healthy: i32| {
         let fewer = (healthy - 1).max(0);
@@ -187,18 +232,20 @@ fn remedy(standing: &BudgetAnswer<'_>, pod: &Workload) -> Option<Remedy> {
     };
     Some(match standing {
         BudgetAnswer::Free => return None,
-        BudgetAnswer::Later(budget, EvictionDelay::Full) => {
-            words.inspect(format!("kubectl get pods -n {} -o wide", pod.namespace)).run(fewer(budget, budget.healthy))
-        }
+        BudgetAnswer::Later(budget, EvictionDelay::Full) => words
+            .inspect(format!("kubectl get pods -n {} -o wide", pod.namespace))
+            .run(fewer(budget, budget.healthy)),
         BudgetAnswer::Later(_, EvictionDelay::Unobserved | EvictionDelay::Starting)
         | BudgetAnswer::Never(_, ImpossibleEviction::Several) => {
             words.inspect(format!("kubectl get poddisruptionbudgets -n {}", pod.namespace))
         }
-        BudgetAnswer::Never(budgets, ImpossibleEviction::NoneMayGo) => {
-            budgets.iter().fold(words, |remedy, budget| remedy.run(patch(budget, "{\"maxUnavailable\":1}")))
-        }
+        BudgetAnswer::Never(budgets, ImpossibleEviction::NoneMayGo) => budgets
+            .iter()
+            .fold(words, |remedy, budget| remedy.run(patch(budget, "{\"maxUnavailable\":1}"))),
         BudgetAnswer::Never(budgets, ImpossibleEviction::AllMustStay) => {
-            budgets.iter().fold(words, |remedy, budget| remedy.run(fewer(budget, budget.expected.max(budget.healthy))))
+            budgets.iter().fold(words, |remedy, budget| {
+                remedy.run(fewer(budget, budget.expected.max(budget.healthy)))
+            })
         }
         BudgetAnswer::Never(_, ImpossibleEviction::Unhealthy) => words
             .inspect(format!("kubectl get pods -n {} -o wide", pod.namespace))

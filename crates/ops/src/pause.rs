@@ -30,11 +30,15 @@ const AT_ONCE: usize = 16;
 const ATTEMPTS: u32 = 5;
 
 /// What happens to nodes that NVIDIA's controller is upgrading when the rollout is paused or aborted.
-pub const FINISHED_BY_CONTROLLER: &str = "are finished by NVIDIA's controller, which cannot be stopped in the middle";
+pub const FINISHED_BY_CONTROLLER: &str =
+    "are finished by NVIDIA's controller, which cannot be stopped in the middle";
 
 /// The data key of a pause.
 pub fn key(selector: Option<&str>) -> String {
-    selector.map_or_else(|| FLEET_KEY.to_owned(), |selector| format!("nodes-{}", &digest::sha256(selector.as_bytes())[..12]))
+    selector.map_or_else(
+        || FLEET_KEY.to_owned(),
+        |selector| format!("nodes-{}", &digest::sha256(selector.as_bytes())[..12]),
+    )
 }
 
 /// Reads the pauses, by key.
@@ -47,7 +51,12 @@ pub async fn pauses(client: &Client) -> Result<Vec<ObservedPause>, ObserveError>
 }
 
 /// Makes a pause in the name of whom the API server takes this client for.
-pub async fn new_pause(client: &Client, selector: Option<String>, reason: Option<String>, at: Timestamp) -> pause::Pause {
+pub async fn new_pause(
+    client: &Client,
+    selector: Option<String>,
+    reason: Option<String>,
+    at: Timestamp,
+) -> pause::Pause {
     // A server that does not say (before 1.28) must not prevent a pause.
     let by = who(client).await.ok().flatten().unwrap_or_else(|| "somebody".to_owned());
     pause::Pause { selector, by, reason, at }
@@ -70,13 +79,23 @@ pub struct PauseReach {
 pub fn reach(snapshot: &RolloutSnapshot, selector: Option<&Selector>) -> PauseReach {
     let driver = snapshot.settings.driver;
     let ours = snapshot.settings.mode == Mode::Drive;
-    let nodes: Vec<&ObservedNode> = driver_nodes(&snapshot.observed, driver).filter(|node| covers(selector, node)).collect();
+    let nodes: Vec<&ObservedNode> =
+        driver_nodes(&snapshot.observed, driver).filter(|node| covers(selector, node)).collect();
     let name = |node: &&ObservedNode| node.name.clone();
     PauseReach {
         nodes: nodes.len(),
-        held: nodes.iter().copied().filter(|node| needs_hold(snapshot, node)).map(|node| node.name.clone()).collect(),
+        held: nodes
+            .iter()
+            .copied()
+            .filter(|node| needs_hold(snapshot, node))
+            .map(|node| node.name.clone())
+            .collect(),
         begun: nodes.iter().filter(|node| is_begun(node, driver)).map(name).collect(),
-        begun_then: if ours { "stand still if their driver still runs, and are finished if it does not" } else { FINISHED_BY_CONTROLLER },
+        begun_then: if ours {
+            "stand still if their driver still runs, and are finished if it does not"
+        } else {
+            FINISHED_BY_CONTROLLER
+        },
     }
 }
 
@@ -108,10 +127,13 @@ pub async fn pause(
     selector: Option<&Selector>,
     clock: impl Fn() -> Timestamp,
 ) -> Result<Vec<NodeWriteFailure>, CommandError> {
-    write(client, &key(pause.selector.as_deref()), pause).await.map_err(CommandError::in_write("write the pause"))?;
+    write(client, &key(pause.selector.as_deref()), pause)
+        .await
+        .map_err(CommandError::in_write("write the pause"))?;
     let holds = |snapshot: &RolloutSnapshot| {
         let driver = snapshot.settings.driver;
-        let nodes = driver_nodes(&snapshot.observed, driver).filter(|node| covers(selector, node) && needs_hold(snapshot, node));
+        let nodes = driver_nodes(&snapshot.observed, driver)
+            .filter(|node| covers(selector, node) && needs_hold(snapshot, node));
         nodes.map(|node| hold::hold_as(node, driver, HOLD)).collect()
     };
     patch_all(client, observers, holds, &clock).await
@@ -128,12 +150,14 @@ pub async fn resume(
     keys: &[String],
     clock: impl Fn() -> Timestamp,
 ) -> Result<Vec<NodeWriteFailure>, CommandError> {
-    let left: Vec<ObservedPause> = pauses(client).await?.into_iter().filter(|pause| !keys.contains(&pause.key)).collect();
+    let left: Vec<ObservedPause> =
+        pauses(client).await?.into_iter().filter(|pause| !keys.contains(&pause.key)).collect();
     remove(client, keys).await.map_err(CommandError::in_write("remove the pause"))?;
     let releases = |snapshot: &RolloutSnapshot| {
         let driver = snapshot.settings.driver;
         let paused = |node: &&ObservedNode| left.iter().any(|pause| pause.covers(node));
-        let held = snapshot.observed.nodes.values().filter(|node| has_hold(node, driver) && !paused(node));
+        let held =
+            snapshot.observed.nodes.values().filter(|node| has_hold(node, driver) && !paused(node));
         held.map(|node| hold::released(node, driver)).collect()
     };
     patch_all(client, observers, releases, &clock).await
@@ -150,15 +174,25 @@ async fn patch_all(
     for observer in observers {
         for attempt in 1..=ATTEMPTS {
             let patches = patches(&observer.observe(clock).await?);
-            let answers = stream::iter(&patches).map(async |patch| (patch, patch_node(client, patch).await)).buffer_unordered(AT_ONCE);
-            let answers: Vec<(&NodePatch, Result<ActionResult, CallError>)> = answers.collect().await;
-            let superseded = answers.iter().filter(|(_, answer)| matches!(answer, Ok(ActionResult::Superseded)));
+            let answers = stream::iter(&patches)
+                .map(async |patch| (patch, patch_node(client, patch).await))
+                .buffer_unordered(AT_ONCE);
+            let answers: Vec<(&NodePatch, Result<ActionResult, CallError>)> =
+                answers.collect().await;
+            let superseded =
+                answers.iter().filter(|(_, answer)| matches!(answer, Ok(ActionResult::Superseded)));
             let superseded: Vec<&str> = superseded.map(|(patch, _)| patch.node.as_str()).collect();
-            let failed = answers.into_iter().filter_map(|(patch, answer)| NodeWriteFailure::from_answer(&patch.node, answer));
+            let failed = answers
+                .into_iter()
+                .filter_map(|(patch, answer)| NodeWriteFailure::from_answer(&patch.node, answer));
             let failed: Vec<NodeWriteFailure> = failed.collect();
             if !failed.is_empty() || attempt == ATTEMPTS {
                 failures.extend(failed);
-                failures.extend(superseded.iter().map(|node| NodeWriteFailure::new(node, NodeWriteError::Contended)));
+                failures.extend(
+                    superseded
+                        .iter()
+                        .map(|node| NodeWriteFailure::new(node, NodeWriteError::Contended)),
+                );
                 break;
             }
             if superseded.is_empty() {

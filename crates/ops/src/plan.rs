@@ -26,7 +26,10 @@ mod prediction;
 mod times;
 
 pub use change::{DriverChange, NodeStep};
-pub use outcome::{PlannedEviction, PlannedNamespace, PlannedNode, PlannedOrder, PlannedWave, RolloutPlan, SecondsRange};
+pub use outcome::{
+    PlannedEviction, PlannedNamespace, PlannedNode, PlannedOrder, PlannedWave, RolloutPlan,
+    SecondsRange,
+};
 pub use prediction::{RolloutPrediction, predict};
 pub use times::MeasuredSeconds;
 
@@ -76,7 +79,10 @@ pub(crate) struct PlanInput<'a> {
 
 /// Predicts what would happen. `simulate` runs these worlds and has their reports in the same order. `None`: these upgrades are in no model (OFED, or
 /// an operator of which it is not known how its controller behaves).
-pub(crate) fn plan(input: PlanInput<'_>, simulate: impl FnOnce(&[SimulationSetup]) -> Vec<SimulationReport>) -> Option<RolloutPlan> {
+pub(crate) fn plan(
+    input: PlanInput<'_>,
+    simulate: impl FnOnce(&[SimulationSetup]) -> Vec<SimulationReport>,
+) -> Option<RolloutPlan> {
     let PlanInput { snapshot, proposed, assumed, .. } = input;
     if snapshot.settings.driver == Driver::Ofed {
         return None;
@@ -107,7 +113,9 @@ impl ProposedDeployment {
             settings: snapshot.settings.clone(),
             driver: None,
             chart: None,
-            operator: operator.filter(|_| snapshot.settings.mode != Mode::Drive).and_then(|operator| operator.version.clone()),
+            operator: operator
+                .filter(|_| snapshot.settings.mode != Mode::Drive)
+                .and_then(|operator| operator.version.clone()),
         }
     }
 }
@@ -124,7 +132,11 @@ fn setup(
     settings.budget_seconds = settings.budget_seconds.min(LONGEST);
     if proposed.operator.is_some() && !settings.mode.decides() {
         // NVIDIA's controller uses the policy of the live object, unless another one is proposed.
-        settings.upgrade.policy = if proposed.chart.is_none() { snapshot.policy.clone() } else { settings.upgrade.policy };
+        settings.upgrade.policy = if proposed.chart.is_none() {
+            snapshot.policy.clone()
+        } else {
+            settings.upgrade.policy
+        };
     }
     let pools = pools(snapshot, proposed, &fleet);
     let from = changes.from.clone().unwrap_or_else(|| "0.1".to_owned());
@@ -157,21 +169,34 @@ fn setup(
 }
 
 /// The NVIDIADrivers with their limits, where each has its own and the operator decides. What is deployed reaches only the chart's.
-fn pools(snapshot: &RolloutSnapshot, proposed: &ProposedDeployment, fleet: &FoundFleet) -> Vec<PoolSetup> {
-    let per_driver = proposed.operator.as_deref().is_some_and(|version| has_policy_per_driver(Some(version)));
+fn pools(
+    snapshot: &RolloutSnapshot,
+    proposed: &ProposedDeployment,
+    fleet: &FoundFleet,
+) -> Vec<PoolSetup> {
+    let per_driver =
+        proposed.operator.as_deref().is_some_and(|version| has_policy_per_driver(Some(version)));
     if !per_driver || proposed.settings.mode.decides() {
         return Vec::new();
     }
     let of = |pool: &NodePool| {
         let name = pool.owner.clone()?;
         let policy = match name.as_str() {
-            names::DEFAULT_NVIDIA_DRIVER if proposed.chart.is_some() => &proposed.settings.upgrade.policy,
+            names::DEFAULT_NVIDIA_DRIVER if proposed.chart.is_some() => {
+                &proposed.settings.upgrade.policy
+            }
             _ => &pool.policy,
         };
-        Some(PoolSetup { max_parallel_upgrades: policy.max_parallel_upgrades, max_unavailable: policy.max_unavailable, name })
+        Some(PoolSetup {
+            max_parallel_upgrades: policy.max_parallel_upgrades,
+            max_unavailable: policy.max_unavailable,
+            name,
+        })
     };
     let pools: Vec<PoolSetup> = snapshot.pools.iter().filter_map(of).collect();
-    let has_pool = |node: &FoundNode| pools.iter().any(|pool| node.node.driver_owner() == Some(pool.name.as_str()));
+    let has_pool = |node: &FoundNode| {
+        pools.iter().any(|pool| node.node.driver_owner() == Some(pool.name.as_str()))
+    };
     // A node that none of them owns is in no model.
     if fleet.nodes.iter().all(has_pool) { pools } else { Vec::new() }
 }
@@ -180,10 +205,12 @@ fn pools(snapshot: &RolloutSnapshot, proposed: &ProposedDeployment, fleet: &Foun
 fn runs(setup: &SimulationSetup, assumed: PlanAssumptions) -> Vec<SimulationSetup> {
     let fixed = |spread: fn(TimeSpread) -> u64| {
         let constant = move |drawn: TimeSpread| TimeSpread::Constant(spread(drawn));
-        let found =
-            setup.found.as_ref().map(|found| Arc::new(FoundFleet { job_time: constant(found.job_time), ..FoundFleet::clone(found) }));
+        let found = setup.found.as_ref().map(|found| {
+            Arc::new(FoundFleet { job_time: constant(found.job_time), ..FoundFleet::clone(found) })
+        });
         SimulationSetup { times: setup.times.each(constant), found, ..setup.clone() }
     };
-    let drawn = (0..assumed.runs).map(|run| SimulationSetup { seed: assumed.seed.wrapping_add(run), ..setup.clone() });
+    let drawn = (0..assumed.runs)
+        .map(|run| SimulationSetup { seed: assumed.seed.wrapping_add(run), ..setup.clone() });
     [fixed(TimeSpread::least), fixed(TimeSpread::most)].into_iter().chain(drawn).collect()
 }

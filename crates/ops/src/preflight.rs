@@ -41,12 +41,20 @@ pub struct PreflightReport {
 ///
 /// # Errors
 /// The cluster cannot be read.
-pub async fn check_rollout(session: &ClusterSession, target: &RolloutTarget) -> Result<PreflightReport, ObserveError> {
+pub async fn check_rollout(
+    session: &ClusterSession,
+    target: &RolloutTarget,
+) -> Result<PreflightReport, ObserveError> {
     let snapshot = session.observe(target).await?;
     let nodes = driver_node_names(&snapshot);
     let pods = list_workloads(session.client(), &nodes, Some).await?;
     let preflight = session.preflight_before(&target.settings).cloned().unwrap_or_default();
-    let findings = examine(&snapshot, &Settings { preflight, ..snapshot.settings.clone() }, &snapshot.policy, &pods);
+    let findings = examine(
+        &snapshot,
+        &Settings { preflight, ..snapshot.settings.clone() },
+        &snapshot.policy,
+        &pods,
+    );
     Ok(PreflightReport {
         title: target.title(),
         mode: target.settings.mode.name(),
@@ -58,7 +66,9 @@ pub async fn check_rollout(session: &ClusterSession, target: &RolloutTarget) -> 
 }
 
 fn driver_node_names(snapshot: &RolloutSnapshot) -> BTreeSet<String> {
-    driver_nodes(&snapshot.observed, snapshot.settings.driver).map(|node| node.name.clone()).collect()
+    driver_nodes(&snapshot.observed, snapshot.settings.driver)
+        .map(|node| node.name.clone())
+        .collect()
 }
 
 /// The workloads on the nodes that need the driver, with their GPUs.
@@ -73,13 +83,24 @@ pub(crate) struct AffectedWorkloads {
 ///
 /// # Errors
 /// They cannot be listed.
-pub(crate) async fn list_affected(client: &Client, snapshot: &RolloutSnapshot) -> Result<AffectedWorkloads, ObserveError> {
+pub(crate) async fn list_affected(
+    client: &Client,
+    snapshot: &RolloutSnapshot,
+) -> Result<AffectedWorkloads, ObserveError> {
     let nodes = driver_node_names(snapshot);
-    Ok(AffectedWorkloads { pods: list_workloads(client, &nodes, Some).await?, gpus: list_gpus(client, &nodes).await? })
+    Ok(AffectedWorkloads {
+        pods: list_workloads(client, &nodes, Some).await?,
+        gpus: list_gpus(client, &nodes).await?,
+    })
 }
 
 /// Checks a rollout over these pods under these settings and this policy.
-pub(crate) fn examine(snapshot: &RolloutSnapshot, settings: &Settings, policy: &Policy, pods: &[Workload]) -> Vec<PreflightFinding> {
+pub(crate) fn examine(
+    snapshot: &RolloutSnapshot,
+    settings: &Settings,
+    policy: &Policy,
+    pods: &[Workload],
+) -> Vec<PreflightFinding> {
     preflight(PreflightInput {
         observed: &snapshot.observed,
         settings,

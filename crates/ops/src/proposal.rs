@@ -40,9 +40,9 @@ impl ProposalError {
         match self {
             Self::Recipe(error) => error.hint(),
             Self::NoOperator => None,
-            Self::UpgradesOff(_) | Self::UnknownController(_) => {
-                Some("see how our own engine would do it: --set rollout.gpuDriver.mode=drive".to_owned())
-            }
+            Self::UpgradesOff(_) | Self::UnknownController(_) => Some(
+                "see how our own engine would do it: --set rollout.gpuDriver.mode=drive".to_owned(),
+            ),
         }
     }
 }
@@ -56,7 +56,9 @@ impl ProposedDeployment {
         let planned = plan(recipe, &EmbeddedCatalog, &PlanOptions::default())?;
         let mut hooks = planned.releases.iter().filter_map(|release| release.kind.hook());
         let hook = hooks
-            .find(|hook| hook.component == names::GPU_OPERATOR && hook.tasks.contains(&Task::Settle))
+            .find(|hook| {
+                hook.component == names::GPU_OPERATOR && hook.tasks.contains(&Task::Settle)
+            })
             .ok_or(ProposalError::NoOperator)?;
         let (component, version) = (hook.component.clone(), hook.version.clone());
         let values = chart_values(&planned, &component);
@@ -69,7 +71,10 @@ impl ProposedDeployment {
         if !mode.decides() {
             take_limits(&values, &mut upgrade.policy);
         }
-        let has_dra = recipe.components.iter().any(|component| component.enabled && component.name == names::DRA_DRIVER);
+        let has_dra = recipe
+            .components
+            .iter()
+            .any(|component| component.enabled && component.name == names::DRA_DRIVER);
         let settings = Settings {
             release: format!("{component}-post"),
             namespace: component.clone(),
@@ -93,7 +98,11 @@ impl ProposedDeployment {
                 namespaces: vec![names::DRA_DRIVER.to_owned()],
                 ..DraSettings::default()
             },
-            preflight: PreflightSettings { coming: gpu::coming(&values), waits: None, strictness: rollout.preflight.clone() },
+            preflight: PreflightSettings {
+                coming: gpu::coming(&values),
+                waits: None,
+                strictness: rollout.preflight.clone(),
+            },
             ..Settings::default()
         };
         let operator = (mode != Mode::Drive).then(|| version.clone());
@@ -103,12 +112,20 @@ impl ProposedDeployment {
 
 /// Returns the values that a component's chart is installed with.
 fn chart_values(planned: &ReleasePlan, component: &str) -> Map<String, Value> {
-    let chart = planned.releases.iter().filter(|release| release.name == component).find_map(|release| release.kind.upstream());
+    let chart = planned
+        .releases
+        .iter()
+        .filter(|release| release.name == component)
+        .find_map(|release| release.kind.upstream());
     chart.map(|chart| chart.values.clone()).unwrap_or_default()
 }
 
 /// Checks that the operator's controller upgrades drivers, and that there is a model of it.
-fn check_controller(mode: Mode, version: &str, values: &Map<String, Value>) -> Result<(), ProposalError> {
+fn check_controller(
+    mode: Mode,
+    version: &str,
+    values: &Map<String, Value>,
+) -> Result<(), ProposalError> {
     if lookup(values, gpu::AUTO_UPGRADE) == Some(&Value::Bool(false)) {
         return Err(ProposalError::UpgradesOff(mode));
     }
@@ -121,10 +138,14 @@ fn check_controller(mode: Mode, version: &str, values: &Map<String, Value>) -> R
 /// Takes the limits of the operator's own policy, where its values have them.
 fn take_limits(values: &Map<String, Value>, policy: &mut Policy) {
     let value = |key: &str| lookup(values, &format!("{}.{key}", gpu::POLICY));
-    if let Some(limit) = value("maxParallelUpgrades").and_then(|value| u32::try_from(value.as_u64()?).ok()) {
+    if let Some(limit) =
+        value("maxParallelUpgrades").and_then(|value| u32::try_from(value.as_u64()?).ok())
+    {
         policy.max_parallel_upgrades = limit;
     }
-    if let Some(limit) = value("maxUnavailable").and_then(|value| serde_json::from_value::<Count>(value.clone()).ok()) {
+    if let Some(limit) = value("maxUnavailable")
+        .and_then(|value| serde_json::from_value::<Count>(value.clone()).ok())
+    {
         policy.max_unavailable = Some(limit);
     }
 }

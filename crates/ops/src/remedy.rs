@@ -78,8 +78,12 @@ impl RemedyContext<'_> {
 
     fn logs(&self) -> Option<String> {
         let container = self.settings.driver.traits().container;
-        let container = if container.is_empty() { String::new() } else { format!(" -c {container}") };
-        Some(format!("kubectl logs -n {} {}{container}", self.settings.operator_namespace, self.driver_pod?))
+        let container =
+            if container.is_empty() { String::new() } else { format!(" -c {container}") };
+        Some(format!(
+            "kubectl logs -n {} {}{container}",
+            self.settings.operator_namespace, self.driver_pod?
+        ))
     }
 
     fn with_logs(&self, remedy: Remedy) -> Remedy {
@@ -181,14 +185,24 @@ fn vendors(wait: &ControllerWait, about: RemedyContext<'_>) -> Remedy {
 
 /// Who holds the places; those that do not give theirs back by themselves come first.
 fn in_the_way(holders: &[SlotHolder], plain: Remedy) -> Remedy {
-    let (stuck, moving): (Vec<&SlotHolder>, Vec<&SlotHolder>) = holders.iter().partition(|holder| !holder.can_resolve());
-    let names = |holders: &[&SlotHolder]| holders.iter().map(|holder| holder.node.clone()).collect::<Vec<_>>();
+    let (stuck, moving): (Vec<&SlotHolder>, Vec<&SlotHolder>) =
+        holders.iter().partition(|holder| !holder.can_resolve());
+    let names = |holders: &[&SlotHolder]| {
+        holders.iter().map(|holder| holder.node.clone()).collect::<Vec<_>>()
+    };
     let remedy = if stuck.is_empty() {
         plain
     } else {
-        Remedy::words(format!("see to the nodes that hold places and do not give them back by themselves: {}", listed(&names(&stuck))))
+        Remedy::words(format!(
+            "see to the nodes that hold places and do not give them back by themselves: {}",
+            listed(&names(&stuck))
+        ))
     };
-    stuck.iter().chain(&moving).take(SHOWN).fold(remedy, |remedy, holder| remedy.inspect(RemedyContext::why(&holder.node)))
+    stuck
+        .iter()
+        .chain(&moving)
+        .take(SHOWN)
+        .fold(remedy, |remedy, holder| remedy.inspect(RemedyContext::why(&holder.node)))
 }
 
 #[cfg(test)]
@@ -205,7 +219,11 @@ mod tests {
             plugin_pods: &[("dra", "dra-driver-nvidia-gpu-kubelet-plugin-x2x9q")],
             settings: &target.settings,
         };
-        let remedy = remedy_for(&Reason::PluginStale { cause: "its driver is newer".into() }, about);
-        assert_eq!(remedy.run, ["kubectl delete pod -n dra dra-driver-nvidia-gpu-kubelet-plugin-x2x9q"]);
+        let remedy =
+            remedy_for(&Reason::PluginStale { cause: "its driver is newer".into() }, about);
+        assert_eq!(
+            remedy.run,
+            ["kubectl delete pod -n dra dra-driver-nvidia-gpu-kubelet-plugin-x2x9q"]
+        );
     }
 }

@@ -181,10 +181,17 @@ pub fn report(snapshot: &RolloutSnapshot) -> RunReport {
         }
     });
     let aborted = run.as_ref().is_some_and(|run| run.aborted);
-    let end = run.as_ref().and_then(|run| run.ended_at).or_else(|| last_written(snapshot).filter(|_| aborted)).unwrap_or(snapshot.now);
+    let end = run
+        .as_ref()
+        .and_then(|run| run.ended_at)
+        .or_else(|| last_written(snapshot).filter(|_| aborted))
+        .unwrap_or(snapshot.now);
     let started_at = run.as_ref().map(|run| run.started_at);
-    let mut nodes: Vec<NodeTimeline> =
-        records(snapshot).into_iter().map(|(node, record)| bar(node, record, started_at, end)).filter(is_telling).collect();
+    let mut nodes: Vec<NodeTimeline> = records(snapshot)
+        .into_iter()
+        .map(|(node, record)| bar(node, record, started_at, end))
+        .filter(is_telling)
+        .collect();
     nodes.sort_by(|one, other| (begin(one), &one.node).cmp(&(begin(other), &other.node)));
     let all = driver_nodes(&snapshot.observed, snapshot.settings.driver).count();
     RunReport {
@@ -204,7 +211,11 @@ pub fn report(snapshot: &RolloutSnapshot) -> RunReport {
 fn last_written(snapshot: &RolloutSnapshot) -> Option<Timestamp> {
     let of_node = |record: &NodeRecord| {
         let steps = record.steps.iter().map(|step| step.at);
-        let pods = record.evicted.iter().map(|one| one.at).chain(record.replaced.values().map(|one| one.back_at.unwrap_or(one.at)));
+        let pods = record
+            .evicted
+            .iter()
+            .map(|one| one.at)
+            .chain(record.replaced.values().map(|one| one.back_at.unwrap_or(one.at)));
         steps.chain(pods).chain(record.since).max()
     };
     snapshot.record.nodes.values().filter_map(of_node).max()
@@ -212,8 +223,12 @@ fn last_written(snapshot: &RolloutSnapshot) -> Option<Timestamp> {
 
 /// What is written down of the nodes, with the steps of those that are in progress.
 fn records(snapshot: &RolloutSnapshot) -> BTreeMap<String, NodeRecord> {
-    let mut records: BTreeMap<String, NodeRecord> =
-        snapshot.record.nodes.iter().map(|(name, record)| (name.to_string(), record.clone())).collect();
+    let mut records: BTreeMap<String, NodeRecord> = snapshot
+        .record
+        .nodes
+        .iter()
+        .map(|(name, record)| (name.to_string(), record.clone()))
+        .collect();
     for node in snapshot.observed.nodes.values() {
         if let NodeRecordState::Record(own) = read(node, snapshot.settings.driver.traits()) {
             records.entry(node.name.clone()).or_default().steps = own.steps();
@@ -231,12 +246,21 @@ fn is_telling(bar: &NodeTimeline) -> bool {
 
 fn begin(bar: &NodeTimeline) -> Option<Timestamp> {
     let spans = bar.spans.first().map(|span| span.from);
-    spans.into_iter().chain(bar.replaced.iter().map(|one| one.at)).chain(bar.evicted.iter().map(|one| one.at)).min()
+    spans
+        .into_iter()
+        .chain(bar.replaced.iter().map(|one| one.at))
+        .chain(bar.evicted.iter().map(|one| one.at))
+        .min()
 }
 
 /// Makes a node's timeline of the run that started then. The record keeps the last replacement of each plugin, so that the next run knows of it:
 /// those of earlier runs are left out here.
-fn bar(node: String, record: NodeRecord, started_at: Option<Timestamp>, end: Timestamp) -> NodeTimeline {
+fn bar(
+    node: String,
+    record: NodeRecord,
+    started_at: Option<Timestamp>,
+    end: Timestamp,
+) -> NodeTimeline {
     let NodeRecord { outcome, reason, since, steps, replaced, mut evicted, .. } = record;
     let is_of_run = |at: Timestamp| started_at.is_none_or(|started_at| at >= started_at);
     // What is at an end was in its last state until then.
@@ -245,12 +269,29 @@ fn bar(node: String, record: NodeRecord, started_at: Option<Timestamp>, end: Tim
     let mut replaced: Vec<ReplacedPlugin> = replaced
         .into_values()
         .filter(|one| is_of_run(one.at))
-        .map(|one| ReplacedPlugin { plugin: one.plugin, pod: one.pod, cause: one.cause, at: one.at, back_at: one.back_at })
+        .map(|one| ReplacedPlugin {
+            plugin: one.plugin,
+            pod: one.pod,
+            cause: one.cause,
+            at: one.at,
+            back_at: one.back_at,
+        })
         .collect();
     replaced.sort_by_key(|one| one.at);
     evicted.retain(|one| is_of_run(one.at));
-    let seconds = spans.first().zip(spans.last()).map(|(first, last)| last.to.duration_since(first.from).as_secs());
-    NodeTimeline { node, outcome, reason: reason.map(|reason| reason.to_string()), spans, seconds, evicted, replaced }
+    let seconds = spans
+        .first()
+        .zip(spans.last())
+        .map(|(first, last)| last.to.duration_since(first.from).as_secs());
+    NodeTimeline {
+        node,
+        outcome,
+        reason: reason.map(|reason| reason.to_string()),
+        spans,
+        seconds,
+        evicted,
+        replaced,
+    }
 }
 
 fn spans(steps: &[RecordedStep], end: Timestamp) -> Vec<StateSpan> {
@@ -263,7 +304,8 @@ fn spans(steps: &[RecordedStep], end: Timestamp) -> Vec<StateSpan> {
 }
 
 fn totals(nodes: usize, bars: &[NodeTimeline]) -> ReportTotals {
-    let count = |outcome: Option<NodeOutcome>| bars.iter().filter(|bar| bar.outcome == outcome).count();
+    let count =
+        |outcome: Option<NodeOutcome>| bars.iter().filter(|bar| bar.outcome == outcome).count();
     ReportTotals {
         nodes,
         touched: bars.len(),

@@ -30,14 +30,23 @@ pub enum RunPhase {
 
 impl RunPhase {
     /// Derives it. A Lease that is not renewed in time counts as free.
-    pub fn new(job: Option<&HookJob>, run: Option<&RunRecord>, holder: Option<&LeaseHolder>, now: Timestamp) -> Self {
+    pub fn new(
+        job: Option<&HookJob>,
+        run: Option<&RunRecord>,
+        holder: Option<&LeaseHolder>,
+        now: Timestamp,
+    ) -> Self {
         let has_verdict = |run: &RunRecord| run.verdict.is_some();
         let Some(job) = job.filter(|job| job.end.is_none()) else {
             // A Job that finds nothing to do succeeds and leaves the record of the run before.
             return match (job, run) {
                 (None, None) => Self::Never,
                 (Some(job), _) if job.end == Some(JobEnd::Complete) => Self::Ended,
-                (job, Some(run)) if has_verdict(run) && job.is_none_or(|job| job.uid == run.job) => Self::Ended,
+                (job, Some(run))
+                    if has_verdict(run) && job.is_none_or(|job| job.uid == run.job) =>
+                {
+                    Self::Ended
+                }
                 _ => Self::Lost,
             };
         };
@@ -91,29 +100,80 @@ mod tests {
     }
 
     fn run(job: &str, code: Option<ExitCode>) -> RunRecord {
-        let run = serde_json::json!({"formatVersion": 2, "digest": "d", "job": job, "startedAt": NOW});
-        let verdict = code.map(|code| Verdict { code, message: String::new(), reasons: Vec::new(), at: NOW });
+        let run =
+            serde_json::json!({"formatVersion": 2, "digest": "d", "job": job, "startedAt": NOW});
+        let verdict =
+            code.map(|code| Verdict { code, message: String::new(), reasons: Vec::new(), at: NOW });
         RunRecord { verdict, ..serde_json::from_value(run).unwrap() }
     }
 
     /// `status` said "at work" after the verdict was written, and for half a minute after the hook's pod was killed.
     #[test]
     fn hook_is_at_work_only_with_pod_and_lease() {
-        let holder = |name: &str, until| Some(LeaseHolder { name: name.to_owned(), until: Some(until) });
+        let holder =
+            |name: &str, until| Some(LeaseHolder { name: name.to_owned(), until: Some(until) });
         let ours = || holder("gpu-operator-post-x7x2p", LATER);
         let ended = Some(HookJob { end: Some(JobEnd::Failed), ..job() });
         let dead = HookJob { has_pod: false, has_failed_pod: true, ..job() };
         let success = Some(ExitCode::Success);
         for (case, job, run, holder, phase) in [
             ("nothing was deployed", None, None, None, RunPhase::Never),
-            ("the Job has no pod yet", Some(HookJob { has_pod: false, ..job() }), None, None, RunPhase::Starting),
-            ("the pod reads the cluster", Some(job()), Some(run("job-0", success)), None, RunPhase::Starting),
-            ("the pod has the Lease", Some(job()), Some(run("job-1", None)), ours(), RunPhase::AtWork),
-            ("its Lease is not renewed", Some(job()), Some(run("job-1", None)), holder("gpu-operator-post-x7x2p", NOW), RunPhase::Starting),
-            ("another hook has the Lease", Some(job()), None, holder("network-operator-post-a", LATER), RunPhase::WaitsForLease),
-            ("the pod was killed", Some(dead), Some(run("job-1", None)), ours(), RunPhase::BetweenPods),
-            ("the verdict is written", Some(job()), Some(run("job-1", success)), ours(), RunPhase::Ended),
-            ("the Job has ended", ended.clone(), Some(run("job-1", success)), None, RunPhase::Ended),
+            (
+                "the Job has no pod yet",
+                Some(HookJob { has_pod: false, ..job() }),
+                None,
+                None,
+                RunPhase::Starting,
+            ),
+            (
+                "the pod reads the cluster",
+                Some(job()),
+                Some(run("job-0", success)),
+                None,
+                RunPhase::Starting,
+            ),
+            (
+                "the pod has the Lease",
+                Some(job()),
+                Some(run("job-1", None)),
+                ours(),
+                RunPhase::AtWork,
+            ),
+            (
+                "its Lease is not renewed",
+                Some(job()),
+                Some(run("job-1", None)),
+                holder("gpu-operator-post-x7x2p", NOW),
+                RunPhase::Starting,
+            ),
+            (
+                "another hook has the Lease",
+                Some(job()),
+                None,
+                holder("network-operator-post-a", LATER),
+                RunPhase::WaitsForLease,
+            ),
+            (
+                "the pod was killed",
+                Some(dead),
+                Some(run("job-1", None)),
+                ours(),
+                RunPhase::BetweenPods,
+            ),
+            (
+                "the verdict is written",
+                Some(job()),
+                Some(run("job-1", success)),
+                ours(),
+                RunPhase::Ended,
+            ),
+            (
+                "the Job has ended",
+                ended.clone(),
+                Some(run("job-1", success)),
+                None,
+                RunPhase::Ended,
+            ),
             (
                 "the Job had nothing to do",
                 ended.clone().map(|job| HookJob { end: Some(JobEnd::Complete), ..job }),
@@ -121,11 +181,27 @@ mod tests {
                 None,
                 RunPhase::Ended,
             ),
-            ("the Job ended before its verdict", ended, Some(run("job-0", success)), None, RunPhase::Lost),
-            ("the Job was deleted after its verdict", None, Some(run("job-1", success)), None, RunPhase::Ended),
+            (
+                "the Job ended before its verdict",
+                ended,
+                Some(run("job-0", success)),
+                None,
+                RunPhase::Lost,
+            ),
+            (
+                "the Job was deleted after its verdict",
+                None,
+                Some(run("job-1", success)),
+                None,
+                RunPhase::Ended,
+            ),
             ("the Job was deleted", None, Some(run("job-1", None)), None, RunPhase::Lost),
         ] {
-            assert_eq!(RunPhase::new(job.as_ref(), run.as_ref(), holder.as_ref(), NOW), phase, "{case}");
+            assert_eq!(
+                RunPhase::new(job.as_ref(), run.as_ref(), holder.as_ref(), NOW),
+                phase,
+                "{case}"
+            );
         }
     }
 }

@@ -27,7 +27,12 @@ pub struct ClusterSession {
 
 impl ClusterSession {
     /// Makes a session. `limit`: how long the cluster may take to be read.
-    pub fn new(client: Client, rollouts: FoundRollouts, limit: Duration, clock: SessionClock) -> Self {
+    pub fn new(
+        client: Client,
+        rollouts: FoundRollouts,
+        limit: Duration,
+        clock: SessionClock,
+    ) -> Self {
         Self { client, rollouts, limit, clock }
     }
 
@@ -49,7 +54,11 @@ impl ClusterSession {
 
     /// Returns the preflight settings of the hook before the operator of a rollout, where there is one.
     pub(crate) fn preflight_before(&self, settings: &Settings) -> Option<&PreflightSettings> {
-        let same = |step: &&Settings| step.has(Task::Preflight) && step.driver == settings.driver && step.component == settings.component;
+        let same = |step: &&Settings| {
+            step.has(Task::Preflight)
+                && step.driver == settings.driver
+                && step.component == settings.component
+        };
         self.rollouts.steps.iter().find(same).map(|step| &step.preflight)
     }
 
@@ -105,7 +114,10 @@ impl ClusterSession {
     ///
     /// # Errors
     /// As [`RolloutObserver::observe`].
-    pub async fn follow_drivers(&self, which: impl Fn(&Settings) -> bool) -> Result<FollowedRollouts, ObserveError> {
+    pub async fn follow_drivers(
+        &self,
+        which: impl Fn(&Settings) -> bool,
+    ) -> Result<FollowedRollouts, ObserveError> {
         let mut followed = FollowedRollouts::default();
         for target in self.driver_targets().filter(|target| which(&target.settings)) {
             let mut observer = self.follow(target).await?;

@@ -64,9 +64,10 @@ impl SimulationError {
         match self {
             Self::Proposal(error) => error.hint(),
             Self::NodeCount(_) => Some("say how many with --nodes".to_owned()),
-            Self::OperatedNodeCount { .. } => {
-                Some("each pass of NVIDIA's controller looks at every node; say how many with --nodes".to_owned())
-            }
+            Self::OperatedNodeCount { .. } => Some(
+                "each pass of NVIDIA's controller looks at every node; say how many with --nodes"
+                    .to_owned(),
+            ),
         }
     }
 }
@@ -101,10 +102,16 @@ impl FleetSimulation {
     /// Makes the world of one run.
     pub fn setup(&self, seed: u64) -> SimulationSetup {
         let Self { proposed, nodes, assumed } = self;
-        let fails =
-            |index: &usize| SeededRandom::stream(seed, "fails", u64::try_from(*index).unwrap_or(0)).percent(assumed.failing_percent);
-        let fault = |index: usize| ScheduledFault { at: 0, fault: Fault::DriverFails(format!("gpu-{index}"), None) };
-        let workload = (assumed.pods > 0).then(|| WorkloadSetup::new("train", PodPlacement::Each(assumed.pods)));
+        let fails = |index: &usize| {
+            SeededRandom::stream(seed, "fails", u64::try_from(*index).unwrap_or(0))
+                .percent(assumed.failing_percent)
+        };
+        let fault = |index: usize| ScheduledFault {
+            at: 0,
+            fault: Fault::DriverFails(format!("gpu-{index}"), None),
+        };
+        let workload = (assumed.pods > 0)
+            .then(|| WorkloadSetup::new("train", PodPlacement::Each(assumed.pods)));
         SimulationSetup {
             settings: proposed.settings.clone(),
             nodes: *nodes,

@@ -167,10 +167,15 @@ pub struct BlockingCondition {
 pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
     let observed = &snapshot.observed;
     let operands = DriverOperands::new(observed, snapshot.settings.driver);
-    let sources = WaitStartSources { settings: &snapshot.settings, times: &snapshot.times, operands: &operands };
+    let sources = WaitStartSources {
+        settings: &snapshot.settings,
+        times: &snapshot.times,
+        operands: &operands,
+    };
     let decided = snapshot.decided();
     let mut nodes = decided.progress(observed, snapshot.settings.driver);
-    let mut rows: Vec<NodeRow> = nodes.iter().map(|node| row::row(snapshot, &sources, node)).collect();
+    let mut rows: Vec<NodeRow> =
+        nodes.iter().map(|node| row::row(snapshot, &sources, node)).collect();
     let pace = RolloutPace::from_records(
         snapshot.record.nodes.values().filter(|_| snapshot.record.run.is_some()),
         snapshot.settings.per_node_seconds,
@@ -192,7 +197,13 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
         totals,
         fleet: decided.fleet_waits().map(|wait| waiting::fleet(snapshot, wait)).collect(),
         nodes: rows,
-        notes: snapshot.decision.notes.iter().map(ToString::to_string).chain(snapshot.notes.iter().cloned()).collect(),
+        notes: snapshot
+            .decision
+            .notes
+            .iter()
+            .map(ToString::to_string)
+            .chain(snapshot.notes.iter().cloned())
+            .collect(),
         at: snapshot.now,
     }
 }
@@ -202,11 +213,15 @@ fn run(snapshot: &RolloutSnapshot) -> Option<RunStatus> {
     let run = snapshot.record.run.as_ref();
     let phase = snapshot.phase();
     // The record of the run before is still there while the Job of the next one starts.
-    let run = run.filter(|run| !phase.has_job() || snapshot.job.as_ref().is_some_and(|job| job.uid == run.job));
+    let run = run.filter(|run| {
+        !phase.has_job() || snapshot.job.as_ref().is_some_and(|job| job.uid == run.job)
+    });
     let verdict = run.and_then(|run| run.verdict.as_ref());
     Some(RunStatus {
         phase,
-        started_at: run.map(|run| run.started_at).or_else(|| snapshot.job.as_ref().and_then(|job| job.started)),
+        started_at: run
+            .map(|run| run.started_at)
+            .or_else(|| snapshot.job.as_ref().and_then(|job| job.started)),
         deadline: phase.has_job().then_some(snapshot.decision.memory.deadline),
         verdict: verdict.map(|verdict| verdict.code.name()),
         message: verdict.map(|verdict| verdict.message.clone()),

@@ -60,7 +60,10 @@ fn namespaces(snapshots: &[RolloutSnapshot], hooks: &[&Settings]) -> BTreeSet<St
     let observed = snapshots.iter().map(|snapshot| &snapshot.settings);
     let mut all = BTreeSet::new();
     for settings in observed.chain(hooks.iter().copied()) {
-        all.extend([&settings.namespace, &settings.operator_namespace, &settings.device_plugin.namespace].map(Clone::clone));
+        all.extend(
+            [&settings.namespace, &settings.operator_namespace, &settings.device_plugin.namespace]
+                .map(Clone::clone),
+        );
     }
     for snapshot in snapshots {
         all.extend(snapshot.observed.dra.pods.iter().map(|pod| pod.namespace.clone()));
@@ -70,16 +73,26 @@ fn namespaces(snapshots: &[RolloutSnapshot], hooks: &[&Settings]) -> BTreeSet<St
 }
 
 /// Where the leaders of GPU operators have their Leases.
-fn gpu_operator_namespaces<'a>(snapshots: &'a [RolloutSnapshot], hooks: &[&'a Settings]) -> BTreeSet<&'a str> {
+fn gpu_operator_namespaces<'a>(
+    snapshots: &'a [RolloutSnapshot],
+    hooks: &[&'a Settings],
+) -> BTreeSet<&'a str> {
     let all = snapshots.iter().map(|snapshot| &snapshot.settings).chain(hooks.iter().copied());
-    let of_gpus = all.filter(|settings| settings.driver == Driver::Gpu && !settings.operator_namespace.is_empty());
+    let of_gpus = all.filter(|settings| {
+        settings.driver == Driver::Gpu && !settings.operator_namespace.is_empty()
+    });
     of_gpus.map(|settings| settings.operator_namespace.as_str()).collect()
 }
 
 /// The nodes that do not move, or fail.
 fn nodes_in_question(statuses: &[RolloutStatus]) -> BTreeSet<&str> {
     let open = |stage: NodeStage| matches!(stage, NodeStage::Failed | NodeStage::InProgress);
-    statuses.iter().flat_map(|status| &status.nodes).filter(|row| open(row.stage)).map(|row| row.node.as_str()).collect()
+    statuses
+        .iter()
+        .flat_map(|status| &status.nodes)
+        .filter(|row| open(row.stage))
+        .map(|row| row.node.as_str())
+        .collect()
 }
 
 /// Gathers objects, events and, if `logs`, logs. What may not be read is missing, and named. RBAC: `list` on the kinds of `support/table.rs`, and
@@ -103,7 +116,9 @@ pub async fn support(
         }
     }
     gathering.objects(EVENTS, Some(names::LEASE_NAMESPACE), RawSelection::All).await;
-    gathering.objects(LEASE, Some(names::LEASE_NAMESPACE), RawSelection::Named(names::LEASE_NAME)).await;
+    gathering
+        .objects(LEASE, Some(names::LEASE_NAMESPACE), RawSelection::Named(names::LEASE_NAME))
+        .await;
     for namespace in gpu_operator_namespaces(snapshots, hooks) {
         gathering.objects(LEASE, Some(namespace), RawSelection::Named(names::OPERATOR_LEASE)).await;
     }
@@ -119,7 +134,9 @@ pub async fn support(
         if namespace != names::LEASE_NAMESPACE {
             gathering.objects(EVENTS, Some(&namespace), RawSelection::All).await;
         }
-        pods.extend(gathering.objects(PODS, Some(&namespace), RawSelection::All).await.unwrap_or_default());
+        pods.extend(
+            gathering.objects(PODS, Some(&namespace), RawSelection::All).await.unwrap_or_default(),
+        );
     }
     if logs {
         gathering.logs(&pods, &nodes_in_question(statuses)).await;
@@ -134,13 +151,20 @@ struct Gathering<'a> {
 
 impl Gathering<'_> {
     /// Gathers objects of one kind, in one namespace or all, and answers them. `None`: the cluster does not have the kind.
-    async fn objects(&mut self, kind: RawKind, namespace: Option<&str>, selection: RawSelection<'_>) -> Option<Vec<Value>> {
+    async fn objects(
+        &mut self,
+        kind: RawKind,
+        namespace: Option<&str>,
+        selection: RawSelection<'_>,
+    ) -> Option<Vec<Value>> {
         let mut objects = match objects(self.client, kind, namespace, selection).await {
             Ok(objects) => objects,
             // Not every cluster has each of them.
             Err(CallError::NotFound(_)) => return None,
             Err(error) => {
-                let place = namespace.map(|namespace| format!(" of namespace {namespace}")).unwrap_or_default();
+                let place = namespace
+                    .map(|namespace| format!(" of namespace {namespace}"))
+                    .unwrap_or_default();
                 self.support.missing.push(format!("{}{place}: {error}", kind.plural));
                 return Some(Vec::new());
             }
@@ -157,19 +181,31 @@ impl Gathering<'_> {
         let (namespace, name) = (text("namespace"), text("name"));
         let place = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
         match yaml::to_string(object) {
-            Ok(text) => self.support.files.push(SupportFile { path: format!("objects/{}/{place}{name}.yaml", kind.plural), text }),
-            Err(error) => self.support.missing.push(format!("{} {place}{name}: {error}", kind.plural)),
+            Ok(text) => self.support.files.push(SupportFile {
+                path: format!("objects/{}/{place}{name}.yaml", kind.plural),
+                text,
+            }),
+            Err(error) => {
+                self.support.missing.push(format!("{} {place}{name}: {error}", kind.plural))
+            }
         }
     }
 
     /// The logs of pods: the hook's and the operators', then of pods on nodes that do not move.
     async fn logs(&mut self, pods: &[Value], nodes: &BTreeSet<&str>) {
-        let on_every_node = |pod: &Value| pod["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet";
-        let concerned = |pod: &&Value| !on_every_node(pod) || pod["spec"]["nodeName"].as_str().is_some_and(|node| nodes.contains(node));
+        let on_every_node =
+            |pod: &Value| pod["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet";
+        let concerned = |pod: &&Value| {
+            !on_every_node(pod)
+                || pod["spec"]["nodeName"].as_str().is_some_and(|node| nodes.contains(node))
+        };
         let mut chosen: Vec<&Value> = pods.iter().filter(concerned).collect();
         chosen.sort_by_key(|pod| on_every_node(pod));
         if chosen.len() > MOST_PODS {
-            self.support.missing.push(format!("logs of {} more pods: {MOST_PODS} are taken at most", chosen.len() - MOST_PODS));
+            self.support.missing.push(format!(
+                "logs of {} more pods: {MOST_PODS} are taken at most",
+                chosen.len() - MOST_PODS
+            ));
         }
         for pod in chosen.into_iter().take(MOST_PODS) {
             for container in containers(pod) {
@@ -188,9 +224,13 @@ impl Gathering<'_> {
             let ending = if previous { ".previous.log" } else { ".log" };
             match log(self.client, (namespace, name), &container.name, previous, LINES).await {
                 Ok(lines) => {
-                    self.support.add(format!("logs/{namespace}/{name}/{}{ending}", container.name), &lines);
+                    self.support
+                        .add(format!("logs/{namespace}/{name}/{}{ending}", container.name), &lines);
                 }
-                Err(error) => self.support.missing.push(format!("log of {namespace}/{name}, container {}: {error}", container.name)),
+                Err(error) => self.support.missing.push(format!(
+                    "log of {namespace}/{name}, container {}: {error}",
+                    container.name
+                )),
             }
         }
     }

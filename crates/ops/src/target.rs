@@ -42,17 +42,30 @@ pub(crate) fn sort_releases(releases: Vec<HookRelease>) -> SortedReleases {
     // Network before GPU, and the release that settles a driver before those that only replace plugins.
     targets.sort_by_key(|target| {
         let settings = &target.settings;
-        (!settings.has(Task::Settle), settings.driver != Driver::Ofed, settings.driver, target.release.clone())
+        (
+            !settings.has(Task::Settle),
+            settings.driver != Driver::Ofed,
+            settings.driver,
+            target.release.clone(),
+        )
     });
     SortedReleases { targets, steps, notes }
 }
 
 /// Makes the target for a driver whose operator is there without a hook of ours: with the settings of a hook in mode `observe`.
-pub(crate) fn without_release(driver: Driver, operator_namespace: &str, operator_deployment: Option<&str>) -> RolloutTarget {
+pub(crate) fn without_release(
+    driver: Driver,
+    operator_namespace: &str,
+    operator_deployment: Option<&str>,
+) -> RolloutTarget {
     let settings = Settings {
         namespace: operator_namespace.to_owned(),
         component: driver.traits().component.to_owned(),
-        tasks: if driver == Driver::Gpu { vec![Task::Settle, Task::Reroll] } else { vec![Task::Settle] },
+        tasks: if driver == Driver::Gpu {
+            vec![Task::Settle, Task::Reroll]
+        } else {
+            vec![Task::Settle]
+        },
         driver,
         mode: Mode::Observe,
         budget_seconds: u64::from(u32::MAX),
@@ -87,13 +100,18 @@ impl RolloutTarget {
         let name = match (settings.has(Task::Settle), settings.driver) {
             (true, Driver::Gpu) => "GPU driver".to_owned(),
             (true, Driver::Ofed) => "network driver".to_owned(),
-            (true, Driver::DaemonSet) => format!("daemonset {}", settings.own_daemon_set().unwrap_or_default()),
+            (true, Driver::DaemonSet) => {
+                format!("daemonset {}", settings.own_daemon_set().unwrap_or_default())
+            }
             (false, _) if settings.has(Task::Reroll) => "DRA driver".to_owned(),
             (false, _) => "device plugin".to_owned(),
         };
         match &self.release {
             Some(release) => format!("{name} (release {release}, mode {})", settings.mode.name()),
-            None => format!("{name} ({}, no hook release of gpu-rollout)", settings.driver.traits().operator),
+            None => format!(
+                "{name} ({}, no hook release of gpu-rollout)",
+                settings.driver.traits().operator
+            ),
         }
     }
 }

@@ -35,7 +35,10 @@ impl WaitStart {
     }
 
     fn touched(touch: Option<&LastChange>) -> Self {
-        touch.map_or_else(Self::default, |touch| Self { at: Some(touch.at), by: Some(touch.manager.clone()) })
+        touch.map_or_else(Self::default, |touch| Self {
+            at: Some(touch.at),
+            by: Some(touch.manager.clone()),
+        })
     }
 
     /// The earlier one of two things that are said of the same.
@@ -60,8 +63,14 @@ impl WaitStartSources<'_> {
     }
 
     /// Finds since when the node waits for this reason. `record`: what the run record has of it.
-    pub(crate) fn find(&self, node: &ObservedNode, reason: &Reason, record: Option<&NodeRecord>) -> WaitStart {
-        let known = record.filter(|record| is_same_kind(record, reason)).and_then(|record| record.since);
+    pub(crate) fn find(
+        &self,
+        node: &ObservedNode,
+        reason: &Reason,
+        record: Option<&NodeRecord>,
+    ) -> WaitStart {
+        let known =
+            record.filter(|record| is_same_kind(record, reason)).and_then(|record| record.since);
         self.written(node, reason).or_earlier(known)
     }
 
@@ -77,29 +86,44 @@ impl WaitStartSources<'_> {
         match reason {
             Reason::NodeNotReady { since } => WaitStart::from_timestamp(*since),
             Reason::Skipped { label } => key(label),
-            Reason::Upgrading(UpgradeReason::Paused { at, by, .. }) => WaitStart { at: Some(*at), by: Some(by.clone()) },
-            Reason::Upgrading(UpgradeReason::ForeignCordon) => WaitStart::touched(times.and_then(|times| times.cordon.as_ref())),
+            Reason::Upgrading(UpgradeReason::Paused { at, by, .. }) => {
+                WaitStart { at: Some(*at), by: Some(by.clone()) }
+            }
+            Reason::Upgrading(UpgradeReason::ForeignCordon) => {
+                WaitStart::touched(times.and_then(|times| times.cordon.as_ref()))
+            }
             Reason::Upgrading(_) => WaitStart::from_timestamp(own()),
             Reason::DriverNotReady { .. } | Reason::DriverPodUnschedulable { .. } => {
-                WaitStart::from_timestamp(pod().and_then(|pod| pod.ready_since.or(Some(pod.created))))
+                WaitStart::from_timestamp(
+                    pod().and_then(|pod| pod.ready_since.or(Some(pod.created))),
+                )
             }
-            Reason::DriverOutOfDate { why: Some(why), .. } | Reason::UpgradeUnfinished { why: Some(why), .. } => self.vendors(node, why),
-            Reason::UpgradeFailed { .. } | Reason::UpgradeUnfinished { .. } => key(self.traits().state_label),
+            Reason::DriverOutOfDate { why: Some(why), .. }
+            | Reason::UpgradeUnfinished { why: Some(why), .. } => self.vendors(node, why),
+            Reason::UpgradeFailed { .. } | Reason::UpgradeUnfinished { .. } => {
+                key(self.traits().state_label)
+            }
             _ => WaitStart::default(),
         }
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "of a node that the controller has begun with, its state tells")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "of a node that the controller has begun with, its state tells"
+    )]
     fn vendors(&self, node: &ObservedNode, why: &ControllerWait) -> WaitStart {
         let times = self.times.get(&node.name);
         let key = |key: &str| WaitStart::touched(times.and_then(|times| times.keys.get(key)));
         match why {
             ControllerWait::Skipped { label } => key(label),
-            ControllerWait::Jobs { since: Some(since), .. } => WaitStart::from_timestamp(Some(*since)),
-            ControllerWait::Asleep { since, .. } => WaitStart::from_timestamp(*since),
-            ControllerWait::Off | ControllerWait::SandboxWorkloads | ControllerWait::Blocked { .. } | ControllerWait::PassEnds { .. } => {
-                WaitStart::default()
+            ControllerWait::Jobs { since: Some(since), .. } => {
+                WaitStart::from_timestamp(Some(*since))
             }
+            ControllerWait::Asleep { since, .. } => WaitStart::from_timestamp(*since),
+            ControllerWait::Off
+            | ControllerWait::SandboxWorkloads
+            | ControllerWait::Blocked { .. }
+            | ControllerWait::PassEnds { .. } => WaitStart::default(),
             _ => key(self.traits().state_label),
         }
     }
@@ -113,6 +137,14 @@ fn is_same_kind(record: &NodeRecord, reason: &Reason) -> bool {
 /// Whether a key of nodes is a state of a driver's upgrade or a request about one.
 pub(crate) fn is_telling(key: &str) -> bool {
     Driver::ALL.iter().map(|driver| driver.traits()).any(|traits| {
-        [traits.state_label, traits.skip_label, traits.own_state_label, traits.own_record, traits.hold, traits.requested].contains(&key)
+        [
+            traits.state_label,
+            traits.skip_label,
+            traits.own_state_label,
+            traits.own_record,
+            traits.hold,
+            traits.requested,
+        ]
+        .contains(&key)
     })
 }

@@ -28,6 +28,12 @@ pub struct NodeExplanation {
 pub fn explain_node(snapshot: &RolloutSnapshot, node: &str) -> Option<NodeExplanation> {
     let RolloutStatus { title, nodes, fleet, .. } = status(snapshot);
     let row = nodes.into_iter().find(|row| row.node == node)?;
-    let steps = snapshot.record.nodes.get(node).map(|record| record.steps.clone()).unwrap_or_default();
-    Some(NodeExplanation { title, row, steps, fleet: fleet.into_iter().map(|waiting| waiting.text).collect() })
+    let steps =
+        snapshot.record.nodes.get(node).map(|record| record.steps.clone()).unwrap_or_default();
+    Some(NodeExplanation {
+        title,
+        row,
+        steps,
+        fleet: fleet.into_iter().map(|waiting| waiting.text).collect(),
+    })
 }

@@ -48,17 +48,30 @@ pub(crate) fn read_applications(
 ) -> Result<DeclaredBundle, ReadbackError> {
     let wave = |(path, application): &(String, Value)| {
         let wave = application["metadata"]["annotations"][WAVE].as_str().unwrap_or("0");
-        let error = |_| ReadbackError::Unreadable { path: path.clone(), reason: format!("`{wave}` is no wave") };
+        let error = |_| ReadbackError::Unreadable {
+            path: path.clone(),
+            reason: format!("`{wave}` is no wave"),
+        };
         Ok((name(path), wave.parse::<i64>().map_err(error)?))
     };
-    let waves: BTreeMap<String, i64> = applications.iter().map(wave).collect::<Result<_, ReadbackError>>()?;
+    let waves: BTreeMap<String, i64> =
+        applications.iter().map(wave).collect::<Result<_, ReadbackError>>()?;
     let health: Value = files.yaml(HEALTH)?.unwrap_or_default();
-    let mut after = if origin.holds_waves && health["data"][HEALTH_KEY].is_string() { in_steps(&waves) } else { BTreeMap::new() };
+    let mut after = if origin.holds_waves && health["data"][HEALTH_KEY].is_string() {
+        in_steps(&waves)
+    } else {
+        BTreeMap::new()
+    };
     let mut releases = Vec::new();
-    let server = commonest(applications.iter().filter_map(|(_, application)| application["spec"]["destination"]["server"].as_str()));
+    let server = commonest(
+        applications
+            .iter()
+            .filter_map(|(_, application)| application["spec"]["destination"]["server"].as_str()),
+    );
     for (path, application) in applications {
         let after = after.remove(&name(path)).unwrap_or_default();
-        let reader = ApplicationReader { files, origin, path, spec: &application["spec"], server, project };
+        let reader =
+            ApplicationReader { files, origin, path, spec: &application["spec"], server, project };
         releases.push(reader.read_release(application, after)?);
     }
     Ok(DeclaredBundle { timeout_of_all: None, releases })
@@ -66,7 +79,9 @@ pub(crate) fn read_applications(
 
 /// Whether an object is an Application that Argo CD sees: in its own namespace.
 pub(crate) fn is_application(object: &Value, namespace: &str) -> bool {
-    object["kind"] == "Application" && object["apiVersion"] == API && object["metadata"]["namespace"] == namespace
+    object["kind"] == "Application"
+        && object["apiVersion"] == API
+        && object["metadata"]["namespace"] == namespace
 }
 
 /// The text that occurs most often; empty if there is none.
@@ -80,15 +95,22 @@ fn commonest<'a>(texts: impl Iterator<Item = &'a str>) -> &'a str {
 
 /// Whether a project lets an Application take these sources and go to these namespaces.
 pub(crate) fn permits(project: &Value, spec: &Value) -> bool {
-    let is_project = project["kind"] == "AppProject" && project["apiVersion"] == API && project["metadata"]["name"] == spec["project"];
-    let mut sources = list(spec, "sources").chain([&spec["source"]]).filter(|source| source.is_object());
+    let is_project = project["kind"] == "AppProject"
+        && project["apiVersion"] == API
+        && project["metadata"]["name"] == spec["project"];
+    let mut sources =
+        list(spec, "sources").chain([&spec["source"]]).filter(|source| source.is_object());
     let covers = |pattern: &Value, value: &Value| pattern == value || pattern == "*";
     let mut destinations = list(&project["spec"], "destinations");
     let destination = &spec["destination"];
     is_project
-        && sources.all(|source| list(&project["spec"], "sourceRepos").any(|allowed| covers(allowed, &source["repoURL"])))
-        && destinations
-            .any(|allowed| covers(&allowed["server"], &destination["server"]) && covers(&allowed["namespace"], &destination["namespace"]))
+        && sources.all(|source| {
+            list(&project["spec"], "sourceRepos").any(|allowed| covers(allowed, &source["repoURL"]))
+        })
+        && destinations.any(|allowed| {
+            covers(&allowed["server"], &destination["server"])
+                && covers(&allowed["namespace"], &destination["namespace"])
+        })
 }
 
 /// The release that a file is about.
@@ -109,11 +131,16 @@ struct ApplicationReader<'a> {
 }
 
 impl ApplicationReader<'_> {
-    fn read_release(&self, application: &Value, after: PredecessorFacts) -> Result<DeclaredRelease, ReadbackError> {
+    fn read_release(
+        &self,
+        application: &Value,
+        after: PredecessorFacts,
+    ) -> Result<DeclaredRelease, ReadbackError> {
         let (spec, automated) = (self.spec, &self.spec["syncPolicy"]["automated"]);
         let source = self.source();
         let helm = &source["helm"];
-        let option = |option: &str| list(&spec["syncPolicy"], "syncOptions").any(|found| found == option);
+        let option =
+            |option: &str| list(&spec["syncPolicy"], "syncOptions").any(|found| found == option);
         let chart = self.chart(source);
         let is_ours = matches!(&chart, ChartLocation::Local(folder) if chart::kind(self.files, folder) != "hook");
         Ok(DeclaredRelease {
@@ -163,15 +190,19 @@ impl ApplicationReader<'_> {
     /// The source of the chart; the other ones only hold values.
     fn source(&self) -> &Value {
         let all = list(self.spec, "sources").chain([&self.spec["source"]]);
-        all.into_iter().find(|source| source["chart"].is_string() || source["path"].is_string()).unwrap_or(&self.spec["source"])
+        all.into_iter()
+            .find(|source| source["chart"].is_string() || source["path"].is_string())
+            .unwrap_or(&self.spec["source"])
     }
 
     fn is_bundle(&self, source: &Value) -> bool {
-        text(source, "repoURL") == self.origin.repository && text(source, "targetRevision") == self.origin.revision
+        text(source, "repoURL") == self.origin.repository
+            && text(source, "targetRevision") == self.origin.revision
     }
 
     fn chart(&self, source: &Value) -> ChartLocation {
-        let (repository, version) = (text(source, "repoURL"), source["targetRevision"].as_str().map(str::to_owned));
+        let (repository, version) =
+            (text(source, "repoURL"), source["targetRevision"].as_str().map(str::to_owned));
         if let Some(path) = source["path"].as_str() {
             return match path.strip_prefix(&self.origin.prefix) {
                 Some(folder) if self.is_bundle(source) => ChartLocation::Local(folder.to_owned()),
@@ -180,14 +211,25 @@ impl ApplicationReader<'_> {
         }
         // An OCI registry has no scheme here.
         let scheme = if repository.contains("://") { "" } else { "oci://" };
-        ChartLocation::Remote { place: format!("{scheme}{}/{}", repository.trim_end_matches('/'), text(source, "chart")), version }
+        ChartLocation::Remote {
+            place: format!(
+                "{scheme}{}/{}",
+                repository.trim_end_matches('/'),
+                text(source, "chart")
+            ),
+            version,
+        }
     }
 
     /// A values file below the bundle: `$ref/…` from the root of another source, else from the chart's folder.
     fn values_file(&self, file: &str, chart: &ChartLocation) -> String {
-        if let Some((reference, path)) = file.strip_prefix('$').and_then(|file| file.split_once('/')) {
+        if let Some((reference, path)) =
+            file.strip_prefix('$').and_then(|file| file.split_once('/'))
+        {
             let source = list(self.spec, "sources").find(|source| source["ref"] == reference);
-            let inside = path.strip_prefix(&self.origin.prefix).filter(|_| source.is_some_and(|source| self.is_bundle(source)));
+            let inside = path
+                .strip_prefix(&self.origin.prefix)
+                .filter(|_| source.is_some_and(|source| self.is_bundle(source)));
             return inside.map_or_else(|| file.to_owned(), str::to_owned);
         }
         let ChartLocation::Local(folder) = chart else { return file.to_owned() };

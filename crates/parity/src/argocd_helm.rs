@@ -39,9 +39,14 @@ pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackE
         let path = format!("{TEMPLATES}/{name}");
         // The one condition is whether there is a project.
         let (condition, end) = ("{{- if .Values.createProject }}\n", "{{- end }}\n");
-        let template = template.strip_prefix(condition).and_then(|inside| inside.strip_suffix(end)).unwrap_or(template);
-        let text = expanded(template, &values)
-            .map_err(|expression| ReadbackError::Unreadable { path: path.clone(), reason: format!("`{expression}` is not understood") })?;
+        let template = template
+            .strip_prefix(condition)
+            .and_then(|inside| inside.strip_suffix(end))
+            .unwrap_or(template);
+        let text = expanded(template, &values).map_err(|expression| ReadbackError::Unreadable {
+            path: path.clone(),
+            reason: format!("`{expression}` is not understood"),
+        })?;
         let object: Value = parse(&path, &text)?;
         if application::is_application(&object, CONTROL_NAMESPACE) {
             applications.push((path, object));
@@ -78,7 +83,10 @@ fn evaluated(expression: &str, values: &Value) -> Option<String> {
     }
     let expression = expression.strip_suffix(" | quote")?;
     if let Some((format, argument)) = expression.strip_prefix("printf ").and_then(word) {
-        return Some(quoted(&format.replace("%s", &inner(argument.trim_start_matches('(').trim_end_matches(')'), values)?)));
+        return Some(quoted(&format.replace(
+            "%s",
+            &inner(argument.trim_start_matches('(').trim_end_matches(')'), values)?,
+        )));
     }
     Some(quoted(&inner(expression, values)?))
 }
@@ -116,19 +124,28 @@ mod tests {
 
     #[test]
     fn umbrella_chart_expressions_are_understood_no_others() {
-        let values = json!({"name": "fleet", "project": "", "destination": {"server": "https://k"}});
+        let values =
+            json!({"name": "fleet", "project": "", "destination": {"server": "https://k"}});
         for (template, expected) in [
             (r#"{{ printf "%s-a" .Values.name | quote }}"#, r#""fleet-a""#),
             (r"{{ .Values.project | default .Values.name | quote }}", r#""fleet""#),
             (r"{{ .Values.destination.server | quote }} x", r#""https://k" x"#),
             (r#"{{ include "bundle.path" (list . "003-a") | quote }}"#, r#""003-a""#),
-            (r#"{{ printf "$values/%s" (include "bundle.path" (list . "003-a/values.yaml")) | quote }}"#, r#""$values/003-a/values.yaml""#),
+            (
+                r#"{{ printf "$values/%s" (include "bundle.path" (list . "003-a/values.yaml")) | quote }}"#,
+                r#""$values/003-a/values.yaml""#,
+            ),
             (r#"{{ include "bundle.revision" . }}"#, r#""(named at install)""#),
             (r#""{{ "{{" }} .Values.x }}""#, r#""{{ .Values.x }}""#),
         ] {
             assert_eq!(expanded(template, &values).as_deref(), Ok(expected), "{template}");
         }
-        for template in ["{{ .Values.absent | quote }}", "{{ if .Values.name }}", "{{ .Values.name", "{{ tpl .Values.name . | quote }}"] {
+        for template in [
+            "{{ .Values.absent | quote }}",
+            "{{ if .Values.name }}",
+            "{{ .Values.name",
+            "{{ tpl .Values.name . | quote }}",
+        ] {
             assert!(expanded(template, &values).is_err(), "{template}");
         }
     }

@@ -23,12 +23,18 @@ struct ChartHead {
 
 /// `hook`, `crds` or `manifests`: what the chart in `folder` is made of.
 pub(crate) fn kind(files: &TextFiles, folder: &str) -> &'static str {
-    let mut templates = files.below(folder).filter(|(path, _)| path.starts_with("templates/")).peekable();
+    let mut templates =
+        files.below(folder).filter(|(path, _)| path.starts_with("templates/")).peekable();
     if [RIGHTS, SETTINGS].iter().any(|file| files.get(&format!("{folder}/{file}")).is_some()) {
         return "hook";
     }
-    let is_crd = |text: &str| text.lines().any(|line| line.trim_end() == "kind: CustomResourceDefinition");
-    if templates.peek().is_some() && templates.all(|(_, text)| is_crd(text)) { "crds" } else { "manifests" }
+    let is_crd =
+        |text: &str| text.lines().any(|line| line.trim_end() == "kind: CustomResourceDefinition");
+    if templates.peek().is_some() && templates.all(|(_, text)| is_crd(text)) {
+        "crds"
+    } else {
+        "manifests"
+    }
 }
 
 /// The chart in `folder`. One that is not there has no name, no version and no files.
@@ -39,7 +45,8 @@ pub(crate) fn local(files: &TextFiles, folder: &str) -> Result<ChartFacts, Readb
     let head: Option<ChartHead> = files.yaml(&format!("{folder}/{CHART}"))?;
     let mut chart = ChartFacts { place: folder.to_owned(), ..ChartFacts::default() };
     if let Some(head) = head {
-        (chart.name, chart.version, chart.app_version) = (head.name, head.version, head.app_version);
+        (chart.name, chart.version, chart.app_version) =
+            (head.name, head.version, head.app_version);
     }
     let is_hook = kind(files, folder) == "hook";
     for (path, text) in files.below(folder) {
@@ -49,7 +56,9 @@ pub(crate) fn local(files: &TextFiles, folder: &str) -> Result<ChartFacts, Readb
         }
         chart.files.insert(path.to_owned(), sha256(text.as_bytes()));
     }
-    for (path, text) in files.below(folder).filter(|(path, _)| path.starts_with("templates/") || *path == VALUES) {
+    for (path, text) in
+        files.below(folder).filter(|(path, _)| path.starts_with("templates/") || *path == VALUES)
+    {
         let found = annotations(text);
         if !found.is_empty() {
             chart.annotations.insert(path.to_owned(), found);
@@ -88,7 +97,10 @@ mod tests {
     #[test]
     fn annotations_are_read_from_templates() {
         let text = "metadata:\n  annotations:\n    helm.sh/hook: post-install,post-upgrade\n    # helm.sh/hook: none\n    \"helm.sh/hook-weight\": \"100\"\n  labels:\n    helm.sh/chart: {{ x }}\n";
-        let found: Vec<String> = annotations(text).into_iter().map(|(key, values)| format!("{key}={}", values.join("|"))).collect();
+        let found: Vec<String> = annotations(text)
+            .into_iter()
+            .map(|(key, values)| format!("{key}={}", values.join("|")))
+            .collect();
         assert_eq!(found, ["helm.sh/hook=post-install,post-upgrade", "helm.sh/hook-weight=100"]);
     }
 
@@ -103,6 +115,9 @@ mod tests {
         .map(|(path, text)| (path.to_owned(), text.to_owned()))
         .into_iter()
         .collect();
-        assert_eq!(["1-a", "2-b", "3-c", "4-d"].map(|folder| kind(&files, folder)), ["crds", "manifests", "hook", "manifests"]);
+        assert_eq!(
+            ["1-a", "2-b", "3-c", "4-d"].map(|folder| kind(&files, folder)),
+            ["crds", "manifests", "hook", "manifests"]
+        );
     }
 }

@@ -54,34 +54,65 @@ pub struct ParityReport {
 
 /// Compares bundles fact by fact.
 pub fn compare(bundles: &[BundleFacts]) -> ParityReport {
-    let names: BTreeSet<&String> = bundles.iter().flat_map(|bundle| bundle.releases.keys()).collect();
+    let names: BTreeSet<&String> =
+        bundles.iter().flat_map(|bundle| bundle.releases.keys()).collect();
     let mut differences = Vec::new();
-    let of_all: Vec<bool> = bundles.iter().map(|bundle| bundle.timeout_of_all_is_sufficient).collect();
+    let of_all: Vec<bool> =
+        bundles.iter().map(|bundle| bundle.timeout_of_all_is_sufficient).collect();
     if of_all.iter().any(|is_sufficient| *is_sufficient != of_all[0]) {
         let values = of_all.iter().map(|is_sufficient| Some(Value::from(*is_sufficient))).collect();
-        differences.push(FactDifference { release: ALL.to_owned(), fact: "timeoutOfAllIsSufficient".to_owned(), values });
+        differences.push(FactDifference {
+            release: ALL.to_owned(),
+            fact: "timeoutOfAllIsSufficient".to_owned(),
+            values,
+        });
     }
     for name in names {
-        let releases: Vec<Option<&ReleaseFacts>> = bundles.iter().map(|bundle| bundle.releases.get(name)).collect();
+        let releases: Vec<Option<&ReleaseFacts>> =
+            bundles.iter().map(|bundle| bundle.releases.get(name)).collect();
         if releases.iter().any(Option::is_none) {
-            let values = releases.iter().map(|release| release.map(|release| Value::from(release.kind))).collect();
-            differences.push(FactDifference { release: name.clone(), fact: "release".to_owned(), values });
+            let values = releases
+                .iter()
+                .map(|release| release.map(|release| Value::from(release.kind)))
+                .collect();
+            differences.push(FactDifference {
+                release: name.clone(),
+                fact: "release".to_owned(),
+                values,
+            });
             continue;
         }
         if !ordered_alike(name, bundles) {
-            let after = |release: &ReleaseFacts| release.after.releases.iter().cloned().collect::<Value>();
+            let after =
+                |release: &ReleaseFacts| release.after.releases.iter().cloned().collect::<Value>();
             let values = releases.iter().map(|release| release.map(after)).collect();
-            differences.push(FactDifference { release: name.clone(), fact: "after".to_owned(), values });
+            differences.push(FactDifference {
+                release: name.clone(),
+                fact: "after".to_owned(),
+                values,
+            });
         }
-        differences.extend(differing(name, &releases.iter().flatten().map(|release| leaves(release)).collect::<Vec<_>>()));
+        differences.extend(differing(
+            name,
+            &releases.iter().flatten().map(|release| leaves(release)).collect::<Vec<_>>(),
+        ));
     }
-    ParityReport { equal: differences.is_empty(), differences, not_expressible: unstated_facts(bundles) }
+    ParityReport {
+        equal: differences.is_empty(),
+        differences,
+        not_expressible: unstated_facts(bundles),
+    }
 }
 
 fn ordered_alike(name: &str, bundles: &[BundleFacts]) -> bool {
-    let orders: Vec<ReleaseOrder<'_>> =
-        bundles.iter().map(|bundle| bundle.releases.iter().map(|(name, release)| (name.as_str(), &release.after)).collect()).collect();
-    let pairs = (0..orders.len()).flat_map(|first| (first + 1..orders.len()).map(move |second| (first, second)));
+    let orders: Vec<ReleaseOrder<'_>> = bundles
+        .iter()
+        .map(|bundle| {
+            bundle.releases.iter().map(|(name, release)| (name.as_str(), &release.after)).collect()
+        })
+        .collect();
+    let pairs = (0..orders.len())
+        .flat_map(|first| (first + 1..orders.len()).map(move |second| (first, second)));
     pairs.into_iter().all(|(first, second)| order::agree(name, &orders[first], &orders[second]))
 }
 
@@ -91,7 +122,8 @@ fn differing(name: &str, releases: &[BTreeMap<String, Value>]) -> Vec<FactDiffer
     let mut found = Vec::new();
     for fact in facts {
         let values: Vec<Option<&Value>> = releases.iter().map(|leaves| leaves.get(fact)).collect();
-        let mut said = values.iter().filter(|value| value.is_none_or(|value| reason(value).is_none()));
+        let mut said =
+            values.iter().filter(|value| value.is_none_or(|value| reason(value).is_none()));
         let first = said.next();
         if said.any(|value| Some(value) != first) {
             let values = values.into_iter().map(Option::<&Value>::cloned).collect();
@@ -114,7 +146,9 @@ pub fn leaves(release: &ReleaseFacts) -> BTreeMap<String, Value> {
 }
 
 fn descend(path: String, value: Value, found: &mut BTreeMap<String, Value>) {
-    let Some(map) = value.as_object().filter(|map| !map.is_empty() && !map.contains_key(NOT_EXPRESSIBLE)) else {
+    let Some(map) =
+        value.as_object().filter(|map| !map.is_empty() && !map.contains_key(NOT_EXPRESSIBLE))
+    else {
         found.insert(path, value);
         return;
     };
@@ -137,7 +171,9 @@ fn unstated_facts(bundles: &[BundleFacts]) -> Vec<UnstatedFact> {
         for (name, release) in &bundle.releases {
             for (fact, value) in leaves(release) {
                 let Some(reason) = reason(&value) else { continue };
-                let known = found.iter_mut().find(|one| one.deployer == bundle.deployer && one.fact == fact && one.reason == reason);
+                let known = found.iter_mut().find(|one| {
+                    one.deployer == bundle.deployer && one.fact == fact && one.reason == reason
+                });
                 match known {
                     Some(known) if known.releases.contains(name) => {}
                     Some(known) => known.releases.push(name.clone()),

@@ -37,7 +37,9 @@ impl TextFiles {
 
     /// The files of a folder: path below it, and text.
     pub fn below<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
-        self.iter().filter_map(move |(path, text)| Some((path.strip_prefix(folder)?.strip_prefix('/')?, text)))
+        self.iter().filter_map(move |(path, text)| {
+            Some((path.strip_prefix(folder)?.strip_prefix('/')?, text))
+        })
     }
 
     /// The file at `path` as one YAML document, if it is there.
@@ -54,5 +56,8 @@ impl TextFiles {
 /// # Errors
 /// See [`TextFiles::yaml`].
 pub(crate) fn parse<T: DeserializeOwned>(path: &str, text: &str) -> Result<T, ReadbackError> {
-    yaml::from_str(text).map_err(|error| ReadbackError::Unreadable { path: path.to_owned(), reason: error.to_string() })
+    yaml::from_str(text).map_err(|error| ReadbackError::Unreadable {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })
 }

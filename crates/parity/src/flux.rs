@@ -59,8 +59,12 @@ struct KustomizedBundle<'a> {
 /// A file that cannot be read, or one that is named and not there.
 pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackError> {
     let bundle = KustomizedBundle::new(files)?;
-    let releases: Vec<&(String, Value)> = bundle.releases.iter().filter(|(_, release)| release["spec"]["suspend"] != true).collect();
-    let needs = releases.iter().map(|(_, release)| (text(&release["metadata"], "name"), bundle.needs(release))).collect();
+    let releases: Vec<&(String, Value)> =
+        bundle.releases.iter().filter(|(_, release)| release["spec"]["suspend"] != true).collect();
+    let needs = releases
+        .iter()
+        .map(|(_, release)| (text(&release["metadata"], "name"), bundle.needs(release)))
+        .collect();
     let mut after = in_parts(&[needs]);
     let mut found = Vec::new();
     for (file, release) in releases {
@@ -77,11 +81,13 @@ impl<'a> KustomizedBundle<'a> {
         let prefix = text(&sync["spec"], "path");
         let prefix = prefix.trim_start_matches("./").trim_matches('/');
         let source: Value = files.yaml(SOURCE)?.unwrap_or_default();
-        let is_own = sync["spec"]["sourceRef"] == serde_json::json!({"kind": source["kind"], "name": source["metadata"]["name"]});
+        let is_own = sync["spec"]["sourceRef"]
+            == serde_json::json!({"kind": source["kind"], "name": source["metadata"]["name"]});
         let mut references = Vec::new();
         for path in list(&kustomization, "configurations").filter_map(Value::as_str) {
             let configuration: Value = files.yaml(path)?.unwrap_or_default();
-            let of_config_maps = list(&configuration, "nameReference").filter(|reference| reference["kind"] == "ConfigMap");
+            let of_config_maps = list(&configuration, "nameReference")
+                .filter(|reference| reference["kind"] == "ConfigMap");
             references.extend(
                 of_config_maps
                     .flat_map(|reference| list(reference, "fieldSpecs"))
@@ -94,13 +100,18 @@ impl<'a> KustomizedBundle<'a> {
         let mut bundle = Self {
             files,
             config_maps: config_maps(&kustomization),
-            names_have_digests: has_digests && references.iter().any(|path| path == "spec/valuesFrom/name"),
+            names_have_digests: has_digests
+                && references.iter().any(|path| path == "spec/valuesFrom/name"),
             label_has_digest: has_digests && references.contains(&label),
             releases: Vec::new(),
             sources: BTreeMap::new(),
             own_source: if is_own { sync["spec"]["sourceRef"].clone() } else { Value::Null },
             prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
-            timeout: if sync["spec"]["wait"] == true { seconds(SYNC, &sync["spec"]["timeout"])? } else { None },
+            timeout: if sync["spec"]["wait"] == true {
+                seconds(SYNC, &sync["spec"]["timeout"])?
+            } else {
+                None
+            },
         };
         // Kustomize stops at a file that is not there.
         for path in bundle.config_maps.values().flat_map(BTreeMap::values) {
@@ -121,8 +132,11 @@ impl<'a> KustomizedBundle<'a> {
 
     /// The name of the ConfigMap with the digest of the bundle, as the release of this name carries it; kustomize puts the digest behind it.
     fn carried(&self, release: &str) -> Option<&str> {
-        let (_, found) = self.releases.iter().find(|(_, found)| found["metadata"]["name"] == release)?;
-        found["metadata"]["labels"][format!("{PREFIX}/bundle")].as_str().filter(|name| self.config_maps.contains_key(*name))
+        let (_, found) =
+            self.releases.iter().find(|(_, found)| found["metadata"]["name"] == release)?;
+        found["metadata"]["labels"][format!("{PREFIX}/bundle")]
+            .as_str()
+            .filter(|name| self.config_maps.contains_key(*name))
     }
 
     /// What a release depends on, if the dependency holds it back: until the same bundle has succeeded there.
@@ -131,14 +145,23 @@ impl<'a> KustomizedBundle<'a> {
         let same = format!("dep.metadata.labels['{label}'] == self.metadata.labels['{label}']");
         let carried = self.carried(&text(&release["metadata"], "name"));
         let holds = |dependency: &&Value| {
-            let expression = text(dependency, "readyExpr").split_whitespace().collect::<Vec<_>>().join(" ");
+            let expression =
+                text(dependency, "readyExpr").split_whitespace().collect::<Vec<_>>().join(" ");
             let clauses: Vec<&str> = expression.split(" && ").collect();
-            let asks = READY.iter().all(|part| expression.contains(part)) && clauses.contains(&same.as_str()) && !expression.contains("||");
+            let asks = READY.iter().all(|part| expression.contains(part))
+                && clauses.contains(&same.as_str())
+                && !expression.contains("||");
             let depended = text(dependency, "name");
-            let is_known = self.releases.iter().any(|(_, found)| found["metadata"]["name"] == *depended);
-            asks && self.label_has_digest && carried.is_some() && (!is_known || carried == self.carried(&depended))
+            let is_known =
+                self.releases.iter().any(|(_, found)| found["metadata"]["name"] == *depended);
+            asks && self.label_has_digest
+                && carried.is_some()
+                && (!is_known || carried == self.carried(&depended))
         };
-        list(&release["spec"], "dependsOn").filter(holds).map(|dependency| text(dependency, "name")).collect()
+        list(&release["spec"], "dependsOn")
+            .filter(holds)
+            .map(|dependency| text(dependency, "name"))
+            .collect()
     }
 
     fn read_release(
@@ -156,8 +179,10 @@ impl<'a> KustomizedBundle<'a> {
         let any = |key: &str| OPERATIONS.iter().any(|operation| spec[*operation][key] == true);
         let chart = self.chart(&name, spec);
         let is_ours = matches!(&chart, ChartLocation::Local(folder) if chart::kind(self.files, folder) != "hook");
-        let retries =
-            |operation: &&str| spec[*operation]["strategy"]["name"] == "RetryOnFailure" && spec[*operation]["remediation"].is_null();
+        let retries = |operation: &&str| {
+            spec[*operation]["strategy"]["name"] == "RetryOnFailure"
+                && spec[*operation]["remediation"].is_null()
+        };
         let undoes_failures = !["install", "upgrade"].iter().all(retries) || any("cleanupOnFail");
         let (values, inline) = self.values(spec);
         Ok(DeclaredRelease {
@@ -197,23 +222,36 @@ impl<'a> KustomizedBundle<'a> {
     }
 
     fn chart(&self, release: &str, spec: &Value) -> ChartLocation {
-        let source = |kind: &str, name: &str| self.sources.get(&(kind.to_owned(), name.to_owned())).map(|source| &source["spec"]);
+        let source = |kind: &str, name: &str| {
+            self.sources.get(&(kind.to_owned(), name.to_owned())).map(|source| &source["spec"])
+        };
         if spec["chartRef"].is_object() {
             let found = source(&text(&spec["chartRef"], "kind"), &text(&spec["chartRef"], "name"));
             let url = found.map(|found| text(found, "url")).unwrap_or_default();
-            let tag = found.and_then(|found| found["ref"]["tag"].as_str()).map(|tag| tag.replace('_', "+"));
-            return self.pushed(release, &url, tag.as_deref()).unwrap_or(ChartLocation::Remote { place: url, version: tag });
+            let tag = found
+                .and_then(|found| found["ref"]["tag"].as_str())
+                .map(|tag| tag.replace('_', "+"));
+            return self
+                .pushed(release, &url, tag.as_deref())
+                .unwrap_or(ChartLocation::Remote { place: url, version: tag });
         }
         let chart = &spec["chart"]["spec"];
         let (name, reference) = (text(chart, "chart"), &chart["sourceRef"]);
         if reference["kind"] == "GitRepository" {
             let path = name.trim_start_matches("./");
             return match path.strip_prefix(&self.prefix) {
-                Some(folder) if *reference == self.own_source => ChartLocation::Local(folder.to_owned()),
-                _ => ChartLocation::Remote { place: format!("{}//{path}", text(reference, "name")), version: None },
+                Some(folder) if *reference == self.own_source => {
+                    ChartLocation::Local(folder.to_owned())
+                }
+                _ => ChartLocation::Remote {
+                    place: format!("{}//{path}", text(reference, "name")),
+                    version: None,
+                },
             };
         }
-        let url = source(&text(reference, "kind"), &text(reference, "name")).map(|found| text(found, "url")).unwrap_or_default();
+        let url = source(&text(reference, "kind"), &text(reference, "name"))
+            .map(|found| text(found, "url"))
+            .unwrap_or_default();
         let version = chart["version"].as_str().map(str::to_owned);
         ChartLocation::Remote { place: format!("{}/{name}", url.trim_end_matches('/')), version }
     }
@@ -225,7 +263,9 @@ impl<'a> KustomizedBundle<'a> {
         let folders = self.files.iter().filter_map(|(path, _)| path.strip_suffix("/Chart.yaml"));
         let is_it = |folder: &&str| {
             let found = chart::local(self.files, folder).ok();
-            found.is_some_and(|found| found.name.as_deref() == Some(name) && found.version.as_deref() == version)
+            found.is_some_and(|found| {
+                found.name.as_deref() == Some(name) && found.version.as_deref() == version
+            })
         };
         let mut found: Vec<&str> = folders.filter(is_it).collect();
         found.sort_by_key(|folder| folder.split_once('-').is_none_or(|(_, name)| name != release));
@@ -237,7 +277,11 @@ impl<'a> KustomizedBundle<'a> {
         for from in list(spec, "valuesFrom") {
             let (kind, name) = (text(from, "kind"), text(from, "name"));
             let key = from["valuesKey"].as_str().unwrap_or("values.yaml");
-            let found = self.config_maps.get(&name).filter(|_| kind == "ConfigMap").and_then(|keys| keys.get(key));
+            let found = self
+                .config_maps
+                .get(&name)
+                .filter(|_| kind == "ConfigMap")
+                .and_then(|keys| keys.get(key));
             files.push(found.cloned().unwrap_or_else(|| format!("{kind}/{name}:{key}")));
         }
         (files, spec["values"].as_object().cloned())
@@ -247,7 +291,8 @@ impl<'a> KustomizedBundle<'a> {
 /// The files of the generated ConfigMaps: `key=path`, or a path whose last part is the key.
 fn config_maps(kustomization: &Value) -> BTreeMap<String, BTreeMap<String, String>> {
     let file = |entry: &str| {
-        let (key, path) = entry.split_once('=').unwrap_or((entry.rsplit('/').next().unwrap_or(entry), entry));
+        let (key, path) =
+            entry.split_once('=').unwrap_or((entry.rsplit('/').next().unwrap_or(entry), entry));
         (key.to_owned(), path.to_owned())
     };
     let files = |map: &Value| list(map, "files").filter_map(Value::as_str).map(file).collect();
@@ -256,13 +301,17 @@ fn config_maps(kustomization: &Value) -> BTreeMap<String, BTreeMap<String, Strin
 
 /// Every timeout of a HelmRelease; operations that state none have the release's.
 fn timeouts(file: &str, spec: &Value) -> Result<Vec<TimeoutFact>, ReadbackError> {
-    let timeout = |setting: String, seconds| TimeoutFact { file: file.to_owned(), setting, seconds };
+    let timeout =
+        |setting: String, seconds| TimeoutFact { file: file.to_owned(), setting, seconds };
     let mut found = vec![match seconds(file, &spec["timeout"])? {
         Some(seconds) => timeout("timeout".to_owned(), seconds),
         None => timeout("none, so Flux's default".to_owned(), DEFAULT_TIMEOUT_SECONDS),
     }];
     for operation in OPERATIONS {
-        found.extend(seconds(file, &spec[operation]["timeout"])?.map(|seconds| timeout(format!("{operation}.timeout"), seconds)));
+        found.extend(
+            seconds(file, &spec[operation]["timeout"])?
+                .map(|seconds| timeout(format!("{operation}.timeout"), seconds)),
+        );
     }
     Ok(found)
 }
@@ -270,6 +319,9 @@ fn timeouts(file: &str, spec: &Value) -> Result<Vec<TimeoutFact>, ReadbackError>
 /// A duration as Flux writes it, if there is one.
 fn seconds(file: &str, value: &Value) -> Result<Option<u64>, ReadbackError> {
     let Some(text) = value.as_str() else { return Ok(None) };
-    let error = |_| ReadbackError::Unreadable { path: file.to_owned(), reason: format!("`{text}` is no time") };
+    let error = |_| ReadbackError::Unreadable {
+        path: file.to_owned(),
+        reason: format!("`{text}` is no time"),
+    };
     text.parse::<Duration>().map(|duration| Some(duration.as_secs())).map_err(error)
 }

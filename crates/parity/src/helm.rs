@@ -40,30 +40,53 @@ struct ScriptLine<'a> {
 /// The script is missing, or a timeout in it is not a number.
 pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackError> {
     let script = ShellScript::new(files.required(DEPLOY)?);
-    let stops =
-        script.lines.iter().any(|line| line.first().is_some_and(|word| word == "set") && line.iter().any(|word| word.starts_with("-e")));
+    let stops = script.lines.iter().any(|line| {
+        line.first().is_some_and(|word| word == "set")
+            && line.iter().any(|word| word.starts_with("-e"))
+    });
     let mut releases: Vec<DeclaredRelease> = Vec::new();
     for line in &script.lines {
         let [kind, folder, namespace, timeout, rest @ ..] = line.as_slice() else { continue };
         let reached = script.reached(kind);
-        if !["upstream", "crds", "manifests", "hook"].contains(&kind.as_str()) || reached.is_empty() {
+        if !["upstream", "crds", "manifests", "hook"].contains(&kind.as_str()) || reached.is_empty()
+        {
             continue;
         }
-        let gated = stops && script.function(STEP).last().is_some_and(|line| *line == ["exit", "1"]);
-        let calls: Vec<&&[String]> = reached.iter().filter(|line| line.first().is_some_and(|word| word == STEP)).collect();
-        let owns = !calls.is_empty() && calls.iter().all(|line| line.iter().any(|word| word == "--take-ownership"));
+        let gated =
+            stops && script.function(STEP).last().is_some_and(|line| *line == ["exit", "1"]);
+        let calls: Vec<&&[String]> =
+            reached.iter().filter(|line| line.first().is_some_and(|word| word == STEP)).collect();
+        let owns = !calls.is_empty()
+            && calls.iter().all(|line| line.iter().any(|word| word == "--take-ownership"));
         // Arguments are put together, or handed on to a function; other programs are run with others.
         let is_about_arguments = |line: &&[String]| {
             // `set` may follow the pattern of a `case`.
-            line.iter().take(2).any(|word| word == "set") || line.first().is_some_and(|word| script.is_function(word))
+            line.iter().take(2).any(|word| word == "set")
+                || line.first().is_some_and(|word| script.is_function(word))
         };
-        let words = reached.iter().copied().filter(is_about_arguments).flatten().map(String::as_str).collect();
+        let words = reached
+            .iter()
+            .copied()
+            .filter(is_about_arguments)
+            .flatten()
+            .map(String::as_str)
+            .collect();
         let names = script.function(STEP).iter().any(|line| line.iter().any(|word| word == NAME));
         let line = ScriptLine { folder, namespace, timeout, rest, names, owns, words };
-        let before = releases.iter().filter(|_| gated).map(|release| release.name.clone()).collect();
+        let before =
+            releases.iter().filter(|_| gated).map(|release| release.name.clone()).collect();
         let after = PredecessorFacts { releases: before, exact_among: BTreeSet::new() };
-        let gated_by = if gated { "the exit code of Helm: the script ends at the first failure" } else { "nothing" };
-        releases.push(line.read_release(kind == "upstream", releases.len() + 1, after, gated_by)?);
+        let gated_by = if gated {
+            "the exit code of Helm: the script ends at the first failure"
+        } else {
+            "nothing"
+        };
+        releases.push(line.read_release(
+            kind == "upstream",
+            releases.len() + 1,
+            after,
+            gated_by,
+        )?);
     }
     Ok(DeclaredBundle { timeout_of_all: None, releases })
 }
@@ -78,7 +101,10 @@ impl<'a> ScriptLine<'a> {
     ) -> Result<DeclaredRelease, ReadbackError> {
         let name = self.folder.split_once('-').map_or(self.folder, |(_, name)| name);
         let has = |flag: &str| self.words.iter().any(|word| word.split('=').next() == Some(flag));
-        let namespace = self.behind("--namespace").map_or_else(|| "default".to_owned(), |word| word.replace("$namespace", self.namespace));
+        let namespace = self.behind("--namespace").map_or_else(
+            || "default".to_owned(),
+            |word| word.replace("$namespace", self.namespace),
+        );
         Ok(DeclaredRelease {
             file: DEPLOY.to_owned(),
             name: name.to_owned(),
@@ -117,13 +143,20 @@ impl<'a> ScriptLine<'a> {
     }
 
     fn timeout(&self) -> Result<TimeoutFact, ReadbackError> {
-        let timeout = |setting: &str, seconds| TimeoutFact { file: DEPLOY.to_owned(), setting: setting.to_owned(), seconds };
+        let timeout = |setting: &str, seconds| TimeoutFact {
+            file: DEPLOY.to_owned(),
+            setting: setting.to_owned(),
+            seconds,
+        };
         let Some(stated) = self.behind("--timeout") else {
             return Ok(timeout("none, so Helm's default", DEFAULT_TIMEOUT_SECONDS));
         };
         let stated = stated.replace("${timeout}", self.timeout);
         let seconds = stated.strip_suffix('s').and_then(|number| number.parse().ok());
-        let error = || ReadbackError::Unreadable { path: DEPLOY.to_owned(), reason: format!("`{stated}` is no number of seconds") };
+        let error = || ReadbackError::Unreadable {
+            path: DEPLOY.to_owned(),
+            reason: format!("`{stated}` is no number of seconds"),
+        };
         Ok(timeout("--timeout", seconds.ok_or_else(error)?))
     }
 
@@ -132,7 +165,9 @@ impl<'a> ScriptLine<'a> {
             return ChartLocation::Remote { place: String::new(), version: None };
         };
         let place = match repository.first() {
-            Some(url) if self.words.contains(&"--repo") => format!("{}/{chart}", url.trim_end_matches('/')),
+            Some(url) if self.words.contains(&"--repo") => {
+                format!("{}/{chart}", url.trim_end_matches('/'))
+            }
             _ => chart.clone(),
         };
         // A packed chart on this machine is the version that it is.
@@ -142,7 +177,11 @@ impl<'a> ScriptLine<'a> {
 
     /// The folder of the chart: the first path of the bundle that is not a values file.
     fn local(&self) -> String {
-        let mut paths = self.words.iter().enumerate().filter(|(at, _)| *at == 0 || self.words[at - 1] != "--values");
+        let mut paths = self
+            .words
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at == 0 || self.words[at - 1] != "--values");
         let found = paths.find_map(|(_, word)| word.strip_prefix("$bundle/"));
         found.map_or_else(String::new, |path| self.expanded(path))
     }
@@ -162,6 +201,8 @@ impl<'a> ScriptLine<'a> {
 
     /// The functions know the folder as their first argument, or under a name of their own.
     fn expanded(&self, path: &str) -> String {
-        ["$upstream_folder", "$hook_folder", "$1"].iter().fold(path.to_owned(), |path, name| path.replace(name, self.folder))
+        ["$upstream_folder", "$hook_folder", "$1"]
+            .iter()
+            .fold(path.to_owned(), |path, name| path.replace(name, self.folder))
     }
 }

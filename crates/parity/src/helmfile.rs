@@ -29,23 +29,36 @@ struct StateFileReader {
 pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackError> {
     let mut states = Vec::new();
     collect(files, HELMFILE, &mut Vec::new(), &mut states)?;
-    let parts: Vec<BTreeMap<String, BTreeSet<String>>> = states.iter().map(StateFileReader::needs).collect();
+    let parts: Vec<BTreeMap<String, BTreeSet<String>>> =
+        states.iter().map(StateFileReader::needs).collect();
     let mut after = in_parts(&parts);
     let mut releases = Vec::new();
     for state in &states {
         for release in state.releases() {
             let name = text(release, "name");
             let after = after.remove(&name).unwrap_or_default();
-            releases.push(DeclaredRelease { position: DeployerFact::Is(releases.len() + 1), after, ..state.read_release(release, name) });
+            releases.push(DeclaredRelease {
+                position: DeployerFact::Is(releases.len() + 1),
+                after,
+                ..state.read_release(release, name)
+            });
         }
     }
     Ok(DeclaredBundle { timeout_of_all: None, releases })
 }
 
 /// The state files in the order in which they are deployed: what a file names comes before its own releases.
-fn collect(files: &TextFiles, path: &str, callers: &mut Vec<String>, states: &mut Vec<StateFileReader>) -> Result<(), ReadbackError> {
+fn collect(
+    files: &TextFiles,
+    path: &str,
+    callers: &mut Vec<String>,
+    states: &mut Vec<StateFileReader>,
+) -> Result<(), ReadbackError> {
     if callers.iter().any(|caller| caller == path) {
-        return Err(ReadbackError::Unreadable { path: path.to_owned(), reason: "it names itself under `helmfiles`".to_owned() });
+        return Err(ReadbackError::Unreadable {
+            path: path.to_owned(),
+            reason: "it names itself under `helmfiles`".to_owned(),
+        });
     }
     files.required(path)?;
     let content: Value = files.yaml(path)?.unwrap_or_default();
@@ -67,26 +80,43 @@ impl StateFileReader {
 
     /// The releases with those that they need: `[[context/]namespace/]name`.
     fn needs(&self) -> BTreeMap<String, BTreeSet<String>> {
-        let name = |need: &Value| need.as_str().map(|need| need.rsplit('/').next().unwrap_or(need).to_owned());
-        self.releases().map(|release| (text(release, "name"), list(release, "needs").filter_map(name).collect())).collect()
+        let name = |need: &Value| {
+            need.as_str().map(|need| need.rsplit('/').next().unwrap_or(need).to_owned())
+        };
+        self.releases()
+            .map(|release| {
+                (text(release, "name"), list(release, "needs").filter_map(name).collect())
+            })
+            .collect()
     }
 
     /// A setting of a release, which has its default for all releases of the file.
     fn setting(&self, release: &Value, key: &str) -> Option<Value> {
-        [release.get(key), self.content["helmDefaults"].get(key)].into_iter().flatten().find(|value| !value.is_null()).cloned()
+        [release.get(key), self.content["helmDefaults"].get(key)]
+            .into_iter()
+            .flatten()
+            .find(|value| !value.is_null())
+            .cloned()
     }
 
     fn read_release(&self, release: &Value, name: String) -> DeclaredRelease {
         let is_on = |key: &str| self.setting(release, key) == Some(Value::Bool(true));
-        let arguments: Vec<Value> = ["args", "syncArgs"].iter().filter_map(|key| self.setting(release, key)).collect();
-        let (timeout, setting) = match self.setting(release, "timeout").as_ref().and_then(Value::as_u64) {
-            Some(seconds) => (seconds, format!("timeout of {name}")),
-            None => (DEFAULT_TIMEOUT_SECONDS, "none, so Helm's default".to_owned()),
-        };
+        let arguments: Vec<Value> =
+            ["args", "syncArgs"].iter().filter_map(|key| self.setting(release, key)).collect();
+        let (timeout, setting) =
+            match self.setting(release, "timeout").as_ref().and_then(Value::as_u64) {
+                Some(seconds) => (seconds, format!("timeout of {name}")),
+                None => (DEFAULT_TIMEOUT_SECONDS, "none, so Helm's default".to_owned()),
+            };
         // A file's path, or values themselves.
-        let (paths, inline): (Vec<&Value>, Vec<&Value>) = list(release, "values").partition(|value| value.is_string());
-        let inline: Map<String, Value> =
-            inline.into_iter().filter_map(Value::as_object).flatten().map(|(key, value)| (key.clone(), value.clone())).collect();
+        let (paths, inline): (Vec<&Value>, Vec<&Value>) =
+            list(release, "values").partition(|value| value.is_string());
+        let inline: Map<String, Value> = inline
+            .into_iter()
+            .filter_map(Value::as_object)
+            .flatten()
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
         let namespace = text(release, "namespace");
         DeclaredRelease {
             file: self.path.clone(),
@@ -127,12 +157,20 @@ impl StateFileReader {
         }
         let version = release["version"].as_str().map(str::to_owned);
         let repository = chart.split_once('/').and_then(|(name, chart)| {
-            let found = list(&self.content, "repositories").find(|repository| repository["name"] == name)?;
+            let found = list(&self.content, "repositories")
+                .find(|repository| repository["name"] == name)?;
             let url = text(found, "url");
             let url = url.trim_end_matches('/');
-            Some(if found["oci"] == true { format!("oci://{url}/{chart}") } else { format!("{url}/{chart}") })
+            Some(if found["oci"] == true {
+                format!("oci://{url}/{chart}")
+            } else {
+                format!("{url}/{chart}")
+            })
         });
         // The text between double braces is a template that prints the braces of a path.
-        ChartLocation::Remote { place: repository.unwrap_or_else(|| chart.replace("{{ \"{{\" }}", "{{")), version }
+        ChartLocation::Remote {
+            place: repository.unwrap_or_else(|| chart.replace("{{ \"{{\" }}", "{{")),
+            version,
+        }
     }
 }

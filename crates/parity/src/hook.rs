@@ -48,18 +48,30 @@ struct RightsRow {
 ///
 /// # Errors
 /// The chart's table of rights, or its default values, cannot be read.
-pub(crate) fn read(files: &TextFiles, folder: &str, values: &Value, chart: &ChartFacts) -> Result<HookFacts, ReadbackError> {
+pub(crate) fn read(
+    files: &TextFiles,
+    folder: &str,
+    values: &Value,
+    chart: &ChartFacts,
+) -> Result<HookFacts, ReadbackError> {
     let defaults: Option<Value> = files.yaml(&format!("{folder}/{VALUES}"))?;
     let values = with_defaults(values, defaults.unwrap_or_default());
     let rollout = &values["rollout"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let tasks: Vec<String> =
-        rollout.get("tasks").or_else(|| rollout.get("duties")).and_then(Value::as_array).into_iter().flatten().map(text).collect();
+    let tasks: Vec<String> = rollout
+        .get("tasks")
+        .or_else(|| rollout.get("duties"))
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .map(text)
+        .collect();
     let driver = rollout["driver"].as_str();
     let rows: Vec<RightsRow> = files.yaml(&format!("{folder}/{RIGHTS}"))?.unwrap_or_default();
     // Exactly as the chart's `_rights.tpl` chooses them.
     let counts = |row: &&RightsRow| {
-        row.task.as_ref().is_none_or(|task| tasks.contains(task)) && (row.driver.is_none() || row.driver.as_deref() == driver)
+        row.task.as_ref().is_none_or(|task| tasks.contains(task))
+            && (row.driver.is_none() || row.driver.as_deref() == driver)
     };
     let rights: BTreeSet<String> = rows.iter().filter(counts).map(right).collect();
     Ok(HookFacts {
@@ -68,7 +80,9 @@ pub(crate) fn read(files: &TextFiles, folder: &str, values: &Value, chart: &Char
         rights,
         budget_seconds: rollout["budgetSeconds"].as_u64().unwrap_or_default(),
         timeout_is_sufficient: DeployerFact::Is(false),
-        trigger: digest(&serde_json::json!({"chart": chart.name, "version": chart.version, "values": values})),
+        trigger: digest(
+            &serde_json::json!({"chart": chart.name, "version": chart.version, "values": values}),
+        ),
         job: job(files.get(&format!("{folder}/{JOB}")).unwrap_or_default()),
         tasks,
     })
@@ -77,7 +91,11 @@ pub(crate) fn read(files: &TextFiles, folder: &str, values: &Value, chart: &Char
 fn right(row: &RightsRow) -> String {
     let RightsRow { task, driver: _, scope, group, resource, verbs, object } = row;
     let slash = if group.is_empty() { "" } else { "/" };
-    format!("{}: {scope}: {} {group}{slash}{resource} ({object})", task.as_deref().unwrap_or("every"), verbs.join(","))
+    format!(
+        "{}: {scope}: {} {group}{slash}{resource} ({object})",
+        task.as_deref().unwrap_or("every"),
+        verbs.join(",")
+    )
 }
 
 /// The relevant lines of the Job's template, verbatim.

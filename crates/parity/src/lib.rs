@@ -51,7 +51,11 @@ const READERS: &[DeployerReader] = &[
     DeployerReader { deployer: "helmfile", sign: helmfile::HELMFILE, read: helmfile::read_bundle },
     DeployerReader { deployer: "flux", sign: flux::KUSTOMIZATION, read: flux::read_bundle },
     DeployerReader { deployer: "argocd", sign: argocd::ROOT, read: argocd::read_bundle },
-    DeployerReader { deployer: "argocd-helm", sign: argocd_helm::CHART, read: argocd_helm::read_bundle },
+    DeployerReader {
+        deployer: "argocd-helm",
+        sign: argocd_helm::CHART,
+        read: argocd_helm::read_bundle,
+    },
 ];
 
 /// Why files have no facts.
@@ -101,23 +105,38 @@ fn signs() -> String {
 /// # Errors
 /// See [`ReadbackError`]. A reference to a missing file is not an error but a fact.
 pub fn read_facts(files: &TextFiles) -> Result<BundleFacts, ReadbackError> {
-    let found: Vec<&DeployerReader> = READERS.iter().filter(|reader| files.get(reader.sign).is_some()).collect();
+    let found: Vec<&DeployerReader> =
+        READERS.iter().filter(|reader| files.get(reader.sign).is_some()).collect();
     let reader = match found.as_slice() {
         [] => return Err(ReadbackError::NoDeployer),
         [reader] => reader,
-        several => return Err(ReadbackError::SeveralDeployers(several.iter().map(|reader| reader.deployer).collect())),
+        several => {
+            return Err(ReadbackError::SeveralDeployers(
+                several.iter().map(|reader| reader.deployer).collect(),
+            ));
+        }
     };
     let promised: PromisedFacts = files.yaml(INFO)?.unwrap_or_default();
     let mut releases: BTreeMap<String, ReleaseFacts> = BTreeMap::new();
     let declared = (reader.read)(files)?;
     for release in declared.releases {
-        let needs = promised.releases.iter().find(|promised| promised.name == release.name).map_or(&[][..], |promised| &promised.needs);
+        let needs = promised
+            .releases
+            .iter()
+            .find(|promised| promised.name == release.name)
+            .map_or(&[][..], |promised| &promised.needs);
         releases.insert(release.name.clone(), resolve_release(files, release, needs)?);
     }
     let known: BTreeSet<String> = releases.keys().cloned().collect();
     for release in releases.values_mut() {
         release.unknown_needs = release.after.releases.difference(&known).cloned().collect();
     }
-    let timeout_of_all_is_sufficient = declared.timeout_of_all.is_none_or(|seconds| seconds >= order::longest_seconds(&releases));
-    Ok(BundleFacts { deployer: reader.deployer.to_owned(), file: reader.sign.to_owned(), timeout_of_all_is_sufficient, releases })
+    let timeout_of_all_is_sufficient =
+        declared.timeout_of_all.is_none_or(|seconds| seconds >= order::longest_seconds(&releases));
+    Ok(BundleFacts {
+        deployer: reader.deployer.to_owned(),
+        file: reader.sign.to_owned(),
+        timeout_of_all_is_sufficient,
+        releases,
+    })
 }

@@ -6,14 +6,19 @@ use crate::facts::{DeployerFact, PredecessorFacts, ReleaseFacts};
 
 /// For releases in parts, one part after the other, and with needs inside of a part: everything in earlier parts, and inside its own part
 /// what a release needs, directly or not. A circle is each of it before itself.
-pub(crate) fn in_parts(parts: &[BTreeMap<String, BTreeSet<String>>]) -> BTreeMap<String, PredecessorFacts> {
+pub(crate) fn in_parts(
+    parts: &[BTreeMap<String, BTreeSet<String>>],
+) -> BTreeMap<String, PredecessorFacts> {
     let mut found = BTreeMap::new();
     let mut earlier: BTreeSet<String> = BTreeSet::new();
     for part in parts {
         let exact_among: BTreeSet<String> = part.keys().cloned().collect();
         for name in part.keys() {
             let releases = closure(name, part).into_iter().chain(earlier.iter().cloned()).collect();
-            found.insert(name.clone(), PredecessorFacts { releases, exact_among: exact_among.clone() });
+            found.insert(
+                name.clone(),
+                PredecessorFacts { releases, exact_among: exact_among.clone() },
+            );
         }
         earlier.extend(exact_among);
     }
@@ -34,8 +39,18 @@ fn closure(name: &str, needs: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<S
 
 /// For releases that come in steps, those of one step at once: everything in earlier steps.
 pub(crate) fn in_steps(steps: &BTreeMap<String, i64>) -> BTreeMap<String, PredecessorFacts> {
-    let before = |step: i64| steps.iter().filter(|(_, other)| **other < step).map(|(name, _)| name.clone()).collect();
-    steps.iter().map(|(name, step)| (name.clone(), PredecessorFacts { releases: before(*step), exact_among: BTreeSet::new() })).collect()
+    let before = |step: i64| {
+        steps.iter().filter(|(_, other)| **other < step).map(|(name, _)| name.clone()).collect()
+    };
+    steps
+        .iter()
+        .map(|(name, step)| {
+            (
+                name.clone(),
+                PredecessorFacts { releases: before(*step), exact_among: BTreeSet::new() },
+            )
+        })
+        .collect()
 }
 
 /// The seconds that the longest chain of releases may take, each one its longest timeout.
@@ -45,7 +60,14 @@ pub(crate) fn longest_seconds(releases: &BTreeMap<String, ReleaseFacts>) -> u64 
     sorted.sort_by_key(|(_, release)| release.after.releases.len());
     let mut found: BTreeMap<&str, u64> = BTreeMap::new();
     for (name, release) in sorted {
-        let before = release.after.releases.iter().filter_map(|need| found.get(need.as_str())).max().copied().unwrap_or_default();
+        let before = release
+            .after
+            .releases
+            .iter()
+            .filter_map(|need| found.get(need.as_str()))
+            .max()
+            .copied()
+            .unwrap_or_default();
         let own = match &release.timeout_seconds {
             DeployerFact::Is(seconds) => seconds.last().copied().unwrap_or_default(),
             DeployerFact::NotExpressible { .. } => 0,
@@ -63,10 +85,12 @@ pub(crate) type ReleaseOrder<'a> = BTreeMap<&'a str, &'a PredecessorFacts>;
 pub(crate) fn agree(name: &str, first: &ReleaseOrder<'_>, second: &ReleaseOrder<'_>) -> bool {
     let (Some(one), Some(other)) = (first.get(name), second.get(name)) else { return true };
     let holds = |one: &PredecessorFacts, other: &PredecessorFacts| {
-        one.exact_among.iter().all(|need| match (one.releases.contains(need), other.releases.contains(need)) {
-            (true, false) => false,
-            (false, true) => !other.exact_among.contains(need),
-            (true, true) | (false, false) => true,
+        one.exact_among.iter().all(|need| {
+            match (one.releases.contains(need), other.releases.contains(need)) {
+                (true, false) => false,
+                (false, true) => !other.exact_among.contains(need),
+                (true, true) | (false, false) => true,
+            }
         })
     };
     holds(one, other) && holds(other, one)
@@ -83,7 +107,9 @@ mod tests {
     }
 
     fn parts(parts: &[&ReleaseNeeds<'_>]) -> BTreeMap<String, PredecessorFacts> {
-        let part = |needs: &&ReleaseNeeds<'_>| needs.iter().map(|(name, needs)| ((*name).to_owned(), set(needs))).collect();
+        let part = |needs: &&ReleaseNeeds<'_>| {
+            needs.iter().map(|(name, needs)| ((*name).to_owned(), set(needs))).collect()
+        };
         in_parts(&parts.iter().map(part).collect::<Vec<_>>())
     }
 
@@ -91,9 +117,15 @@ mod tests {
         in_steps(&steps.iter().map(|(name, step)| ((*name).to_owned(), *step)).collect())
     }
 
-    fn agree_on(name: &str, first: &BTreeMap<String, PredecessorFacts>, second: &BTreeMap<String, PredecessorFacts>) -> bool {
-        let first: ReleaseOrder<'_> = first.iter().map(|(name, after)| (name.as_str(), after)).collect();
-        let second: ReleaseOrder<'_> = second.iter().map(|(name, after)| (name.as_str(), after)).collect();
+    fn agree_on(
+        name: &str,
+        first: &BTreeMap<String, PredecessorFacts>,
+        second: &BTreeMap<String, PredecessorFacts>,
+    ) -> bool {
+        let first: ReleaseOrder<'_> =
+            first.iter().map(|(name, after)| (name.as_str(), after)).collect();
+        let second: ReleaseOrder<'_> =
+            second.iter().map(|(name, after)| (name.as_str(), after)).collect();
         let there = agree(name, &first, &second);
         assert_eq!(there, agree(name, &second, &first), "{name}");
         there
@@ -101,7 +133,10 @@ mod tests {
 
     #[test]
     fn needs_of_needs_count_and_circles_end() {
-        let found = parts(&[&[("z", &[])], &[("a", &[]), ("b", &["a"]), ("c", &["b"]), ("x", &["y"]), ("y", &["x"])]]);
+        let found = parts(&[
+            &[("z", &[])],
+            &[("a", &[]), ("b", &["a"]), ("c", &["b"]), ("x", &["y"]), ("y", &["x"])],
+        ]);
         assert_eq!(found["c"].releases, set(&["a", "b", "z"]));
         assert_eq!(found["x"].releases, set(&["x", "y", "z"]));
         assert!(!found["c"].exact_among.contains("z"));
@@ -127,7 +162,10 @@ mod tests {
     fn parts_hold_back_more_but_are_exact_inside() {
         let needs = parts(&[&[("a", &[]), ("b", &[]), ("c", &["a"])]]);
         assert!(agree_on("c", &parts(&[&[("a", &[])], &[("b", &[]), ("c", &[])]]), &needs));
-        assert!(!agree_on("c", &parts(&[&[("a", &[])], &[("b", &[]), ("c", &["b"])]]), &needs), "needed by one of them only");
+        assert!(
+            !agree_on("c", &parts(&[&[("a", &[])], &[("b", &[]), ("c", &["b"])]]), &needs),
+            "needed by one of them only"
+        );
         assert!(!agree_on("c", &parts(&[&[("b", &[])], &[("a", &[]), ("c", &[])]]), &needs));
     }
 }

@@ -28,6 +28,7 @@ pub(crate) fn documents(path: &str, text: &str) -> Result<Vec<Value>, ReadbackEr
             last.extend([line, "\n"]);
         }
     }
-    let parsed: Vec<Value> = documents.iter().map(|document| parse(path, document)).collect::<Result<_, _>>()?;
+    let parsed: Vec<Value> =
+        documents.iter().map(|document| parse(path, document)).collect::<Result<_, _>>()?;
     Ok(parsed.into_iter().filter(Value::is_object).collect())
 }

@@ -16,7 +16,11 @@ use contract::chart_files::VALUES;
 ///
 /// # Errors
 /// A file of the chart, or a values file, that cannot be read.
-pub(crate) fn resolve_release(files: &TextFiles, declared: DeclaredRelease, needs: &[String]) -> Result<ReleaseFacts, ReadbackError> {
+pub(crate) fn resolve_release(
+    files: &TextFiles,
+    declared: DeclaredRelease,
+    needs: &[String],
+) -> Result<ReleaseFacts, ReadbackError> {
     let (kind, chart) = resolve_chart(files, &declared)?;
     let listed = values_files(files, &declared, kind);
     let merged = merged(files, &listed, declared.inline.as_ref())?;
@@ -24,13 +28,17 @@ pub(crate) fn resolve_release(files: &TextFiles, declared: DeclaredRelease, need
         ChartLocation::Local(folder) if kind == "hook" => {
             let read = hook::read(files, folder, &merged, &chart)?;
             let least = deployer_timeout_seconds(read.budget_seconds);
-            let timeout_is_sufficient = map(&declared.timeouts, |timeouts| timeouts.iter().all(|timeout| timeout.seconds >= least));
+            let timeout_is_sufficient = map(&declared.timeouts, |timeouts| {
+                timeouts.iter().all(|timeout| timeout.seconds >= least)
+            });
             Some(HookFacts { timeout_is_sufficient, ..read })
         }
         ChartLocation::Local(_) | ChartLocation::Remote { .. } => None,
     };
     let has_crds = match &declared.chart {
-        ChartLocation::Local(folder) => files.below(folder).any(|(path, _)| path.starts_with("crds/")),
+        ChartLocation::Local(folder) => {
+            files.below(folder).any(|(path, _)| path.starts_with("crds/"))
+        }
         ChartLocation::Remote { .. } => true,
     };
     let acts = |path: &&String| match declared.edits_act {
@@ -51,11 +59,17 @@ pub(crate) fn resolve_release(files: &TextFiles, declared: DeclaredRelease, need
         record_namespace: declared.record_namespace,
         position: declared.position,
         unknown_needs: BTreeSet::new(),
-        unmet_needs: needs.iter().filter(|need| !declared.after.releases.contains(*need)).cloned().collect(),
+        unmet_needs: needs
+            .iter()
+            .filter(|need| !declared.after.releases.contains(*need))
+            .cloned()
+            .collect(),
         after: declared.after,
         chart,
         values,
-        timeout_seconds: map(&declared.timeouts, |timeouts| timeouts.iter().map(|timeout| timeout.seconds).collect::<BTreeSet<u64>>()),
+        timeout_seconds: map(&declared.timeouts, |timeouts| {
+            timeouts.iter().map(|timeout| timeout.seconds).collect::<BTreeSet<u64>>()
+        }),
         skips_crds: if has_crds { declared.skips_crds } else { DeployerFact::Is(true) },
         creates_namespace: declared.creates_namespace,
         takes_ownership: declared.takes_ownership,
@@ -82,11 +96,15 @@ pub(crate) fn resolve_release(files: &TextFiles, declared: DeclaredRelease, need
 }
 
 /// Returns what kind of release a chart makes, and the facts of the chart.
-fn resolve_chart(files: &TextFiles, declared: &DeclaredRelease) -> Result<(&'static str, ChartFacts), ReadbackError> {
+fn resolve_chart(
+    files: &TextFiles,
+    declared: &DeclaredRelease,
+) -> Result<(&'static str, ChartFacts), ReadbackError> {
     Ok(match &declared.chart {
-        ChartLocation::Remote { place, version } => {
-            ("upstream", ChartFacts { place: place.clone(), version: version.clone(), ..ChartFacts::default() })
-        }
+        ChartLocation::Remote { place, version } => (
+            "upstream",
+            ChartFacts { place: place.clone(), version: version.clone(), ..ChartFacts::default() },
+        ),
         ChartLocation::Local(folder) => {
             let chart = local(files, folder)?;
             let version = declared.declared_version.clone().or_else(|| chart.version.clone());
@@ -111,6 +129,8 @@ fn values_files(files: &TextFiles, declared: &DeclaredRelease, kind: &str) -> Ve
 fn map<T, U>(fact: &DeployerFact<T>, with: impl FnOnce(&T) -> U) -> DeployerFact<U> {
     match fact {
         DeployerFact::Is(value) => DeployerFact::Is(with(value)),
-        DeployerFact::NotExpressible { not_expressible } => DeployerFact::NotExpressible { not_expressible },
+        DeployerFact::NotExpressible { not_expressible } => {
+            DeployerFact::NotExpressible { not_expressible }
+        }
     }
 }

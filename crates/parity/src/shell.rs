@@ -51,7 +51,12 @@ impl ShellScript {
         lines
     }
 
-    fn reach<'a>(&'a self, function: &str, callers: &mut Vec<String>, lines: &mut Vec<&'a [String]>) {
+    fn reach<'a>(
+        &'a self,
+        function: &str,
+        callers: &mut Vec<String>,
+        lines: &mut Vec<&'a [String]>,
+    ) {
         // A function that calls itself is read once.
         if callers.iter().any(|caller| caller == function) {
             return;

@@ -10,7 +10,11 @@ use contract::digest::sha256;
 ///
 /// # Errors
 /// A file is not a YAML map.
-pub(crate) fn merged(files: &TextFiles, paths: &[String], inline: Option<&Map<String, Value>>) -> Result<Value, ReadbackError> {
+pub(crate) fn merged(
+    files: &TextFiles,
+    paths: &[String],
+    inline: Option<&Map<String, Value>>,
+) -> Result<Value, ReadbackError> {
     let mut all = Map::new();
     for path in paths {
         // A file without a value is `null`, which is not a map and sets nothing.
@@ -71,15 +75,22 @@ mod tests {
 
     #[test]
     fn later_files_win_and_maps_are_merged() {
-        let files: TextFiles = [("a", "x: {y: 1, z: [1, 2]}\nn: 1\n"), ("b", "x: {z: [3]}\nn: ~\nm: ~\n")]
-            .map(|(path, text)| (path.to_owned(), text.to_owned()))
-            .into_iter()
-            .collect();
+        let files: TextFiles =
+            [("a", "x: {y: 1, z: [1, 2]}\nn: 1\n"), ("b", "x: {z: [3]}\nn: ~\nm: ~\n")]
+                .map(|(path, text)| (path.to_owned(), text.to_owned()))
+                .into_iter()
+                .collect();
         let paths = ["a".to_owned(), "b".to_owned(), "absent".to_owned()];
         let found = merged(&files, &paths, json!({"x": {"y": 2}}).as_object()).unwrap();
         assert_eq!(found, json!({"x": {"y": 2, "z": [3]}, "n": null, "m": null}));
-        assert_eq!(with_defaults(&found, json!({"n": 5, "d": 1, "x": {"w": 0}})), json!({"x": {"y": 2, "z": [3], "w": 0}, "d": 1}));
-        assert_eq!(digest(&json!({"b": 1, "a": {"d": 1, "c": 2}})), digest(&json!({"a": {"c": 2, "d": 1}, "b": 1})));
+        assert_eq!(
+            with_defaults(&found, json!({"n": 5, "d": 1, "x": {"w": 0}})),
+            json!({"x": {"y": 2, "z": [3], "w": 0}, "d": 1})
+        );
+        assert_eq!(
+            digest(&json!({"b": 1, "a": {"d": 1, "c": 2}})),
+            digest(&json!({"a": {"c": 2, "d": 1}, "b": 1}))
+        );
         assert_ne!(digest(&json!({"a": "1"})), digest(&json!({"a": 1})));
     }
 }

@@ -41,9 +41,10 @@ fn stays_paused(node: &ObservedNode, driver: Driver, patch: &mut NodePatch) {
     if begun || !(held || free && is_driver_node(node, driver)) {
         return;
     }
-    for (parts, found, key, value) in
-        [(&mut patch.labels, &node.labels, traits.skip_label, "true"), (&mut patch.annotations, &node.annotations, traits.hold, HOLD)]
-    {
+    for (parts, found, key, value) in [
+        (&mut patch.labels, &node.labels, traits.skip_label, "true"),
+        (&mut patch.annotations, &node.annotations, traits.hold, HOLD),
+    ] {
         parts.remove(key);
         if found.get(key).is_none_or(|found| found != value) {
             parts.insert(key.to_owned(), Some(value.to_owned()));
@@ -98,9 +99,21 @@ fn restore_driver(node: &ObservedNode, driver: Driver, patch: &mut NodePatch) ->
 mod tests {
     use super::*;
 
-    fn node(labels: &[(&str, &str)], annotations: &[(&str, &str)], unschedulable: bool) -> ObservedNode {
-        let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        ObservedNode { name: "gpu-0".into(), labels: map(labels), annotations: map(annotations), unschedulable, ..ObservedNode::default() }
+    fn node(
+        labels: &[(&str, &str)],
+        annotations: &[(&str, &str)],
+        unschedulable: bool,
+    ) -> ObservedNode {
+        let map = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        ObservedNode {
+            name: "gpu-0".into(),
+            labels: map(labels),
+            annotations: map(annotations),
+            unschedulable,
+            ..ObservedNode::default()
+        }
     }
 
     const RECORD: &str = r#"{"version":1,"state":"drain-required","since":"2026-01-01T00:00:00Z","started":"2026-01-01T00:00:00Z","digest":"d","cordoned":true}"#;
@@ -124,19 +137,34 @@ mod tests {
         let gpu = Driver::Gpu.traits();
         assert_eq!(of_node(&node(&[(gpu.skip_label, "true")], &[], true), &[]), None);
         let found = RECORD.replace("\"cordoned\":true", "\"cordoned\":false");
-        let patch = of_node(&node(&[], &[(gpu.own_record, &found)], true), &[]).expect("a record of ours");
-        assert_eq!(patch.unschedulable, None, "system-upgrade-controller#71: only our own cordons go");
+        let patch =
+            of_node(&node(&[], &[(gpu.own_record, &found)], true), &[]).expect("a record of ours");
+        assert_eq!(
+            patch.unschedulable, None,
+            "system-upgrade-controller#71: only our own cordons go"
+        );
     }
 
     #[test]
     fn abort_ends_our_work_and_keeps_the_vendors() {
         let gpu = Driver::Gpu.traits();
-        let held = of_node(&node(&[(gpu.skip_label, "true")], &[(gpu.hold, "true")], false), &[]).expect("a hold");
+        let held = of_node(&node(&[(gpu.skip_label, "true")], &[(gpu.hold, "true")], false), &[])
+            .expect("a hold");
         assert_eq!(held.labels[gpu.skip_label], None);
-        let woken = of_node(&node(&[(gpu.skip_label, "gpu-rollout-wake-3")], &[(gpu.retries, "{}")], false), &[]).expect("a wake");
-        assert_eq!((woken.labels[gpu.skip_label].clone(), woken.annotations[gpu.retries].clone()), (None, None));
-        let at_work =
-            node(&[(gpu.state_label, "pod-restart-required")], &[(gpu.own_record, RECORD), (gpu.initially_unschedulable, "true")], true);
+        let woken = of_node(
+            &node(&[(gpu.skip_label, "gpu-rollout-wake-3")], &[(gpu.retries, "{}")], false),
+            &[],
+        )
+        .expect("a wake");
+        assert_eq!(
+            (woken.labels[gpu.skip_label].clone(), woken.annotations[gpu.retries].clone()),
+            (None, None)
+        );
+        let at_work = node(
+            &[(gpu.state_label, "pod-restart-required")],
+            &[(gpu.own_record, RECORD), (gpu.initially_unschedulable, "true")],
+            true,
+        );
         let patch = of_node(&at_work, &[]).expect("a record");
         assert_eq!(patch.unschedulable, None, "its controller uncordons it when it is done");
         assert_eq!(patch.annotations[gpu.initially_unschedulable], None);
@@ -145,7 +173,10 @@ mod tests {
     #[test]
     fn a_newer_record_is_left_alone() {
         let newer = RECORD.replace("\"version\":1", "\"version\":9");
-        assert_eq!(of_node(&node(&[], &[(Driver::Gpu.traits().own_record, &newer)], true), &[]), None);
+        assert_eq!(
+            of_node(&node(&[], &[(Driver::Gpu.traits().own_record, &newer)], true), &[]),
+            None
+        );
     }
 
     /// The vendor's controller knows nothing of our pauses: without holds it went on two minutes after the abort.
@@ -153,14 +184,34 @@ mod tests {
     fn node_that_stays_paused_keeps_its_hold() {
         let gpu = Driver::Gpu.traits();
         let present = ("nvidia.com/gpu.present", "true");
-        let held = |labels: &[(&str, &str)], annotations: &[(&str, &str)]| of_node(&node(labels, annotations, false), &[Driver::Gpu]);
-        assert_eq!(held(&[present, (gpu.skip_label, "true")], &[(gpu.hold, HOLD)]), None, "it is held already");
-        let steered = held(&[present, (gpu.skip_label, "true")], &[(gpu.hold, "true")]).expect("a hold of mode steer");
-        assert_eq!((steered.labels.len(), steered.annotations[gpu.hold].as_deref()), (0, Some(HOLD)), "resume releases it");
-        let free = held(&[present, (gpu.skip_label, "gpu-rollout-wake-1")], &[]).expect("it is not held");
+        let held = |labels: &[(&str, &str)], annotations: &[(&str, &str)]| {
+            of_node(&node(labels, annotations, false), &[Driver::Gpu])
+        };
+        assert_eq!(
+            held(&[present, (gpu.skip_label, "true")], &[(gpu.hold, HOLD)]),
+            None,
+            "it is held already"
+        );
+        let steered = held(&[present, (gpu.skip_label, "true")], &[(gpu.hold, "true")])
+            .expect("a hold of mode steer");
+        assert_eq!(
+            (steered.labels.len(), steered.annotations[gpu.hold].as_deref()),
+            (0, Some(HOLD)),
+            "resume releases it"
+        );
+        let free =
+            held(&[present, (gpu.skip_label, "gpu-rollout-wake-1")], &[]).expect("it is not held");
         assert_eq!(free.labels[gpu.skip_label].as_deref(), Some("true"));
-        assert_eq!(held(&[present, (gpu.skip_label, "true")], &[]), None, "a skip label of somebody else");
+        assert_eq!(
+            held(&[present, (gpu.skip_label, "true")], &[]),
+            None,
+            "a skip label of somebody else"
+        );
         assert_eq!(held(&[("other", "x")], &[]), None, "it needs no driver");
-        assert_eq!(held(&[present, (gpu.state_label, "drain-required")], &[]), None, "it is finished");
+        assert_eq!(
+            held(&[present, (gpu.state_label, "drain-required")], &[]),
+            None,
+            "it is finished"
+        );
     }
 }

@@ -39,7 +39,12 @@ pub enum NodeNews {
 impl NodePatch {
     /// A patch that changes nothing yet of the node as it was seen.
     pub fn for_node(node: &ObservedNode) -> Self {
-        Self { node: node.name.clone(), uid: node.uid.clone(), version: node.version.clone(), ..Self::default() }
+        Self {
+            node: node.name.clone(),
+            uid: node.uid.clone(),
+            version: node.version.clone(),
+            ..Self::default()
+        }
     }
 
     /// The node that it is about.
@@ -54,11 +59,20 @@ impl NodePatch {
         annotation: impl Fn(&str) -> Option<&'n String>,
         unschedulable: bool,
     ) -> Vec<String> {
-        let labels = self.labels.iter().filter(|(key, value)| label(key) != value.as_ref()).map(|(key, _)| format!("label {key}"));
+        let labels = self
+            .labels
+            .iter()
+            .filter(|(key, value)| label(key) != value.as_ref())
+            .map(|(key, _)| format!("label {key}"));
         let differs = |(key, value): &(&String, &Option<String>)| annotation(key) != value.as_ref();
-        let annotations = self.annotations.iter().filter(differs).map(|(key, _)| format!("annotation {key}"));
+        let annotations =
+            self.annotations.iter().filter(differs).map(|(key, _)| format!("annotation {key}"));
         let mut missing: Vec<String> = labels.chain(annotations).collect();
-        missing.extend(self.unschedulable.filter(|wanted| *wanted != unschedulable).map(|_| "spec.unschedulable".to_owned()));
+        missing.extend(
+            self.unschedulable
+                .filter(|wanted| *wanted != unschedulable)
+                .map(|_| "spec.unschedulable".to_owned()),
+        );
         missing
     }
 

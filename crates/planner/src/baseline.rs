@@ -31,7 +31,11 @@ pub fn take_baseline<'a>(
     for node in nodes {
         let shape = shape(node);
         let mut entry = NodeBaseline {
-            gpus: node.gpus_capacity.iter().map(|(resource, count)| (resource.to_owned(), count.to_owned())).collect(),
+            gpus: node
+                .gpus_capacity
+                .iter()
+                .map(|(resource, count)| (resource.to_owned(), count.to_owned()))
+                .collect(),
             failing: operands.failing_since_before(node, brought).cloned().collect(),
             shape,
         };
@@ -46,8 +50,10 @@ pub fn take_baseline<'a>(
         baseline.insert(&node.uid, entry);
     }
     // A fault of every node is not a fault of nodes: what works nowhere cannot be left out.
-    let everywhere = |daemon_set: &&String| baseline.entries().all(|node| node.failing.contains(*daemon_set));
-    let names: Vec<&String> = observed.daemon_sets.iter().map(|daemon_set| &daemon_set.name).filter(everywhere).collect();
+    let everywhere =
+        |daemon_set: &&String| baseline.entries().all(|node| node.failing.contains(*daemon_set));
+    let names: Vec<&String> =
+        observed.daemon_sets.iter().map(|daemon_set| &daemon_set.name).filter(everywhere).collect();
     for entry in baseline.entries_mut() {
         if names.iter().any(|name| entry.failing.contains(*name)) {
             Arc::make_mut(entry).failing.retain(|failing| !names.contains(&failing));

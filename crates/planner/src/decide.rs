@@ -121,7 +121,12 @@ pub struct Decision {
 }
 
 /// Decides once.
-pub fn decide(observed: &Observed, settings: &Settings, memory: &RunMemory, now: Timestamp) -> Decision {
+pub fn decide(
+    observed: &Observed,
+    settings: &Settings,
+    memory: &RunMemory,
+    now: Timestamp,
+) -> Decision {
     Planner::default().decide(observed, settings, memory, now)
 }
 
@@ -140,7 +145,13 @@ impl fmt::Debug for Planner {
 impl Planner {
     /// Decides. `observed` must come from caches that are all in step with the API server; `memory` is that of the decision before, with what came of
     /// its actions; of a decision that was not carried out nothing need be remembered.
-    pub fn decide(&mut self, observed: &Observed, settings: &Settings, memory: &RunMemory, now: Timestamp) -> Decision {
+    pub fn decide(
+        &mut self,
+        observed: &Observed,
+        settings: &Settings,
+        memory: &RunMemory,
+        now: Timestamp,
+    ) -> Decision {
         let memo = self.memo.take();
         let (decision, memo) = stages(memo.as_deref(), observed, settings, memory, now);
         self.memo = memo.map(Arc::new);
@@ -149,11 +160,19 @@ impl Planner {
 }
 
 /// The decision, stage by stage, and what is kept of it for the next one.
-fn stages(memo: Option<&Memo>, observed: &Observed, settings: &Settings, before: &RunMemory, now: Timestamp) -> (Decision, Option<Memo>) {
+fn stages(
+    memo: Option<&Memo>,
+    observed: &Observed,
+    settings: &Settings,
+    before: &RunMemory,
+    now: Timestamp,
+) -> (Decision, Option<Memo>) {
     let mut draft = FleetDraft::new(observed, settings, before.clone(), now);
     begin(&mut draft);
-    let (plugins, devices) = (DraPlugins::new(observed), DevicePlugins::new(observed, &settings.device_plugin));
-    let mut unchanged = memo.and_then(|memo| memo.unchanged(observed, settings, &draft.memory, now));
+    let (plugins, devices) =
+        (DraPlugins::new(observed), DevicePlugins::new(observed, &settings.device_plugin));
+    let mut unchanged =
+        memo.and_then(|memo| memo.unchanged(observed, settings, &draft.memory, now));
     let mut census = Census::new(observed, settings, &draft.memory, &devices, unchanged.as_ref());
     let drivers = census.drivers;
     if let Err(reason) = draft.settles(drivers) {
@@ -182,7 +201,8 @@ fn stages(memo: Option<&Memo>, observed: &Observed, settings: &Settings, before:
     };
     let mut nodes = RunNodes::assessed(census, &fleet);
     replacements::replace(&mut nodes.listed, &fleet, limits);
-    let controller = schedule::schedule(&mut nodes, &mut draft.memory, &mut draft.notes, unchanged.as_ref());
+    let controller =
+        schedule::schedule(&mut nodes, &mut draft.memory, &mut draft.notes, unchanged.as_ref());
     emit::outcome::end_all(&mut nodes);
     emit::of_nodes(draft, nodes, unchanged.as_ref(), controller, |draft: &mut FleetDraft<'_>| {
         draft.required_driver(&fleet.plugins, drivers).or(config)
@@ -201,5 +221,7 @@ fn begin(draft: &mut FleetDraft<'_>) {
     refused_writes::judge(memory, observed, settings, draft.now);
     operands::record_baseline(memory, observed, settings);
     // A patch is over when the node has been seen at another version, or is gone.
-    memory.patched.retain(|name, patched| observed.nodes.get(name).is_some_and(|node| node.version == patched.version));
+    memory.patched.retain(|name, patched| {
+        observed.nodes.get(name).is_some_and(|node| node.version == patched.version)
+    });
 }

@@ -11,7 +11,10 @@ use contract::settings::{ConfigFallback, DevicePluginSettings};
 
 use super::node::{PluginBase, clock_lead};
 use super::spec::carries_labels;
-use observed::{ClusterPolicy, Observed, ObservedConfigMap, ObservedDaemonSet, ObservedNode, ObservedPod, Views, newest};
+use observed::{
+    ClusterPolicy, Observed, ObservedConfigMap, ObservedDaemonSet, ObservedNode, ObservedPod,
+    Views, newest,
+};
 
 /// The device plugin of a cluster.
 #[derive(Debug)]
@@ -56,9 +59,17 @@ impl<'a> DevicePlugins<'a> {
                 && (uses_config(daemon_set, settings) || stands_alone(daemon_set))
                 && !is_of_another_release(daemon_set, settings)
         };
-        let daemon_sets: Vec<&ObservedDaemonSet> = seen.daemon_sets.iter().filter(|one| !one.deleting).filter(of_interest).collect();
+        let daemon_sets: Vec<&ObservedDaemonSet> =
+            seen.daemon_sets.iter().filter(|one| !one.deleting).filter(of_interest).collect();
         let policy = observed.live_cluster_policy();
-        Self { settings, config: seen.config.as_ref(), policy, daemon_sets, newest: newest(&seen.revisions), pods: &seen.pods }
+        Self {
+            settings,
+            config: seen.config.as_ref(),
+            policy,
+            daemon_sets,
+            newest: newest(&seen.revisions),
+            pods: &seen.pods,
+        }
     }
 
     /// The ConfigMap, if it is there.
@@ -78,12 +89,18 @@ impl<'a> DevicePlugins<'a> {
 
     /// All their pods on a node.
     pub fn pods_on(&self, node: &ObservedNode) -> impl Iterator<Item = &'a ObservedPod> {
-        let owned = |pod: &&ObservedPod| self.daemon_sets.iter().any(|daemon_set| pod.owner.as_ref() == Some(&daemon_set.uid));
+        let owned = |pod: &&ObservedPod| {
+            self.daemon_sets.iter().any(|daemon_set| pod.owner.as_ref() == Some(&daemon_set.uid))
+        };
         self.pods.on(&node.name).filter(owned)
     }
 
     /// The pod of one DaemonSet on a node: while it is replaced two stand there, and the one that stays counts.
-    pub fn pod(&self, node: &ObservedNode, daemon_set: &ObservedDaemonSet) -> Option<&'a ObservedPod> {
+    pub fn pod(
+        &self,
+        node: &ObservedNode,
+        daemon_set: &ObservedDaemonSet,
+    ) -> Option<&'a ObservedPod> {
         let owned = |pod: &&ObservedPod| pod.owner.as_ref() == Some(&daemon_set.uid);
         self.pods.on(&node.name).filter(owned).max_by_key(|pod| (!pod.deleting, pod.created))
     }
@@ -91,18 +108,29 @@ impl<'a> DevicePlugins<'a> {
     /// Whether the DaemonSet replaces the pod by itself, because its template has changed, or may be about to: its controller, or the
     /// operator that owns it, has yet to look at the newest spec.
     pub fn is_rolled(&self, pod: &ObservedPod, daemon_set: &ObservedDaemonSet) -> bool {
-        let changes =
-            self.policy.is_some_and(|policy| daemon_set.owner.as_ref() == Some(&policy.uid) && !carries_labels(daemon_set, policy));
+        let changes = self.policy.is_some_and(|policy| {
+            daemon_set.owner.as_ref() == Some(&policy.uid) && !carries_labels(daemon_set, policy)
+        });
         let newest = self.newest.get(daemon_set.uid.as_str());
-        changes || !daemon_set.on_delete && (!daemon_set.observed || newest.is_none_or(|newest| pod.revision.as_deref() != Some(*newest)))
+        changes
+            || !daemon_set.on_delete
+                && (!daemon_set.observed
+                    || newest.is_none_or(|newest| pod.revision.as_deref() != Some(*newest)))
     }
 
     /// Which configuration the node uses, by the rules of config-manager (k8s-device-plugin `cmd/config-manager`).
     pub fn choice<'b>(&'b self, node: &'b ObservedNode) -> NodePluginConfig<'b> {
         let Some(config) = self.config else { return NodePluginConfig::None };
-        let named =
-            |key: &'b str| if config.digests.contains_key(key) { NodePluginConfig::Key(key) } else { NodePluginConfig::Missing(key) };
-        if let Some(label) = node.labels.get(names::DEVICE_PLUGIN_CONFIG_LABEL).filter(|label| !label.is_empty()) {
+        let named = |key: &'b str| {
+            if config.digests.contains_key(key) {
+                NodePluginConfig::Key(key)
+            } else {
+                NodePluginConfig::Missing(key)
+            }
+        };
+        if let Some(label) =
+            node.labels.get(names::DEVICE_PLUGIN_CONFIG_LABEL).filter(|label| !label.is_empty())
+        {
             return named(label);
         }
         if let Some(default) = &self.settings.default {
@@ -110,9 +138,15 @@ impl<'a> DevicePlugins<'a> {
         }
         for fallback in &self.settings.fallbacks {
             match fallback {
-                ConfigFallback::Named if config.digests.contains_key("default") => return NodePluginConfig::Key("default"),
+                ConfigFallback::Named if config.digests.contains_key("default") => {
+                    return NodePluginConfig::Key("default");
+                }
                 ConfigFallback::Single if config.digests.len() == 1 => {
-                    return config.digests.keys().next().map_or(NodePluginConfig::None, |key| NodePluginConfig::Key(key));
+                    return config
+                        .digests
+                        .keys()
+                        .next()
+                        .map_or(NodePluginConfig::None, |key| NodePluginConfig::Key(key));
                 }
                 ConfigFallback::Empty => return NodePluginConfig::None,
                 ConfigFallback::Named | ConfigFallback::Single => {}
@@ -132,15 +166,24 @@ impl<'a> DevicePlugins<'a> {
         configs: &BTreeMap<String, RecordedPluginConfig>,
     ) -> Vec<StalePluginPod> {
         // The container that has been running longest decides; a pod without running containers is yet to read anything.
-        let Some(started) = pod.containers.iter().filter_map(|container| container.started).min() else { return Vec::new() };
+        let Some(started) = pod.containers.iter().filter_map(|container| container.started).min()
+        else {
+            return Vec::new();
+        };
         let mut reasons = Vec::new();
         // The container's time is the node's, the configuration's is the API server's: the start is taken as early as it may have been.
-        let leads = self.pods.on(&node.name).filter_map(clock_lead).chain(base.and_then(|base| base.clock_lead));
+        let leads = self
+            .pods
+            .on(&node.name)
+            .filter_map(clock_lead)
+            .chain(base.and_then(|base| base.clock_lead));
         let by_server = started.saturating_sub(leads.min().unwrap_or_default()).unwrap_or(started);
         // Times have a grain of one second: a tie is stale.
         if uses_config(daemon_set, self.settings)
             && let NodePluginConfig::Key(key) = self.choice(node)
-            && let Some(config) = configs.get(key).filter(|config| pod.created <= config.since && by_server <= config.since)
+            && let Some(config) = configs
+                .get(key)
+                .filter(|config| pod.created <= config.since && by_server <= config.since)
         {
             reasons.push(StalePluginPod {
                 under: format!("config:{}", config.digest),
@@ -154,7 +197,11 @@ impl<'a> DevicePlugins<'a> {
             let older = base.served_since.filter(|since| started <= *since);
             let older = older.map(|since| format!("its container started {started:.0}, the driver under it is there since {since:.0}"));
             if let Some(cause) = older.or_else(|| base.replaced_under(pod)) {
-                reasons.push(StalePluginPod { under: format!("driver:{}", base.identity), cause, since: None });
+                reasons.push(StalePluginPod {
+                    under: format!("driver:{}", base.identity),
+                    cause,
+                    since: None,
+                });
             }
         }
         reasons
@@ -167,13 +214,16 @@ fn uses_config(daemon_set: &ObservedDaemonSet, settings: &DevicePluginSettings) 
 
 /// Device plugin, GPU feature discovery or MPS daemon: others may mount the ConfigMap too, and are not ours to restart.
 fn is_known(daemon_set: &ObservedDaemonSet) -> bool {
-    names::DEVICE_PLUGIN_CONTAINERS.iter().any(|container| daemon_set.images.contains_key(*container))
+    names::DEVICE_PLUGIN_CONTAINERS
+        .iter()
+        .any(|container| daemon_set.images.contains_key(*container))
 }
 
 /// Whether a chart made it in another release than the settings name: that one has its own hook, or none on purpose.
 fn is_of_another_release(daemon_set: &ObservedDaemonSet, settings: &DevicePluginSettings) -> bool {
     let instance = daemon_set.template_labels.get(names::HELM_INSTANCE_LABEL);
-    stands_alone(daemon_set) && settings.release.as_ref().is_some_and(|release| instance != Some(release))
+    stands_alone(daemon_set)
+        && settings.release.as_ref().is_some_and(|release| instance != Some(release))
 }
 
 /// Made by a chart and not by the operator.

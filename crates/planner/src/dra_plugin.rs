@@ -39,10 +39,18 @@ pub enum DraPluginStatus<'a> {
 impl<'a> DraPlugins<'a> {
     /// Finds the plugin's DaemonSets: by their containers, not by name, since releases differ in names.
     pub fn new(observed: &'a Observed) -> Self {
-        let is_plugin =
-            |daemon_set: &&ObservedDaemonSet| names::DRA_CONTAINERS.iter().any(|(container, _)| daemon_set.images.contains_key(*container));
-        let daemon_sets: Vec<&ObservedDaemonSet> =
-            observed.dra.daemon_sets.iter().filter(is_plugin).filter(|daemon_set| !daemon_set.deleting).collect();
+        let is_plugin = |daemon_set: &&ObservedDaemonSet| {
+            names::DRA_CONTAINERS
+                .iter()
+                .any(|(container, _)| daemon_set.images.contains_key(*container))
+        };
+        let daemon_sets: Vec<&ObservedDaemonSet> = observed
+            .dra
+            .daemon_sets
+            .iter()
+            .filter(is_plugin)
+            .filter(|daemon_set| !daemon_set.deleting)
+            .collect();
         Self { daemon_sets, pods: &observed.dra.pods, slices: observed.dra.slices.served() }
     }
 
@@ -53,7 +61,9 @@ impl<'a> DraPlugins<'a> {
 
     /// All plugin pods on a node.
     pub fn pods_on(&self, node: &ObservedNode) -> impl Iterator<Item = &'a ObservedPod> {
-        let owned = |pod: &&ObservedPod| self.daemon_sets.iter().any(|daemon_set| pod.owner.as_ref() == Some(&daemon_set.uid));
+        let owned = |pod: &&ObservedPod| {
+            self.daemon_sets.iter().any(|daemon_set| pod.owner.as_ref() == Some(&daemon_set.uid))
+        };
         self.pods.on(&node.name).filter(owned)
     }
 
@@ -76,14 +86,19 @@ impl<'a> DraPlugins<'a> {
         let Some(pod) = self.pod(node, daemon_set) else {
             // Affinity is not judged here: a DaemonSet with fewer pods than its selector matches has its reasons, and a node that it had a
             // pod on is remembered by the run record.
-            return (!daemon_set.node_selector.is_empty() && selects(&daemon_set.node_selector, &node.labels))
-                .then_some(DraPluginStatus::Waiting(Reason::PluginMissing));
+            return (!daemon_set.node_selector.is_empty()
+                && selects(&daemon_set.node_selector, &node.labels))
+            .then_some(DraPluginStatus::Waiting(Reason::PluginMissing));
         };
         if pod.deleting {
-            return Some(DraPluginStatus::Waiting(Reason::PluginNotReady { trouble: Some("terminating".to_owned()) }));
+            return Some(DraPluginStatus::Waiting(Reason::PluginNotReady {
+                trouble: Some("terminating".to_owned()),
+            }));
         }
         if let Some(message) = &pod.unschedulable {
-            return Some(DraPluginStatus::Waiting(Reason::PluginUnschedulable { message: message.clone() }));
+            return Some(DraPluginStatus::Waiting(Reason::PluginUnschedulable {
+                message: message.clone(),
+            }));
         }
         let slices = self.slices_of(node, daemon_set);
         if !replaced && let Some(cause) = staleness(pod, base, &slices, outdated) {
@@ -93,7 +108,10 @@ impl<'a> DraPlugins<'a> {
                 Reroll::Off => DraPluginStatus::Waiting(Reason::PluginStale { cause }),
             });
         }
-        Some(self.serving(pod, daemon_set, node, base, &slices).map_or_else(DraPluginStatus::Waiting, |()| DraPluginStatus::Serving(pod)))
+        Some(
+            self.serving(pod, daemon_set, node, base, &slices)
+                .map_or_else(DraPluginStatus::Waiting, |()| DraPluginStatus::Serving(pod)),
+        )
     }
 
     /// The DaemonSet's pod on the node, and whether it is ready and publishes another driver version than is loaded.
@@ -110,7 +128,10 @@ impl<'a> DraPlugins<'a> {
     /// The DaemonSet's pod on the node: while one is replaced, the one that stays.
     fn pod(&self, node: &ObservedNode, daemon_set: &ObservedDaemonSet) -> Option<&'a ObservedPod> {
         let of_daemon_set = |pod: &&ObservedPod| pod.owner.as_ref() == Some(&daemon_set.uid);
-        self.pods.on(&node.name).filter(of_daemon_set).max_by_key(|pod| (!pod.deleting, pod.created))
+        self.pods
+            .on(&node.name)
+            .filter(of_daemon_set)
+            .max_by_key(|pod| (!pod.deleting, pod.created))
     }
 
     /// Ready, and the node's devices are published with the loaded version.
@@ -133,14 +154,25 @@ impl<'a> DraPlugins<'a> {
             }
         }
         match outdated_slice(base, slices) {
-            Some((published, loaded)) => Err(Reason::SliceOutdated { published: published.to_string(), loaded: loaded.to_string() }),
+            Some((published, loaded)) => Err(Reason::SliceOutdated {
+                published: published.to_string(),
+                loaded: loaded.to_string(),
+            }),
             None => Ok(()),
         }
-        .map_err(|reason| if node.ready { reason } else { Reason::NodeNotReady { since: node.ready_since } })
+        .map_err(|reason| {
+            if node.ready { reason } else { Reason::NodeNotReady { since: node.ready_since } }
+        })
     }
 
-    fn slices_of(&self, node: &ObservedNode, daemon_set: &ObservedDaemonSet) -> Vec<&'a ObservedSlice> {
-        let published = |slice: &&ObservedSlice| published_drivers(daemon_set).any(|driver| driver == slice.driver);
+    fn slices_of(
+        &self,
+        node: &ObservedNode,
+        daemon_set: &ObservedDaemonSet,
+    ) -> Vec<&'a ObservedSlice> {
+        let published = |slice: &&ObservedSlice| {
+            published_drivers(daemon_set).any(|driver| driver == slice.driver)
+        };
         self.slices.into_iter().flat_map(|slices| slices.on(&node.name)).filter(published).collect()
     }
 }
@@ -148,9 +180,16 @@ impl<'a> DraPlugins<'a> {
 /// A plugin that restarts publishes its devices without the taints that the old one had put on them: what they said goes into the record.
 fn with_taints(cause: String, slices: &[&ObservedSlice]) -> String {
     let taints: Vec<String> = slices.iter().flat_map(|slice| &slice.taints).cloned().collect();
-    if taints.is_empty() { cause } else { format!("{cause}; device taints that go with it: {}", listed(&taints)) }
+    if taints.is_empty() {
+        cause
+    } else {
+        format!("{cause}; device taints that go with it: {}", listed(&taints))
+    }
 }
 
 fn published_drivers(daemon_set: &ObservedDaemonSet) -> impl Iterator<Item = &'static str> {
-    names::DRA_CONTAINERS.iter().filter(|(container, _)| daemon_set.images.contains_key(*container)).map(|(_, driver)| *driver)
+    names::DRA_CONTAINERS
+        .iter()
+        .filter(|(container, _)| daemon_set.images.contains_key(*container))
+        .map(|(_, driver)| *driver)
 }

@@ -15,8 +15,11 @@ pub fn budget_seconds(observed: &Observed, settings: &Settings) -> Option<u64> {
         return None;
     }
     let operands = DriverOperands::new(observed, settings.driver);
-    let is_outdated = |node: &&ObservedNode| matches!(operands.status(node), DriverStatus::Waiting(_) | DriverStatus::Finishing(..));
-    let outdated: Vec<&ObservedNode> = driver_nodes(observed, settings.driver).filter(is_outdated).collect();
+    let is_outdated = |node: &&ObservedNode| {
+        matches!(operands.status(node), DriverStatus::Waiting(_) | DriverStatus::Finishing(..))
+    };
+    let outdated: Vec<&ObservedNode> =
+        driver_nodes(observed, settings.driver).filter(is_outdated).collect();
     if outdated.is_empty() {
         return None;
     }
@@ -34,7 +37,8 @@ pub fn budget_seconds(observed: &Observed, settings: &Settings) -> Option<u64> {
         Some(waves(controller_pace(&pool.policy, settings, all), *outdated))
     });
     let ownerless = outdated.len() - owned;
-    let of_others = (ownerless > 0).then(|| waves(controller_pace(&pools.common(), settings, ownerless), ownerless));
+    let of_others = (ownerless > 0)
+        .then(|| waves(controller_pace(&pools.common(), settings, ownerless), ownerless));
     of_pools.chain(of_others).max()
 }
 

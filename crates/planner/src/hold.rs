@@ -14,7 +14,9 @@ use observed::{Observed, ObservedNode};
 
 mod operator_upgrade;
 
-pub use operator_upgrade::{HoldPlan, UpgradeHold, before_operator, is_expected_to_render, operator_version};
+pub use operator_upgrade::{
+    HoldPlan, UpgradeHold, before_operator, is_expected_to_render, operator_version,
+};
 
 /// What the annotation says in mode `steer`.
 const STEER: &str = "true";
@@ -53,8 +55,11 @@ pub fn missing(observed: &Observed, settings: &Settings, now: Timestamp) -> Vec<
         HoldPlan::UntilStarted => STEER.to_owned(),
         HoldPlan::UntilRendered(hold) => hold.value(),
     };
-    let takes_over = |node: &ObservedNode| value != STEER && HoldPurpose::from_node(node, driver) == Some(HoldPurpose::Pause);
-    let nodes = driver_nodes(observed, driver).filter(|node| can_be_held(node, driver) || takes_over(node));
+    let takes_over = |node: &ObservedNode| {
+        value != STEER && HoldPurpose::from_node(node, driver) == Some(HoldPurpose::Pause)
+    };
+    let nodes =
+        driver_nodes(observed, driver).filter(|node| can_be_held(node, driver) || takes_over(node));
     nodes.map(|node| hold_as(node, driver, &value)).collect()
 }
 
@@ -69,8 +74,13 @@ pub fn can_be_held(node: &ObservedNode, driver: Driver) -> bool {
     let traits = driver.traits();
     let free = !node.labels.has(traits.skip_label, "true");
     let state = ControllerState::of_node(node, traits);
-    let idle =
-        matches!(state, ControllerState::Unknown | ControllerState::Done | ControllerState::UpgradeRequired | ControllerState::Failed);
+    let idle = matches!(
+        state,
+        ControllerState::Unknown
+            | ControllerState::Done
+            | ControllerState::UpgradeRequired
+            | ControllerState::Failed
+    );
     free && idle && !node.annotations.contains_key(traits.own_record)
 }
 

@@ -8,7 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use contract::record::baseline::Baseline;
 use contract::record::cohort::Cohort;
-use contract::record::{NodeOutcome, NodeRecord, PluginReplacement, RecordedPluginConfig, ReplacedPodKind};
+use contract::record::{
+    NodeOutcome, NodeRecord, PluginReplacement, RecordedPluginConfig, ReplacedPodKind,
+};
 
 use super::pods::eviction_retry::{BusyServer, EvictionHistory};
 use super::pods::filter::OwnPods;
@@ -108,9 +110,13 @@ impl RunMemory {
             self.outdated.differing(&other.outdated),
             self.patched.differing(&other.patched),
         ];
-        let refused = self.refusals.iter().filter(|(object, refusal)| other.refusals.get(*object) != Some(*refusal));
+        let refused = self
+            .refusals
+            .iter()
+            .filter(|(object, refusal)| other.refusals.get(*object) != Some(*refusal));
         let accepted = other.refusals.keys().filter(|object| !self.refusals.contains_key(*object));
-        let refusals = refused.map(|(object, _)| object).chain(accepted).map(|(node, _)| node.as_str());
+        let refusals =
+            refused.map(|(object, _)| object).chain(accepted).map(|(node, _)| node.as_str());
         names.into_iter().flatten().map(|name| &**name).chain(refusals).collect()
     }
 
@@ -121,7 +127,11 @@ impl RunMemory {
 
     /// A run that begins after another one. What that one replaced stays remembered, and so do plugins that did not come back: a run that is
     /// tried again must not take down the next few.
-    pub fn following(nodes: &Named<NodeRecord>, started_at: Timestamp, deadline: Timestamp) -> Self {
+    pub fn following(
+        nodes: &Named<NodeRecord>,
+        started_at: Timestamp,
+        deadline: Timestamp,
+    ) -> Self {
         let mut memory = Self::new(started_at, deadline);
         for (name, node) in nodes {
             let mut node = node.clone();
@@ -129,7 +139,11 @@ impl RunMemory {
             if node.replaced.is_empty() {
                 continue;
             }
-            for replacement in node.replaced.values_mut().filter(|replacement| !keeps_waiting(node.outcome, replacement.plugin)) {
+            for replacement in node
+                .replaced
+                .values_mut()
+                .filter(|replacement| !keeps_waiting(node.outcome, replacement.plugin))
+            {
                 replacement.back_at.get_or_insert(started_at);
             }
             (node.outcome, node.reason, node.since, node.refused) = (None, None, None, None);
@@ -142,8 +156,12 @@ impl RunMemory {
 
     /// Whether a pod of the device plugin that was restarted on the node is not back: there may be none at all meanwhile.
     pub fn has_device_plugin_away(&self, node: &ObservedNode) -> bool {
-        let away = |replacement: &PluginReplacement| replacement.plugin == ReplacedPodKind::Device && replacement.back_at.is_none();
-        self.nodes.get(&node.name).is_some_and(|record| record.uid == node.uid && record.replaced.values().any(away))
+        let away = |replacement: &PluginReplacement| {
+            replacement.plugin == ReplacedPodKind::Device && replacement.back_at.is_none()
+        };
+        self.nodes
+            .get(&node.name)
+            .is_some_and(|record| record.uid == node.uid && record.replaced.values().any(away))
     }
 
     /// Notes what the fleet waits for, and answers since when it has been that kind of reason.
@@ -177,7 +195,9 @@ fn keeps_waiting(outcome: Option<NodeOutcome>, plugin: ReplacedPodKind) -> bool 
 }
 
 /// Of each DaemonSet the last replacement: what must not be done again.
-fn last_of_each(replaced: BTreeMap<String, PluginReplacement>) -> BTreeMap<String, PluginReplacement> {
+fn last_of_each(
+    replaced: BTreeMap<String, PluginReplacement>,
+) -> BTreeMap<String, PluginReplacement> {
     let mut last: BTreeMap<String, (String, PluginReplacement)> = BTreeMap::new();
     for (uid, one) in replaced {
         if last.get(&one.daemon_set).is_none_or(|(_, known)| known.at < one.at) {
@@ -199,7 +219,10 @@ mod tests {
         let mut memory = RunMemory::new(at(0), at(1000));
         for (uid, minute) in [("gone", 0), ("here", 0), ("just-gone", 9)] {
             memory.issued.insert(uid.to_owned(), at(minute));
-            memory.evictions.insert(uid.to_owned(), EvictionHistory::after(None, at(minute), EvictionReply::Accepted));
+            memory.evictions.insert(
+                uid.to_owned(),
+                EvictionHistory::after(None, at(minute), EvictionReply::Accepted),
+            );
         }
         memory.prune(|uid| uid == "here", at(11));
         assert_eq!(memory.evictions.keys().collect::<Vec<_>>(), ["here", "just-gone"]);

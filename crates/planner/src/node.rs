@@ -10,7 +10,10 @@ use super::reason::Reason;
 use super::spec::{driver_daemon_sets, toolkit_daemon_sets};
 use nvidia_upgrade::state::ControllerState;
 use observed::version::DriverVersion;
-use observed::{Observed, ObservedDaemonSet, ObservedNode, ObservedPod, Views, newest, selects, untolerated_taint};
+use observed::{
+    Observed, ObservedDaemonSet, ObservedNode, ObservedPod, Views, newest, selects,
+    untolerated_taint,
+};
 
 mod driver_nodes;
 mod plugin_base;
@@ -79,11 +82,19 @@ impl<'a> DriverOperands<'a> {
             driver,
             asked: asked(observed, driver),
             drivers,
-            toolkits: if driver == Driver::Gpu { toolkit_daemon_sets(observed).collect() } else { Vec::new() },
+            toolkits: if driver == Driver::Gpu {
+                toolkit_daemon_sets(observed).collect()
+            } else {
+                Vec::new()
+            },
             newest: newest(&observed.revisions),
             pods: &observed.pods,
             lacking: lacking(observed, driver),
-            pools: if driver == Driver::Gpu { DriverPools::new(observed) } else { DriverPools::default() },
+            pools: if driver == Driver::Gpu {
+                DriverPools::new(observed)
+            } else {
+                DriverPools::default()
+            },
         }
     }
 
@@ -94,8 +105,15 @@ impl<'a> DriverOperands<'a> {
     /// The node's driver pod, whether or not it is to have one.
     pub fn driver_pod(&self, node: &ObservedNode) -> Option<DriverPod<'a>> {
         let pod = self.pod(node, self.traits().label)?;
-        let owner = self.drivers.iter().find(|daemon_set| pod.owner.as_deref() == Some(daemon_set.uid.as_str()));
-        Some(DriverPod { pod, newest: self.is_newest(pod), template_digest: owner.and_then(|owner| owner.config_digest.clone()) })
+        let owner = self
+            .drivers
+            .iter()
+            .find(|daemon_set| pod.owner.as_deref() == Some(daemon_set.uid.as_str()));
+        Some(DriverPod {
+            pod,
+            newest: self.is_newest(pod),
+            template_digest: owner.and_then(|owner| owner.config_digest.clone()),
+        })
     }
 
     /// Whether a pod is of its DaemonSet's newest revision. One that its DaemonSet let go of (migration to NVIDIADriver) is out of date
@@ -107,18 +125,26 @@ impl<'a> DriverOperands<'a> {
 
     /// Whether the DaemonSet of a GPU driver pod still selects the node: after a change of its NVIDIADriver another one does.
     fn is_of_its_daemon_set(&self, pod: &ObservedPod, node: &ObservedNode) -> bool {
-        let mut owners = self.drivers.iter().filter(|daemon_set| pod.owner.as_deref() == Some(daemon_set.uid.as_str()));
-        self.driver != Driver::Gpu || owners.any(|daemon_set| selects(&daemon_set.node_selector, &node.labels))
+        let mut owners = self
+            .drivers
+            .iter()
+            .filter(|daemon_set| pod.owner.as_deref() == Some(daemon_set.uid.as_str()));
+        self.driver != Driver::Gpu
+            || owners.any(|daemon_set| selects(&daemon_set.node_selector, &node.labels))
     }
 
     /// Whether a driver DaemonSet is to have a pod on the node. Its node selector alone does not tell where it has an affinity: one
     /// that has all the pods that it wants has none to bring to a node without.
     pub fn driver_wanted(&self, node: &ObservedNode) -> bool {
-        let mut selecting = self.drivers.iter().filter(|daemon_set| selects(&daemon_set.node_selector, &node.labels));
+        let mut selecting = self
+            .drivers
+            .iter()
+            .filter(|daemon_set| selects(&daemon_set.node_selector, &node.labels));
         match self.driver {
             Driver::Gpu => selecting.next().is_some(),
             Driver::Ofed | Driver::DaemonSet => selecting.any(|daemon_set| {
-                let here = self.pods.on(&node.name).any(|pod| pod.owner.as_ref() == Some(&daemon_set.uid));
+                let here =
+                    self.pods.on(&node.name).any(|pod| pod.owner.as_ref() == Some(&daemon_set.uid));
                 let begun = node.annotations.contains_key(self.traits().own_record);
                 let lacking = if begun { &self.lacking.at_most } else { &self.lacking.now };
                 here || lacking.contains(daemon_set.uid.as_str())
@@ -134,9 +160,15 @@ impl<'a> DriverOperands<'a> {
             && label.is_some_and(|value| value == names::DRIVER_PRE_INSTALLED)
     }
 
-    fn pod(&self, node: &ObservedNode, label: Option<(&str, Option<&str>)>) -> Option<&'a ObservedPod> {
+    fn pod(
+        &self,
+        node: &ObservedNode,
+        label: Option<(&str, Option<&str>)>,
+    ) -> Option<&'a ObservedPod> {
         let of_kind = |pod: &&ObservedPod| {
-            label.is_none_or(|(key, value)| pod.labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value)))
+            label.is_none_or(|(key, value)| {
+                pod.labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value))
+            })
         };
         // While a pod is replaced two stand there: the one that stays counts.
         self.pods.on(&node.name).filter(of_kind).max_by_key(|pod| (!pod.deleting, pod.created))
@@ -146,7 +178,9 @@ impl<'a> DriverOperands<'a> {
     pub fn status(&self, node: &ObservedNode) -> DriverStatus {
         let driver_wanted = self.driver_wanted(node);
         let driver = self.pod(node, self.traits().label);
-        let toolkit = self.pod(node, Some((names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1)))).filter(|_| self.driver == Driver::Gpu);
+        let toolkit = self
+            .pod(node, Some((names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1))))
+            .filter(|_| self.driver == Driver::Gpu);
         if !driver_wanted && let Some(reason) = self.undriven(node) {
             return DriverStatus::Waiting(not_ready(node).unwrap_or(reason));
         }
@@ -158,10 +192,16 @@ impl<'a> DriverOperands<'a> {
             return DriverStatus::Waiting(not_ready(node).unwrap_or(reason));
         }
         // A state label that was left on a node without a driver of the operator's is nobody's: it would be waited for indefinitely.
-        let state = node.labels.get(self.traits().state_label).filter(|state| driver_wanted && !state.is_empty());
+        let state = node
+            .labels
+            .get(self.traits().state_label)
+            .filter(|state| driver_wanted && !state.is_empty());
         if driver_wanted && let Err(reason) = self.driver(node, driver) {
             if self.skipped(node) && matches!(reason, Reason::DriverOutOfDate { .. }) {
-                let runs = [driver, toolkit].into_iter().flatten().all(|pod| pod.running && pod.ready && !pod.deleting);
+                let runs = [driver, toolkit]
+                    .into_iter()
+                    .flatten()
+                    .all(|pod| pod.running && pod.ready && !pod.deleting);
                 return DriverStatus::Skipped(self.base(driver, toolkit).filter(|_| runs));
             }
             return DriverStatus::Waiting(not_ready(node).unwrap_or(reason));
@@ -171,12 +211,20 @@ impl<'a> DriverOperands<'a> {
         }
         let Some(base) = self.base(driver, toolkit) else {
             // Driver and toolkit both come from outside: nothing to wait for, and nothing that a plugin could be older than.
-            return DriverStatus::Current(PluginBase { identity: "host".to_owned(), ..PluginBase::default() });
+            return DriverStatus::Current(PluginBase {
+                identity: "host".to_owned(),
+                ..PluginBase::default()
+            });
         };
         match state.map(String::as_str) {
             None | Some("upgrade-done") => DriverStatus::Current(base),
-            Some("upgrade-failed") => DriverStatus::Waiting(Reason::UpgradeFailed { trouble: driver.and_then(|pod| pod.trouble.clone()) }),
-            Some(state) => DriverStatus::Finishing(base, Reason::UpgradeUnfinished { state: state.to_owned(), why: None }),
+            Some("upgrade-failed") => DriverStatus::Waiting(Reason::UpgradeFailed {
+                trouble: driver.and_then(|pod| pod.trouble.clone()),
+            }),
+            Some(state) => DriverStatus::Finishing(
+                base,
+                Reason::UpgradeUnfinished { state: state.to_owned(), why: None },
+            ),
         }
     }
 
@@ -186,8 +234,12 @@ impl<'a> DriverOperands<'a> {
             Driver::Gpu => self.unlabeled(node),
             // With an affinity the node may be none of the operator's.
             Driver::Ofed => {
-                let selected = self.drivers.iter().any(|daemon_set| selects(&daemon_set.node_selector, &node.labels));
-                (!selected && self.asked == DriverRequester::Everywhere).then_some(Reason::NodeWithoutDaemonSet)
+                let selected = self
+                    .drivers
+                    .iter()
+                    .any(|daemon_set| selects(&daemon_set.node_selector, &node.labels));
+                (!selected && self.asked == DriverRequester::Everywhere)
+                    .then_some(Reason::NodeWithoutDaemonSet)
             }
             // Whom it does not select it does not mean.
             Driver::DaemonSet => None,
@@ -196,11 +248,14 @@ impl<'a> DriverOperands<'a> {
 
     /// The same for the GPU operator, which labels nodes for its operands.
     fn unlabeled(&self, node: &ObservedNode) -> Option<Reason> {
-        if node.labels.get(names::WORKLOAD_CONFIG_LABEL).is_some_and(|config| config != "container") {
+        if node.labels.get(names::WORKLOAD_CONFIG_LABEL).is_some_and(|config| config != "container")
+        {
             return None;
         }
         // The operator gives a node some label for its operands before anything of it can run there.
-        let labeled = node.labels.keys().any(|key| key.starts_with(names::DEPLOY_LABEL_PREFIX) && key != names::DEPLOY_OPERANDS_LABEL);
+        let labeled = node.labels.keys().any(|key| {
+            key.starts_with(names::DEPLOY_LABEL_PREFIX) && key != names::DEPLOY_OPERANDS_LABEL
+        });
         if !labeled {
             return Some(Reason::NodeNotLabeled);
         }
@@ -208,7 +263,9 @@ impl<'a> DriverOperands<'a> {
             // With drivers off no node has one of the operator's.
             Some(_) | None if self.asked == DriverRequester::Nobody => None,
             // A node that no NVIDIADriver wants has none either.
-            Some("true") if self.asked == DriverRequester::Somewhere && !self.pools.wants(node) => None,
+            Some("true") if self.asked == DriverRequester::Somewhere && !self.pools.wants(node) => {
+                None
+            }
             Some("true") if self.asked == DriverRequester::Somewhere => {
                 Some(self.pools.misplaced(node).unwrap_or(Reason::NodeWithoutDaemonSet))
             }
@@ -254,19 +311,37 @@ impl<'a> DriverOperands<'a> {
 
     /// The taint that keeps the driver's pod off the node.
     pub fn tainted(&self, node: &ObservedNode) -> Option<Reason> {
-        let daemon_set = self.drivers.iter().find(|daemon_set| selects(&daemon_set.node_selector, &node.labels))?;
+        let daemon_set = self
+            .drivers
+            .iter()
+            .find(|daemon_set| selects(&daemon_set.node_selector, &node.labels))?;
         node_tainted(daemon_set, node)
     }
 
     fn toolkit(&self, node: &ObservedNode, pod: Option<&ObservedPod>) -> Result<(), Reason> {
         // The driver manager pauses the toolkit by changing its label; it still belongs there then.
-        let paused = node.labels.get(names::DEPLOY_TOOLKIT_LABEL).is_some_and(|value| value.contains("paused-for-driver-upgrade"));
-        let wanted = self.toolkits.iter().find(|daemon_set| paused || selects(&daemon_set.node_selector, &node.labels));
+        let paused = node
+            .labels
+            .get(names::DEPLOY_TOOLKIT_LABEL)
+            .is_some_and(|value| value.contains("paused-for-driver-upgrade"));
+        let wanted = self
+            .toolkits
+            .iter()
+            .find(|daemon_set| paused || selects(&daemon_set.node_selector, &node.labels));
         let Some(daemon_set) = wanted else { return Ok(()) };
-        let Some(pod) = pod.filter(|pod| !pod.deleting) else { return Err(Reason::ToolkitNotReady { trouble: None }) };
-        let newest =
-            daemon_set.on_delete || self.newest.get(daemon_set.uid.as_str()).is_none_or(|hash| pod.revision.as_deref() == Some(*hash));
-        if newest && pod.running && pod.ready { Ok(()) } else { Err(Reason::ToolkitNotReady { trouble: pod.trouble.clone() }) }
+        let Some(pod) = pod.filter(|pod| !pod.deleting) else {
+            return Err(Reason::ToolkitNotReady { trouble: None });
+        };
+        let newest = daemon_set.on_delete
+            || self
+                .newest
+                .get(daemon_set.uid.as_str())
+                .is_none_or(|hash| pod.revision.as_deref() == Some(*hash));
+        if newest && pod.running && pod.ready {
+            Ok(())
+        } else {
+            Err(Reason::ToolkitNotReady { trouble: pod.trouble.clone() })
+        }
     }
 
     /// The user's skip label counts only until the vendor's controller has begun with the node.
@@ -278,19 +353,31 @@ impl<'a> DriverOperands<'a> {
         label(self.traits().skip_label) == Some("true") && !begun && !held
     }
 
-    fn base(&self, driver: Option<&ObservedPod>, toolkit: Option<&ObservedPod>) -> Option<PluginBase> {
+    fn base(
+        &self,
+        driver: Option<&ObservedPod>,
+        toolkit: Option<&ObservedPod>,
+    ) -> Option<PluginBase> {
         let pods: Vec<&ObservedPod> = driver.into_iter().chain(toolkit).collect();
         if pods.is_empty() {
             return None;
         }
-        let restarts = |pod: &ObservedPod| pod.containers.iter().map(|container| container.restarts).sum::<i32>();
-        let identity: Vec<String> = pods.iter().map(|pod| format!("{}/{}", pod.uid, restarts(pod))).collect();
-        let main = driver.and_then(|pod| pod.containers.iter().find(|container| container.name == self.traits().container));
+        let restarts = |pod: &ObservedPod| {
+            pod.containers.iter().map(|container| container.restarts).sum::<i32>()
+        };
+        let identity: Vec<String> =
+            pods.iter().map(|pod| format!("{}/{}", pod.uid, restarts(pod))).collect();
+        let main = driver.and_then(|pod| {
+            pod.containers.iter().find(|container| container.name == self.traits().container)
+        });
         Some(PluginBase {
             identity: identity.join("+"),
             served_since: pods.iter().filter_map(|pod| serves_since(pod)).max(),
             driver_version: main.and_then(|container| DriverVersion::of_image(&container.image)),
-            beginning: pods.iter().max_by_key(|pod| pod.created).and_then(|pod| PodStart::of_pod(pod)),
+            beginning: pods
+                .iter()
+                .max_by_key(|pod| pod.created)
+                .and_then(|pod| PodStart::of_pod(pod)),
             clock_lead: pods.iter().filter_map(|pod| clock_lead(pod)).min(),
         })
     }
@@ -311,7 +398,9 @@ fn asked(observed: &Observed, driver: Driver) -> DriverRequester {
             Some(_) | None => DriverRequester::Everywhere,
         },
         Driver::Ofed => match observed.live_nic_cluster_policy() {
-            Some(policy) if policy.ofed.is_some() && policy.node_affinity => DriverRequester::Somewhere,
+            Some(policy) if policy.ofed.is_some() && policy.node_affinity => {
+                DriverRequester::Somewhere
+            }
             Some(policy) if policy.ofed.is_some() => DriverRequester::Everywhere,
             Some(_) | None => DriverRequester::Nobody,
         },

@@ -13,7 +13,11 @@ const NAMED: usize = 3;
 
 /// Worth reporting, and nothing to wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(test, derive(strum::EnumDiscriminants), strum_discriminants(name(NoteKind), vis(pub(crate)), derive(strum::EnumIter)))]
+#[cfg_attr(
+    test,
+    derive(strum::EnumDiscriminants),
+    strum_discriminants(name(NoteKind), vis(pub(crate)), derive(strum::EnumIter))
+)]
 pub enum DecisionNote {
     /// The policy tolerates it: of one node, or of the fleet.
     Tolerated {
@@ -124,7 +128,11 @@ impl DecisionNote {
 
     /// The node; `None`: the note is about the fleet.
     pub fn node(&self) -> Option<&str> {
-        if let Self::Tolerated { node: Some(node), .. } | Self::FailedBefore { node, .. } = self { Some(node) } else { None }
+        if let Self::Tolerated { node: Some(node), .. } | Self::FailedBefore { node, .. } = self {
+            Some(node)
+        } else {
+            None
+        }
     }
 
     /// As the verdict names it.
@@ -138,7 +146,9 @@ impl fmt::Display for DecisionNote {
         match self {
             Self::Tolerated { node: Some(node), reason } => write!(formatter, "{node}: {reason}"),
             Self::Tolerated { node: None, reason } => write!(formatter, "{reason}"),
-            Self::FailedBefore { node, reason } => write!(formatter, "{node}: {reason}, as before the run"),
+            Self::FailedBefore { node, reason } => {
+                write!(formatter, "{node}: {reason}, as before the run")
+            }
             Self::OperandReported { daemon_set, waits, advice } => {
                 let named: Vec<String> = waits.iter().take(NAMED).map(Wait::to_string).collect();
                 let (count, named) = (waits.len(), named.join(", "));
@@ -147,38 +157,76 @@ impl fmt::Display for DecisionNote {
                     "daemonset/{daemon_set} is not ready on {count} nodes, which does not gate: {named}; what to do: {advice}"
                 )
             }
-            Self::DaemonSetWantsNoPod => formatter.write_str("the DaemonSet wants no pod on any node"),
-            Self::NoNodesWithDevice { device } => {
-                write!(formatter, "there are no {device} nodes (label {})", names::NIC_PRESENT_LABEL)
+            Self::DaemonSetWantsNoPod => {
+                formatter.write_str("the DaemonSet wants no pod on any node")
             }
-            Self::NoGpuNodesConfirmed => formatter.write_str("there are no GPU nodes, and the operator says so"),
+            Self::NoNodesWithDevice { device } => {
+                write!(
+                    formatter,
+                    "there are no {device} nodes (label {})",
+                    names::NIC_PRESENT_LABEL
+                )
+            }
+            Self::NoGpuNodesConfirmed => {
+                formatter.write_str("there are no GPU nodes, and the operator says so")
+            }
             Self::OfedOfHost { has_policy } => {
-                let what = if *has_policy { "the NicClusterPolicy has no ofedDriver" } else { "there is no NicClusterPolicy" };
+                let what = if *has_policy {
+                    "the NicClusterPolicy has no ofedDriver"
+                } else {
+                    "there is no NicClusterPolicy"
+                };
                 write!(formatter, "{what}: nodes use the network driver of their host")
             }
             Self::NoDraDriver { namespaces } if namespaces.is_empty() => {
                 formatter.write_str("no DRA driver: no namespace to look in is set")
             }
             Self::NoDraDriver { namespaces } => {
-                write!(formatter, "no DRA driver in {}: no plugin to re-roll", namespaces.join(", "))
+                write!(
+                    formatter,
+                    "no DRA driver in {}: no plugin to re-roll",
+                    namespaces.join(", ")
+                )
             }
-            Self::NoConfigNamed => formatter.write_str("the values name no ConfigMap for the device plugin"),
-            Self::ConfigNotUsed { config_map } => write!(formatter, "there is no ConfigMap {config_map}, and nothing uses it"),
+            Self::NoConfigNamed => {
+                formatter.write_str("the values name no ConfigMap for the device plugin")
+            }
+            Self::ConfigNotUsed { config_map } => {
+                write!(formatter, "there is no ConfigMap {config_map}, and nothing uses it")
+            }
             Self::ConfigWithoutDaemonSet { config_map, namespace } => {
                 write!(formatter, "no DaemonSet in {namespace} uses the ConfigMap {config_map}")
             }
             Self::ConfigKeyMissing { nodes } => {
-                let first = nodes.first().map(|(node, key)| format!("{node} (`{key}`)")).unwrap_or_default();
-                let more = if nodes.len() > 1 { format!(" and {} more", nodes.len() - 1) } else { String::new() };
-                write!(formatter, "the ConfigMap does not have the configuration that {first}{more} asks for: nothing is restarted there")
+                let first = nodes
+                    .first()
+                    .map(|(node, key)| format!("{node} (`{key}`)"))
+                    .unwrap_or_default();
+                let more = if nodes.len() > 1 {
+                    format!(" and {} more", nodes.len() - 1)
+                } else {
+                    String::new()
+                };
+                write!(
+                    formatter,
+                    "the ConfigMap does not have the configuration that {first}{more} asks for: nothing is restarted there"
+                )
             }
             Self::DriverOfImage { nodes } => {
-                write!(formatter, "{nodes} GPU nodes run the driver of their own image: the version that is asked for does not reach them")
+                write!(
+                    formatter,
+                    "{nodes} GPU nodes run the driver of their own image: the version that is asked for does not reach them"
+                )
             }
             Self::NodesJoined { nodes, device } => {
-                write!(formatter, "{nodes} {device} nodes joined since the run began and are not waited for")
+                write!(
+                    formatter,
+                    "{nodes} {device} nodes joined since the run began and are not waited for"
+                )
             }
-            Self::OperatorVersionUnknown => formatter.write_str("the operator's version cannot be told: it is not woken"),
+            Self::OperatorVersionUnknown => {
+                formatter.write_str("the operator's version cannot be told: it is not woken")
+            }
             Self::HeldByOtherMode { nodes, mode } => write!(
                 formatter,
                 "{nodes} nodes are held by a hook of another mode, and mode `{mode}` cannot release them: run `gpu-rollout abort`"

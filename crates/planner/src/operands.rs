@@ -71,15 +71,17 @@ impl<'a> OperandSets<'a> {
     /// Why a node is not done with its operands; `None`: those that gate are ready, and GPUs are offered. What was failing before the run is named
     /// only where nothing else is to be waited for.
     pub fn fault(&self, node: &ObservedNode, baseline: Option<&NodeBaseline>) -> Option<Reason> {
-        let mig = node.labels.get(names::MIG_CONFIG_STATE_LABEL).filter(|state| matches!(state.as_str(), "pending" | "rebooting"));
+        let mig = node
+            .labels
+            .get(names::MIG_CONFIG_STATE_LABEL)
+            .filter(|state| matches!(state.as_str(), "pending" | "rebooting"));
         if let Some(state) = mig {
             return Some(Reason::MigReconfiguring { state: state.clone() });
         }
-        let (before, gating): (Vec<_>, Vec<_>) = self
-            .sets
-            .iter()
-            .filter(|set| set.gates)
-            .partition(|set| baseline.is_some_and(|baseline| baseline.failing.contains(&set.daemon_set.name)));
+        let (before, gating): (Vec<_>, Vec<_>) =
+            self.sets.iter().filter(|set| set.gates).partition(|set| {
+                baseline.is_some_and(|baseline| baseline.failing.contains(&set.daemon_set.name))
+            });
         let first = |sets: &[&OperandSet<'a>]| sets.iter().find_map(|set| self.fault_of(set, node));
         first(&gating).or_else(|| self.missing_gpus(node, baseline)).or_else(|| first(&before))
     }
@@ -96,13 +98,22 @@ impl<'a> OperandSets<'a> {
     }
 
     /// Names of the DaemonSets whose pod on the node is failing, and was before a moment: it is older, or of a revision before the newest.
-    pub fn failing_since_before(&self, node: &ObservedNode, moment: Timestamp) -> impl Iterator<Item = &'a String> {
+    pub fn failing_since_before(
+        &self,
+        node: &ObservedNode,
+        moment: Timestamp,
+    ) -> impl Iterator<Item = &'a String> {
         let fails = move |set: &&OperandSet<'a>| {
             let Some(pod) = self.pod(set.daemon_set, node) else { return false };
             let fails = !pod.ready && pod.trouble.is_some() && pod.restarts >= FAILING_RESTARTS;
             fails && (pod.created < moment || !self.is_newest(set.daemon_set, pod))
         };
-        self.sets.iter().filter(fails).map(|set| &set.daemon_set.name).collect::<Vec<_>>().into_iter()
+        self.sets
+            .iter()
+            .filter(fails)
+            .map(|set| &set.daemon_set.name)
+            .collect::<Vec<_>>()
+            .into_iter()
     }
 
     fn fault_of(&self, set: &OperandSet<'a>, node: &ObservedNode) -> Option<Reason> {
@@ -123,12 +134,19 @@ impl<'a> OperandSets<'a> {
                 return Some(reason);
             }
             let stalled_by = set.stalled_by.get_or_init(|| self.stalling_node(daemon_set)).clone();
-            return Some(Reason::OperandOutdated { operand: name(), stalled_by: stalled_by.filter(|stalling| *stalling != node.name) });
+            return Some(Reason::OperandOutdated {
+                operand: name(),
+                stalled_by: stalled_by.filter(|stalling| *stalling != node.name),
+            });
         }
         if pod.ready {
             return None;
         }
-        Some(Reason::OperandNotReady { operand: name(), trouble: pod.trouble.as_deref().map(str::to_owned), restarts: pod.restarts })
+        Some(Reason::OperandNotReady {
+            operand: name(),
+            trouble: pod.trouble.as_deref().map(str::to_owned),
+            restarts: pod.restarts,
+        })
     }
 
     /// The pod that a DaemonSet keeps on a node.
@@ -145,10 +163,16 @@ impl<'a> OperandSets<'a> {
     fn stalling_node(&self, daemon_set: &ObservedDaemonSet) -> Option<String> {
         let down = |pod: &&OperandPod| {
             let node = pod.node.as_deref().and_then(|node| self.observed.nodes.get(node));
-            *pod.owner == daemon_set.uid && (pod.deleting || !pod.ready) && node.is_some_and(|node| !node.ready)
+            *pod.owner == daemon_set.uid
+                && (pod.deleting || !pod.ready)
+                && node.is_some_and(|node| !node.ready)
         };
         let stalling: Vec<&OperandPod> = self.pods.iter().filter(down).collect();
-        let limit = daemon_set.max_unavailable.unwrap_or(Count::Number(1)).resolve(usize::try_from(daemon_set.desired).unwrap_or(0)).max(1);
+        let limit = daemon_set
+            .max_unavailable
+            .unwrap_or(Count::Number(1))
+            .resolve(usize::try_from(daemon_set.desired).unwrap_or(0))
+            .max(1);
         let first = stalling.first().and_then(|pod| pod.node.as_deref());
         first.filter(|_| stalling.len() >= limit).map(str::to_owned)
     }
@@ -156,7 +180,9 @@ impl<'a> OperandSets<'a> {
     /// What is wrong with the GPUs that a node offers, where the operator's device plugin offers them.
     fn missing_gpus(&self, node: &ObservedNode, baseline: Option<&NodeBaseline>) -> Option<Reason> {
         let plugin = self.sets.iter().find(|set| set.operand == Some(Operand::DevicePlugin))?;
-        if !self.offers_gpus || !matches!(placement(plugin.daemon_set, node), DaemonSetPlacement::Here) {
+        if !self.offers_gpus
+            || !matches!(placement(plugin.daemon_set, node), DaemonSetPlacement::Here)
+        {
             return None;
         }
         if baseline.is_some_and(|baseline| baseline.failing.contains(&plugin.daemon_set.name)) {
@@ -168,8 +194,15 @@ impl<'a> OperandSets<'a> {
         }
         let before = baseline.filter(|baseline| baseline.shape == shape(node))?;
         before.gpus.iter().find_map(|(resource, count)| {
-            let (offered, baseline) = (node.gpus_allocatable.get(resource).map_or(0, |count| number(count)), number(count));
-            (offered < baseline).then(|| Reason::GpusDegraded { resource: resource.clone(), offered, baseline })
+            let (offered, baseline) = (
+                node.gpus_allocatable.get(resource).map_or(0, |count| number(count)),
+                number(count),
+            );
+            (offered < baseline).then(|| Reason::GpusDegraded {
+                resource: resource.clone(),
+                offered,
+                baseline,
+            })
         })
     }
 }
@@ -190,7 +223,9 @@ fn placement(daemon_set: &ObservedDaemonSet, node: &ObservedNode) -> DaemonSetPl
             Some(found) if found == value => {}
             // It still belongs there: driver-manager or mig-manager has sent it away for a short time.
             Some(found) if found.contains(names::DEPLOY_PAUSED) => {}
-            None if key.starts_with(names::DEPLOY_LABEL_PREFIX) => return DaemonSetPlacement::Unlabeled,
+            None if key.starts_with(names::DEPLOY_LABEL_PREFIX) => {
+                return DaemonSetPlacement::Unlabeled;
+            }
             Some(_) | None => return DaemonSetPlacement::Elsewhere,
         }
     }

@@ -13,7 +13,9 @@ use contract::settings::{Mode, Settings};
 
 use nvidia_upgrade::controller_generation::ControllerGeneration;
 use nvidia_upgrade::rules::PolicyRules;
-use observed::{ClusterPolicy, LiveUpgradePolicy, NicClusterPolicy, NvidiaDriver, Observed, ObservedNode};
+use observed::{
+    ClusterPolicy, LiveUpgradePolicy, NicClusterPolicy, NvidiaDriver, Observed, ObservedNode,
+};
 
 /// Where the fields of an upgrade policy are in a custom resource.
 #[derive(Debug, PartialEq, Eq)]
@@ -68,7 +70,13 @@ impl LivePolicy {
         format!("{} `{}`", self.kind, self.name)
     }
 
-    fn of_fleet(driver: Driver, name: String, policy: LiveUpgradePolicy, fields: &'static PolicyFields, manager: Option<String>) -> Self {
+    fn of_fleet(
+        driver: Driver,
+        name: String,
+        policy: LiveUpgradePolicy,
+        fields: &'static PolicyFields,
+        manager: Option<String>,
+    ) -> Self {
         Self { kind: driver.traits().policy_kind, name, is_pool: false, policy, fields, manager }
     }
 
@@ -91,30 +99,39 @@ impl LivePolicy {
 
 /// Whether the operator of this version has a policy for each NVIDIADriver. A version that cannot be told is taken for a new one.
 pub fn has_policy_per_driver(version: Option<&str>) -> bool {
-    ControllerGeneration::from_version(Driver::Gpu, version).is_none_or(|generation| generation.features().policy_per_driver)
+    ControllerGeneration::from_version(Driver::Gpu, version)
+        .is_none_or(|generation| generation.features().policy_per_driver)
 }
 
 /// The policies that the vendor's controller uses now. Empty: there is no custom resource with one.
 pub fn live(observed: &Observed, settings: &Settings) -> Vec<LivePolicy> {
-    let per_driver = observed.uses_nvidia_drivers() && has_policy_per_driver(observed.operator_version());
+    let per_driver =
+        observed.uses_nvidia_drivers() && has_policy_per_driver(observed.operator_version());
     policies(observed, settings, per_driver)
 }
 
 /// The policies that it uses once the release is deployed: what the values say replaces what the chart's own objects have.
 pub fn coming(observed: &Observed, settings: &Settings) -> Vec<LivePolicy> {
     let (coming, expected) = (&settings.preflight.coming, &settings.expected);
-    let own = Some(settings.component.as_str()).filter(|component| *component == Driver::Gpu.traits().component);
-    let version = own.and(settings.component_version.as_deref()).or_else(|| observed.operator_version());
+    let own = Some(settings.component.as_str())
+        .filter(|component| *component == Driver::Gpu.traits().component);
+    let version =
+        own.and(settings.component_version.as_deref()).or_else(|| observed.operator_version());
     let uses = coming.nvidia_drivers.unwrap_or_else(|| observed.uses_nvidia_drivers());
     let mut policies = policies(observed, settings, uses && has_policy_per_driver(version));
-    let is_charts =
-        |policy: &LivePolicy| !policy.is_pool || expected.default_nvidia_driver.is_some() && policy.name == names::DEFAULT_NVIDIA_DRIVER;
-    for LivePolicy { policy, is_pool, .. } in policies.iter_mut().filter(|policy| is_charts(policy)) {
+    let is_charts = |policy: &LivePolicy| {
+        !policy.is_pool
+            || expected.default_nvidia_driver.is_some()
+                && policy.name == names::DEFAULT_NVIDIA_DRIVER
+    };
+    for LivePolicy { policy, is_pool, .. } in policies.iter_mut().filter(|policy| is_charts(policy))
+    {
         let asked = &expected.upgrade_policy;
         let default = if *is_pool { None } else { coming.auto_upgrade };
         policy.auto_upgrade = asked.auto_upgrade.or(default).unwrap_or(policy.auto_upgrade);
         policy.max_parallel = asked.max_parallel_upgrades.or(policy.max_parallel);
-        policy.max_unavailable = asked.max_unavailable.clone().or_else(|| policy.max_unavailable.take());
+        policy.max_unavailable =
+            asked.max_unavailable.clone().or_else(|| policy.max_unavailable.take());
     }
     policies
 }
@@ -122,18 +139,34 @@ pub fn coming(observed: &Observed, settings: &Settings) -> Vec<LivePolicy> {
 fn policies(observed: &Observed, settings: &Settings, per_driver: bool) -> Vec<LivePolicy> {
     match settings.driver {
         Driver::DaemonSet => Vec::new(),
-        Driver::Gpu if per_driver => observed.live_nvidia_drivers().map(LivePolicy::of_nvidia_driver).collect(),
+        Driver::Gpu if per_driver => {
+            observed.live_nvidia_drivers().map(LivePolicy::of_nvidia_driver).collect()
+        }
         Driver::Gpu => {
             let fleet_policy = |policy: &ClusterPolicy| {
-                let (name, manager) = (settings.cluster_policy.clone(), policy.driver_field_manager.clone());
-                LivePolicy::of_fleet(Driver::Gpu, name, policy.upgrade_policy.clone(), &CLUSTER_POLICY, manager)
+                let (name, manager) =
+                    (settings.cluster_policy.clone(), policy.driver_field_manager.clone());
+                LivePolicy::of_fleet(
+                    Driver::Gpu,
+                    name,
+                    policy.upgrade_policy.clone(),
+                    &CLUSTER_POLICY,
+                    manager,
+                )
             };
             observed.live_cluster_policy().map(fleet_policy).into_iter().collect()
         }
         Driver::Ofed => {
             let fleet_policy = |policy: &NicClusterPolicy| {
-                let (name, manager) = (names::NIC_CLUSTER_POLICY.to_owned(), policy.driver_field_manager.clone());
-                LivePolicy::of_fleet(Driver::Ofed, name, policy.upgrade_policy.clone(), &NIC_CLUSTER_POLICY, manager)
+                let (name, manager) =
+                    (names::NIC_CLUSTER_POLICY.to_owned(), policy.driver_field_manager.clone());
+                LivePolicy::of_fleet(
+                    Driver::Ofed,
+                    name,
+                    policy.upgrade_policy.clone(),
+                    &NIC_CLUSTER_POLICY,
+                    manager,
+                )
             };
             observed.live_nic_cluster_policy().map(fleet_policy).into_iter().collect()
         }
@@ -190,17 +223,23 @@ impl NodePools {
 
     /// Returns the pool of a node. `None`: no NVIDIADriver owns it.
     pub fn pool_of(&self, node: &ObservedNode) -> Option<&NodePool> {
-        self.0.iter().find(|pool| pool.owner.is_none() || pool.owner.as_deref() == node.driver_owner()).or_else(|| {
-            match self.0.as_slice() {
-                // Where nothing is labeled yet the only NVIDIADriver gets every node.
-                [only] if node.driver_owner().is_none() => Some(only),
-                _ => None,
-            }
-        })
+        self.0
+            .iter()
+            .find(|pool| pool.owner.is_none() || pool.owner.as_deref() == node.driver_owner())
+            .or_else(|| {
+                match self.0.as_slice() {
+                    // Where nothing is labeled yet the only NVIDIADriver gets every node.
+                    [only] if node.driver_owner().is_none() => Some(only),
+                    _ => None,
+                }
+            })
     }
 
     /// Returns the pools that have some of these nodes, with how many of them.
-    pub fn sizes<'n>(&self, nodes: impl IntoIterator<Item = &'n ObservedNode>) -> Vec<(&NodePool, usize)> {
+    pub fn sizes<'n>(
+        &self,
+        nodes: impl IntoIterator<Item = &'n ObservedNode>,
+    ) -> Vec<(&NodePool, usize)> {
         let mut sizes: BTreeMap<Option<&str>, usize> = BTreeMap::new();
         for pool in nodes.into_iter().filter_map(|node| self.pool_of(node)) {
             *sizes.entry(pool.owner.as_deref()).or_default() += 1;
@@ -233,7 +272,9 @@ pub fn controller_pace(policy: &Policy, settings: &Settings, nodes: usize) -> Fl
 
 fn least(one: Policy, other: &Policy) -> Policy {
     let no_limit = one.max_parallel_upgrades == 0 || other.max_parallel_upgrades == 0;
-    let waits = |one: Option<CompletionPolicy>, other: &Option<CompletionPolicy>| one.or_else(|| other.clone());
+    let waits = |one: Option<CompletionPolicy>, other: &Option<CompletionPolicy>| {
+        one.or_else(|| other.clone())
+    };
     let deletes = |one: PodDeletionPolicy, other: &PodDeletionPolicy| PodDeletionPolicy {
         force: one.force && other.force,
         timeout_seconds: one.timeout_seconds.min(other.timeout_seconds),
@@ -246,10 +287,19 @@ fn least(one: Policy, other: &Policy) -> Policy {
         ..one
     };
     Policy {
-        max_parallel_upgrades: if no_limit { 0 } else { one.max_parallel_upgrades.saturating_add(other.max_parallel_upgrades) },
-        max_unavailable: one.max_unavailable.filter(|_| one.max_unavailable == other.max_unavailable),
+        max_parallel_upgrades: if no_limit {
+            0
+        } else {
+            one.max_parallel_upgrades.saturating_add(other.max_parallel_upgrades)
+        },
+        max_unavailable: one
+            .max_unavailable
+            .filter(|_| one.max_unavailable == other.max_unavailable),
         wait_for_completion: waits(one.wait_for_completion, &other.wait_for_completion),
-        pod_deletion: one.pod_deletion.zip(other.pod_deletion.as_ref()).map(|(one, other)| deletes(one, other)),
+        pod_deletion: one
+            .pod_deletion
+            .zip(other.pod_deletion.as_ref())
+            .map(|(one, other)| deletes(one, other)),
         drain: one.drain.zip(other.drain.as_ref()).map(|(one, other)| drains(one, other)),
     }
 }

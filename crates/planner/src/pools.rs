@@ -44,7 +44,10 @@ impl<'a> DriverPools<'a> {
 
     fn belongs(&self, node: &ObservedNode) -> PoolMembership<'a> {
         let is_fallback = |driver: &NvidiaDriver| self.labels && driver.is_default;
-        let mut selecting = self.drivers.iter().filter(|driver| !is_fallback(driver) && selects(&driver.node_selector, &node.labels));
+        let mut selecting = self
+            .drivers
+            .iter()
+            .filter(|driver| !is_fallback(driver) && selects(&driver.node_selector, &node.labels));
         match (selecting.next(), selecting.next()) {
             (Some(_), Some(_)) => PoolMembership::Several,
             (Some(one), None) => PoolMembership::To(&one.name),
@@ -68,7 +71,10 @@ impl<'a> DriverPools<'a> {
         }
         match self.belongs(node) {
             PoolMembership::To(wanted) if node.driver_owner() != Some(wanted) => {
-                Some(Reason::NodeInOtherPool { wanted: wanted.to_owned(), found: node.driver_owner().map(str::to_owned) })
+                Some(Reason::NodeInOtherPool {
+                    wanted: wanted.to_owned(),
+                    found: node.driver_owner().map(str::to_owned),
+                })
             }
             PoolMembership::Nobody | PoolMembership::To(_) | PoolMembership::Several => None,
         }

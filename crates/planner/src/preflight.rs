@@ -126,9 +126,13 @@ pub fn policy(observed: &Observed, settings: &Settings) -> Policy {
 /// Looks at everything: blocking findings first, then in the order of [`PreflightCheck::ALL`].
 pub fn preflight(input: PreflightInput<'_>) -> Vec<PreflightFinding> {
     let strictness = &input.settings.preflight.strictness;
-    let nodes = driver_nodes(input.observed, input.settings.driver).map(|node| (node.name.as_str(), node)).collect();
+    let nodes = driver_nodes(input.observed, input.settings.driver)
+        .map(|node| (node.name.as_str(), node))
+        .collect();
     let view = PreflightView { input, nodes };
-    let drafts = [workloads::check, actors::check, identity::check, nodes::check].into_iter().flat_map(|check| check(&view));
+    let drafts = [workloads::check, actors::check, identity::check, nodes::check]
+        .into_iter()
+        .flat_map(|check| check(&view));
     let judged = drafts.filter_map(|DraftFinding { check, mut nodes, mut pods, text, advice }| {
         let severity = strictness.severity(check, input.settings.mode)?;
         nodes.sort();
@@ -137,7 +141,8 @@ pub fn preflight(input: PreflightInput<'_>) -> Vec<PreflightFinding> {
         Some(PreflightFinding { check, severity, nodes, pods, text, advice })
     });
     let mut findings: Vec<PreflightFinding> = judged.collect();
-    let place = |check: PreflightCheck| PreflightCheck::ALL.iter().position(|other| *other == check);
+    let place =
+        |check: PreflightCheck| PreflightCheck::ALL.iter().position(|other| *other == check);
     findings.sort_by_key(|finding| (finding.severity, place(finding.check)));
     findings
 }

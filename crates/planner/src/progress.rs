@@ -29,7 +29,21 @@ pub use eta::{NoEta, rollout_eta};
 pub use forecast::{FleetProgress, RolloutPace, ends};
 
 /// The stage of a node in a rollout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, EnumCount, VariantArray, IntoStaticStr)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    JsonSchema,
+    EnumCount,
+    VariantArray,
+    IntoStaticStr,
+)]
 #[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeStage {
@@ -49,7 +63,8 @@ pub enum NodeStage {
 
 impl NodeStage {
     /// Every stage.
-    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
+    pub const ALL: [Self; Self::COUNT] =
+        *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
     /// The word of tables, and the value of the label `stage` of metrics.
     pub fn name(self) -> &'static str {
@@ -57,9 +72,18 @@ impl NodeStage {
     }
 
     /// Returns the stage of a node from what it waits for, its outcome, and its state in the upgrade. `assessed`: the decision has assessed nodes.
-    pub fn from_wait(wait: Option<&Wait>, outcome: Option<NodeOutcome>, state: Option<&str>, assessed: bool) -> Self {
+    pub fn from_wait(
+        wait: Option<&Wait>,
+        outcome: Option<NodeOutcome>,
+        state: Option<&str>,
+        assessed: bool,
+    ) -> Self {
         match (wait, outcome) {
-            _ if outcome == Some(NodeOutcome::Failed) || wait.is_some_and(|wait| is_given_up(&wait.reason)) => Self::Failed,
+            _ if outcome == Some(NodeOutcome::Failed)
+                || wait.is_some_and(|wait| is_given_up(&wait.reason)) =>
+            {
+                Self::Failed
+            }
             (Some(_), Some(NodeOutcome::Deferred)) => Self::Deferred,
             (None, Some(_)) => Self::Done,
             // A node that joined during the run has no outcome.
@@ -113,31 +137,58 @@ pub struct DecidedNodes<'a> {
 impl<'a> DecidedNodes<'a> {
     /// Returns what the whole fleet waits for, or why the run has ended. That everything must stay well for a while is neither.
     pub fn fleet_waits(self) -> impl Iterator<Item = &'a Wait> {
-        self.waits.iter().chain(self.ended).filter(|wait| wait.node.is_none() && !matches!(*wait.reason, Reason::Quiet { .. }))
+        self.waits
+            .iter()
+            .chain(self.ended)
+            .filter(|wait| wait.node.is_none() && !matches!(*wait.reason, Reason::Quiet { .. }))
     }
 
     /// Returns the progress of the nodes that the rollout is about: those that need the driver, and those that wait for something, in the order of
     /// their names.
     pub fn progress(self, observed: &'a Observed, driver: Driver) -> Vec<NodeProgress<'a>> {
-        let own = self.waits.iter().chain(self.ended).filter_map(|wait| Some((wait.node.as_deref()?, wait)));
+        let own = self
+            .waits
+            .iter()
+            .chain(self.ended)
+            .filter_map(|wait| Some((wait.node.as_deref()?, wait)));
         let own: BTreeMap<&str, &Wait> = own.collect();
-        let mut nodes: BTreeMap<&str, &ObservedNode> = driver_nodes(observed, driver).map(|node| (node.name.as_str(), node)).collect();
+        let mut nodes: BTreeMap<&str, &ObservedNode> =
+            driver_nodes(observed, driver).map(|node| (node.name.as_str(), node)).collect();
         nodes.extend(own.keys().filter_map(|name| Some((*name, observed.nodes.get(name)?))));
-        nodes.into_values().map(|node| self.node_progress(node, own.get(node.name.as_str()).copied(), driver)).collect()
+        nodes
+            .into_values()
+            .map(|node| self.node_progress(node, own.get(node.name.as_str()).copied(), driver))
+            .collect()
     }
 
-    fn node_progress(self, node: &'a ObservedNode, own: Option<&'a Wait>, driver: Driver) -> NodeProgress<'a> {
+    fn node_progress(
+        self,
+        node: &'a ObservedNode,
+        own: Option<&'a Wait>,
+        driver: Driver,
+    ) -> NodeProgress<'a> {
         let now_in = state(node, driver);
-        let stage = NodeStage::from_wait(own, self.outcomes.get(&node.name).copied(), now_in.as_deref(), self.assessed);
-        let wait = own.or_else(|| self.fleet_waits().next().filter(|_| stage == NodeStage::Unknown));
-        let recorded = || self.records.get(&node.name).and_then(|record| record.steps.first()).map(|step| step.at);
+        let stage = NodeStage::from_wait(
+            own,
+            self.outcomes.get(&node.name).copied(),
+            now_in.as_deref(),
+            self.assessed,
+        );
+        let wait =
+            own.or_else(|| self.fleet_waits().next().filter(|_| stage == NodeStage::Unknown));
+        let recorded = || {
+            self.records.get(&node.name).and_then(|record| record.steps.first()).map(|step| step.at)
+        };
         NodeProgress {
             node,
             stage,
             wait,
             // A node that is not Ready comes back, or not: nothing tells when.
             moves: node.ready && own.is_some_and(|wait| resolves_itself(&wait.reason)),
-            started: read(node, driver.traits()).record().map(|record| record.started).or_else(recorded),
+            started: read(node, driver.traits())
+                .record()
+                .map(|record| record.started)
+                .or_else(recorded),
             state: now_in,
         }
     }
@@ -147,7 +198,8 @@ impl<'a> DecidedNodes<'a> {
 #[expect(clippy::wildcard_enum_match_arm, reason = "only those have the controller's own answer")]
 pub fn resolves_itself(reason: &Reason) -> bool {
     let goes_on = match reason {
-        Reason::DriverOutOfDate { why: Some(why), .. } | Reason::UpgradeUnfinished { why: Some(why), .. } => why.can_resolve(),
+        Reason::DriverOutOfDate { why: Some(why), .. }
+        | Reason::UpgradeUnfinished { why: Some(why), .. } => why.can_resolve(),
         _ => true,
     };
     reason.resolves_itself() && goes_on
@@ -173,7 +225,8 @@ pub struct NodeProgress<'a> {
 impl NodeProgress<'_> {
     /// Whether the node takes a slot. A node that was not assessed does while it is in a state of an upgrade.
     fn takes_slot(&self) -> bool {
-        self.stage == NodeStage::InProgress || self.stage == NodeStage::Unknown && is_begun(self.state.as_deref())
+        self.stage == NodeStage::InProgress
+            || self.stage == NodeStage::Unknown && is_begun(self.state.as_deref())
     }
 
     fn is_unavailable(&self) -> bool {
@@ -199,7 +252,10 @@ pub struct LimitUse {
 impl LimitUse {
     /// Both together: without a limit if one of them has none.
     fn plus(self, other: Self) -> Self {
-        Self { used: self.used + other.used, limit: self.limit.zip(other.limit).map(|(one, other)| one + other) }
+        Self {
+            used: self.used + other.used,
+            limit: self.limit.zip(other.limit).map(|(one, other)| one + other),
+        }
     }
 
     const NONE: Self = Self { used: 0, limit: Some(0) };
@@ -215,10 +271,18 @@ pub struct PoolProgress<'p, 'a> {
 }
 
 /// The nodes by pool; pools without nodes are missing, and so are nodes that no pool has.
-pub fn by_pool<'p, 'a>(stands: &'p [NodeProgress<'a>], pools: &'p NodePools) -> Vec<PoolProgress<'p, 'a>> {
+pub fn by_pool<'p, 'a>(
+    stands: &'p [NodeProgress<'a>],
+    pools: &'p NodePools,
+) -> Vec<PoolProgress<'p, 'a>> {
     let of = |pool: &'p NodePool| PoolProgress {
         pool,
-        stands: stands.iter().filter(|stand| pools.pool_of(stand.node).is_some_and(|found| std::ptr::eq(found, pool))).collect(),
+        stands: stands
+            .iter()
+            .filter(|stand| {
+                pools.pool_of(stand.node).is_some_and(|found| std::ptr::eq(found, pool))
+            })
+            .collect(),
     };
     pools.iter().map(of).filter(|of| !of.stands.is_empty() || !pools.is_split()).collect()
 }
@@ -226,7 +290,10 @@ pub fn by_pool<'p, 'a>(stands: &'p [NodeProgress<'a>], pools: &'p NodePools) -> 
 impl PoolProgress<'_, '_> {
     /// Nodes that take a slot, and how many may (`maxParallelUpgrades`). To NVIDIA's controller a node that it has given up is one of them.
     pub fn slots(&self, settings: &Settings) -> LimitUse {
-        let failed = |stand: &NodeProgress<'_>| !settings.mode.decides() && stand.state.as_deref() == Some(ControllerState::Failed.label());
+        let failed = |stand: &NodeProgress<'_>| {
+            !settings.mode.decides()
+                && stand.state.as_deref() == Some(ControllerState::Failed.label())
+        };
         let limit = self.pool.policy.max_parallel_upgrades;
         LimitUse {
             used: self.stands.iter().filter(|stand| stand.takes_slot() || failed(stand)).count(),
@@ -243,16 +310,27 @@ impl PoolProgress<'_, '_> {
     }
 
     /// When each node will probably be done.
-    fn foresee(&self, settings: &Settings, pace: RolloutPace, now: Timestamp) -> Vec<(String, Timestamp)> {
+    fn foresee(
+        &self,
+        settings: &Settings,
+        pace: RolloutPace,
+        now: Timestamp,
+    ) -> Vec<(String, Timestamp)> {
         let stands = || self.stands.iter().copied();
-        let (moving, stuck): (Vec<_>, Vec<_>) = stands().filter(|stand| stand.takes_slot()).partition(|stand| pace.is_expected(stand, now));
+        let (moving, stuck): (Vec<_>, Vec<_>) = stands()
+            .filter(|stand| stand.takes_slot())
+            .partition(|stand| pace.is_expected(stand, now));
         let parallel = parallel(settings, &self.pool.policy, self.stands.len());
         // Nodes that are away and do not come back take the room of maxUnavailable.
         let LimitUse { used, limit } = self.unavailable();
         let coming_back = moving.iter().filter(|stand| stand.is_unavailable()).count();
-        let room = limit.map_or(parallel, |limit| limit.saturating_sub(used - coming_back)).min(parallel);
+        let room =
+            limit.map_or(parallel, |limit| limit.saturating_sub(used - coming_back)).min(parallel);
         let fleet = FleetProgress {
-            moving: moving.into_iter().filter_map(|stand| Some((stand.node.name.as_str(), stand.started?))).collect(),
+            moving: moving
+                .into_iter()
+                .filter_map(|stand| Some((stand.node.name.as_str(), stand.started?)))
+                .collect(),
             queued: stands()
                 .filter(|stand| stand.stage == NodeStage::Pending && stand.moves)
                 .map(|stand| stand.node.name.as_str())
@@ -267,12 +345,18 @@ impl PoolProgress<'_, '_> {
 
 /// The slots of all pools together.
 pub fn slots(stands: &[NodeProgress<'_>], settings: &Settings, pools: &NodePools) -> LimitUse {
-    by_pool(stands, pools).iter().map(|pool| pool.slots(settings)).fold(LimitUse::NONE, LimitUse::plus)
+    by_pool(stands, pools)
+        .iter()
+        .map(|pool| pool.slots(settings))
+        .fold(LimitUse::NONE, LimitUse::plus)
 }
 
 /// The unavailable nodes of all pools together.
 pub fn unavailable(stands: &[NodeProgress<'_>], pools: &NodePools) -> LimitUse {
-    by_pool(stands, pools).iter().map(PoolProgress::unavailable).fold(LimitUse::NONE, LimitUse::plus)
+    by_pool(stands, pools)
+        .iter()
+        .map(PoolProgress::unavailable)
+        .fold(LimitUse::NONE, LimitUse::plus)
 }
 
 /// When each node will probably be done, by name. A node that does not move is missing.
@@ -309,7 +393,11 @@ mod tests {
             (None, Some("validation-required"), false, NodeStage::Unknown),
             (None, None, true, NodeStage::Done),
         ] {
-            assert_eq!(NodeStage::from_wait(None, outcome, state, assessed), stage, "{outcome:?} in {state:?}");
+            assert_eq!(
+                NodeStage::from_wait(None, outcome, state, assessed),
+                stage,
+                "{outcome:?} in {state:?}"
+            );
         }
     }
 }

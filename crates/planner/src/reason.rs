@@ -19,7 +19,11 @@ pub use operand::OperandName;
 
 /// What is waited for. Every wait of the engine is one of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(test, derive(strum::EnumDiscriminants), strum_discriminants(name(ReasonKind), vis(pub(crate)), derive(strum::EnumIter)))]
+#[cfg_attr(
+    test,
+    derive(strum::EnumDiscriminants),
+    strum_discriminants(name(ReasonKind), vis(pub(crate)), derive(strum::EnumIter))
+)]
 pub enum Reason {
     /// The CustomResourceDefinition of the operator's custom resource is missing.
     PolicyApiMissing {
@@ -393,7 +397,14 @@ impl Reason {
         manager: Option<&String>,
     ) -> Self {
         let (expected, found) = (expected.to_owned(), found.unwrap_or("absent").to_owned());
-        Self::Precondition { kind, name: name.into(), field, expected, found, manager: manager.cloned() }
+        Self::Precondition {
+            kind,
+            name: name.into(),
+            field,
+            expected,
+            found,
+            manager: manager.cloned(),
+        }
     }
 
     /// Whether it only waits for others: what they wait for is the more telling.
@@ -422,7 +433,11 @@ impl Reason {
     /// The same, and why the vendor's controller does not move the node.
     #[must_use]
     pub fn with_why(mut self, wait: Option<&nvidia_upgrade::explain::ControllerWait>) -> Self {
-        if let (Self::DriverOutOfDate { why, .. } | Self::UpgradeUnfinished { why, .. }, Some(wait)) = (&mut self, wait) {
+        if let (
+            Self::DriverOutOfDate { why, .. } | Self::UpgradeUnfinished { why, .. },
+            Some(wait),
+        ) = (&mut self, wait)
+        {
             *why = Some(Box::new(wait.clone()));
         }
         self
@@ -432,7 +447,9 @@ impl Reason {
     #[must_use]
     pub fn lasting(&self) -> Self {
         let mut lasting = self.clone();
-        if let Self::DriverOutOfDate { why, .. } | Self::UpgradeUnfinished { why, .. } = &mut lasting {
+        if let Self::DriverOutOfDate { why, .. } | Self::UpgradeUnfinished { why, .. } =
+            &mut lasting
+        {
             *why = None;
         }
         lasting
@@ -440,7 +457,13 @@ impl Reason {
 
     /// Whether it is about restarts of the device plugin.
     pub fn is_device_plugins(&self) -> bool {
-        matches!(self, Self::RestartQueued { .. } | Self::RestartHeldUp { .. } | Self::RestartRolling { .. } | Self::RestartPending { .. })
+        matches!(
+            self,
+            Self::RestartQueued { .. }
+                | Self::RestartHeldUp { .. }
+                | Self::RestartRolling { .. }
+                | Self::RestartPending { .. }
+        )
     }
 }
 

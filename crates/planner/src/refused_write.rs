@@ -51,10 +51,23 @@ pub struct WriteRefusals {
 impl WriteRefusals {
     /// The refusals after one more.
     #[must_use]
-    pub fn after(before: Option<&Self>, now: Timestamp, write: WriteKind, kind: RefusalKind, message: &str) -> Self {
+    pub fn after(
+        before: Option<&Self>,
+        now: Timestamp,
+        write: WriteKind,
+        kind: RefusalKind,
+        message: &str,
+    ) -> Self {
         let before = before.filter(|before| before.write == write && before.kind == kind);
         let times = before.map_or(1, |before| before.times.saturating_add(1));
-        Self { write, kind, message: message.chars().take(MOST_CHARACTERS).collect(), cordon: false, times, last: now }
+        Self {
+            write,
+            kind,
+            message: message.chars().take(MOST_CHARACTERS).collect(),
+            cordon: false,
+            times,
+            last: now,
+        }
     }
 
     /// How often the write is asked for at most.
@@ -87,11 +100,20 @@ pub type RefusedObject = (String, String);
 
 impl RunMemory {
     /// Notes that the server refused a write.
-    pub fn note_refusal(&mut self, action: &Action, kind: RefusalKind, message: &str, now: Timestamp) {
+    pub fn note_refusal(
+        &mut self,
+        action: &Action,
+        kind: RefusalKind,
+        message: &str,
+        now: Timestamp,
+    ) {
         let (object, write) = written(action);
         let cordon = matches!(action, Action::PatchNode(patch) if patch.unschedulable.is_some());
         let refusal = WriteRefusals::after(self.refusals.get(&object), now, write, kind, message);
-        self.refusals.insert(object, WriteRefusals { cordon: cordon && kind == RefusalKind::Changed, ..refusal });
+        self.refusals.insert(
+            object,
+            WriteRefusals { cordon: cordon && kind == RefusalKind::Changed, ..refusal },
+        );
     }
 
     /// Notes that the server accepted a write.
@@ -158,13 +180,29 @@ mod tests {
     #[test]
     fn another_kind_of_refusal_is_counted_from_one() {
         let webhook = refused(5, RefusalKind::WebhookFailed);
-        let changed = WriteRefusals::after(Some(&webhook), webhook.last, WriteKind::Node, RefusalKind::Changed, "label");
-        assert_eq!((changed.times, changed.is_final()), (1, true), "a patch that admission changes will be changed again");
+        let changed = WriteRefusals::after(
+            Some(&webhook),
+            webhook.last,
+            WriteKind::Node,
+            RefusalKind::Changed,
+            "label",
+        );
+        assert_eq!(
+            (changed.times, changed.is_final()),
+            (1, true),
+            "a patch that admission changes will be changed again"
+        );
     }
 
     #[test]
     fn long_message_is_cut_for_the_run_record() {
-        let refusal = WriteRefusals::after(None, Timestamp::UNIX_EPOCH, WriteKind::Node, RefusalKind::Denied, &"x".repeat(5000));
+        let refusal = WriteRefusals::after(
+            None,
+            Timestamp::UNIX_EPOCH,
+            WriteKind::Node,
+            RefusalKind::Denied,
+            &"x".repeat(5000),
+        );
         assert_eq!(refusal.message.len(), MOST_CHARACTERS);
     }
 }

@@ -39,28 +39,46 @@ pub enum RetainDecision {
 
 /// What keeps the policy. `None`: there is none, or no API for it. `version`: the chart's that is about to be deployed; one that cannot be
 /// read counts as new, as the annotations do no harm. `component`: the operator's release, by whose name its Application is known.
-pub fn keeping(policy: Option<&RetainState>, component: &str, version: Option<&str>) -> RetainDecision {
-    let Some(policy) = policy else { return RetainDecision::Nothing("there is no NicClusterPolicy") };
+pub fn keeping(
+    policy: Option<&RetainState>,
+    component: &str,
+    version: Option<&str>,
+) -> RetainDecision {
+    let Some(policy) = policy else {
+        return RetainDecision::Nothing("there is no NicClusterPolicy");
+    };
     if version.and_then(release).is_some_and(|version| version < LETS_GO) {
-        return RetainDecision::Nothing("charts before 24.10 keep the NicClusterPolicy by rendering it");
+        return RetainDecision::Nothing(
+            "charts before 24.10 keep the NicClusterPolicy by rendering it",
+        );
     }
     if !is_components(policy, component) {
-        return RetainDecision::Nothing("the NicClusterPolicy is neither Helm's nor of the operator's Application");
+        return RetainDecision::Nothing(
+            "the NicClusterPolicy is neither Helm's nor of the operator's Application",
+        );
     }
     if policy.deleting {
         return RetainDecision::Lost;
     }
     let missing = missing(&policy.annotations);
-    if missing.is_empty() { RetainDecision::Nothing("the NicClusterPolicy is kept already") } else { RetainDecision::Annotate(missing) }
+    if missing.is_empty() {
+        RetainDecision::Nothing("the NicClusterPolicy is kept already")
+    } else {
+        RetainDecision::Annotate(missing)
+    }
 }
 
 /// Whether it is the operator's deployer that has made it, and may delete it. Argo CD's Applications are called `RECIPE-RELEASE`; somebody
 /// else's are left alone.
 fn is_components(policy: &RetainState, component: &str) -> bool {
-    let is_application =
-        |name: &str| name.strip_suffix(component).is_some_and(|before| before.is_empty() || before.ends_with(['-', '_', '/']));
-    let tracked = policy.annotations.get(names::ARGO_TRACKING_ANNOTATION).and_then(|id| id.split(':').next());
-    let labelled = [names::HELM_INSTANCE_LABEL, names::ARGO_INSTANCE_LABEL].map(|label| policy.labels.get(label).map(String::as_str));
+    let is_application = |name: &str| {
+        name.strip_suffix(component)
+            .is_some_and(|before| before.is_empty() || before.ends_with(['-', '_', '/']))
+    };
+    let tracked =
+        policy.annotations.get(names::ARGO_TRACKING_ANNOTATION).and_then(|id| id.split(':').next());
+    let labelled = [names::HELM_INSTANCE_LABEL, names::ARGO_INSTANCE_LABEL]
+        .map(|label| policy.labels.get(label).map(String::as_str));
     policy.labels.get(names::HELM_MANAGED.0).is_some_and(|by| by == names::HELM_MANAGED.1)
         || tracked.into_iter().chain(labelled.into_iter().flatten()).any(is_application)
 }
@@ -112,7 +130,12 @@ mod tests {
     }
 
     fn helms(annotations: &[(&str, &str)]) -> RetainState {
-        RetainState { version: "1".into(), labels: pairs(&[names::HELM_MANAGED]), annotations: pairs(annotations), deleting: false }
+        RetainState {
+            version: "1".into(),
+            labels: pairs(&[names::HELM_MANAGED]),
+            annotations: pairs(annotations),
+            deleting: false,
+        }
     }
 
     #[test]
@@ -123,16 +146,34 @@ mod tests {
             (names::ARGO_COMPARE_ANNOTATION, "IgnoreExtraneous"),
         ];
         let wanted = RetainDecision::Annotate(pairs(&all));
-        for version in [None, Some("24.10.0"), Some("25.1.0"), Some("v26.4.1"), Some("26.7.0-rc.2"), Some("latest")] {
+        for version in [
+            None,
+            Some("24.10.0"),
+            Some("25.1.0"),
+            Some("v26.4.1"),
+            Some("26.7.0-rc.2"),
+            Some("latest"),
+        ] {
             assert_eq!(keeping(Some(&helms(&[])), COMPONENT, version), wanted, "{version:?}");
         }
-        let nothing = |policy: Option<&RetainState>, version| matches!(keeping(policy, COMPONENT, version), RetainDecision::Nothing(_));
+        let nothing = |policy: Option<&RetainState>, version| {
+            matches!(keeping(policy, COMPONENT, version), RetainDecision::Nothing(_))
+        };
         assert!(nothing(None, Some("25.1.0")));
         assert!(nothing(Some(&helms(&[])), Some("24.7.1")));
         assert!(nothing(Some(&helms(&all)), Some("25.1.0")));
-        assert!(nothing(Some(&RetainState { labels: pairs(&[("app.kubernetes.io/managed-by", "kubectl")]), ..helms(&[]) }), None));
+        assert!(nothing(
+            Some(&RetainState {
+                labels: pairs(&[("app.kubernetes.io/managed-by", "kubectl")]),
+                ..helms(&[])
+            }),
+            None
+        ));
         assert!(nothing(Some(&RetainState { labels: KeyValues::new(), ..helms(&[]) }), None));
-        assert_eq!(keeping(Some(&RetainState { deleting: true, ..helms(&all) }), COMPONENT, None), RetainDecision::Lost);
+        assert_eq!(
+            keeping(Some(&RetainState { deleting: true, ..helms(&all) }), COMPONENT, None),
+            RetainDecision::Lost
+        );
     }
 
     #[test]
@@ -145,8 +186,17 @@ mod tests {
             let id = format!("{application}:mellanox.com/NicClusterPolicy:/nic-cluster-policy");
             is_kept(&[], &[(names::ARGO_TRACKING_ANNOTATION, &id)])
         };
-        assert!(tracked("e2e-network-operator") && tracked("network-operator") && tracked("team-a_network-operator"));
-        assert!(!tracked("e2e-network-operator-resources") && !tracked("netops") && !tracked("subnetwork-operator"), "somebody else's");
+        assert!(
+            tracked("e2e-network-operator")
+                && tracked("network-operator")
+                && tracked("team-a_network-operator")
+        );
+        assert!(
+            !tracked("e2e-network-operator-resources")
+                && !tracked("netops")
+                && !tracked("subnetwork-operator"),
+            "somebody else's"
+        );
         for label in [names::HELM_INSTANCE_LABEL, names::ARGO_INSTANCE_LABEL] {
             assert!(is_kept(&[(label, "e2e-network-operator")], &[]));
             assert!(!is_kept(&[(label, "mine")], &[]), "somebody else's");
@@ -155,16 +205,29 @@ mod tests {
 
     #[test]
     fn others_options_stay() {
-        let written = |annotation: &str, found: &str| match keeping(Some(&helms(&[(annotation, found)])), COMPONENT, None) {
+        let written = |annotation: &str, found: &str| match keeping(
+            Some(&helms(&[(annotation, found)])),
+            COMPONENT,
+            None,
+        ) {
             RetainDecision::Annotate(annotations) => annotations.get(annotation).cloned(),
             RetainDecision::Nothing(_) | RetainDecision::Lost => None,
         };
         let options = |found: &str| written(names::ARGO_OPTIONS_ANNOTATION, found);
-        assert_eq!(options("ServerSideApply=true, Delete=false").as_deref(), Some("ServerSideApply=true,Delete=false,Prune=false"));
-        assert_eq!(options("Prune=confirm,Replace=true").as_deref(), Some("Replace=true,Prune=false"));
+        assert_eq!(
+            options("ServerSideApply=true, Delete=false").as_deref(),
+            Some("ServerSideApply=true,Delete=false,Prune=false")
+        );
+        assert_eq!(
+            options("Prune=confirm,Replace=true").as_deref(),
+            Some("Replace=true,Prune=false")
+        );
         assert_eq!(options("Delete=false,Prune=false"), None, "nothing to add");
         let compare = |found: &str| written(names::ARGO_COMPARE_ANNOTATION, found);
-        assert_eq!(compare("ServerSideDiff=true").as_deref(), Some("ServerSideDiff=true,IgnoreExtraneous"));
+        assert_eq!(
+            compare("ServerSideDiff=true").as_deref(),
+            Some("ServerSideDiff=true,IgnoreExtraneous")
+        );
         assert_eq!(compare("IgnoreExtraneous"), None, "nothing to add");
     }
 }

@@ -11,7 +11,10 @@ use super::pools::DriverPools;
 use super::reason::Reason;
 use observed::selects;
 use observed::version::split_image;
-use observed::{ClusterPolicy, ImageSpec, NvidiaDriver, Observed, ObservedDaemonSet, ObservedDeployment, ObservedNode, OptionalApi};
+use observed::{
+    ClusterPolicy, ImageSpec, NvidiaDriver, Observed, ObservedDaemonSet, ObservedDeployment,
+    ObservedNode, OptionalApi,
+};
 
 use self::leadership::ObservationAge;
 
@@ -28,7 +31,12 @@ mod ofed;
 ///
 /// # Errors
 /// The first reason why it has not.
-pub fn observed_spec(observed: &Observed, settings: &Settings, nodes: bool, looking: ObservationAge) -> Result<(), Reason> {
+pub fn observed_spec(
+    observed: &Observed,
+    settings: &Settings,
+    nodes: bool,
+    looking: ObservationAge,
+) -> Result<(), Reason> {
     match settings.driver {
         Driver::Gpu => gpu(observed, settings, nodes, looking),
         Driver::Ofed => ofed::observed_spec(observed, settings, nodes),
@@ -42,7 +50,10 @@ fn served<T>(api: &OptionalApi<T>, driver: Driver) -> Result<&T, Reason> {
 }
 
 /// The operator's Deployment is there.
-fn operator<'a>(observed: &'a Observed, settings: &Settings) -> Result<&'a ObservedDeployment, Reason> {
+fn operator<'a>(
+    observed: &'a Observed,
+    settings: &Settings,
+) -> Result<&'a ObservedDeployment, Reason> {
     observed.operator.as_ref().ok_or_else(|| Reason::OperatorMissing {
         deployment: settings.operator_deployment().to_owned(),
         namespace: settings.operator_namespace.clone(),
@@ -55,16 +66,31 @@ fn rolled_out(operator: &ObservedDeployment, settings: &Settings) -> Result<(), 
     }
     // Which ones are available is not said: those of an older template count first.
     let older = operator.current.saturating_sub(operator.updated);
-    let available = if operator.observed { operator.available.saturating_sub(older).clamp(0, operator.updated) } else { 0 };
-    Err(Reason::OperatorNotReady { deployment: settings.operator_deployment().to_owned(), available, replicas: operator.replicas })
+    let available = if operator.observed {
+        operator.available.saturating_sub(older).clamp(0, operator.updated)
+    } else {
+        0
+    };
+    Err(Reason::OperatorNotReady {
+        deployment: settings.operator_deployment().to_owned(),
+        available,
+        replicas: operator.replicas,
+    })
 }
 
-fn gpu(observed: &Observed, settings: &Settings, gpu_nodes: bool, looking: ObservationAge) -> Result<(), Reason> {
+fn gpu(
+    observed: &Observed,
+    settings: &Settings,
+    gpu_nodes: bool,
+    looking: ObservationAge,
+) -> Result<(), Reason> {
     let policy = served(&observed.cluster_policy, Driver::Gpu)?;
     let operator = operator(observed, settings)?;
     chart::of_operator(operator, settings)?;
     let kind = Driver::Gpu.traits().policy_kind;
-    let policy = policy.as_ref().ok_or_else(|| Reason::PolicyMissing { kind, name: settings.cluster_policy.clone() })?;
+    let policy = policy
+        .as_ref()
+        .ok_or_else(|| Reason::PolicyMissing { kind, name: settings.cluster_policy.clone() })?;
     precondition(policy, settings)?;
     if policy.driver_enabled {
         if policy.uses_nvidia_drivers {
@@ -102,20 +128,38 @@ fn gpu(observed: &Observed, settings: &Settings, gpu_nodes: bool, looking: Obser
 }
 
 /// The operator acts on this ClusterPolicy. Of several it acts on one, and writes nothing into the others.
-fn acted_on(observed: &Observed, policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reason> {
-    let operands = || observed.daemon_sets.iter().filter(|daemon_set| operand_of(daemon_set).is_some() && !daemon_set.deleting);
+fn acted_on(
+    observed: &Observed,
+    policy: &ClusterPolicy,
+    settings: &Settings,
+) -> Result<(), Reason> {
+    let operands = || {
+        observed
+            .daemon_sets
+            .iter()
+            .filter(|daemon_set| operand_of(daemon_set).is_some() && !daemon_set.deleting)
+    };
     let own = operands().any(|daemon_set| daemon_set.owner.as_ref() == Some(&policy.uid));
     let others = operands().any(|daemon_set| daemon_set.owner.is_some());
-    if own || !others { Ok(()) } else { Err(Reason::PolicyIgnored { name: settings.cluster_policy.clone() }) }
+    if own || !others {
+        Ok(())
+    } else {
+        Err(Reason::PolicyIgnored { name: settings.cluster_policy.clone() })
+    }
 }
 
 /// No driver of the ClusterPolicy's runs on where it asks for none: its nodes would be taken for nodes with drivers of their own.
 fn no_driver_left(observed: &Observed, policy: &ClusterPolicy) -> Result<(), Reason> {
     let has_pods = |daemon_set: &&ObservedDaemonSet| {
-        daemon_set.desired > 0 || observed.pods.iter().any(|pod| pod.owner.as_ref() == Some(&daemon_set.uid))
+        daemon_set.desired > 0
+            || observed.pods.iter().any(|pod| pod.owner.as_ref() == Some(&daemon_set.uid))
     };
-    let mut left = gpu_daemon_sets(observed).filter(|daemon_set| daemon_set.owner.as_ref() == Some(&policy.uid)).filter(has_pods);
-    left.next().map_or(Ok(()), |daemon_set| Err(Reason::DriverLeftOver { daemon_set: daemon_set.name.clone() }))
+    let mut left = gpu_daemon_sets(observed)
+        .filter(|daemon_set| daemon_set.owner.as_ref() == Some(&policy.uid))
+        .filter(has_pods);
+    left.next().map_or(Ok(()), |daemon_set| {
+        Err(Reason::DriverLeftOver { daemon_set: daemon_set.name.clone() })
+    })
 }
 
 /// Every operand that is enabled has a DaemonSet whose template carries the spec. An error in one operand ends the operator's pass, so that
@@ -123,8 +167,13 @@ fn no_driver_left(observed: &Observed, policy: &ClusterPolicy) -> Result<(), Rea
 fn operand_templates(observed: &Observed, policy: &ClusterPolicy) -> Result<(), Reason> {
     for operand in Operand::ALL.into_iter().filter(|operand| *operand != Operand::Toolkit) {
         let traits = operand.traits();
-        let Some(spec) = policy.operands.get(&operand).filter(|spec| spec.enabled) else { continue };
-        let found = observed.daemon_sets.iter().find(|daemon_set| operand_of(daemon_set) == Some(operand) && !daemon_set.deleting);
+        let Some(spec) = policy.operands.get(&operand).filter(|spec| spec.enabled) else {
+            continue;
+        };
+        let found = observed
+            .daemon_sets
+            .iter()
+            .find(|daemon_set| operand_of(daemon_set) == Some(operand) && !daemon_set.deleting);
         let Some(daemon_set) = found else {
             if traits.everywhere {
                 return Err(Reason::DaemonSetMissing { what: traits.daemon_set });
@@ -147,9 +196,15 @@ pub fn operand_of(daemon_set: &ObservedDaemonSet) -> Option<Operand> {
 /// Which specs a rollout was about: UID and generation of ClusterPolicy, NicClusterPolicy and every NVIDIADriver. Edits that no template
 /// shows change it too.
 pub fn fingerprint(observed: &Observed) -> String {
-    let policy = observed.live_cluster_policy().map(|policy| format!("{}/{}", policy.uid, policy.generation));
-    let nic = observed.live_nic_cluster_policy().map(|policy| format!("{}/{}", policy.uid, policy.generation));
-    let drivers = observed.live_nvidia_drivers().map(|driver| format!("{}/{}", driver.uid, driver.generation));
+    let policy = observed
+        .live_cluster_policy()
+        .map(|policy| format!("{}/{}", policy.uid, policy.generation));
+    let nic = observed
+        .live_nic_cluster_policy()
+        .map(|policy| format!("{}/{}", policy.uid, policy.generation));
+    let drivers = observed
+        .live_nvidia_drivers()
+        .map(|driver| format!("{}/{}", driver.uid, driver.generation));
     policy.into_iter().chain(nic).chain(drivers).collect::<Vec<_>>().join("+")
 }
 
@@ -175,9 +230,15 @@ pub fn toolkit_daemon_sets(observed: &Observed) -> impl Iterator<Item = &Observe
     labeled(observed, (names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1)))
 }
 
-fn labeled<'a>(observed: &'a Observed, (key, value): (&'a str, Option<&'a str>)) -> impl Iterator<Item = &'a ObservedDaemonSet> {
+fn labeled<'a>(
+    observed: &'a Observed,
+    (key, value): (&'a str, Option<&'a str>),
+) -> impl Iterator<Item = &'a ObservedDaemonSet> {
     let matches = move |daemon_set: &&ObservedDaemonSet| {
-        daemon_set.template_labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value))
+        daemon_set
+            .template_labels
+            .get(key)
+            .is_some_and(|found| value.is_none_or(|value| found == value))
     };
     observed.daemon_sets.iter().filter(matches).filter(|daemon_set| !daemon_set.deleting)
 }
@@ -186,18 +247,27 @@ fn labeled<'a>(observed: &'a Observed, (key, value): (&'a str, Option<&'a str>))
 fn precondition(policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reason> {
     let expected = &settings.expected;
     let (kind, manager) = (Driver::Gpu.traits().policy_kind, policy.driver_field_manager.as_ref());
-    let mismatch =
-        |field, expected: &str, found: Option<&str>| Reason::precondition(kind, &settings.cluster_policy, field, expected, found, manager);
+    let mismatch = |field, expected: &str, found: Option<&str>| {
+        Reason::precondition(kind, &settings.cluster_policy, field, expected, found, manager)
+    };
     if let Some(enabled) = expected.driver_enabled
         && enabled != policy.driver_enabled
     {
-        return Err(mismatch("spec.driver.enabled", &enabled.to_string(), Some(&policy.driver_enabled.to_string())));
+        return Err(mismatch(
+            "spec.driver.enabled",
+            &enabled.to_string(),
+            Some(&policy.driver_enabled.to_string()),
+        ));
     }
     if let Some(uses) = expected.nvidia_drivers
         && policy.driver_enabled
         && uses != policy.uses_nvidia_drivers
     {
-        return Err(mismatch("spec.driver.useNvidiaDriverCRD", &uses.to_string(), Some(&policy.uses_nvidia_drivers.to_string())));
+        return Err(mismatch(
+            "spec.driver.useNvidiaDriverCRD",
+            &uses.to_string(),
+            Some(&policy.uses_nvidia_drivers.to_string()),
+        ));
     }
     // Where drivers come from NVIDIADrivers, the version is theirs (`nvidia_drivers::precondition`).
     if let Some(version) = &expected.driver_version
@@ -205,7 +275,11 @@ fn precondition(policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reaso
         && !policy.uses_nvidia_drivers
         && policy.driver.version.as_ref() != Some(version)
     {
-        return Err(mismatch(Driver::Gpu.traits().version_field, version, policy.driver.version.as_deref()));
+        return Err(mismatch(
+            Driver::Gpu.traits().version_field,
+            version,
+            policy.driver.version.as_deref(),
+        ));
     }
     if let Some(version) = &expected.toolkit_version
         && policy.toolkit_enabled
@@ -218,13 +292,18 @@ fn precondition(policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reaso
 
 /// The driver manager's own evictions are off in every driver template.
 fn evictions_left_to_us(observed: &Observed) -> Result<(), Reason> {
-    for daemon_set in gpu_daemon_sets(observed).filter(|daemon_set| daemon_set.images.contains_key(names::DRIVER_MANAGER_CONTAINER)) {
+    for daemon_set in gpu_daemon_sets(observed)
+        .filter(|daemon_set| daemon_set.images.contains_key(names::DRIVER_MANAGER_CONTAINER))
+    {
         for key in names::MANAGER_EVICTIONS {
             let found = daemon_set.manager_environment.get(key).map(String::as_str);
             if found != Some("false") {
                 return Err(Reason::SpecNotObserved {
                     object: format!("daemonset/{}", daemon_set.name),
-                    field: format!("environment variable {key} of {}", names::DRIVER_MANAGER_CONTAINER),
+                    field: format!(
+                        "environment variable {key} of {}",
+                        names::DRIVER_MANAGER_CONTAINER
+                    ),
                     expected: "false".to_owned(),
                     found: found.unwrap_or("absent").to_owned(),
                 });
@@ -237,8 +316,15 @@ fn evictions_left_to_us(observed: &Observed) -> Result<(), Reason> {
 /// Every driver that is asked for has a DaemonSet whose template carries it.
 fn driver_templates(observed: &Observed, policy: &ClusterPolicy) -> Result<(), Reason> {
     if policy.uses_nvidia_drivers {
-        let drivers = observed.nvidia_drivers.served().filter(|drivers| !drivers.is_empty()).ok_or(Reason::NvidiaDriverMissing)?;
-        let owned_by = |driver: &NvidiaDriver| gpu_daemon_sets(observed).any(|daemon_set| daemon_set.owner.as_ref() == Some(&driver.uid));
+        let drivers = observed
+            .nvidia_drivers
+            .served()
+            .filter(|drivers| !drivers.is_empty())
+            .ok_or(Reason::NvidiaDriverMissing)?;
+        let owned_by = |driver: &NvidiaDriver| {
+            gpu_daemon_sets(observed)
+                .any(|daemon_set| daemon_set.owner.as_ref() == Some(&driver.uid))
+        };
         let pools = DriverPools::new(observed);
         if !drivers.iter().any(owned_by) && takers(observed).any(|node| pools.wants(node)) {
             return Err(Reason::DaemonSetMissing { what: "driver" });
@@ -252,7 +338,8 @@ fn driver_templates(observed: &Observed, policy: &ClusterPolicy) -> Result<(), R
         }
         return Ok(());
     }
-    let owned = gpu_daemon_sets(observed).any(|daemon_set| daemon_set.owner.as_ref() == Some(&policy.uid));
+    let owned =
+        gpu_daemon_sets(observed).any(|daemon_set| daemon_set.owner.as_ref() == Some(&policy.uid));
     if !owned && takers(observed).next().is_some() {
         return Err(Reason::DaemonSetMissing { what: "driver" });
     }
@@ -272,11 +359,17 @@ fn takers(observed: &Observed) -> impl Iterator<Item = &ObservedNode> {
 
 /// The driver DaemonSets of a custom resource that have nodes. With precompiled drivers, every pass of the operator deletes and recreates those of
 /// kernels without nodes: they affect no node, and are never up to date for long.
-fn served_daemon_sets<'a>(observed: &'a Observed, owner: &'a str) -> impl Iterator<Item = &'a ObservedDaemonSet> {
+fn served_daemon_sets<'a>(
+    observed: &'a Observed,
+    owner: &'a str,
+) -> impl Iterator<Item = &'a ObservedDaemonSet> {
     let has_nodes = |daemon_set: &&ObservedDaemonSet| {
-        daemon_set.desired > 0 || observed.nodes.values().any(|node| selects(&daemon_set.node_selector, &node.labels))
+        daemon_set.desired > 0
+            || observed.nodes.values().any(|node| selects(&daemon_set.node_selector, &node.labels))
     };
-    gpu_daemon_sets(observed).filter(move |daemon_set| daemon_set.owner.as_deref() == Some(owner)).filter(has_nodes)
+    gpu_daemon_sets(observed)
+        .filter(move |daemon_set| daemon_set.owner.as_deref() == Some(owner))
+        .filter(has_nodes)
 }
 
 /// How an image's tag follows from the version in the spec.
@@ -298,10 +391,17 @@ fn newest_observed(daemon_set: &ObservedDaemonSet) -> Result<(), Reason> {
 
 /// One of the template's images is the one that the spec names. Parts that the spec leaves open come from the operator's environment
 /// and are not compared.
-fn carries_image(daemon_set: &ObservedDaemonSet, wanted: &ImageSpec, tag: ImageTagRule) -> Result<(), Reason> {
+fn carries_image(
+    daemon_set: &ObservedDaemonSet,
+    wanted: &ImageSpec,
+    tag: ImageTagRule,
+) -> Result<(), Reason> {
     newest_observed(daemon_set)?;
     let (Some(image), Some(version)) = (&wanted.image, &wanted.version) else { return Ok(()) };
-    let name = wanted.repository.as_ref().map_or_else(|| image.clone(), |repository| format!("{repository}/{image}"));
+    let name = wanted
+        .repository
+        .as_ref()
+        .map_or_else(|| image.clone(), |repository| format!("{repository}/{image}"));
     let same_name = |candidate: &str| {
         let found = split_image(candidate).0;
         found == name || (wanted.repository.is_none() && found.rsplit('/').next() == Some(image))
@@ -317,7 +417,9 @@ fn carries_image(daemon_set: &ObservedDaemonSet, wanted: &ImageSpec, tag: ImageT
     if of_name.is_some_and(|candidate| version_matches(candidate)) {
         return Ok(());
     }
-    let found = of_name.cloned().unwrap_or_else(|| daemon_set.images.values().cloned().collect::<Vec<_>>().join(", "));
+    let found = of_name
+        .cloned()
+        .unwrap_or_else(|| daemon_set.images.values().cloned().collect::<Vec<_>>().join(", "));
     let separator = if version.starts_with("sha256:") { '@' } else { ':' };
     Err(behind(daemon_set, "image", &format!("{name}{separator}{version}"), &found))
 }
@@ -334,13 +436,18 @@ pub fn carries_labels(daemon_set: &ObservedDaemonSet, policy: &ClusterPolicy) ->
     missing_label(daemon_set, policy).is_none()
 }
 
-fn missing_label<'a>(daemon_set: &ObservedDaemonSet, policy: &'a ClusterPolicy) -> Option<(&'a String, &'a String)> {
-    let mut wanted = policy.labels.iter().filter(|(key, _)| !RESERVED_LABELS.contains(&key.as_str()));
+fn missing_label<'a>(
+    daemon_set: &ObservedDaemonSet,
+    policy: &'a ClusterPolicy,
+) -> Option<(&'a String, &'a String)> {
+    let mut wanted =
+        policy.labels.iter().filter(|(key, _)| !RESERVED_LABELS.contains(&key.as_str()));
     wanted.find(|(key, value)| daemon_set.template_labels.get(*key) != Some(*value))
 }
 
 /// Labels that the operator keeps for itself (`applyCommonDaemonsetMetadata` in its `controllers/object_controls.go`).
-const RESERVED_LABELS: [&str; 3] = ["app", "app.kubernetes.io/part-of", "app.kubernetes.io/component"];
+const RESERVED_LABELS: [&str; 3] =
+    ["app", "app.kubernetes.io/part-of", "app.kubernetes.io/component"];
 
 fn behind(daemon_set: &ObservedDaemonSet, field: &str, expected: &str, found: &str) -> Reason {
     Reason::SpecNotObserved {

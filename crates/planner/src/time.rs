@@ -4,5 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 /// Returns the time so many seconds later.
 pub(crate) fn after(since: Timestamp, seconds: u64) -> Timestamp {
-    since.saturating_add(SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))).unwrap_or(Timestamp::MAX)
+    since
+        .saturating_add(SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)))
+        .unwrap_or(Timestamp::MAX)
 }

@@ -9,13 +9,22 @@ use observed::{Observed, ObservedNode};
 
 /// A hash over it. It is a sum over the nodes: `before`, a sum, what was observed then, and the nodes that have changed since, spares looking at the
 /// others.
-pub(crate) fn watched(observed: &Observed, driver: Driver, before: Option<(u64, &Observed, &BTreeSet<String>)>) -> u64 {
+pub(crate) fn watched(
+    observed: &Observed,
+    driver: Driver,
+    before: Option<(u64, &Observed, &BTreeSet<String>)>,
+) -> u64 {
     let traits = driver.traits();
     let Some((sum, then, changed)) = before else {
-        return observed.nodes.values().map(|node| of_node(Some(node), traits)).fold(of_fleet(observed), u64::wrapping_add);
+        return observed
+            .nodes
+            .values()
+            .map(|node| of_node(Some(node), traits))
+            .fold(of_fleet(observed), u64::wrapping_add);
     };
     changed.iter().fold(sum, |sum, name| {
-        sum.wrapping_sub(of_node(then.nodes.get(name), traits)).wrapping_add(of_node(observed.nodes.get(name), traits))
+        sum.wrapping_sub(of_node(then.nodes.get(name), traits))
+            .wrapping_add(of_node(observed.nodes.get(name), traits))
     })
 }
 
@@ -23,7 +32,13 @@ fn of_fleet(observed: &Observed) -> u64 {
     let mut hasher = DefaultHasher::new();
     fingerprint(observed).hash(&mut hasher);
     for daemon_set in &observed.daemon_sets {
-        (&daemon_set.uid, &daemon_set.images, &daemon_set.template_labels, &daemon_set.config_digest).hash(&mut hasher);
+        (
+            &daemon_set.uid,
+            &daemon_set.images,
+            &daemon_set.template_labels,
+            &daemon_set.config_digest,
+        )
+            .hash(&mut hasher);
     }
     hasher.finish()
 }
@@ -31,6 +46,12 @@ fn of_fleet(observed: &Observed) -> u64 {
 fn of_node(node: Option<&ObservedNode>, traits: &DriverTraits) -> u64 {
     let Some(node) = node else { return 0 };
     let mut hasher = DefaultHasher::new();
-    (&node.name, &node.uid, node.labels.get(traits.state_label), node.labels.get(traits.skip_label)).hash(&mut hasher);
+    (
+        &node.name,
+        &node.uid,
+        node.labels.get(traits.state_label),
+        node.labels.get(traits.skip_label),
+    )
+        .hash(&mut hasher);
     hasher.finish()
 }

@@ -37,7 +37,8 @@ pub struct AicrOptions {
 /// Whether the document is one of AICR's, of whatever kind and version.
 pub fn is_foreign(node: &YamlNode) -> bool {
     let api_version = node.get("apiVersion").and_then(YamlNode::text).unwrap_or_default();
-    GROUPS.iter().any(|group| api_version.starts_with(group)) || node.get("kind").and_then(YamlNode::text) == Some(KIND)
+    GROUPS.iter().any(|group| api_version.starts_with(group))
+        || node.get("kind").and_then(YamlNode::text) == Some(KIND)
 }
 
 /// Turns a document of AICR into layers of a recipe called `name`: values that AICR has for a component anyway, those of the values
@@ -60,7 +61,8 @@ pub fn layers(
     let ordered = order::sort(node, &references, findings);
     facts::not_taken_over(node, &references, findings);
     let mut files = values::ValuesFileReader { options, reader, sources, findings, is_told: false };
-    let read: Vec<values::ComponentValues> = ordered.iter().map(|reference| files.read_component(reference)).collect();
+    let read: Vec<values::ComponentValues> =
+        ordered.iter().map(|reference| files.read_component(reference)).collect();
     let layers = build::layers(node, name, &ordered, read, findings);
     (errors(findings) == before).then_some(layers)
 }
@@ -76,23 +78,31 @@ pub fn nodes_missing(tree: &YamlNode) -> Diagnostic {
 }
 
 fn errors(findings: &[Diagnostic]) -> usize {
-    findings.iter().filter(|finding| finding.severity == diagnostics::diagnostic::Severity::Error).count()
+    findings
+        .iter()
+        .filter(|finding| finding.severity == diagnostics::diagnostic::Severity::Error)
+        .count()
 }
 
 fn is_known(node: &YamlNode, findings: &mut Vec<Diagnostic>) -> bool {
     let kind = node.entry("kind").map(|entry| &entry.node);
     if kind.and_then(YamlNode::text) != Some(KIND) {
-        Diagnostic::error(format!("of AICR's documents only a `{KIND}` says what to deploy, and this is none"))
-            .at(kind.map_or(node.origin, |kind| kind.origin))
-            .hint("`aicr recipe` makes one from criteria or a snapshot: give its output")
-            .report(findings);
+        Diagnostic::error(format!(
+            "of AICR's documents only a `{KIND}` says what to deploy, and this is none"
+        ))
+        .at(kind.map_or(node.origin, |kind| kind.origin))
+        .hint("`aicr recipe` makes one from criteria or a snapshot: give its output")
+        .report(findings);
         return false;
     }
     let api_version = node.entry("apiVersion").map(|entry| &entry.node);
     if !api_version.and_then(YamlNode::text).is_some_and(|text| API_VERSIONS.contains(&text)) {
         Diagnostic::error("this version of AICR's format is not known")
             .at(api_version.map_or(node.origin, |version| version.origin))
-            .hint(format!("known are {}", API_VERSIONS.map(|known| format!("`{known}`")).join(" and ")))
+            .hint(format!(
+                "known are {}",
+                API_VERSIONS.map(|known| format!("`{known}`")).join(" and ")
+            ))
             .report(findings);
         return false;
     }

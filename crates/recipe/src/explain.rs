@@ -33,7 +33,9 @@ pub fn explain(loaded: &ValidRecipe, path: &KeyPath) -> Result<String, Unexplain
         return Ok(text);
     }
     match default(loaded, path) {
-        Some((source, value)) => Ok(format!("{path}: {value}\n  {source}: {value}  ← wins, no recipe sets it\n")),
+        Some((source, value)) => {
+            Ok(format!("{path}: {value}\n  {source}: {value}  ← wins, no recipe sets it\n"))
+        }
         None => Err(UnexplainedPath { path: path.clone(), hint: hint(loaded, path) }),
     }
 }
@@ -47,10 +49,17 @@ fn leaves(loaded: &ValidRecipe, path: &KeyPath) -> Vec<KeyPath> {
         }
     }
     // A parent that one layer replaces as a whole shows at every value below it.
-    let is_parent =
-        |path: &KeyPath| found.iter().any(|other| other.keys().len() > path.keys().len() && other.keys().starts_with(path.keys()));
+    let is_parent = |path: &KeyPath| {
+        found.iter().any(|other| {
+            other.keys().len() > path.keys().len() && other.keys().starts_with(path.keys())
+        })
+    };
     let parents: Vec<bool> = found.iter().map(is_parent).collect();
-    found.into_iter().zip(parents).filter_map(|(path, is_parent)| (!is_parent).then_some(path)).collect()
+    found
+        .into_iter()
+        .zip(parents)
+        .filter_map(|(path, is_parent)| (!is_parent).then_some(path))
+        .collect()
 }
 
 fn collect(path: &KeyPath, node: &YamlNode, found: &mut Vec<KeyPath>) {
@@ -70,10 +79,13 @@ fn collect(path: &KeyPath, node: &YamlNode, found: &mut Vec<KeyPath>) {
 }
 
 fn explain_leaf(loaded: &ValidRecipe, path: &KeyPath, text: &mut String) {
-    let settings: Vec<&YamlNode> = loaded.layers.iter().filter_map(|layer| setting(layer, path)).collect();
+    let settings: Vec<&YamlNode> =
+        loaded.layers.iter().filter_map(|layer| setting(layer, path)).collect();
     let merged = loaded.tree.get_path(path);
     let shown = merged.map_or_else(|| "(deleted)".to_owned(), one_line);
-    let winner = settings.iter().rposition(|setting| merged.is_none_or(|merged| merged.origin == setting.origin));
+    let winner = settings
+        .iter()
+        .rposition(|setting| merged.is_none_or(|merged| merged.origin == setting.origin));
     // Writing into a String cannot fail.
     let _ = writeln!(text, "{path}: {shown}");
     for (index, setting) in settings.iter().enumerate() {
@@ -83,14 +95,22 @@ fn explain_leaf(loaded: &ValidRecipe, path: &KeyPath, text: &mut String) {
             None if !setting.is_null() => "  ← left out",
             Some(_) | None => "  ← wins",
         };
-        let _ = writeln!(text, "  {}: {}{mark}", loaded.warnings.sources.place(setting.origin), one_line(setting));
+        let _ = writeln!(
+            text,
+            "  {}: {}{mark}",
+            loaded.warnings.sources.place(setting.origin),
+            one_line(setting)
+        );
     }
 }
 
 /// What a layer says at the path, or at a parent that it replaces as a whole.
 fn setting<'a>(layer: &'a YamlNode, path: &KeyPath) -> Option<&'a YamlNode> {
-    let mut parents = (1..path.keys().len()).rev().map(|length| path.keys()[..length].iter().collect::<KeyPath>());
-    let replaced = || parents.find_map(|parent| layer.get_path(&parent)).filter(|replaced| replaced.is_null());
+    let mut parents = (1..path.keys().len())
+        .rev()
+        .map(|length| path.keys()[..length].iter().collect::<KeyPath>());
+    let replaced =
+        || parents.find_map(|parent| layer.get_path(&parent)).filter(|replaced| replaced.is_null());
     layer.get_path(path).or_else(replaced)
 }
 
@@ -101,7 +121,13 @@ fn default(loaded: &ValidRecipe, path: &KeyPath) -> Option<(&'static str, String
         && values == "values"
     {
         let component = catalog::component(name)?;
-        let written = loaded.recipe.components.iter().find(|component| component.name == *name)?.version.as_deref();
+        let written = loaded
+            .recipe
+            .components
+            .iter()
+            .find(|component| component.name == *name)?
+            .version
+            .as_deref();
         let version = component.version(written.unwrap_or(&component.default_version))?;
         let defaults = component.default_values(version)?;
         let value = catalog::lookup_keys(defaults, rest.iter().map(String::as_str))?;
@@ -109,14 +135,20 @@ fn default(loaded: &ValidRecipe, path: &KeyPath) -> Option<(&'static str, String
     }
     let recipe = serde_json::to_value(&loaded.recipe).ok()?;
     let value = path.keys().iter().try_fold(&recipe, step)?;
-    let source = if path.keys()[0] == "components" { "default of the catalog" } else { "default of gpu-rollout" };
+    let source = if path.keys()[0] == "components" {
+        "default of the catalog"
+    } else {
+        "default of gpu-rollout"
+    };
     Some((source, value.to_string()))
 }
 
 /// Components go by name.
 fn step<'a>(value: &'a Json, key: &String) -> Option<&'a Json> {
     match value {
-        Json::Array(items) => items.iter().find(|item| item.get("name").and_then(Json::as_str) == Some(key)),
+        Json::Array(items) => {
+            items.iter().find(|item| item.get("name").and_then(Json::as_str) == Some(key))
+        }
         Json::Object(map) => map.get(key),
         Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => None,
     }
@@ -127,7 +159,8 @@ fn hint(loaded: &ValidRecipe, path: &KeyPath) -> Option<String> {
     for (index, key) in path.keys().iter().enumerate() {
         let parent: KeyPath = path.keys()[..index].iter().collect();
         if shape.takes("array") {
-            let names: Vec<&str> = loaded.recipe.components.iter().map(|component| component.name.as_str()).collect();
+            let names: Vec<&str> =
+                loaded.recipe.components.iter().map(|component| component.name.as_str()).collect();
             if !names.contains(&key.as_str()) {
                 return Some(match nearest(key, names.iter().copied()) {
                     Some(near) => format!("did you mean `{}`?", parent.child(near)),
@@ -139,7 +172,10 @@ fn hint(loaded: &ValidRecipe, path: &KeyPath) -> Option<String> {
         }
         match shape.property(key) {
             Some(property) => shape = property,
-            None => return nearest(key, shape.keys()).map(|near| format!("did you mean `{}`?", parent.child(near))),
+            None => {
+                return nearest(key, shape.keys())
+                    .map(|near| format!("did you mean `{}`?", parent.child(near)));
+            }
         }
     }
     Some("set it in the recipe, or leave it to the chart".to_owned())

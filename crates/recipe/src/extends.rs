@@ -52,8 +52,11 @@ impl RecipeReference {
         let Self::File(path) = self else { return "aicr".to_owned() };
         let file = path.rsplit('/').next().unwrap_or(path);
         let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem).to_ascii_lowercase();
-        let plain: String =
-            stem.chars().map(|character| if character.is_ascii_alphanumeric() { character } else { '-' }).take(63).collect();
+        let plain: String = stem
+            .chars()
+            .map(|character| if character.is_ascii_alphanumeric() { character } else { '-' })
+            .take(63)
+            .collect();
         let plain = plain.trim_matches('-');
         if plain.is_empty() { "aicr".to_owned() } else { plain.to_owned() }
     }
@@ -64,7 +67,9 @@ impl RecipeReference {
             return Self::Library(text.to_owned());
         }
         let directory = match self {
-            Self::File(path) => path.rsplit_once('/').map(|(directory, _)| if directory.is_empty() { "/" } else { directory }),
+            Self::File(path) => path
+                .rsplit_once('/')
+                .map(|(directory, _)| if directory.is_empty() { "/" } else { directory }),
             Self::Library(_) | Self::StandardInput => None,
         };
         Self::File(match directory {
@@ -76,7 +81,10 @@ impl RecipeReference {
 
 fn is_file(text: &str) -> bool {
     let ending = std::path::Path::new(text).extension();
-    text.contains('/') || ending.is_some_and(|ending| ending.eq_ignore_ascii_case("yaml") || ending.eq_ignore_ascii_case("yml"))
+    text.contains('/')
+        || ending.is_some_and(|ending| {
+            ending.eq_ignore_ascii_case("yaml") || ending.eq_ignore_ascii_case("yml")
+        })
 }
 
 /// `a/./b/../c` → `a/c`: one file has one name, so that a cycle is recognized.
@@ -116,7 +124,8 @@ pub(crate) fn read_all(
     sources: &mut SourceTexts,
     findings: &mut Vec<Diagnostic>,
 ) -> Vec<NamedLayer> {
-    let mut graph = RecipeGraph { options, reader, sources, findings, layers: Vec::new(), stack: Vec::new() };
+    let mut graph =
+        RecipeGraph { options, reader, sources, findings, layers: Vec::new(), stack: Vec::new() };
     graph.visit(top, None);
     if let Some(last) = graph.layers.last_mut() {
         last.layer.own = true;
@@ -142,12 +151,18 @@ impl RecipeGraph<'_> {
         let text = match self.refusal(reference).map_or_else(|| self.read(reference), Err) {
             Ok(text) => text,
             Err(diagnostic) => {
-                self.findings.push(if let Some(origin) = from { diagnostic.at(origin) } else { diagnostic });
+                self.findings.push(if let Some(origin) = from {
+                    diagnostic.at(origin)
+                } else {
+                    diagnostic
+                });
                 return None;
             }
         };
         let source = self.sources.add(SourceText { name: reference.label(), text });
-        let node = parse(self.sources, source).map_err(|diagnostic| diagnostic.report(self.findings)).ok()?;
+        let node = parse(self.sources, source)
+            .map_err(|diagnostic| diagnostic.report(self.findings))
+            .ok()?;
         if !shape::is_recipe(&node, self.findings) {
             return None;
         }
@@ -158,17 +173,35 @@ impl RecipeGraph<'_> {
         let ancestors = self.visit_parents(reference, &node);
         self.stack.pop();
         shape::check_layer(&node, self.sources, self.findings);
-        self.layers.push(NamedLayer { reference: reference.clone(), layer: RecipeLayer { node, ancestors, own: false } });
+        self.layers.push(NamedLayer {
+            reference: reference.clone(),
+            layer: RecipeLayer { node, ancestors, own: false },
+        });
         Some(self.layers.len() - 1)
     }
 
     /// A recipe of AICR extends nothing, and is several layers itself: the index is that of the last one.
-    fn foreign(&mut self, reference: &RecipeReference, source: SourceId, node: &YamlNode) -> Option<usize> {
-        let layers = aicr::layers((source, node), &reference.stem(), self.options, self.reader, self.sources, self.findings)?;
+    fn foreign(
+        &mut self,
+        reference: &RecipeReference,
+        source: SourceId,
+        node: &YamlNode,
+    ) -> Option<usize> {
+        let layers = aicr::layers(
+            (source, node),
+            &reference.stem(),
+            self.options,
+            self.reader,
+            self.sources,
+            self.findings,
+        )?;
         let first = self.layers.len();
         for (index, node) in layers.into_iter().enumerate() {
             let ancestors = (first..first + index).collect();
-            self.layers.push(NamedLayer { reference: reference.clone(), layer: RecipeLayer { node, ancestors, own: false } });
+            self.layers.push(NamedLayer {
+                reference: reference.clone(),
+                layer: RecipeLayer { node, ancestors, own: false },
+            });
         }
         let last = self.layers.len() - 1;
         shape::check_layer(&self.layers[last].layer.node, self.sources, self.findings);
@@ -181,7 +214,10 @@ impl RecipeGraph<'_> {
         for (index, parent) in parents.iter().enumerate() {
             let Some(text) = parent.text() else { continue };
             if parents[..index].iter().any(|earlier| earlier.text() == Some(text)) {
-                Diagnostic::error(format!("`{text}` is extended twice")).at(parent.origin).hint("keep one of them").report(self.findings);
+                Diagnostic::error(format!("`{text}` is extended twice"))
+                    .at(parent.origin)
+                    .hint("keep one of them")
+                    .report(self.findings);
                 continue;
             }
             if let Some(parent) = self.visit(&reference.extended(text), Some(parent.origin)) {
@@ -194,10 +230,12 @@ impl RecipeGraph<'_> {
 
     fn refusal(&self, reference: &RecipeReference) -> Option<Diagnostic> {
         if let Some(start) = self.stack.iter().position(|open| open == reference) {
-            let mut circle: Vec<String> = self.stack[start..].iter().map(RecipeReference::label).collect();
+            let mut circle: Vec<String> =
+                self.stack[start..].iter().map(RecipeReference::label).collect();
             circle.push(reference.label());
             return Some(
-                Diagnostic::error(format!("`extends` goes in a circle: {}", circle.join(" → "))).hint("remove one of these `extends`"),
+                Diagnostic::error(format!("`extends` goes in a circle: {}", circle.join(" → ")))
+                    .hint("remove one of these `extends`"),
             );
         }
         if self.stack.len() >= MAX_DEPTH {
@@ -207,35 +245,59 @@ impl RecipeGraph<'_> {
             );
         }
         if self.layers.len() + self.stack.len() >= MAX_LAYERS {
-            return Some(Diagnostic::error(format!("more than {MAX_LAYERS} recipes take part")).hint("extend fewer recipes"));
+            return Some(
+                Diagnostic::error(format!("more than {MAX_LAYERS} recipes take part"))
+                    .hint("extend fewer recipes"),
+            );
         }
         None
     }
 
     fn read(&mut self, reference: &RecipeReference) -> Result<String, Diagnostic> {
         match reference {
-            RecipeReference::Library(name) => catalog::recipe(name).map(str::to_owned).ok_or_else(|| unknown_name(name)),
-            RecipeReference::File(path) => self.reader.file(path).map_err(|error| unreadable(path, &error)),
-            RecipeReference::StandardInput => self.reader.standard_input().map_err(|error| unreadable("standard input", &error)),
+            RecipeReference::Library(name) => {
+                catalog::recipe(name).map(str::to_owned).ok_or_else(|| unknown_name(name))
+            }
+            RecipeReference::File(path) => {
+                self.reader.file(path).map_err(|error| unreadable(path, &error))
+            }
+            RecipeReference::StandardInput => {
+                self.reader.standard_input().map_err(|error| unreadable("standard input", &error))
+            }
         }
     }
 }
 
 fn unknown_name(name: &str) -> Diagnostic {
-    let hint = did_you_mean(name, catalog::recipe_names())
-        .unwrap_or_else(|| format!("the library has: {}", catalog::recipe_names().collect::<Vec<_>>().join(", ")));
+    let hint = did_you_mean(name, catalog::recipe_names()).unwrap_or_else(|| {
+        format!("the library has: {}", catalog::recipe_names().collect::<Vec<_>>().join(", "))
+    });
     Diagnostic::error(format!("the library has no recipe `{name}`"))
         .hint(hint)
         .hint(format!("a file is written with a slash or its ending: `./{name}`, `{name}.yaml`"))
 }
 
 fn unreadable(path: &str, error: &ReadError) -> Diagnostic {
-    let diagnostic = Diagnostic::error(format!("unable to read `{path}`: {error}")).maybe_hint(error.hint().map(str::to_owned));
-    let stem = path.rsplit('/').next().map_or(path, |file| file.trim_end_matches(".yaml").trim_end_matches(".yml"));
+    let diagnostic = Diagnostic::error(format!("unable to read `{path}`: {error}"))
+        .maybe_hint(error.hint().map(str::to_owned));
+    let stem = path
+        .rsplit('/')
+        .next()
+        .map_or(path, |file| file.trim_end_matches(".yaml").trim_end_matches(".yml"));
     match (error, nearest(stem, catalog::recipe_names())) {
-        (ReadError::Missing, Some(near)) => diagnostic.hint(format!("the library has `{near}`: names of the library have no ending")),
-        (ReadError::Missing, None) => diagnostic.hint("`gpu-rollout recipe list` shows the recipes of the library"),
-        (ReadError::Directory | ReadError::TooLarge | ReadError::NotUtf8 { .. } | ReadError::Utf16 | ReadError::Other(_), _) => diagnostic,
+        (ReadError::Missing, Some(near)) => diagnostic
+            .hint(format!("the library has `{near}`: names of the library have no ending")),
+        (ReadError::Missing, None) => {
+            diagnostic.hint("`gpu-rollout recipe list` shows the recipes of the library")
+        }
+        (
+            ReadError::Directory
+            | ReadError::TooLarge
+            | ReadError::NotUtf8 { .. }
+            | ReadError::Utf16
+            | ReadError::Other(_),
+            _,
+        ) => diagnostic,
     }
 }
 
@@ -247,12 +309,27 @@ mod tests {
     fn file_is_told_from_a_name() {
         assert_eq!(RecipeReference::from_argument("-"), RecipeReference::StandardInput);
         assert_eq!(RecipeReference::from_argument("base"), RecipeReference::Library("base".into()));
-        assert_eq!(RecipeReference::from_argument("a/../base"), RecipeReference::File("base".into()));
-        assert_eq!(RecipeReference::from_argument("base.yaml"), RecipeReference::File("base.yaml".into()));
+        assert_eq!(
+            RecipeReference::from_argument("a/../base"),
+            RecipeReference::File("base".into())
+        );
+        assert_eq!(
+            RecipeReference::from_argument("base.yaml"),
+            RecipeReference::File("base.yaml".into())
+        );
         let child = RecipeReference::File("team/child.yaml".into());
-        assert_eq!(child.extended("../shared/base.yml"), RecipeReference::File("shared/base.yml".into()));
+        assert_eq!(
+            child.extended("../shared/base.yml"),
+            RecipeReference::File("shared/base.yml".into())
+        );
         assert_eq!(child.extended("base"), RecipeReference::Library("base".into()));
-        assert_eq!(RecipeReference::File("/child.yaml".into()).extended("./base.yml"), RecipeReference::File("/base.yml".into()));
-        assert_eq!(RecipeReference::StandardInput.extended("../up.yml"), RecipeReference::File("../up.yml".into()));
+        assert_eq!(
+            RecipeReference::File("/child.yaml".into()).extended("./base.yml"),
+            RecipeReference::File("/base.yml".into())
+        );
+        assert_eq!(
+            RecipeReference::StandardInput.extended("../up.yml"),
+            RecipeReference::File("../up.yml".into())
+        );
     }
 }

@@ -30,7 +30,11 @@ pub struct ValidRecipe {
 ///
 /// # Errors
 /// Everything that is wrong with it, in the order of reading; warnings are among the findings.
-pub fn load(argument: &str, overrides: &[ValueOverride], reader: &mut dyn TextReader) -> Result<ValidRecipe, Diagnostics> {
+pub fn load(
+    argument: &str,
+    overrides: &[ValueOverride],
+    reader: &mut dyn TextReader,
+) -> Result<ValidRecipe, Diagnostics> {
     load_with(argument, overrides, &aicr::AicrOptions::default(), reader)
 }
 
@@ -46,14 +50,23 @@ pub fn load_with(
 ) -> Result<ValidRecipe, Diagnostics> {
     let mut sources = SourceTexts::default();
     let mut findings = Vec::new();
-    let named = read_all(&RecipeReference::from_argument(argument), options, reader, &mut sources, &mut findings);
+    let named = read_all(
+        &RecipeReference::from_argument(argument),
+        options,
+        reader,
+        &mut sources,
+        &mut findings,
+    );
     if has_errors(&findings) {
         return Err(failed(sources, findings));
     }
-    let mut layers: Vec<RecipeLayer> = named.into_iter().map(|NamedLayer { layer, .. }| layer).collect();
+    let mut layers: Vec<RecipeLayer> =
+        named.into_iter().map(|NamedLayer { layer, .. }| layer).collect();
     let mut tree = match merge(&layers) {
         Ok(tree) => tree,
-        Err(conflicts) => return Err(failed(sources, conflicts.iter().map(explain_conflict).collect())),
+        Err(conflicts) => {
+            return Err(failed(sources, conflicts.iter().map(explain_conflict).collect()));
+        }
     };
     if let Some(node) = overrides::layer(overrides, &tree, &mut sources, &mut findings) {
         let ancestors: BTreeSet<usize> = (0..layers.len()).collect();
@@ -64,9 +77,14 @@ pub fn load_with(
         }
     }
     if sources.has_foreign() {
-        let aicr::AdaptedValues { tree: adapted, moved } = aicr::adapt_values(tree, &sources, options, &mut findings);
+        let aicr::AdaptedValues { tree: adapted, moved } =
+            aicr::adapt_values(tree, &sources, options, &mut findings);
         tree = adapted;
-        layers.extend(moved.map(|node| RecipeLayer { node, ancestors: BTreeSet::new(), own: false }));
+        layers.extend(moved.map(|node| RecipeLayer {
+            node,
+            ancestors: BTreeSet::new(),
+            own: false,
+        }));
     }
     if sources.has_foreign() && tree.at_keys(&["cluster", "gpuNodes"]).is_none() {
         findings.push(aicr::nodes_missing(&tree));
@@ -99,17 +117,21 @@ fn failed(sources: SourceTexts, list: Vec<Diagnostic>) -> Diagnostics {
 }
 
 fn explain_conflict(conflict: &MergeConflict) -> Diagnostic {
-    Diagnostic::error(format!("two recipes of which neither extends the other disagree about `{}`", conflict.path))
-        .at(conflict.second)
-        .label("set here")
-        .related(conflict.first, "and here")
-        .hint(format!("decide it: set `{}` in the recipe that extends both", conflict.path))
+    Diagnostic::error(format!(
+        "two recipes of which neither extends the other disagree about `{}`",
+        conflict.path
+    ))
+    .at(conflict.second)
+    .label("set here")
+    .related(conflict.first, "and here")
+    .hint(format!("decide it: set `{}` in the recipe that extends both", conflict.path))
 }
 
 /// The tree as types: components that are switched off left out, version and namespace filled in from the catalog.
 fn typed(tree: &YamlNode) -> Result<Recipe, Diagnostic> {
-    let mut recipe: Recipe = serde_json::from_value(tree.to_json())
-        .map_err(|error| Diagnostic::error(format!("the recipe does not fit its format: {error}")).at(tree.origin))?;
+    let mut recipe: Recipe = serde_json::from_value(tree.to_json()).map_err(|error| {
+        Diagnostic::error(format!("the recipe does not fit its format: {error}")).at(tree.origin)
+    })?;
     recipe.components.retain(|component| component.enabled);
     for component in &mut recipe.components {
         if let Some(entry) = catalog::component(&component.name) {

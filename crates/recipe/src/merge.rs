@@ -42,7 +42,11 @@ pub(crate) struct MergeConflict {
 /// Every path about which unrelated layers disagree.
 pub(crate) fn merge(layers: &[RecipeLayer]) -> Result<YamlNode, Vec<MergeConflict>> {
     let mut merger = Merger { layers, conflicts: Vec::new() };
-    let contributions: Vec<_> = layers.iter().enumerate().map(|(layer, each)| LayerContribution::root(layer, &each.node)).collect();
+    let contributions: Vec<_> = layers
+        .iter()
+        .enumerate()
+        .map(|(layer, each)| LayerContribution::root(layer, &each.node))
+        .collect();
     let tree = merger.merge_at(&KeyPath::default(), &contributions);
     match tree {
         Some((_, node)) if merger.conflicts.is_empty() => Ok(node),
@@ -71,12 +75,18 @@ struct Merger<'a> {
 
 impl Merger<'_> {
     /// The value at `path` and where its key stands; `None` if it is deleted.
-    fn merge_at(&mut self, path: &KeyPath, contributions: &[LayerContribution<'_>]) -> Option<(SourceSpan, YamlNode)> {
+    fn merge_at(
+        &mut self,
+        path: &KeyPath,
+        contributions: &[LayerContribution<'_>],
+    ) -> Option<(SourceSpan, YamlNode)> {
         let mut live: Vec<LayerContribution<'_>> = Vec::new();
         for contribution in contributions {
             let merges = mergeable(path, contribution.node);
             let ancestors = &self.layers[contribution.layer].ancestors;
-            live.retain(|other| !ancestors.contains(&other.layer) || (merges && mergeable(path, other.node)));
+            live.retain(|other| {
+                !ancestors.contains(&other.layer) || (merges && mergeable(path, other.node))
+            });
             live.push(*contribution);
         }
         let winner = *live.last()?;
@@ -89,16 +99,25 @@ impl Merger<'_> {
             return Some((winner.key_origin, YamlNode { value, origin: winner.node.origin }));
         }
         if let Some(other) = live.iter().find(|other| !other.node.same(winner.node)) {
-            self.conflicts.push(MergeConflict { path: path.clone(), first: place(other), second: place(&winner) });
+            self.conflicts.push(MergeConflict {
+                path: path.clone(),
+                first: place(other),
+                second: place(&winner),
+            });
         }
-        let stays = !winner.node.is_null() || (is_chart_value(path) && contributions.iter().all(|each| each.node.is_null()));
+        let stays = !winner.node.is_null()
+            || (is_chart_value(path) && contributions.iter().all(|each| each.node.is_null()));
         stays.then(|| (winner.key_origin, winner.node.clone()))
     }
 
     fn merge_maps(&mut self, path: &KeyPath, live: &[LayerContribution<'_>]) -> Vec<MapEntry> {
         let mut entries: Vec<MapEntry> = Vec::new();
         let mut seen = BTreeSet::new();
-        for key in live.iter().flat_map(|contribution| contribution.node.entries()).map(|entry| entry.key.as_str()) {
+        for key in live
+            .iter()
+            .flat_map(|contribution| contribution.node.entries())
+            .map(|entry| entry.key.as_str())
+        {
             let top = path.keys().is_empty();
             if !seen.insert(key) || (top && DROPPED_KEYS.contains(&key)) {
                 continue;
@@ -109,7 +128,11 @@ impl Merger<'_> {
                 .filter(|contribution| !own || self.layers[contribution.layer].own)
                 .filter_map(|contribution| {
                     let entry = contribution.node.entry(key)?;
-                    Some(LayerContribution { layer: contribution.layer, key_origin: entry.key_origin, node: &entry.node })
+                    Some(LayerContribution {
+                        layer: contribution.layer,
+                        key_origin: entry.key_origin,
+                        node: &entry.node,
+                    })
                 })
                 .collect();
             if let Some((key_origin, node)) = self.merge_at(&path.child(key), &contributions) {
@@ -120,18 +143,34 @@ impl Merger<'_> {
     }
 
     /// The parents' order, then what is new.
-    fn merge_components(&mut self, path: &KeyPath, live: &[LayerContribution<'_>]) -> Vec<YamlNode> {
+    fn merge_components(
+        &mut self,
+        path: &KeyPath,
+        live: &[LayerContribution<'_>],
+    ) -> Vec<YamlNode> {
         let mut merged = Vec::new();
         let mut seen = BTreeSet::new();
-        for name in live.iter().flat_map(|contribution| contribution.node.items()).filter_map(component_name) {
+        for name in live
+            .iter()
+            .flat_map(|contribution| contribution.node.items())
+            .filter_map(component_name)
+        {
             if !seen.insert(name) {
                 continue;
             }
             let contributions: Vec<_> = live
                 .iter()
                 .filter_map(|contribution| {
-                    let node = contribution.node.items().iter().find(|item| component_name(item) == Some(name))?;
-                    Some(LayerContribution { layer: contribution.layer, key_origin: node.origin, node })
+                    let node = contribution
+                        .node
+                        .items()
+                        .iter()
+                        .find(|item| component_name(item) == Some(name))?;
+                    Some(LayerContribution {
+                        layer: contribution.layer,
+                        key_origin: node.origin,
+                        node,
+                    })
                 })
                 .collect();
             merged.extend(self.merge_at(&path.child(name), &contributions).map(|(_, node)| node));
@@ -158,7 +197,11 @@ fn is_chart_value(path: &KeyPath) -> bool {
 /// A scalar is shown with its text, a map or a list by its key.
 fn place(contribution: &LayerContribution<'_>) -> SourceSpan {
     let node = contribution.node;
-    if node.is_collection() || node.origin.range().is_empty() { contribution.key_origin } else { node.origin }
+    if node.is_collection() || node.origin.range().is_empty() {
+        contribution.key_origin
+    } else {
+        node.origin
+    }
 }
 
 #[cfg(test)]

@@ -10,13 +10,18 @@ use contract::check::CheckStrictness;
 use contract::count::Count;
 use contract::driver::Driver;
 use contract::duration::Duration;
-use contract::settings::{DraRequired, Gate, Mode, OperatorUpgradeSettings, Reroll, Settings, SettleSettings};
+use contract::settings::{
+    DraRequired, Gate, Mode, OperatorUpgradeSettings, Reroll, Settings, SettleSettings,
+};
 
 mod metrics;
 mod policy;
 
 pub use metrics::RecipeMetrics;
-pub use policy::{RecipeDrain, RecipeOfedUpgradePolicy, RecipePodDeletion, RecipeUpgradePolicy, RecipeWaitForCompletion};
+pub use policy::{
+    RecipeDrain, RecipeOfedUpgradePolicy, RecipePodDeletion, RecipeUpgradePolicy,
+    RecipeWaitForCompletion,
+};
 
 /// The `apiVersion` of every recipe.
 pub const API_VERSION: &str = "gpu-rollout.dev/v1";
@@ -145,7 +150,16 @@ impl From<&GpuDriverRollout> for DriverRollout {
     fn from(driver: &GpuDriverRollout) -> Self {
         let GpuDriverRollout { mode, per_node, gate, quiet, tolerate_not_ready, .. } = *driver;
         let (policy, preflight) = (driver.policy.clone(), driver.preflight.clone());
-        Self { key: "gpuDriver", mode, policy, per_node, gate, quiet, tolerate_not_ready, preflight }
+        Self {
+            key: "gpuDriver",
+            mode,
+            policy,
+            per_node,
+            gate,
+            quiet,
+            tolerate_not_ready,
+            preflight,
+        }
     }
 }
 
@@ -153,7 +167,16 @@ impl From<&OfedDriverRollout> for DriverRollout {
     fn from(driver: &OfedDriverRollout) -> Self {
         let OfedDriverRollout { mode, per_node, gate, quiet, tolerate_not_ready, .. } = *driver;
         let (policy, preflight) = (driver.policy.common(), driver.preflight.clone());
-        Self { key: "ofedDriver", mode, policy, per_node, gate, quiet, tolerate_not_ready, preflight }
+        Self {
+            key: "ofedDriver",
+            mode,
+            policy,
+            per_node,
+            gate,
+            quiet,
+            tolerate_not_ready,
+            preflight,
+        }
     }
 }
 
@@ -353,8 +376,12 @@ impl NodeScheduling {
         let groups = [("system", &self.system), ("accelerated", &self.accelerated)].into_iter();
         let parts = groups.flat_map(|(group, pods)| {
             let part = |key, value| SchedulingPart { group, key, value };
-            let selector = (!pods.node_selector.is_empty()).then(|| part("nodeSelector", json!(pods.node_selector)));
-            selector.into_iter().chain((!pods.tolerations.is_empty()).then(|| part("tolerations", json!(pods.tolerations))))
+            let selector = (!pods.node_selector.is_empty())
+                .then(|| part("nodeSelector", json!(pods.node_selector)));
+            selector.into_iter().chain(
+                (!pods.tolerations.is_empty())
+                    .then(|| part("tolerations", json!(pods.tolerations))),
+            )
         });
         parts.collect()
     }
@@ -471,7 +498,10 @@ fn yes() -> bool {
     true
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde's skip_serializing_if passes a reference"
+)]
 fn is_yes(flag: &bool) -> bool {
     *flag
 }

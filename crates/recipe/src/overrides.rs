@@ -35,7 +35,8 @@ impl FromStr for ValueOverride {
     type Err = ValueOverrideError;
 
     fn from_str(text: &str) -> Result<Self, ValueOverrideError> {
-        let (path, value) = text.split_once('=').ok_or_else(|| ValueOverrideError::NoValue(text.to_owned()))?;
+        let (path, value) =
+            text.split_once('=').ok_or_else(|| ValueOverrideError::NoValue(text.to_owned()))?;
         Ok(Self { path: path.parse()?, value: value.to_owned(), typed: text.to_owned() })
     }
 }
@@ -52,9 +53,16 @@ pub fn layer(
         let source = sources.add(SourceText { name: "--set".to_owned(), text: each.typed.clone() });
         let path_end = each.typed.len() - each.value.len() - 1;
         // A finding about the path shows the path alone: the value may be a secret.
-        let path_alone = sources.add(SourceText { name: "--set".to_owned(), text: each.typed[..path_end].to_owned() });
-        let typed = TypedValue { each, merged, key_origin: SourceSpan { source: path_alone, start: 0, end: path_end } };
-        let read = typed.shape().and_then(|shape| Ok((shape, typed.value(shape, source, path_end + 1, sources)?)));
+        let path_alone = sources
+            .add(SourceText { name: "--set".to_owned(), text: each.typed[..path_end].to_owned() });
+        let typed = TypedValue {
+            each,
+            merged,
+            key_origin: SourceSpan { source: path_alone, start: 0, end: path_end },
+        };
+        let read = typed
+            .shape()
+            .and_then(|shape| Ok((shape, typed.value(shape, source, path_end + 1, sources)?)));
         let (shape, node) = match read {
             Ok(read) => read,
             Err(finding) => {
@@ -65,7 +73,13 @@ pub fn layer(
         if let Some(shape) = shape {
             check_value(&each.path, &node, shape, sources, findings);
         }
-        insert(top.get_or_insert_with(|| empty_map(typed.key_origin)), each.path.keys(), node, typed.key_origin, &[]);
+        insert(
+            top.get_or_insert_with(|| empty_map(typed.key_origin)),
+            each.path.keys(),
+            node,
+            typed.key_origin,
+            &[],
+        );
     }
     top
 }
@@ -91,29 +105,40 @@ impl TypedValue<'_> {
             }
             if shape.takes("array") {
                 self.component(key)?;
-                shape = shape.items().ok_or_else(|| self.error("a list is set as a whole: `PATH=[a, b]`"))?;
+                shape = shape
+                    .items()
+                    .ok_or_else(|| self.error("a list is set as a whole: `PATH=[a, b]`"))?;
                 continue;
             }
             match shape.property(key) {
                 Some(property) => shape = property,
-                None if shape.keys().next().is_none() && shape.takes("object") => return self.inside_values().map(|()| None),
+                None if shape.keys().next().is_none() && shape.takes("object") => {
+                    return self.inside_values().map(|()| None);
+                }
                 None => return Err(self.unknown(index, shape)),
             }
         }
         if shape.takes("array") && keys.len() == 1 {
-            return Err(self.error(format!("`{}` is set by component: `components.NAME.version=…`", self.each.path)));
+            return Err(self.error(format!(
+                "`{}` is set by component: `components.NAME.version=…`",
+                self.each.path
+            )));
         }
         Ok(Some(shape))
     }
 
     fn component(&self, name: &str) -> Result<(), Diagnostic> {
         let components = self.merged.get("components").map_or(&[][..], YamlNode::items);
-        let names: Vec<&str> = components.iter().filter_map(|component| component.get("name").and_then(YamlNode::text)).collect();
+        let names: Vec<&str> = components
+            .iter()
+            .filter_map(|component| component.get("name").and_then(YamlNode::text))
+            .collect();
         if names.contains(&name) {
             return Ok(());
         }
-        let hint = did_you_mean(name, names.iter().copied())
-            .unwrap_or_else(|| format!("components go by name; the recipe has: {}", names.join(", ")));
+        let hint = did_you_mean(name, names.iter().copied()).unwrap_or_else(|| {
+            format!("components go by name; the recipe has: {}", names.join(", "))
+        });
         Err(self.error(format!("the recipe has no component `{name}`")).hint(hint))
     }
 
@@ -134,7 +159,8 @@ impl TypedValue<'_> {
         let keys = self.each.path.keys();
         for length in 4..keys.len() {
             let parent: KeyPath = keys[..length].iter().cloned().collect();
-            if let Some(YamlNode { value: YamlValue::List(_), .. }) = self.merged.get_path(&parent) {
+            if let Some(YamlNode { value: YamlValue::List(_), .. }) = self.merged.get_path(&parent)
+            {
                 return Err(self
                     .error(format!("`{parent}` is a list, and a list is set as a whole"))
                     .hint(format!("`--set '{parent}=[…]'`")));
@@ -144,7 +170,13 @@ impl TypedValue<'_> {
     }
 
     /// The value: YAML, except that what must be a string stays exactly as it was typed.
-    fn value(&self, shape: Option<TypeShape>, source: SourceId, start: usize, sources: &mut SourceTexts) -> Result<YamlNode, Diagnostic> {
+    fn value(
+        &self,
+        shape: Option<TypeShape>,
+        source: SourceId,
+        start: usize,
+        sources: &mut SourceTexts,
+    ) -> Result<YamlNode, Diagnostic> {
         let origin = SourceSpan { source, start, end: start + self.each.value.len() };
         let text = self.each.value.as_str();
         let is_text = match shape {
@@ -156,7 +188,8 @@ impl TypedValue<'_> {
         }
         // The text alone is parsed; findings about it must point into what was typed.
         let alone = sources.add(SourceText { name: "--set".to_owned(), text: text.to_owned() });
-        let mut node = parse(sources, alone).map_err(|finding| finding.label(format!("the value of `{}`", self.each.path)))?;
+        let mut node = parse(sources, alone)
+            .map_err(|finding| finding.label(format!("the value of `{}`", self.each.path)))?;
         relocate(&mut node, source, start);
         Ok(node)
     }
@@ -170,18 +203,27 @@ impl TypedValue<'_> {
             return true;
         }
         let keys = self.each.path.keys();
-        let Some(component) = keys.get(1).and_then(|name| catalog::component(name)) else { return false };
-        let written = self.merged.at_keys(&["components", &component.name, "version"]).and_then(YamlNode::text);
-        let Some(version) = component.version(written.unwrap_or(&component.default_version)) else { return false };
+        let Some(component) = keys.get(1).and_then(|name| catalog::component(name)) else {
+            return false;
+        };
+        let written = self
+            .merged
+            .at_keys(&["components", &component.name, "version"])
+            .and_then(YamlNode::text);
+        let Some(version) = component.version(written.unwrap_or(&component.default_version)) else {
+            return false;
+        };
         let defaults = component.defaults(Some(version));
-        let default_is_text =
-            catalog::lookup_keys(defaults, keys[3..].iter().map(String::as_str)).is_some_and(serde_json::Value::is_string);
+        let default_is_text = catalog::lookup_keys(defaults, keys[3..].iter().map(String::as_str))
+            .is_some_and(serde_json::Value::is_string);
         default_is_text || matches!(self.each.path.last(), Some("version" | "tag"))
     }
 }
 
 fn relocate(node: &mut YamlNode, source: SourceId, by: usize) {
-    let moved = |origin: &mut SourceSpan| *origin = SourceSpan { source, start: origin.start + by, end: origin.end + by };
+    let moved = |origin: &mut SourceSpan| {
+        *origin = SourceSpan { source, start: origin.start + by, end: origin.end + by }
+    };
     moved(&mut node.origin);
     match &mut node.value {
         YamlValue::List(items) => items.iter_mut().for_each(|item| relocate(item, source, by)),
@@ -200,7 +242,13 @@ fn empty_map(origin: SourceSpan) -> YamlNode {
 }
 
 /// Puts `value` at `keys`; below `components` a list item of that name is made.
-pub(super) fn insert(node: &mut YamlNode, keys: &[String], value: YamlNode, key_origin: SourceSpan, above: &[String]) {
+pub(super) fn insert(
+    node: &mut YamlNode,
+    keys: &[String],
+    value: YamlNode,
+    key_origin: SourceSpan,
+    above: &[String],
+) {
     let Some((key, rest)) = keys.split_first() else {
         *node = value;
         return;
@@ -208,10 +256,12 @@ pub(super) fn insert(node: &mut YamlNode, keys: &[String], value: YamlNode, key_
     let place = [above, std::slice::from_ref(key)].concat();
     if above == ["components"] {
         let YamlValue::List(items) = &mut node.value else { return };
-        let known = items.iter().position(|item| item.get("name").and_then(YamlNode::text) == Some(key));
+        let known =
+            items.iter().position(|item| item.get("name").and_then(YamlNode::text) == Some(key));
         let index = known.unwrap_or_else(|| {
             let name = YamlNode { value: YamlValue::String(key.clone()), origin: key_origin };
-            let item = YamlValue::Map(vec![MapEntry { key: "name".to_owned(), key_origin, node: name }]);
+            let item =
+                YamlValue::Map(vec![MapEntry { key: "name".to_owned(), key_origin, node: name }]);
             items.push(YamlNode { value: item, origin: key_origin });
             items.len() - 1
         });
@@ -225,7 +275,11 @@ pub(super) fn insert(node: &mut YamlNode, keys: &[String], value: YamlNode, key_
     let index = known.unwrap_or_else(|| {
         let list = place == ["components"];
         let empty = if list { YamlValue::List(Vec::new()) } else { YamlValue::Map(Vec::new()) };
-        entries.push(MapEntry { key: key.clone(), key_origin, node: YamlNode { value: empty, origin: key_origin } });
+        entries.push(MapEntry {
+            key: key.clone(),
+            key_origin,
+            node: YamlNode { value: empty, origin: key_origin },
+        });
         entries.len() - 1
     });
     insert(&mut entries[index].node, rest, value, key_origin, &place);

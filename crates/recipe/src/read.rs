@@ -69,8 +69,13 @@ impl TextReader for FileSystemReader {
         if path.is_dir() {
             return Err(ReadError::Directory);
         }
-        let file = std::fs::File::open(path)
-            .map_err(|error| if error.kind() == std::io::ErrorKind::NotFound { ReadError::Missing } else { ReadError::Other(error) })?;
+        let file = std::fs::File::open(path).map_err(|error| {
+            if error.kind() == std::io::ErrorKind::NotFound {
+                ReadError::Missing
+            } else {
+                ReadError::Other(error)
+            }
+        })?;
         read_limited(file)
     }
 
@@ -92,7 +97,8 @@ pub fn read_limited(reader: impl Read) -> Result<String, ReadError> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(ReadError::Utf16);
     }
-    let mut text = String::from_utf8(bytes).map_err(|error| ReadError::NotUtf8 { byte: error.utf8_error().valid_up_to() })?;
+    let mut text = String::from_utf8(bytes)
+        .map_err(|error| ReadError::NotUtf8 { byte: error.utf8_error().valid_up_to() })?;
     if text.starts_with('\u{feff}') {
         text.remove(0);
     }

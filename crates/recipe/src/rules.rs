@@ -31,8 +31,17 @@ mod stack;
 mod values;
 
 /// Applies every rule.
-pub fn check(tree: &YamlNode, recipe: &Recipe, sources: &SourceTexts, findings: &mut Vec<Diagnostic>) {
-    let known = recipe.components.iter().filter_map(|component| KnownComponent::from_component(component, tree)).collect();
+pub fn check(
+    tree: &YamlNode,
+    recipe: &Recipe,
+    sources: &SourceTexts,
+    findings: &mut Vec<Diagnostic>,
+) {
+    let known = recipe
+        .components
+        .iter()
+        .filter_map(|component| KnownComponent::from_component(component, tree))
+        .collect();
     let subject = RuleTarget { tree, recipe, sources, known };
     grammar::check(&subject, findings);
     cluster::check(&subject, findings);
@@ -69,7 +78,11 @@ impl<'a> RuleTarget<'a> {
         let mut place = node.origin;
         for key in keys {
             if let Some(entry) = node.entry(key) {
-                place = if entry.node.origin.range().is_empty() { entry.key_origin } else { entry.node.origin };
+                place = if entry.node.origin.range().is_empty() {
+                    entry.key_origin
+                } else {
+                    entry.node.origin
+                };
                 node = &entry.node;
             } else if let Some(item) = node.at_keys(&[key]) {
                 place = item.get("name").map_or(item.origin, |name| name.origin);
@@ -90,7 +103,11 @@ impl<'a> RuleTarget<'a> {
     fn hosts(&self) -> impl Iterator<Item = HostComponent<'_>> {
         self.recipe.components.iter().filter_map(|asked| {
             let known = self.component(&asked.name)?;
-            Some(HostComponent { component: known.entry, version: known.number, values: &asked.values })
+            Some(HostComponent {
+                component: known.entry,
+                version: known.number,
+                values: &asked.values,
+            })
         })
     }
 
@@ -113,7 +130,10 @@ struct KnownComponent<'a> {
 }
 
 impl<'a> KnownComponent<'a> {
-    fn from_component(component: &'a super::model::RecipeComponent, tree: &'a YamlNode) -> Option<Self> {
+    fn from_component(
+        component: &'a super::model::RecipeComponent,
+        tree: &'a YamlNode,
+    ) -> Option<Self> {
         let entry = catalog::component(&component.name)?;
         let number = component.version.as_deref().unwrap_or(&entry.default_version);
         let version = entry.version(number);

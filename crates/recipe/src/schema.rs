@@ -15,9 +15,13 @@ const GRAMMAR: &str = "x-grammar";
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     // Not `to_value`: serializing puts the keys into the order in which people read schemas.
-    let mut schema = serde_json::to_value(schemars::schema_for!(Recipe)).expect("a schema is a JSON value");
+    let mut schema =
+        serde_json::to_value(schemars::schema_for!(Recipe)).expect("a schema is a JSON value");
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
-        properties.insert("$schema".to_owned(), json!({"type": "string", "description": "For editors; not used otherwise."}));
+        properties.insert(
+            "$schema".to_owned(),
+            json!({"type": "string", "description": "For editors; not used otherwise."}),
+        );
     }
     schema
 });
@@ -32,7 +36,8 @@ pub fn text() -> String {
     if let Some(types) = schema.get_mut("$defs").and_then(Value::as_object_mut) {
         types.values_mut().for_each(|each| relax(each, &["name"]));
     }
-    let mut text = serde_json::to_string_pretty(&schema).expect("a JSON value can always be written as JSON");
+    let mut text =
+        serde_json::to_string_pretty(&schema).expect("a JSON value can always be written as JSON");
     text.push('\n');
     text
 }
@@ -71,11 +76,18 @@ impl TypeShape {
     }
 
     fn next(self) -> Option<Self> {
-        if let Some(name) = self.schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix("#/$defs/")) {
+        if let Some(name) = self
+            .schema
+            .get("$ref")
+            .and_then(Value::as_str)
+            .and_then(|reference| reference.strip_prefix("#/$defs/"))
+        {
             return Some(Self { schema: SCHEMA.get("$defs")?.get(name)?, name: Some(name) });
         }
         let alternatives = self.schema.get("anyOf")?.as_array()?;
-        let real = alternatives.iter().find(|alternative| alternative.get("type") != Some(&json!("null")))?;
+        let real = alternatives
+            .iter()
+            .find(|alternative| alternative.get("type") != Some(&json!("null")))?;
         Some(Self { schema: real, name: self.name })
     }
 
@@ -92,7 +104,11 @@ impl TypeShape {
 
     /// The keys of a map that has a fixed set of them.
     pub fn keys(self) -> impl Iterator<Item = &'static str> {
-        self.properties().into_iter().flat_map(Map::keys).map(String::as_str).filter(|key| *key != "$schema")
+        self.properties()
+            .into_iter()
+            .flat_map(Map::keys)
+            .map(String::as_str)
+            .filter(|key| *key != "$schema")
     }
 
     fn properties(self) -> Option<&'static Map<String, Value>> {
@@ -101,7 +117,12 @@ impl TypeShape {
 
     /// Keys without which the map is incomplete.
     pub fn required(self) -> impl Iterator<Item = &'static str> {
-        self.schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+        self.schema
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
     }
 
     /// The type of what stands under any other key.
@@ -130,7 +151,9 @@ impl TypeShape {
         match self.schema.get("type") {
             Some(Value::String(only)) => only == kind,
             Some(Value::Array(several)) => several.iter().any(|each| each == kind),
-            Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => false,
+            Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => {
+                false
+            }
         }
     }
 

@@ -26,7 +26,9 @@ pub(crate) fn is_recipe(node: &YamlNode, findings: &mut Vec<Diagnostic>) -> bool
         return false;
     }
     if node.entries().is_empty() {
-        Diagnostic::error(format!("a recipe is a map, and this is {}", node.kind())).at(node.origin).report(findings);
+        Diagnostic::error(format!("a recipe is a map, and this is {}", node.kind()))
+            .at(node.origin)
+            .report(findings);
         return false;
     }
     true
@@ -43,7 +45,10 @@ pub(crate) fn check_layer(node: &YamlNode, sources: &SourceTexts, findings: &mut
                     .and_then(TypeShape::words)
                     .map_or_else(String::new, |words| format!("`{key}: {}`", unquoted(words[0]))),
             };
-            Diagnostic::error(format!("`{key}` is missing")).at(node.origin).hint(format!("add {written}")).report(findings);
+            Diagnostic::error(format!("`{key}` is missing"))
+                .at(node.origin)
+                .hint(format!("add {written}"))
+                .report(findings);
         }
     }
     let mut check = ShapeCheck { sources, findings };
@@ -51,7 +56,13 @@ pub(crate) fn check_layer(node: &YamlNode, sources: &SourceTexts, findings: &mut
 }
 
 /// Checks one value against the type at `path`; for overrides.
-pub(crate) fn check_value(path: &KeyPath, node: &YamlNode, shape: TypeShape, sources: &SourceTexts, findings: &mut Vec<Diagnostic>) {
+pub(crate) fn check_value(
+    path: &KeyPath,
+    node: &YamlNode,
+    shape: TypeShape,
+    sources: &SourceTexts,
+    findings: &mut Vec<Diagnostic>,
+) {
     ShapeCheck { sources, findings }.node(path, node, shape);
 }
 
@@ -60,12 +71,21 @@ pub(crate) fn check_complete(node: &YamlNode, findings: &mut Vec<Diagnostic>) {
     complete(&KeyPath::default(), node, node.origin, TypeShape::recipe(), findings);
 }
 
-fn complete(path: &KeyPath, node: &YamlNode, place: SourceSpan, shape: TypeShape, findings: &mut Vec<Diagnostic>) {
+fn complete(
+    path: &KeyPath,
+    node: &YamlNode,
+    place: SourceSpan,
+    shape: TypeShape,
+    findings: &mut Vec<Diagnostic>,
+) {
     match &node.value {
         YamlValue::Map(entries) => {
             for key in shape.required().filter(|key| node.get(key).is_none()) {
-                let description = shape.property(key).and_then(TypeShape::description).unwrap_or_default();
-                let what = description.split_once(". ").map_or(description.trim_end_matches('.'), |(first, _)| first);
+                let description =
+                    shape.property(key).and_then(TypeShape::description).unwrap_or_default();
+                let what = description
+                    .split_once(". ")
+                    .map_or(description.trim_end_matches('.'), |(first, _)| first);
                 Diagnostic::error(format!("`{}` is missing ({what})", path.child(key)))
                     .at(place)
                     .hint("add it here, or extend a recipe that has it")
@@ -73,14 +93,26 @@ fn complete(path: &KeyPath, node: &YamlNode, place: SourceSpan, shape: TypeShape
             }
             for entry in entries {
                 if let Some(inner) = shape.property(&entry.key) {
-                    complete(&path.child(&entry.key), &entry.node, entry.key_origin, inner, findings);
+                    complete(
+                        &path.child(&entry.key),
+                        &entry.node,
+                        entry.key_origin,
+                        inner,
+                        findings,
+                    );
                 }
             }
         }
         YamlValue::List(items) => {
             for (index, item) in items.iter().enumerate() {
                 if let Some(inner) = shape.items() {
-                    complete(&path.child(item_key(item, index)), item, item.origin, inner, findings);
+                    complete(
+                        &path.child(item_key(item, index)),
+                        item,
+                        item.origin,
+                        inner,
+                        findings,
+                    );
                 }
             }
         }
@@ -102,16 +134,25 @@ impl ShapeCheck<'_> {
             return self.word(path, node, &words);
         }
         match &node.value {
-            YamlValue::Map(entries) if shape.takes("object") => entries.iter().for_each(|entry| self.entry(path, entry, shape)),
+            YamlValue::Map(entries) if shape.takes("object") => {
+                entries.iter().for_each(|entry| self.entry(path, entry, shape))
+            }
             YamlValue::List(items) if shape.takes("array") => self.items(path, items, shape),
             YamlValue::String(text) if shape.takes("string") => self.text(path, node, text, shape),
             YamlValue::Number(number) if shape.takes("integer") => {
                 if number.as_u64().is_none_or(|number| u32::try_from(number).is_err()) {
-                    Diagnostic::error(format!("`{path}` must be a whole number from 0 on")).at(node.origin).report(self.findings);
+                    Diagnostic::error(format!("`{path}` must be a whole number from 0 on"))
+                        .at(node.origin)
+                        .report(self.findings);
                 }
             }
             YamlValue::Bool(_) if shape.takes("boolean") => {}
-            YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) | YamlValue::List(_) | YamlValue::Map(_) => {
+            YamlValue::Null
+            | YamlValue::Bool(_)
+            | YamlValue::Number(_)
+            | YamlValue::String(_)
+            | YamlValue::List(_)
+            | YamlValue::Map(_) => {
                 self.wrong_type(path, node, shape);
             }
         }
@@ -120,8 +161,13 @@ impl ShapeCheck<'_> {
     /// `null` deletes what a parent has set; what every recipe must say itself cannot be deleted.
     fn null(&mut self, path: &KeyPath, node: &YamlNode) {
         let own = path.keys().first().is_some_and(|first| OWN_REQUIRED.contains(&first.as_str()));
-        if own || path.last() == Some("name") || path.keys().len() == 2 && path.keys()[0] == "components" {
-            Diagnostic::error(format!("`{path}` cannot be null")).at(node.origin).report(self.findings);
+        if own
+            || path.last() == Some("name")
+            || path.keys().len() == 2 && path.keys()[0] == "components"
+        {
+            Diagnostic::error(format!("`{path}` cannot be null"))
+                .at(node.origin)
+                .report(self.findings);
         }
     }
 
@@ -129,11 +175,17 @@ impl ShapeCheck<'_> {
         if words.iter().any(|word| **word == node.to_json()) {
             return;
         }
-        let written = node.text().map_or_else(|| self.sources.written(node.origin).to_owned(), str::to_owned);
-        let known: Vec<String> = words.iter().filter(|word| word.is_string()).map(|word| unquoted(word)).collect();
+        let written =
+            node.text().map_or_else(|| self.sources.written(node.origin).to_owned(), str::to_owned);
+        let known: Vec<String> =
+            words.iter().filter(|word| word.is_string()).map(|word| unquoted(word)).collect();
         let list = in_backticks(&known);
         let near = did_you_mean(&written, known.iter().map(String::as_str));
-        let subject = if node.entries().is_empty() && node.items().is_empty() { format!("`{written}`") } else { node.kind().to_owned() };
+        let subject = if node.entries().is_empty() && node.items().is_empty() {
+            format!("`{written}`")
+        } else {
+            node.kind().to_owned()
+        };
         let choice = if known.len() == 1 { list } else { format!("one of {list}") };
         Diagnostic::error(format!("`{path}` must be {choice}, and this is {subject}"))
             .at(node.origin)
@@ -144,7 +196,11 @@ impl ShapeCheck<'_> {
     fn entry(&mut self, path: &KeyPath, entry: &MapEntry, shape: TypeShape) {
         let inner = path.child(&entry.key);
         if let Some(impossible) = impossible_key(inner.keys()) {
-            Diagnostic::error(impossible.reason).lint(impossible.lint).at(entry.key_origin).hint(impossible.instead).report(self.findings);
+            Diagnostic::error(impossible.reason)
+                .lint(impossible.lint)
+                .at(entry.key_origin)
+                .hint(impossible.instead)
+                .report(self.findings);
         } else if let Some(property) = shape.property(&entry.key) {
             self.node(&inner, &entry.node, property);
         } else if shape.keys().next().is_some() {
@@ -153,20 +209,33 @@ impl ShapeCheck<'_> {
     }
 
     fn unknown_key(&mut self, path: &KeyPath, entry: &MapEntry, shape: TypeShape) {
-        let place = if path.keys().is_empty() { "a recipe".to_owned() } else { format!("`{path}`") };
-        let there = || Some(format!("there is `{}`", elsewhere(&entry.key, TypeShape::recipe(), &KeyPath::default())?));
-        let hint =
-            did_you_mean(&entry.key, shape.keys()).or_else(there).unwrap_or_else(|| format!("known keys: {}", in_backticks(shape.keys())));
-        Diagnostic::error(format!("{place} has no key `{}`", entry.key)).at(entry.key_origin).hint(hint).report(self.findings);
+        let place =
+            if path.keys().is_empty() { "a recipe".to_owned() } else { format!("`{path}`") };
+        let there = || {
+            Some(format!(
+                "there is `{}`",
+                elsewhere(&entry.key, TypeShape::recipe(), &KeyPath::default())?
+            ))
+        };
+        let hint = did_you_mean(&entry.key, shape.keys())
+            .or_else(there)
+            .unwrap_or_else(|| format!("known keys: {}", in_backticks(shape.keys())));
+        Diagnostic::error(format!("{place} has no key `{}`", entry.key))
+            .at(entry.key_origin)
+            .hint(hint)
+            .report(self.findings);
     }
 
     fn items(&mut self, path: &KeyPath, items: &[YamlNode], shape: TypeShape) {
         let Some(inner) = shape.items() else { return };
         for (index, item) in items.iter().enumerate() {
             let name = item.get("name").and_then(YamlNode::text);
-            let earlier = items[..index].iter().find(|earlier| name.is_some() && earlier.get("name").and_then(YamlNode::text) == name);
+            let earlier = items[..index].iter().find(|earlier| {
+                name.is_some() && earlier.get("name").and_then(YamlNode::text) == name
+            });
             if let (Some(earlier), Some(name)) = (earlier, name) {
-                let origin = |item: &YamlNode| item.get("name").map_or(item.origin, |name| name.origin);
+                let origin =
+                    |item: &YamlNode| item.get("name").map_or(item.origin, |name| name.origin);
                 Diagnostic::error(format!("the component `{name}` stands twice in the list"))
                     .at(origin(item))
                     .related(origin(earlier), "first here")
@@ -228,9 +297,12 @@ impl ShapeCheck<'_> {
             YamlValue::String(text) if shape.takes("boolean") && text.parse::<bool>().is_ok() => {
                 Some(format!("remove the quotes: `{text}`"))
             }
-            YamlValue::Null | YamlValue::Bool(_) | YamlValue::Number(_) | YamlValue::String(_) | YamlValue::List(_) | YamlValue::Map(_) => {
-                None
-            }
+            YamlValue::Null
+            | YamlValue::Bool(_)
+            | YamlValue::Number(_)
+            | YamlValue::String(_)
+            | YamlValue::List(_)
+            | YamlValue::Map(_) => None,
         };
         Diagnostic::error(format!("`{path}` must be {expected}, and this is {}", node.kind()))
             .at(node.origin)
@@ -246,7 +318,9 @@ fn elsewhere(key: &str, shape: TypeShape, path: &KeyPath) -> Option<KeyPath> {
         if known == key {
             return Some(inner);
         }
-        if let Some(found) = shape.property(known).and_then(|property| elsewhere(key, property, &inner)) {
+        if let Some(found) =
+            shape.property(known).and_then(|property| elsewhere(key, property, &inner))
+        {
             return Some(found);
         }
     }

@@ -26,7 +26,8 @@ fn bad_recipes() {
 }
 
 fn said(argument: &str, overrides: &[&str], reader: &mut dyn TextReader) -> String {
-    let overrides: Vec<ValueOverride> = overrides.iter().map(|text| text.parse().expect("the tests write PATH=VALUE")).collect();
+    let overrides: Vec<ValueOverride> =
+        overrides.iter().map(|text| text.parse().expect("the tests write PATH=VALUE")).collect();
     match load(argument, &overrides, reader) {
         Ok(loaded) => format!("ok\n{}", loaded.warnings.render_plain()),
         Err(findings) => findings.render_plain(),
@@ -39,7 +40,10 @@ fn every_recipe_of_the_library_is_clean() {
         assert_eq!(said(name, &[], &mut FileSystemReader), "ok\n", "{name}");
         let loaded = load(name, &[], &mut FileSystemReader).unwrap();
         assert_eq!(loaded.recipe.metadata.name, name, "a recipe is called like its file");
-        assert!(loaded.recipe.metadata.description.is_some(), "{name} has no description for `recipe list`");
+        assert!(
+            loaded.recipe.metadata.description.is_some(),
+            "{name} has no description for `recipe list`"
+        );
     }
 }
 
@@ -48,7 +52,8 @@ fn every_recipe_of_the_library_is_clean() {
 fn a_merged_recipe_is_a_recipe() {
     for name in catalog::recipe_names() {
         let recipe = load(name, &[], &mut FileSystemReader).unwrap().recipe;
-        let again = load("-", &[], &mut Text(yaml::to_string(&recipe).unwrap().into_bytes())).unwrap();
+        let again =
+            load("-", &[], &mut Text(yaml::to_string(&recipe).unwrap().into_bytes())).unwrap();
         assert_eq!(again.recipe, recipe, "{name}");
     }
 }
@@ -68,7 +73,8 @@ impl TextReader for Text {
 
 #[test]
 fn bytes_that_are_no_recipe() {
-    let head = "apiVersion: gpu-rollout.dev/v1\nkind: Recipe\nmetadata: {name: x}\nextends: [base]\n";
+    let head =
+        "apiVersion: gpu-rollout.dev/v1\nkind: Recipe\nmetadata: {name: x}\nextends: [base]\n";
     let bomb: String = (1..10)
         .map(|level| format!("a{level}: &a{level} [{}]\n", format!("*a{}, ", level - 1).repeat(10)))
         .fold("a0: &a0 [x]\n".to_owned(), |text, line| text + &line);
@@ -88,7 +94,10 @@ fn bytes_that_are_no_recipe() {
             format!("{head}components:\n  - name: gpu-operator\n    values: {{dcgm: &on {{enabled: true}}, gdrcopy: *on}}\n").into_bytes(),
         ),
     ];
-    let text: Vec<String> = cases.into_iter().map(|(name, bytes)| format!("## {name}\n{}", said("-", &[], &mut Text(bytes)))).collect();
+    let text: Vec<String> = cases
+        .into_iter()
+        .map(|(name, bytes)| format!("## {name}\n{}", said("-", &[], &mut Text(bytes))))
+        .collect();
     insta::with_settings!({snapshot_path => "recipe/snapshots", prepend_module_to_snapshot => false, omit_expression => true}, {
         insta::assert_snapshot!("bytes", text.join("\n\n"));
     });
@@ -99,7 +108,10 @@ fn overrides() {
     let cases: [&[&str]; 24] = [
         &["cluster.gpuNodes=64"],
         &["rollout.gpuDriver.version=580.10"],
-        &["components.gpu-operator.version=v26.3.3", "components.gpu-operator.values.driver.manager.version=0.10"],
+        &[
+            "components.gpu-operator.version=v26.3.3",
+            "components.gpu-operator.values.driver.manager.version=0.10",
+        ],
         &["rollout.dra.reroll=off", "rollout.dra.required=false"],
         &["rollout.gpuDriver.version=null", "components.gpu-operator.values.driver.version=580.10"],
         &[r"components.gpu-operator.values.daemonsets.labels.example\.org/team=ml"],
@@ -125,7 +137,11 @@ fn overrides() {
     let text: Vec<String> = cases
         .iter()
         .map(|set| {
-            format!("## --set {}\n{}", set.join(" --set ").replace("hunter2", "…"), said("eks-gb200-training", set, &mut FileSystemReader))
+            format!(
+                "## --set {}\n{}",
+                set.join(" --set ").replace("hunter2", "…"),
+                said("eks-gb200-training", set, &mut FileSystemReader)
+            )
         })
         .collect();
     let text = text.join("\n\n");
@@ -145,7 +161,12 @@ fn typed_text_stays_text() {
     let overrides: Vec<ValueOverride> = set.iter().map(|text| text.parse().unwrap()).collect();
     let recipe = load("eks-gb200-training", &overrides, &mut FileSystemReader).unwrap().recipe;
     assert_eq!(recipe.rollout.gpu_driver.version, None);
-    let values = &recipe.components.iter().find(|component| component.name == "gpu-operator").unwrap().values;
+    let values = &recipe
+        .components
+        .iter()
+        .find(|component| component.name == "gpu-operator")
+        .unwrap()
+        .values;
     assert_eq!(values["driver"]["version"], "580.10");
     assert_eq!(values["dcgm"]["enabled"], false);
 }
@@ -169,18 +190,26 @@ fn default_values_pass() {
             let Some(mut values) = component.default_values(version).cloned() else { continue };
             for (path, _) in version.fixed_values() {
                 let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
-                let parent =
-                    parents.split('.').filter(|key| !key.is_empty()).try_fold(&mut values, |map, key| map.get_mut(key)?.as_object_mut());
+                let parent = parents
+                    .split('.')
+                    .filter(|key| !key.is_empty())
+                    .try_fold(&mut values, |map, key| map.get_mut(key)?.as_object_mut());
                 parent.map(|map| map.shift_remove(last));
             }
             for driver in ["driver", "ofedDriver"] {
-                values.get_mut(driver).and_then(|driver| driver.as_object_mut()).map(|driver| driver.shift_remove("upgradePolicy"));
+                values
+                    .get_mut(driver)
+                    .and_then(|driver| driver.as_object_mut())
+                    .map(|driver| driver.shift_remove("upgradePolicy"));
             }
             if let Some(switch) = values.get_mut("gpuResourcesEnabledOverride") {
                 *switch = true.into();
             }
             // The network operator does nothing without one, which is worth a warning.
-            let resources = version.custom_resources.iter().map(|resource| (resource.kind.clone(), serde_json::json!({"tolerations": []})));
+            let resources = version
+                .custom_resources
+                .iter()
+                .map(|resource| (resource.kind.clone(), serde_json::json!({"tolerations": []})));
             let resources: serde_json::Map<_, _> = resources.collect();
             let recipe = serde_json::json!({
                 "apiVersion": "gpu-rollout.dev/v1",
@@ -190,7 +219,12 @@ fn default_values_pass() {
                 "components": [{"name": name, "version": version.version, "values": values, "customResources": resources}],
             });
             let text = yaml::to_string(&recipe).unwrap();
-            assert_eq!(said("-", &[], &mut Text(text.into_bytes())), "ok\n", "{name} {}", version.version);
+            assert_eq!(
+                said("-", &[], &mut Text(text.into_bytes())),
+                "ok\n",
+                "{name} {}",
+                version.version
+            );
         }
     }
 }
@@ -202,7 +236,9 @@ impl TextReader for Chain {
     fn file(&mut self, path: &str) -> Result<String, ReadError> {
         let number: usize = path.trim_end_matches(".yaml").parse().unwrap_or_default();
         let parents = format!("[{}.yaml, base]", number + 1);
-        Ok(format!("apiVersion: gpu-rollout.dev/v1\nkind: Recipe\nmetadata: {{name: r{number}}}\nextends: {parents}\n"))
+        Ok(format!(
+            "apiVersion: gpu-rollout.dev/v1\nkind: Recipe\nmetadata: {{name: r{number}}}\nextends: {parents}\n"
+        ))
     }
 
     fn standard_input(&mut self) -> Result<String, ReadError> {
@@ -225,8 +261,7 @@ fn a_diamond() {
     assert_eq!(recipe.cluster.gpu_nodes, 32);
     assert_eq!(recipe.rollout.gpu_driver.version.as_deref(), Some("580.126.20"));
     let values = serde_json::to_value(&recipe.components[0].values).unwrap();
-    let expected =
-        serde_json::json!({"dcgm": {"enabled": true}, "gdrcopy": {"enabled": false}, "driver": {"kernelModuleType": "proprietary"}});
+    let expected = serde_json::json!({"dcgm": {"enabled": true}, "gdrcopy": {"enabled": false}, "driver": {"kernelModuleType": "proprietary"}});
     assert_eq!(values, expected);
 }
 

@@ -35,10 +35,15 @@ impl PlanCatalog for EmbeddedCatalog {
     fn repositories(&self) -> Vec<&str> {
         let components = catalog::component_names().filter_map(catalog::component);
         let repositories = components.flat_map(|component| {
-            let others = component.versions.iter().filter_map(|version| version.repository.as_ref());
+            let others =
+                component.versions.iter().filter_map(|version| version.repository.as_ref());
             others.chain([&component.repository])
         });
-        repositories.map(|repository| repository.name.as_str()).collect::<BTreeSet<_>>().into_iter().collect()
+        repositories
+            .map(|repository| repository.name.as_str())
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect()
     }
 
     fn crds<'a>(

@@ -35,8 +35,16 @@ impl<'a> ChosenComponent<'a> {
     pub(super) fn off(&self) -> Vec<&'a str> {
         let known: &'a CatalogComponent = self.known;
         let like = known.closest_version(self.version);
-        let on: Vec<&str> = known.nested(like, &self.values).into_iter().map(|nested| nested.key.as_str()).collect();
-        like.nested.iter().map(|nested| nested.key.as_str()).filter(|key| !on.contains(key)).collect()
+        let on: Vec<&str> = known
+            .nested(like, &self.values)
+            .into_iter()
+            .map(|nested| nested.key.as_str())
+            .collect();
+        like.nested
+            .iter()
+            .map(|nested| nested.key.as_str())
+            .filter(|key| !on.contains(key))
+            .collect()
     }
 }
 
@@ -44,14 +52,21 @@ impl<'a> ChosenComponent<'a> {
 ///
 /// # Errors
 /// A component that is not in the catalog or stands there twice, or values that contradict something.
-pub(super) fn choose_components<'a>(recipe: &'a Recipe, catalog: &'a impl PlanCatalog) -> Result<Vec<ChosenComponent<'a>>, PlanError> {
+pub(super) fn choose_components<'a>(
+    recipe: &'a Recipe,
+    catalog: &'a impl PlanCatalog,
+) -> Result<Vec<ChosenComponent<'a>>, PlanError> {
     let mut asked: BTreeMap<&str, &recipe::RecipeComponent> = BTreeMap::new();
     let mut known = Vec::new();
     for component in recipe.components.iter().filter(|component| component.enabled) {
         if asked.insert(&component.name, component).is_some() {
             return Err(PlanError::Twice(component.name.clone()));
         }
-        known.push(catalog.component(&component.name).ok_or_else(|| PlanError::UnknownComponent(component.name.clone()))?);
+        known.push(
+            catalog
+                .component(&component.name)
+                .ok_or_else(|| PlanError::UnknownComponent(component.name.clone()))?,
+        );
     }
     if known.is_empty() {
         return Err(PlanError::Empty);
@@ -66,10 +81,16 @@ pub(super) fn choose_components<'a>(recipe: &'a Recipe, catalog: &'a impl PlanCa
             version,
             details,
             namespace: asked.namespace.as_deref().unwrap_or(&known.namespace),
-            values: values::component_values(asked, details, known.closest_version(version), &recipe.rollout)?,
+            values: values::component_values(
+                asked,
+                details,
+                known.closest_version(version),
+                &recipe.rollout,
+            )?,
         })
     };
-    let mut chosen: Vec<ChosenComponent<'a>> = order::sort(known)?.into_iter().map(choice).collect::<Result<_, PlanError>>()?;
+    let mut chosen: Vec<ChosenComponent<'a>> =
+        order::sort(known)?.into_iter().map(choice).collect::<Result<_, PlanError>>()?;
     run_once(&mut chosen)?;
     for choice in &mut chosen {
         let off = choice.off();
@@ -80,8 +101,14 @@ pub(super) fn choose_components<'a>(recipe: &'a Recipe, catalog: &'a impl PlanCa
 
 /// Switches off the sub-charts that would run a component once more.
 fn run_once(chosen: &mut [ChosenComponent<'_>]) -> Result<(), PlanError> {
-    let hosts: Vec<HostComponent<'_>> =
-        chosen.iter().map(|choice| HostComponent { component: choice.known, version: choice.version, values: &choice.values }).collect();
+    let hosts: Vec<HostComponent<'_>> = chosen
+        .iter()
+        .map(|choice| HostComponent {
+            component: choice.known,
+            version: choice.version,
+            values: &choice.values,
+        })
+        .collect();
     let mut switches = Vec::new();
     for extra in nested::extras(&hosts) {
         let Some(switch) = extra.nested.conditions.first() else { continue };

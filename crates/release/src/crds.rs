@@ -21,7 +21,10 @@ pub(super) const KEEP: [(&str, &str); 4] = [
 pub(super) fn read(text: &str) -> Result<Vec<ReleasedCrd>, String> {
     let mut crds = Vec::new();
     for document in documents(text) {
-        if document.lines().any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#')) {
+        if document
+            .lines()
+            .any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
+        {
             crds.push(crd(&document)?);
         }
     }
@@ -46,7 +49,8 @@ fn crd(document: &str) -> Result<ReleasedCrd, String> {
     if !document.lines().any(|line| line.trim_end() == "kind: CustomResourceDefinition") {
         return Err("holds an object that is no CustomResourceDefinition".to_owned());
     }
-    let keep: String = KEEP.iter().flat_map(|(key, value)| ["    ", *key, ": ", *value, "\n"]).collect();
+    let keep: String =
+        KEEP.iter().flat_map(|(key, value)| ["    ", *key, ": ", *value, "\n"]).collect();
     let mut text = String::with_capacity(document.len() + keep.len() + 32);
     let (mut name, mut in_metadata, mut kept) = (None, false, false);
     for line in document.lines() {
@@ -72,7 +76,9 @@ fn crd(document: &str) -> Result<ReleasedCrd, String> {
     }
     match name {
         Some(name) if kept => Ok(ReleasedCrd { name, text }),
-        Some(_) => Err("`metadata` is not written as a block of lines, followed by `spec`".to_owned()),
+        Some(_) => {
+            Err("`metadata` is not written as a block of lines, followed by `spec`".to_owned())
+        }
         None => Err("has no `metadata.name` on a line of its own".to_owned()),
     }
 }
@@ -90,10 +96,19 @@ mod tests {
         for text in [PLAIN, &annotated, &format!("# comment\n---\n{PLAIN}")] {
             let crds = read(text).unwrap();
             let parsed: Value = yaml::from_str(&crds[0].text).unwrap();
-            assert_eq!(parsed["metadata"]["annotations"]["helm.sh/resource-policy"], "keep", "{text}");
-            assert_eq!((crds[0].name.as_str(), &parsed["spec"]["group"]), ("a.example.com", &Value::from("example.com")));
+            assert_eq!(
+                parsed["metadata"]["annotations"]["helm.sh/resource-policy"], "keep",
+                "{text}"
+            );
+            assert_eq!(
+                (crds[0].name.as_str(), &parsed["spec"]["group"]),
+                ("a.example.com", &Value::from("example.com"))
+            );
         }
-        assert_eq!(read(&format!("{PLAIN}---\n{}", PLAIN.replace("a.ex", "b.ex"))).unwrap().len(), 2);
+        assert_eq!(
+            read(&format!("{PLAIN}---\n{}", PLAIN.replace("a.ex", "b.ex"))).unwrap().len(),
+            2
+        );
     }
 
     #[test]
@@ -106,7 +121,13 @@ mod tests {
         ] {
             assert!(read(bad).is_err(), "{bad}");
         }
-        assert!(read(&PLAIN.replace("metadata:\n  name: a.example.com", "metadata: {name: a.example.com}")).is_err());
+        assert!(
+            read(
+                &PLAIN
+                    .replace("metadata:\n  name: a.example.com", "metadata: {name: a.example.com}")
+            )
+            .is_err()
+        );
     }
 
     #[test]
@@ -115,13 +136,21 @@ mod tests {
             let component = catalog::component(name).unwrap();
             for version in &component.versions {
                 for file in component.crds(version, &serde_json::Map::new(), &[]) {
-                    for crd in read(file.text).unwrap_or_else(|reason| panic!("{name} {}: {reason}", file.name)) {
-                        let without =
-                            KEEP.iter().fold(crd.text.clone(), |text, (key, value)| text.replacen(&format!("    {key}: {value}\n"), "", 1));
+                    for crd in read(file.text)
+                        .unwrap_or_else(|reason| panic!("{name} {}: {reason}", file.name))
+                    {
+                        let without = KEEP.iter().fold(crd.text.clone(), |text, (key, value)| {
+                            text.replacen(&format!("    {key}: {value}\n"), "", 1)
+                        });
                         // A CRD without annotations has got the key for them as well.
                         let plain = without.replacen("  annotations:\n", "", 1);
-                        let is_as_it_was = file.text.contains(&without) || file.text.contains(&plain);
-                        assert!(without.len() < crd.text.len() && is_as_it_was, "{name} {}", crd.name);
+                        let is_as_it_was =
+                            file.text.contains(&without) || file.text.contains(&plain);
+                        assert!(
+                            without.len() < crd.text.len() && is_as_it_was,
+                            "{name} {}",
+                            crd.name
+                        );
                     }
                 }
             }

@@ -14,8 +14,8 @@ use contract::policy::UpgradeSettings;
 use contract::settings::{DraRequired, Mode, OperatorUpgradeSettings, Settings, SettleSettings};
 use contract::task::Task;
 use recipe::model::{
-    API_VERSION, ClusterFacts, DraRollout, GpuDriverRollout, KIND, OfedDriverRollout, Recipe, RecipeComponent, RecipeMetadata,
-    RecipeMetrics, RecipeRollout, RecipeUpgradePolicy,
+    API_VERSION, ClusterFacts, DraRollout, GpuDriverRollout, KIND, OfedDriverRollout, Recipe,
+    RecipeComponent, RecipeMetadata, RecipeMetrics, RecipeRollout, RecipeUpgradePolicy,
 };
 use recipe::rules;
 
@@ -48,10 +48,17 @@ pub struct DeployedStack<'a> {
 /// The recipe: below `rollout` is what values, custom resources and hooks say of drivers.
 pub fn recipe(deployed: DeployedStack<'_>, catalog: &impl PlanCatalog) -> Recipe {
     let DeployedStack { cluster, mut components, hooks, metrics } = deployed;
-    let hooks: Vec<&Settings> = hooks.iter().copied().filter(|hook| components.iter().any(|one| one.name == hook.component)).collect();
+    let hooks: Vec<&Settings> = hooks
+        .iter()
+        .copied()
+        .filter(|hook| components.iter().any(|one| one.name == hook.component))
+        .collect();
     let rollout = RecipeRollout {
         gpu_driver: gpu_driver(components.iter_mut().find(|one| one.name == GPU_OPERATOR), &hooks),
-        ofed_driver: components.iter_mut().find(|one| one.name == NETWORK_OPERATOR).and_then(|operator| ofed_driver(operator, &hooks)),
+        ofed_driver: components
+            .iter_mut()
+            .find(|one| one.name == NETWORK_OPERATOR)
+            .and_then(|operator| ofed_driver(operator, &hooks)),
         dra: dra(&components, &hooks),
         metrics,
     };
@@ -87,7 +94,9 @@ struct DeployedDriverRollout {
 impl DeployedDriverRollout {
     /// As the driver's hooks do it, and where none is as NVIDIA's controllers do it alone.
     fn from_settings(hooks: &[&Settings], driver: Driver) -> Self {
-        let mut own = hooks.iter().filter(|hook| hook.driver == driver && hook.component == driver.traits().component);
+        let mut own = hooks
+            .iter()
+            .filter(|hook| hook.driver == driver && hook.component == driver.traits().component);
         let settles = own.clone().find(|hook| hook.has(Task::Settle));
         let before = own.find(|hook| hook.has(Task::Preflight));
         let preflight = before.map(|hook| hook.preflight.strictness.clone());
@@ -108,7 +117,11 @@ impl DeployedDriverRollout {
 
 /// A node's time without the wait for its jobs, which a hook's settings have in it.
 fn per_node(seconds: u64, policy: &RecipeUpgradePolicy) -> Duration {
-    let waits = policy.wait_for_completion.as_ref().and_then(|wait| wait.timeout).map_or(0, Duration::as_secs);
+    let waits = policy
+        .wait_for_completion
+        .as_ref()
+        .and_then(|wait| wait.timeout)
+        .map_or(0, Duration::as_secs);
     Duration::from_secs(seconds.checked_sub(waits).filter(|left| *left > 0).unwrap_or(seconds))
 }
 
@@ -119,22 +132,31 @@ fn gpu_driver(operator: Option<&mut RecipeComponent>, hooks: &[&Settings]) -> Gp
     let values = operator.map_or(&mut nothing, |operator| &mut operator.values);
     let is_managed = lookup(values, "driver.enabled") != Some(&Value::Bool(false));
     // Of a driver that is on the nodes already the policy upgrades nothing.
-    let said = Some(policy::of_values(values, Driver::Gpu)).filter(|_| is_managed).unwrap_or_default();
+    let said =
+        Some(policy::of_values(values, Driver::Gpu)).filter(|_| is_managed).unwrap_or_default();
     for (path, value) in gpu::fixed(manner.mode) {
         remove_fixed(values, path, &value);
     }
     if manner.mode == Mode::Drive {
         remove_manager_switches(values);
     }
-    let version = if is_managed { remove_version(values, gpu::DRIVER_VERSION, rules::rollout::is_version) } else { None };
+    let version = if is_managed {
+        remove_version(values, gpu::DRIVER_VERSION, rules::rollout::is_version)
+    } else {
+        None
+    };
     // Where values cannot be read, the hook has read this one.
-    let told = manner.version.filter(|told| is_managed && version.is_none() && rules::rollout::is_version(told));
+    let told = manner
+        .version
+        .filter(|told| is_managed && version.is_none() && rules::rollout::is_version(told));
     let told = told.filter(|_| lookup(values, gpu::DRIVER_VERSION).is_none());
     let policy = policy::in_mode(manner.mode, said, manner.upgrade.as_ref(), Driver::Gpu);
     GpuDriverRollout {
         mode: manner.mode,
         version: version.or(told),
-        per_node: manner.per_node_seconds.map_or(usual.per_node, |seconds| per_node(seconds, &policy)),
+        per_node: manner
+            .per_node_seconds
+            .map_or(usual.per_node, |seconds| per_node(seconds, &policy)),
         policy,
         gate: usual.gate,
         quiet: manner.quiet.unwrap_or(usual.quiet),
@@ -149,7 +171,11 @@ fn gpu_driver(operator: Option<&mut RecipeComponent>, hooks: &[&Settings]) -> Gp
 fn ofed_driver(operator: &mut RecipeComponent, hooks: &[&Settings]) -> Option<OfedDriverRollout> {
     let usual = OfedDriverRollout::default();
     let manner = DeployedDriverRollout::from_settings(hooks, Driver::Ofed);
-    let resource = operator.custom_resources.values_mut().filter_map(Value::as_object_mut).find(|spec| spec.contains_key("ofedDriver"));
+    let resource = operator
+        .custom_resources
+        .values_mut()
+        .filter_map(Value::as_object_mut)
+        .find(|spec| spec.contains_key("ofedDriver"));
     let is_resource = resource.is_some();
     let values = resource.unwrap_or(&mut operator.values);
     let said = policy::of_values(values, Driver::Ofed);
@@ -161,7 +187,9 @@ fn ofed_driver(operator: &mut RecipeComponent, hooks: &[&Settings]) -> Option<Of
     let mut driver = OfedDriverRollout {
         mode: manner.mode,
         version: None,
-        per_node: manner.per_node_seconds.map_or(usual.per_node, |seconds| per_node(seconds, &policy)),
+        per_node: manner
+            .per_node_seconds
+            .map_or(usual.per_node, |seconds| per_node(seconds, &policy)),
         policy: policy::ofed(policy, safe_load),
         gate: usual.gate,
         quiet: manner.quiet.unwrap_or(usual.quiet),
@@ -181,17 +209,33 @@ fn ofed_driver(operator: &mut RecipeComponent, hooks: &[&Settings]) -> Option<Of
 
 fn dra(components: &[RecipeComponent], hooks: &[&Settings]) -> DraRollout {
     let usual = DraRollout::default();
-    let (settles, judges) = (|hook: &&&Settings| hook.driver == Driver::Gpu, |hook: &&&Settings| hook.component == DRA_DRIVER);
+    let (settles, judges) = (
+        |hook: &&&Settings| hook.driver == Driver::Gpu,
+        |hook: &&&Settings| hook.component == DRA_DRIVER,
+    );
     // In a bundle the driver's own hook judges; a hook that stands alone judges itself, and may only be believed if there is something to judge.
     let alone = hooks.iter().find(settles).map(|hook| hook.dra.required);
-    let alone = alone.filter(|required| *required != DraRequired::True || components.iter().any(|one| one.name == DRA_DRIVER));
+    let alone = alone.filter(|required| {
+        *required != DraRequired::True || components.iter().any(|one| one.name == DRA_DRIVER)
+    });
     DraRollout {
         reroll: hooks.iter().find(settles).map_or(usual.reroll, |hook| hook.dra.reroll),
-        required: hooks.iter().find(judges).map(|hook| hook.dra.required).or(alone).unwrap_or(usual.required),
+        required: hooks
+            .iter()
+            .find(judges)
+            .map(|hook| hook.dra.required)
+            .or(alone)
+            .unwrap_or(usual.required),
     }
 }
 
-fn remove_version(values: &mut Map<String, Value>, path: &str, is_version: impl Fn(&str) -> bool) -> Option<String> {
-    let taken = remove_if(values, path, |value| value.as_str().is_some_and(|version| version.is_empty() || is_version(version)))?;
+fn remove_version(
+    values: &mut Map<String, Value>,
+    path: &str,
+    is_version: impl Fn(&str) -> bool,
+) -> Option<String> {
+    let taken = remove_if(values, path, |value| {
+        value.as_str().is_some_and(|version| version.is_empty() || is_version(version))
+    })?;
     taken.as_str().filter(|version| !version.is_empty()).map(str::to_owned)
 }

@@ -95,7 +95,10 @@ mod tests {
         let plan = |options: &PlanOptions| plan(&recipe, &catalog(), options).unwrap().releases;
         let releases = plan(&options);
         let find = |name: &str| releases.iter().position(|release| release.name == name).unwrap();
-        assert!(find("cert-manager") < find("gpu-operator-crds") && find("gpu-operator-post") < find("queue"));
+        assert!(
+            find("cert-manager") < find("gpu-operator-crds")
+                && find("gpu-operator-post") < find("queue")
+        );
         assert!(releases[find("gpu-operator")].needs.contains(&"cert-manager".to_owned()));
         let queue = &releases[find("queue")];
         assert_eq!(
@@ -103,10 +106,24 @@ mod tests {
             ("queue", &vec!["gpu-rollout-namespaces".to_owned(), "gpu-operator-post".to_owned()])
         );
         let ReleaseKind::Upstream(upstream) = &queue.kind else { panic!("no chart of a vendor") };
-        assert_eq!(upstream.chart, ChartOrigin::Oci("oci://charts.example.com/library/queue-chart".to_owned()));
-        assert_eq!((upstream.version.as_str(), &upstream.values["replicas"], upstream.skip_crds), ("1.0.0", &json!(2), false));
-        let mirror = PlanOptions { chart_repositories: [("queue".to_owned(), "/mnt/charts".to_owned())].into(), ..options.clone() };
-        let ReleaseKind::Upstream(upstream) = &plan(&mirror)[find("queue")].kind else { panic!("no chart of a vendor") };
-        assert_eq!(upstream.chart, ChartOrigin::File("/mnt/charts/queue-chart-1.0.0.tgz".to_owned()));
+        assert_eq!(
+            upstream.chart,
+            ChartOrigin::Oci("oci://charts.example.com/library/queue-chart".to_owned())
+        );
+        assert_eq!(
+            (upstream.version.as_str(), &upstream.values["replicas"], upstream.skip_crds),
+            ("1.0.0", &json!(2), false)
+        );
+        let mirror = PlanOptions {
+            chart_repositories: [("queue".to_owned(), "/mnt/charts".to_owned())].into(),
+            ..options.clone()
+        };
+        let ReleaseKind::Upstream(upstream) = &plan(&mirror)[find("queue")].kind else {
+            panic!("no chart of a vendor")
+        };
+        assert_eq!(
+            upstream.chart,
+            ChartOrigin::File("/mnt/charts/queue-chart-1.0.0.tgz".to_owned())
+        );
     }
 }

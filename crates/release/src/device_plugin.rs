@@ -26,11 +26,16 @@ pub(super) fn release_name(component: &str) -> String {
 ///
 /// # Errors
 /// A configuration that cannot be written.
-pub(super) fn release(component: &RecipeComponent, namespace: &str, needs: &[String]) -> Result<Option<Release>, PlanError> {
+pub(super) fn release(
+    component: &RecipeComponent,
+    namespace: &str,
+    needs: &[String],
+) -> Result<Option<Release>, PlanError> {
     let Some(config) = &component.device_plugin_config else { return Ok(None) };
     let name = release_name(&component.name);
-    let object = config_map::object(&name, namespace, &config.configs)
-        .map_err(|reason| PlanError::DevicePluginConfig { component: component.name.clone(), reason })?;
+    let object = config_map::object(&name, namespace, &config.configs).map_err(|reason| {
+        PlanError::DevicePluginConfig { component: component.name.clone(), reason }
+    })?;
     Ok(Some(Release {
         name,
         namespace: namespace.to_owned(),
@@ -49,9 +54,11 @@ pub(super) fn release(component: &RecipeComponent, namespace: &str, needs: &[Str
 pub fn target(component: &str, version: &str, values: &Map<String, Value>) -> Option<CheckTarget> {
     let chart: PluginChart = component.parse().ok()?;
     let known = catalog::component(component);
-    let default = |path: &str| known.and_then(|known| lookup(known.defaults(known.version(version)), path));
+    let default =
+        |path: &str| known.and_then(|known| lookup(known.defaults(known.version(version)), path));
     let value = |path: &str| lookup(values, path).or_else(|| default(path)).cloned();
-    let version = PluginVersion::deployed(chart, version, &value).unwrap_or_else(|error| PluginVersion::nearest(&error));
+    let version = PluginVersion::deployed(chart, version, &value)
+        .unwrap_or_else(|error| PluginVersion::nearest(&error));
     Some(CheckTarget { version, environment: chart.environment(version, &value) })
 }
 
@@ -64,7 +71,9 @@ pub fn default_config(chart: PluginChart, values: &Map<String, Value>) -> Option
 /// nobody restarts it when they change.
 pub(super) fn is_configured(component: &str, values: &Map<String, Value>) -> bool {
     let name = |chart: PluginChart| {
-        lookup(values, &format!("{}.name", chart.config_path())).and_then(Value::as_str).is_some_and(|name| !name.is_empty())
+        lookup(values, &format!("{}.name", chart.config_path()))
+            .and_then(Value::as_str)
+            .is_some_and(|name| !name.is_empty())
     };
     component.parse().is_ok_and(name)
 }

@@ -34,7 +34,9 @@ pub enum PlanError {
         path: String,
     },
     /// A sub-chart that the recipe switches on although another component runs the same thing.
-    #[error("`values.{switch}` of component `{host}` is true, and `{nested}` would run twice: `{runner}` runs it, before that component")]
+    #[error(
+        "`values.{switch}` of component `{host}` is true, and `{nested}` would run twice: `{runner}` runs it, before that component"
+    )]
     RunsTwice {
         /// The component with the sub-chart.
         host: String,
@@ -106,7 +108,9 @@ pub enum PlanError {
         reason: String,
     },
     /// Configurations of the device plugin at a component that has none.
-    #[error("component `{0}` does not deploy the device plugin, so it takes no `devicePluginConfig`")]
+    #[error(
+        "component `{0}` does not deploy the device plugin, so it takes no `devicePluginConfig`"
+    )]
     NoDevicePlugin(String),
     /// Configurations of the device plugin that cannot be written.
     #[error("`devicePluginConfig` of component `{component}`: {reason}")]
@@ -122,13 +126,19 @@ pub enum PlanError {
     )]
     EndlessWait(&'static str),
     /// A limit that the chart reads as unset.
-    #[error("`maxUnavailable: {0}` does not forbid anything: the gpu-operator chart reads zero as unset and renders 25%")]
+    #[error(
+        "`maxUnavailable: {0}` does not forbid anything: the gpu-operator chart reads zero as unset and renders 25%"
+    )]
     ZeroUnavailable(String),
     /// The DRA driver is required, and nothing brings it.
-    #[error("`rollout.dra.required: true`, but the recipe has no component `nvidia-dra-driver-gpu`")]
+    #[error(
+        "`rollout.dra.required: true`, but the recipe has no component `nvidia-dra-driver-gpu`"
+    )]
     DraMissing,
     /// Two components bring the same CRD in different forms.
-    #[error("CRD `{crd}` comes with component `{first}` and, in another form, with component `{second}`")]
+    #[error(
+        "CRD `{crd}` comes with component `{first}` and, in another form, with component `{second}`"
+    )]
     CrdConflict {
         /// The CRD.
         crd: String,
@@ -209,12 +219,24 @@ impl PlanError {
     }
 
     /// A value of a component that cannot be used.
-    pub(super) fn value(component: &str, path: impl Into<String>, reason: impl Into<String>) -> Self {
+    pub(super) fn value(
+        component: &str,
+        path: impl Into<String>,
+        reason: impl Into<String>,
+    ) -> Self {
         Self::Value { component: component.to_owned(), path: path.into(), reason: reason.into() }
     }
 
     /// A setting of a component with two places.
-    pub(super) fn set_twice(component: &str, first: impl Into<String>, second: impl Into<String>) -> Self {
-        Self::SetTwice { component: component.to_owned(), first: first.into(), second: second.into() }
+    pub(super) fn set_twice(
+        component: &str,
+        first: impl Into<String>,
+        second: impl Into<String>,
+    ) -> Self {
+        Self::SetTwice {
+            component: component.to_owned(),
+            first: first.into(),
+            second: second.into(),
+        }
     }
 }

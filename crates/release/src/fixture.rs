@@ -53,7 +53,10 @@ pub fn crd(name: &str) -> String {
 /// # Panics
 /// What is written here does not fit the types.
 pub fn catalog() -> CatalogFixture {
-    let component = |value: Value| serde_json::from_value::<CatalogComponent>(value).expect("a component of the fixture fits the type");
+    let component = |value: Value| {
+        serde_json::from_value::<CatalogComponent>(value)
+            .expect("a component of the fixture fits the type")
+    };
     let repository = json!({"name": "nvidia", "url": "https://charts.example.com/nvidia"});
     let components = vec![
         component(json!({
@@ -91,7 +94,10 @@ pub fn catalog() -> CatalogFixture {
         ("node-feature-discovery", "crds/features.yaml", crd("nodefeatures.nfd.k8s-sigs.io")),
         ("nvidia-dra-driver-gpu", "crds/domains.yaml", crd("computedomains.resource.nvidia.com")),
     ];
-    let files = files.into_iter().map(|(component, path, text)| ((component.to_owned(), path.to_owned()), text)).collect();
+    let files = files
+        .into_iter()
+        .map(|(component, path, text)| ((component.to_owned(), path.to_owned()), text))
+        .collect();
     CatalogFixture { components, files }
 }
 

@@ -51,8 +51,10 @@ pub(super) struct HookParts<'a> {
 /// The hook release's own part of the plan.
 pub(super) fn plan_hook(parts: HookParts<'_>) -> HookReleasePlan {
     let rollout = &parts.recipe.rollout;
-    let manner = rollout.driver(parts.driver).unwrap_or_else(|| (&OfedDriverRollout::default()).into());
-    let (settle, operator_upgrade) = (&rollout.gpu_driver.settle, &rollout.gpu_driver.operator_upgrade);
+    let manner =
+        rollout.driver(parts.driver).unwrap_or_else(|| (&OfedDriverRollout::default()).into());
+    let (settle, operator_upgrade) =
+        (&rollout.gpu_driver.settle, &rollout.gpu_driver.operator_upgrade);
     let is_gpu = parts.driver == Driver::Gpu;
     let has = |task: Task| parts.tasks.contains(&task);
     let settings = [
@@ -68,7 +70,11 @@ pub(super) fn plan_hook(parts: HookParts<'_>) -> HookReleasePlan {
         ("quietSeconds", Some(json!(manner.quiet.as_secs()))),
         ("tolerateNotReady", Some(json!(manner.tolerate_not_ready))),
         ("settle", (is_gpu && !settle.is_default()).then(|| json!(settle))),
-        ("operatorUpgrade", (is_gpu && has(Task::Preflight) && !operator_upgrade.is_default()).then(|| json!(operator_upgrade))),
+        (
+            "operatorUpgrade",
+            (is_gpu && has(Task::Preflight) && !operator_upgrade.is_default())
+                .then(|| json!(operator_upgrade)),
+        ),
         ("operatorNamespace", Some(json!(parts.operator_namespace))),
         ("operatorDeployment", parts.operator_deployment.map(|name| json!(name))),
         ("upgrade", mode::values(parts.mode, &mode::upgrade(rollout, parts.driver))),
@@ -83,7 +89,10 @@ pub(super) fn plan_hook(parts: HookParts<'_>) -> HookReleasePlan {
         version: parts.version.to_owned(),
         tasks: parts.tasks.to_vec(),
         rights: rights(parts.driver, parts.tasks).collect(),
-        settings: settings.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect(),
+        settings: settings
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+            .collect(),
         shares: parts.shares,
         budget: parts.budget,
     }
@@ -101,7 +110,9 @@ fn preflight(parts: &HookParts<'_>, strictness: &CheckStrictness) -> Value {
 
 /// All hooks' metrics are on one dashboard: the first release brings it. Grafana takes two of one name for a mistake.
 pub(super) fn keep_one_dashboard(releases: &mut [Release]) {
-    let hooks = releases.iter_mut().filter_map(|release| if let ReleaseKind::Hook(hook) = &mut release.kind { Some(hook) } else { None });
+    let hooks = releases.iter_mut().filter_map(|release| {
+        if let ReleaseKind::Hook(hook) = &mut release.kind { Some(hook) } else { None }
+    });
     for hook in hooks.skip(1) {
         if let Some(Value::Object(metrics)) = hook.settings.get_mut("metrics") {
             metrics.remove("dashboard");

@@ -46,7 +46,11 @@ impl FromStr for HookImage {
         if !fits {
             return Err(HookImageError(text.to_owned()));
         }
-        Ok(Self { repository: repository.to_owned(), tag: tag.map(str::to_owned), digest: digest.map(str::to_owned) })
+        Ok(Self {
+            repository: repository.to_owned(),
+            tag: tag.map(str::to_owned),
+            digest: digest.map(str::to_owned),
+        })
     }
 }
 
@@ -68,12 +72,29 @@ mod tests {
     #[test]
     fn tag_and_port_are_told_apart() {
         let image: HookImage = "localhost:5000/tools/gpu-rollout:0.1.0".parse().unwrap();
-        assert_eq!(json!(image.values()), json!({"repository": "localhost:5000/tools/gpu-rollout", "tag": "0.1.0", "digest": ""}));
+        assert_eq!(
+            json!(image.values()),
+            json!({"repository": "localhost:5000/tools/gpu-rollout", "tag": "0.1.0", "digest": ""})
+        );
         let plain: HookImage = "localhost:5000/gpu-rollout".parse().unwrap();
         assert_eq!(json!(plain.values()), json!({"repository": "localhost:5000/gpu-rollout"}));
         let digest = format!("example.com/a@sha256:{}", "0a".repeat(32));
         assert_eq!(digest.parse::<HookImage>().unwrap().to_string(), digest);
-        for bad in ["", ":tag", "a:", "a@sha256:12", "a b", "/a", "a/", "a:t@sha256:", "a;rm", "a:t'", "-a", "a:-t", "a/-b"] {
+        for bad in [
+            "",
+            ":tag",
+            "a:",
+            "a@sha256:12",
+            "a b",
+            "/a",
+            "a/",
+            "a:t@sha256:",
+            "a;rm",
+            "a:t'",
+            "-a",
+            "a:-t",
+            "a/-b",
+        ] {
             assert!(bad.parse::<HookImage>().is_err(), "{bad}");
         }
     }

@@ -37,7 +37,10 @@ pub struct LocatedImage {
 impl LocatedImage {
     /// As a container runtime takes it; a suffix of the node stays as it is written.
     pub fn reference(&self) -> String {
-        let tag = self.tag.as_deref().map(|tag| format!(":{tag}{}", self.suffix.as_deref().unwrap_or_default()));
+        let tag = self
+            .tag
+            .as_deref()
+            .map(|tag| format!(":{tag}{}", self.suffix.as_deref().unwrap_or_default()));
         let digest = self.digest.as_deref().map(|digest| format!("@{digest}"));
         format!("{}{}", self.repository, digest.or(tag).unwrap_or_default())
     }
@@ -56,25 +59,39 @@ pub struct ImageList {
 /// The images of the chart of component `name` with these values on top of its own, and of the sub-charts that they switch on.
 pub fn of_chart(name: &str, version: &str, values: &Map<String, Value>) -> ImageList {
     let mut found = ImageList::default();
-    let details = catalog::component(name).and_then(|component| Some((component, component.version(version)?)));
+    let details = catalog::component(name)
+        .and_then(|component| Some((component, component.version(version)?)));
     let Some((component, details)) = details else {
         found.unknown.push(format!("{name} {version}: the catalog does not know this version"));
         return found;
     };
     let Some(defaults) = component.default_values(details) else {
-        found.unknown.push(format!("{name} {version}: the catalog does not have the chart's default values"));
+        found.unknown.push(format!(
+            "{name} {version}: the catalog does not have the chart's default values"
+        ));
         return found;
     };
     let all = over(defaults, values);
     found.images = of_component(component, version, &all);
     for nested in &details.nested {
-        let is_on = nested.conditions.iter().find_map(|condition| lookup(&all, condition)).and_then(Value::as_bool).unwrap_or(false);
+        let is_on = nested
+            .conditions
+            .iter()
+            .find_map(|condition| lookup(&all, condition))
+            .and_then(Value::as_bool)
+            .unwrap_or(false);
         let shared = details.shared_crds.iter().find(|shared| shared.component == nested.component);
         let sub = catalog::component(&nested.component).zip(shared);
-        let sub = sub.and_then(|(component, shared)| Some((component, component.version(&shared.version)?)));
+        let sub = sub
+            .and_then(|(component, shared)| Some((component, component.version(&shared.version)?)));
         let images = sub.and_then(|(component, version)| {
-            let below = all.get(&nested.key).and_then(Value::as_object).cloned().unwrap_or_default();
-            Some(of_component(component, &version.version, &over(component.default_values(version)?, &below)))
+            let below =
+                all.get(&nested.key).and_then(Value::as_object).cloned().unwrap_or_default();
+            Some(of_component(
+                component,
+                &version.version,
+                &over(component.default_values(version)?, &below),
+            ))
         });
         match images {
             _ if !is_on => {}
@@ -84,7 +101,10 @@ pub fn of_chart(name: &str, version: &str, values: &Map<String, Value>) -> Image
                 ..image
             })),
             None => {
-                found.unknown.push(format!("{} inside {name} {version}: the catalog does not have its default values", nested.component));
+                found.unknown.push(format!(
+                    "{} inside {name} {version}: the catalog does not have its default values",
+                    nested.component
+                ));
             }
         }
     }
@@ -92,7 +112,11 @@ pub fn of_chart(name: &str, version: &str, values: &Map<String, Value>) -> Image
 }
 
 /// The images of a component's chart. `values` are the chart's defaults with the recipe's on top.
-fn of_component(component: &CatalogComponent, version: &str, values: &Map<String, Value>) -> Vec<LocatedImage> {
+fn of_component(
+    component: &CatalogComponent,
+    version: &str,
+    values: &Map<String, Value>,
+) -> Vec<LocatedImage> {
     let tag = format!("v{}", version.trim_start_matches('v'));
     let mut search = ImageSearch {
         release: &component.name,
@@ -108,7 +132,8 @@ fn of_component(component: &CatalogComponent, version: &str, values: &Map<String
 /// The images that a custom resource names. `component` is the name of the one that it belongs to.
 pub fn of_object(release: &str, component: Option<&str>, object: &Value) -> Vec<LocatedImage> {
     let component = component.and_then(catalog::component);
-    let mut search = ImageSearch { release, default_tag: None, component, values: None, found: Vec::new() };
+    let mut search =
+        ImageSearch { release, default_tag: None, component, values: None, found: Vec::new() };
     if let Some(spec) = object.get("spec").and_then(Value::as_object) {
         search.map(&mut Vec::new(), spec, true);
     }
@@ -123,7 +148,11 @@ pub(super) fn places_of_pull_secrets(values: &Map<String, Value>) -> Vec<String>
             match value {
                 Value::Array(_) if key == "imagePullSecrets" => places.push(place),
                 Value::Object(below) => collect(&place, below, places),
-                Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+                Value::Array(_)
+                | Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_) => {}
             }
         }
     }
@@ -144,7 +173,8 @@ struct ImageSearch<'a> {
 
 impl ImageSearch<'_> {
     fn map(&mut self, path: &mut Vec<String>, map: &Map<String, Value>, enabled: bool) {
-        let enabled = enabled && map.get("enabled") != Some(&Value::Bool(false)) && self.is_on(path);
+        let enabled =
+            enabled && map.get("enabled") != Some(&Value::Bool(false)) && self.is_on(path);
         self.found.extend(self.image(path, map, enabled));
         for (key, value) in map {
             path.push(key.clone());
@@ -171,14 +201,28 @@ impl ImageSearch<'_> {
         for (key, value) in texts {
             let Some(text) = value.as_str().filter(|text| text.contains('/')) else { continue };
             let (repository, tag, digest) = split(text);
-            let (repository, tag, digest) = (repository.to_owned(), tag.map(str::to_owned), digest.map(str::to_owned));
+            let (repository, tag, digest) =
+                (repository.to_owned(), tag.map(str::to_owned), digest.map(str::to_owned));
             let place = [path, std::slice::from_ref(key)].concat().join(".");
             let release = self.release.to_owned();
-            self.found.push(LocatedImage { release, place, repository, tag, digest, suffix: None, enabled });
+            self.found.push(LocatedImage {
+                release,
+                place,
+                repository,
+                tag,
+                digest,
+                suffix: None,
+                enabled,
+            });
         }
     }
 
-    fn image(&self, path: &[String], map: &Map<String, Value>, enabled: bool) -> Option<LocatedImage> {
+    fn image(
+        &self,
+        path: &[String],
+        map: &Map<String, Value>,
+        enabled: bool,
+    ) -> Option<LocatedImage> {
         let text = |key: &str| map.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         let name = text("image").or_else(|| text("name"));
         let versioned = map.contains_key("tag") || map.contains_key("version");
@@ -189,19 +233,33 @@ impl ImageSearch<'_> {
         if let Some(name) = name {
             repository = format!("{repository}/{name}");
         }
-        let version = text("digest").or_else(|| text("tag")).or_else(|| text("version")).or(self.default_tag);
+        let version =
+            text("digest").or_else(|| text("tag")).or_else(|| text("version")).or(self.default_tag);
         let (tag, digest) = match version {
             Some(version) if version.starts_with("sha256:") => (None, Some(version.to_owned())),
             other => (other.map(str::to_owned), None),
         };
         let place = path.join(".");
-        let suffix = self.component.and_then(|component| component.images.node_suffixes.get(&place)).cloned();
-        Some(LocatedImage { release: self.release.to_owned(), place, repository, tag, digest, suffix, enabled })
+        let suffix = self
+            .component
+            .and_then(|component| component.images.node_suffixes.get(&place))
+            .cloned();
+        Some(LocatedImage {
+            release: self.release.to_owned(),
+            place,
+            repository,
+            tag,
+            digest,
+            suffix,
+            enabled,
+        })
     }
 
     /// Whether nothing else switches off what stands at this path.
     fn is_on(&self, path: &[String]) -> bool {
-        let (Some(component), Some(values), [key]) = (self.component, self.values, path) else { return true };
+        let (Some(component), Some(values), [key]) = (self.component, self.values, path) else {
+            return true;
+        };
         let Some(condition) = component.images.conditions.get(key) else { return true };
         lookup(values, condition).and_then(Value::as_bool).unwrap_or(true)
     }
@@ -209,7 +267,8 @@ impl ImageSearch<'_> {
 
 /// A reference as repository, tag and digest.
 pub(super) fn split(text: &str) -> (&str, Option<&str>, Option<&str>) {
-    let (name, digest) = text.split_once('@').map_or((text, None), |(name, digest)| (name, Some(digest)));
+    let (name, digest) =
+        text.split_once('@').map_or((text, None), |(name, digest)| (name, Some(digest)));
     // A colon before the last slash belongs to the registry's port.
     let start = name.rfind('/').map_or(0, |slash| slash + 1);
     match name[start..].split_once(':') {
@@ -227,7 +286,10 @@ mod tests {
     fn images(component: &str, version: &str, values: &Value) -> Vec<(String, String, bool)> {
         let component = catalog::component(component).unwrap();
         let found = of_component(component, version, values.as_object().unwrap());
-        found.into_iter().map(|image| (image.place.clone(), image.reference(), image.enabled)).collect()
+        found
+            .into_iter()
+            .map(|image| (image.place.clone(), image.reference(), image.enabled))
+            .collect()
     }
 
     fn row(place: &str, reference: &str, enabled: bool) -> (String, String, bool) {
@@ -261,14 +323,23 @@ mod tests {
     #[test]
     fn a_sub_chart_that_is_off_pulls_nothing() {
         let values = |on: bool| json!({"nfd": {"enabled": on}, "node-feature-discovery": {"image": {"repository": "r/n", "tag": "1"}}});
-        assert_eq!(images("gpu-operator", "v26.3.1", &values(false)), [row("node-feature-discovery.image", "r/n:1", false)]);
-        assert_eq!(images("gpu-operator", "v26.3.1", &values(true)), [row("node-feature-discovery.image", "r/n:1", true)]);
+        assert_eq!(
+            images("gpu-operator", "v26.3.1", &values(false)),
+            [row("node-feature-discovery.image", "r/n:1", false)]
+        );
+        assert_eq!(
+            images("gpu-operator", "v26.3.1", &values(true)),
+            [row("node-feature-discovery.image", "r/n:1", true)]
+        );
     }
 
     #[test]
     fn a_custom_resource_names_images_too() {
         let object = json!({"spec": {"ofedDriver": {"repository": "r/m", "image": "doca", "version": "1"}, "nvIpam": {"image": "x"}}});
         let found = of_object("network-operator-resources", Some("network-operator"), &object);
-        assert_eq!(found.iter().map(LocatedImage::reference).collect::<Vec<_>>(), ["r/m/doca:1-{os}-{architecture}"]);
+        assert_eq!(
+            found.iter().map(LocatedImage::reference).collect::<Vec<_>>(),
+            ["r/m/doca:1-{os}-{architecture}"]
+        );
     }
 }

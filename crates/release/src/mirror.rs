@@ -25,10 +25,14 @@ pub struct RegistryMirror {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryMirrorError {
     /// A form that no registry has.
-    #[error("expected `[FROM=]TO`, two beginnings of image names such as `nvcr.io=registry.example.com/nvcr`, found `{0}`")]
+    #[error(
+        "expected `[FROM=]TO`, two beginnings of image names such as `nvcr.io=registry.example.com/nvcr`, found `{0}`"
+    )]
     Form(String),
     /// An address where a name should be.
-    #[error("`{0}` has a scheme; images are named without one, such as `registry.example.com/nvcr`")]
+    #[error(
+        "`{0}` has a scheme; images are named without one, such as `registry.example.com/nvcr`"
+    )]
     Scheme(String),
 }
 
@@ -60,14 +64,20 @@ impl fmt::Display for RegistryMirror {
 
 /// The name of an image (or only its beginning) in the first mirror that is for it: the longest `FROM` first.
 fn mirrored(name: &str, mirrors: &[RegistryMirror]) -> Option<String> {
-    let fits = |from: &str| name.strip_prefix(from).filter(|rest| rest.is_empty() || rest.starts_with(['/', ':', '@']));
+    let fits = |from: &str| {
+        name.strip_prefix(from).filter(|rest| rest.is_empty() || rest.starts_with(['/', ':', '@']))
+    };
     let named = mirrors.iter().filter_map(|mirror| Some((mirror.from.as_deref()?, mirror)));
-    let best = named.filter_map(|(from, mirror)| Some((from.len(), format!("{}{}", mirror.to, fits(from)?)))).max();
+    let best = named
+        .filter_map(|(from, mirror)| Some((from.len(), format!("{}{}", mirror.to, fits(from)?))))
+        .max();
     if let Some((_, best)) = best {
         return Some(best);
     }
     let any = mirrors.iter().find(|mirror| mirror.from.is_none())?;
-    let (registry, rest) = name.split_once('/').map_or((name, ""), |(registry, _)| (registry, &name[registry.len()..]));
+    let (registry, rest) = name
+        .split_once('/')
+        .map_or((name, ""), |(registry, _)| (registry, &name[registry.len()..]));
     // As container runtimes tell a registry from a user of the default registry.
     let is_registry = registry.contains(['.', ':']) || registry == "localhost";
     Some(if is_registry { format!("{}{rest}", any.to) } else { format!("{}/{name}", any.to) })
@@ -90,8 +100,12 @@ impl AirGapValues<'_> {
         let mut notes = Vec::new();
         for release in &mut plan.releases {
             match &mut release.kind {
-                ReleaseKind::Upstream(upstream) => notes.extend(self.upstream(&release.name, upstream)),
-                ReleaseKind::Manifests(manifests) => notes.extend(self.manifests(&release.name, manifests)),
+                ReleaseKind::Upstream(upstream) => {
+                    notes.extend(self.upstream(&release.name, upstream))
+                }
+                ReleaseKind::Manifests(manifests) => {
+                    notes.extend(self.manifests(&release.name, manifests))
+                }
                 ReleaseKind::Hook(hook) if !self.pull_secrets.is_empty() => {
                     let image = hook.settings.entry("image").or_insert_with(|| json!({}));
                     image["pullSecrets"] = json!(self.pull_secrets);
@@ -106,20 +120,31 @@ impl AirGapValues<'_> {
         let ImageList { images, unknown } = of_chart(name, &upstream.version, &upstream.values);
         let mut notes: Vec<String> = unknown
             .into_iter()
-            .map(|reason| format!("{reason}: its images are pulled as the chart says; set them in its values"))
+            .map(|reason| {
+                format!("{reason}: its images are pulled as the chart says; set them in its values")
+            })
             .collect();
-        let known = catalog::component(name).and_then(|component| Some((component, component.version(&upstream.version)?)));
+        let known = catalog::component(name)
+            .and_then(|component| Some((component, component.version(&upstream.version)?)));
         let Some((component, details)) = known else { return notes };
         let all = over(component.defaults(Some(details)), &upstream.values);
         for image in &images {
             notes.extend(self.rewrite(image, &all, &mut upstream.values));
         }
         if !self.pull_secrets.is_empty() {
-            let further = details.further_keys.iter().filter(|key| key.ends_with("imagePullSecrets")).cloned();
+            let further = details
+                .further_keys
+                .iter()
+                .filter(|key| key.ends_with("imagePullSecrets"))
+                .cloned();
             for place in places_of_pull_secrets(&all).into_iter().chain(further) {
                 // The recipe's own stay.
                 if lookup(&upstream.values, &place).is_none() {
-                    let written = set(&mut upstream.values, &place, self.secrets(component.images.pull_secrets_by_name));
+                    let written = set(
+                        &mut upstream.values,
+                        &place,
+                        self.secrets(component.images.pull_secrets_by_name),
+                    );
                     notes.extend(written.err().map(|path| no_place(name, &path)));
                 }
             }
@@ -132,13 +157,19 @@ impl AirGapValues<'_> {
         let mut notes = Vec::new();
         for object in &mut manifests.objects {
             let images = of_object(name, manifests.component.as_deref(), object);
-            let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { continue };
+            let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
+                continue;
+            };
             for image in images {
                 let all = spec.clone();
                 notes.extend(self.rewrite(&image, &all, spec));
                 let place = format!("{}.imagePullSecrets", image.place);
                 if !self.pull_secrets.is_empty() && lookup(spec, &place).is_none() {
-                    notes.extend(set(spec, &place, self.secrets(true)).err().map(|path| no_place(name, &path)));
+                    notes.extend(
+                        set(spec, &place, self.secrets(true))
+                            .err()
+                            .map(|path| no_place(name, &path)),
+                    );
                 }
             }
         }
@@ -147,9 +178,15 @@ impl AirGapValues<'_> {
 
     /// Writes the mirrored registry of an image into `values`, and says if there is no place for it. `all` are the values that it was
     /// found in, those of sub-charts apart.
-    fn rewrite(self, image: &LocatedImage, all: &Map<String, Value>, values: &mut Map<String, Value>) -> Option<String> {
+    fn rewrite(
+        self,
+        image: &LocatedImage,
+        all: &Map<String, Value>,
+        values: &mut Map<String, Value>,
+    ) -> Option<String> {
         let below = |key: &str| format!("{}.{key}", image.place);
-        let text = |path: &str| lookup(all, path).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let text =
+            |path: &str| lookup(all, path).and_then(Value::as_str).filter(|text| !text.is_empty());
         let spots = [image.place.clone(), below("registry"), below("repository")];
         let found = spots.iter().find_map(|spot| Some((spot.as_str(), text(spot)?)));
         let (spot, name) = found.unwrap_or((&spots[2], &image.repository));
@@ -159,13 +196,18 @@ impl AirGapValues<'_> {
 
     /// Secrets as names, or as references as Kubernetes has them.
     fn secrets(self, by_name: bool) -> Value {
-        self.pull_secrets.iter().map(|name| if by_name { json!(name) } else { json!({"name": name}) }).collect()
+        self.pull_secrets
+            .iter()
+            .map(|name| if by_name { json!(name) } else { json!({"name": name}) })
+            .collect()
     }
 }
 
 /// The recipe has put something else where the chart has a map.
 fn no_place(release: &str, path: &str) -> String {
-    format!("{release}: `values.{path}` is no map, so the images below it are pulled as the recipe says")
+    format!(
+        "{release}: `values.{path}` is no map, so the images below it are pulled as the recipe says"
+    )
 }
 
 #[cfg(test)]
@@ -181,7 +223,11 @@ mod tests {
 
     #[test]
     fn the_longest_beginning_decides() {
-        let some = mirrors(&["r.example.com/all", "nvcr.io=r.example.com/nvcr", "nvcr.io/nvidia/k8s=r.example.com/k8s/"]);
+        let some = mirrors(&[
+            "r.example.com/all",
+            "nvcr.io=r.example.com/nvcr",
+            "nvcr.io/nvidia/k8s=r.example.com/k8s/",
+        ]);
         for (name, expected) in [
             ("nvcr.io/nvidia/driver", "r.example.com/nvcr/nvidia/driver"),
             ("nvcr.io/nvidia/k8s/toolkit", "r.example.com/k8s/toolkit"),
@@ -193,7 +239,9 @@ mod tests {
             assert_eq!(mirrored(name, &some).as_deref(), Some(expected));
         }
         assert_eq!(mirrored("quay.io/a", &mirrors(&["nvcr.io=x"])), None);
-        for bad in ["", "=", "a=", "=b", "https://a", "a b", "/a", "a=b=c", "a;b", "-a", "a=-b", "a/.b"] {
+        for bad in
+            ["", "=", "a=", "=b", "https://a", "a b", "/a", "a=b=c", "a;b", "-a", "a=-b", "a/.b"]
+        {
             assert!(bad.parse::<RegistryMirror>().is_err(), "{bad}");
         }
     }
@@ -211,20 +259,32 @@ mod tests {
             let plan = plan(&recipe, &EmbeddedCatalog, &options).unwrap();
             for release in &plan.releases {
                 let images = match &release.kind {
-                    ReleaseKind::Upstream(upstream) => of_chart(&release.name, &upstream.version, &upstream.values).images,
+                    ReleaseKind::Upstream(upstream) => {
+                        of_chart(&release.name, &upstream.version, &upstream.values).images
+                    }
                     ReleaseKind::Manifests(manifests) => manifests
                         .objects
                         .iter()
-                        .flat_map(|object| of_object(&release.name, manifests.component.as_deref(), object))
+                        .flat_map(|object| {
+                            of_object(&release.name, manifests.component.as_deref(), object)
+                        })
                         .collect(),
                     ReleaseKind::Hook(hook) => {
-                        assert_eq!(hook.settings["image"]["pullSecrets"], json!(["pull"]), "{name}: {}", release.name);
+                        assert_eq!(
+                            hook.settings["image"]["pullSecrets"],
+                            json!(["pull"]),
+                            "{name}: {}",
+                            release.name
+                        );
                         Vec::new()
                     }
                     ReleaseKind::Crds(_) => Vec::new(),
                 };
                 for image in images {
-                    assert!(image.repository.starts_with("mirror.example.com/"), "{name}: {image:?}");
+                    assert!(
+                        image.repository.starts_with("mirror.example.com/"),
+                        "{name}: {image:?}"
+                    );
                 }
             }
         }

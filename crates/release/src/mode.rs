@@ -21,10 +21,16 @@ pub(super) fn in_force(
     match driver {
         // No component of a recipe brings one.
         Driver::DaemonSet => Mode::Observe,
-        Driver::Gpu => operator.map_or(Mode::Observe, |values| gpu::mode(&rollout.gpu_driver, values)),
+        Driver::Gpu => {
+            operator.map_or(Mode::Observe, |values| gpu::mode(&rollout.gpu_driver, values))
+        }
         Driver::Ofed => {
             let is_there = resource.is_some() || operator.is_some_and(ofed::is_rendered);
-            rollout.ofed_driver.as_ref().filter(|_| is_there).map_or(Mode::Observe, |driver| driver.mode)
+            rollout
+                .ofed_driver
+                .as_ref()
+                .filter(|_| is_there)
+                .map_or(Mode::Observe, |driver| driver.mode)
         }
     }
 }
@@ -32,7 +38,11 @@ pub(super) fn in_force(
 /// What we go by where we decide: the recipe's policy, with the operators' own defaults where it says nothing. The network operator has
 /// no `maxUnavailable`; ours is the same for both drivers, as they share one budget.
 pub fn upgrade(rollout: &RecipeRollout, driver: Driver) -> UpgradeSettings {
-    let asked = rollout.driver(driver).filter(|_| driver != Driver::DaemonSet).map(|driver| driver.policy).unwrap_or_default();
+    let asked = rollout
+        .driver(driver)
+        .filter(|_| driver != Driver::DaemonSet)
+        .map(|driver| driver.policy)
+        .unwrap_or_default();
     let default = UpgradeSettings::default();
     UpgradeSettings {
         policy: limits(&asked, driver),
@@ -62,9 +72,11 @@ fn limits(asked: &RecipeUpgradePolicy, driver: Driver) -> Policy {
     Policy {
         max_parallel_upgrades: asked.max_parallel_upgrades.unwrap_or(default.max_parallel_upgrades),
         max_unavailable: asked.max_unavailable.or(default.max_unavailable),
-        wait_for_completion: asked.wait_for_completion.as_ref().map(|wait| policy::CompletionPolicy {
-            pod_selector: wait.pod_selector.clone(),
-            timeout_seconds: wait.timeout.map_or(0, Duration::as_secs),
+        wait_for_completion: asked.wait_for_completion.as_ref().map(|wait| {
+            policy::CompletionPolicy {
+                pod_selector: wait.pod_selector.clone(),
+                timeout_seconds: wait.timeout.map_or(0, Duration::as_secs),
+            }
         }),
         pod_deletion: evicts.then(|| policy::PodDeletionPolicy {
             force: deletion.force.unwrap_or_default(),
@@ -74,7 +86,9 @@ fn limits(asked: &RecipeUpgradePolicy, driver: Driver) -> Policy {
         drain: drain.map(|drain| policy::DrainPolicy {
             force: drain.force.unwrap_or_default(),
             pod_selector: drain.pod_selector.clone().unwrap_or_default(),
-            timeout_seconds: drain.timeout.map_or(policy::DrainPolicy::default().timeout_seconds, Duration::as_secs),
+            timeout_seconds: drain
+                .timeout
+                .map_or(policy::DrainPolicy::default().timeout_seconds, Duration::as_secs),
             delete_empty_dir: drain.delete_empty_dir.unwrap_or_default(),
         }),
     }
@@ -91,9 +105,11 @@ pub(super) fn values(mode: Mode, upgrade: &UpgradeSettings) -> Option<Value> {
 
 /// As the chart has it: what is absent in settings is switched off, or empty, in values.
 fn policy_values(upgrade: &UpgradeSettings) -> Value {
-    let Policy { max_parallel_upgrades, max_unavailable, wait_for_completion, pod_deletion, drain } = &upgrade.policy;
+    let Policy { max_parallel_upgrades, max_unavailable, wait_for_completion, pod_deletion, drain } =
+        &upgrade.policy;
     let wait = wait_for_completion.as_ref();
-    let (deletion, draining) = (pod_deletion.clone().unwrap_or_default(), drain.clone().unwrap_or_default());
+    let (deletion, draining) =
+        (pod_deletion.clone().unwrap_or_default(), drain.clone().unwrap_or_default());
     let topology = upgrade.topology.as_ref();
     json!({
         "policy": {

@@ -167,7 +167,9 @@ pub const IMAGE_WITHOUT_REGISTRY: &str = "the hook's image has no registry, so n
 impl ReleasePlan {
     /// What to say if a hook's image is the chart's own, which stands in no registry.
     pub fn image_note(&self) -> Option<&'static str> {
-        let is_unset = |hook: &HookReleasePlan| hook.settings.get("image").and_then(|image| image.get("repository")).is_none();
+        let is_unset = |hook: &HookReleasePlan| {
+            hook.settings.get("image").and_then(|image| image.get("repository")).is_none()
+        };
         let hooks = self.releases.iter().filter_map(|release| release.kind.hook());
         hooks.into_iter().any(is_unset).then_some(IMAGE_WITHOUT_REGISTRY)
     }
@@ -188,15 +190,28 @@ impl HookReleasePlan {
         let (component, version) = (&self.component, &self.version);
         let has = |task: Task| self.tasks.contains(&task);
         let steps = [
-            (Task::PrepareNetwork, format!("keeps the NicClusterPolicy while {component} changes to {version}")),
-            (Task::Preflight, format!("looks for what would stop {component} {version} from being rolled out")),
+            (
+                Task::PrepareNetwork,
+                format!("keeps the NicClusterPolicy while {component} changes to {version}"),
+            ),
+            (
+                Task::Preflight,
+                format!("looks for what would stop {component} {version} from being rolled out"),
+            ),
             (Task::Hold, self.holds().to_owned()),
         ];
         if self.tasks.iter().copied().all(Task::is_step) {
-            return steps.into_iter().filter(|(task, _)| has(*task)).map(|(_, text)| text).collect::<Vec<_>>().join(", ");
+            return steps
+                .into_iter()
+                .filter(|(task, _)| has(*task))
+                .map(|(_, text)| text)
+                .collect::<Vec<_>>()
+                .join(", ");
         }
         if has(Task::Drive) {
-            return format!("upgrades the driver of {component} {version} node by node, until it has really been rolled out");
+            return format!(
+                "upgrades the driver of {component} {version} node by node, until it has really been rolled out"
+            );
         }
         let waits = format!("waits until {component} {version} has really been rolled out");
         if has(Task::Steer) { format!("decides which node goes when, and {waits}") } else { waits }

@@ -18,8 +18,11 @@ const OF_KUBERNETES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "
 
 /// The release for namespaces with the level that each one needs, if there is any that is not Kubernetes' own.
 pub(super) fn release(levels: &BTreeMap<String, PodSecurity>) -> Option<Release> {
-    let objects: Vec<Value> =
-        levels.iter().filter(|(name, _)| !OF_KUBERNETES.contains(&name.as_str())).map(|(name, level)| namespace(name, *level)).collect();
+    let objects: Vec<Value> = levels
+        .iter()
+        .filter(|(name, _)| !OF_KUBERNETES.contains(&name.as_str()))
+        .map(|(name, level)| namespace(name, *level))
+        .collect();
     if objects.is_empty() {
         return None;
     }
@@ -29,7 +32,8 @@ pub(super) fn release(levels: &BTreeMap<String, PodSecurity>) -> Option<Release>
         needs: Vec::new(),
         timeout_seconds: LOCAL_TIMEOUT_SECONDS,
         kind: ReleaseKind::Manifests(ManifestsRelease {
-            description: "The namespaces of the GPU stack, with their Pod Security levels".to_owned(),
+            description: "The namespaces of the GPU stack, with their Pod Security levels"
+                .to_owned(),
             component: None,
             objects,
             shared: false,

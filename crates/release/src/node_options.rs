@@ -13,7 +13,11 @@ use recipe::model::{ClusterPlatform, NodeScheduling, PodScheduling, SchedulingPa
 
 /// The option that says a part for all components.
 fn flag(part: &SchedulingPart) -> String {
-    format!("--{}-node-{}", part.group, if part.key == "tolerations" { "toleration" } else { "selector" })
+    format!(
+        "--{}-node-{}",
+        part.group,
+        if part.key == "tolerations" { "toleration" } else { "selector" }
+    )
 }
 
 /// Adds `wanted` to the values of all components that have a place for it; what stays as it is becomes a note.
@@ -28,14 +32,19 @@ pub(super) fn add(wanted: &NodeScheduling, chosen: &mut [ChosenComponent<'_>]) -
             let paths = part.paths(&choice.known.node_scheduling);
             is_taken |= !paths.is_empty();
             // A chart without any place for such pods has none of them, unless nobody knows.
-            let has_such_pods = !places.node_selector.is_empty() || !places.tolerations.is_empty() || choice.asked.chart.is_some();
+            let has_such_pods = !places.node_selector.is_empty()
+                || !places.tolerations.is_empty()
+                || choice.asked.chart.is_some();
             if paths.is_empty() && has_such_pods {
                 without.push(choice.name());
             }
             notes.extend(add_part(&part, paths, choice));
         }
         if !without.is_empty() {
-            notes.push(format!("`{flag}` does not reach {}: no place for it in the chart is known", without.join(", ")));
+            notes.push(format!(
+                "`{flag}` does not reach {}: no place for it in the chart is known",
+                without.join(", ")
+            ));
         } else if !is_taken {
             notes.push(format!("`{flag}` has no effect: no component of the recipe has such pods"));
         }
@@ -45,7 +54,11 @@ pub(super) fn add(wanted: &NodeScheduling, chosen: &mut [ChosenComponent<'_>]) -
 }
 
 /// Adds one part to the values of one component.
-fn add_part(part: &SchedulingPart, paths: &[String], choice: &mut ChosenComponent<'_>) -> Vec<String> {
+fn add_part(
+    part: &SchedulingPart,
+    paths: &[String],
+    choice: &mut ChosenComponent<'_>,
+) -> Vec<String> {
     let off = choice.off();
     let defaults = SchedulingDefaults::from_component(choice);
     let is_off = |path: &str| off.iter().any(|key| path.split('.').next() == Some(key));
@@ -54,9 +67,20 @@ fn add_part(part: &SchedulingPart, paths: &[String], choice: &mut ChosenComponen
         let left = if let Value::Object(labels) = &part.value {
             add_labels(&mut choice.values, path, labels)
         } else {
-            add_tolerations(&mut choice.values, defaults.list(path), path, part.value.as_array().map_or(&[], Vec::as_slice))
+            add_tolerations(
+                &mut choice.values,
+                defaults.list(path),
+                path,
+                part.value.as_array().map_or(&[], Vec::as_slice),
+            )
         };
-        let note = |left| format!("`{}`: `{left}` of {} stays as the recipe has it", flag(part), choice.known.name);
+        let note = |left| {
+            format!(
+                "`{}`: `{left}` of {} stays as the recipe has it",
+                flag(part),
+                choice.known.name
+            )
+        };
         notes.extend(left.into_iter().map(note));
     }
     notes
@@ -75,20 +99,39 @@ impl<'a> SchedulingDefaults<'a> {
         // Which version is inside is known of CRDs alone; the catalog's own is near enough for what its pods tolerate.
         let inside = |nested: &'a NestedComponent| {
             let component = catalog::component(&nested.component)?;
-            Some((nested.key.as_str(), component.default_values(component.version(&component.default_version)?)?))
+            Some((
+                nested.key.as_str(),
+                component.default_values(component.version(&component.default_version)?)?,
+            ))
         };
-        Self { own, nested: choice.known.closest_version(choice.version).nested.iter().filter_map(inside).collect() }
+        Self {
+            own,
+            nested: choice
+                .known
+                .closest_version(choice.version)
+                .nested
+                .iter()
+                .filter_map(inside)
+                .collect(),
+        }
     }
 
     fn list(&self, path: &str) -> &[Value] {
-        let mut below = self.nested.iter().filter_map(|(key, values)| lookup(values, path.strip_prefix(key)?.strip_prefix('.')?));
+        let mut below = self
+            .nested
+            .iter()
+            .filter_map(|(key, values)| lookup(values, path.strip_prefix(key)?.strip_prefix('.')?));
         let found = lookup(self.own, path).or_else(|| below.next());
         found.and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 }
 
 /// Puts labels into the map at `path`; the paths that the recipe has filled otherwise.
-fn add_labels(values: &mut Map<String, Value>, path: &str, labels: &Map<String, Value>) -> Vec<String> {
+fn add_labels(
+    values: &mut Map<String, Value>,
+    path: &str,
+    labels: &Map<String, Value>,
+) -> Vec<String> {
     let mut map = match lookup(values, path) {
         None => Map::new(),
         Some(Value::Object(map)) => map.clone(),
@@ -105,19 +148,29 @@ fn add_labels(values: &mut Map<String, Value>, path: &str, labels: &Map<String, 
 }
 
 /// Puts tolerations behind those at `path`, or behind the chart's own; the path if the recipe has filled it otherwise.
-fn add_tolerations(values: &mut Map<String, Value>, defaults: &[Value], path: &str, tolerations: &[Value]) -> Vec<String> {
+fn add_tolerations(
+    values: &mut Map<String, Value>,
+    defaults: &[Value],
+    path: &str,
+    tolerations: &[Value],
+) -> Vec<String> {
     let mut list = match lookup(values, path) {
         Some(Value::Array(list)) => list.clone(),
         None => defaults.to_vec(),
         Some(Value::Null) => Vec::new(),
         Some(_) => return vec![format!("values.{path}")],
     };
-    let new: Vec<Value> = tolerations.iter().filter(|toleration| !list.contains(toleration)).cloned().collect();
+    let new: Vec<Value> =
+        tolerations.iter().filter(|toleration| !list.contains(toleration)).cloned().collect();
     if new.is_empty() {
         return Vec::new();
     }
     list.extend(new);
-    set(values, path, Value::Array(list)).err().map(|path| format!("values.{path}")).into_iter().collect()
+    set(values, path, Value::Array(list))
+        .err()
+        .map(|path| format!("values.{path}"))
+        .into_iter()
+        .collect()
 }
 
 /// What an operator makes from a custom resource follows that resource, not the chart.
@@ -169,11 +222,17 @@ mod tests {
         let mut same = Map::new();
         let left = add_tolerations(&mut same, &[taint("a"), taint("b")], "t", &asked);
         assert_eq!((left, same.len()), (Vec::new(), 0), "nothing is new, so nothing is written");
-        let mut odd = json!({"t": "none", "n": {"pool": "a", "zone": "b"}, "x": null}).as_object().unwrap().clone();
+        let mut odd = json!({"t": "none", "n": {"pool": "a", "zone": "b"}, "x": null})
+            .as_object()
+            .unwrap()
+            .clone();
         assert_eq!(add_tolerations(&mut odd, &[], "t", &asked), ["values.t"]);
         let labels = json!({"pool": "b", "zone": "b", "team": "c"}).as_object().unwrap().clone();
         assert_eq!(add_labels(&mut odd, "n", &labels), ["values.n.pool"]);
         assert_eq!(add_labels(&mut odd, "x", &labels), ["values.x"]);
-        assert_eq!(json!(odd), json!({"t": "none", "n": {"pool": "a", "zone": "b", "team": "c"}, "x": null}));
+        assert_eq!(
+            json!(odd),
+            json!({"t": "none", "n": {"pool": "a", "zone": "b", "team": "c"}, "x": null})
+        );
     }
 }

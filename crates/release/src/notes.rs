@@ -14,7 +14,9 @@ pub(super) fn release_notes(recipe: &Recipe, chosen: &[ChosenComponent<'_>]) -> 
     let mut notes: Vec<String> = chosen.iter().filter_map(crds).collect();
     let has = |name: &str| chosen.iter().any(|choice| choice.name() == name);
     let driver = &recipe.rollout.gpu_driver;
-    if !has(GPU_OPERATOR) && (driver.version.is_some() || driver.policy != RecipeUpgradePolicy::default()) {
+    if !has(GPU_OPERATOR)
+        && (driver.version.is_some() || driver.policy != RecipeUpgradePolicy::default())
+    {
         notes.push("`rollout.gpuDriver` has no effect: the recipe has no gpu-operator that would upgrade a driver".to_owned());
     }
     if has(GPU_OPERATOR) && !has(DRA_DRIVER) {
@@ -22,7 +24,9 @@ pub(super) fn release_notes(recipe: &Recipe, chosen: &[ChosenComponent<'_>]) -> 
             "the recipe has no {DRA_DRIVER}, so its hook has no task `reroll`: a DRA driver that was installed by other means keeps its stale plugins"
         ));
     }
-    let is_driven = |choice: &ChosenComponent<'_>| choice.name() == GPU_OPERATOR && gpu::mode(driver, &choice.values) == Mode::Drive;
+    let is_driven = |choice: &ChosenComponent<'_>| {
+        choice.name() == GPU_OPERATOR && gpu::mode(driver, &choice.values) == Mode::Drive
+    };
     if chosen.iter().any(is_driven) {
         notes.push(
             "mode `drive`: where the GPU driver was in another mode before, every driver pod is replaced once, node by node, as its template changes"
@@ -31,13 +35,20 @@ pub(super) fn release_notes(recipe: &Recipe, chosen: &[ChosenComponent<'_>]) -> 
     }
     for choice in chosen {
         let has_driver = lookup(&choice.values, "driver.enabled") != Some(&Value::Bool(false));
-        if choice.name() == GPU_OPERATOR && has_driver && lookup(&choice.values, DRIVER_VERSION).is_none() {
+        if choice.name() == GPU_OPERATOR
+            && has_driver
+            && lookup(&choice.values, DRIVER_VERSION).is_none()
+        {
             notes.push(format!(
                 "no driver version is set: every new {GPU_OPERATOR} chart brings its own driver to all nodes; set `rollout.gpuDriver.version`"
             ));
         }
         if choice.asked.version.is_none() {
-            notes.push(format!("{} takes the catalog's version {}; a newer gpu-rollout may take another", choice.name(), choice.version));
+            notes.push(format!(
+                "{} takes the catalog's version {}; a newer gpu-rollout may take another",
+                choice.name(),
+                choice.version
+            ));
         }
     }
     notes

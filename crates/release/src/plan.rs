@@ -43,22 +43,35 @@ pub struct PlanOptions {
 ///
 /// # Errors
 /// What the recipe asks for cannot be deployed, or contradicts itself; see [`PlanError`].
-pub fn plan(recipe: &Recipe, catalog: &impl PlanCatalog, options: &PlanOptions) -> Result<ReleasePlan, PlanError> {
+pub fn plan(
+    recipe: &Recipe,
+    catalog: &impl PlanCatalog,
+    options: &PlanOptions,
+) -> Result<ReleasePlan, PlanError> {
     check(recipe)?;
     let catalog = &DescribedCatalog::new(recipe, catalog);
     let mut chosen = choose_components(recipe, catalog)?;
     let unscheduled = node_options::add(&options.node_scheduling, &mut chosen);
     check_repositories(catalog, options)?;
-    let mut planner = ReleasePlanner { recipe, catalog, options, chosen: &chosen, owners: BTreeMap::new(), releases: Vec::new() };
+    let mut planner = ReleasePlanner {
+        recipe,
+        catalog,
+        options,
+        chosen: &chosen,
+        owners: BTreeMap::new(),
+        releases: Vec::new(),
+    };
     planner.namespaces();
     for choice in &chosen {
         planner.component(choice)?;
     }
     hook::keep_one_dashboard(&mut planner.releases);
     check_names(&planner.releases)?;
-    let mut plan = ReleasePlan { releases: planner.releases, notes: notes::release_notes(recipe, &chosen) };
+    let mut plan =
+        ReleasePlan { releases: planner.releases, notes: notes::release_notes(recipe, &chosen) };
     plan.notes.extend(unscheduled);
-    AirGapValues { mirrors: &options.registry_mirrors, pull_secrets: &options.pull_secrets }.apply(&mut plan);
+    AirGapValues { mirrors: &options.registry_mirrors, pull_secrets: &options.pull_secrets }
+        .apply(&mut plan);
     let image = plan.image_note().map(str::to_owned);
     plan.notes.extend(image);
     Ok(plan)
@@ -72,7 +85,8 @@ fn check(recipe: &Recipe) -> Result<(), PlanError> {
             return Err(PlanError::EndlessWait(driver.key));
         }
     }
-    let has_dra = recipe.components.iter().any(|component| component.enabled && component.name == DRA_DRIVER);
+    let has_dra =
+        recipe.components.iter().any(|component| component.enabled && component.name == DRA_DRIVER);
     if recipe.rollout.dra.required == DraRequired::True && !has_dra {
         return Err(PlanError::DraMissing);
     }
@@ -99,7 +113,10 @@ fn check_repositories(catalog: &impl PlanCatalog, options: &PlanOptions) -> Resu
     }
     let known = catalog.repositories();
     match options.chart_repositories.keys().find(|name| !known.contains(&name.as_str())) {
-        Some(name) => Err(PlanError::UnknownRepository { name: name.clone(), known: known.into_iter().map(str::to_owned).collect() }),
+        Some(name) => Err(PlanError::UnknownRepository {
+            name: name.clone(),
+            known: known.into_iter().map(str::to_owned).collect(),
+        }),
         None => Ok(()),
     }
 }
@@ -119,7 +136,8 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
     fn namespaces(&mut self) {
         let mut levels = BTreeMap::new();
         for choice in self.chosen {
-            let level = levels.entry(choice.namespace.to_owned()).or_insert(choice.known.pod_security);
+            let level =
+                levels.entry(choice.namespace.to_owned()).or_insert(choice.known.pod_security);
             *level = (*level).max(choice.known.pod_security);
         }
         self.releases.extend(namespaces::release(&levels));
@@ -128,8 +146,12 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
     /// CRDs, configurations of the device plugin, hook before, the vendor's chart, custom resources, hook after.
     fn component(&mut self, choice: &ChosenComponent<'_>) -> Result<(), PlanError> {
         let name = choice.name();
-        let mut needs: Vec<String> =
-            self.releases.iter().filter(|release| release.name == namespaces::RELEASE).map(|release| release.name.clone()).collect();
+        let mut needs: Vec<String> = self
+            .releases
+            .iter()
+            .filter(|release| release.name == namespaces::RELEASE)
+            .map(|release| release.name.clone())
+            .collect();
         let config = device_plugin::release(choice.asked, choice.namespace, &needs)?;
         let crd_releases = self.crds(choice, &needs)?;
         let skip_crds = !crd_releases.is_empty();
@@ -145,10 +167,24 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
         self.releases.extend(config);
         let carrier = resources.as_ref().and_then(resources::policy);
         let post = (!hooks.post.is_empty())
-            .then(|| self.hook(choice, (hook::POST, &hooks.post), shares.clone(), (&shares, None), carrier))
+            .then(|| {
+                self.hook(
+                    choice,
+                    (hook::POST, &hooks.post),
+                    shares.clone(),
+                    (&shares, None),
+                    carrier,
+                )
+            })
             .transpose()?;
         if !hooks.pre.is_empty() {
-            let hook = self.hook(choice, (hook::PRE, &hooks.pre), needs.clone(), (&shares, post.as_ref()), carrier)?;
+            let hook = self.hook(
+                choice,
+                (hook::PRE, &hooks.pre),
+                needs.clone(),
+                (&shares, post.as_ref()),
+                carrier,
+            )?;
             needs.push(hook.name.clone());
             self.releases.push(hook);
         }
@@ -158,7 +194,11 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
             needs,
             timeout_seconds: time::UPSTREAM_TIMEOUT_SECONDS,
             kind: ReleaseKind::Upstream(UpstreamRelease {
-                chart: sources::chart(choice.known, choice.version, &self.options.chart_repositories),
+                chart: sources::chart(
+                    choice.known,
+                    choice.version,
+                    &self.options.chart_repositories,
+                ),
                 version: choice.version.to_owned(),
                 values: choice.values.clone(),
                 skip_crds,
@@ -170,20 +210,37 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
     }
 
     /// The component's CRDs that nobody owns yet, as a release; returns all releases that own CRDs of this component.
-    fn crds(&mut self, choice: &ChosenComponent<'_>, needs: &[String]) -> Result<Vec<String>, PlanError> {
+    fn crds(
+        &mut self,
+        choice: &ChosenComponent<'_>,
+        needs: &[String],
+    ) -> Result<Vec<String>, PlanError> {
         let component = &choice.known.name;
         let release = format!("{component}-crds");
         let mut needed = Vec::new();
         let mut owned: Vec<ReleasedCrd> = Vec::new();
-        let present: Vec<&str> = self.chosen.iter().map(|choice| choice.known.name.as_str()).collect();
-        let files = choice.details.map(|details| self.catalog.crds(choice.known, details, &choice.values, &present));
+        let present: Vec<&str> =
+            self.chosen.iter().map(|choice| choice.known.name.as_str()).collect();
+        let files = choice
+            .details
+            .map(|details| self.catalog.crds(choice.known, details, &choice.values, &present));
         for file in files.unwrap_or_default() {
-            let error = |reason: String| PlanError::CrdFile { component: component.clone(), file: file.name.to_owned(), reason };
+            let error = |reason: String| PlanError::CrdFile {
+                component: component.clone(),
+                file: file.name.to_owned(),
+                reason,
+            };
             for crd in crds::read(file.text).map_err(error)? {
-                let (known_text, first, owner_release) =
-                    self.owners.entry(crd.name.clone()).or_insert_with(|| (crd.text.clone(), component.clone(), release.clone()));
+                let (known_text, first, owner_release) = self
+                    .owners
+                    .entry(crd.name.clone())
+                    .or_insert_with(|| (crd.text.clone(), component.clone(), release.clone()));
                 if *known_text != crd.text {
-                    return Err(PlanError::CrdConflict { crd: crd.name, first: first.clone(), second: component.clone() });
+                    return Err(PlanError::CrdConflict {
+                        crd: crd.name,
+                        first: first.clone(),
+                        second: component.clone(),
+                    });
                 }
                 needed.push(owner_release.clone());
                 if first == component {
@@ -201,7 +258,11 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
                 namespace: choice.namespace.to_owned(),
                 needs: needs.to_vec(),
                 timeout_seconds: time::LOCAL_TIMEOUT_SECONDS,
-                kind: ReleaseKind::Crds(CrdsRelease { component: component.clone(), version: choice.version.to_owned(), crds: owned }),
+                kind: ReleaseKind::Crds(CrdsRelease {
+                    component: component.clone(),
+                    version: choice.version.to_owned(),
+                    crds: owned,
+                }),
             });
         }
         Ok(needed)
@@ -213,26 +274,46 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
     /// must not be older than.
     ///
     /// What a mode brings is done by the hooks of the driver's own operator.
-    fn tasks(&self, choice: &ChosenComponent<'_>, resource: Option<&Map<String, Value>>) -> ComponentHooks {
+    fn tasks(
+        &self,
+        choice: &ChosenComponent<'_>,
+        resource: Option<&Map<String, Value>>,
+    ) -> ComponentHooks {
         let has = |name: &str| self.chosen.iter().any(|choice| choice.name() == name);
         let stands_alone = choice.name() == device_plugin::STAND_ALONE;
-        let mode = mode::in_force(&self.recipe.rollout, choice.hooks().driver, Some(&choice.values), resource);
+        let mode = mode::in_force(
+            &self.recipe.rollout,
+            choice.hooks().driver,
+            Some(&choice.values),
+            resource,
+        );
         let is_wanted = |task: Task| match task {
-            Task::Preflight | Task::Wake | Task::Steer | Task::Drive => mode.tasks().contains(&task),
-            Task::Hold => mode.decides() && mode.tasks().contains(&task) || self.holds_before_upgrade(mode, choice.hooks().driver),
+            Task::Preflight | Task::Wake | Task::Steer | Task::Drive => {
+                mode.tasks().contains(&task)
+            }
+            Task::Hold => {
+                mode.decides() && mode.tasks().contains(&task)
+                    || self.holds_before_upgrade(mode, choice.hooks().driver)
+            }
             Task::Settle => !stands_alone || has(GPU_OPERATOR),
             Task::Reroll => has(DRA_DRIVER),
-            Task::RestartPlugins => device_plugin::is_configured(choice.name(), &choice.values) || stands_alone && has(GPU_OPERATOR),
+            Task::RestartPlugins => {
+                device_plugin::is_configured(choice.name(), &choice.values)
+                    || stands_alone && has(GPU_OPERATOR)
+            }
             Task::PrepareNetwork => true,
         };
-        let wanted = |tasks: &[Task]| tasks.iter().copied().filter(|task| is_wanted(*task)).collect();
+        let wanted =
+            |tasks: &[Task]| tasks.iter().copied().filter(|task| is_wanted(*task)).collect();
         let hooks = choice.hooks();
         ComponentHooks { pre: wanted(&hooks.pre), post: wanted(&hooks.post), driver: hooks.driver }
     }
 
     /// Whether mode `assist` may hold nodes while the operator is upgraded. Of the network operator it is not known whether it needs that.
     fn holds_before_upgrade(&self, mode: Mode, driver: Driver) -> bool {
-        mode == Mode::Assist && driver == Driver::Gpu && self.recipe.rollout.gpu_driver.operator_upgrade.hold != HoldNodes::Never
+        mode == Mode::Assist
+            && driver == Driver::Gpu
+            && self.recipe.rollout.gpu_driver.operator_upgrade.hold != HoldNodes::Never
     }
 
     /// A hook release of the component: what it shares, and the release that waits for what it prepares.
@@ -253,12 +334,24 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
         };
         let carrier = resource.or(operator.map(|operator| &operator.values));
         let place = if resource.is_some() { "customResources.NicClusterPolicy" } else { "values" };
-        let mode = mode::in_force(&self.recipe.rollout, driver, operator.map(|operator| &operator.values), resource);
-        let budget = time::budget(self.recipe, time::DriverPace { driver, component, place, carrier, mode }, tasks)?;
+        let mode = mode::in_force(
+            &self.recipe.rollout,
+            driver,
+            operator.map(|operator| &operator.values),
+            resource,
+        );
+        let budget = time::budget(
+            self.recipe,
+            time::DriverPace { driver, component, place, carrier, mode },
+            tasks,
+        )?;
         // The settings are those of this component, wherever the operator and the DRA driver come from.
         let operator_namespace = match operator {
             Some(operator) => operator.namespace,
-            None => self.catalog.component(component).map_or(component, |operator| operator.namespace.as_str()),
+            None => self
+                .catalog
+                .component(component)
+                .map_or(component, |operator| operator.namespace.as_str()),
         };
         let timeout_seconds = budget.timeout_seconds();
         let mut hook = hook::plan_hook(hook::HookParts {
@@ -279,10 +372,16 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
             operator_deployment: lookup(&choice.values, "operator.fullnameOverride")
                 .and_then(Value::as_str)
                 .filter(|name| driver == Driver::Ofed && !name.is_empty()),
-            dra_namespace: tasks.contains(&Task::Reroll).then(|| find(DRA_DRIVER).map(|dra| dra.namespace)).flatten(),
+            dra_namespace: tasks
+                .contains(&Task::Reroll)
+                .then(|| find(DRA_DRIVER).map(|dra| dra.namespace))
+                .flatten(),
             image: self.options.hook_image.as_ref(),
         });
-        let pod = node_options::of_hook(&self.options.node_scheduling.system, self.recipe.cluster.platform);
+        let pod = node_options::of_hook(
+            &self.options.node_scheduling.system,
+            self.recipe.cluster.platform,
+        );
         hook.settings.extend(pod.map(|pod| ("pod".to_owned(), pod)));
         Ok(Release {
             name: format!("{}{suffix}", choice.name()),
@@ -296,6 +395,8 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
     /// The release that must have succeeded before anything that comes after `component`, if the recipe has that component.
     fn last_of(&self, component: &str) -> Option<String> {
         let last = [hook::POST, resources::SUFFIX, ""];
-        last.iter().map(|suffix| format!("{component}{suffix}")).find(|name| self.releases.iter().any(|release| release.name == *name))
+        last.iter()
+            .map(|suffix| format!("{component}{suffix}"))
+            .find(|name| self.releases.iter().any(|release| release.name == *name))
     }
 }

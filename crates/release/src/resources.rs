@@ -17,19 +17,28 @@ pub const SUFFIX: &str = "-resources";
 ///
 /// # Errors
 /// A kind that the component does not take, or a setting with two places.
-pub(super) fn release(choice: &ChosenComponent<'_>, rollout: &RecipeRollout) -> Result<Option<Release>, PlanError> {
+pub(super) fn release(
+    choice: &ChosenComponent<'_>,
+    rollout: &RecipeRollout,
+) -> Result<Option<Release>, PlanError> {
     let (component, asked) = (choice.name(), choice.asked);
     let known = &choice.known.closest_version(choice.version).custom_resources;
     let mut objects = Vec::new();
     for (kind, spec) in &asked.custom_resources {
-        let resource = known.iter().find(|resource| resource.kind == *kind).ok_or_else(|| PlanError::UnknownKind {
-            component: component.to_owned(),
-            version: choice.version.to_owned(),
-            kind: kind.clone(),
+        let resource = known.iter().find(|resource| resource.kind == *kind).ok_or_else(|| {
+            PlanError::UnknownKind {
+                component: component.to_owned(),
+                version: choice.version.to_owned(),
+                kind: kind.clone(),
+            }
         })?;
-        let spec = spec
-            .as_object()
-            .ok_or_else(|| PlanError::value(component, format!("customResources.{kind}"), "expected a map, the resource's `spec`"))?;
+        let spec = spec.as_object().ok_or_else(|| {
+            PlanError::value(
+                component,
+                format!("customResources.{kind}"),
+                "expected a map, the resource's `spec`",
+            )
+        })?;
         objects.push(json!({
             "apiVersion": resource.api_version,
             "kind": kind,
@@ -61,5 +70,9 @@ pub(super) fn release(choice: &ChosenComponent<'_>, rollout: &RecipeRollout) -> 
 /// The spec of the one custom resource that carries the driver's policy, as the release has it.
 pub(super) fn policy(release: &Release) -> Option<&Map<String, Value>> {
     let ReleaseKind::Manifests(manifests) = &release.kind else { return None };
-    manifests.objects.iter().filter_map(|object| object["spec"].as_object()).find(|spec| spec.contains_key("ofedDriver"))
+    manifests
+        .objects
+        .iter()
+        .filter_map(|object| object["spec"].as_object())
+        .find(|spec| spec.contains_key("ofedDriver"))
 }

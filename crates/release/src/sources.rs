@@ -23,7 +23,9 @@ pub enum RepositoryOverrideError {
     #[error("expected NAME=URL, found `{0}`")]
     Form(String),
     /// An address of another kind.
-    #[error("expected an address that starts with https://, http://, oci:// or file:///, or the absolute path of a directory, found `{0}`")]
+    #[error(
+        "expected an address that starts with https://, http://, oci:// or file:///, or the absolute path of a directory, found `{0}`"
+    )]
     Scheme(String),
     /// A user or password in the address.
     #[error(
@@ -31,10 +33,14 @@ pub enum RepositoryOverrideError {
     )]
     Secret(String),
     /// Characters that no address has.
-    #[error("the address of `{0}` has a space, a quote or another character in it that no address has")]
+    #[error(
+        "the address of `{0}` has a space, a quote or another character in it that no address has"
+    )]
     Characters(String),
     /// Characters in a path that some tool takes for its own.
-    #[error("the directory of `{0}` has a quote, a brace, a comma, `$`, `\\` or a control character in its path; link it to another name")]
+    #[error(
+        "the directory of `{0}` has a quote, a brace, a comma, `$`, `\\` or a control character in its path; link it to another name"
+    )]
     Path(String),
 }
 
@@ -53,12 +59,16 @@ impl FromStr for RepositoryOverride {
                 return Err(RepositoryOverrideError::Path(name.to_owned()));
             }
         } else if let Some(problem) = repository_problem(url) {
-            let remote = ["https://", "http://", "oci://"].iter().find_map(|scheme| url.strip_prefix(scheme));
+            let remote = ["https://", "http://", "oci://"]
+                .iter()
+                .find_map(|scheme| url.strip_prefix(scheme));
             return Err(match remote.filter(|rest| !rest.is_empty()) {
                 Some(rest) if rest.split('/').next().is_some_and(|host| host.contains('@')) => {
                     RepositoryOverrideError::Secret(name.to_owned())
                 }
-                Some(_) if problem != "is no address" => RepositoryOverrideError::Characters(name.to_owned()),
+                Some(_) if problem != "is no address" => {
+                    RepositoryOverrideError::Characters(name.to_owned())
+                }
                 Some(_) | None => RepositoryOverrideError::Scheme(shown(url)),
             });
         }
@@ -67,7 +77,11 @@ impl FromStr for RepositoryOverride {
 }
 
 /// Where `component`'s chart comes from in `version`.
-pub(super) fn chart(component: &CatalogComponent, version: &str, overrides: &BTreeMap<String, String>) -> ChartOrigin {
+pub(super) fn chart(
+    component: &CatalogComponent,
+    version: &str,
+    overrides: &BTreeMap<String, String>,
+) -> ChartOrigin {
     let (repository, chart) = (component.repository_in(version), component.chart_in(version));
     let url = overrides.get(&repository.name).unwrap_or(&repository.url).trim_end_matches('/');
     if url.starts_with("oci://") {

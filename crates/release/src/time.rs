@@ -68,7 +68,11 @@ pub(super) struct DriverPace<'a> {
 ///
 /// # Errors
 /// Values that no budget can be made from, a wait without an end, or a budget of more than 24 days.
-pub(super) fn budget(recipe: &Recipe, pace: DriverPace<'_>, tasks: &[Task]) -> Result<TimeBudget, PlanError> {
+pub(super) fn budget(
+    recipe: &Recipe,
+    pace: DriverPace<'_>,
+    tasks: &[Task],
+) -> Result<TimeBudget, PlanError> {
     let ours = pace.mode.decides().then(|| mode::upgrade(&recipe.rollout, pace.driver));
     let limits = match &ours {
         Some(upgrade) => PolicyLimits::ours(&upgrade.policy),
@@ -79,31 +83,54 @@ pub(super) fn budget(recipe: &Recipe, pace: DriverPace<'_>, tasks: &[Task]) -> R
         Some(wait) => wait.as_secs(),
         None => 0,
     };
-    let per_node = recipe.rollout.driver(pace.driver).map_or_else(|| OfedDriverRollout::default().per_node, |driver| driver.per_node);
+    let per_node = recipe
+        .rollout
+        .driver(pace.driver)
+        .map_or_else(|| OfedDriverRollout::default().per_node, |driver| driver.per_node);
     let per_node_seconds = per_node.as_secs().saturating_add(wait);
     let nodes = recipe.cluster.gpu_nodes as usize;
-    let vendors =
-        FleetPace { nodes, max_parallel: limits.max_parallel, max_unavailable: limits.max_unavailable, per_node_seconds, soak_seconds: 0 };
+    let vendors = FleetPace {
+        nodes,
+        max_parallel: limits.max_parallel,
+        max_unavailable: limits.max_unavailable,
+        per_node_seconds,
+        soak_seconds: 0,
+    };
     let upgrade = ours.map_or(vendors, |upgrade| upgrade.fleet(nodes, per_node_seconds));
-    let replaced = |max_unavailable, per_node_seconds| FleetPace { max_parallel: 0, max_unavailable, per_node_seconds, ..vendors };
+    let replaced = |max_unavailable, per_node_seconds| FleetPace {
+        max_parallel: 0,
+        max_unavailable,
+        per_node_seconds,
+        ..vendors
+    };
     let (dra, plugins) = (DraSettings::default(), DevicePluginSettings::default());
     let reroll = replaced(dra.max_unavailable, dra.replacement_seconds);
     let restart = replaced(plugins.max_unavailable, plugins.replacement_seconds);
-    let operands = pace
-        .operands_max_unavailable()?
-        .map(|max_unavailable| (Task::Settle, replaced(max_unavailable, OPERANDS_SECONDS), "with its operands replaced"));
-    let candidates = [(Task::Settle, upgrade, UPGRADED), (Task::Reroll, reroll, "re-rolled"), (Task::RestartPlugins, restart, "restarted")];
-    let candidates = operands.into_iter().chain(candidates).filter(|(task, ..)| tasks.contains(task));
+    let operands = pace.operands_max_unavailable()?.map(|max_unavailable| {
+        (Task::Settle, replaced(max_unavailable, OPERANDS_SECONDS), "with its operands replaced")
+    });
+    let candidates = [
+        (Task::Settle, upgrade, UPGRADED),
+        (Task::Reroll, reroll, "re-rolled"),
+        (Task::RestartPlugins, restart, "restarted"),
+    ];
+    let candidates =
+        operands.into_iter().chain(candidates).filter(|(task, ..)| tasks.contains(task));
     let slowest = candidates.max_by_key(|(_, fleet, _)| fleet.budget_seconds());
     let Some((_, fleet, verb)) = slowest else {
-        let explanation = format!("{}: no node is waited for", Duration::from_secs(OVERHEAD_SECONDS));
+        let explanation =
+            format!("{}: no node is waited for", Duration::from_secs(OVERHEAD_SECONDS));
         return Ok(TimeBudget { seconds: OVERHEAD_SECONDS, per_node_seconds, explanation });
     };
     let seconds = fleet.budget_seconds();
-    let waiting =
-        if wait > 0 && verb == UPGRADED { format!(" (of which {} wait for jobs)", Duration::from_secs(wait)) } else { String::new() };
+    let waiting = if wait > 0 && verb == UPGRADED {
+        format!(" (of which {} wait for jobs)", Duration::from_secs(wait))
+    } else {
+        String::new()
+    };
     let soak = Duration::from_secs(fleet.soak_seconds);
-    let pauses = if fleet.soak_seconds > 0 { format!(", {soak} between them") } else { String::new() };
+    let pauses =
+        if fleet.soak_seconds > 0 { format!(", {soak} between them") } else { String::new() };
     let explanation = format!(
         "{}: {nodes} GPU node{}, {} {verb} at once, {} a node{waiting}{pauses}, {} for everything else",
         Duration::from_secs(seconds),
@@ -132,7 +159,10 @@ impl PolicyLimits {
         Self {
             max_parallel: policy.max_parallel_upgrades,
             max_unavailable: policy.max_unavailable.unwrap_or(Count::Percent(100)),
-            wait: policy.wait_for_completion.as_ref().map(|wait| Duration::from_secs(wait.timeout_seconds)),
+            wait: policy
+                .wait_for_completion
+                .as_ref()
+                .map(|wait| Duration::from_secs(wait.timeout_seconds)),
         }
     }
 }
@@ -158,18 +188,30 @@ impl DriverPace<'_> {
     fn limits(self) -> Result<PolicyLimits, PlanError> {
         let empty = Map::new();
         let carrier = self.carrier.unwrap_or(&empty);
-        let wrong = |path: String, reason: &str| PlanError::value(self.component, format!("{}.{path}", self.place), reason);
+        let wrong = |path: String, reason: &str| {
+            PlanError::value(self.component, format!("{}.{path}", self.place), reason)
+        };
         let number = |key: &str| match lookup(carrier, &self.path(key)) {
             None | Some(Value::Null) => Ok(None),
-            Some(value) => value.as_u64().map(Some).ok_or_else(|| wrong(self.path(key), "expected a whole number of at least 0")),
+            Some(value) => value
+                .as_u64()
+                .map(Some)
+                .ok_or_else(|| wrong(self.path(key), "expected a whole number of at least 0")),
         };
         let max_parallel = match number(MAX_PARALLEL)? {
             None => Policy::default().max_parallel_upgrades,
-            Some(found) => u32::try_from(found).map_err(|_| wrong(self.path(MAX_PARALLEL), "is too large"))?,
+            Some(found) => {
+                u32::try_from(found).map_err(|_| wrong(self.path(MAX_PARALLEL), "is too large"))?
+            }
         };
-        let selector = lookup(carrier, &self.path("waitForCompletion.podSelector")).and_then(Value::as_str).unwrap_or_default();
-        let wait =
-            if selector.is_empty() { None } else { Some(Duration::from_secs(number("waitForCompletion.timeoutSeconds")?.unwrap_or(0))) };
+        let selector = lookup(carrier, &self.path("waitForCompletion.podSelector"))
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let wait = if selector.is_empty() {
+            None
+        } else {
+            Some(Duration::from_secs(number("waitForCompletion.timeoutSeconds")?.unwrap_or(0)))
+        };
         let max_unavailable = match self.driver {
             Driver::Gpu | Driver::DaemonSet => self.max_unavailable(carrier)?,
             // NicClusterPolicy knows no such limit.
@@ -182,17 +224,25 @@ impl DriverPace<'_> {
     fn operands_max_unavailable(self) -> Result<Option<Count>, PlanError> {
         let empty = Map::new();
         let carrier = self.carrier.unwrap_or(&empty);
-        let on_delete = lookup(carrier, "daemonsets.updateStrategy").and_then(Value::as_str) == Some("OnDelete");
+        let on_delete = lookup(carrier, "daemonsets.updateStrategy").and_then(Value::as_str)
+            == Some("OnDelete");
         if self.driver != Driver::Gpu || on_delete {
             return Ok(None);
         }
-        Ok(Some(self.count(carrier, OPERANDS_MAX_UNAVAILABLE_PATH)?.unwrap_or(OPERANDS_MAX_UNAVAILABLE)))
+        Ok(Some(
+            self.count(carrier, OPERANDS_MAX_UNAVAILABLE_PATH)?.unwrap_or(OPERANDS_MAX_UNAVAILABLE),
+        ))
     }
 
     fn max_unavailable(self, carrier: &Map<String, Value>) -> Result<Count, PlanError> {
-        let found = self.count(carrier, &self.path("maxUnavailable"))?.or(Policy::default().max_unavailable).unwrap_or(Count::Percent(100));
+        let found = self
+            .count(carrier, &self.path("maxUnavailable"))?
+            .or(Policy::default().max_unavailable)
+            .unwrap_or(Count::Percent(100));
         match found {
-            Count::Number(0) | Count::Percent(0) => Err(PlanError::ZeroUnavailable(found.to_string())),
+            Count::Number(0) | Count::Percent(0) => {
+                Err(PlanError::ZeroUnavailable(found.to_string()))
+            }
             Count::Number(_) | Count::Percent(_) => Ok(found),
         }
     }
@@ -207,10 +257,9 @@ impl DriverPace<'_> {
         if count.is_empty() {
             return Ok(None);
         }
-        count
-            .parse()
-            .map(Some)
-            .map_err(|error: CountError| PlanError::value(self.component, format!("{}.{path}", self.place), error.to_string()))
+        count.parse().map(Some).map_err(|error: CountError| {
+            PlanError::value(self.component, format!("{}.{path}", self.place), error.to_string())
+        })
     }
 }
 

@@ -39,7 +39,9 @@ pub(super) fn set(values: &mut Map<String, Value>, path: &str, value: Value) -> 
         if next.is_null() {
             *next = Value::Object(Map::new());
         }
-        map = next.as_object_mut().ok_or_else(|| path.split('.').take(depth + 1).collect::<Vec<_>>().join("."))?;
+        map = next
+            .as_object_mut()
+            .ok_or_else(|| path.split('.').take(depth + 1).collect::<Vec<_>>().join("."))?;
     }
     map.insert(last.to_owned(), value);
     Ok(())
@@ -82,7 +84,8 @@ pub(super) fn component_values(
         ));
     }
     // Names must stay as they are with versions that the catalog does not know, too.
-    let fixed = details.into_iter().flat_map(|details| &details.bundle_values).chain(&like.kept_names);
+    let fixed =
+        details.into_iter().flat_map(|details| &details.bundle_values).chain(&like.kept_names);
     for (path, expected) in fixed {
         match lookup(&values, path) {
             Some(found) if found != expected => {
@@ -94,7 +97,9 @@ pub(super) fn component_values(
                 });
             }
             Some(_) => {}
-            None => set(&mut values, path, expected.clone()).map_err(|path| no_map(component, path))?,
+            None => {
+                set(&mut values, path, expected.clone()).map_err(|path| no_map(component, path))?
+            }
         }
     }
     device_plugin_config(component, &mut values)?;
@@ -102,14 +107,26 @@ pub(super) fn component_values(
     match (&rollout.ofed_driver, component.name.as_str()) {
         (_, GPU_OPERATOR) => {
             let mode = gpu::mode(&rollout.gpu_driver, &values);
-            set_mapped(component, ("gpuDriver", gpu::mapped_values(&rollout.gpu_driver, mode)), &mut values, written)?;
+            set_mapped(
+                component,
+                ("gpuDriver", gpu::mapped_values(&rollout.gpu_driver, mode)),
+                &mut values,
+                written,
+            )?;
             set_fixed(component, (mode, gpu::fixed(mode)), &mut values, written)?;
             if mode == Mode::Drive {
                 manager_env(component, &mut values)?;
             }
         }
-        (Some(driver), NETWORK_OPERATOR) if like.custom_resources.is_empty() && ofed::is_rendered(&values) => {
-            set_mapped(component, ("ofedDriver", ofed::mapped_values(driver)), &mut values, written)?;
+        (Some(driver), NETWORK_OPERATOR)
+            if like.custom_resources.is_empty() && ofed::is_rendered(&values) =>
+        {
+            set_mapped(
+                component,
+                ("ofedDriver", ofed::mapped_values(driver)),
+                &mut values,
+                written,
+            )?;
             set_fixed(component, (driver.mode, ofed::fixed(driver.mode)), &mut values, written)?;
         }
         _ => {}
@@ -143,9 +160,13 @@ fn set_fixed(
 }
 
 /// Switches off what the driver's init container would do beside us. Entries of the recipe stay, in their order.
-fn manager_env(component: &RecipeComponent, values: &mut Map<String, Value>) -> Result<(), PlanError> {
+fn manager_env(
+    component: &RecipeComponent,
+    values: &mut Map<String, Value>,
+) -> Result<(), PlanError> {
     let path = gpu::MANAGER_ENV;
-    let wrong = |reason: String| PlanError::value(&component.name, format!("values.{path}"), reason);
+    let wrong =
+        |reason: String| PlanError::value(&component.name, format!("values.{path}"), reason);
     let mut entries = match lookup(values, path) {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(entries)) => entries.clone(),
@@ -155,7 +176,9 @@ fn manager_env(component: &RecipeComponent, values: &mut Map<String, Value>) -> 
         let wanted = json!({"name": name, "value": "false"});
         match entries.iter().find(|entry| entry["name"] == name) {
             Some(found) if *found != wanted => {
-                return Err(wrong(format!("in mode `drive` the entry `{name}` must have the value \"false\", found {found}")));
+                return Err(wrong(format!(
+                    "in mode `drive` the entry `{name}` must have the value \"false\", found {found}"
+                )));
             }
             Some(_) => {}
             None => entries.push(wanted),
@@ -165,7 +188,10 @@ fn manager_env(component: &RecipeComponent, values: &mut Map<String, Value>) -> 
 }
 
 /// The chart is told where its device plugin finds the configurations of the bundle.
-fn device_plugin_config(component: &RecipeComponent, values: &mut Map<String, Value>) -> Result<(), PlanError> {
+fn device_plugin_config(
+    component: &RecipeComponent,
+    values: &mut Map<String, Value>,
+) -> Result<(), PlanError> {
     let Some(config) = &component.device_plugin_config else { return Ok(()) };
     let Ok(chart) = component.name.parse::<PluginChart>() else {
         return Err(PlanError::NoDevicePlugin(component.name.clone()));
@@ -176,7 +202,11 @@ fn device_plugin_config(component: &RecipeComponent, values: &mut Map<String, Va
         let path = format!("{}.{key}", chart.config_path());
         // Charts have an empty text where nothing is set.
         if lookup(values, &path).is_some_and(|found| !found.is_null() && *found != "") {
-            return Err(PlanError::set_twice(&component.name, "devicePluginConfig", format!("values.{path}")));
+            return Err(PlanError::set_twice(
+                &component.name,
+                "devicePluginConfig",
+                format!("values.{path}"),
+            ));
         }
         set(values, &path, Value::String(value)).map_err(|path| no_map(component, path))?;
     }
@@ -194,7 +224,10 @@ pub(super) fn spec(
     rollout: &RecipeRollout,
 ) -> Result<Map<String, Value>, PlanError> {
     let mut spec = spec.clone();
-    let Some(driver) = rollout.ofed_driver.as_ref().filter(|_| component.name == NETWORK_OPERATOR && spec.contains_key("ofedDriver"))
+    let Some(driver) = rollout
+        .ofed_driver
+        .as_ref()
+        .filter(|_| component.name == NETWORK_OPERATOR && spec.contains_key("ofedDriver"))
     else {
         return Ok(spec);
     };
@@ -203,7 +236,8 @@ pub(super) fn spec(
     set_fixed(component, (driver.mode, ofed::fixed(driver.mode)), &mut spec, written)?;
     // Without it the operator ignores the rest of the policy.
     if lookup(&spec, ofed::AUTO_UPGRADE).is_none() {
-        set(&mut spec, ofed::AUTO_UPGRADE, Value::Bool(true)).map_err(|path| no_map(component, path))?;
+        set(&mut spec, ofed::AUTO_UPGRADE, Value::Bool(true))
+            .map_err(|path| no_map(component, path))?;
     }
     Ok(spec)
 }
@@ -217,7 +251,9 @@ fn mapped_values(
     keys: &[(&str, &str)],
 ) -> Vec<MappedValue> {
     let mut mapped: Vec<MappedValue> = Vec::new();
-    mapped.extend(version.map(|version| ("version".to_owned(), version_path.to_owned(), json!(version))));
+    mapped.extend(
+        version.map(|version| ("version".to_owned(), version_path.to_owned(), json!(version))),
+    );
     if mode == Mode::Drive {
         return mapped;
     }
@@ -226,12 +262,22 @@ fn mapped_values(
         let (own_path, path) = (format!("policy.{own}"), format!("{policy_path}.{theirs}"));
         match &policy[own] {
             Value::Null => {}
-            Value::Object(fields) => mapped.extend(fields.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| {
-                let seconds = value.as_str().filter(|_| key == "timeout").and_then(|text| text.parse::<Duration>().ok());
-                let (their_key, value) = seconds.map_or((key.as_str(), value.clone()), |time| ("timeoutSeconds", json!(time.as_secs())));
-                (format!("{own_path}.{key}"), format!("{path}.{their_key}"), value)
-            })),
-            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => mapped.push((own_path, path, policy[own].clone())),
+            Value::Object(fields) => mapped.extend(
+                fields.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| {
+                    let seconds = value
+                        .as_str()
+                        .filter(|_| key == "timeout")
+                        .and_then(|text| text.parse::<Duration>().ok());
+                    let (their_key, value) = seconds
+                        .map_or((key.as_str(), value.clone()), |time| {
+                            ("timeoutSeconds", json!(time.as_secs()))
+                        });
+                    (format!("{own_path}.{key}"), format!("{path}.{their_key}"), value)
+                }),
+            ),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                mapped.push((own_path, path, policy[own].clone()))
+            }
         }
     }
     mapped
@@ -247,7 +293,11 @@ fn set_mapped(
     let already = values.clone();
     for (rollout, path, value) in rows {
         if lookup(&already, &path).is_some() {
-            return Err(PlanError::set_twice(&component.name, format!("rollout.{driver}.{rollout}"), written(&path)));
+            return Err(PlanError::set_twice(
+                &component.name,
+                format!("rollout.{driver}.{rollout}"),
+                written(&path),
+            ));
         }
         set(values, &path, value).map_err(|path| no_map(component, path))?;
     }
@@ -277,7 +327,11 @@ pub(super) fn schedule(
         let is_off = |path: &str| off.iter().any(|key| path.split('.').next() == Some(key));
         for path in paths.iter().filter(|path| !is_off(path)) {
             if lookup(&component.values, path).is_some() {
-                return Err(PlanError::set_twice(&component.name, written, format!("values.{path}")));
+                return Err(PlanError::set_twice(
+                    &component.name,
+                    written,
+                    format!("values.{path}"),
+                ));
             }
             set(values, path, part.value.clone()).map_err(|path| no_map(component, path))?;
         }

@@ -38,7 +38,8 @@ fn is_healthy(pod: &Workload) -> bool {
 }
 
 fn protects(budget: &DisruptionBudget, pod: &Workload) -> bool {
-    budget.namespace == pod.namespace && budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
+    budget.namespace == pod.namespace
+        && budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
 }
 
 impl BudgetGuard {
@@ -53,7 +54,9 @@ impl BudgetGuard {
         let expected = self.workloads.iter().map(replicas).sum::<usize>() + self.outside.1;
         let desired = match self.protection {
             Some(BudgetProtection::MinAvailable(count)) => count.resolve(expected),
-            Some(BudgetProtection::MaxUnavailable(count)) => expected.saturating_sub(count.resolve(expected)),
+            Some(BudgetProtection::MaxUnavailable(count)) => {
+                expected.saturating_sub(count.resolve(expected))
+            }
             None => healthy,
         };
         let allowed = if self.is_held { 0 } else { healthy.saturating_sub(desired) };
@@ -69,7 +72,9 @@ impl BudgetGuard {
 
     /// The pods that it selects.
     fn pods<'p>(&self, pods: &'p SimulatedPods) -> impl Iterator<Item = &'p Workload> {
-        pods.iter().filter(|pod| pods.workload(&pod.uid).is_some_and(|workload| self.workloads.contains(&workload)))
+        pods.iter().filter(|pod| {
+            pods.workload(&pod.uid).is_some_and(|workload| self.workloads.contains(&workload))
+        })
     }
 }
 
@@ -82,24 +87,56 @@ impl DisruptionBudgets {
         self.0.is_empty()
     }
 
-    pub(super) fn add(&mut self, budget: DisruptionBudget, protection: BudgetProtection, workload: usize) {
-        self.0.push(BudgetGuard { budget, protection: Some(protection), workloads: vec![workload], outside: (0, 0), is_held: false });
+    pub(super) fn add(
+        &mut self,
+        budget: DisruptionBudget,
+        protection: BudgetProtection,
+        workload: usize,
+    ) {
+        self.0.push(BudgetGuard {
+            budget,
+            protection: Some(protection),
+            workloads: vec![workload],
+            outside: (0, 0),
+            is_held: false,
+        });
     }
 
     /// Adds a budget that was found. What it counts beyond the pods of the fleet is elsewhere, and does not change.
-    pub(super) fn adopt(&mut self, budget: &DisruptionBudget, pods: &SimulatedPods, workloads: &[SimulatedWorkload]) {
-        let selected = (0..workloads.len()).filter(|workload| protects(budget, &workloads[*workload].template)).collect();
+    pub(super) fn adopt(
+        &mut self,
+        budget: &DisruptionBudget,
+        pods: &SimulatedPods,
+        workloads: &[SimulatedWorkload],
+    ) {
+        let selected = (0..workloads.len())
+            .filter(|workload| protects(budget, &workloads[*workload].template))
+            .collect();
         let protection = BudgetProtection::from_budget(budget);
-        let mut guard = BudgetGuard { budget: budget.clone(), protection, workloads: selected, outside: (0, 0), is_held: false };
+        let mut guard = BudgetGuard {
+            budget: budget.clone(),
+            protection,
+            workloads: selected,
+            outside: (0, 0),
+            is_held: false,
+        };
         let healthy = guard.pods(pods).filter(|pod| is_healthy(pod)).count();
         let all = guard.pods(pods).filter(|pod| !pod.phase.is_finished()).count();
         let number = |count: i32| usize::try_from(count).unwrap_or(0);
-        guard.outside = (number(budget.healthy).saturating_sub(healthy), number(budget.expected).saturating_sub(all));
+        guard.outside = (
+            number(budget.healthy).saturating_sub(healthy),
+            number(budget.expected).saturating_sub(all),
+        );
         self.0.push(guard);
     }
 
     /// The disruption controller counts again.
-    pub(super) fn recount(&mut self, pods: &SimulatedPods, workloads: &[SimulatedWorkload], context: &mut SimulationContext<'_>) {
+    pub(super) fn recount(
+        &mut self,
+        pods: &SimulatedPods,
+        workloads: &[SimulatedWorkload],
+        context: &mut SimulationContext<'_>,
+    ) {
         let mut changed = false;
         for guard in &mut self.0 {
             let next = guard.recounted(pods, workloads);
@@ -127,11 +164,16 @@ impl DisruptionBudgets {
     }
 
     /// The API server's answer to an eviction. Takes the disruption that it grants.
-    pub(super) fn answer_eviction(&mut self, pod: &Workload, context: &mut SimulationContext<'_>) -> EvictionAnswer {
+    pub(super) fn answer_eviction(
+        &mut self,
+        pod: &Workload,
+        context: &mut SimulationContext<'_>,
+    ) -> EvictionAnswer {
         if pod.phase == PodPhase::Pending || pod.phase.is_finished() || pod.deleted_at.is_some() {
             return EvictionAnswer::Granted;
         }
-        let mut budgets = self.0.iter_mut().map(|guard| &mut guard.budget).filter(|budget| protects(budget, pod));
+        let mut budgets =
+            self.0.iter_mut().map(|guard| &mut guard.budget).filter(|budget| protects(budget, pod));
         let (first, second) = (budgets.next(), budgets.next());
         let Some(budget) = first else { return EvictionAnswer::Granted };
         if second.is_some() {
@@ -162,13 +204,25 @@ mod tests {
     fn budget_blocks_the_second_eviction_until_a_recount() {
         let setup = crate::fixture::setup(1);
         let mut context = SimulationContext::new(&setup);
-        let workloads = [SimulatedWorkload { wanted: 2, ..SimulatedWorkload::new(&WorkloadSetup::new("train", PodPlacement::Each(2))) }];
-        let pod = |uid: &str| Workload { uid: uid.to_owned(), phase: PodPhase::Running, ready: true, ..workloads[0].template.clone() };
+        let workloads = [SimulatedWorkload {
+            wanted: 2,
+            ..SimulatedWorkload::new(&WorkloadSetup::new("train", PodPlacement::Each(2)))
+        }];
+        let pod = |uid: &str| Workload {
+            uid: uid.to_owned(),
+            phase: PodPhase::Running,
+            ready: true,
+            ..workloads[0].template.clone()
+        };
         let mut pods = SimulatedPods::default();
         pods.insert(pod("u1"), Some(0));
         pods.insert(pod("u2"), Some(0));
         let selector: Option<Selector> = "app=train".parse().ok();
-        let budget = DisruptionBudget { namespace: pod("u1").namespace, selector, ..DisruptionBudget::default() };
+        let budget = DisruptionBudget {
+            namespace: pod("u1").namespace,
+            selector,
+            ..DisruptionBudget::default()
+        };
         let mut budgets = DisruptionBudgets::default();
         budgets.add(budget.clone(), BudgetProtection::MaxUnavailable(Count::Number(1)), 0);
         budgets.recount(&pods, &workloads, &mut context);

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use contract::selector::Selector;
 use observed::pause::ObservedPause;
 use observed::workload::{AwaitedPod, DisruptionBudget, NodeMaintenance, Workload};
-use observed::{Observed, ObservedNode, ObservedPod, ObservedSlice, OperandPod, OptionalApi, Views};
+use observed::{
+    Observed, ObservedNode, ObservedPod, ObservedSlice, OperandPod, OptionalApi, Views,
+};
 
 use super::objects::SimulatedOperand;
 use super::operand_pods;
@@ -72,11 +74,17 @@ impl ClusterCaches {
             WorldChange::Node(name, None) => drop(self.observed.nodes.remove(&name)),
             WorldChange::Operand(node, operand, pod) => {
                 if setup.operands && operand == SimulatedOperand::Validator {
-                    self.operand_pod(&node, contract::operand::Operand::Validator, pod.as_deref().map(operand_pods::validator));
+                    self.operand_pod(
+                        &node,
+                        contract::operand::Operand::Validator,
+                        pod.as_deref().map(operand_pods::validator),
+                    );
                 }
                 self.operand(node, operand, pod.map(|pod| *pod));
             }
-            WorldChange::OperandPod(node, operand, pod) => self.operand_pod(&node, operand, pod.map(|pod| *pod)),
+            WorldChange::OperandPod(node, operand, pod) => {
+                self.operand_pod(&node, operand, pod.map(|pod| *pod))
+            }
             WorldChange::Slice(node, slice) => self.slice(node, slice),
             WorldChange::Pod(uid, pod) => self.pod(&uid, pod.as_deref(), version),
             WorldChange::Budgets(budgets) => self.observed.workloads.budgets = budgets,
@@ -93,7 +101,8 @@ impl ClusterCaches {
                     state: None,
                     ..NodeMaintenance::default()
                 };
-                self.observed.workloads.maintenances = OptionalApi::Served(operator.maintenances.iter().map(maintenance).collect());
+                self.observed.workloads.maintenances =
+                    OptionalApi::Served(operator.maintenances.iter().map(maintenance).collect());
             }
         }
     }
@@ -118,7 +127,9 @@ impl ClusterCaches {
             }
             (Some(place), None) => {
                 pods.changed().swap_remove(place);
-                let moved = pods.get(place).map(|pod| (pod.node.clone().unwrap_or_default(), pod.containers[0].name.clone()));
+                let moved = pods.get(place).map(|pod| {
+                    (pod.node.clone().unwrap_or_default(), pod.containers[0].name.clone())
+                });
                 self.places.remove(&(operand, node));
                 if let Some((node, container)) = moved {
                     let of = |place: &&SimulatedOperand| place.traits().container == container;
@@ -130,11 +141,18 @@ impl ClusterCaches {
         }
     }
 
-    fn operand_pod(&mut self, node: &str, operand: contract::operand::Operand, pod: Option<OperandPod>) {
+    fn operand_pod(
+        &mut self,
+        node: &str,
+        operand: contract::operand::Operand,
+        pod: Option<OperandPod>,
+    ) {
         let owner = operand.traits().daemon_set;
         let pods = &mut self.observed.operand_pods;
         // There are few in a simulated fleet.
-        let place = pods.iter().position(|known| *known.owner == *owner && known.node.as_deref() == Some(node));
+        let place = pods
+            .iter()
+            .position(|known| *known.owner == *owner && known.node.as_deref() == Some(node));
         match (place, pod) {
             (Some(place), Some(pod)) => pods.changed()[place] = Arc::new(pod),
             (None, Some(pod)) => pods.push(pod),
@@ -168,8 +186,12 @@ impl ClusterCaches {
             let job = pod.filter(|pod| selector.matches(&pod.labels) && !pod.node.is_empty());
             let changed = match job {
                 Some(pod) => {
-                    let job =
-                        AwaitedPod { namespace: pod.namespace.clone(), name: pod.name.clone(), node: pod.node.clone(), phase: pod.phase };
+                    let job = AwaitedPod {
+                        namespace: pod.namespace.clone(),
+                        name: pod.name.clone(),
+                        node: pod.node.clone(),
+                        phase: pod.phase,
+                    };
                     self.jobs.insert(uid.to_owned(), job.clone()) != Some(job)
                 }
                 None => self.jobs.remove(uid).is_some(),
@@ -200,9 +222,17 @@ impl ClusterCaches {
     }
 
     /// Drops the pods of nodes that are no longer in focus. Returns the nodes to list.
-    pub(super) fn focus(&mut self, focus: &BTreeSet<String>, asked: &BTreeSet<String>) -> Vec<String> {
+    pub(super) fn focus(
+        &mut self,
+        focus: &BTreeSet<String>,
+        asked: &BTreeSet<String>,
+    ) -> Vec<String> {
         self.observed.workloads.pods.retain(|node, _| focus.contains(node));
         self.listed.retain(|node, _| focus.contains(node));
-        focus.iter().filter(|node| !self.listed.contains_key(*node) && !asked.contains(*node)).cloned().collect()
+        focus
+            .iter()
+            .filter(|node| !self.listed.contains_key(*node) && !asked.contains(*node))
+            .cloned()
+            .collect()
     }
 }

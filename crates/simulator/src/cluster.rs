@@ -31,7 +31,9 @@ pub(super) struct SimulatedCluster {
 /// A made-up node before the rollout.
 fn new_node(name: &str, uid: String, index: usize, setup: &SimulationSetup) -> ObservedNode {
     let topology = setup.settings.upgrade.topology.as_ref().filter(|_| setup.group_size > 0);
-    let group = topology.map(|topology| (topology.label.clone(), format!("group-{}", index / setup.group_size.max(1))));
+    let group = topology.map(|topology| {
+        (topology.label.clone(), format!("group-{}", index / setup.group_size.max(1)))
+    });
     let day = jiff::SignedDuration::from_hours(24);
     let created = timestamp(0).saturating_sub(day).unwrap_or(timestamp(0));
     let mut node = objects::node(name, uid, created, group, setup.has_operator());
@@ -105,7 +107,8 @@ impl SimulatedCluster {
         context: &mut SimulationContext<'a>,
         act: impl FnOnce(&mut SimulatedOperands, &mut OperandScope<'_, 'a>),
     ) {
-        let mut scope = OperandScope { nodes: &mut self.nodes, operator: &self.operator.objects, context };
+        let mut scope =
+            OperandScope { nodes: &mut self.nodes, operator: &self.operator.objects, context };
         act(&mut self.operands, &mut scope);
     }
 
@@ -145,7 +148,12 @@ impl SimulatedCluster {
     }
 
     /// A kubelet stops: nothing on the node continues, and nothing on it counts as ready.
-    pub(super) fn stop_node(&mut self, name: &str, milliseconds: Option<u64>, context: &mut SimulationContext<'_>) {
+    pub(super) fn stop_node(
+        &mut self,
+        name: &str,
+        milliseconds: Option<u64>,
+        context: &mut SimulationContext<'_>,
+    ) {
         if !self.nodes.set_ready(name, false, context) {
             return;
         }
@@ -169,7 +177,11 @@ impl SimulatedCluster {
     }
 
     /// The caches of a watcher that lists everything now.
-    pub(super) fn list_all(&self, job_selector: Option<Selector>, context: &SimulationContext<'_>) -> ClusterCaches {
+    pub(super) fn list_all(
+        &self,
+        job_selector: Option<Selector>,
+        context: &SimulationContext<'_>,
+    ) -> ClusterCaches {
         let lists_pods = job_selector.is_some();
         let mut caches = ClusterCaches::new(job_selector);
         let mut put = |change| caches.apply(change, context.watches.version, context.setup);
@@ -178,7 +190,11 @@ impl SimulatedCluster {
             let name = &node.name;
             put(WorldChange::Node(name.clone(), Some(Box::new(node.clone()))));
             for operand in SimulatedOperand::ALL {
-                put(WorldChange::Operand(name.clone(), operand, self.operands.pod(name, operand).cloned().map(Box::new)));
+                put(WorldChange::Operand(
+                    name.clone(),
+                    operand,
+                    self.operands.pod(name, operand).cloned().map(Box::new),
+                ));
             }
             for (operand, pod) in self.operands.pods.on_node(name) {
                 put(WorldChange::OperandPod(name.clone(), operand, Some(Box::new(pod.clone()))));

@@ -40,8 +40,11 @@ pub(super) struct ControllerLoop {
 impl ControllerLoop {
     /// The loop of the setup's operator, if it does the upgrades.
     pub(super) fn new(setup: &SimulationSetup) -> Option<Self> {
-        let generation = ControllerGeneration::from_version(Driver::Gpu, setup.operator.as_deref())?;
-        let jobs = operator_objects::policy(setup).wait_for_completion.and_then(|wait| wait.pod_selector.parse().ok());
+        let generation =
+            ControllerGeneration::from_version(Driver::Gpu, setup.operator.as_deref())?;
+        let jobs = operator_objects::policy(setup)
+            .wait_for_completion
+            .and_then(|wait| wait.pod_selector.parse().ok());
         Some(Self {
             controller: UpgradeController::new(Driver::Gpu, generation, None, timestamp(0)),
             generation,
@@ -58,7 +61,12 @@ impl ControllerLoop {
     }
 
     /// Takes a change into the caches. Returns the node before and after, if it is the change of a node.
-    pub(super) fn apply(&mut self, change: &WorldChange, version: u64, setup: &SimulationSetup) -> Option<(Observed, Observed)> {
+    pub(super) fn apply(
+        &mut self,
+        change: &WorldChange,
+        version: u64,
+        setup: &SimulationSetup,
+    ) -> Option<(Observed, Observed)> {
         let name = if let WorldChange::Node(name, _) = change { Some(name) } else { None };
         let before = name.map(|name| self.observe_node(name));
         self.caches.apply(change.clone(), version, setup);
@@ -81,7 +89,12 @@ impl ControllerLoop {
     }
 
     /// Wakes the loop if it watches what differs in the operator's objects since the last notice.
-    pub(super) fn notice_operator(&mut self, operator: &OperatorObjects, setup: &SimulationSetup, queue: &mut EventQueue) {
+    pub(super) fn notice_operator(
+        &mut self,
+        operator: &OperatorObjects,
+        setup: &SimulationSetup,
+        queue: &mut EventQueue,
+    ) {
         let (mut before, mut after) = (Observed::default(), Observed::default());
         operator_objects::write_operator_objects(&mut before, &self.operator, setup);
         operator_objects::write_operator_objects(&mut after, operator, setup);
@@ -92,7 +105,8 @@ impl ControllerLoop {
     /// A new process with these caches: it knows nothing of evictions and drains that were started.
     pub(super) fn restart(&mut self, caches: ClusterCaches, queue: &mut EventQueue) {
         self.caches = caches;
-        self.controller = UpgradeController::new(Driver::Gpu, self.generation, None, timestamp(queue.now()));
+        self.controller =
+            UpgradeController::new(Driver::Gpu, self.generation, None, timestamp(queue.now()));
         self.runs_at = None;
         self.busy_until = queue.now();
         self.schedule(queue);
@@ -100,7 +114,13 @@ impl ControllerLoop {
 
     /// Schedules the next pass, unless one that is as early is scheduled.
     pub(super) fn schedule(&mut self, queue: &mut EventQueue) {
-        let Some(due) = self.controller.due().map(|due| milliseconds(due).max(queue.now()).max(self.busy_until)) else { return };
+        let Some(due) = self
+            .controller
+            .due()
+            .map(|due| milliseconds(due).max(queue.now()).max(self.busy_until))
+        else {
+            return;
+        };
         if self.runs_at.is_none_or(|known| known > due) {
             self.appointment += 1;
             self.runs_at = Some(due);
@@ -114,7 +134,8 @@ impl ControllerLoop {
 
     /// Whether the caches, kept in step change by change, equal those of a new start.
     pub(super) fn is_in_step(&self, listed: &ClusterCaches) -> bool {
-        let [kept, listed] = [&self.caches, listed].map(|caches| work(&caches.observed, Driver::Gpu, self.generation, None));
+        let [kept, listed] = [&self.caches, listed]
+            .map(|caches| work(&caches.observed, Driver::Gpu, self.generation, None));
         kept == listed
     }
 

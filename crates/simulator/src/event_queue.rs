@@ -56,7 +56,8 @@ mod tests {
         for (at, process) in [(20, 1), (10, 2), (10, 3)] {
             queue.schedule_at(at, WorldEvent::HookStarts(process));
         }
-        let order = std::iter::from_fn(|| queue.pop().map(|event| (format!("{event:?}"), queue.now())));
+        let order =
+            std::iter::from_fn(|| queue.pop().map(|event| (format!("{event:?}"), queue.now())));
         let expected = [("HookStarts(2)", 10), ("HookStarts(3)", 10), ("HookStarts(1)", 20)];
         assert_eq!(order.collect::<Vec<_>>(), expected.map(|(event, at)| (event.to_owned(), at)));
     }

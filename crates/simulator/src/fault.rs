@@ -89,7 +89,9 @@ impl fmt::Display for FaultDuration<'_> {
 
 impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let set = |value: &Option<String>| value.as_ref().map_or_else(|| "removed".to_owned(), |value| format!("set to `{value}`"));
+        let set = |value: &Option<String>| {
+            value.as_ref().map_or_else(|| "removed".to_owned(), |value| format!("set to `{value}`"))
+        };
         match self {
             Self::NotReady(node, time) => write!(out, "{node} is NotReady{}", FaultDuration(time)),
             Self::NodeGone(node) => write!(out, "{node} leaves the cluster"),
@@ -97,18 +99,36 @@ impl fmt::Display for Fault {
             Self::Cordon(node) => write!(out, "somebody cordons {node}"),
             Self::Uncordon(node) => write!(out, "somebody uncordons {node}"),
             Self::Label(node, key, value) => write!(out, "{node}: label {key} is {}", set(value)),
-            Self::Annotate(node, key, value) => write!(out, "{node}: annotation {key} is {}", set(value)),
-            Self::DriverFails(node, Some(times)) => write!(out, "the driver of {node} will fail {times} times"),
+            Self::Annotate(node, key, value) => {
+                write!(out, "{node}: annotation {key} is {}", set(value))
+            }
+            Self::DriverFails(node, Some(times)) => {
+                write!(out, "the driver of {node} will fail {times} times")
+            }
             Self::DriverFails(node, None) => write!(out, "the driver of {node} will fail for ever"),
-            Self::PluginFails(node, time) => write!(out, "the DRA plugin of {node} will not become ready{}", FaultDuration(time)),
+            Self::PluginFails(node, time) => {
+                write!(out, "the DRA plugin of {node} will not become ready{}", FaultDuration(time))
+            }
             Self::Operand(fault) => fault.fmt(out),
-            Self::HoldBudget(workers, time) => write!(out, "the budget of {workers} lets nothing go{}", FaultDuration(time)),
-            Self::KillHook(time) => write!(out, "the hook is killed{}", FaultDuration(&Some(*time))),
-            Self::LoseLease(time) => write!(out, "the Lease is lost{}", FaultDuration(&Some(*time))),
-            Self::OperatorDown(time) => write!(out, "the operator is down{}", FaultDuration(&Some(*time))),
+            Self::HoldBudget(workers, time) => {
+                write!(out, "the budget of {workers} lets nothing go{}", FaultDuration(time))
+            }
+            Self::KillHook(time) => {
+                write!(out, "the hook is killed{}", FaultDuration(&Some(*time)))
+            }
+            Self::LoseLease(time) => {
+                write!(out, "the Lease is lost{}", FaultDuration(&Some(*time)))
+            }
+            Self::OperatorDown(time) => {
+                write!(out, "the operator is down{}", FaultDuration(&Some(*time)))
+            }
             Self::Template(version) => write!(out, "driver {version} is asked for"),
-            Self::Deploy(count) => write!(out, "a new hook is deployed with maxUnavailable {count}"),
-            Self::Maintenance(node, time) => write!(out, "others have {node} in maintenance{}", FaultDuration(&Some(*time))),
+            Self::Deploy(count) => {
+                write!(out, "a new hook is deployed with maxUnavailable {count}")
+            }
+            Self::Maintenance(node, time) => {
+                write!(out, "others have {node} in maintenance{}", FaultDuration(&Some(*time)))
+            }
             Self::PodComes(workers, node) => write!(out, "a pod of {workers} is bound to {node}"),
             Self::Admission(node, Some(admission)) => write!(out, "{node}: {admission}"),
             Self::Admission(node, None) => write!(out, "{node}: admission denies nothing any more"),
@@ -121,10 +141,19 @@ impl fmt::Display for OperandFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |operand: &Operand| operand.traits().daemon_set;
         match self {
-            Self::Fails(node, operand, time) => write!(out, "{} of {node} crashes{}", name(operand), FaultDuration(time)),
-            Self::Missing(node, operand, time) => write!(out, "{} of {node} is missing{}", name(operand), FaultDuration(&Some(*time))),
+            Self::Fails(node, operand, time) => {
+                write!(out, "{} of {node} crashes{}", name(operand), FaultDuration(time))
+            }
+            Self::Missing(node, operand, time) => {
+                write!(out, "{} of {node} is missing{}", name(operand), FaultDuration(&Some(*time)))
+            }
             Self::Rolls(operand, time) => {
-                write!(out, "{} has a new revision, and nobody replaces pods{}", name(operand), FaultDuration(&Some(*time)))
+                write!(
+                    out,
+                    "{} has a new revision, and nobody replaces pods{}",
+                    name(operand),
+                    FaultDuration(&Some(*time))
+                )
             }
             Self::GpuDies(node) => write!(out, "a GPU of {node} dies"),
         }

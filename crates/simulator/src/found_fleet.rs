@@ -67,13 +67,19 @@ impl FoundNode {
         if state.is_busy() {
             node.labels.remove(traits.state_label);
             node.unschedulable &= node.annotations.contains_key(traits.initially_unschedulable);
-            for noted in [traits.initially_unschedulable, traits.wait_start, traits.validation_start] {
+            for noted in
+                [traits.initially_unschedulable, traits.wait_start, traits.validation_start]
+            {
                 node.annotations.remove(noted);
             }
         }
         // The operands that the driver manager pauses for an upgrade come back after it.
-        let paused: Vec<String> =
-            node.labels.iter().filter(|(_, value)| value.starts_with("paused-for-")).map(|(key, _)| key.clone()).collect();
+        let paused: Vec<String> = node
+            .labels
+            .iter()
+            .filter(|(_, value)| value.starts_with("paused-for-"))
+            .map(|(key, _)| key.clone())
+            .collect();
         for key in paused {
             node.labels.insert(key, "true".to_owned());
         }

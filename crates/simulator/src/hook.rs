@@ -96,7 +96,12 @@ impl SimulatedHook {
     }
 
     /// A new Job with another limit: another trigger digest.
-    pub(super) fn deploy(&mut self, max_unavailable: Count, cluster: &mut SimulatedCluster, context: &mut SimulationContext<'_>) {
+    pub(super) fn deploy(
+        &mut self,
+        max_unavailable: Count,
+        cluster: &mut SimulatedCluster,
+        context: &mut SimulationContext<'_>,
+    ) {
         self.kill(1_000, context);
         self.job += 1;
         self.state.settings.upgrade.policy.max_unavailable = Some(max_unavailable);
@@ -106,19 +111,32 @@ impl SimulatedHook {
     }
 
     /// The hook before the operator's chart holds every node before there is a new template: in mode `steer`, and where the operator is upgraded.
-    pub(super) fn hold_nodes(&mut self, cluster: &mut SimulatedCluster, context: &mut SimulationContext<'_>) {
+    pub(super) fn hold_nodes(
+        &mut self,
+        cluster: &mut SimulatedCluster,
+        context: &mut SimulationContext<'_>,
+    ) {
         let state = &mut self.state;
         if !state.settings.has(Task::Steer) && context.setup.operator_upgrade.is_none() {
             return;
         }
-        let missing = hold::missing(&cluster.list_all(None, context).observed, &state.settings, timestamp(context.now()));
+        let missing = hold::missing(
+            &cluster.list_all(None, context).observed,
+            &state.settings,
+            timestamp(context.now()),
+        );
         let mut writer = HookWriter { hook: state, cluster, context };
         for patch in missing {
             writer.perform(&Action::PatchNode(patch));
         }
     }
 
-    pub(super) fn start(&mut self, process: u32, cluster: &SimulatedCluster, context: &mut SimulationContext<'_>) {
+    pub(super) fn start(
+        &mut self,
+        process: u32,
+        cluster: &SimulatedCluster,
+        context: &mut SimulationContext<'_>,
+    ) {
         if self.process != process || self.state.is_running {
             return;
         }
@@ -151,7 +169,9 @@ impl SimulatedHook {
         }
         self.appointment += 1;
         self.decides_at = Some(at);
-        context.queue.schedule_at(at.max(context.now()), WorldEvent::Decide(self.process, self.appointment));
+        context
+            .queue
+            .schedule_at(at.max(context.now()), WorldEvent::Decide(self.process, self.appointment));
     }
 
     fn note_change(&mut self, context: &mut SimulationContext<'_>) {
@@ -163,7 +183,13 @@ impl SimulatedHook {
     }
 
     /// A watch delivers a change.
-    pub(super) fn notify(&mut self, process: u32, version: u64, change: WorldChange, context: &mut SimulationContext<'_>) {
+    pub(super) fn notify(
+        &mut self,
+        process: u32,
+        version: u64,
+        change: WorldChange,
+        context: &mut SimulationContext<'_>,
+    ) {
         if self.is_current(process) {
             self.state.caches.apply(change, version, context.setup);
             self.note_change(context);
@@ -171,7 +197,13 @@ impl SimulatedHook {
     }
 
     /// The LIST of a node's pods is answered.
-    pub(super) fn pods_listed(&mut self, process: u32, node: &str, cluster: &SimulatedCluster, context: &mut SimulationContext<'_>) {
+    pub(super) fn pods_listed(
+        &mut self,
+        process: u32,
+        node: &str,
+        cluster: &SimulatedCluster,
+        context: &mut SimulationContext<'_>,
+    ) {
         if process != self.process {
             return;
         }
@@ -182,20 +214,30 @@ impl SimulatedHook {
         self.note_change(context);
     }
 
-    pub(super) fn decide(&mut self, process: u32, appointment: u64, cluster: &SimulatedCluster, context: &mut SimulationContext<'_>) {
+    pub(super) fn decide(
+        &mut self,
+        process: u32,
+        appointment: u64,
+        cluster: &SimulatedCluster,
+        context: &mut SimulationContext<'_>,
+    ) {
         if !self.is_current(process) || appointment != self.appointment {
             return;
         }
         self.decides_at = None;
         self.detect_circles(context);
         let clocks = context.setup.clocks;
-        let (now, ahead) = (clocks.of_hook(process, context.now()), clocks.ahead(process, context.now()));
+        let (now, ahead) =
+            (clocks.of_hook(process, context.now()), clocks.ahead(process, context.now()));
         let state = &mut self.state;
-        if let Some(lease) = state.caches.observed.operator_lease.as_mut().filter(|_| cluster.operator.is_working()) {
+        if let Some(lease) =
+            state.caches.observed.operator_lease.as_mut().filter(|_| cluster.operator.is_working())
+        {
             // The leader renews all the time.
             lease.renewed = Some(now);
         }
-        let mut decision = self.planner.decide(&state.caches.observed, &state.settings, &state.memory, now);
+        let mut decision =
+            self.planner.decide(&state.caches.observed, &state.settings, &state.memory, now);
         if context.setup.thorough {
             self.compare_with_models(&decision, now, context);
         }
@@ -205,7 +247,9 @@ impl SimulatedHook {
         context.report.decisions += 1;
         InvariantChecker { hook: &self.state, cluster, context }.decision(&decision);
         self.state.memory = decision.memory;
-        self.wake_at = milliseconds(decision.wake_at).saturating_add_signed(ahead.saturating_neg()).max(context.now());
+        self.wake_at = milliseconds(decision.wake_at)
+            .saturating_add_signed(ahead.saturating_neg())
+            .max(context.now());
         let asked = self.state.caches.focus(&decision.focus, &self.listing);
         self.listing.extend(asked.iter().cloned());
         for node in asked {
@@ -221,7 +265,12 @@ impl SimulatedHook {
     }
 
     /// A decision equals the one without what the last one found, and NVIDIA's controller the model of it that has an entry for each node.
-    fn compare_with_models(&self, decision: &Decision, now: jiff::Timestamp, context: &mut SimulationContext<'_>) {
+    fn compare_with_models(
+        &self,
+        decision: &Decision,
+        now: jiff::Timestamp,
+        context: &mut SimulationContext<'_>,
+    ) {
         let HookState { caches, settings, memory, .. } = &self.state;
         let fresh = decide(&caches.observed, settings, memory, now);
         if *decision != fresh {
@@ -270,8 +319,16 @@ impl SimulatedHook {
     }
 
     /// A call reaches the API server.
-    pub(super) fn call(&mut self, process: u32, index: usize, cluster: &mut SimulatedCluster, context: &mut SimulationContext<'_>) {
-        let Some(action) = self.actions.get(index).filter(|_| self.is_current(process)) else { return };
+    pub(super) fn call(
+        &mut self,
+        process: u32,
+        index: usize,
+        cluster: &mut SimulatedCluster,
+        context: &mut SimulationContext<'_>,
+    ) {
+        let Some(action) = self.actions.get(index).filter(|_| self.is_current(process)) else {
+            return;
+        };
         if self.failed.contains(action.node()) {
             self.state.memory.note_unbegun(action);
         } else if !(HookWriter { hook: &mut self.state, cluster, context }).perform(action) {
@@ -291,14 +348,24 @@ impl SimulatedHook {
     }
 
     /// After a successful run another one of the same deployment finds nothing to do.
-    pub(super) fn run_again(&mut self, cluster: &SimulatedCluster, context: &mut SimulationContext<'_>) {
+    pub(super) fn run_again(
+        &mut self,
+        cluster: &SimulatedCluster,
+        context: &mut SimulationContext<'_>,
+    ) {
         let mut memory = self.state.second_run(context.now());
         self.list_all(cluster, context);
         let mut now = context.now();
         for _ in 0..100 {
-            let decision = decide(&self.state.caches.observed, &self.state.settings, &memory, timestamp(now));
+            let decision =
+                decide(&self.state.caches.observed, &self.state.settings, &memory, timestamp(now));
             // Nodes that joined meanwhile were not waited for: the second run may have work of its own.
-            let has_joined = |name: &str| cluster.nodes.get(name).is_none_or(|node| !self.state.memory.is_in_cohort(&node.node.uid));
+            let has_joined = |name: &str| {
+                cluster
+                    .nodes
+                    .get(name)
+                    .is_none_or(|node| !self.state.memory.is_in_cohort(&node.node.uid))
+            };
             if decision.actions.iter().any(|action| has_joined(action.node())) {
                 return;
             }
@@ -319,6 +386,7 @@ impl SimulatedHook {
 /// Some of both texts from shortly before the position on at which they differ.
 fn where_they_differ(one: &str, other: &str) -> (String, String) {
     let same = one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
-    let part = |text: &str| text.chars().skip(same.saturating_sub(AROUND)).take(2 * AROUND).collect();
+    let part =
+        |text: &str| text.chars().skip(same.saturating_sub(AROUND)).take(2 * AROUND).collect();
     (part(one), part(other))
 }

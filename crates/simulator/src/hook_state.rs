@@ -44,10 +44,18 @@ impl HookState {
         }
         if settings.mode == Mode::Assist {
             // This mode gets no more of the policy.
-            settings.upgrade = UpgradeSettings { attempts: settings.upgrade.attempts, ..UpgradeSettings::default() };
+            settings.upgrade = UpgradeSettings {
+                attempts: settings.upgrade.attempts,
+                ..UpgradeSettings::default()
+            };
         }
         // Only a hook that drives watches jobs.
-        let wait = settings.upgrade.policy.wait_for_completion.as_ref().filter(|_| settings.has(Task::Drive));
+        let wait = settings
+            .upgrade
+            .policy
+            .wait_for_completion
+            .as_ref()
+            .filter(|_| settings.has(Task::Drive));
         Self {
             memory: RunMemory::new(timestamp(0), deadline(&settings, 0)),
             caches: ClusterCaches::new(wait.and_then(|wait| wait.pod_selector.parse().ok())),
@@ -72,7 +80,13 @@ impl HookState {
         let memory = &mut self.memory;
         let nodes = std::mem::take(&mut memory.nodes);
         let (cohort, baseline) = (memory.cohort.take(), memory.baseline.take());
-        *memory = RunMemory { cohort, nodes, baseline, own, ..RunMemory::new(memory.started_at, memory.deadline) };
+        *memory = RunMemory {
+            cohort,
+            nodes,
+            baseline,
+            own,
+            ..RunMemory::new(memory.started_at, memory.deadline)
+        };
     }
 
     /// The memory of a run that follows the one that there was.
@@ -123,8 +137,11 @@ impl HookState {
             self.caches.observed.operand_pods.on(name).find(|pod| *pod.owner == *owner)
         };
         let validator = cluster.operands.pod(name, SimulatedOperand::Validator);
-        PLUGIN_AND_EXPORTER.iter().all(|operand| known(*operand) == cluster.operands.pods.pod(name, *operand))
-            && known(Operand::Validator).is_some_and(|pod| pod.ready) == validator.is_some_and(|pod| pod.ready)
+        PLUGIN_AND_EXPORTER
+            .iter()
+            .all(|operand| known(*operand) == cluster.operands.pods.pod(name, *operand))
+            && known(Operand::Validator).is_some_and(|pod| pod.ready)
+                == validator.is_some_and(|pod| pod.ready)
             && self.caches.operand_revisions == cluster.operator.objects.operand_revisions
     }
 }

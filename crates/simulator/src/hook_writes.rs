@@ -71,17 +71,29 @@ impl<'a> HookWriter<'_, 'a> {
 
     /// Whether all of an accepted patch was admitted.
     fn is_admitted(&mut self, patch: &NodePatch) -> bool {
-        let Some(node) = self.cluster.nodes.get(&patch.node).map(|node| &node.node) else { return true };
-        let missing = patch.missing(|key| node.labels.get(key), |key| node.annotations.get(key), node.unschedulable);
+        let Some(node) = self.cluster.nodes.get(&patch.node).map(|node| &node.node) else {
+            return true;
+        };
+        let missing = patch.missing(
+            |key| node.labels.get(key),
+            |key| node.annotations.get(key),
+            node.unschedulable,
+        );
         if !missing.is_empty() {
-            self.note_refusal(&Action::PatchNode(patch.clone()), RefusalKind::Changed, &missing.join(", "));
+            self.note_refusal(
+                &Action::PatchNode(patch.clone()),
+                RefusalKind::Changed,
+                &missing.join(", "),
+            );
         }
         missing.is_empty()
     }
 
     fn patch(&mut self, patch: &NodePatch) -> bool {
         self.context.report.wrote(&patch.node, "patch");
-        let Some(node) = self.cluster.nodes.get(&patch.node).map(|node| &node.node) else { return false };
+        let Some(node) = self.cluster.nodes.get(&patch.node).map(|node| &node.node) else {
+            return false;
+        };
         if node.uid != patch.uid || node.version != patch.version {
             self.context.report.conflicts += 1;
             return false;
@@ -105,11 +117,16 @@ impl<'a> HookWriter<'_, 'a> {
     fn report_state(&mut self, name: &str) {
         let Some(node) = self.cluster.nodes.get(name).map(|node| &node.node) else { return };
         let traits = self.hook.settings.driver.traits();
-        let controllers = node.labels.get(traits.state_label).filter(|_| self.context.has_controller());
+        let controllers =
+            node.labels.get(traits.state_label).filter(|_| self.context.has_controller());
         let is_busy = |state: &&String| {
-            !matches!(ControllerState::from_label(Some(state.as_str())), ControllerState::Unknown | ControllerState::Done)
+            !matches!(
+                ControllerState::from_label(Some(state.as_str())),
+                ControllerState::Unknown | ControllerState::Done
+            )
         };
-        let state = node.labels.get(traits.own_state_label).or(controllers.filter(is_busy)).cloned();
+        let state =
+            node.labels.get(traits.own_state_label).or(controllers.filter(is_busy)).cloned();
         let cordon = if node.unschedulable { "cordoned" } else { "schedulable" };
         self.context.log(|| format!("{name} {}, {cordon}", state.as_deref().unwrap_or("-")));
         self.context.report.enters(name, self.context.queue.now(), state, node.unschedulable);
@@ -120,7 +137,11 @@ impl<'a> HookWriter<'_, 'a> {
         self.check().eviction(eviction);
         let workloads = &mut self.cluster.workloads;
         // 404 for a pod that is gone.
-        let Some(pod) = workloads.pods.get(&eviction.uid).filter(|pod| pod.name == eviction.pod).cloned() else { return };
+        let Some(pod) =
+            workloads.pods.get(&eviction.uid).filter(|pod| pod.name == eviction.pod).cloned()
+        else {
+            return;
+        };
         let reply = match workloads.budgets.answer_eviction(&pod, self.context) {
             EvictionAnswer::Granted => EvictionReply::Accepted,
             EvictionAnswer::Blocked => EvictionReply::Blocked { retry_after: None },
@@ -139,7 +160,8 @@ impl<'a> HookWriter<'_, 'a> {
         } else {
             self.context.report.refused_evictions += 1;
             if is_first {
-                self.context.log(|| format!("{} {} may not be evicted: {reply}", eviction.node, name()));
+                self.context
+                    .log(|| format!("{} {} may not be evicted: {reply}", eviction.node, name()));
             }
         }
     }

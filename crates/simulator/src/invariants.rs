@@ -72,27 +72,51 @@ impl<'w> InvariantChecker<'w, '_> {
     /// The node, if the hook's writes arrive and no label or annotation was edited by hand: without a hold, or the note on a cordon, the controller
     /// applies its own limits.
     fn untampered(&self, name: &str) -> Option<&'w SimulatedNode> {
-        self.cluster.nodes.get(name).filter(|node| !node.is_edited && self.cluster.admissions.admits_all(name))
+        self.cluster
+            .nodes
+            .get(name)
+            .filter(|node| !node.is_edited && self.cluster.admissions.admits_all(name))
     }
 
     /// A patch, before it is applied.
     pub(super) fn patch(&mut self, patch: &NodePatch) {
         let Some(node) = self.cluster.nodes.get(&patch.node) else { return };
-        if patch.unschedulable == Some(false) && node.node.unschedulable && !node.is_cordoned_by_hook {
+        if patch.unschedulable == Some(false)
+            && node.node.unschedulable
+            && !node.is_cordoned_by_hook
+        {
             self.context.violation(&format!("{}: somebody else's cordon is removed", patch.node));
         }
         let traits = self.driver_kind().traits();
-        let mut ours = vec![traits.own_state_label, traits.own_record, traits.requested, traits.safe_load];
+        let mut ours =
+            vec![traits.own_state_label, traits.own_record, traits.requested, traits.safe_load];
         if self.context.has_controller() {
             self.skip_label(patch, &node.node);
-            ours.extend([traits.skip_label, traits.hold, traits.retries, traits.wake, traits.state_label]);
-            ours.extend([traits.initially_unschedulable, traits.wait_start, traits.validation_start]);
+            ours.extend([
+                traits.skip_label,
+                traits.hold,
+                traits.retries,
+                traits.wake,
+                traits.state_label,
+            ]);
+            ours.extend([
+                traits.initially_unschedulable,
+                traits.wait_start,
+                traits.validation_start,
+            ]);
         }
         if patch.starts && !self.cluster.pauses.is_empty() {
             let is_known = self.hook.knows_pauses(self.cluster);
-            self.violates_if_known(is_known, &format!("{}: it is begun with, and the fleet is paused", patch.node));
+            self.violates_if_known(
+                is_known,
+                &format!("{}: it is begun with, and the fleet is paused", patch.node),
+            );
         }
-        let foreign = patch.labels.keys().chain(patch.annotations.keys()).find(|key| !ours.contains(&key.as_str()));
+        let foreign = patch
+            .labels
+            .keys()
+            .chain(patch.annotations.keys())
+            .find(|key| !ours.contains(&key.as_str()));
         if let Some(key) = foreign {
             self.context.violation(&format!("{}: {key} is not ours to write", patch.node));
         }
@@ -102,33 +126,48 @@ impl<'w> InvariantChecker<'w, '_> {
     fn skip_label(&mut self, patch: &NodePatch, node: &ObservedNode) {
         let traits = self.driver_kind().traits();
         let skips = node.labels.get(traits.skip_label).is_some_and(|value| value == "true");
-        if patch.labels.contains_key(traits.skip_label) && skips && !node.annotations.contains_key(traits.hold) {
+        if patch.labels.contains_key(traits.skip_label)
+            && skips
+            && !node.annotations.contains_key(traits.hold)
+        {
             self.context.violation(&format!("{}: somebody's skip label is changed", patch.node));
         }
-        let holds = patch.labels.get(traits.skip_label).is_some_and(|value| value.as_deref() == Some("true"));
+        let holds = patch
+            .labels
+            .get(traits.skip_label)
+            .is_some_and(|value| value.as_deref() == Some("true"));
         if holds && patch.annotations.get(traits.hold).is_none_or(Option::is_none) {
-            self.context.violation(&format!("{}: it is held, and nothing says by whom", patch.node));
+            self.context
+                .violation(&format!("{}: it is held, and nothing says by whom", patch.node));
         }
     }
 
     /// The upgrade controller starts a node: in mode `steer`, only one that the hook has released.
     pub(super) fn controller_starts(&mut self, name: &str, state: ControllerState) {
         let Some(node) = self.untampered(name) else { return };
-        let is_lifted = self.record(&node.node).is_some_and(|record| record.state == UpgradeState::Lifted);
+        let is_lifted =
+            self.record(&node.node).is_some_and(|record| record.state == UpgradeState::Lifted);
         // The hook holds nothing back from a template that was changed past the bundle; the operator's own limits are there for that.
         let operator = &self.cluster.operator.objects;
         let is_planned = operator.asked == self.context.setup.to && operator.revisions.len() <= 2;
         let is_steered = self.context.setup.settings.mode == Mode::Steer;
         if is_planned && is_steered && state == ControllerState::CordonRequired && !is_lifted {
-            self.context.violation(&format!("{name}: the operator begins with it, and nobody let go of it"));
+            self.context.violation(&format!(
+                "{name}: the operator begins with it, and nobody let go of it"
+            ));
         }
     }
 
     /// The upgrade controller deletes a driver: in mode `steer`, on a cordoned node.
     pub(super) fn controller_deletes(&mut self, name: &str) {
         let is_open = self.untampered(name).is_some_and(|node| !node.node.unschedulable);
-        if self.context.setup.settings.mode == Mode::Steer && is_open && self.hook.is_running && self.knows_node(name) {
-            self.context.violation(&format!("{name}: its driver is deleted while it takes new pods"));
+        if self.context.setup.settings.mode == Mode::Steer
+            && is_open
+            && self.hook.is_running
+            && self.knows_node(name)
+        {
+            self.context
+                .violation(&format!("{name}: its driver is deleted while it takes new pods"));
         }
     }
 
@@ -141,16 +180,22 @@ impl<'w> InvariantChecker<'w, '_> {
 
     /// A node after it was patched.
     pub(super) fn node(&mut self, name: &str) {
-        let Some(node) = self.cluster.nodes.get(name).filter(|_| !self.cluster.admissions.drops_parts(name)) else { return };
+        let Some(node) =
+            self.cluster.nodes.get(name).filter(|_| !self.cluster.admissions.drops_parts(name))
+        else {
+            return;
+        };
         let record = self.record(&node.node);
         if node.is_cordoned_by_hook && !record.as_ref().is_some_and(|record| record.cordoned) {
             self.context.violation(&format!("{name}: cordoned by us, and no record says so"));
         }
         let label = node.node.labels.get(self.driver_kind().traits().state_label);
         // Lifted, and the operator has done its part: what is left is the check, as in our own last state.
-        let is_checked = ControllerState::from_label(label.map(String::as_str)) == ControllerState::Done;
+        let is_checked =
+            ControllerState::from_label(label.map(String::as_str)) == ControllerState::Done;
         let in_progress = |record: UpgradeRecord| {
-            record.state <= UpgradeState::PodRestartRequired && !(record.state == UpgradeState::Lifted && is_checked)
+            record.state <= UpgradeState::PodRestartRequired
+                && !(record.state == UpgradeState::Lifted && is_checked)
         };
         if !node.node.unschedulable && record.is_some_and(in_progress) {
             self.context.violation(&format!("{name}: it is in progress, and takes new pods"));
@@ -160,15 +205,25 @@ impl<'w> InvariantChecker<'w, '_> {
     /// The limits, after a patch that starts a node. One that was in progress takes nothing from the others.
     pub(super) fn fleet(&mut self, patch: &NodePatch, was_in_progress: bool) {
         let nodes = self.cluster.nodes.all();
-        let in_progress: Vec<&str> =
-            self.cluster.nodes.observed().filter(|node| self.holds_slot(node)).map(|node| node.name.as_str()).collect();
+        let in_progress: Vec<&str> = self
+            .cluster
+            .nodes
+            .observed()
+            .filter(|node| self.holds_slot(node))
+            .map(|node| node.name.as_str())
+            .collect();
         let cordoned = nodes.values().filter(|node| node.is_cordoned_by_hook).count();
         let report = &mut self.context.report;
         report.peak_in_progress = report.peak_in_progress.max(in_progress.len());
         report.peak_unavailable = report.peak_unavailable.max(cordoned);
         let cordons = patch.unschedulable == Some(true);
-        let starts = cordons || patch.annotations.values().flatten().any(|text| text.contains("\"started\""));
-        let Some(node) = nodes.get(&patch.node).filter(|node| is_in_progress(&node.node, self.driver_kind())) else { return };
+        let starts = cordons
+            || patch.annotations.values().flatten().any(|text| text.contains("\"started\""));
+        let Some(node) =
+            nodes.get(&patch.node).filter(|node| is_in_progress(&node.node, self.driver_kind()))
+        else {
+            return;
+        };
         if !starts || was_in_progress {
             return;
         }
@@ -178,20 +233,33 @@ impl<'w> InvariantChecker<'w, '_> {
         let parallel = upgrade.policy.max_parallel_upgrades as usize;
         if parallel > 0 && in_progress.len() > parallel {
             let names = in_progress.join(", ");
-            self.context.violation(&format!("{}: {} nodes are in progress and {parallel} may be: {names}", patch.node, in_progress.len()));
+            self.context.violation(&format!(
+                "{}: {} nodes are in progress and {parallel} may be: {names}",
+                patch.node,
+                in_progress.len()
+            ));
         }
         let limit = upgrade.policy.max_unavailable.map_or(total, |count| count.resolve(total));
         if cordons && cordoned > limit {
-            self.context.violation(&format!("{}: {cordoned} nodes are cordoned by us and {limit} may be unavailable", patch.node));
+            self.context.violation(&format!(
+                "{}: {cordoned} nodes are cordoned by us and {limit} may be unavailable",
+                patch.node
+            ));
         }
         if let Some(topology) = upgrade.topology.as_ref().filter(|_| cordons)
             && let Some(group) = node.node.labels.get(&topology.label)
         {
-            let members = nodes.values().filter(|node| node.node.labels.get(&topology.label) == Some(group));
-            let (size, away) = members.fold((0, 0), |(size, away), node| (size + 1, away + usize::from(node.is_cordoned_by_hook)));
+            let members =
+                nodes.values().filter(|node| node.node.labels.get(&topology.label) == Some(group));
+            let (size, away) = members.fold((0, 0), |(size, away), node| {
+                (size + 1, away + usize::from(node.is_cordoned_by_hook))
+            });
             let limit = topology.max_unavailable.resolve(size);
             if away > limit {
-                self.context.violation(&format!("{}: {away} nodes of group {group} are cordoned by us and {limit} may be", patch.node));
+                self.context.violation(&format!(
+                    "{}: {away} nodes of group {group} are cordoned by us and {limit} may be",
+                    patch.node
+                ));
             }
         }
     }
@@ -210,14 +278,21 @@ impl<'w> InvariantChecker<'w, '_> {
                     if patch.unschedulable == Some(true) && is_new {
                         let (away, limit) = counted.get_or_insert_with(|| self.away());
                         if away.insert(&patch.node) && away.len() > *limit {
-                            let text = format!("{}: {} nodes would be unavailable and {limit} may be", patch.node, away.len());
+                            let text = format!(
+                                "{}: {} nodes would be unavailable and {limit} may be",
+                                patch.node,
+                                away.len()
+                            );
                             self.context.violation(&text);
                         }
                     }
                 }
                 Action::Evict(_) | Action::DeleteDriver(_) => {
                     if node.is_none_or(|node| !node.unschedulable) {
-                        self.context.violation(&format!("{}: it takes new pods, and {action:?}", action.node()));
+                        self.context.violation(&format!(
+                            "{}: it takes new pods, and {action:?}",
+                            action.node()
+                        ));
                     }
                 }
                 Action::ReplacePlugin { .. } => {}
@@ -233,11 +308,32 @@ impl<'w> InvariantChecker<'w, '_> {
         let view = &self.hook.caches.observed;
         let driver = self.driver_kind();
         let drivers = DriverNodes::new(view, driver);
-        let members: Vec<&ObservedNode> = view.nodes.values().filter(|node| drivers.contains(node)).collect();
-        let is_started = |node: &ObservedNode| self.cluster.nodes.get(&node.name).is_some_and(|node| is_in_progress(&node.node, driver));
-        let is_away = |node: &ObservedNode| node.unschedulable || !node.ready || is_started(node) || is_in_progress(node, driver);
-        let limit = self.hook.settings.upgrade.policy.max_unavailable.map_or(members.len(), |count| count.resolve(members.len()));
-        (members.into_iter().filter(|node| is_away(node)).map(|node| node.name.as_str()).collect(), limit)
+        let members: Vec<&ObservedNode> =
+            view.nodes.values().filter(|node| drivers.contains(node)).collect();
+        let is_started = |node: &ObservedNode| {
+            self.cluster
+                .nodes
+                .get(&node.name)
+                .is_some_and(|node| is_in_progress(&node.node, driver))
+        };
+        let is_away = |node: &ObservedNode| {
+            node.unschedulable || !node.ready || is_started(node) || is_in_progress(node, driver)
+        };
+        let limit = self
+            .hook
+            .settings
+            .upgrade
+            .policy
+            .max_unavailable
+            .map_or(members.len(), |count| count.resolve(members.len()));
+        (
+            members
+                .into_iter()
+                .filter(|node| is_away(node))
+                .map(|node| node.name.as_str())
+                .collect(),
+            limit,
+        )
     }
 
     /// Every node has an outcome or a reason to wait, unless something concerns the fleet as a whole.
@@ -246,20 +342,36 @@ impl<'w> InvariantChecker<'w, '_> {
             return;
         }
         let view = &self.hook.caches.observed;
-        let waits: BTreeSet<&str> = decision.waits.iter().filter_map(|wait| wait.node.as_deref()).collect();
+        let waits: BTreeSet<&str> =
+            decision.waits.iter().filter_map(|wait| wait.node.as_deref()).collect();
         let drivers = DriverNodes::new(view, self.driver_kind());
-        let of_run = |node: &&ObservedNode| decision.memory.is_in_cohort(&node.uid) && drivers.contains(node);
-        let is_silent = |node: &&ObservedNode| !waits.contains(node.name.as_str()) && !decision.outcomes.contains_key(&node.name);
+        let of_run = |node: &&ObservedNode| {
+            decision.memory.is_in_cohort(&node.uid) && drivers.contains(node)
+        };
+        let is_silent = |node: &&ObservedNode| {
+            !waits.contains(node.name.as_str()) && !decision.outcomes.contains_key(&node.name)
+        };
         if let Some(found) = view.nodes.values().filter(of_run).find(is_silent) {
-            self.context.violation(&format!("{}: it does not move, and nobody says why", found.name));
+            self.context
+                .violation(&format!("{}: it does not move, and nobody says why", found.name));
         }
     }
 
     /// What takes something from a node whose driver still runs as it did, while the fleet is paused.
     fn pause(&mut self, name: &str, what: &str) {
-        let Some(node) = self.cluster.nodes.get(name).filter(|_| !self.cluster.pauses.is_empty()) else { return };
-        let started = self.record(&node.node).filter(|record| record.attempts.is_empty()).map(|record| record.started);
-        let driver = self.cluster.operands.pod(name, SimulatedOperand::Driver).filter(|pod| pod.containers_ready && !pod.deleting);
+        let Some(node) = self.cluster.nodes.get(name).filter(|_| !self.cluster.pauses.is_empty())
+        else {
+            return;
+        };
+        let started = self
+            .record(&node.node)
+            .filter(|record| record.attempts.is_empty())
+            .map(|record| record.started);
+        let driver = self
+            .cluster
+            .operands
+            .pod(name, SimulatedOperand::Driver)
+            .filter(|pod| pod.containers_ready && !pod.deleting);
         if started.zip(driver).is_some_and(|(started, pod)| pod.created <= started) {
             let is_known = self.hook.knows_pauses(self.cluster) && self.knows_node(name);
             self.violates_if_known(is_known, &format!("{name}: {what}, and the fleet is paused"));
@@ -275,7 +387,8 @@ impl<'w> InvariantChecker<'w, '_> {
         let node = &eviction.node;
         self.pause(node, &format!("{} is evicted", eviction.pod));
         if self.is_open(node) {
-            let text = format!("{node}: {} is evicted from a node that takes new pods", eviction.pod);
+            let text =
+                format!("{node}: {} is evicted from a node that takes new pods", eviction.pod);
             self.violates_if_known(self.knows_node(node), &text);
         }
         if (eviction.namespace.clone(), eviction.pod.clone()) == self.hook.own_pod() {
@@ -283,11 +396,17 @@ impl<'w> InvariantChecker<'w, '_> {
         }
         let policy = &self.hook.settings.upgrade.policy;
         let (drain, deletion) = (policy.drain.as_ref(), policy.pod_deletion.as_ref());
-        let forces = drain.is_some_and(|drain| drain.force) || deletion.is_some_and(|deletion| deletion.force);
-        let empties = drain.is_some_and(|drain| drain.delete_empty_dir) || deletion.is_some_and(|deletion| deletion.delete_empty_dir);
-        let pod = self.cluster.workloads.pods.get(&eviction.uid).filter(|pod| pod.deleted_at.is_none());
-        if pod.is_some_and(|pod| pod.controller.is_none() && !forces || (pod.empty_dir || pod.memory_dir) && !empties) {
-            self.context.violation(&format!("{node}: {} may not be evicted by this policy", eviction.pod));
+        let forces = drain.is_some_and(|drain| drain.force)
+            || deletion.is_some_and(|deletion| deletion.force);
+        let empties = drain.is_some_and(|drain| drain.delete_empty_dir)
+            || deletion.is_some_and(|deletion| deletion.delete_empty_dir);
+        let pod =
+            self.cluster.workloads.pods.get(&eviction.uid).filter(|pod| pod.deleted_at.is_none());
+        if pod.is_some_and(|pod| {
+            pod.controller.is_none() && !forces || (pod.empty_dir || pod.memory_dir) && !empties
+        }) {
+            self.context
+                .violation(&format!("{node}: {} may not be evicted by this policy", eviction.pod));
         }
     }
 
@@ -296,7 +415,10 @@ impl<'w> InvariantChecker<'w, '_> {
         self.pause(name, "its driver is deleted");
         let Some(node) = self.cluster.nodes.get(name) else { return };
         if self.is_open(name) {
-            self.violates_if_known(self.knows_node(name), &format!("{name}: its driver is deleted while it takes new pods"));
+            self.violates_if_known(
+                self.knows_node(name),
+                &format!("{name}: its driver is deleted while it takes new pods"),
+            );
         }
         let record = self.record(&node.node);
         let newest = self.cluster.operator.objects.newest();
@@ -304,7 +426,10 @@ impl<'w> InvariantChecker<'w, '_> {
         let is_retried = record.as_ref().is_some_and(|record| !record.attempts.is_empty());
         if driver.is_some_and(|pod| pod.revision.as_deref() == Some(newest)) && !is_retried {
             let is_known = self.hook.knows_revision(self.cluster);
-            self.violates_if_known(is_known, &format!("{name}: its driver is in sync, and is deleted"));
+            self.violates_if_known(
+                is_known,
+                &format!("{name}: its driver is in sync, and is deleted"),
+            );
         }
         if !record.is_some_and(|record| record.restart_only) {
             self.device_users(name);
@@ -319,8 +444,10 @@ impl<'w> InvariantChecker<'w, '_> {
         }
         let own = self.hook.own_pod();
         let uses_gpu = |pod: &&Workload| {
-            let is_daemon = pod.controller.as_ref().is_some_and(|controller| controller.kind == "DaemonSet");
-            let runs = matches!(pod.phase, PodPhase::Running | PodPhase::Pending | PodPhase::Unknown);
+            let is_daemon =
+                pod.controller.as_ref().is_some_and(|controller| controller.kind == "DaemonSet");
+            let runs =
+                matches!(pod.phase, PodPhase::Running | PodPhase::Pending | PodPhase::Unknown);
             let is_own = (pod.namespace.clone(), pod.name.clone()) == own;
             let stays = is_own || is_daemon && policy.drain.is_some();
             runs && !pod.resources.is_empty() && !stays
@@ -337,11 +464,16 @@ impl<'w> InvariantChecker<'w, '_> {
             let pod = self.cluster.operands.pod(name, operand);
             pod.map_or(String::new(), |pod| format!("{}/{}", pod.uid, pod.containers[0].restarts))
         };
-        let containers = format!("{}+{}", container(SimulatedOperand::Driver), container(SimulatedOperand::Toolkit));
+        let containers = format!(
+            "{}+{}",
+            container(SimulatedOperand::Driver),
+            container(SimulatedOperand::Toolkit)
+        );
         let count = self.context.report.replaced.entry((name.to_owned(), containers)).or_default();
         *count += 1;
         if *count > 1 {
-            self.context.violation(&format!("{name}: its plugin is replaced twice for the same driver"));
+            self.context
+                .violation(&format!("{name}: its plugin is replaced twice for the same driver"));
         }
     }
 
@@ -360,7 +492,8 @@ impl<'w> InvariantChecker<'w, '_> {
                 self.excuse(&node.node.name);
             }
         }
-        let knows_all = self.hook.knows_revision(self.cluster) && self.cluster.nodes.all().keys().all(|name| self.knows_node(name));
+        let knows_all = self.hook.knows_revision(self.cluster)
+            && self.cluster.nodes.all().keys().all(|name| self.knows_node(name));
         verdict == ExitCode::Success && knows_all
     }
 
@@ -368,16 +501,22 @@ impl<'w> InvariantChecker<'w, '_> {
     fn done_node(&mut self, simulated: &SimulatedNode, verdict: ExitCode) {
         let (node, driver, cluster) = (&simulated.node, self.driver_kind(), self.cluster);
         let (name, traits) = (&node.name, driver.traits());
-        let wakes = node.labels.get(traits.skip_label).is_some_and(|value| value.starts_with(WAKE_VALUE));
+        let wakes =
+            node.labels.get(traits.skip_label).is_some_and(|value| value.starts_with(WAKE_VALUE));
         // `resume` removes the holds of a pause.
         let is_paused = !cluster.pauses.is_empty() && has_hold(node, driver);
         let is_left = node.labels.contains_key(traits.own_state_label)
-            || [traits.own_record, traits.retries].iter().any(|key| node.annotations.contains_key(*key))
+            || [traits.own_record, traits.retries]
+                .iter()
+                .any(|key| node.annotations.contains_key(*key))
             || node.annotations.contains_key(traits.hold) && !is_paused
             || wakes;
         let is_known = self.knows_node(name) && self.hook.knows_revision(cluster);
         if is_left || simulated.is_cordoned_by_hook {
-            self.violates_if_known(is_known, &format!("{name}: it is done, and something of ours is left on it"));
+            self.violates_if_known(
+                is_known,
+                &format!("{name}: it is done, and something of ours is left on it"),
+            );
         }
         let trouble = cluster.operands.trouble(node, &cluster.operator.objects, self.context.setup);
         if let Some(trouble) = trouble.filter(|_| verdict == ExitCode::Success) {
@@ -385,8 +524,14 @@ impl<'w> InvariantChecker<'w, '_> {
             self.violates_if_known(is_known, &format!("{name}: it is done, and {trouble}"));
         }
         let pod = cluster.operands.pod(name, SimulatedOperand::Driver);
-        if !pod.is_some_and(|pod| pod.revision.as_deref() == Some(cluster.operator.objects.newest()) && pod.containers_ready) {
-            self.violates_if_known(is_known, &format!("{name}: it is done, and its driver is not the newest"));
+        if !pod.is_some_and(|pod| {
+            pod.revision.as_deref() == Some(cluster.operator.objects.newest())
+                && pod.containers_ready
+        }) {
+            self.violates_if_known(
+                is_known,
+                &format!("{name}: it is done, and its driver is not the newest"),
+            );
         }
     }
 
@@ -398,11 +543,15 @@ impl<'w> InvariantChecker<'w, '_> {
         let reason = self.hook.memory.nodes.get(name).and_then(|record| record.reason.as_ref());
         let Some(reason) = reason.filter(|reason| reason.name == "OperandNotReady") else { return };
         let was_broken = |scheduled: &ScheduledFault| {
-            let Fault::Operand(OperandFault::Fails(node, operand, _)) = &scheduled.fault else { return false };
+            let Fault::Operand(OperandFault::Fails(node, operand, _)) = &scheduled.fault else {
+                return false;
+            };
             scheduled.at == 0 && node == name && reason.text.contains(operand.traits().daemon_set)
         };
         if !self.context.setup.faults.iter().any(was_broken) {
-            self.context.violation(&format!("{name}: it is excused, and was well before the run: {reason}"));
+            self.context.violation(&format!(
+                "{name}: it is excused, and was well before the run: {reason}"
+            ));
         }
     }
 }

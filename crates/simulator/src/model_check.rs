@@ -23,8 +23,14 @@ pub(super) fn difference(observed: &Observed, driver: Driver, now: Timestamp) ->
     })
 }
 
-fn compared(pass: &PartialPass<'_>, counted: &UpgradeSnapshot<'_>, options: &PassOptions) -> Option<String> {
-    let look = |snapshot: &UpgradeSnapshot<'_>| explain_pass(snapshot, &pass.rules, &options.clone().seen_from_outside(snapshot), None);
+fn compared(
+    pass: &PartialPass<'_>,
+    counted: &UpgradeSnapshot<'_>,
+    options: &PassOptions,
+) -> Option<String> {
+    let look = |snapshot: &UpgradeSnapshot<'_>| {
+        explain_pass(snapshot, &pass.rules, &options.clone().seen_from_outside(snapshot), None)
+    };
     let (each, some) = (look(&pass.snapshot), look(counted));
     let moves = |outlook: &PassOutlook| {
         let mut moves: Vec<PredictedMove> = outlook.moves.clone();
@@ -35,9 +41,18 @@ fn compared(pass: &PartialPass<'_>, counted: &UpgradeSnapshot<'_>, options: &Pas
         return Some(format!("it would move {} or {}", moves(&each), moves(&some)));
     }
     let waits = |node: &str| -> Option<&ControllerWait> {
-        let own = some.waits.iter().find(|waiting| waiting.node == node).map(|waiting| &waiting.wait);
-        own.or_else(|| some.pending_wait.as_ref().filter(|_| counted.counted.pending_nodes.contains(&node)))
+        let own =
+            some.waits.iter().find(|waiting| waiting.node == node).map(|waiting| &waiting.wait);
+        own.or_else(|| {
+            some.pending_wait.as_ref().filter(|_| counted.counted.pending_nodes.contains(&node))
+        })
     };
-    let differing = each.waits.iter().find(|waiting| waits(&waiting.node) != Some(&waiting.wait))?;
-    Some(format!("{} waits for {:?} or {:?}", differing.node, differing.wait, waits(&differing.node)))
+    let differing =
+        each.waits.iter().find(|waiting| waits(&waiting.node) != Some(&waiting.wait))?;
+    Some(format!(
+        "{} waits for {:?} or {:?}",
+        differing.node,
+        differing.wait,
+        waits(&differing.node)
+    ))
 }

@@ -34,7 +34,10 @@ impl SimulatedNode {
 
     /// The record on the node says that its cordon is ours.
     pub(super) fn claims_cordon(&self, driver: Driver) -> bool {
-        self.node.annotations.get(driver.traits().own_record).is_some_and(|text| text.contains("\"cordoned\":true"))
+        self.node
+            .annotations
+            .get(driver.traits().own_record)
+            .is_some_and(|text| text.contains("\"cordoned\":true"))
     }
 }
 
@@ -102,7 +105,12 @@ impl SimulatedNodes {
     }
 
     /// Changes a node and publishes it; `false`: there is none of that name.
-    pub(super) fn update(&mut self, name: &str, context: &mut SimulationContext<'_>, change: impl FnOnce(&mut SimulatedNode)) -> bool {
+    pub(super) fn update(
+        &mut self,
+        name: &str,
+        context: &mut SimulationContext<'_>,
+        change: impl FnOnce(&mut SimulatedNode),
+    ) -> bool {
         let Some(node) = self.0.get_mut(name) else { return false };
         change(node);
         self.publish(name, context);
@@ -117,20 +125,35 @@ impl SimulatedNodes {
     }
 
     /// Cordons or uncordons a node for others than the hook; `false`: it is that already.
-    pub(super) fn set_cordon(&mut self, name: &str, cordoned: bool, driver: Driver, context: &mut SimulationContext<'_>) -> bool {
+    pub(super) fn set_cordon(
+        &mut self,
+        name: &str,
+        cordoned: bool,
+        driver: Driver,
+        context: &mut SimulationContext<'_>,
+    ) -> bool {
         let differs = self.0.get(name).is_some_and(|node| node.node.unschedulable != cordoned);
         differs
             && self.update(name, context, |node| {
                 // A cordon that the hook's record claims looks like the hook's own.
-                (node.node.unschedulable, node.is_cordoned_by_hook) = (cordoned, cordoned && node.claims_cordon(driver));
+                (node.node.unschedulable, node.is_cordoned_by_hook) =
+                    (cordoned, cordoned && node.claims_cordon(driver));
             })
     }
 
     /// The kubelet stops or is back; `false`: it was so already.
-    pub(super) fn set_ready(&mut self, name: &str, ready: bool, context: &mut SimulationContext<'_>) -> bool {
+    pub(super) fn set_ready(
+        &mut self,
+        name: &str,
+        ready: bool,
+        context: &mut SimulationContext<'_>,
+    ) -> bool {
         let at = context.setup.clocks.of_node(name, context.now());
         let differs = self.0.get(name).is_some_and(|node| node.node.ready != ready);
-        differs && self.update(name, context, |node| (node.node.ready, node.node.ready_since) = (ready, Some(at)))
+        differs
+            && self.update(name, context, |node| {
+                (node.node.ready, node.node.ready_since) = (ready, Some(at))
+            })
     }
 
     pub(super) fn is_ready(&self, name: &str) -> bool {
@@ -151,7 +174,8 @@ impl SimulatedNodes {
 
     /// Schedules what the kubelet has to catch up with.
     pub(super) fn resume_kubelet(&mut self, name: &str, context: &mut SimulationContext<'_>) {
-        let deferred = self.0.get_mut(name).map(|node| std::mem::take(&mut node.deferred)).unwrap_or_default();
+        let deferred =
+            self.0.get_mut(name).map(|node| std::mem::take(&mut node.deferred)).unwrap_or_default();
         for (later, event) in (0_u64..).zip(deferred) {
             context.after(100 + later * 10, event);
         }
@@ -167,7 +191,10 @@ mod tests {
         let setup = crate::fixture::setup(1);
         let mut context = SimulationContext::new(&setup);
         let mut nodes = SimulatedNodes::default();
-        nodes.insert(SimulatedNode::new(ObservedNode { name: "gpu-0".to_owned(), ready: true, ..ObservedNode::default() }, 8));
+        nodes.insert(SimulatedNode::new(
+            ObservedNode { name: "gpu-0".to_owned(), ready: true, ..ObservedNode::default() },
+            8,
+        ));
         assert!(nodes.kubelet_acts("gpu-0", || WorldEvent::SchedulePods));
         assert!(nodes.set_ready("gpu-0", false, &mut context));
         assert!(!nodes.kubelet_acts("gpu-0", || WorldEvent::SchedulePods));

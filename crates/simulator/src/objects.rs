@@ -23,7 +23,8 @@ pub(super) const DRA_NAMESPACE: &str = "nvidia-dra-driver-gpu";
 /// The time so many milliseconds after the start.
 pub(super) fn timestamp(milliseconds: u64) -> Timestamp {
     let since = i64::try_from(milliseconds).unwrap_or(i64::MAX);
-    Timestamp::from_millisecond((EPOCH_SECONDS * 1000).saturating_add(since)).unwrap_or(Timestamp::MAX)
+    Timestamp::from_millisecond((EPOCH_SECONDS * 1000).saturating_add(since))
+        .unwrap_or(Timestamp::MAX)
 }
 
 /// The same in whole seconds, as objects have it.
@@ -62,10 +63,15 @@ impl SimulatedOperand {
         let driver: &[_] = &[names::DRIVER_COMPONENT, ("app", "nvidia-driver-daemonset")];
         let (name, daemon_set, container, labels) = match self {
             Self::Driver => ("driver", DRIVER, Driver::Gpu.traits().container, driver),
-            Self::Toolkit => ("toolkit", TOOLKIT, "nvidia-container-toolkit-ctr", &[names::TOOLKIT_APP][..]),
-            Self::Validator => {
-                ("validator", "validator-daemonset", "nvidia-operator-validator", &[("app", "nvidia-operator-validator")][..])
+            Self::Toolkit => {
+                ("toolkit", TOOLKIT, "nvidia-container-toolkit-ctr", &[names::TOOLKIT_APP][..])
             }
+            Self::Validator => (
+                "validator",
+                "validator-daemonset",
+                "nvidia-operator-validator",
+                &[("app", "nvidia-operator-validator")][..],
+            ),
             Self::Plugin => ("plugin", PLUGIN, "gpus", &[("app", "dra-plugin")][..]),
         };
         SimulatedOperandTraits { name, daemon_set, container, labels }
@@ -86,7 +92,13 @@ pub(super) fn config_digest(setup: &SimulationSetup, version: &str) -> String {
 }
 
 /// A node with a GPU, labeled by the operator, if there is one.
-pub(super) fn node(name: &str, uid: String, created: Timestamp, group: Option<(String, String)>, operator: bool) -> ObservedNode {
+pub(super) fn node(
+    name: &str,
+    uid: String,
+    created: Timestamp,
+    group: Option<(String, String)>,
+    operator: bool,
+) -> ObservedNode {
     let operators = labels(&[
         (names::GPU_PRESENT_LABEL, "true"),
         (names::DEPLOY_DRIVER_LABEL, "true"),
@@ -96,7 +108,15 @@ pub(super) fn node(name: &str, uid: String, created: Timestamp, group: Option<(S
     ]);
     let mut labels = if operator { operators } else { Labels::default() };
     labels.extend(group);
-    ObservedNode { name: name.to_owned(), uid, created, ready: true, ready_since: Some(created), labels, ..ObservedNode::default() }
+    ObservedNode {
+        name: name.to_owned(),
+        uid,
+        created,
+        ready: true,
+        ready_since: Some(created),
+        labels,
+        ..ObservedNode::default()
+    }
 }
 
 /// UID of the driver DaemonSet of an NVIDIADriver.
@@ -117,7 +137,11 @@ pub(super) fn operand(
     let traits = operand.traits();
     let pool = node.driver_owner().filter(|_| is_driver && !setup.pools.is_empty());
     ObservedPod {
-        namespace: if operand == SimulatedOperand::Plugin { DRA_NAMESPACE.to_owned() } else { setup.settings.operator_namespace.clone() },
+        namespace: if operand == SimulatedOperand::Plugin {
+            DRA_NAMESPACE.to_owned()
+        } else {
+            setup.settings.operator_namespace.clone()
+        },
         name: format!("{}-{uid}", traits.name),
         uid,
         owner: Some(pool.map_or_else(|| traits.daemon_set.to_owned(), pool_daemon_set)),

@@ -9,7 +9,8 @@ use jiff::SignedDuration;
 use contract::names;
 use contract::operand::Operand;
 use observed::{
-    ClusterPolicy, ImageSpec, Labels, Observed, ObservedDaemonSet, ObservedNode, ObservedPod, ObservedRevision, OperandPod, OperandSpec,
+    ClusterPolicy, ImageSpec, Labels, Observed, ObservedDaemonSet, ObservedNode, ObservedPod,
+    ObservedRevision, OperandPod, OperandSpec,
 };
 
 use super::caches::WorldChange;
@@ -19,8 +20,11 @@ use super::operands::OperandScope;
 use super::operator_objects::OperatorObjects;
 
 /// The operands, with the suffix of the label that places them.
-pub(super) const OPERANDS: [(Operand, &str); 3] =
-    [(Operand::Validator, "operator-validator"), (Operand::DevicePlugin, "device-plugin"), (Operand::DcgmExporter, "dcgm-exporter")];
+pub(super) const OPERANDS: [(Operand, &str); 3] = [
+    (Operand::Validator, "operator-validator"),
+    (Operand::DevicePlugin, "device-plugin"),
+    (Operand::DcgmExporter, "dcgm-exporter"),
+];
 /// Those of them that are simulated here.
 pub(super) const PLUGIN_AND_EXPORTER: [Operand; 2] = [Operand::DevicePlugin, Operand::DcgmExporter];
 /// The resource that the device plugin offers.
@@ -62,7 +66,8 @@ struct OperandPodState {
 impl OperandPodState {
     fn crash(&mut self) {
         let pod = &mut self.pod;
-        (pod.ready, pod.restarts, pod.trouble) = (false, pod.restarts + 1, Some("CrashLoopBackOff".into()));
+        (pod.ready, pod.restarts, pod.trouble) =
+            (false, pod.restarts + 1, Some("CrashLoopBackOff".into()));
     }
 
     fn is_of(&self, revision: &str) -> bool {
@@ -94,11 +99,14 @@ impl OperandPods {
             let Some(state) = self.state_mut(name, operand) else { return };
             state.works = true;
             state.pod.ready = true;
-            state.pod.created = timestamp(0).saturating_sub(SignedDuration::from_hours(1)).unwrap_or(timestamp(0));
+            state.pod.created =
+                timestamp(0).saturating_sub(SignedDuration::from_hours(1)).unwrap_or(timestamp(0));
         }
         let Some(node) = scope.nodes.get_mut(name) else { return };
         for (_, suffix) in OPERANDS {
-            node.node.labels.insert(format!("{}{suffix}", names::DEPLOY_LABEL_PREFIX), "true".to_owned());
+            node.node
+                .labels
+                .insert(format!("{}{suffix}", names::DEPLOY_LABEL_PREFIX), "true".to_owned());
         }
         self.offer_gpus(name, scope);
     }
@@ -121,7 +129,11 @@ impl OperandPods {
 
     /// The pods of a node.
     pub(super) fn on_node(&self, name: &str) -> impl Iterator<Item = (Operand, &OperandPod)> {
-        self.0.get(name).into_iter().flat_map(|node| &node.pods).map(|(operand, state)| (*operand, &state.pod))
+        self.0
+            .get(name)
+            .into_iter()
+            .flat_map(|node| &node.pods)
+            .map(|(operand, state)| (*operand, &state.pod))
     }
 
     /// The driver manager removes them.
@@ -158,10 +170,18 @@ impl OperandPods {
         }
     }
 
-    pub(super) fn create(&mut self, name: &str, operand: Operand, scope: &mut OperandScope<'_, '_>) {
+    pub(super) fn create(
+        &mut self,
+        name: &str,
+        operand: Operand,
+        scope: &mut OperandScope<'_, '_>,
+    ) {
         let context = &mut *scope.context;
         let number = context.now();
-        let Some(node) = self.0.get_mut(name).filter(|node| !node.pods.contains_key(&operand)) else { return };
+        let Some(node) = self.0.get_mut(name).filter(|node| !node.pods.contains_key(&operand))
+        else {
+            return;
+        };
         let pod = OperandPod {
             owner: operand.traits().daemon_set.into(),
             node: Some(name.into()),
@@ -171,37 +191,63 @@ impl OperandPods {
         };
         node.pods.insert(operand, OperandPodState { pod, number, works: false });
         self.publish(name, operand, scope);
-        let start = scope.context.draw(scope.context.setup.times.validator, operand.traits().daemon_set, name);
+        let start = scope.context.draw(
+            scope.context.setup.times.validator,
+            operand.traits().daemon_set,
+            name,
+        );
         scope.after(start, name, OperandEvent::Ready(operand, number));
     }
 
-    pub(super) fn remove(&mut self, name: &str, operand: Operand, scope: &mut OperandScope<'_, '_>) {
+    pub(super) fn remove(
+        &mut self,
+        name: &str,
+        operand: Operand,
+        scope: &mut OperandScope<'_, '_>,
+    ) {
         if self.0.get_mut(name).is_some_and(|node| node.pods.remove(&operand).is_some()) {
             self.publish(name, operand, scope);
             self.offer_gpus(name, scope);
         }
     }
 
-    pub(super) fn ready(&mut self, name: &str, operand: Operand, number: u64, scope: &mut OperandScope<'_, '_>) {
-        if !scope.nodes.kubelet_acts(name, || WorldEvent::OperandPod(name.to_owned(), OperandEvent::Ready(operand, number))) {
+    pub(super) fn ready(
+        &mut self,
+        name: &str,
+        operand: Operand,
+        number: u64,
+        scope: &mut OperandScope<'_, '_>,
+    ) {
+        if !scope.nodes.kubelet_acts(name, || {
+            WorldEvent::OperandPod(name.to_owned(), OperandEvent::Ready(operand, number))
+        }) {
             return;
         }
         let Some(node) = self.0.get_mut(name) else { return };
         let is_broken = node.broken.contains(&operand);
-        let Some(state) = node.pods.get_mut(&operand).filter(|state| state.number == number) else { return };
+        let Some(state) = node.pods.get_mut(&operand).filter(|state| state.number == number) else {
+            return;
+        };
         if is_broken {
             state.crash();
         } else {
             state.works = true;
             (state.pod.ready, state.pod.trouble) = (true, None);
         }
-        scope.context.log(|| format!("{name} {operand:?} {}", if is_broken { "fails" } else { "ready" }));
+        scope
+            .context
+            .log(|| format!("{name} {operand:?} {}", if is_broken { "fails" } else { "ready" }));
         self.publish(name, operand, scope);
         self.offer_gpus(name, scope);
     }
 
     /// The pod of the operand crashes until it is repaired.
-    pub(super) fn break_pod(&mut self, name: &str, operand: Operand, scope: &mut OperandScope<'_, '_>) {
+    pub(super) fn break_pod(
+        &mut self,
+        name: &str,
+        operand: Operand,
+        scope: &mut OperandScope<'_, '_>,
+    ) {
         let Some(node) = self.0.get_mut(name) else { return };
         node.broken.insert(operand);
         if let Some(state) = node.pods.get_mut(&operand) {
@@ -212,7 +258,12 @@ impl OperandPods {
         self.publish(name, operand, scope);
     }
 
-    pub(super) fn repair(&mut self, name: &str, operand: Operand, scope: &mut OperandScope<'_, '_>) {
+    pub(super) fn repair(
+        &mut self,
+        name: &str,
+        operand: Operand,
+        scope: &mut OperandScope<'_, '_>,
+    ) {
         let Some(node) = self.0.get_mut(name) else { return };
         node.broken.remove(&operand);
         if let Some(number) = node.pods.get(&operand).map(|state| state.number) {
@@ -235,9 +286,13 @@ impl OperandPods {
         let capacity = setup.gpus.saturating_sub(operands.lost);
         let count = |count: usize| Labels::from_iter([(GPU.to_owned(), count.to_string())]);
         let offered = (count(if works { capacity } else { 0 }), count(capacity));
-        let differs = |node: &ObservedNode| (&node.gpus_allocatable, &node.gpus_capacity) != (&offered.0, &offered.1);
+        let differs = |node: &ObservedNode| {
+            (&node.gpus_allocatable, &node.gpus_capacity) != (&offered.0, &offered.1)
+        };
         if scope.nodes.get(name).is_some_and(|node| differs(&node.node)) {
-            scope.nodes.update(name, scope.context, |node| (node.node.gpus_allocatable, node.node.gpus_capacity) = offered);
+            scope.nodes.update(name, scope.context, |node| {
+                (node.node.gpus_allocatable, node.node.gpus_capacity) = offered
+            });
         }
     }
 
@@ -257,19 +312,30 @@ impl OperandPods {
         // A pod of a node whose kubelet has stopped stays, and counts.
         if scope.nodes.is_ready(&name) && (!ready || down == 0) {
             self.remove(&name, operand, scope);
-            let recreate = scope.context.draw(scope.context.setup.times.recreate, "recreate", &name);
+            let recreate =
+                scope.context.draw(scope.context.setup.times.recreate, "recreate", &name);
             scope.after(recreate, &name, OperandEvent::Create(operand));
         }
         scope.after(ROLL, "", OperandEvent::Roll(operand));
     }
 
     /// What is wrong with the device plugin of a node.
-    pub(super) fn trouble(&self, node: &ObservedNode, operator: &OperatorObjects) -> Option<String> {
+    pub(super) fn trouble(
+        &self,
+        node: &ObservedNode,
+        operator: &OperatorObjects,
+    ) -> Option<String> {
         let newest = newest(operator, Operand::DevicePlugin);
-        if self.state(&node.name, Operand::DevicePlugin).is_none_or(|state| !state.works || !state.is_of(&newest)) {
+        if self
+            .state(&node.name, Operand::DevicePlugin)
+            .is_none_or(|state| !state.works || !state.is_of(&newest))
+        {
             return Some("its device plugin is not ready, or not the newest".to_owned());
         }
-        node.gpus_allocatable.get(GPU).is_none_or(|count| count == "0").then(|| "it offers no GPU".to_owned())
+        node.gpus_allocatable
+            .get(GPU)
+            .is_none_or(|count| count == "0")
+            .then(|| "it offers no GPU".to_owned())
     }
 }
 
@@ -288,10 +354,19 @@ pub(super) fn validator(pod: &ObservedPod) -> OperandPod {
 }
 
 /// Writes their DaemonSets, and their part of the ClusterPolicy.
-pub(super) fn write_daemon_sets(view: &mut Observed, policy: &mut ClusterPolicy, operator: &OperatorObjects, desired: usize) {
+pub(super) fn write_daemon_sets(
+    view: &mut Observed,
+    policy: &mut ClusterPolicy,
+    operator: &OperatorObjects,
+    desired: usize,
+) {
     for (operand, suffix) in OPERANDS {
         let name = operand.traits().daemon_set;
-        let spec = ImageSpec { repository: Some("nvcr.io/nvidia".into()), image: Some(name.into()), version: Some("v1".into()) };
+        let spec = ImageSpec {
+            repository: Some("nvcr.io/nvidia".into()),
+            image: Some(name.into()),
+            version: Some("v1".into()),
+        };
         policy.operands.insert(operand, OperandSpec { enabled: true, image: spec });
         let number = operator.operand_revisions.get(&operand).copied().unwrap_or(0);
         view.daemon_sets.push(ObservedDaemonSet {
@@ -303,12 +378,18 @@ pub(super) fn write_daemon_sets(view: &mut Observed, policy: &mut ClusterPolicy,
             generation: i64::from(number),
             desired: i32::try_from(desired).unwrap_or(i32::MAX),
             template_labels: Labels::from_iter([("app".to_owned(), name.to_owned())]),
-            node_selector: Labels::from_iter([(format!("{}{suffix}", names::DEPLOY_LABEL_PREFIX), "true".to_owned())]),
+            node_selector: Labels::from_iter([(
+                format!("{}{suffix}", names::DEPLOY_LABEL_PREFIX),
+                "true".to_owned(),
+            )]),
             images: BTreeMap::from([(name.to_owned(), format!("nvcr.io/nvidia/{name}:v1"))]),
             ..ObservedDaemonSet::default()
         });
-        let hashes =
-            (0..=number).map(|number| ObservedRevision { owner: name.to_owned(), revision: i64::from(number), hash: revision(number) });
+        let hashes = (0..=number).map(|number| ObservedRevision {
+            owner: name.to_owned(),
+            revision: i64::from(number),
+            hash: revision(number),
+        });
         view.revisions.extend(hashes);
     }
 }

@@ -58,7 +58,13 @@ pub(super) struct SimulatedOperands {
 
 impl SimulatedOperands {
     /// Adds a node on which everything runs, with the driver of this version and, if it is given, of this configuration.
-    pub(super) fn add_running(&mut self, node: &ObservedNode, version: &str, config: Option<&str>, context: &mut SimulationContext<'_>) {
+    pub(super) fn add_running(
+        &mut self,
+        node: &ObservedNode,
+        version: &str,
+        config: Option<&str>,
+        context: &mut SimulationContext<'_>,
+    ) {
         let setup = context.setup;
         let mut pods = [None, None, None, None];
         for operand in SimulatedOperand::ALL {
@@ -67,7 +73,8 @@ impl SimulatedOperands {
                 continue;
             }
             let revision = if operand == SimulatedOperand::Driver { version } else { "only" };
-            let mut pod = objects::operand(operand, node, context.queue.next_uid(), revision, 0, setup);
+            let mut pod =
+                objects::operand(operand, node, context.queue.next_uid(), revision, 0, setup);
             // They started one after the other, long ago: the plugin is not stale.
             let age = jiff::SignedDuration::from_secs(3600 - 60 * (operand as i64));
             let since = timestamp(0).saturating_sub(age).unwrap_or(timestamp(0));
@@ -78,9 +85,16 @@ impl SimulatedOperands {
             }
             pods[operand as usize] = Some(pod);
         }
-        let slice = (setup.dra && setup.has_operator()).then(|| objects::slice(&node.name, version));
-        let operands =
-            NodeOperands { pods, slice, driver_failures: Some(0), plugin_fails: false, validator_fails: false, validator_is_absent: false };
+        let slice =
+            (setup.dra && setup.has_operator()).then(|| objects::slice(&node.name, version));
+        let operands = NodeOperands {
+            pods,
+            slice,
+            driver_failures: Some(0),
+            plugin_fails: false,
+            validator_fails: false,
+            validator_is_absent: false,
+        };
         self.by_node.insert(node.name.clone(), operands);
     }
 
@@ -132,7 +146,12 @@ impl SimulatedOperands {
     }
 
     /// Deletes a pod.
-    pub(super) fn delete(&mut self, name: &str, operand: SimulatedOperand, context: &mut SimulationContext<'_>) {
+    pub(super) fn delete(
+        &mut self,
+        name: &str,
+        operand: SimulatedOperand,
+        context: &mut SimulationContext<'_>,
+    ) {
         let Some(pod) = self.pod_mut(name, operand).filter(|pod| !pod.deleting) else { return };
         (pod.deleting, pod.ready) = (true, false);
         let uid = pod.uid.clone();
@@ -142,8 +161,16 @@ impl SimulatedOperands {
     }
 
     /// The kubelet has removed the pod: its DaemonSet replaces it.
-    pub(super) fn removed(&mut self, name: &str, operand: SimulatedOperand, uid: &str, scope: &mut OperandScope<'_, '_>) {
-        if !scope.nodes.kubelet_acts(name, || WorldEvent::OperandRemoved(name.to_owned(), operand, uid.to_owned())) {
+    pub(super) fn removed(
+        &mut self,
+        name: &str,
+        operand: SimulatedOperand,
+        uid: &str,
+        scope: &mut OperandScope<'_, '_>,
+    ) {
+        if !scope.nodes.kubelet_acts(name, || {
+            WorldEvent::OperandRemoved(name.to_owned(), operand, uid.to_owned())
+        }) {
             return;
         }
         let Some(operands) = self.by_node.get_mut(name) else { return };
@@ -158,8 +185,16 @@ impl SimulatedOperands {
     }
 
     /// The DaemonSet creates a pod.
-    pub(super) fn create(&mut self, name: &str, operand: SimulatedOperand, scope: &mut OperandScope<'_, '_>) {
-        let (Some(operands), Some(node)) = (self.by_node.get_mut(name), scope.nodes.get(name)) else { return };
+    pub(super) fn create(
+        &mut self,
+        name: &str,
+        operand: SimulatedOperand,
+        scope: &mut OperandScope<'_, '_>,
+    ) {
+        let (Some(operands), Some(node)) = (self.by_node.get_mut(name), scope.nodes.get(name))
+        else {
+            return;
+        };
         let is_absent = operand == SimulatedOperand::Validator && operands.validator_is_absent;
         if operands.pods[operand as usize].is_some() || is_absent {
             return;
@@ -168,7 +203,14 @@ impl SimulatedOperands {
         let is_driver = operand == SimulatedOperand::Driver;
         let revision = if is_driver { scope.operator.newest() } else { "only" };
         let uid = context.queue.next_uid();
-        let pod = objects::operand(operand, &node.node, uid.clone(), revision, context.now(), context.setup);
+        let pod = objects::operand(
+            operand,
+            &node.node,
+            uid.clone(),
+            revision,
+            context.now(),
+            context.setup,
+        );
         operands.pods[operand as usize] = Some(pod);
         let fails = is_driver && operands.driver_failures != Some(0);
         if is_driver && context.setup.has_operator() {
@@ -181,13 +223,21 @@ impl SimulatedOperands {
         }
         self.publish(name, operand, scope.context);
         if fails {
-            scope.context.after(FAILS_AFTER, WorldEvent::OperandFailed(name.to_owned(), operand, uid));
+            scope
+                .context
+                .after(FAILS_AFTER, WorldEvent::OperandFailed(name.to_owned(), operand, uid));
         } else {
             self.start(name, operand, uid, scope.context);
         }
     }
 
-    fn start(&self, name: &str, operand: SimulatedOperand, uid: String, context: &mut SimulationContext<'_>) {
+    fn start(
+        &self,
+        name: &str,
+        operand: SimulatedOperand,
+        uid: String,
+        context: &mut SimulationContext<'_>,
+    ) {
         let times = &context.setup.times;
         let spread = match operand {
             SimulatedOperand::Driver => times.driver,
@@ -199,19 +249,33 @@ impl SimulatedOperands {
         if operand == SimulatedOperand::Driver {
             context.report.driver_times.insert(name.to_owned(), start);
         }
-        if operand == SimulatedOperand::Plugin && self.by_node.get(name).is_some_and(|operands| operands.plugin_fails) {
+        if operand == SimulatedOperand::Plugin
+            && self.by_node.get(name).is_some_and(|operands| operands.plugin_fails)
+        {
             return;
         }
         context.after(start, WorldEvent::OperandReady(name.to_owned(), operand, uid));
     }
 
     /// The containers of a pod are ready.
-    pub(super) fn ready(&mut self, name: &str, operand: SimulatedOperand, uid: &str, scope: &mut OperandScope<'_, '_>) {
-        if !scope.nodes.kubelet_acts(name, || WorldEvent::OperandReady(name.to_owned(), operand, uid.to_owned())) {
+    pub(super) fn ready(
+        &mut self,
+        name: &str,
+        operand: SimulatedOperand,
+        uid: &str,
+        scope: &mut OperandScope<'_, '_>,
+    ) {
+        if !scope.nodes.kubelet_acts(name, || {
+            WorldEvent::OperandReady(name.to_owned(), operand, uid.to_owned())
+        }) {
             return;
         }
         let Some(operands) = self.by_node.get_mut(name) else { return };
-        let Some(pod) = operands.pods[operand as usize].as_mut().filter(|pod| pod.uid == uid && !pod.deleting) else { return };
+        let Some(pod) =
+            operands.pods[operand as usize].as_mut().filter(|pod| pod.uid == uid && !pod.deleting)
+        else {
+            return;
+        };
         let context = &mut *scope.context;
         let setup = context.setup;
         if operand == SimulatedOperand::Validator && operands.validator_fails {
@@ -241,12 +305,24 @@ impl SimulatedOperands {
     }
 
     /// The container of a driver pod fails.
-    pub(super) fn failed(&mut self, name: &str, operand: SimulatedOperand, uid: &str, scope: &mut OperandScope<'_, '_>) {
-        if !scope.nodes.kubelet_acts(name, || WorldEvent::OperandFailed(name.to_owned(), operand, uid.to_owned())) {
+    pub(super) fn failed(
+        &mut self,
+        name: &str,
+        operand: SimulatedOperand,
+        uid: &str,
+        scope: &mut OperandScope<'_, '_>,
+    ) {
+        if !scope.nodes.kubelet_acts(name, || {
+            WorldEvent::OperandFailed(name.to_owned(), operand, uid.to_owned())
+        }) {
             return;
         }
         let Some(operands) = self.by_node.get_mut(name) else { return };
-        let Some(pod) = operands.pods[operand as usize].as_mut().filter(|pod| pod.uid == uid && !pod.deleting) else { return };
+        let Some(pod) =
+            operands.pods[operand as usize].as_mut().filter(|pod| pod.uid == uid && !pod.deleting)
+        else {
+            return;
+        };
         if let Some(left) = operands.driver_failures.as_mut() {
             *left = left.saturating_sub(1);
         }
@@ -266,21 +342,37 @@ impl SimulatedOperands {
         let uid = uid.to_owned();
         if is_last {
             let start = context.draw(context.setup.times.driver, "driver", name);
-            context.after(back_off + start, WorldEvent::OperandReady(name.to_owned(), operand, uid));
+            context
+                .after(back_off + start, WorldEvent::OperandReady(name.to_owned(), operand, uid));
         } else {
-            context.after(back_off + FAILS_AFTER, WorldEvent::OperandFailed(name.to_owned(), operand, uid));
+            context.after(
+                back_off + FAILS_AFTER,
+                WorldEvent::OperandFailed(name.to_owned(), operand, uid),
+            );
         }
     }
 
     /// The DRA plugin publishes the driver that it found loaded when it started.
-    pub(super) fn refresh_slice(&mut self, name: &str, uid: &str, scope: &mut OperandScope<'_, '_>) {
-        if !scope.nodes.kubelet_acts(name, || WorldEvent::PublishSlice(name.to_owned(), uid.to_owned())) {
+    pub(super) fn refresh_slice(
+        &mut self,
+        name: &str,
+        uid: &str,
+        scope: &mut OperandScope<'_, '_>,
+    ) {
+        if !scope
+            .nodes
+            .kubelet_acts(name, || WorldEvent::PublishSlice(name.to_owned(), uid.to_owned()))
+        {
             return;
         }
         if self.pod(name, SimulatedOperand::Plugin).is_none_or(|pod| pod.uid != uid) {
             return;
         }
-        let Some(version) = self.pod(name, SimulatedOperand::Driver).and_then(|pod| pod.revision.clone()) else { return };
+        let Some(version) =
+            self.pod(name, SimulatedOperand::Driver).and_then(|pod| pod.revision.clone())
+        else {
+            return;
+        };
         if let Some(operands) = self.by_node.get_mut(name) {
             operands.slice = Some(objects::slice(name, &version));
         }
@@ -291,7 +383,9 @@ impl SimulatedOperands {
     pub(super) fn follow_kubelet(&mut self, name: &str, scope: &mut OperandScope<'_, '_>) {
         let at = scope.context.setup.clocks.of_node(name, scope.context.now());
         let is_back = scope.nodes.is_ready(name);
-        for pod in self.by_node.get_mut(name).into_iter().flat_map(|operands| &mut operands.pods).flatten() {
+        for pod in
+            self.by_node.get_mut(name).into_iter().flat_map(|operands| &mut operands.pods).flatten()
+        {
             if !is_back {
                 pod.ready = false;
             } else if pod.containers_ready && !pod.deleting {
@@ -303,7 +397,12 @@ impl SimulatedOperands {
     }
 
     /// New DRA plugin pods of the node do not become ready until the plugin is repaired.
-    pub(super) fn break_plugin(&mut self, name: &str, milliseconds: Option<u64>, context: &mut SimulationContext<'_>) {
+    pub(super) fn break_plugin(
+        &mut self,
+        name: &str,
+        milliseconds: Option<u64>,
+        context: &mut SimulationContext<'_>,
+    ) {
         let Some(operands) = self.by_node.get_mut(name) else { return };
         operands.plugin_fails = true;
         if let Some(milliseconds) = milliseconds {
@@ -314,30 +413,43 @@ impl SimulatedOperands {
     pub(super) fn repair_plugin(&mut self, name: &str, context: &mut SimulationContext<'_>) {
         let Some(operands) = self.by_node.get_mut(name) else { return };
         operands.plugin_fails = false;
-        let hangs = self.pod(name, SimulatedOperand::Plugin).filter(|pod| !pod.ready && !pod.deleting).map(|pod| pod.uid.clone());
+        let hangs = self
+            .pod(name, SimulatedOperand::Plugin)
+            .filter(|pod| !pod.ready && !pod.deleting)
+            .map(|pod| pod.uid.clone());
         if let Some(uid) = hangs {
             let start = context.draw(context.setup.times.plugin, "plugin", name);
-            context.after(start, WorldEvent::OperandReady(name.to_owned(), SimulatedOperand::Plugin, uid));
+            context.after(
+                start,
+                WorldEvent::OperandReady(name.to_owned(), SimulatedOperand::Plugin, uid),
+            );
         }
     }
 
     fn fail_validator(&mut self, name: &str, context: &mut SimulationContext<'_>) {
         if let Some(pod) = self.pod_mut(name, SimulatedOperand::Validator) {
-            (pod.ready, pod.containers_ready, pod.unready_restarts) = (false, false, pod.unready_restarts + 1);
+            (pod.ready, pod.containers_ready, pod.unready_restarts) =
+                (false, false, pod.unready_restarts + 1);
             pod.trouble = Some("CrashLoopBackOff".to_owned());
         }
         self.publish(name, SimulatedOperand::Validator, context);
     }
 
     /// An event of the validator, the device plugin or the exporter.
-    pub(super) fn operand_event(&mut self, name: &str, event: OperandEvent, scope: &mut OperandScope<'_, '_>) {
+    pub(super) fn operand_event(
+        &mut self,
+        name: &str,
+        event: OperandEvent,
+        scope: &mut OperandScope<'_, '_>,
+    ) {
         match event {
             OperandEvent::Create(operand) => {
                 if operand == Operand::Validator {
                     let Some(operands) = self.by_node.get_mut(name) else { return };
                     operands.validator_is_absent = false;
                 }
-                if self.pod(name, SimulatedOperand::Toolkit).is_none_or(|pod| !pod.containers_ready) {
+                if self.pod(name, SimulatedOperand::Toolkit).is_none_or(|pod| !pod.containers_ready)
+                {
                     // The DaemonSets wait for the toolkit.
                 } else if operand == Operand::Validator {
                     self.create(name, SimulatedOperand::Validator, scope);
@@ -353,7 +465,11 @@ impl SimulatedOperands {
                     operands.validator_fails = false;
                     let pod = operands.pods[SimulatedOperand::Validator as usize].as_ref();
                     if let Some(pod) = pod.filter(|pod| !pod.containers_ready && !pod.deleting) {
-                        let event = WorldEvent::OperandReady(name.to_owned(), SimulatedOperand::Validator, pod.uid.clone());
+                        let event = WorldEvent::OperandReady(
+                            name.to_owned(),
+                            SimulatedOperand::Validator,
+                            pod.uid.clone(),
+                        );
                         scope.context.after(ROLL, event);
                     }
                 } else {
@@ -390,17 +506,25 @@ impl SimulatedOperands {
             }
             // The operator has made the new revision, if it is one of a simulated operand.
             OperandFault::Rolls(operand, _) if !PLUGIN_AND_EXPORTER.contains(operand) => {}
-            OperandFault::Rolls(operand, milliseconds) => scope.after(*milliseconds, "", OperandEvent::Roll(*operand)),
+            OperandFault::Rolls(operand, milliseconds) => {
+                scope.after(*milliseconds, "", OperandEvent::Roll(*operand))
+            }
             OperandFault::GpuDies(name) => self.pods.lose_gpu(name, scope),
         }
     }
 
     /// What is wrong with the operands of a node that gate. `None`: nothing, or the setup has none.
-    pub(super) fn trouble(&self, node: &ObservedNode, operator: &OperatorObjects, setup: &SimulationSetup) -> Option<String> {
+    pub(super) fn trouble(
+        &self,
+        node: &ObservedNode,
+        operator: &OperatorObjects,
+        setup: &SimulationSetup,
+    ) -> Option<String> {
         if !setup.operands {
             return None;
         }
-        if self.pod(&node.name, SimulatedOperand::Validator).is_none_or(|pod| !pod.containers_ready) {
+        if self.pod(&node.name, SimulatedOperand::Validator).is_none_or(|pod| !pod.containers_ready)
+        {
             return Some("its validator is not ready".to_owned());
         }
         self.pods.trouble(node, operator)

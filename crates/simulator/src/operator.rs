@@ -55,7 +55,11 @@ impl OperatorProcess {
     fn rendered(&self, setup: &SimulationSetup) -> String {
         // The version before it is upgraded renders another template with the same image.
         let is_old = setup.operator_upgrade.is_some() && self.objects.leader == 0;
-        if is_old { format!("{}-by-old-operator", self.objects.asked) } else { self.objects.asked.clone() }
+        if is_old {
+            format!("{}-by-old-operator", self.objects.asked)
+        } else {
+            self.objects.asked.clone()
+        }
     }
 
     /// The leader renders the requested driver. Without one the next leader does.
@@ -105,7 +109,11 @@ impl OperatorProcess {
     }
 
     /// Updates the desired number of driver pods to the nodes that there are.
-    pub(super) fn count_nodes(&mut self, nodes: &SimulatedNodes, context: &mut SimulationContext<'_>) {
+    pub(super) fn count_nodes(
+        &mut self,
+        nodes: &SimulatedNodes,
+        context: &mut SimulationContext<'_>,
+    ) {
         if context.has_controller() {
             self.objects.desired = i32::try_from(nodes.all().len()).unwrap_or(i32::MAX);
             self.objects.desired_of_pool = count_pools(context.setup, nodes.observed());
@@ -114,7 +122,11 @@ impl OperatorProcess {
     }
 
     /// Makes the new revision of a rolling operand.
-    pub(super) fn revise_operand(&mut self, fault: &OperandFault, context: &mut SimulationContext<'_>) {
+    pub(super) fn revise_operand(
+        &mut self,
+        fault: &OperandFault,
+        context: &mut SimulationContext<'_>,
+    ) {
         if let OperandFault::Rolls(operand, _) = fault
             && PLUGIN_AND_EXPORTER.contains(operand)
         {
@@ -124,7 +136,12 @@ impl OperatorProcess {
     }
 
     /// NVIDIA's maintenance-operator is asked for a node, for so long.
-    pub(super) fn start_maintenance(&mut self, node: String, milliseconds: u64, context: &mut SimulationContext<'_>) {
+    pub(super) fn start_maintenance(
+        &mut self,
+        node: String,
+        milliseconds: u64,
+        context: &mut SimulationContext<'_>,
+    ) {
         self.objects.maintenances.insert(node.clone());
         self.publish(context);
         context.after(milliseconds, WorldEvent::MaintenanceEnds(node));

@@ -9,12 +9,14 @@ use contract::names;
 use contract::operand::Operand;
 use contract::policy::{PodDeletionPolicy, Policy};
 use observed::{
-    ClusterPolicy, ImageSpec, Labels, LiveUpgradePolicy, NvidiaDriver, Observed, ObservedDaemonSet, ObservedDeployment, ObservedDra,
-    ObservedNode, ObservedRevision, OperatorLease, OperatorPod, OptionalApi,
+    ClusterPolicy, ImageSpec, Labels, LiveUpgradePolicy, NvidiaDriver, Observed, ObservedDaemonSet,
+    ObservedDeployment, ObservedDra, ObservedNode, ObservedRevision, OperatorLease, OperatorPod,
+    OptionalApi,
 };
 
 use super::objects::{
-    DRA_NAMESPACE, DRIVER, PLUGIN, SimulatedOperand, SimulatedOperandTraits, TOOLKIT, config_digest, driver_image, labels, pool_daemon_set,
+    DRA_NAMESPACE, DRIVER, PLUGIN, SimulatedOperand, SimulatedOperandTraits, TOOLKIT,
+    config_digest, driver_image, labels, pool_daemon_set,
 };
 use super::operand_pods;
 use super::setup::{PoolSetup, SimulationSetup};
@@ -61,13 +63,21 @@ impl OperatorObjects {
             is_up: true,
             pod: 0,
             leader: 0,
-            version: setup.operator_upgrade.as_ref().map(|upgrade| upgrade.from.clone()).or_else(|| setup.operator.clone()),
+            version: setup
+                .operator_upgrade
+                .as_ref()
+                .map(|upgrade| upgrade.from.clone())
+                .or_else(|| setup.operator.clone()),
             asked: setup.to.clone(),
             template: if is_found { setup.to.clone() } else { setup.from.clone() },
             desired: i32::try_from(setup.nodes).unwrap_or(i32::MAX),
             desired_of_pool: BTreeMap::new(),
             operand_revisions: BTreeMap::new(),
-            revisions: if is_found { vec![setup.from.clone(), setup.to.clone()] } else { vec![setup.from.clone()] },
+            revisions: if is_found {
+                vec![setup.from.clone(), setup.to.clone()]
+            } else {
+                vec![setup.from.clone()]
+            },
             maintenances: BTreeSet::new(),
         }
     }
@@ -84,7 +94,11 @@ impl OperatorObjects {
 }
 
 fn image(name: &str, version: &str) -> ImageSpec {
-    ImageSpec { repository: Some("nvcr.io/nvidia".to_owned()), image: Some(name.to_owned()), version: Some(version.to_owned()) }
+    ImageSpec {
+        repository: Some("nvcr.io/nvidia".to_owned()),
+        image: Some(name.to_owned()),
+        version: Some(version.to_owned()),
+    }
 }
 
 /// The policy of the operator's own controller: that of the settings, or, where the hook decides when a node starts, one that starts few nodes if
@@ -92,16 +106,25 @@ fn image(name: &str, version: &str) -> ImageSpec {
 pub(super) fn policy(setup: &SimulationSetup) -> Policy {
     let asked = &setup.settings.upgrade.policy;
     match setup.settings.mode {
-        Mode::Steer => Policy { max_parallel_upgrades: 1, max_unavailable: Some(Count::Percent(25)), ..asked.clone() },
+        Mode::Steer => Policy {
+            max_parallel_upgrades: 1,
+            max_unavailable: Some(Count::Percent(25)),
+            ..asked.clone()
+        },
         Mode::Observe | Mode::Assist | Mode::Drive => asked.clone(),
     }
 }
 
 fn upgrade_policy(setup: &SimulationSetup) -> LiveUpgradePolicy {
     if setup.operator.is_none() {
-        return LiveUpgradePolicy { stated: true, auto_upgrade: false, ..LiveUpgradePolicy::default() };
+        return LiveUpgradePolicy {
+            stated: true,
+            auto_upgrade: false,
+            ..LiveUpgradePolicy::default()
+        };
     }
-    let Policy { max_parallel_upgrades, max_unavailable, wait_for_completion, pod_deletion, drain } = policy(setup);
+    let Policy { max_parallel_upgrades, max_unavailable, wait_for_completion, pod_deletion, drain } =
+        policy(setup);
     LiveUpgradePolicy {
         stated: true,
         auto_upgrade: true,
@@ -126,8 +149,12 @@ fn selector_of(pool: &str) -> Labels {
 }
 
 /// Counts the nodes of each NVIDIADriver.
-pub(super) fn count_pools<'n>(setup: &SimulationSetup, nodes: impl Iterator<Item = &'n ObservedNode>) -> BTreeMap<String, i32> {
-    let mut counts: BTreeMap<String, i32> = setup.pools.iter().map(|pool| (pool.name.clone(), 0)).collect();
+pub(super) fn count_pools<'n>(
+    setup: &SimulationSetup,
+    nodes: impl Iterator<Item = &'n ObservedNode>,
+) -> BTreeMap<String, i32> {
+    let mut counts: BTreeMap<String, i32> =
+        setup.pools.iter().map(|pool| (pool.name.clone(), 0)).collect();
     for node in nodes {
         if let Some(count) = node.driver_owner().and_then(|owner| counts.get_mut(owner)) {
             *count += 1;
@@ -156,10 +183,16 @@ fn nvidia_drivers(operator: &OperatorObjects, setup: &SimulationSetup) -> Vec<Nv
 }
 
 /// The driver DaemonSets of the NVIDIADrivers, derived from that of the ClusterPolicy.
-fn pool_daemon_sets(template: &ObservedDaemonSet, operator: &OperatorObjects, setup: &SimulationSetup) -> Vec<ObservedDaemonSet> {
+fn pool_daemon_sets(
+    template: &ObservedDaemonSet,
+    operator: &OperatorObjects,
+    setup: &SimulationSetup,
+) -> Vec<ObservedDaemonSet> {
     let daemon_set = |pool: &PoolSetup| {
         let mut node_selector = template.node_selector.clone();
-        node_selector.extend(selector_of(&pool.name).iter().map(|(key, value)| (key.clone(), value.clone())));
+        node_selector.extend(
+            selector_of(&pool.name).iter().map(|(key, value)| (key.clone(), value.clone())),
+        );
         ObservedDaemonSet {
             name: format!("{}-{}", template.name, pool.name),
             uid: pool_daemon_set(&pool.name),
@@ -177,7 +210,11 @@ fn revisions(operator: &OperatorObjects, setup: &SimulationSetup) -> Vec<Observe
     if setup.pools.is_empty() {
         return revisions_of(DRIVER, operator);
     }
-    setup.pools.iter().flat_map(|pool| revisions_of(&pool_daemon_set(&pool.name), operator)).collect()
+    setup
+        .pools
+        .iter()
+        .flat_map(|pool| revisions_of(&pool_daemon_set(&pool.name), operator))
+        .collect()
 }
 
 fn revisions_of(daemon_set: &str, operator: &OperatorObjects) -> Vec<ObservedRevision> {
@@ -186,8 +223,15 @@ fn revisions_of(daemon_set: &str, operator: &OperatorObjects) -> Vec<ObservedRev
         revision: i64::try_from(index).unwrap_or(i64::MAX),
         hash: version.clone(),
     };
-    let last_of = |index: usize, version: &String| !operator.revisions[index + 1..].contains(version);
-    operator.revisions.iter().enumerate().filter(|(index, version)| last_of(*index, version)).map(revision).collect()
+    let last_of =
+        |index: usize, version: &String| !operator.revisions[index + 1..].contains(version);
+    operator
+        .revisions
+        .iter()
+        .enumerate()
+        .filter(|(index, version)| last_of(*index, version))
+        .map(revision)
+        .collect()
 }
 
 /// Writes a DaemonSet that was made by hand, without anything of an operator.
@@ -210,7 +254,11 @@ fn operator_pod(number: u32) -> String {
 }
 
 /// Writes what the operator has made into the view of a cluster.
-pub(super) fn write_operator_objects(view: &mut Observed, operator: &OperatorObjects, setup: &SimulationSetup) {
+pub(super) fn write_operator_objects(
+    view: &mut Observed,
+    operator: &OperatorObjects,
+    setup: &SimulationSetup,
+) {
     if !setup.has_operator() {
         return write_lone_daemon_set(view, operator, setup);
     }
@@ -221,7 +269,11 @@ pub(super) fn write_operator_objects(view: &mut Observed, operator: &OperatorObj
     view.nvidia_drivers = OptionalApi::Served(nvidia_drivers(operator, setup));
     view.daemon_sets = daemon_sets(operator, setup);
     view.revisions = revisions(operator, setup);
-    view.revisions.push(ObservedRevision { owner: TOOLKIT.to_owned(), revision: 1, hash: "only".to_owned() });
+    view.revisions.push(ObservedRevision {
+        owner: TOOLKIT.to_owned(),
+        revision: 1,
+        hash: "only".to_owned(),
+    });
     let mut policy = cluster_policy(operator, setup);
     if setup.operands {
         operand_pods::write_daemon_sets(view, &mut policy, operator, setup.nodes);
@@ -244,7 +296,12 @@ fn write_deployment(view: &mut Observed, operator: &OperatorObjects) {
         selector: labels(&OPERATOR),
         ..ObservedDeployment::default()
     });
-    let pod = OperatorPod { name: operator_pod(operator.pod), labels: labels(&OPERATOR), deleting: false, ready: true };
+    let pod = OperatorPod {
+        name: operator_pod(operator.pod),
+        labels: labels(&OPERATOR),
+        deleting: false,
+        ready: true,
+    };
     view.operator_pods = operator.is_up.then_some(pod).into_iter().collect();
     view.operator_lease = Some(OperatorLease {
         holder: format!("{}_{}", operator_pod(operator.leader), operator.leader),
@@ -274,7 +331,8 @@ fn cluster_policy(operator: &OperatorObjects, setup: &SimulationSetup) -> Cluste
 
 /// The DaemonSets of driver and toolkit.
 fn daemon_sets(operator: &OperatorObjects, setup: &SimulationSetup) -> Vec<ObservedDaemonSet> {
-    let daemon_set = |SimulatedOperandTraits { name, daemon_set, labels: template, .. }, selector: &str| ObservedDaemonSet {
+    let daemon_set = |SimulatedOperandTraits { name, daemon_set, labels: template, .. },
+                      selector: &str| ObservedDaemonSet {
         namespace: setup.settings.operator_namespace.clone(),
         name: format!("nvidia-{name}"),
         uid: daemon_set.to_owned(),
@@ -301,17 +359,27 @@ fn daemon_sets(operator: &OperatorObjects, setup: &SimulationSetup) -> Vec<Obser
         ..daemon_set(SimulatedOperand::Driver.traits(), names::DEPLOY_DRIVER_LABEL)
     };
     let toolkit = ObservedDaemonSet {
-        images: BTreeMap::from([container(SimulatedOperand::Toolkit.traits().container, "nvcr.io/nvidia/container-toolkit:v1.18.1")]),
+        images: BTreeMap::from([container(
+            SimulatedOperand::Toolkit.traits().container,
+            "nvcr.io/nvidia/container-toolkit:v1.18.1",
+        )]),
         ..daemon_set(SimulatedOperand::Toolkit.traits(), names::DEPLOY_TOOLKIT_LABEL)
     };
-    let mut daemon_sets = if setup.pools.is_empty() { vec![driver] } else { pool_daemon_sets(&driver, operator, setup) };
+    let mut daemon_sets = if setup.pools.is_empty() {
+        vec![driver]
+    } else {
+        pool_daemon_sets(&driver, operator, setup)
+    };
     daemon_sets.push(toolkit);
     daemon_sets
 }
 
 /// Writes the DRA driver's DaemonSet. Its pods and slices are not the operator's.
 fn write_dra(view: &mut Observed) {
-    let plugin = (SimulatedOperand::Plugin.traits().container.to_owned(), "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0".to_owned());
+    let plugin = (
+        SimulatedOperand::Plugin.traits().container.to_owned(),
+        "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0".to_owned(),
+    );
     view.dra = ObservedDra {
         namespaces: vec![DRA_NAMESPACE.to_owned()],
         daemon_sets: vec![ObservedDaemonSet {

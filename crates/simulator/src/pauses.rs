@@ -33,22 +33,39 @@ impl FleetPauses {
     }
 
     /// Pauses the fleet for so long.
-    pub(super) fn start(&mut self, milliseconds: u64, nodes: &mut SimulatedNodes, context: &mut SimulationContext<'_>) {
+    pub(super) fn start(
+        &mut self,
+        milliseconds: u64,
+        nodes: &mut SimulatedNodes,
+        context: &mut SimulationContext<'_>,
+    ) {
         let key = format!("at-{}", context.now());
         let at = timestamp(context.now());
-        self.0.push(ObservedPause { key: key.clone(), selector: None, by: "somebody".to_owned(), reason: None, at });
+        self.0.push(ObservedPause {
+            key: key.clone(),
+            selector: None,
+            by: "somebody".to_owned(),
+            reason: None,
+            at,
+        });
         self.publish(context);
         context.after(milliseconds, WorldEvent::PauseEnds(key));
         if Self::holds_nodes(context) {
             let driver = context.setup.settings.driver;
             let free = nodes.observed().filter(|node| hold::can_be_held(node, driver));
-            let patches: Vec<NodePatch> = free.map(|node| hold::hold_as(node, driver, HOLD)).collect();
+            let patches: Vec<NodePatch> =
+                free.map(|node| hold::hold_as(node, driver, HOLD)).collect();
             nodes.patch_all(&patches, context);
         }
     }
 
     /// Ends a pause, and then, if there is no other one, the holds that pauses have put on nodes.
-    pub(super) fn end(&mut self, key: &str, nodes: &mut SimulatedNodes, context: &mut SimulationContext<'_>) {
+    pub(super) fn end(
+        &mut self,
+        key: &str,
+        nodes: &mut SimulatedNodes,
+        context: &mut SimulationContext<'_>,
+    ) {
         self.0.retain(|pause| pause.key != key);
         self.publish(context);
         if self.is_empty() && Self::holds_nodes(context) {

@@ -84,7 +84,10 @@ mod tests {
         pods.insert(Workload { uid: "u1".to_owned(), ..Workload::default() }, Some(3));
         assert_eq!(pods.on_node("gpu-0").count(), 0);
         assert!(pods.bind("u1", "gpu-0").is_some());
-        assert_eq!((pods.uids_on("gpu-0"), pods.of_workload(3).count()), (vec!["u1".to_owned()], 1));
+        assert_eq!(
+            (pods.uids_on("gpu-0"), pods.of_workload(3).count()),
+            (vec!["u1".to_owned()], 1)
+        );
         assert_eq!(pods.remove("u1").and_then(|(_, workload)| workload), Some(3));
         assert_eq!((pods.on_node("gpu-0").count(), pods.workload("u1")), (0, None));
     }

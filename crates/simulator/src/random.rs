@@ -15,8 +15,11 @@ impl SeededRandom {
     /// One that follows from a seed, a name and a number: whatever else is drawn, it is the same.
     pub fn stream(seed: u64, name: &str, number: u64) -> Self {
         // FNV-1a with 64 bits.
-        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-        let mut random = Self(seed ^ hash.rotate_left(17) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        let mut random =
+            Self(seed ^ hash.rotate_left(17) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         random.number();
         random
     }
@@ -78,7 +81,9 @@ impl TimeSpread {
     pub fn least(self) -> u64 {
         match self {
             Self::Constant(value) => value,
-            Self::Uniform(least, _) | Self::Halves { least, .. } | Self::HeavyTail { least, .. } => least,
+            Self::Uniform(least, _)
+            | Self::Halves { least, .. }
+            | Self::HeavyTail { least, .. } => least,
         }
     }
 
@@ -86,7 +91,9 @@ impl TimeSpread {
     pub fn most(self) -> u64 {
         match self {
             Self::Constant(value) => value,
-            Self::Uniform(_, most) | Self::Halves { most, .. } | Self::HeavyTail { most, .. } => most,
+            Self::Uniform(_, most) | Self::Halves { most, .. } | Self::HeavyTail { most, .. } => {
+                most
+            }
         }
     }
 
@@ -96,7 +103,11 @@ impl TimeSpread {
             Self::Constant(value) => value,
             Self::Uniform(least, most) => least + random.below(most.saturating_sub(least) + 1),
             Self::Halves { least, middle, most } => {
-                let half = if random.below(2) == 0 { Self::Uniform(least, middle) } else { Self::Uniform(middle, most) };
+                let half = if random.below(2) == 0 {
+                    Self::Uniform(least, middle)
+                } else {
+                    Self::Uniform(middle, most)
+                };
                 half.draw(random)
             }
             Self::HeavyTail { least, most } => {
@@ -135,7 +146,10 @@ mod tests {
     #[test]
     fn the_numbers_are_those_of_the_published_algorithm() {
         let mut random = SeededRandom::new(1_234_567);
-        assert_eq!([random.number(), random.number()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
+        assert_eq!(
+            [random.number(), random.number()],
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]
+        );
     }
 
     #[test]
@@ -156,12 +170,17 @@ mod tests {
         let drawn: Vec<u64> = (0..10_000).map(|_| spread.draw(&mut random)).collect();
         let below = |limit: u64| drawn.iter().filter(|value| **value < limit).count();
         assert!((4700..5300).contains(&below(100)), "{}", below(100));
-        assert!((7000..8000).contains(&below(5_000)) && below(10_001) == 10_000, "{}", below(5_000));
+        assert!(
+            (7000..8000).contains(&below(5_000)) && below(10_001) == 10_000,
+            "{}",
+            below(5_000)
+        );
     }
 
     #[test]
     fn draws_of_a_name_are_independent_of_others() {
-        let drawn = |name| TimeSpread::Uniform(0, 1_000_000).draw(&mut SeededRandom::stream(5, name, 0));
+        let drawn =
+            |name| TimeSpread::Uniform(0, 1_000_000).draw(&mut SeededRandom::stream(5, name, 0));
         assert_eq!(drawn("gpu-1"), drawn("gpu-1"));
         assert_ne!(drawn("gpu-1"), drawn("gpu-2"));
     }

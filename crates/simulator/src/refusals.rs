@@ -80,7 +80,9 @@ impl WriteAdmissions {
         let cordons = |wanted: bool| matches!(action, Action::PatchNode(patch) if patch.unschedulable == Some(wanted));
         match *admission {
             WriteAdmission::Denies(denied) => (denied == write).then_some(RefusalKind::Denied),
-            WriteAdmission::Fails(failing) => (failing == write).then_some(RefusalKind::WebhookFailed),
+            WriteAdmission::Fails(failing) => {
+                (failing == write).then_some(RefusalKind::WebhookFailed)
+            }
             WriteAdmission::DeniesCordon(denied) => cordons(denied).then_some(RefusalKind::Denied),
             WriteAdmission::Drops(_) => None,
         }

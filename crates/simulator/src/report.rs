@@ -106,16 +106,24 @@ impl SimulationReport {
         }
     }
 
-    pub(super) fn ends(&mut self, now: u64, verdict: Verdict, outcomes: &Named<NodeOutcome>, waits: &[Wait]) {
+    pub(super) fn ends(
+        &mut self,
+        now: u64,
+        verdict: Verdict,
+        outcomes: &Named<NodeOutcome>,
+        waits: &[Wait],
+    ) {
         self.duration = now;
         self.verdict = Some(verdict);
-        self.outcomes = outcomes.iter().map(|(node, outcome)| (node.to_string(), *outcome)).collect();
+        self.outcomes =
+            outcomes.iter().map(|(node, outcome)| (node.to_string(), *outcome)).collect();
         self.waits = waits.to_vec();
     }
 
     /// The story as lines.
     pub fn describe(&self) -> String {
-        let line = |(at, what): &(u64, String)| format!("{:>8} {what}", SecondsText(*at).to_string());
+        let line =
+            |(at, what): &(u64, String)| format!("{:>8} {what}", SecondsText(*at).to_string());
         let lines: Vec<String> = self.story.iter().map(line).collect();
         lines.join("\n") + "\n"
     }

@@ -177,7 +177,18 @@ impl SimulationTimes {
             operator,
             lease,
         } = &mut times;
-        let nodes = [operand_end, recreate, driver, toolkit, validator, plugin, publish, replace, pod_start, grace_percent];
+        let nodes = [
+            operand_end,
+            recreate,
+            driver,
+            toolkit,
+            validator,
+            plugin,
+            publish,
+            replace,
+            pod_start,
+            grace_percent,
+        ];
         for time in nodes.into_iter().chain([watch, call, disruption, operator, lease]) {
             *time = change(*time);
         }

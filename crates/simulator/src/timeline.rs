@@ -33,7 +33,11 @@ fn sign(report: &SimulationReport, node: &str, at: u64) -> char {
     match named {
         Some(UpgradeState::WaitForJobsRequired) => 'w',
         Some(UpgradeState::PodDeletionRequired | UpgradeState::DrainRequired) => 'e',
-        Some(UpgradeState::Lifted | UpgradeState::PodRestartRequired | UpgradeState::ValidationRequired) => 'd',
+        Some(
+            UpgradeState::Lifted
+            | UpgradeState::PodRestartRequired
+            | UpgradeState::ValidationRequired,
+        ) => 'd',
         Some(UpgradeState::UpgradeFailed) if *cordoned => 'F',
         Some(UpgradeState::UpgradeFailed) => 'f',
         // The vendor's controller has more states than we do.
@@ -52,7 +56,8 @@ pub fn lines(report: &SimulationReport, nodes: &[String]) -> (Vec<(String, Strin
     let columns = seconds.div_ceil(column);
     let line = |node: &String| {
         // The middle of each span.
-        let signs = (0..columns).map(|index| sign(report, node, (index * column * 1000) + column * 500));
+        let signs =
+            (0..columns).map(|index| sign(report, node, (index * column * 1000) + column * 500));
         (node.clone(), signs.collect::<String>())
     };
     (nodes.iter().map(line).collect(), column)
@@ -62,7 +67,8 @@ pub fn lines(report: &SimulationReport, nodes: &[String]) -> (Vec<(String, Strin
 pub fn text(report: &SimulationReport, nodes: &[String]) -> String {
     let (lines, column) = lines(report, &nodes[..nodes.len().min(NODES)]);
     let width = lines.iter().map(|(node, _)| node.len()).max().unwrap_or(0);
-    let mut text = format!("seed {}, one column is {}:\n", report.seed, Duration::from_secs(column));
+    let mut text =
+        format!("seed {}, one column is {}:\n", report.seed, Duration::from_secs(column));
     for (node, signs) in &lines {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  {node:width$}  {signs}");
@@ -71,6 +77,10 @@ pub fn text(report: &SimulationReport, nodes: &[String]) -> String {
         let _ = writeln!(text, "  and {} more nodes", nodes.len() - NODES);
     }
     let used = |sign: &char| lines.iter().any(|(_, signs)| signs.contains(*sign));
-    let legend: Vec<String> = SIGNS.iter().filter(|(sign, _)| used(sign)).map(|(sign, what)| format!("{sign} {what}")).collect();
+    let legend: Vec<String> = SIGNS
+        .iter()
+        .filter(|(sign, _)| used(sign))
+        .map(|(sign, what)| format!("{sign} {what}"))
+        .collect();
     text + "  " + &legend.join(", ") + "\n"
 }

@@ -7,7 +7,9 @@ use contract::driver::Driver;
 use contract::selector::Selector;
 use nvidia_upgrade::pass::PassWrite;
 use nvidia_upgrade::state::ControllerState;
-use nvidia_upgrade::task::{EvictionTask, drain_ended, drain_selector, drained, eviction, eviction_ended};
+use nvidia_upgrade::task::{
+    EvictionTask, drain_ended, drain_selector, drained, eviction, eviction_ended,
+};
 use nvidia_upgrade::users::{users, uses_gpu};
 use observed::ObservedNode;
 use observed::workload::{Workload, Workloads};
@@ -79,16 +81,24 @@ impl<'a> ControllerScope<'_, 'a> {
         self.check().controller_starts(name, state);
         let traits = Driver::Gpu.traits();
         let label = (state != ControllerState::Unknown).then(|| state.label());
-        if !self.cluster.nodes.update(name, self.context, |node| set_or_remove(&mut node.node.labels, traits.state_label, label)) {
+        if !self.cluster.nodes.update(name, self.context, |node| {
+            set_or_remove(&mut node.node.labels, traits.state_label, label)
+        }) {
             return;
         }
         self.context.log(|| format!("{name} operator: {state}"));
         let Some(node) = self.cluster.nodes.get(name).map(|node| &node.node) else { return };
         let ours = node.labels.get(self.hook.settings.driver.traits().own_state_label).cloned();
-        let shown = (!matches!(state, ControllerState::Unknown | ControllerState::Done)).then(|| state.label().to_owned()).or(ours);
+        let shown = (!matches!(state, ControllerState::Unknown | ControllerState::Done))
+            .then(|| state.label().to_owned())
+            .or(ours);
         self.context.report.enters(name, self.context.queue.now(), shown, node.unschedulable);
-        let busy: Vec<&ObservedNode> =
-            self.cluster.nodes.observed().filter(|node| ControllerState::of_node(node, traits).is_busy()).collect();
+        let busy: Vec<&ObservedNode> = self
+            .cluster
+            .nodes
+            .observed()
+            .filter(|node| ControllerState::of_node(node, traits).is_busy())
+            .collect();
         let report = &mut self.context.report;
         report.peak_in_progress = report.peak_in_progress.max(busy.len());
         if let Some(pool) = node.driver_owner().filter(|_| !self.context.setup.pools.is_empty()) {
@@ -106,7 +116,9 @@ impl<'a> ControllerScope<'_, 'a> {
         if was_ours && !cordoned {
             self.check().controller_uncordons(name);
         }
-        self.context.log(|| format!("{name} {} by the operator", if cordoned { "cordoned" } else { "uncordoned" }));
+        self.context.log(|| {
+            format!("{name} {} by the operator", if cordoned { "cordoned" } else { "uncordoned" })
+        });
         let away = self.cluster.nodes.observed().filter(|node| node.unschedulable).count();
         self.context.report.peak_unavailable = self.context.report.peak_unavailable.max(away);
         if !cordoned {
@@ -115,7 +127,12 @@ impl<'a> ControllerScope<'_, 'a> {
     }
 
     fn delete_driver(&mut self, name: &str, uid: &str) {
-        if self.cluster.operands.pod(name, SimulatedOperand::Driver).is_some_and(|pod| pod.uid == uid) {
+        if self
+            .cluster
+            .operands
+            .pod(name, SimulatedOperand::Driver)
+            .is_some_and(|pod| pod.uid == uid)
+        {
             self.check().controller_deletes(name);
             self.context.log(|| format!("{name} driver pod deleted by the operator"));
             self.cluster.operands.delete(name, SimulatedOperand::Driver, self.context);
@@ -129,8 +146,15 @@ impl<'a> ControllerScope<'_, 'a> {
 
 impl ControllerTasks {
     /// A new process of the operator leads: it knows nothing of evictions and drains that were started.
-    pub(super) fn restart(&mut self, cluster: &SimulatedCluster, context: &mut SimulationContext<'_>) {
-        let Some(selector) = context.watches.controller.as_ref().map(ControllerLoop::job_selector) else { return };
+    pub(super) fn restart(
+        &mut self,
+        cluster: &SimulatedCluster,
+        context: &mut SimulationContext<'_>,
+    ) {
+        let Some(selector) = context.watches.controller.as_ref().map(ControllerLoop::job_selector)
+        else {
+            return;
+        };
         let caches = cluster.list_all(selector, context);
         self.by_node.clear();
         if let Some(controller) = &mut context.watches.controller {
@@ -140,7 +164,12 @@ impl ControllerTasks {
 
     /// Makes a pass and performs its writes.
     pub(super) fn run_pass(&mut self, appointment: u64, scope: &mut ControllerScope<'_, '_>) {
-        let is_current = scope.context.watches.controller.as_ref().is_some_and(|controller| controller.is_current(appointment));
+        let is_current = scope
+            .context
+            .watches
+            .controller
+            .as_ref()
+            .is_some_and(|controller| controller.is_current(appointment));
         if !scope.cluster.operator.is_working() || !is_current {
             return;
         }
@@ -167,7 +196,9 @@ impl ControllerTasks {
         match write {
             PassWrite::State { state, .. } => scope.set_state(node, *state),
             PassWrite::Annotate { key, value, .. } => {
-                let set = |node: &mut SimulatedNode| set_or_remove(&mut node.node.annotations, key, value.as_deref());
+                let set = |node: &mut SimulatedNode| {
+                    set_or_remove(&mut node.node.annotations, key, value.as_deref())
+                };
                 scope.cluster.nodes.update(node, scope.context, set);
             }
             PassWrite::Cordon { .. } => scope.set_cordon(node, true),
@@ -185,14 +216,25 @@ impl ControllerTasks {
 
     fn evict(&mut self, node: &str, scope: &mut ControllerScope<'_, '_>) {
         let policy = operator_objects::policy(scope.context.setup);
-        let Some(generation) = scope.context.watches.controller.as_ref().map(|controller| controller.generation) else { return };
+        let Some(generation) =
+            scope.context.watches.controller.as_ref().map(|controller| controller.generation)
+        else {
+            return;
+        };
         let deletion = policy.pod_deletion.clone().unwrap_or_default();
-        let workloads = Workloads { budgets: scope.cluster.workloads.budgets.snapshot(), ..Workloads::default() };
+        let workloads = Workloads {
+            budgets: scope.cluster.workloads.budgets.snapshot(),
+            ..Workloads::default()
+        };
         let pods = scope.pods_on(node);
         match eviction(&users(&pods, &workloads, &deletion, generation), &policy) {
             EvictionTask::Ends(state) => Self::end(node, state, scope),
             EvictionTask::Runs => {
-                let wanted = pods.into_iter().filter(|pod| uses_gpu(pod, &workloads, generation)).map(|pod| pod.uid).collect();
+                let wanted = pods
+                    .into_iter()
+                    .filter(|pod| uses_gpu(pod, &workloads, generation))
+                    .map(|pod| pod.uid)
+                    .collect();
                 self.start(node, wanted, deletion.timeout_seconds, false, scope);
             }
         }
@@ -205,7 +247,9 @@ impl ControllerTasks {
         let mut pods = scope.pods_on(node);
         pods.retain(|pod| (pod.namespace.clone(), pod.name.clone()) != own);
         // A selector that cannot be parsed is an error of the drain.
-        let selector = drain_selector(&drain.pod_selector, Driver::Gpu.traits().drain_skip_label).parse::<Selector>().ok();
+        let selector = drain_selector(&drain.pod_selector, Driver::Gpu.traits().drain_skip_label)
+            .parse::<Selector>()
+            .ok();
         match selector.and_then(|selector| drained(&pods, &drain, &selector)) {
             Some(leaving) => {
                 let leaving = leaving.into_iter().map(|pod| pod.uid.clone()).collect();
@@ -215,11 +259,25 @@ impl ControllerTasks {
         }
     }
 
-    fn start(&mut self, node: &str, pods: Vec<String>, timeout_seconds: u64, drains: bool, scope: &mut ControllerScope<'_, '_>) {
+    fn start(
+        &mut self,
+        node: &str,
+        pods: Vec<String>,
+        timeout_seconds: u64,
+        drains: bool,
+        scope: &mut ControllerScope<'_, '_>,
+    ) {
         self.started += 1;
         let number = self.started;
         let until = (timeout_seconds > 0).then(|| scope.context.now() + timeout_seconds * 1000);
-        let task = ControllerTask { number, pods, granted: BTreeSet::new(), given_up: BTreeSet::new(), until, drains };
+        let task = ControllerTask {
+            number,
+            pods,
+            granted: BTreeSet::new(),
+            given_up: BTreeSet::new(),
+            until,
+            drains,
+        };
         self.by_node.insert(node.to_owned(), task);
         self.run(node, number, scope);
     }
@@ -227,17 +285,23 @@ impl ControllerTasks {
     /// One round of a task: evictions that were refused are tried again, those that were granted are waited for.
     pub(super) fn run(&mut self, node: &str, number: u64, scope: &mut ControllerScope<'_, '_>) {
         // A task of another number was started since then, by a new process.
-        let Some(task) = self.by_node.get_mut(node).filter(|task| task.number == number) else { return };
+        let Some(task) = self.by_node.get_mut(node).filter(|task| task.number == number) else {
+            return;
+        };
         let ControllerScope { cluster, context, .. } = scope;
         let workloads = &mut cluster.workloads;
         for uid in &task.pods {
             let is_answered = task.granted.contains(uid) || task.given_up.contains(uid);
-            let Some(pod) = workloads.pods.get(uid).filter(|_| !is_answered).cloned() else { continue };
+            let Some(pod) = workloads.pods.get(uid).filter(|_| !is_answered).cloned() else {
+                continue;
+            };
             let answer = workloads.budgets.answer_eviction(&pod, context);
             if answer == EvictionAnswer::Granted {
                 task.granted.insert(uid.clone());
                 context.report.evicts(&pod, context.queue.now());
-                context.log(|| format!("{node} {}/{} evicted by the operator", pod.namespace, pod.name));
+                context.log(|| {
+                    format!("{node} {}/{} evicted by the operator", pod.namespace, pod.name)
+                });
                 workloads.delete(uid, context);
                 continue;
             }
@@ -246,17 +310,30 @@ impl ControllerTasks {
                 task.given_up.insert(uid.clone());
             }
         }
-        let is_waiting = task.pods.iter().any(|uid| workloads.pods.get(uid).is_some() && !task.given_up.contains(uid));
+        let is_waiting = task
+            .pods
+            .iter()
+            .any(|uid| workloads.pods.get(uid).is_some() && !task.given_up.contains(uid));
         let is_over = task.until.is_some_and(|until| until <= context.now());
         if is_waiting && !is_over {
-            let retry = context.watches.controller.as_ref().map(|controller| controller.generation.features().eviction_retry);
-            let pause = retry.map_or(RETRY, |retry| u64::try_from(retry.as_millis()).unwrap_or(RETRY).max(RETRY));
+            let retry = context
+                .watches
+                .controller
+                .as_ref()
+                .map(|controller| controller.generation.features().eviction_retry);
+            let pause = retry.map_or(RETRY, |retry| {
+                u64::try_from(retry.as_millis()).unwrap_or(RETRY).max(RETRY)
+            });
             context.after(pause, WorldEvent::ControllerTask(node.to_owned(), number));
             return;
         }
         let has_succeeded = !is_waiting && task.given_up.is_empty();
         let policy = operator_objects::policy(context.setup);
-        let state = if task.drains { drain_ended(has_succeeded) } else { eviction_ended(has_succeeded, &policy) };
+        let state = if task.drains {
+            drain_ended(has_succeeded)
+        } else {
+            eviction_ended(has_succeeded, &policy)
+        };
         self.by_node.remove(node);
         Self::end(node, state, scope);
     }

@@ -43,9 +43,18 @@ impl WatchFanOut {
         self.version
     }
 
-    pub(super) fn publish(&mut self, change: WorldChange, setup: &SimulationSetup, queue: &mut EventQueue, times: &mut DrawnTimes) {
+    pub(super) fn publish(
+        &mut self,
+        change: WorldChange,
+        setup: &SimulationSetup,
+        queue: &mut EventQueue,
+        times: &mut DrawnTimes,
+    ) {
         let version = self.next_version();
-        let node = self.controller.as_mut().and_then(|controller| controller.apply(&change, version, setup));
+        let node = self
+            .controller
+            .as_mut()
+            .and_then(|controller| controller.apply(&change, version, setup));
         if let Some(process) = self.hook_process {
             let lag = times.draw(setup.times.watch, "watch", "");
             let delivered = self.delivered_at.entry(change.watch()).or_default();
@@ -76,8 +85,12 @@ mod tests {
         watches.hook_process = Some(0);
         published(&mut watches, 100, &mut queue);
         published(&mut watches, 20, &mut queue);
-        let version = |event| if let Some(WorldEvent::Notify(_, version, _)) = event { version } else { 0 };
-        assert_eq!([version(queue.pop()), queue.now(), version(queue.pop()), queue.now()], [1, 100, 2, 100]);
+        let version =
+            |event| if let Some(WorldEvent::Notify(_, version, _)) = event { version } else { 0 };
+        assert_eq!(
+            [version(queue.pop()), queue.now(), version(queue.pop()), queue.now()],
+            [1, 100, 2, 100]
+        );
     }
 
     #[test]

@@ -43,12 +43,16 @@ impl SimulatedWorkload {
         let template = Workload {
             namespace: NAMESPACE.to_owned(),
             labels,
-            controller: (setup.kind != WorkloadKind::Bare).then(|| controller(api_version, kind, &setup.name)),
+            controller: (setup.kind != WorkloadKind::Bare)
+                .then(|| controller(api_version, kind, &setup.name)),
             grace_seconds: setup.grace_seconds,
             empty_dir: setup.empty_dir,
             resources: setup.gpu.then(|| "nvidia.com/gpu".to_owned()).into_iter().collect(),
             runtime_class: setup.hidden.then(|| "nvidia".to_owned()),
-            finalizers: (setup.finalizer > 0).then(|| "example.com/hold".to_owned()).into_iter().collect(),
+            finalizers: (setup.finalizer > 0)
+                .then(|| "example.com/hold".to_owned())
+                .into_iter()
+                .collect(),
             ..Workload::default()
         };
         Self {
@@ -65,7 +69,12 @@ impl SimulatedWorkload {
     }
 
     /// The workload of a pod that was found. `gpus`: how many each of its pods takes.
-    pub(super) fn from_found(name: &str, template: &Workload, gpus: usize, ends: TimeSpread) -> Self {
+    pub(super) fn from_found(
+        name: &str,
+        template: &Workload,
+        gpus: usize,
+        ends: TimeSpread,
+    ) -> Self {
         let kind = match template.controller.as_ref().map(|controller| controller.kind.as_str()) {
             None => WorkloadKind::Bare,
             Some("DaemonSet") => WorkloadKind::DaemonSet,
@@ -87,5 +96,10 @@ impl SimulatedWorkload {
 }
 
 pub(super) fn controller(api_version: &str, kind: &str, name: &str) -> PodController {
-    PodController { api_version: api_version.to_owned(), kind: kind.to_owned(), name: name.to_owned(), uid: format!("of-{name}") }
+    PodController {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        uid: format!("of-{name}"),
+    }
 }

@@ -26,32 +26,59 @@ pub(super) struct SimulatedWorkloads {
 /// All nodes on which a placement puts pods, once for each pod.
 fn placed_on(placement: &PodPlacement, nodes: &SimulatedNodes) -> Vec<String> {
     match placement {
-        PodPlacement::Each(count) => nodes.all().keys().flat_map(|name| std::iter::repeat_n(name.clone(), *count)).collect(),
-        PodPlacement::On(names) => names.iter().filter(|name| nodes.all().contains_key(*name)).cloned().collect(),
+        PodPlacement::Each(count) => {
+            nodes.all().keys().flat_map(|name| std::iter::repeat_n(name.clone(), *count)).collect()
+        }
+        PodPlacement::On(names) => {
+            names.iter().filter(|name| nodes.all().contains_key(*name)).cloned().collect()
+        }
     }
 }
 
 impl SimulatedWorkloads {
     /// Adds a workload whose pods run.
-    pub(super) fn add_running(&mut self, setup: &WorkloadSetup, nodes: &SimulatedNodes, context: &mut SimulationContext<'_>) {
+    pub(super) fn add_running(
+        &mut self,
+        setup: &WorkloadSetup,
+        nodes: &SimulatedNodes,
+        context: &mut SimulationContext<'_>,
+    ) {
         let places = placed_on(&setup.placement, nodes);
         let selector: Option<Selector> = format!("app={}", setup.name).parse().ok();
-        self.workloads.push(SimulatedWorkload { wanted: places.len(), ..SimulatedWorkload::new(setup) });
+        self.workloads
+            .push(SimulatedWorkload { wanted: places.len(), ..SimulatedWorkload::new(setup) });
         let workload = self.workloads.len() - 1;
         for (index, protection) in setup.budgets.iter().enumerate() {
             let budget = DisruptionBudget {
                 namespace: NAMESPACE.to_owned(),
-                name: if index == 0 { setup.name.clone() } else { format!("{}-{index}", setup.name) },
+                name: if index == 0 {
+                    setup.name.clone()
+                } else {
+                    format!("{}-{index}", setup.name)
+                },
                 selector: selector.clone(),
-                min_available: if let BudgetProtection::MinAvailable(count) = protection { Some(count.to_string()) } else { None },
-                max_unavailable: if let BudgetProtection::MaxUnavailable(count) = protection { Some(count.to_string()) } else { None },
+                min_available: if let BudgetProtection::MinAvailable(count) = protection {
+                    Some(count.to_string())
+                } else {
+                    None
+                },
+                max_unavailable: if let BudgetProtection::MaxUnavailable(count) = protection {
+                    Some(count.to_string())
+                } else {
+                    None
+                },
                 observed: true,
                 ..DisruptionBudget::default()
             };
             self.budgets.add(budget, *protection, workload);
         }
         for node in places {
-            let pod = Workload { node, phase: PodPhase::Running, ready: true, ..self.new_pod(workload, context) };
+            let pod = Workload {
+                node,
+                phase: PodPhase::Running,
+                ready: true,
+                ..self.new_pod(workload, context)
+            };
             let uid = pod.uid.clone();
             self.insert(pod, Some(workload), context);
             self.schedule_end(workload, &uid, context);
@@ -62,10 +89,23 @@ impl SimulatedWorkloads {
     pub(super) fn add_found(&mut self, found: &FoundFleet, context: &mut SimulationContext<'_>) {
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
         for pod in &found.pods {
-            let owner = pod.workload.controller.as_ref().map_or(&pod.workload.uid, |controller| &controller.uid);
+            let owner = pod
+                .workload
+                .controller
+                .as_ref()
+                .map_or(&pod.workload.uid, |controller| &controller.uid);
             let workload = *known.entry(owner.clone()).or_insert_with(|| {
-                let name = pod.workload.controller.as_ref().map_or(&pod.workload.name, |controller| &controller.name);
-                self.workloads.push(SimulatedWorkload::from_found(name, &pod.workload, pod.gpus, found.job_time));
+                let name = pod
+                    .workload
+                    .controller
+                    .as_ref()
+                    .map_or(&pod.workload.name, |controller| &controller.name);
+                self.workloads.push(SimulatedWorkload::from_found(
+                    name,
+                    &pod.workload,
+                    pod.gpus,
+                    found.job_time,
+                ));
                 self.workloads.len() - 1
             });
             self.workloads[workload].wanted += usize::from(!pod.workload.phase.is_finished());
@@ -106,7 +146,12 @@ impl SimulatedWorkloads {
         }
     }
 
-    pub(super) fn insert(&mut self, pod: Workload, workload: Option<usize>, context: &mut SimulationContext<'_>) {
+    pub(super) fn insert(
+        &mut self,
+        pod: Workload,
+        workload: Option<usize>,
+        context: &mut SimulationContext<'_>,
+    ) {
         let uid = pod.uid.clone();
         self.pods.insert(pod, workload);
         self.publish(&uid, context);
@@ -126,8 +171,16 @@ impl SimulatedWorkloads {
     }
 
     /// Lets the budgets of a workload permit nothing for a while.
-    pub(super) fn hold_budgets(&mut self, name: &str, milliseconds: Option<u64>, context: &mut SimulationContext<'_>) {
-        let Some(workload) = self.workloads.iter().position(|workload| workload.name == name) else { return };
+    pub(super) fn hold_budgets(
+        &mut self,
+        name: &str,
+        milliseconds: Option<u64>,
+        context: &mut SimulationContext<'_>,
+    ) {
+        let Some(workload) = self.workloads.iter().position(|workload| workload.name == name)
+        else {
+            return;
+        };
         self.budgets.hold(workload, true);
         self.recount_budgets(context);
         if let Some(milliseconds) = milliseconds {
@@ -142,7 +195,12 @@ impl SimulatedWorkloads {
     }
 
     /// The node's kubelet has stopped or is back: so has the readiness of its pods.
-    pub(super) fn follow_kubelet(&mut self, node: &str, is_back: bool, context: &mut SimulationContext<'_>) {
+    pub(super) fn follow_kubelet(
+        &mut self,
+        node: &str,
+        is_back: bool,
+        context: &mut SimulationContext<'_>,
+    ) {
         for uid in self.pods.uids_on(node) {
             if let Some(pod) = self.pods.get_mut(&uid) {
                 pod.ready = is_back && pod.phase == PodPhase::Running && pod.deleted_at.is_none();
@@ -154,12 +212,15 @@ impl SimulatedWorkloads {
     /// Deletes a pod with its own grace period.
     pub(super) fn delete(&mut self, uid: &str, context: &mut SimulationContext<'_>) {
         let setup = context.setup;
-        let Some(pod) = self.pods.get_mut(uid).filter(|pod| pod.deleted_at.is_none()) else { return };
+        let Some(pod) = self.pods.get_mut(uid).filter(|pod| pod.deleted_at.is_none()) else {
+            return;
+        };
         let grace = pod.grace_seconds;
         pod.deleted_at = Some(setup.clocks.of_server(context.now() + grace * 1000));
         pod.ready = false;
         self.publish(uid, context);
-        let finalizer = self.pods.workload(uid).map_or(0, |workload| self.workloads[workload].finalizer);
+        let finalizer =
+            self.pods.workload(uid).map_or(0, |workload| self.workloads[workload].finalizer);
         // A pod takes a share of its grace period to end.
         let percent = context.draw(setup.times.grace_percent, "grace", uid);
         let ending = grace.saturating_mul(10).saturating_mul(percent) + finalizer;
@@ -167,9 +228,16 @@ impl SimulatedWorkloads {
     }
 
     /// The kubelet has removed a pod, or its node has left the cluster.
-    pub(super) fn remove(&mut self, uid: &str, nodes: &mut SimulatedNodes, context: &mut SimulationContext<'_>) {
+    pub(super) fn remove(
+        &mut self,
+        uid: &str,
+        nodes: &mut SimulatedNodes,
+        context: &mut SimulationContext<'_>,
+    ) {
         let Some(node) = self.pods.get(uid).map(|pod| pod.node.clone()) else { return };
-        if nodes.all().contains_key(&node) && !nodes.kubelet_acts(&node, || WorldEvent::PodRemoved(uid.to_owned())) {
+        if nodes.all().contains_key(&node)
+            && !nodes.kubelet_acts(&node, || WorldEvent::PodRemoved(uid.to_owned()))
+        {
             return;
         }
         let Some((pod, workload)) = self.pods.remove(uid) else { return };
@@ -178,15 +246,23 @@ impl SimulatedWorkloads {
         let Some(workload) = workload.filter(|_| !pod.phase.is_finished()) else { return };
         let replace = context.draw(context.setup.times.replace, "replace", &pod.name);
         match self.workloads[workload].kind {
-            WorkloadKind::ReplicaSet | WorkloadKind::Job => context.after(replace, WorldEvent::ReplacePod(workload)),
+            WorkloadKind::ReplicaSet | WorkloadKind::Job => {
+                context.after(replace, WorldEvent::ReplacePod(workload))
+            }
             WorkloadKind::DaemonSet => self.create_on(workload, &node, nodes, context),
             WorkloadKind::Bare => {}
         }
     }
 
     /// The controller of a workload creates a pod, if one is missing.
-    pub(super) fn replace(&mut self, workload: usize, nodes: &SimulatedNodes, context: &mut SimulationContext<'_>) {
-        let running = self.pods.of_workload(workload).filter(|pod| pod.deleted_at.is_none()).count();
+    pub(super) fn replace(
+        &mut self,
+        workload: usize,
+        nodes: &SimulatedNodes,
+        context: &mut SimulationContext<'_>,
+    ) {
+        let running =
+            self.pods.of_workload(workload).filter(|pod| pod.deleted_at.is_none()).count();
         if running < self.workloads[workload].wanted {
             let pod = self.new_pod(workload, context);
             self.insert(pod, Some(workload), context);
@@ -195,7 +271,13 @@ impl SimulatedWorkloads {
     }
 
     /// Creates a pod on this node, past the scheduler.
-    fn create_on(&mut self, workload: usize, node: &str, nodes: &SimulatedNodes, context: &mut SimulationContext<'_>) {
+    fn create_on(
+        &mut self,
+        workload: usize,
+        node: &str,
+        nodes: &SimulatedNodes,
+        context: &mut SimulationContext<'_>,
+    ) {
         if nodes.all().contains_key(node) {
             let pod = Workload { node: node.to_owned(), ..self.new_pod(workload, context) };
             let (uid, name) = (pod.uid.clone(), pod.name.clone());
@@ -210,7 +292,12 @@ impl SimulatedWorkloads {
     }
 
     /// The DaemonSets create their pods on a node that has joined.
-    pub(super) fn create_daemon_pods(&mut self, node: &str, nodes: &SimulatedNodes, context: &mut SimulationContext<'_>) {
+    pub(super) fn create_daemon_pods(
+        &mut self,
+        node: &str,
+        nodes: &SimulatedNodes,
+        context: &mut SimulationContext<'_>,
+    ) {
         for workload in 0..self.workloads.len() {
             if self.workloads[workload].kind == WorkloadKind::DaemonSet {
                 self.create_on(workload, node, nodes, context);
@@ -219,16 +306,33 @@ impl SimulatedWorkloads {
     }
 
     /// Creates a pod of this workload on a node, past the scheduler.
-    pub(super) fn bind_new_pod(&mut self, name: &str, node: &str, nodes: &SimulatedNodes, context: &mut SimulationContext<'_>) {
-        let Some(workload) = self.workloads.iter().position(|workload| workload.name == name) else { return };
+    pub(super) fn bind_new_pod(
+        &mut self,
+        name: &str,
+        node: &str,
+        nodes: &SimulatedNodes,
+        context: &mut SimulationContext<'_>,
+    ) {
+        let Some(workload) = self.workloads.iter().position(|workload| workload.name == name)
+        else {
+            return;
+        };
         self.workloads[workload].wanted += 1;
         self.create_on(workload, node, nodes, context);
     }
 
     /// The scheduler: binds pods without a node to one with free GPUs, the emptiest first.
-    pub(super) fn schedule_pods(&mut self, nodes: &SimulatedNodes, context: &mut SimulationContext<'_>) {
-        let waiting: Vec<(String, String)> =
-            self.pods.iter().filter(|pod| pod.node.is_empty()).map(|pod| (pod.uid.clone(), pod.name.clone())).collect();
+    pub(super) fn schedule_pods(
+        &mut self,
+        nodes: &SimulatedNodes,
+        context: &mut SimulationContext<'_>,
+    ) {
+        let waiting: Vec<(String, String)> = self
+            .pods
+            .iter()
+            .filter(|pod| pod.node.is_empty())
+            .map(|pod| (pod.uid.clone(), pod.name.clone()))
+            .collect();
         for (uid, name) in waiting {
             if let Some(node) = self.choose_node(&uid, nodes) {
                 self.pods.bind(&uid, &node);
@@ -248,19 +352,37 @@ impl SimulatedWorkloads {
             return Some(ELSEWHERE.to_owned());
         }
         let gpus = self.gpus(uid);
-        let used =
-            |node: &str| -> usize { self.pods.on_node(node).filter(|pod| !pod.phase.is_finished()).map(|pod| self.gpus(&pod.uid)).sum() };
+        let used = |node: &str| -> usize {
+            self.pods
+                .on_node(node)
+                .filter(|pod| !pod.phase.is_finished())
+                .map(|pod| self.gpus(&pod.uid))
+                .sum()
+        };
         let open = nodes.all().values().filter(|node| node.node.ready && !node.node.unschedulable);
-        let room = open.map(|node| (used(&node.node.name), node)).filter(|(used, node)| *used < node.gpus && used + gpus <= node.gpus);
+        let room = open
+            .map(|node| (used(&node.node.name), node))
+            .filter(|(used, node)| *used < node.gpus && used + gpus <= node.gpus);
         room.map(|(used, node)| (used, &node.node.name)).min().map(|(_, name)| name.clone())
     }
 
-    pub(super) fn pod_ready(&mut self, uid: &str, nodes: &mut SimulatedNodes, context: &mut SimulationContext<'_>) {
+    pub(super) fn pod_ready(
+        &mut self,
+        uid: &str,
+        nodes: &mut SimulatedNodes,
+        context: &mut SimulationContext<'_>,
+    ) {
         let Some(node) = self.pods.get(uid).map(|pod| pod.node.clone()) else { return };
         if !nodes.kubelet_acts(&node, || WorldEvent::PodReady(uid.to_owned())) {
             return;
         }
-        let Some(pod) = self.pods.get_mut(uid).filter(|pod| pod.deleted_at.is_none() && pod.phase == PodPhase::Pending) else { return };
+        let Some(pod) = self
+            .pods
+            .get_mut(uid)
+            .filter(|pod| pod.deleted_at.is_none() && pod.phase == PodPhase::Pending)
+        else {
+            return;
+        };
         (pod.phase, pod.ready) = (PodPhase::Running, true);
         self.publish(uid, context);
         if let Some(workload) = self.pods.workload(uid) {
@@ -269,12 +391,19 @@ impl SimulatedWorkloads {
     }
 
     /// A job's pod succeeds.
-    pub(super) fn pod_succeeded(&mut self, uid: &str, nodes: &mut SimulatedNodes, context: &mut SimulationContext<'_>) {
+    pub(super) fn pod_succeeded(
+        &mut self,
+        uid: &str,
+        nodes: &mut SimulatedNodes,
+        context: &mut SimulationContext<'_>,
+    ) {
         let Some(node) = self.pods.get(uid).map(|pod| pod.node.clone()) else { return };
         if !nodes.kubelet_acts(&node, || WorldEvent::PodSucceeded(uid.to_owned())) {
             return;
         }
-        let Some(pod) = self.pods.get_mut(uid).filter(|pod| pod.deleted_at.is_none()) else { return };
+        let Some(pod) = self.pods.get_mut(uid).filter(|pod| pod.deleted_at.is_none()) else {
+            return;
+        };
         (pod.phase, pod.ready) = (PodPhase::Succeeded, false);
         let (name, namespace) = (pod.name.clone(), pod.namespace.clone());
         if let Some(workload) = self.pods.workload(uid) {

@@ -39,7 +39,8 @@ impl<'a> World<'a> {
         cluster.workloads.recount_budgets(context);
         hook.hold_nodes(cluster, context);
         controller.restart(cluster, context);
-        let rendered = setup.times.operator.draw(&mut SeededRandom::stream(setup.seed, "operator", 0));
+        let rendered =
+            setup.times.operator.draw(&mut SeededRandom::stream(setup.seed, "operator", 0));
         context.after(rendered, WorldEvent::TemplateRendered);
         for scheduled in &setup.faults {
             context.queue.schedule_at(scheduled.at, WorldEvent::Fault(scheduled.fault.clone()));
@@ -53,7 +54,15 @@ impl<'a> World<'a> {
 
     /// Adds the hook's own pod, where the setup says so.
     fn add_hook_pod(&mut self) {
-        let Some(node) = self.context.setup.hook_node.clone().filter(|node| self.cluster.nodes.all().contains_key(node)) else { return };
+        let Some(node) = self
+            .context
+            .setup
+            .hook_node
+            .clone()
+            .filter(|node| self.cluster.nodes.all().contains_key(node))
+        else {
+            return;
+        };
         let (namespace, name) = self.hook.state.own_pod();
         let pod = Workload {
             namespace,
@@ -96,22 +105,34 @@ impl<'a> World<'a> {
         let SimulatedCluster { nodes, workloads, operator, operands, .. } = cluster;
         match event {
             WorldEvent::OperandRemoved(node, operand, uid) => {
-                cluster.with_operands(context, |operands, scope| operands.removed(&node, operand, &uid, scope));
+                cluster.with_operands(context, |operands, scope| {
+                    operands.removed(&node, operand, &uid, scope)
+                });
             }
             WorldEvent::CreateOperand(node, operand) => {
-                cluster.with_operands(context, |operands, scope| operands.create(&node, operand, scope));
+                cluster.with_operands(context, |operands, scope| {
+                    operands.create(&node, operand, scope)
+                });
             }
             WorldEvent::OperandReady(node, operand, uid) => {
-                cluster.with_operands(context, |operands, scope| operands.ready(&node, operand, &uid, scope));
+                cluster.with_operands(context, |operands, scope| {
+                    operands.ready(&node, operand, &uid, scope)
+                });
             }
             WorldEvent::OperandFailed(node, operand, uid) => {
-                cluster.with_operands(context, |operands, scope| operands.failed(&node, operand, &uid, scope));
+                cluster.with_operands(context, |operands, scope| {
+                    operands.failed(&node, operand, &uid, scope)
+                });
             }
             WorldEvent::OperandPod(node, event) => {
-                cluster.with_operands(context, |operands, scope| operands.operand_event(&node, event, scope));
+                cluster.with_operands(context, |operands, scope| {
+                    operands.operand_event(&node, event, scope)
+                });
             }
             WorldEvent::PublishSlice(node, uid) => {
-                cluster.with_operands(context, |operands, scope| operands.refresh_slice(&node, &uid, scope));
+                cluster.with_operands(context, |operands, scope| {
+                    operands.refresh_slice(&node, &uid, scope)
+                });
             }
             WorldEvent::PluginRepaired(node) => operands.repair_plugin(&node, context),
             WorldEvent::ReplacePod(workload) => workloads.replace(workload, nodes, context),
@@ -132,11 +153,21 @@ impl<'a> World<'a> {
             WorldEvent::TemplateRendered => operator.render_template(context),
             WorldEvent::MaintenanceEnds(node) => operator.end_maintenance(&node, context),
             WorldEvent::PauseEnds(key) => cluster.pauses.end(&key, nodes, context),
-            WorldEvent::ControllerPass(appointment) => self.with_controller(|tasks, scope| tasks.run_pass(appointment, scope)),
-            WorldEvent::ControllerTask(node, number) => self.with_controller(|tasks, scope| tasks.run(&node, number, scope)),
-            WorldEvent::Notify(process, version, change) => hook.notify(process, version, *change, context),
-            WorldEvent::PodsListed(process, node) => hook.pods_listed(process, &node, cluster, context),
-            WorldEvent::Decide(process, appointment) => hook.decide(process, appointment, cluster, context),
+            WorldEvent::ControllerPass(appointment) => {
+                self.with_controller(|tasks, scope| tasks.run_pass(appointment, scope))
+            }
+            WorldEvent::ControllerTask(node, number) => {
+                self.with_controller(|tasks, scope| tasks.run(&node, number, scope))
+            }
+            WorldEvent::Notify(process, version, change) => {
+                hook.notify(process, version, *change, context)
+            }
+            WorldEvent::PodsListed(process, node) => {
+                hook.pods_listed(process, &node, cluster, context)
+            }
+            WorldEvent::Decide(process, appointment) => {
+                hook.decide(process, appointment, cluster, context)
+            }
             WorldEvent::Call(process, index) => hook.call(process, index, cluster, context),
             WorldEvent::HookStarts(process) => hook.start(process, cluster, context),
             WorldEvent::Fault(fault) => self.inject(fault),
@@ -144,8 +175,15 @@ impl<'a> World<'a> {
     }
 
     /// Gives the upgrade controller what it depends on.
-    fn with_controller(&mut self, act: impl FnOnce(&mut ControllerTasks, &mut ControllerScope<'_, 'a>)) {
-        let mut scope = ControllerScope { hook: &self.hook.state, cluster: &mut self.cluster, context: &mut self.context };
+    fn with_controller(
+        &mut self,
+        act: impl FnOnce(&mut ControllerTasks, &mut ControllerScope<'_, 'a>),
+    ) {
+        let mut scope = ControllerScope {
+            hook: &self.hook.state,
+            cluster: &mut self.cluster,
+            context: &mut self.context,
+        };
         act(&mut self.controller, &mut scope);
     }
 
@@ -172,27 +210,44 @@ impl<'a> World<'a> {
                 node.is_edited = true;
                 set_or_remove(&mut node.node.labels, &key, value.as_deref());
             })),
-            Fault::Annotate(node, key, value) => drop(cluster.nodes.update(&node, context, |node| {
-                // Without the record a cordon is not known to be the hook's.
-                node.is_cordoned_by_hook &= key != driver.traits().own_record;
-                node.is_edited = true;
-                set_or_remove(&mut node.node.annotations, &key, value.as_deref());
-            })),
-            Fault::DriverFails(node, failures) => cluster.operands.set_driver_failures(&node, failures),
-            Fault::PluginFails(node, milliseconds) => cluster.operands.break_plugin(&node, milliseconds, context),
+            Fault::Annotate(node, key, value) => {
+                drop(cluster.nodes.update(&node, context, |node| {
+                    // Without the record a cordon is not known to be the hook's.
+                    node.is_cordoned_by_hook &= key != driver.traits().own_record;
+                    node.is_edited = true;
+                    set_or_remove(&mut node.node.annotations, &key, value.as_deref());
+                }))
+            }
+            Fault::DriverFails(node, failures) => {
+                cluster.operands.set_driver_failures(&node, failures)
+            }
+            Fault::PluginFails(node, milliseconds) => {
+                cluster.operands.break_plugin(&node, milliseconds, context)
+            }
             Fault::Operand(fault) => {
                 cluster.operator.revise_operand(&fault, context);
-                cluster.with_operands(context, |operands, scope| operands.apply_fault(&fault, scope));
+                cluster
+                    .with_operands(context, |operands, scope| operands.apply_fault(&fault, scope));
             }
-            Fault::HoldBudget(workload, milliseconds) => cluster.workloads.hold_budgets(&workload, milliseconds, context),
-            Fault::KillHook(milliseconds) | Fault::LoseLease(milliseconds) => hook.kill(milliseconds, context),
+            Fault::HoldBudget(workload, milliseconds) => {
+                cluster.workloads.hold_budgets(&workload, milliseconds, context)
+            }
+            Fault::KillHook(milliseconds) | Fault::LoseLease(milliseconds) => {
+                hook.kill(milliseconds, context)
+            }
             Fault::OperatorDown(milliseconds) => cluster.operator.fail(milliseconds, context),
             Fault::Template(version) => cluster.operator.request_driver(version, context),
             Fault::Deploy(limit) => hook.deploy(limit, cluster, context),
-            Fault::Maintenance(node, milliseconds) => cluster.operator.start_maintenance(node, milliseconds, context),
-            Fault::PodComes(workload, node) => cluster.workloads.bind_new_pod(&workload, &node, &cluster.nodes, context),
+            Fault::Maintenance(node, milliseconds) => {
+                cluster.operator.start_maintenance(node, milliseconds, context)
+            }
+            Fault::PodComes(workload, node) => {
+                cluster.workloads.bind_new_pod(&workload, &node, &cluster.nodes, context)
+            }
             Fault::Admission(node, admission) => cluster.admissions.set(node, admission),
-            Fault::Pause(milliseconds) => cluster.pauses.start(milliseconds, &mut cluster.nodes, context),
+            Fault::Pause(milliseconds) => {
+                cluster.pauses.start(milliseconds, &mut cluster.nodes, context)
+            }
         }
     }
 }

@@ -78,8 +78,12 @@ mod tests {
 
     #[test]
     fn numbers_and_booleans_are_read_like_helm() {
-        let value: Value = from_str("{a: 0644, b: yes, c: 1_000, d: 580.10, e: '0644', f: ~}").unwrap();
-        assert_eq!(value, json!({"a": 420, "b": true, "c": 1000, "d": 580.1, "e": "0644", "f": null}));
+        let value: Value =
+            from_str("{a: 0644, b: yes, c: 1_000, d: 580.10, e: '0644', f: ~}").unwrap();
+        assert_eq!(
+            value,
+            json!({"a": 420, "b": true, "c": 1000, "d": 580.1, "e": "0644", "f": null})
+        );
     }
 
     #[test]
@@ -87,7 +91,10 @@ mod tests {
         let text = "é: \"x\"\nlist: 580.10\n";
         let map: BTreeMap<String, Spanned<Value>> = from_str(text).unwrap();
         let span = map["list"].defined.span();
-        assert_eq!(span.byte_offset().zip(span.byte_len()), Some((text.find("580").unwrap() as u64, 6)));
+        assert_eq!(
+            span.byte_offset().zip(span.byte_len()),
+            Some((text.find("580").unwrap() as u64, 6))
+        );
     }
 
     #[test]
@@ -101,8 +108,11 @@ mod tests {
 
     #[test]
     fn bombs_are_refused() {
-        let level = |level: usize| format!("a{level}: &a{level} [{}]", format!("*a{}, ", level - 1).repeat(10));
-        let levels: Vec<String> = std::iter::once("a0: &a0 [x, x]".to_owned()).chain((1..10).map(level)).collect();
+        let level = |level: usize| {
+            format!("a{level}: &a{level} [{}]", format!("*a{}, ", level - 1).repeat(10))
+        };
+        let levels: Vec<String> =
+            std::iter::once("a0: &a0 [x, x]".to_owned()).chain((1..10).map(level)).collect();
         let bomb = levels.join("\n");
         assert!(from_str_limited::<Value>(&bomb, 10_000).is_err());
         assert!(from_str::<Value>(&"[".repeat(1000)).is_err());

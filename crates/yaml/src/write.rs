@@ -9,7 +9,10 @@ use serde_json::{Map, Number, Value};
 /// Parsers look for the colon of a key on one line, within 1024 characters.
 const LONGEST_KEY: usize = 1000;
 /// Words that some version of YAML takes for something else than a text, in lower case.
-const WORDS: [&str; 15] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf", "infinity", ".nan", ".inf", "~"];
+const WORDS: [&str; 15] = [
+    "y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf", "infinity", ".nan",
+    ".inf", "~",
+];
 
 /// One document in block style, ended by a line break.
 pub(super) fn document(value: &Value) -> String {
@@ -17,7 +20,12 @@ pub(super) fn document(value: &Value) -> String {
     match value {
         Value::Object(map) if !map.is_empty() => entries(&mut text, map, 0),
         Value::Array(items) if !items.is_empty() => list(&mut text, items, 0),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+        Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_) => {
             text.push_str(&scalar(value));
         }
     }
@@ -31,7 +39,9 @@ pub(super) fn document(value: &Value) -> String {
 pub(super) fn inline(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
-        Value::Array(items) => format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", "))
+        }
         Value::Object(map) => {
             let entry = |(key, value): (&String, &Value)| match quoted(key) {
                 key if key.len() > LONGEST_KEY => format!("? {key} : {}", inline(value)),
@@ -58,7 +68,9 @@ pub(super) fn quoted(text: &str) -> String {
             '\r' => quoted.push_str("\\r"),
             _ if is_visible(character) => quoted.push(character),
             // Writing into a String cannot fail.
-            _ if u32::from(character) <= 0xffff => drop(write!(quoted, "\\u{:04x}", u32::from(character))),
+            _ if u32::from(character) <= 0xffff => {
+                drop(write!(quoted, "\\u{:04x}", u32::from(character)))
+            }
             _ => drop(write!(quoted, "\\U{:08x}", u32::from(character))),
         }
     }
@@ -136,7 +148,12 @@ fn nested(text: &mut String, value: &Value, indent: usize, own_line: bool) {
             text.push(' ');
             block(text, content, below);
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+        Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_) => {
             text.extend([" ", &scalar(value), "\n"]);
         }
     }
@@ -149,7 +166,12 @@ fn pad(text: &mut String, indent: usize) {
 fn scalar(value: &Value) -> String {
     match value {
         Value::String(text) if is_plain(text) => text.clone(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => inline(value),
+        Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_) => inline(value),
     }
 }
 
@@ -189,7 +211,8 @@ fn is_block(text: &str) -> bool {
 fn is_plain(text: &str) -> bool {
     let Some(first) = text.chars().next() else { return false };
     let starts = first.is_ascii_alphanumeric() || "_/.+(".contains(first);
-    let inner = text.chars().all(|character| matches!(character, ' '..='~')) && !text.ends_with([' ', ':']);
+    let inner =
+        text.chars().all(|character| matches!(character, ' '..='~')) && !text.ends_with([' ', ':']);
     starts && inner && !text.contains(": ") && !text.contains(" #") && !is_other_type(text)
 }
 
@@ -197,9 +220,13 @@ fn is_plain(text: &str) -> bool {
 fn is_other_type(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let is_hexadecimal = lower.contains("0x");
-    let of_numbers = |character: char| "0123456789xobe_.:+-tz ".contains(character) || is_hexadecimal && character.is_ascii_hexdigit();
+    let of_numbers = |character: char| {
+        "0123456789xobe_.:+-tz ".contains(character)
+            || is_hexadecimal && character.is_ascii_hexdigit()
+    };
     WORDS.contains(&lower.trim_start_matches(['+', '-']))
-        || (lower.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first)) && lower.chars().all(of_numbers))
+        || (lower.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first))
+            && lower.chars().all(of_numbers))
 }
 
 #[cfg(test)]

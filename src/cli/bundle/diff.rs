@@ -32,7 +32,10 @@ impl DiffArguments {
         let difference = match diff(&old, &new) {
             Ok(difference) => difference,
             Err(error) => {
-                printer.error(&error.to_string(), Some("name two directories that `gpu-rollout bundle render` has written"));
+                printer.error(
+                    &error.to_string(),
+                    Some("name two directories that `gpu-rollout bundle render` has written"),
+                );
                 return ExitCode::Input;
             }
         };
@@ -55,9 +58,13 @@ fn text(difference: &BundleDifference) -> String {
         return "no difference\n".to_owned();
     }
     let mut text = String::new();
-    let width = difference.releases.iter().map(|release| release.name.len()).max().unwrap_or_default();
+    let width =
+        difference.releases.iter().map(|release| release.name.len()).max().unwrap_or_default();
     for release in &difference.releases {
-        write_line(&mut text, format_args!("{} {:width$}  {}", sign(release.change), release.name, summary(release)));
+        write_line(
+            &mut text,
+            format_args!("{} {:width$}  {}", sign(release.change), release.name, summary(release)),
+        );
     }
     for release in &difference.releases {
         write_line(&mut text, format_args!("\n{} {}", sign(release.change), release.name));
@@ -90,13 +97,19 @@ fn summary(release: &ReleaseDifference) -> String {
         DifferenceKind::Added => parts.push(format!("new ({})", release.release_kind)),
         DifferenceKind::Removed => parts.push(format!("gone ({})", release.release_kind)),
         DifferenceKind::Changed => {
-            if let Some(ValueChange { old: Some(old), new: Some(new), .. }) = release.facts.iter().find(|change| change.path == "version") {
+            if let Some(ValueChange { old: Some(old), new: Some(new), .. }) =
+                release.facts.iter().find(|change| change.path == "version")
+            {
                 parts.push(format!("{} → {}", plain(old), plain(new)));
             }
         }
     }
-    let counted = [(release.values.len(), "value", "values"), (release.files.len(), "file", "files")];
-    for (count, one, many) in counted.into_iter().filter(|(count, ..)| *count > 0 && release.change == DifferenceKind::Changed) {
+    let counted =
+        [(release.values.len(), "value", "values"), (release.files.len(), "file", "files")];
+    for (count, one, many) in counted
+        .into_iter()
+        .filter(|(count, ..)| *count > 0 && release.change == DifferenceKind::Changed)
+    {
         parts.push(format!("{count} {}", if count == 1 { one } else { many }));
     }
     match release.fires {

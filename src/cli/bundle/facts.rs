@@ -42,7 +42,9 @@ pub(super) fn of_directory(directory: &Path, printer: &mut Printer) -> Option<Bu
             return None;
         }
     };
-    read_facts(&files).map_err(|error| printer.error(&format!("`{}`: {error}", directory.display()), hint)).ok()
+    read_facts(&files)
+        .map_err(|error| printer.error(&format!("`{}`: {error}", directory.display()), hint))
+        .ok()
 }
 
 /// A heading a release, a line a fact.
@@ -64,7 +66,10 @@ fn text(facts: &BundleFacts) -> String {
         line("after", &after.join(", "));
         line("gated by", &release.evidence.gated_by);
         for timeout in &release.evidence.timeouts {
-            line("timeout", &format!("{} s ({}: {})", timeout.seconds, timeout.file, timeout.setting));
+            line(
+                "timeout",
+                &format!("{} s ({}: {})", timeout.seconds, timeout.file, timeout.setting),
+            );
         }
     }
     lines.join("\n") + "\n"
@@ -75,9 +80,11 @@ pub(super) fn describe_value(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Array(list) => list.iter().map(describe_value).collect::<Vec<_>>().join(", "),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => match compare::reason(value) {
-            Some(reason) => format!("not expressible: {reason}"),
-            None => value.to_string(),
-        },
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
+            match compare::reason(value) {
+                Some(reason) => format!("not expressible: {reason}"),
+                None => value.to_string(),
+            }
+        }
     }
 }

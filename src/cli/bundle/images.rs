@@ -46,7 +46,10 @@ impl ImagesArguments {
         let ImageList { images, unknown } = match images(&self.directory) {
             Ok(found) => found,
             Err(error) => {
-                printer.error(&error.to_string(), Some("name a directory that `gpu-rollout bundle render` has written"));
+                printer.error(
+                    &error.to_string(),
+                    Some("name a directory that `gpu-rollout bundle render` has written"),
+                );
                 return ExitCode::Input;
             }
         };
@@ -57,7 +60,8 @@ impl ImagesArguments {
             .collect();
         let open = images.iter().any(|image| image.suffix.is_some());
         if open && self.output == ImagesFormat::List {
-            let hint = "name them with --node-os, once for each: `kubectl get nodes -o wide` shows them";
+            let hint =
+                "name them with --node-os, once for each: `kubectl get nodes -o wide` shows them";
             printer.error("some images are built for the operating system of the nodes, which the bundle does not know", Some(hint));
             return ExitCode::Usage;
         }
@@ -65,10 +69,17 @@ impl ImagesArguments {
         match self.output {
             ImagesFormat::Text => printer.data(&image_table(&images)),
             ImagesFormat::List => {
-                let references: BTreeSet<String> = images.iter().map(LocatedImage::reference).collect();
-                printer.data(&references.into_iter().fold(String::new(), |text, reference| text + &reference + "\n"));
+                let references: BTreeSet<String> =
+                    images.iter().map(LocatedImage::reference).collect();
+                printer.data(
+                    &references
+                        .into_iter()
+                        .fold(String::new(), |text, reference| text + &reference + "\n"),
+                );
             }
-            ImagesFormat::Json => code = printer.json(&ImageList { images, unknown: unknown.clone() }),
+            ImagesFormat::Json => {
+                code = printer.json(&ImageList { images, unknown: unknown.clone() })
+            }
         }
         if open {
             printer.note("note: `{os}` and `{architecture}` are the node's; --node-os names them");

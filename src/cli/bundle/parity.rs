@@ -30,14 +30,24 @@ pub struct ParityArguments {
 impl ParityArguments {
     /// Runs the command: the differences on standard output.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
-        let all: Vec<_> = self.directories.iter().map(|directory| of_directory(directory, printer)).collect();
-        let Some(bundles) = all.into_iter().collect::<Option<Vec<_>>>() else { return ExitCode::Input };
+        let all: Vec<_> =
+            self.directories.iter().map(|directory| of_directory(directory, printer)).collect();
+        let Some(bundles) = all.into_iter().collect::<Option<Vec<_>>>() else {
+            return ExitCode::Input;
+        };
         let parity = compare(&bundles);
-        let is_only = |deployer: &str| bundles.iter().filter(|other| other.deployer == deployer).count() == 1;
+        let is_only =
+            |deployer: &str| bundles.iter().filter(|other| other.deployer == deployer).count() == 1;
         let columns: Vec<String> = bundles
             .iter()
             .zip(&self.directories)
-            .map(|(bundle, directory)| if is_only(&bundle.deployer) { bundle.deployer.clone() } else { directory.display().to_string() })
+            .map(|(bundle, directory)| {
+                if is_only(&bundle.deployer) {
+                    bundle.deployer.clone()
+                } else {
+                    directory.display().to_string()
+                }
+            })
             .collect();
         match self.output {
             OutputFormat::Json => {
@@ -72,9 +82,14 @@ impl ParityArguments {
 /// What a deployer has no way to say.
 fn not_expressible(parity: &ParityReport, bundles: &[BundleFacts], printer: &mut Printer) {
     for unsaid in &parity.not_expressible {
-        let is_all = bundles.iter().any(|bundle| bundle.deployer == unsaid.deployer && bundle.releases.len() == unsaid.releases.len());
+        let is_all = bundles.iter().any(|bundle| {
+            bundle.deployer == unsaid.deployer && bundle.releases.len() == unsaid.releases.len()
+        });
         let releases = if is_all { "all releases".to_owned() } else { unsaid.releases.join(", ") };
-        printer.note(&format!("not expressible with {}: {}: {} ({releases})", unsaid.deployer, unsaid.fact, unsaid.reason));
+        printer.note(&format!(
+            "not expressible with {}: {}: {} ({releases})",
+            unsaid.deployer, unsaid.fact, unsaid.reason
+        ));
     }
 }
 
@@ -83,7 +98,8 @@ fn parity_table(columns: &[String], parity: &ParityReport) -> String {
     if parity.differences.is_empty() {
         return String::new();
     }
-    let header: Vec<&str> = ["RELEASE", "FACT"].into_iter().chain(columns.iter().map(String::as_str)).collect();
+    let header: Vec<&str> =
+        ["RELEASE", "FACT"].into_iter().chain(columns.iter().map(String::as_str)).collect();
     let row = |difference: &FactDifference| {
         let cells = difference.values.iter().map(|value| cell(value.as_ref(), &difference.values));
         [difference.release.clone(), difference.fact.clone()].into_iter().chain(cells).collect()
@@ -95,18 +111,28 @@ fn parity_table(columns: &[String], parity: &ParityReport) -> String {
 fn cell(value: Option<&Value>, all: &[Option<Value>]) -> String {
     match value {
         None => "-".to_owned(),
-        Some(Value::Array(list)) if all.iter().all(|value| value.as_ref().is_some_and(Value::is_array)) => {
+        Some(Value::Array(list))
+            if all.iter().all(|value| value.as_ref().is_some_and(Value::is_array)) =>
+        {
             let lists = || all.iter().flatten().filter_map(Value::as_array);
-            let own: Vec<String> = list.iter().filter(|item| !lists().all(|list| list.contains(item))).map(describe_value).collect();
+            let own: Vec<String> = list
+                .iter()
+                .filter(|item| !lists().all(|list| list.contains(item)))
+                .map(describe_value)
+                .collect();
             let has_more = own.len() < list.len();
             match own.as_slice() {
                 // The same items in another order.
-                [] if lists().all(|other| other.len() == list.len()) => list.iter().map(describe_value).collect::<Vec<_>>().join(", "),
+                [] if lists().all(|other| other.len() == list.len()) => {
+                    list.iter().map(describe_value).collect::<Vec<_>>().join(", ")
+                }
                 [] => if has_more { "…" } else { "-" }.to_owned(),
                 own => format!("{}{}", if has_more { "…, " } else { "" }, own.join(", ")),
             }
         }
-        Some(Value::String(text)) if text.len() == DIGEST_LENGTH && text.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+        Some(Value::String(text))
+            if text.len() == DIGEST_LENGTH && text.bytes().all(|byte| byte.is_ascii_hexdigit()) =>
+        {
             format!("{}…", &text[..DIGEST_SHOWN])
         }
         Some(value) => describe_value(value),

@@ -143,7 +143,8 @@ impl RenderArguments {
                 return code;
             }
         };
-        let mut loaded = parallel::map(&recipes, |file| LoadedRecipe::new(file, overrides.load(file)));
+        let mut loaded =
+            parallel::map(&recipes, |file| LoadedRecipe::new(file, overrides.load(file)));
         if options.is_many {
             refuse_twins(&mut loaded);
         }
@@ -154,7 +155,8 @@ impl RenderArguments {
             RenderFormat::Text if options.is_many => text::print_many(&outcomes, printer),
             RenderFormat::Text => text::print_single(&outcomes, options.source.as_ref(), printer),
         }
-        let codes: Vec<ExitCode> = outcomes.iter().flat_map(RenderOutcome::failures).map(|failure| failure.code).collect();
+        let codes: Vec<ExitCode> =
+            outcomes.iter().flat_map(RenderOutcome::failures).map(|failure| failure.code).collect();
         match codes.first() {
             None => written,
             Some(_) if codes.contains(&ExitCode::Internal) => ExitCode::Internal,
@@ -181,25 +183,47 @@ impl RenderArguments {
         let mut addresses = BTreeMap::new();
         for sources::RepositoryOverride { name, url } in chart_repositories {
             if addresses.insert(name.clone(), url).is_some() {
-                return Err(RenderUsageError::usage(format!("`--chart-repository {name}=…` is given twice"), None));
+                return Err(RenderUsageError::usage(
+                    format!("`--chart-repository {name}=…` is given twice"),
+                    None,
+                ));
             }
         }
         let is_all = deployers.iter().any(|name| name == ALL);
-        let is_many = is_all || deployers.len() > 1 || recipes.len() > 1 || recipes.iter().any(|recipe| recipes::is_directory(recipe));
-        let deployers: Vec<Deployer> =
-            DEPLOYERS.iter().copied().filter(|deployer| is_all || deployers.iter().any(|name| name == deployer.name)).collect();
+        let is_many = is_all
+            || deployers.len() > 1
+            || recipes.len() > 1
+            || recipes.iter().any(|recipe| recipes::is_directory(recipe));
+        let deployers: Vec<Deployer> = DEPLOYERS
+            .iter()
+            .copied()
+            .filter(|deployer| is_all || deployers.iter().any(|name| name == deployer.name))
+            .collect();
         let source = repository.source(&deployers)?;
         let node_scheduling = nodes.scheduling()?;
         let recipes = recipes::list(&recipes)?;
         if is_many && output.join(bundle::info::INFO).exists() {
             return Err(RenderUsageError {
-                message: format!("`{}` is a bundle itself, and bundles do not stand inside one another", output.display()),
+                message: format!(
+                    "`{}` is a bundle itself, and bundles do not stand inside one another",
+                    output.display()
+                ),
                 hint: Some(Cow::Borrowed("name the directory above the bundles with --output")),
                 code: ExitCode::Input,
             });
         }
-        let plan = PlanOptions { chart_repositories: addresses, hook_image, registry_mirrors, pull_secrets, node_scheduling };
-        Ok(RenderRequest { recipes, overrides, options: RenderOptions { deployers, output, is_many, plan, source, force } })
+        let plan = PlanOptions {
+            chart_repositories: addresses,
+            hook_image,
+            registry_mirrors,
+            pull_secrets,
+            node_scheduling,
+        };
+        Ok(RenderRequest {
+            recipes,
+            overrides,
+            options: RenderOptions { deployers, output, is_many, plan, source, force },
+        })
     }
 }
 
@@ -208,18 +232,26 @@ impl BundleRepository {
     fn source(self, deployers: &[Deployer]) -> Result<Option<BundleSource>, RenderUsageError> {
         let Self { repo, revision, path } = self;
         let Some(url) = repo else {
-            let needy: Vec<&str> =
-                deployers.iter().filter(|deployer| deployer.source == SourceNeed::Rendered).map(|deployer| deployer.name).collect();
+            let needy: Vec<&str> = deployers
+                .iter()
+                .filter(|deployer| deployer.source == SourceNeed::Rendered)
+                .map(|deployer| deployer.name)
+                .collect();
             let message = match needy.as_slice() {
                 [] => return Ok(None),
                 [name] => deployer::RenderError::NoSource(name).to_string(),
                 names => {
-                    format!("deployers `{}` read the bundle from a repository, and their files must say which one", names.join("`, `"))
+                    format!(
+                        "deployers `{}` read the bundle from a repository, and their files must say which one",
+                        names.join("`, `")
+                    )
                 }
             };
             return Err(RenderUsageError::usage(
                 message,
-                Some("add --repo URL, and --revision and --path unless `main` and its root are right"),
+                Some(
+                    "add --repo URL, and --revision and --path unless `main` and its root are right",
+                ),
             ));
         };
         BundleSource::new(&url, &revision, &path).map(Some).map_err(|error| {
@@ -228,7 +260,11 @@ impl BundleRepository {
                 BundleSourcePart::Revision => "--revision",
                 BundleSourcePart::Path => "--path",
             };
-            RenderUsageError { message: format!("`{flag}`: {error}"), hint: error.hint().map(Cow::Owned), code: ExitCode::Usage }
+            RenderUsageError {
+                message: format!("`{flag}`: {error}"),
+                hint: error.hint().map(Cow::Owned),
+                code: ExitCode::Usage,
+            }
         })
     }
 }

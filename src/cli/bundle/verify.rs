@@ -22,7 +22,10 @@ impl VerifyArguments {
         let findings = match verify(&directory) {
             Ok(findings) => findings,
             Err(error) => {
-                printer.error(&error.to_string(), Some("name a directory that `gpu-rollout bundle render` has written"));
+                printer.error(
+                    &error.to_string(),
+                    Some("name a directory that `gpu-rollout bundle render` has written"),
+                );
                 return ExitCode::Input;
             }
         };
@@ -43,7 +46,10 @@ impl VerifyArguments {
         } else {
             let is_values = |finding: &BundleFinding| finding.path().ends_with(VALUES);
             let hint = "an edit of values is deployed and fires the hook, but is lost when the recipe is rendered again; move it there";
-            printer.error(&format!("`{bundle}` is not as it was rendered"), findings.iter().any(is_values).then_some(hint));
+            printer.error(
+                &format!("`{bundle}` is not as it was rendered"),
+                findings.iter().any(is_values).then_some(hint),
+            );
         }
         ExitCode::Input
     }

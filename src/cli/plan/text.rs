@@ -7,7 +7,10 @@ use jiff::SignedDuration;
 use crate::cli::preflight::push_finding;
 use crate::cli::table::{counted, push_wrapped, table};
 use crate::cli::terminal;
-use ops::plan::{DriverChange, NodeStep, PlannedNamespace, PlannedNode, PlannedOrder, RolloutPlan, RolloutPrediction};
+use ops::plan::{
+    DriverChange, NodeStep, PlannedNamespace, PlannedNode, PlannedOrder, RolloutPlan,
+    RolloutPrediction,
+};
 use ops::time::format_duration;
 
 /// So many nodes of a wave are named.
@@ -38,11 +41,21 @@ pub(super) fn rollout_text(rollout: &RolloutPrediction, all: bool, width: Option
                 let more = wave.nodes.len().saturating_sub(NAMED);
                 let named = wave.nodes[..wave.nodes.len().min(NAMED)].join(", ");
                 let named = if more > 0 { format!("{named} and {more} more") } else { named };
-                vec![(number + 1).to_string(), after(wave.begins_seconds), after(wave.ends_seconds), wave.nodes.len().to_string(), named]
+                vec![
+                    (number + 1).to_string(),
+                    after(wave.begins_seconds),
+                    after(wave.ends_seconds),
+                    wave.nodes.len().to_string(),
+                    named,
+                ]
             })
             .collect();
         let which = if plan.order == PlannedOrder::Hook { "WHICH" } else { "FOR EXAMPLE" };
-        let _ = write!(text, "\n{}", table(&["WAVE", "BEGINS AFTER", "ENDS AFTER", "NODES", which], &rows, width));
+        let _ = write!(
+            text,
+            "\n{}",
+            table(&["WAVE", "BEGINS AFTER", "ENDS AFTER", "NODES", which], &rows, width)
+        );
     }
     text.push_str(&unfinished(plan, line));
     text.push_str(&findings(rollout, line));
@@ -67,9 +80,14 @@ fn head(plan: &RolloutPlan) -> Vec<String> {
         Some(name) => format!("{} of NVIDIADriver {name}", change.of),
         None => change.of.to_owned(),
     };
-    let changes: Vec<String> = plan.changes.iter().map(|change| format!("{} {} → {}", of(change), change.from, change.to)).collect();
+    let changes: Vec<String> = plan
+        .changes
+        .iter()
+        .map(|change| format!("{} {} → {}", of(change), change.from, change.to))
+        .collect();
     lines.push(if changes.is_empty() {
-        "what changes: neither driver nor operator; driver pods that are out of date are replaced".to_owned()
+        "what changes: neither driver nor operator; driver pods that are out of date are replaced"
+            .to_owned()
     } else {
         format!("what changes: {}", changes.join(", "))
     });
@@ -86,7 +104,8 @@ fn head(plan: &RolloutPlan) -> Vec<String> {
         return lines;
     };
     let budget = after(plan.budget_seconds);
-    let enough = if range.most_seconds > plan.budget_seconds { ": IT MAY NOT BE ENOUGH" } else { "" };
+    let enough =
+        if range.most_seconds > plan.budget_seconds { ": IT MAY NOT BE ENOUGH" } else { "" };
     lines.push(format!(
         "takes {} to {}, likely {}; the hook waits for up to {budget}{enough}",
         after(range.least_seconds),
@@ -114,7 +133,11 @@ fn namespace(of: &PlannedNamespace) -> Vec<String> {
     let mut controllers: Vec<(&String, &usize)> = of.controllers.iter().collect();
     controllers.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), *name));
     let more = controllers.len().saturating_sub(CONTROLLERS);
-    let mut named: Vec<String> = controllers.iter().take(CONTROLLERS).map(|(name, count)| format!("{name} ({count})")).collect();
+    let mut named: Vec<String> = controllers
+        .iter()
+        .take(CONTROLLERS)
+        .map(|(name, count)| format!("{name} ({count})"))
+        .collect();
     if more > 0 {
         named.push(format!("and {more} more"));
     }
@@ -139,10 +162,19 @@ fn every(plan: &RolloutPlan) -> String {
         .iter()
         .map(|node| {
             let pods = if node.pods > 0 { node.pods.to_string() } else { "-".to_owned() };
-            vec![node.node.clone(), moment(node.begins_seconds), moment(node.ends_seconds), pods, step(node).to_owned()]
+            vec![
+                node.node.clone(),
+                moment(node.begins_seconds),
+                moment(node.ends_seconds),
+                pods,
+                step(node).to_owned(),
+            ]
         })
         .collect();
-    let mut text = format!("\n{}", table(&["NODE", "BEGINS AFTER", "ENDS AFTER", "PODS", "WHAT"], &nodes, None));
+    let mut text = format!(
+        "\n{}",
+        table(&["NODE", "BEGINS AFTER", "ENDS AFTER", "PODS", "WHAT"], &nodes, None)
+    );
     if !plan.pods.is_empty() {
         let pods: Vec<Vec<String>> = plan
             .pods
@@ -154,7 +186,12 @@ fn every(plan: &RolloutPlan) -> String {
                     (false, true) => "",
                 };
                 let controller = pod.controller.clone().unwrap_or_else(|| "-".to_owned());
-                vec![format!("{}/{}", pod.namespace, pod.name), pod.node.clone(), controller, sure.to_owned()]
+                vec![
+                    format!("{}/{}", pod.namespace, pod.name),
+                    pod.node.clone(),
+                    controller,
+                    sure.to_owned(),
+                ]
             })
             .collect();
         let _ = write!(text, "\n{}", table(&["POD THAT LEAVES", "NODE", "OF", ""], &pods, None));
@@ -165,7 +202,8 @@ fn every(plan: &RolloutPlan) -> String {
 /// Nodes that do not get there.
 fn unfinished(plan: &RolloutPlan, width: usize) -> String {
     let mut text = String::new();
-    let stuck: Vec<(&PlannedNode, &String)> = plan.nodes.iter().filter_map(|node| Some((node, node.waiting.as_ref()?))).collect();
+    let stuck: Vec<(&PlannedNode, &String)> =
+        plan.nodes.iter().filter_map(|node| Some((node, node.waiting.as_ref()?))).collect();
     if !stuck.is_empty() {
         let _ = writeln!(text, "\n{} nodes do not get there:", stuck.len());
     }

@@ -45,14 +45,19 @@ struct PageNode<'a> {
 /// # Errors
 /// The template does not fit: a mistake of this program.
 pub(in crate::cli) fn page(reports: &[RunReport]) -> Result<String, RenderError> {
-    let page = ReportPage { program: concat!("gpu-rollout ", env!("CARGO_PKG_VERSION")), rollouts: reports.iter().map(rollout).collect() };
+    let page = ReportPage {
+        program: concat!("gpu-rollout ", env!("CARGO_PKG_VERSION")),
+        rollouts: reports.iter().map(rollout).collect(),
+    };
     TemplateSet::new(&[(NAME, SOURCE)])?.render(NAME, &page)
 }
 
 fn rollout(report: &RunReport) -> PageRollout<'_> {
     let verdict = report.run.as_ref().map(|run| run.verdict.as_ref());
     let (class, badge) = match verdict {
-        Some(Some(verdict)) if verdict.exit == ExitCode::Success.number() => ("good", "settled".to_owned()),
+        Some(Some(verdict)) if verdict.exit == ExitCode::Success.number() => {
+            ("good", "settled".to_owned())
+        }
         Some(Some(verdict)) => ("bad", format!("{}, exit {}", verdict.code, verdict.exit)),
         Some(None) => ("open", "goes on".to_owned()),
         None => ("open", "no hook".to_owned()),
@@ -73,7 +78,9 @@ fn node(bar: &NodeTimeline) -> PageNode<'_> {
     PageNode {
         name: &bar.node,
         outcome: outcome(bar),
-        took: bar.seconds.map_or_else(String::new, |seconds| format_duration(jiff::SignedDuration::from_secs(seconds))),
+        took: bar.seconds.map_or_else(String::new, |seconds| {
+            format_duration(jiff::SignedDuration::from_secs(seconds))
+        }),
         reason: bar.reason.as_deref().unwrap_or_default(),
         evicted: bar.evicted.iter().map(|one| one.pod.as_str()).collect(),
         replaced: bar.replaced.iter().map(|one| format!("{} ({})", one.pod, one.cause)).collect(),

@@ -20,7 +20,11 @@ pub(super) fn report_text(report: &RunReport, width: Option<usize>) -> String {
     }
     if !report.nodes.is_empty() {
         let rows: Vec<Vec<String>> = report.nodes.iter().map(cells).collect();
-        let _ = write!(text, "\n{}", table(&["NODE", "OUTCOME", "TOOK", "EVICTED", "REPLACED", "REASON"], &rows, width));
+        let _ = write!(
+            text,
+            "\n{}",
+            table(&["NODE", "OUTCOME", "TOOK", "EVICTED", "REPLACED", "REASON"], &rows, width)
+        );
     }
     text.push_str(&drawing(report));
     for note in &report.notes {
@@ -45,8 +49,14 @@ pub(super) fn head(report: &RunReport) -> Vec<String> {
     ];
     let counts = counted(&counts);
     let counts = if counts.is_empty() { String::new() } else { format!(": {counts}") };
-    lines.push(format!("{} nodes, something happened on {}{counts}; mode {}", totals.nodes, totals.touched, report.mode));
-    lines.push(format!("{} pods were evicted by the hook, {} plugin pods replaced", totals.evicted, totals.replaced));
+    lines.push(format!(
+        "{} nodes, something happened on {}{counts}; mode {}",
+        totals.nodes, totals.touched, report.mode
+    ));
+    lines.push(format!(
+        "{} pods were evicted by the hook, {} plugin pods replaced",
+        totals.evicted, totals.replaced
+    ));
     lines
 }
 
@@ -54,10 +64,16 @@ fn ended(run: &ReportedRun) -> String {
     let took = format_duration(SignedDuration::from_secs(run.seconds));
     match &run.verdict {
         Some(verdict) => {
-            format!("{} (exit {}) after {took}, begun {:.0}: {}", verdict.code, verdict.exit, run.started_at, verdict.message)
+            format!(
+                "{} (exit {}) after {took}, begun {:.0}: {}",
+                verdict.code, verdict.exit, run.started_at, verdict.message
+            )
         }
         None if run.aborted => {
-            format!("did not end: no hook is at work on it (aborted, or uninstalled); it worked for {took}, begun {:.0}", run.started_at)
+            format!(
+                "did not end: no hook is at work on it (aborted, or uninstalled); it worked for {took}, begun {:.0}",
+                run.started_at
+            )
         }
         None => format!("goes on for {took}, begun {:.0}", run.started_at),
     }
@@ -76,31 +92,56 @@ pub(super) fn outcome(bar: &NodeTimeline) -> &'static str {
 
 fn cells(bar: &NodeTimeline) -> Vec<String> {
     let count = |count: usize| if count > 0 { count.to_string() } else { "-".to_owned() };
-    let took = bar.seconds.map_or_else(|| "-".to_owned(), |seconds| format_duration(SignedDuration::from_secs(seconds)));
+    let took = bar.seconds.map_or_else(
+        || "-".to_owned(),
+        |seconds| format_duration(SignedDuration::from_secs(seconds)),
+    );
     let reason = bar.reason.clone().unwrap_or_default();
-    vec![bar.node.clone(), outcome(bar).to_owned(), took, count(bar.evicted.len()), count(bar.replaced.len()), reason]
+    vec![
+        bar.node.clone(),
+        outcome(bar).to_owned(),
+        took,
+        count(bar.evicted.len()),
+        count(bar.replaced.len()),
+        reason,
+    ]
 }
 
 /// A line a node, a column a span of time.
 fn drawing(report: &RunReport) -> String {
     let spans = || report.nodes.iter().flat_map(|bar| &bar.spans);
-    let (Some(from), Some(to)) = (spans().map(|span| span.from).min(), spans().map(|span| span.to).max()) else { return String::new() };
+    let (Some(from), Some(to)) =
+        (spans().map(|span| span.from).min(), spans().map(|span| span.to).max())
+    else {
+        return String::new();
+    };
     let seconds = to.duration_since(from).as_secs().max(1);
     let column = (seconds + COLUMNS - 1) / COLUMNS;
     let name = report.nodes.iter().map(|bar| bar.node.len()).max().unwrap_or(0);
-    let mut text = format!("\none column is {}, from {from:.0}:\n", format_duration(SignedDuration::from_secs(column)));
+    let mut text = format!(
+        "\none column is {}, from {from:.0}:\n",
+        format_duration(SignedDuration::from_secs(column))
+    );
     for bar in report.nodes.iter().filter(|bar| !bar.spans.is_empty()) {
         let sign = |index: i64| {
             // The middle of each span of time.
-            let at = from.saturating_add(SignedDuration::from_millis(index * column * 1000 + column * 500)).unwrap_or(to);
-            bar.spans.iter().find(|span| span.from <= at && at < span.to).map_or(' ', |span| span.kind.sign())
+            let at = from
+                .saturating_add(SignedDuration::from_millis(index * column * 1000 + column * 500))
+                .unwrap_or(to);
+            bar.spans
+                .iter()
+                .find(|span| span.from <= at && at < span.to)
+                .map_or(' ', |span| span.kind.sign())
         };
         let signs: String = (0..(seconds + column - 1) / column).map(sign).collect();
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  {:name$}  {}", bar.node, signs.trim_end());
     }
     let used = |kind: &SpanKind| spans().any(|span| span.kind == *kind);
-    let legend: Vec<String> =
-        SpanKind::ALL.iter().filter(|kind| used(kind)).map(|kind| format!("{} {}", kind.sign(), kind.text())).collect();
+    let legend: Vec<String> = SpanKind::ALL
+        .iter()
+        .filter(|kind| used(kind))
+        .map(|kind| format!("{} {}", kind.sign(), kind.text()))
+        .collect();
     text + "  " + &legend.join(", ") + "\n"
 }

@@ -11,20 +11,36 @@ use ops::simulation::{Quantiles, SimulationSummary};
 use simulator::report::SimulationReport;
 use simulator::timeline;
 
-pub(super) fn summary_text(summary: &SimulationSummary<'_>, reports: &[SimulationReport], settings: &Settings) -> String {
-    let SimulationSummary { mode, nodes, budget_seconds, seconds, unavailable, pods_evicted, .. } = summary;
+pub(super) fn summary_text(
+    summary: &SimulationSummary<'_>,
+    reports: &[SimulationReport],
+    settings: &Settings,
+) -> String {
+    let SimulationSummary {
+        mode, nodes, budget_seconds, seconds, unavailable, pods_evicted, ..
+    } = summary;
     let length = |seconds: u64| Duration::from_secs(seconds).to_string();
     let policy = &settings.upgrade.policy;
     let limit = policy.max_unavailable.unwrap_or(Count::Percent(100));
-    let parallel = if policy.max_parallel_upgrades == 0 { "any number".to_owned() } else { policy.max_parallel_upgrades.to_string() };
+    let parallel = if policy.max_parallel_upgrades == 0 {
+        "any number".to_owned()
+    } else {
+        policy.max_parallel_upgrades.to_string()
+    };
     let mut ends: BTreeMap<&str, usize> = BTreeMap::new();
     for report in reports {
-        *ends.entry(report.verdict.as_ref().map_or("none", |verdict| verdict.code.name())).or_default() += 1;
+        *ends
+            .entry(report.verdict.as_ref().map_or("none", |verdict| verdict.code.name()))
+            .or_default() += 1;
     }
     let ends: Vec<String> = ends.iter().map(|(name, count)| format!("{name} in {count}")).collect();
     let mut text = String::new();
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "mode {mode}, {nodes} nodes, {parallel} at once, {limit} may be unavailable; runs: {}", reports.len());
+    let _ = writeln!(
+        text,
+        "mode {mode}, {nodes} nodes, {parallel} at once, {limit} may be unavailable; runs: {}",
+        reports.len()
+    );
     let _ = writeln!(
         text,
         "duration     {} at least, {} in the middle, {} in nine of ten, {} at most; the hook has {}",
@@ -34,10 +50,19 @@ pub(super) fn summary_text(summary: &SimulationSummary<'_>, reports: &[Simulatio
         length(seconds.most),
         length(*budget_seconds)
     );
-    let _ = writeln!(text, "unavailable  {} nodes at once, of {}", range(*unavailable), limit.resolve(*nodes));
+    let _ = writeln!(
+        text,
+        "unavailable  {} nodes at once, of {}",
+        range(*unavailable),
+        limit.resolve(*nodes)
+    );
     let _ = writeln!(text, "evicted      {} pods", range(*pods_evicted));
     let _ = writeln!(text, "ended        {}", ends.join(", "));
-    if let Some(failed) = reports.iter().filter_map(|report| report.verdict.as_ref()).find(|verdict| verdict.code != ExitCode::Success) {
+    if let Some(failed) = reports
+        .iter()
+        .filter_map(|report| report.verdict.as_ref())
+        .find(|verdict| verdict.code != ExitCode::Success)
+    {
         let _ = writeln!(text, "             {}", failed.message);
     }
     if let Some(first) = reports.first() {

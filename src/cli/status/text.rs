@@ -9,7 +9,9 @@ use crate::cli::table::{counted, table};
 use crate::cli::{advice, terminal};
 use ops::hold_status::HoldStatus;
 use ops::run_phase::RunPhase;
-use ops::status::{BlockingCondition, LimitUse, NodeRow, NodeStage, PoolTotals, RolloutStatus, RunStatus};
+use ops::status::{
+    BlockingCondition, LimitUse, NodeRow, NodeStage, PoolTotals, RolloutStatus, RunStatus,
+};
 use ops::time::{format_age, format_duration, format_remaining};
 
 /// Of so many nodes that wait for the same each one has a line; of the others it is said how many there are.
@@ -17,7 +19,8 @@ const ALIKE: usize = 5;
 
 /// All rollouts. `all`: every node has its line. `width`: of the terminal.
 pub(super) fn text(rollouts: &[RolloutStatus], all: bool, width: Option<usize>) -> String {
-    let texts: Vec<String> = rollouts.iter().map(|rollout| status_text(rollout, all, width)).collect();
+    let texts: Vec<String> =
+        rollouts.iter().map(|rollout| status_text(rollout, all, width)).collect();
     texts.join("\n")
 }
 
@@ -27,15 +30,25 @@ fn status_text(status: &RolloutStatus, all: bool, width: Option<usize>) -> Strin
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{line}");
     }
-    let mut rows: Vec<&NodeRow> = status.nodes.iter().filter(|row| all || row.stage != NodeStage::Done).collect();
+    let mut rows: Vec<&NodeRow> =
+        status.nodes.iter().filter(|row| all || row.stage != NodeStage::Done).collect();
     rows.sort_by_key(|row| (row.stage, &row.node));
     let (listed, hidden) = if all { (rows, BTreeMap::new()) } else { thin(rows) };
     if !listed.is_empty() {
         let cells: Vec<Vec<String>> = listed.iter().map(|row| cells(row, status.at)).collect();
-        let _ = write!(text, "\n{}", table(&["NODE", "STATE", "SINCE", "DRIVER", "PLUGIN", "ENDS IN", "WAITING FOR"], &cells, width));
+        let _ = write!(
+            text,
+            "\n{}",
+            table(
+                &["NODE", "STATE", "SINCE", "DRIVER", "PLUGIN", "ENDS IN", "WAITING FOR"],
+                &cells,
+                width
+            )
+        );
     }
     for (reason, count) in hidden {
-        let _ = writeln!(text, "… and {count} more nodes that wait for {reason} (--all shows them)");
+        let _ =
+            writeln!(text, "… and {count} more nodes that wait for {reason} (--all shows them)");
     }
     text.push_str(&advice::fleet_text(status, width.unwrap_or(terminal::LINE)));
     for note in &status.notes {
@@ -51,9 +64,17 @@ fn head(status: &RolloutStatus) -> Vec<String> {
         lines.push(format!("run: {}", run_text(run, status.at)));
     }
     for pause in &status.pauses {
-        let nodes = pause.selector.as_ref().map(|selector| format!(" (nodes with {selector})")).unwrap_or_default();
+        let nodes = pause
+            .selector
+            .as_ref()
+            .map(|selector| format!(" (nodes with {selector})"))
+            .unwrap_or_default();
         let why = pause.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        lines.push(format!("paused by {} for {}{nodes}{why}", pause.by, format_age(Some(pause.at), status.at)));
+        lines.push(format!(
+            "paused by {} for {}{nodes}{why}",
+            pause.by,
+            format_age(Some(pause.at), status.at)
+        ));
     }
     lines.extend(held(status));
     let totals = &status.totals;
@@ -90,11 +111,20 @@ fn head(status: &RolloutStatus) -> Vec<String> {
             1 => "as measured on 1 node".to_owned(),
             nodes => format!("as measured on {nodes} nodes"),
         };
-        let pace = format_duration(jiff::SignedDuration::from_secs(i64::try_from(totals.pace.per_node_seconds).unwrap_or(i64::MAX)));
-        lines.push(format!("ends in about {} ({end:.0}): {pace} a node, {measured}", format_remaining(end, status.at)));
+        let pace = format_duration(jiff::SignedDuration::from_secs(
+            i64::try_from(totals.pace.per_node_seconds).unwrap_or(i64::MAX),
+        ));
+        lines.push(format!(
+            "ends in about {} ({end:.0}): {pace} a node, {measured}",
+            format_remaining(end, status.at)
+        ));
     }
     for waiting in &status.fleet {
-        let since = waiting.since.at.map(|at| format!(" (for {})", format_age(Some(at), status.at))).unwrap_or_default();
+        let since = waiting
+            .since
+            .at
+            .map(|at| format!(" (for {})", format_age(Some(at), status.at)))
+            .unwrap_or_default();
         lines.push(format!("waiting: {}{since}", waiting.text));
     }
     lines
@@ -108,30 +138,53 @@ fn held(status: &RolloutStatus) -> Vec<String> {
         let known = nodes.entry(held.text()).or_default();
         *known = (known.0 + 1, known.1.into_iter().chain(held.since).min());
     }
-    let rest = if status.holds_unattended { "; no hook Job is at work: deploy the bundle again, or run `gpu-rollout abort`" } else { "" };
-    let line =
-        |(text, (count, at)): (String, (usize, Option<Timestamp>))| format!("{count} nodes {text} for {}{rest}", format_age(at, status.at));
+    let rest = if status.holds_unattended {
+        "; no hook Job is at work: deploy the bundle again, or run `gpu-rollout abort`"
+    } else {
+        ""
+    };
+    let line = |(text, (count, at)): (String, (usize, Option<Timestamp>))| {
+        format!("{count} nodes {text} for {}{rest}", format_age(at, status.at))
+    };
     nodes.into_iter().map(line).collect()
 }
 
 fn run_text(run: &RunStatus, now: Timestamp) -> String {
-    let deadline = || run.deadline.map(|deadline| format!(", for another {} at most", format_remaining(deadline, now))).unwrap_or_default();
+    let deadline = || {
+        run.deadline
+            .map(|deadline| format!(", for another {} at most", format_remaining(deadline, now)))
+            .unwrap_or_default()
+    };
     match (run.phase, run.verdict) {
         (RunPhase::Never, _) => "none so far".to_owned(),
         (RunPhase::Starting, _) => format!("starting{}", deadline()),
-        (RunPhase::AtWork, _) => format!("at work for {}{}", format_age(run.started_at, now), deadline()),
+        (RunPhase::AtWork, _) => {
+            format!("at work for {}{}", format_age(run.started_at, now), deadline())
+        }
         (RunPhase::WaitsForLease, _) => format!("waiting until the Lease is free{}", deadline()),
-        (RunPhase::BetweenPods, _) => format!("no pod at work: the last one failed, and the Job starts another{}", deadline()),
+        (RunPhase::BetweenPods, _) => {
+            format!("no pod at work: the last one failed, and the Job starts another{}", deadline())
+        }
         (RunPhase::Ended, Some(verdict)) => {
-            format!("ended {} ago with {verdict}: {}", format_age(run.ended_at, now), run.message.as_deref().unwrap_or_default())
+            format!(
+                "ended {} ago with {verdict}: {}",
+                format_age(run.ended_at, now),
+                run.message.as_deref().unwrap_or_default()
+            )
         }
         (RunPhase::Ended, None) => "ended".to_owned(),
-        (RunPhase::Lost, _) => "ended without a verdict: its Job was deleted, or ran out of pods; deploy again".to_owned(),
+        (RunPhase::Lost, _) => {
+            "ended without a verdict: its Job was deleted, or ran out of pods; deploy again"
+                .to_owned()
+        }
     }
 }
 
 fn limit_text(limit: LimitUse) -> String {
-    limit.limit.map_or_else(|| format!("{} (no limit)", limit.used), |most| format!("{} of {most}", limit.used))
+    limit.limit.map_or_else(
+        || format!("{} (no limit)", limit.used),
+        |most| format!("{} of {most}", limit.used),
+    )
 }
 
 /// The first ones of those that wait for the same, and how many others there are of each kind.
@@ -154,12 +207,19 @@ fn thin(rows: Vec<&NodeRow>) -> (Vec<&NodeRow>, BTreeMap<&'static str, usize>) {
 }
 
 fn cells(row: &NodeRow, now: Timestamp) -> Vec<String> {
-    let state = row.state.as_deref().filter(|_| row.stage == NodeStage::InProgress).unwrap_or_else(|| row.stage.name());
+    let state = row
+        .state
+        .as_deref()
+        .filter(|_| row.stage == NodeStage::InProgress)
+        .unwrap_or_else(|| row.stage.name());
     let state = if row.cordoned { format!("{state}, cordoned") } else { state.to_owned() };
     vec![
         row.node.clone(),
         state,
-        row.waiting.as_ref().and_then(|waiting| waiting.since.at).map_or_else(|| "-".to_owned(), |at| format_age(Some(at), now)),
+        row.waiting
+            .as_ref()
+            .and_then(|waiting| waiting.since.at)
+            .map_or_else(|| "-".to_owned(), |at| format_age(Some(at), now)),
         driver(row),
         row.plugin.map_or("-", |plugin| plugin.name()).to_owned(),
         row.end.map_or_else(|| "-".to_owned(), |end| format_remaining(end, now)),

@@ -25,7 +25,11 @@ const MOST: Duration = Duration::from_secs(10);
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
 /// Follows all rollouts until no node is pending or in progress. Exit code: whether nodes have failed.
-pub(super) async fn run(session: &ClusterSession, all: bool, printer: &mut Printer) -> Result<ExitCode, ObserveError> {
+pub(super) async fn run(
+    session: &ClusterSession,
+    all: bool,
+    printer: &mut Printer,
+) -> Result<ExitCode, ObserveError> {
     let mut observers: Vec<RolloutObserver> = Vec::new();
     for target in session.targets() {
         observers.push(session.follow(target).await?);
@@ -43,8 +47,9 @@ pub(super) async fn run(session: &ClusterSession, all: bool, printer: &mut Print
             printer.data(&changes(&rollouts, &mut known_rows, session.now()));
         }
         let rows = || rollouts.iter().flat_map(|rollout| &rollout.nodes);
-        let open = rows().any(|row| matches!(row.stage, NodeStage::Pending | NodeStage::InProgress | NodeStage::Unknown))
-            || rollouts.iter().any(is_at_work);
+        let open = rows().any(|row| {
+            matches!(row.stage, NodeStage::Pending | NodeStage::InProgress | NodeStage::Unknown)
+        }) || rollouts.iter().any(is_at_work);
         if !open {
             let failed = rows().any(|row| row.stage == NodeStage::Failed);
             return Ok(if failed { ExitCode::NodesFailed } else { ExitCode::Success });
@@ -61,15 +66,30 @@ fn is_at_work(rollout: &RolloutStatus) -> bool {
 }
 
 /// A line for each node of which something has changed since the last time.
-fn changes(rollouts: &[RolloutStatus], known_rows: &mut BTreeMap<(String, String), String>, now: Timestamp) -> String {
+fn changes(
+    rollouts: &[RolloutStatus],
+    known_rows: &mut BTreeMap<(String, String), String>,
+    now: Timestamp,
+) -> String {
     let mut lines = String::new();
     for rollout in rollouts {
         let totals = &rollout.totals;
         let fleet: Vec<&str> = rollout.fleet.iter().map(|waiting| waiting.text.as_str()).collect();
-        let counts =
-            format!("{} of {} nodes done, {} in progress, {} failed", totals.done, totals.nodes, totals.in_progress, totals.failed);
-        let whole = std::iter::once(("", [counts].into_iter().chain(fleet.into_iter().map(str::to_owned)).collect::<Vec<_>>().join("; ")));
-        for (node, text) in whole.chain(rollout.nodes.iter().map(|row| (row.node.as_str(), row_text(row)))) {
+        let counts = format!(
+            "{} of {} nodes done, {} in progress, {} failed",
+            totals.done, totals.nodes, totals.in_progress, totals.failed
+        );
+        let whole = std::iter::once((
+            "",
+            [counts]
+                .into_iter()
+                .chain(fleet.into_iter().map(str::to_owned))
+                .collect::<Vec<_>>()
+                .join("; "),
+        ));
+        for (node, text) in
+            whole.chain(rollout.nodes.iter().map(|row| (row.node.as_str(), row_text(row))))
+        {
             let key = (rollout.title.clone(), node.to_owned());
             if known_rows.get(&key) == Some(&text) || (node.is_empty() && text.is_empty()) {
                 continue;
@@ -85,7 +105,15 @@ fn changes(rollouts: &[RolloutStatus], known_rows: &mut BTreeMap<(String, String
 
 /// What does not change from moment to moment.
 fn row_text(row: &NodeRow) -> String {
-    let state = row.state.as_deref().filter(|_| row.stage == NodeStage::InProgress).unwrap_or_else(|| row.stage.name());
-    let reason = row.waiting.as_ref().map(|waiting| format!(", waiting: {}", waiting.reason)).unwrap_or_default();
+    let state = row
+        .state
+        .as_deref()
+        .filter(|_| row.stage == NodeStage::InProgress)
+        .unwrap_or_else(|| row.stage.name());
+    let reason = row
+        .waiting
+        .as_ref()
+        .map(|waiting| format!(", waiting: {}", waiting.reason))
+        .unwrap_or_default();
     format!("{state}, driver {}{reason}", text::driver(row))
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, ValidationDirective};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, ValidationDirective,
+};
 use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
 use kube::runtime::wait::conditions::is_crd_established;
@@ -43,7 +45,14 @@ impl Applier {
     pub(crate) async fn apply_crd(&self, crd: &Value) -> Result<()> {
         self.apply(crd, "").await?;
         let crds = Api::<CustomResourceDefinition>::all(self.client.clone());
-        watch_until(crds, text(&crd["metadata"]["name"]), "establishing", LIMIT, is_crd_established()).await?;
+        watch_until(
+            crds,
+            text(&crd["metadata"]["name"]),
+            "establishing",
+            LIMIT,
+            is_crd_established(),
+        )
+        .await?;
         Ok(())
     }
 
@@ -51,12 +60,16 @@ impl Applier {
     pub(crate) async fn remove_crd(&self, name: &str) -> Result<()> {
         let crds = Api::<CustomResourceDefinition>::all(self.client.clone());
         crds.delete(name, &DeleteParams::default()).await?;
-        watch_until(crds, name, "the end", LIMIT, |crd: Option<&CustomResourceDefinition>| crd.is_none()).await?;
+        watch_until(crds, name, "the end", LIMIT, |crd: Option<&CustomResourceDefinition>| {
+            crd.is_none()
+        })
+        .await?;
         Ok(())
     }
 
     async fn send(&self, object: &Value, namespace: &str, how: &PatchParams) -> Result<()> {
-        let how = PatchParams { field_validation: Some(ValidationDirective::Strict), ..how.clone() };
+        let how =
+            PatchParams { field_validation: Some(ValidationDirective::Strict), ..how.clone() };
         let (kind, scope) = self.kind(object).await?;
         let api = match scope {
             Scope::Cluster => Api::<DynamicObject>::all_with(self.client.clone(), &kind),
@@ -66,7 +79,9 @@ impl Applier {
             }
         };
         let name = text(&object["metadata"]["name"]);
-        api.patch(name, &how, &Patch::Apply(object)).await.with_context(|| format!("{} {name}", kind.kind))?;
+        api.patch(name, &how, &Patch::Apply(object))
+            .await
+            .with_context(|| format!("{} {name}", kind.kind))?;
         Ok(())
     }
 
@@ -79,7 +94,9 @@ impl Applier {
         let wanted = GroupVersionKind::gvk(group, version, &key.1);
         // Discovery may lag behind a CRD that is established.
         let what = format!("the server to know {} of {}", key.1, key.0);
-        let (kind, capabilities) = until(&what, LIMIT, async || Ok(Some(pinned_kind(&self.client, &wanted).await?))).await?;
+        let (kind, capabilities) =
+            until(&what, LIMIT, async || Ok(Some(pinned_kind(&self.client, &wanted).await?)))
+                .await?;
         let known = (kind, capabilities.scope);
         self.kinds.borrow_mut().insert(key, known.clone());
         Ok(known)

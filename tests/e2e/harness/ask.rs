@@ -30,9 +30,11 @@ impl Network {
             Self::Old => {
                 json!({"name": "network-operator", "version": "24.7.1", "values": {"deployCR": true, "ofedDriver": {"deploy": true}}})
             }
-            Self::New => json!({"name": "network-operator", "version": "26.4.1", "customResources": {"NicClusterPolicy": {
-                "ofedDriver": {"image": "doca-driver", "repository": "nvcr.io/nvidia/mellanox"},
-            }}}),
+            Self::New => {
+                json!({"name": "network-operator", "version": "26.4.1", "customResources": {"NicClusterPolicy": {
+                    "ofedDriver": {"image": "doca-driver", "repository": "nvcr.io/nvidia/mellanox"},
+                }}})
+            }
         }
     }
 }
@@ -105,16 +107,19 @@ impl Ask {
         }
         // One of the two offers the GPUs.
         let values = json!({"devicePlugin": {"enabled": !self.dra}});
-        let mut components = vec![json!({"name": "gpu-operator", "version": self.chart, "values": values})];
+        let mut components =
+            vec![json!({"name": "gpu-operator", "version": self.chart, "values": values})];
         if self.cert_manager {
             components.push(json!({"name": "cert-manager"}));
         }
         if self.dra {
-            components.push(json!({"name": "nvidia-dra-driver-gpu", "version": "25.12.0", "values": {
-                "nvidiaDriverRoot": "/run/nvidia/driver",
-                "gpuResourcesEnabledOverride": true,
-                "logVerbosity": self.dra_verbosity,
-            }}));
+            components.push(
+                json!({"name": "nvidia-dra-driver-gpu", "version": "25.12.0", "values": {
+                    "nvidiaDriverRoot": "/run/nvidia/driver",
+                    "gpuResourcesEnabledOverride": true,
+                    "logVerbosity": self.dra_verbosity,
+                }}),
+            );
         }
         let mut rollout = json!({"gpuDriver": gpu_driver});
         if let Some(network) = self.network {

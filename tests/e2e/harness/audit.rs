@@ -51,7 +51,8 @@ pub(crate) struct Request {
 impl Request {
     /// Whether it asked for a change. Self-checks (`selfsubjectaccessreviews`) store nothing.
     pub(crate) fn is_write(&self) -> bool {
-        !matches!(self.verb.as_str(), "get" | "list" | "watch") && self.group != "authorization.k8s.io"
+        !matches!(self.verb.as_str(), "get" | "list" | "watch")
+            && self.group != "authorization.k8s.io"
     }
 }
 
@@ -137,16 +138,23 @@ impl Event {
     fn request(self) -> Option<Request> {
         let object = self.object_ref?;
         let code = self.response_status.map_or(0, |status| status.code);
-        let finished_watch = self.verb == "watch" && self.stage == "ResponseComplete" && code == 200;
+        let finished_watch =
+            self.verb == "watch" && self.stage == "ResponseComplete" && code == 200;
         let begun_other = self.verb != "watch" && self.stage == "ResponseStarted";
         // Argo CD and Flux ask what a change would do before they make it.
         let rehearsed = self.request_uri.contains("dryRun=All");
         if finished_watch || begun_other || rehearsed {
             return None;
         }
-        let resource = if object.subresource.is_empty() { object.resource } else { format!("{}/{}", object.resource, object.subresource) };
+        let resource = if object.subresource.is_empty() {
+            object.resource
+        } else {
+            format!("{}/{}", object.resource, object.subresource)
+        };
         let conditions = self.request_object["status"]["conditions"].as_array();
-        let ready = conditions.and_then(|conditions| conditions.iter().find(|condition| condition["type"] == "Ready"));
+        let ready = conditions.and_then(|conditions| {
+            conditions.iter().find(|condition| condition["type"] == "Ready")
+        });
         Some(Request {
             makes_ready: ready.map(|ready| ready["status"] == "True"),
             verb: self.verb,

@@ -21,22 +21,43 @@ impl Stack {
     }
 
     /// The same for any deployer into any directory. `more`: arguments of `bundle render`, such as `--repo`.
-    pub(crate) async fn render_for(&self, deployer: &str, bundle: &Path, more: &[&str], ask: &Ask) -> Result<()> {
+    pub(crate) async fn render_for(
+        &self,
+        deployer: &str,
+        bundle: &Path,
+        more: &[&str],
+        ask: &Ask,
+    ) -> Result<()> {
         self.render_recipe(deployer, bundle, more, &ask.recipe(), ask.hook_tag).await?;
         (ask.afterwards)(bundle)
     }
 
     /// The same of any recipe.
-    pub(crate) async fn render_recipe(&self, deployer: &str, bundle: &Path, more: &[&str], recipe: &Value, hook_tag: &str) -> Result<()> {
+    pub(crate) async fn render_recipe(
+        &self,
+        deployer: &str,
+        bundle: &Path,
+        more: &[&str],
+        recipe: &Value,
+        hook_tag: &str,
+    ) -> Result<()> {
         let file = self.helm.directory().join("recipe.yaml");
         std::fs::write(&file, recipe.to_string())?;
         let charts = &self.stand_in.as_ref().context("nothing is played yet")?.charts;
         let mut command = Command::new(gpu_rollout()?);
-        command.args(["bundle", "render", "--deployer", deployer, "--recipe"]).arg(&file).arg("--output").arg(bundle).args(more);
+        command
+            .args(["bundle", "render", "--deployer", deployer, "--recipe"])
+            .arg(&file)
+            .arg("--output")
+            .arg(bundle)
+            .args(more);
         for repository in ["nvidia", "jetstack"] {
             command.args(["--chart-repository", &format!("{repository}={charts}")]);
         }
-        let output = command.args(["--hook-image", &format!("{HOOK_REPOSITORY}:{hook_tag}")]).output().await?;
+        let output = command
+            .args(["--hook-image", &format!("{HOOK_REPOSITORY}:{hook_tag}")])
+            .output()
+            .await?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Ok(())
     }

@@ -45,11 +45,18 @@ impl Cells {
         let known = |row: &str| tables.get(self.table)?.get(row)?.get(column).map(String::as_str);
         let differs = |(row, cell): &(&'static str, String)| {
             let known = known(row);
-            (known != Some(cell)).then(|| format!("{row}: seen `{cell}`, the table says `{}`", known.unwrap_or("nothing")))
+            (known != Some(cell)).then(|| {
+                format!("{row}: seen `{cell}`, the table says `{}`", known.unwrap_or("nothing"))
+            })
         };
         let different: Vec<String> = seen.iter().filter_map(differs).collect();
         if !different.is_empty() {
-            bail!("{} of {column} is not what {} says (UPDATE=1 writes it down):\n{}", self.table, file().display(), different.join("\n"));
+            bail!(
+                "{} of {column} is not what {} says (UPDATE=1 writes it down):\n{}",
+                self.table,
+                file().display(),
+                different.join("\n")
+            );
         }
         Ok(())
     }
@@ -61,7 +68,8 @@ fn file() -> PathBuf {
 
 fn read() -> Result<Tables> {
     let file = file();
-    let text = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+    let text =
+        std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
     serde_json::from_str(&text).with_context(|| format!("reading {}", file.display()))
 }
 
@@ -71,7 +79,12 @@ fn update(table: &str, column: &str, seen: Vec<(&'static str, String)>) -> Resul
     lock.lock()?;
     let mut tables = if file().exists() { read()? } else { Tables::new() };
     for (row, cell) in seen {
-        tables.entry(table.to_owned()).or_default().entry(row.to_owned()).or_default().insert(column.to_owned(), cell);
+        tables
+            .entry(table.to_owned())
+            .or_default()
+            .entry(row.to_owned())
+            .or_default()
+            .insert(column.to_owned(), cell);
     }
     std::fs::write(file(), format!("{}\n", serde_json::to_string_pretty(&tables)?))?;
     Ok(())

@@ -26,10 +26,15 @@ impl Census {
         let discovery = Discovery::new(client.clone()).run().await?;
         for group in discovery.groups() {
             for (kind, capabilities) in group.recommended_resources() {
-                if !capabilities.supports_operation(verbs::LIST) || PASSING.contains(&kind.kind.as_str()) {
+                if !capabilities.supports_operation(verbs::LIST)
+                    || PASSING.contains(&kind.kind.as_str())
+                {
                     continue;
                 }
-                let list = match Api::<DynamicObject>::all_with(client.clone(), &kind).list(&ListParams::default()).await {
+                let list = match Api::<DynamicObject>::all_with(client.clone(), &kind)
+                    .list(&ListParams::default())
+                    .await
+                {
                     Ok(list) => list,
                     // Its CRD has gone meanwhile.
                     Err(kube::Error::Api(error)) if error.code == 404 => continue,
@@ -42,7 +47,9 @@ impl Census {
                         found.insert(own, uid);
                         continue;
                     };
-                    if !OF_KUBERNETES.contains(&namespace.as_str()) && !OF_NAMESPACES.contains(&own.as_str()) {
+                    if !OF_KUBERNETES.contains(&namespace.as_str())
+                        && !OF_NAMESPACES.contains(&own.as_str())
+                    {
                         found.insert(format!("{} {namespace}/{name}", kind.kind), uid);
                     }
                 }
@@ -53,11 +60,18 @@ impl Census {
 
     /// What is here and was not there at another time; another object of the same name is another one.
     pub(crate) fn since(&self, earlier: &Self) -> Vec<String> {
-        self.0.iter().filter(|(name, uid)| earlier.0.get(*name) != Some(uid)).map(|(name, _)| name.clone()).collect()
+        self.0
+            .iter()
+            .filter(|(name, uid)| earlier.0.get(*name) != Some(uid))
+            .map(|(name, _)| name.clone())
+            .collect()
     }
     /// The objects of a kind whose names contain this.
     pub(crate) fn of(&self, kind: &str, part: &str) -> impl Iterator<Item = &str> {
         let kind = format!("{kind} ");
-        self.0.keys().map(String::as_str).filter(move |name| name.starts_with(&kind) && name.contains(part))
+        self.0
+            .keys()
+            .map(String::as_str)
+            .filter(move |name| name.starts_with(&kind) && name.contains(part))
     }
 }

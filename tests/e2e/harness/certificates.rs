@@ -4,10 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
 
 /// Names under which pods and tests reach the API server; `10.96.0.1` is the first address of the service range.
-const SERVER_NAMES: [&str; 5] = ["127.0.0.1", "10.96.0.1", "localhost", "kubernetes.default.svc", "kubernetes.default"];
+const SERVER_NAMES: [&str; 5] =
+    ["127.0.0.1", "10.96.0.1", "localhost", "kubernetes.default.svc", "kubernetes.default"];
 
 /// A certificate authority that writes what it signs into a directory.
 pub(crate) struct Authority {
@@ -21,7 +25,8 @@ impl Authority {
         fs::create_dir_all(directory)?;
         let mut parameters = CertificateParams::new(Vec::new())?;
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        parameters.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         parameters.distinguished_name.push(DnType::CommonName, "gpu-rollout end-to-end tests");
         let key = KeyPair::generate()?;
         fs::write(directory.join("ca.crt"), parameters.self_signed(&key)?.pem())?;
@@ -34,11 +39,22 @@ impl Authority {
     /// Makes `server.crt` and `server.key`.
     pub(crate) fn server(&self) -> Result<()> {
         let names = SERVER_NAMES.iter().map(|name| (*name).to_owned());
-        self.sign("server", CertificateParams::new(names.collect::<Vec<_>>())?, "kube-apiserver", ExtendedKeyUsagePurpose::ServerAuth)
+        self.sign(
+            "server",
+            CertificateParams::new(names.collect::<Vec<_>>())?,
+            "kube-apiserver",
+            ExtendedKeyUsagePurpose::ServerAuth,
+        )
     }
 
     /// Makes a client certificate and a kubeconfig `<name>.kubeconfig` that uses it, and returns the kubeconfig's path.
-    pub(crate) fn client(&self, name: &str, user: &str, group: Option<&str>, server: &str) -> Result<PathBuf> {
+    pub(crate) fn client(
+        &self,
+        name: &str,
+        user: &str,
+        group: Option<&str>,
+        server: &str,
+    ) -> Result<PathBuf> {
         let mut parameters = CertificateParams::new(Vec::new())?;
         if let Some(group) = group {
             parameters.distinguished_name.push(DnType::OrganizationName, group);
@@ -58,12 +74,21 @@ impl Authority {
         Ok(path)
     }
 
-    fn sign(&self, name: &str, mut parameters: CertificateParams, user: &str, usage: ExtendedKeyUsagePurpose) -> Result<()> {
+    fn sign(
+        &self,
+        name: &str,
+        mut parameters: CertificateParams,
+        user: &str,
+        usage: ExtendedKeyUsagePurpose,
+    ) -> Result<()> {
         parameters.distinguished_name.push(DnType::CommonName, user);
         parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         parameters.extended_key_usages = vec![usage];
         let key = KeyPair::generate()?;
-        fs::write(self.directory.join(format!("{name}.crt")), parameters.signed_by(&key, &self.issuer)?.pem())?;
+        fs::write(
+            self.directory.join(format!("{name}.crt")),
+            parameters.signed_by(&key, &self.issuer)?.pem(),
+        )?;
         fs::write(self.directory.join(format!("{name}.key")), key.serialize_pem())?;
         Ok(())
     }

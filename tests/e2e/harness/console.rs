@@ -34,21 +34,31 @@ impl Console {
     pub(crate) async fn types(&self, line: &str) -> Result<String> {
         let output = self.tries(line).await?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        ensure!(output.status.success(), "$ {line}\n{}{}", text(&output.stdout), text(&output.stderr));
+        ensure!(
+            output.status.success(),
+            "$ {line}\n{}{}",
+            text(&output.stdout),
+            text(&output.stderr)
+        );
         Ok(text(&output.stdout))
     }
 
     /// Types a line, whatever comes of it.
     pub(crate) async fn tries(&self, line: &str) -> Result<Output> {
         let mut command = Command::new("bash");
-        command.args(["-c", line]).env("KUBECONFIG", &self.kubeconfig).env("PATH", &self.path).kill_on_drop(true);
+        command
+            .args(["-c", line])
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("PATH", &self.path)
+            .kill_on_drop(true);
         command.stdin(std::process::Stdio::null());
         Ok(command.output().await?)
     }
 
     /// The first rollout of `gpu-rollout status -o json`.
     pub(crate) async fn status(&self) -> Result<Value> {
-        let mut document: Value = serde_json::from_str(&self.types("gpu-rollout status -o json").await?)?;
+        let mut document: Value =
+            serde_json::from_str(&self.types("gpu-rollout status -o json").await?)?;
         let rollouts = document["rollouts"].as_array_mut().context("rollouts")?;
         ensure!(!rollouts.is_empty(), "no rollout");
         Ok(rollouts.swap_remove(0))

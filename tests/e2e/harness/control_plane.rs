@@ -46,7 +46,10 @@ impl ControlPlane {
     }
 
     /// Starts etcd and the API server alone, and returns when it is ready.
-    pub(crate) async fn start_server(directory: &Path, version: Option<&'static str>) -> Result<Self> {
+    pub(crate) async fn start_server(
+        directory: &Path,
+        version: Option<&'static str>,
+    ) -> Result<Self> {
         let certificates = directory.join("certificates");
         let authority = Authority::create(&certificates)?;
         authority.server()?;
@@ -59,8 +62,15 @@ impl ControlPlane {
 
         let etcd = start_etcd(directory, etcd_port, peer_port)?;
         let mut arguments = api_server_arguments(directory, &certificates, port, etcd_port);
-        arguments.extend(resource_allocation(version).iter().map(|argument| (*argument).to_owned()));
-        let mut api_server = Process::start(directory, "kube-apiserver", &of_version("kube-apiserver", version)?, &arguments, &[])?;
+        arguments
+            .extend(resource_allocation(version).iter().map(|argument| (*argument).to_owned()));
+        let mut api_server = Process::start(
+            directory,
+            "kube-apiserver",
+            &of_version("kube-apiserver", version)?,
+            &arguments,
+            &[],
+        )?;
         let client = client(&kubeconfig).await?;
         await_ready(&client, &mut api_server).await?;
         Ok(Self {
@@ -77,7 +87,8 @@ impl ControlPlane {
     }
 
     fn start_controllers(&mut self) -> Result<()> {
-        let file = |name: &str| self.directory.join("certificates").join(name).display().to_string();
+        let file =
+            |name: &str| self.directory.join("certificates").join(name).display().to_string();
         let controller_manager = Process::start(
             &self.directory,
             "kube-controller-manager",
@@ -124,7 +135,13 @@ impl ControlPlane {
     /// The API server comes back on the same port.
     pub(crate) async fn start_api_server(&self) -> Result<()> {
         let program = of_version("kube-apiserver", self.version)?;
-        let mut api_server = Process::start(&self.directory, "kube-apiserver-again", &program, &self.api_server_arguments, &[])?;
+        let mut api_server = Process::start(
+            &self.directory,
+            "kube-apiserver-again",
+            &program,
+            &self.api_server_arguments,
+            &[],
+        )?;
         await_ready(&self.client, &mut api_server).await?;
         self.api_server.replace(Some(api_server));
         Ok(())
@@ -137,7 +154,8 @@ fn of_version(name: &str, version: Option<&str>) -> Result<PathBuf> {
 }
 
 fn start_etcd(directory: &Path, port: u16, peer_port: u16) -> Result<Process> {
-    let (client, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer_port}"));
+    let (client, peer) =
+        (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer_port}"));
     Process::start(
         directory,
         "etcd",
@@ -156,7 +174,12 @@ fn start_etcd(directory: &Path, port: u16, peer_port: u16) -> Result<Process> {
     )
 }
 
-fn api_server_arguments(directory: &Path, certificates: &Path, port: u16, etcd_port: u16) -> Vec<String> {
+fn api_server_arguments(
+    directory: &Path,
+    certificates: &Path,
+    port: u16,
+    etcd_port: u16,
+) -> Vec<String> {
     let file = |name: &str| certificates.join(name).display().to_string();
     vec![
         format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
@@ -182,7 +205,10 @@ fn api_server_arguments(directory: &Path, certificates: &Path, port: u16, etcd_p
 /// Switches dynamic resource allocation on where it is not by default: clusters with a DRA driver have it.
 fn resource_allocation(version: Option<&str>) -> &'static [&'static str] {
     match version {
-        Some("1.32") => &["--feature-gates=DynamicResourceAllocation=true", "--runtime-config=resource.k8s.io/v1beta1=true"],
+        Some("1.32") => &[
+            "--feature-gates=DynamicResourceAllocation=true",
+            "--runtime-config=resource.k8s.io/v1beta1=true",
+        ],
         Some("1.33") => &[
             "--feature-gates=DynamicResourceAllocation=true",
             "--runtime-config=resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true",
@@ -192,7 +218,11 @@ fn resource_allocation(version: Option<&str>) -> &'static [&'static str] {
 }
 
 async fn client(kubeconfig: &Path) -> Result<Client> {
-    let config = Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &KubeConfigOptions::default()).await?;
+    let config = Config::from_custom_kubeconfig(
+        Kubeconfig::read_from(kubeconfig)?,
+        &KubeConfigOptions::default(),
+    )
+    .await?;
     Ok(Client::try_from(config)?)
 }
 

@@ -85,16 +85,24 @@ impl Kind {
         Ok(match self {
             Self::Helm3 | Self::Helm4 | Self::Helmfile => Box::new(Client::new(stack, self)?),
             Self::Flux => Box::new(Flux::start(stack).await?),
-            Self::ArgoCd => Box::new(ArgoCd::start(stack, Form::Applications, Follow::Branch).await?),
-            Self::ArgoCdHelm => Box::new(ArgoCd::start(stack, Form::Umbrella, Follow::Branch).await?),
+            Self::ArgoCd => {
+                Box::new(ArgoCd::start(stack, Form::Applications, Follow::Branch).await?)
+            }
+            Self::ArgoCdHelm => {
+                Box::new(ArgoCd::start(stack, Form::Umbrella, Follow::Branch).await?)
+            }
         })
     }
 
     /// The same, in the way in which it keeps the order of releases also in upgrades, where it has one.
     pub(crate) async fn start_in_order(self, stack: &Stack) -> Result<Box<dyn Deployer>> {
         match self {
-            Self::ArgoCd => Ok(Box::new(ArgoCd::start(stack, Form::Applications, Follow::Tags).await?)),
-            Self::Helm3 | Self::Helm4 | Self::Helmfile | Self::Flux | Self::ArgoCdHelm => self.start(stack).await,
+            Self::ArgoCd => {
+                Ok(Box::new(ArgoCd::start(stack, Form::Applications, Follow::Tags).await?))
+            }
+            Self::Helm3 | Self::Helm4 | Self::Helmfile | Self::Flux | Self::ArgoCdHelm => {
+                self.start(stack).await
+            }
         }
     }
 
@@ -132,7 +140,12 @@ pub(crate) trait Deployer {
     fn wait<'a>(&'a self, stack: &'a Stack, outcome: Outcome) -> Told<'a> {
         async move {
             let ended = self.end(stack).await?;
-            ensure!(ended == outcome, "{} {ended:?}, and not {outcome:?}:\n{}", self.kind().column(), self.status(stack).await?);
+            ensure!(
+                ended == outcome,
+                "{} {ended:?}, and not {outcome:?}:\n{}",
+                self.kind().column(),
+                self.status(stack).await?
+            );
             Ok(())
         }
         .boxed_local()
@@ -145,7 +158,8 @@ pub(crate) trait Deployer {
     fn says<'a>(&'a self, stack: &'a Stack, hook: &'a HookRelease<'a>) -> Told<'a, String>;
 
     /// Does what its documentation says to do after the release of a hook has failed, to a good end. The answer: what that is, for a table.
-    fn recover<'a>(&'a self, stack: &'a Stack, hook: &'a HookRelease<'a>) -> Told<'a, &'static str>;
+    fn recover<'a>(&'a self, stack: &'a Stack, hook: &'a HookRelease<'a>)
+    -> Told<'a, &'static str>;
 
     /// Is killed at work (SIGKILL). Controllers are started again, as Kubernetes would; a client is not.
     fn kill(&self) -> Told<'_>;

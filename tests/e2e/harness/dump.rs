@@ -22,7 +22,11 @@ pub(crate) async fn dump_objects(client: &Client, directory: &Path) -> Result<()
                 continue;
             }
             list.items.iter_mut().for_each(|object| object.metadata.managed_fields = None);
-            let name = format!("{}.{}.json", resource.plural, if resource.group.is_empty() { "core" } else { &resource.group });
+            let name = format!(
+                "{}.{}.json",
+                resource.plural,
+                if resource.group.is_empty() { "core" } else { &resource.group }
+            );
             std::fs::write(directory.join(name), serde_json::to_vec_pretty(&list.items)?)?;
         }
     }

@@ -15,7 +15,8 @@ use super::hook_release::HookRelease;
 use super::kwok;
 use super::stack::Stack;
 use super::stand_in::{
-    GPU, GPU_DRIVER, OPERATOR_NAMESPACE, Script, cluster_policy_kind, driver_version, is_ready, offered, published, resource_slice_kind,
+    GPU, GPU_DRIVER, OPERATOR_NAMESPACE, Script, cluster_policy_kind, driver_version, is_ready,
+    offered, published, resource_slice_kind,
 };
 use super::wait::until;
 
@@ -73,7 +74,12 @@ impl Plugin {
 
 impl Stack {
     /// Nodes that offer their GPUs, and the operator and (unless `dra` is false) the DRA driver of the old release, everything ready.
-    pub(crate) async fn fleet(&mut self, script: Script, nodes: usize, dra: bool) -> Result<Vec<String>> {
+    pub(crate) async fn fleet(
+        &mut self,
+        script: Script,
+        nodes: usize,
+        dra: bool,
+    ) -> Result<Vec<String>> {
         self.play(script).await?;
         let nodes = self.add_gpu_nodes(nodes).await?;
         self.deploy("gpu-operator", OLD.chart, OPERATOR_NAMESPACE, &OLD.values()).await?;
@@ -86,7 +92,10 @@ impl Stack {
             self.deploy("nvidia-dra-driver-gpu", "25.12.0", DRA_NAMESPACE, &values).await?;
             until("every plugin to serve", LIMIT, async || {
                 let served = self.served().await?;
-                Ok(nodes.iter().all(|node| served.get(node) == Some(&published(OLD.driver))).then_some(()))
+                Ok(nodes
+                    .iter()
+                    .all(|node| served.get(node) == Some(&published(OLD.driver)))
+                    .then_some(()))
             })
             .await?;
         }
@@ -102,8 +111,15 @@ impl Stack {
             script.driver = (0, 1);
         })?;
         let names: Vec<String> = (from..nodes).map(|index| format!("gpu-{index}")).collect();
-        stream::iter(&names).map(|name| kwok::add_gpu_node(&self.client, name)).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-        until("every plugin to serve", GROWN, async || Ok((self.served().await?.len() == nodes).then_some(()))).await?;
+        stream::iter(&names)
+            .map(|name| kwok::add_gpu_node(&self.client, name))
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<()>()
+            .await?;
+        until("every plugin to serve", GROWN, async || {
+            Ok((self.served().await?.len() == nodes).then_some(()))
+        })
+        .await?;
         self.await_policy("ready").await?;
         self.await_validated(&names, GROWN).await?;
         eprintln!("{nodes} nodes after {:.1?}", begin.elapsed());
@@ -114,9 +130,13 @@ impl Stack {
     /// Up to v26.3 the ClusterPolicy may be ready before that.
     async fn await_validated(&self, names: &[String], limit: Duration) -> Result<()> {
         until("every node to be validated", limit, async || {
-            let validators = self.pods_by_node(OPERATOR_NAMESPACE, "app=nvidia-operator-validator").await?;
+            let validators =
+                self.pods_by_node(OPERATOR_NAMESPACE, "app=nvidia-operator-validator").await?;
             let offers = self.offers().await?;
-            let validated = |node: &String| validators.get(node).is_some_and(is_ready) && offers.get(node).is_some_and(|gpus| *gpus > 0);
+            let validated = |node: &String| {
+                validators.get(node).is_some_and(is_ready)
+                    && offers.get(node).is_some_and(|gpus| *gpus > 0)
+            };
             Ok(names.iter().all(validated).then_some(()))
         })
         .await
@@ -133,7 +153,9 @@ impl Stack {
         let gpus = json!({GPU: gpus.to_string()});
         let patch = Patch::Merge(json!({"status": {"capacity": gpus, "allocatable": gpus}}));
         for node in nodes {
-            Api::<Node>::all(self.client.clone()).patch_status(node, &PatchParams::default(), &patch).await?;
+            Api::<Node>::all(self.client.clone())
+                .patch_status(node, &PatchParams::default(), &patch)
+                .await?;
         }
         Ok(())
     }
@@ -141,10 +163,23 @@ impl Stack {
     /// The operator's container ends, and its kubelet starts it again at once.
     pub(crate) async fn restart_operator(&self) -> Result<()> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), OPERATOR_NAMESPACE);
-        let pod = pods.list(&ListParams::default().labels("app=gpu-operator")).await?.items.pop().context("the operator's pod")?;
-        let mut status = pod.status.clone().and_then(|status| status.container_statuses?.pop()).context("its container")?;
+        let pod = pods
+            .list(&ListParams::default().labels("app=gpu-operator"))
+            .await?
+            .items
+            .pop()
+            .context("the operator's pod")?;
+        let mut status = pod
+            .status
+            .clone()
+            .and_then(|status| status.container_statuses?.pop())
+            .context("its container")?;
         status.restart_count += 1;
-        status.container_id = Some(format!("containerd://{}-{}", pod.uid().unwrap_or_default(), status.restart_count));
+        status.container_id = Some(format!(
+            "containerd://{}-{}",
+            pod.uid().unwrap_or_default(),
+            status.restart_count
+        ));
         let patch = Patch::Merge(json!({"status": {"containerStatuses": [status]}}));
         pods.patch_status(&pod.name_any(), &PatchParams::default(), &patch).await?;
         Ok(())
@@ -164,8 +199,17 @@ impl Stack {
     pub(crate) async fn await_drivers(&self, names: &[String], version: &str) -> Result<()> {
         until(&format!("every node to run driver {version}"), LIMIT, async || {
             let drivers = self.drivers().await?;
-            let image = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone()).unwrap_or_default();
-            let runs = |node: &String| drivers.get(node).is_some_and(|pod| is_ready(pod) && driver_version(&image(pod)) == version);
+            let image = |pod: &Pod| {
+                pod.spec
+                    .as_ref()
+                    .and_then(|spec| spec.containers.first()?.image.clone())
+                    .unwrap_or_default()
+            };
+            let runs = |node: &String| {
+                drivers
+                    .get(node)
+                    .is_some_and(|pod| is_ready(pod) && driver_version(&image(pod)) == version)
+            };
             Ok(names.iter().all(runs).then_some(()))
         })
         .await
@@ -194,8 +238,14 @@ impl Stack {
     /// The plugin pod of each node.
     pub(crate) async fn plugins(&self) -> Result<BTreeMap<String, Plugin>> {
         let labels = "nvidia-dra-driver-gpu-component=kubelet-plugin";
-        let plugin = |pod: &Pod| Plugin { uid: pod.uid().unwrap_or_default(), name: pod.name_any() };
-        Ok(self.pods_by_node(DRA_NAMESPACE, labels).await?.iter().map(|(node, pod)| (node.clone(), plugin(pod))).collect())
+        let plugin =
+            |pod: &Pod| Plugin { uid: pod.uid().unwrap_or_default(), name: pod.name_any() };
+        Ok(self
+            .pods_by_node(DRA_NAMESPACE, labels)
+            .await?
+            .iter()
+            .map(|(node, pod)| (node.clone(), plugin(pod)))
+            .collect())
     }
 
     /// The driver pod of each node.
@@ -204,8 +254,14 @@ impl Stack {
     }
 
     /// The pod of each node, of those with these labels.
-    pub(crate) async fn pods_by_node(&self, namespace: &str, labels: &str) -> Result<BTreeMap<String, Pod>> {
-        let pods = Api::<Pod>::namespaced(self.client.clone(), namespace).list(&ListParams::default().labels(labels)).await?;
+    pub(crate) async fn pods_by_node(
+        &self,
+        namespace: &str,
+        labels: &str,
+    ) -> Result<BTreeMap<String, Pod>> {
+        let pods = Api::<Pod>::namespaced(self.client.clone(), namespace)
+            .list(&ListParams::default().labels(labels))
+            .await?;
         let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         Ok(pods.into_iter().filter_map(|pod| Some((node(&pod)?, pod))).collect())
     }
@@ -216,9 +272,14 @@ impl Stack {
     }
 
     /// The same of many, in their order. kwok may say it again while it has not yet seen what it wrote.
-    pub(crate) fn ready_times<'p>(&self, pods: impl IntoIterator<Item = &'p Pod>) -> Result<Vec<Timestamp>> {
+    pub(crate) fn ready_times<'p>(
+        &self,
+        pods: impl IntoIterator<Item = &'p Pod>,
+    ) -> Result<Vec<Timestamp>> {
         let mut since = HashMap::new();
-        for request in self.audit.by_user("admin")?.into_iter().filter(|request| request.code == 200) {
+        for request in
+            self.audit.by_user("admin")?.into_iter().filter(|request| request.code == 200)
+        {
             match request.makes_ready {
                 Some(true) => _ = since.entry(request.name).or_insert(request.time),
                 Some(false) => _ = since.remove(&request.name),
@@ -235,7 +296,12 @@ impl Stack {
 
     /// Checks that every plugin of `before` was replaced exactly once and by these hooks, after the new driver of *its* node had become
     /// ready; that the replacements serve the new driver; and that all of it was over at `end`.
-    pub(crate) async fn check_rerolled(&self, before: &BTreeMap<String, Plugin>, hooks: &[HookRelease<'_>], end: Timestamp) -> Result<()> {
+    pub(crate) async fn check_rerolled(
+        &self,
+        before: &BTreeMap<String, Plugin>,
+        hooks: &[HookRelease<'_>],
+        end: Timestamp,
+    ) -> Result<()> {
         self.check_rerolled_since(Timestamp::MIN, before, hooks, end).await
     }
 
@@ -253,19 +319,37 @@ impl Stack {
         }
         // Driver pods, where the hook drives, are in the operator's namespace.
         deleted.retain(|request| request.namespace == DRA_NAMESPACE && request.time >= begin);
-        let (after, drivers, served) = (self.plugins().await?, self.drivers().await?, self.served().await?);
+        let (after, drivers, served) =
+            (self.plugins().await?, self.drivers().await?, self.served().await?);
         for (node, old) in before {
             let driver = drivers.get(node).with_context(|| format!("no driver on {node}"))?;
-            let image = driver.spec.as_ref().and_then(|spec| spec.containers.first()?.image.as_deref()).unwrap_or_default();
+            let image = driver
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.containers.first()?.image.as_deref())
+                .unwrap_or_default();
             ensure!(driver_version(image) == NEW.driver, "{node} runs {image}");
-            let [deletion] = deleted.iter().filter(|request| request.name == old.name).collect::<Vec<_>>()[..] else {
+            let [deletion] =
+                deleted.iter().filter(|request| request.name == old.name).collect::<Vec<_>>()[..]
+            else {
                 bail!("{} of {node} was not deleted exactly once: {deleted:#?}", old.name);
             };
             let ready = self.ready_at(driver)?;
-            ensure!(deletion.time > ready, "{node}: plugin deleted at {}, driver ready only at {ready}", deletion.time);
+            ensure!(
+                deletion.time > ready,
+                "{node}: plugin deleted at {}, driver ready only at {ready}",
+                deletion.time
+            );
             ensure!(deletion.time < end, "{node}: plugin deleted after Helm had returned");
-            ensure!(after.get(node).is_some_and(|new| new.uid != old.uid), "{node} has a new plugin");
-            ensure!(served.get(node) == Some(&published(NEW.driver)), "{node} serves {:?}", served.get(node));
+            ensure!(
+                after.get(node).is_some_and(|new| new.uid != old.uid),
+                "{node} has a new plugin"
+            );
+            ensure!(
+                served.get(node) == Some(&published(NEW.driver)),
+                "{node} serves {:?}",
+                served.get(node)
+            );
         }
         ensure!(deleted.len() == before.len(), "pods were deleted once a node: {deleted:#?}");
         Ok(())

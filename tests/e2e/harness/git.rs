@@ -57,7 +57,14 @@ impl Repository {
 
     async fn git(&self, arguments: &[&str]) -> Result<String> {
         let output = Command::new("git")
-            .args(["-c", "user.name=e2e", "-c", "user.email=e2e@example.com", "-c", "commit.gpgSign=false"])
+            .args([
+                "-c",
+                "user.name=e2e",
+                "-c",
+                "user.email=e2e@example.com",
+                "-c",
+                "commit.gpgSign=false",
+            ])
             .args(arguments)
             .current_dir(&self.checkout)
             // Nothing of the settings of whoever runs the tests.
@@ -67,7 +74,12 @@ impl Repository {
             .output()
             .await
             .context("running git")?;
-        ensure!(output.status.success(), "git {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+        ensure!(
+            output.status.success(),
+            "git {}: {}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&output.stderr)
+        );
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 }

@@ -44,7 +44,8 @@ impl GitServer {
             while let Ok((stream, _)) = listener.accept().await {
                 let root = served.clone();
                 // A client that went away needs no answer.
-                connections.spawn_local(async move { answer(stream, &root).await.unwrap_or_default() });
+                connections
+                    .spawn_local(async move { answer(stream, &root).await.unwrap_or_default() });
                 while connections.try_join_next().is_some() {}
             }
         });
@@ -53,7 +54,10 @@ impl GitServer {
 
     /// The address of a repository.
     pub(crate) fn url(&self, repository: &Repository) -> Result<String> {
-        let path = repository.path().strip_prefix(&self.root).context("a repository of this server's directory")?;
+        let path = repository
+            .path()
+            .strip_prefix(&self.root)
+            .context("a repository of this server's directory")?;
         Ok(format!("http://127.0.0.1:{}/{}", self.port, path.display()))
     }
 }
@@ -63,12 +67,20 @@ async fn answer(mut stream: TcpStream, root: &Path) -> Result<()> {
     let request = Request::read(BufReader::new(read)).await?;
     let output = backend(root, &request).await?;
     let blank = b"\r\n\r\n";
-    let end = output.windows(blank.len()).position(|window| window == blank).context("an answer has headers")?;
+    let end = output
+        .windows(blank.len())
+        .position(|window| window == blank)
+        .context("an answer has headers")?;
     let (head, body) = (std::str::from_utf8(&output[..end])?, &output[end + blank.len()..]);
     // A CGI program says `Status:` where it is not 200.
-    let (status, headers): (Vec<_>, Vec<_>) = head.split("\r\n").partition(|line| line.starts_with("Status: "));
+    let (status, headers): (Vec<_>, Vec<_>) =
+        head.split("\r\n").partition(|line| line.starts_with("Status: "));
     let status = status.first().and_then(|line| line.strip_prefix("Status: ")).unwrap_or("200 OK");
-    let head = format!("HTTP/1.1 {status}\r\n{}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", headers.join("\r\n"), body.len());
+    let head = format!(
+        "HTTP/1.1 {status}\r\n{}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        headers.join("\r\n"),
+        body.len()
+    );
     write.write_all(head.as_bytes()).await?;
     write.write_all(body).await?;
     write.shutdown().await?;
@@ -80,9 +92,15 @@ impl Request {
         let mut line = String::new();
         stream.read_line(&mut line).await?;
         let mut words = line.split_whitespace();
-        let (method, target) = words.next().zip(words.next()).context("a request has a method and a target")?;
+        let (method, target) =
+            words.next().zip(words.next()).context("a request has a method and a target")?;
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        let mut request = Self { method: method.into(), path: path.into(), query: query.into(), ..Self::default() };
+        let mut request = Self {
+            method: method.into(),
+            path: path.into(),
+            query: query.into(),
+            ..Self::default()
+        };
         let mut length = 0;
         loop {
             let mut line = String::new();
@@ -91,7 +109,9 @@ impl Request {
             match name.to_ascii_lowercase().as_str() {
                 "content-length" => length = value.parse()?,
                 "content-type" => request.headers.push(("CONTENT_TYPE", value.to_owned())),
-                "content-encoding" => request.headers.push(("HTTP_CONTENT_ENCODING", value.to_owned())),
+                "content-encoding" => {
+                    request.headers.push(("HTTP_CONTENT_ENCODING", value.to_owned()))
+                }
                 "git-protocol" => request.headers.push(("GIT_PROTOCOL", value.to_owned())),
                 "transfer-encoding" => anyhow::bail!("a body without length: {value}"),
                 _ => {}
@@ -142,13 +162,22 @@ async fn what_was_pushed_is_cloned_over_http() -> Result<()> {
 
     let clone = directory.path().join("clone");
     let url = server.url(&repository)?;
-    let output = Command::new("git").args(["clone", "--quiet", &url]).arg(&clone).kill_on_drop(true).output().await?;
+    let output = Command::new("git")
+        .args(["clone", "--quiet", &url])
+        .arg(&clone)
+        .kill_on_drop(true)
+        .output()
+        .await?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     ensure!(std::fs::read_to_string(clone.join("file"))? == "content");
     let head = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(&clone).output().await?;
     ensure!(String::from_utf8_lossy(&head.stdout).trim() == commit);
 
-    let absent = Command::new("git").args(["ls-remote", &url.replace("fleet", "absent")]).env("GIT_TERMINAL_PROMPT", "0").output().await?;
+    let absent = Command::new("git")
+        .args(["ls-remote", &url.replace("fleet", "absent")])
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .output()
+        .await?;
     ensure!(!absent.status.success(), "no repository is there");
     Ok(())
 }

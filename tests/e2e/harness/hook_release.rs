@@ -48,7 +48,8 @@ impl<'a> HookRelease<'a> {
 
     /// The chart and image of the release before, in the operator's namespace.
     pub(crate) fn of_previous(stack: &'a Stack, name: &'a str) -> Result<Self> {
-        let checkout = previous().context("GPU_ROLLOUT_PREVIOUS names no checkout of the release before")?;
+        let checkout =
+            previous().context("GPU_ROLLOUT_PREVIOUS names no checkout of the release before")?;
         Ok(Self { checkout, tag: PREVIOUS_TAG, ..Self::new(stack, name) })
     }
 
@@ -62,7 +63,8 @@ impl<'a> HookRelease<'a> {
         merge(&mut settings, rollout);
         // Version 0.1.0 has another word for tasks.
         if self.tag == PREVIOUS_TAG
-            && let Some(tasks) = settings.as_object_mut().and_then(|settings| settings.remove("tasks"))
+            && let Some(tasks) =
+                settings.as_object_mut().and_then(|settings| settings.remove("tasks"))
         {
             settings["duties"] = tasks;
         }
@@ -74,14 +76,29 @@ impl<'a> HookRelease<'a> {
         let budget = rollout["budgetSeconds"].as_u64().unwrap_or(BUDGET_SECONDS);
         let timeout = format!("{}s", budget + 90);
         let file = file.display().to_string();
-        let arguments = ["upgrade", "--install", self.name, &chart, "-n", self.namespace, "-f", &file, "--timeout", &timeout];
+        let arguments = [
+            "upgrade",
+            "--install",
+            self.name,
+            &chart,
+            "-n",
+            self.namespace,
+            "-f",
+            &file,
+            "--timeout",
+            &timeout,
+        ];
         self.stack.helm.run(&arguments).await
     }
 
     /// The Job's pods, the oldest first.
     pub(crate) async fn pods(&self) -> Result<Vec<Pod>> {
-        let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={}", self.name));
-        let mut pods = Api::<Pod>::namespaced(self.stack.client.clone(), self.namespace).list(&of_job).await?.items;
+        let of_job =
+            ListParams::default().labels(&format!("batch.kubernetes.io/job-name={}", self.name));
+        let mut pods = Api::<Pod>::namespaced(self.stack.client.clone(), self.namespace)
+            .list(&of_job)
+            .await?
+            .items;
         pods.sort_by_key(|pod| pod.metadata.creation_timestamp.clone());
         Ok(pods)
     }
@@ -89,8 +106,14 @@ impl<'a> HookRelease<'a> {
     /// Waits for a running pod of the Job.
     pub(crate) async fn running_pod(&self) -> Result<Pod> {
         until(&format!("a running pod of {}", self.name), POD_LIMIT, async || {
-            let running = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
-            Ok(self.pods().await?.into_iter().rfind(|pod| running(pod) && pod.metadata.deletion_timestamp.is_none()))
+            let running = |pod: &Pod| {
+                pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+            };
+            Ok(self
+                .pods()
+                .await?
+                .into_iter()
+                .rfind(|pod| running(pod) && pod.metadata.deletion_timestamp.is_none()))
         })
         .await
     }
@@ -100,9 +123,14 @@ impl<'a> HookRelease<'a> {
         let Some(pod) = self.pods().await?.pop() else {
             let verdict = self.verdict().await?;
             let exit_code = verdict.code.number().into();
-            return Ok(ContainerStateTerminated { exit_code, message: Some(verdict.message), ..ContainerStateTerminated::default() });
+            return Ok(ContainerStateTerminated {
+                exit_code,
+                message: Some(verdict.message),
+                ..ContainerStateTerminated::default()
+            });
         };
-        let status = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref()?.first());
+        let status =
+            pod.status.as_ref().and_then(|status| status.container_statuses.as_ref()?.first());
         let ended = status.and_then(|status| status.state.as_ref()?.terminated.clone());
         ended.with_context(|| format!("{} has not ended", pod.name_any()))
     }
@@ -110,7 +138,11 @@ impl<'a> HookRelease<'a> {
     /// What all pods of the Job have logged, as far as their nodes still know.
     pub(crate) async fn logs(&self) -> Result<String> {
         let pods = self.pods().await?;
-        let log = |pod: &Pod| self.stack.worker_of(pod).and_then(|worker| worker.logs(self.namespace, &pod.name_any()));
+        let log = |pod: &Pod| {
+            self.stack
+                .worker_of(pod)
+                .and_then(|worker| worker.logs(self.namespace, &pod.name_any()))
+        };
         Ok(pods.iter().map(|pod| log(pod).unwrap_or_default()).collect())
     }
 
@@ -122,10 +154,20 @@ impl<'a> HookRelease<'a> {
 
     /// The events about a node.
     pub(crate) async fn events_about(&self, node: &str) -> Result<Vec<String>> {
-        let events = Api::<Event>::namespaced(self.stack.client.clone(), "default").list(&ListParams::default()).await?;
-        let about = |event: &Event| event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(node);
-        let ours = |event: &Event| event.reporting_controller.as_deref().is_some_and(|name| name.contains("gpu-rollout"));
-        Ok(events.into_iter().filter(|event| about(event) && ours(event)).filter_map(|event| event.note).collect())
+        let events = Api::<Event>::namespaced(self.stack.client.clone(), "default")
+            .list(&ListParams::default())
+            .await?;
+        let about = |event: &Event| {
+            event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(node)
+        };
+        let ours = |event: &Event| {
+            event.reporting_controller.as_deref().is_some_and(|name| name.contains("gpu-rollout"))
+        };
+        Ok(events
+            .into_iter()
+            .filter(|event| about(event) && ours(event))
+            .filter_map(|event| event.note)
+            .collect())
     }
 
     /// What its ServiceAccount has asked the API server for since a moment.
@@ -138,7 +180,8 @@ impl<'a> HookRelease<'a> {
     /// How its last run ended, and when.
     pub(crate) async fn verdict(&self) -> Result<Verdict> {
         let record = self.record().await?;
-        let run = record.get("run").with_context(|| format!("{} has no run in its record", self.name))?;
+        let run =
+            record.get("run").with_context(|| format!("{} has no run in its record", self.name))?;
         let run: RunRecord = serde_json::from_str(run)?;
         run.verdict.with_context(|| format!("the run of {} has not ended", self.name))
     }
@@ -146,14 +189,19 @@ impl<'a> HookRelease<'a> {
     /// What its record has of a node.
     pub(crate) async fn node_record(&self, node: &str) -> Result<NodeRecord> {
         let record = self.record().await?;
-        let entry = record.get(&format!("{NODE_KEY_PREFIX}{node}")).with_context(|| format!("nothing is recorded of {node}"))?;
+        let entry = record
+            .get(&format!("{NODE_KEY_PREFIX}{node}"))
+            .with_context(|| format!("nothing is recorded of {node}"))?;
         Ok(serde_json::from_str(entry)?)
     }
 
     /// What the verdict of its last run names for programs: `node:Reason`, `*` for the fleet.
     pub(crate) async fn named(&self) -> Result<Vec<String>> {
         let reasons = self.verdict().await?.reasons;
-        Ok(reasons.into_iter().map(|one| format!("{}:{}", one.node.as_deref().unwrap_or("*"), one.reason)).collect())
+        Ok(reasons
+            .into_iter()
+            .map(|one| format!("{}:{}", one.node.as_deref().unwrap_or("*"), one.reason))
+            .collect())
     }
 
     /// How often it has fired since a moment: how many Jobs of its name somebody has made.
@@ -165,16 +213,25 @@ impl<'a> HookRelease<'a> {
     pub(crate) fn fired_at(&self, since: Timestamp) -> Result<Vec<Timestamp>> {
         // With a server-side apply a Job is made by a patch.
         let made = |request: &Request| {
-            request.resource == "jobs" && request.code == 201 && request.name == self.name && request.namespace == self.namespace
+            request.resource == "jobs"
+                && request.code == 201
+                && request.name == self.name
+                && request.namespace == self.namespace
         };
         let requests = self.stack.audit.by_user("admin")?;
-        Ok(requests.iter().filter(|request| made(request) && request.time >= since).map(|request| request.time).collect())
+        Ok(requests
+            .iter()
+            .filter(|request| made(request) && request.time >= since)
+            .map(|request| request.time)
+            .collect())
     }
 
     /// The pods that it has deleted.
     pub(crate) fn deleted_pods(&self) -> Result<Vec<Request>> {
         let mut requests = self.requests(Timestamp::MIN)?;
-        requests.retain(|request| request.verb == "delete" && request.resource == "pods" && request.code == 200);
+        requests.retain(|request| {
+            request.verb == "delete" && request.resource == "pods" && request.code == 200
+        });
         Ok(requests)
     }
 

@@ -60,11 +60,16 @@ pub(crate) async fn add_cpu_node(client: &Client, name: &str) -> Result<()> {
 }
 
 async fn add_node(client: &Client, name: &str, features: &[(&str, &str)]) -> Result<()> {
-    let mut labels =
-        BTreeMap::from([KWOK_LABEL, ("kubernetes.io/arch", "amd64"), ("kubernetes.io/hostname", name), ("kubernetes.io/os", "linux")]);
+    let mut labels = BTreeMap::from([
+        KWOK_LABEL,
+        ("kubernetes.io/arch", "amd64"),
+        ("kubernetes.io/hostname", name),
+        ("kubernetes.io/os", "linux"),
+    ]);
     labels.extend(features.iter().copied());
     let nodes = Api::<Node>::all(client.clone());
-    let resources = json!({"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti"});
+    let resources =
+        json!({"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti"});
     let node = serde_json::from_value(json!({
         "metadata": {"name": name, "labels": labels},
         "spec": {"taints": [{"key": KWOK_TAINT, "value": "true", "effect": "NoSchedule"}]},
@@ -75,7 +80,8 @@ async fn add_node(client: &Client, name: &str, features: &[(&str, &str)]) -> Res
         }},
     }))?;
     nodes.create(&PostParams::default(), &node).await?;
-    watch_until(nodes, name, "Ready", NODE_LIMIT, |node: Option<&Node>| node.is_some_and(is_ready)).await?;
+    watch_until(nodes, name, "Ready", NODE_LIMIT, |node: Option<&Node>| node.is_some_and(is_ready))
+        .await?;
     Ok(())
 }
 

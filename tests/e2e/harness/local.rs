@@ -28,7 +28,12 @@ pub(crate) async fn prepare(stack: &mut Stack, quick: bool) -> Result<PathBuf> {
     stack.offer(&nodes, 8).await?;
     stack.create_namespace(NAMESPACE).await?;
     stack.run(&Serving { name: "serve", replicas: PODS, ..Serving::default() }).await?;
-    stack.protect("serve", &json!({"maxUnavailable": 2, "selector": {"matchLabels": {"app": "serve"}}})).await?;
+    stack
+        .protect(
+            "serve",
+            &json!({"maxUnavailable": 2, "selector": {"matchLabels": {"app": "serve"}}}),
+        )
+        .await?;
     stack.await_serving("serve", PODS).await?;
     environment(stack)
 }
@@ -38,16 +43,28 @@ fn environment(stack: &Stack) -> Result<PathBuf> {
     let directory = stack.helm.directory();
     let bin = directory.join("workstation");
     std::fs::create_dir_all(&bin)?;
-    let programs = [("gpu-rollout", gpu_rollout()?), ("kubectl", program("kubectl")?), ("helm", program("helm4")?)];
+    let programs = [
+        ("gpu-rollout", gpu_rollout()?),
+        ("kubectl", program("kubectl")?),
+        ("helm", program("helm4")?),
+    ];
     for (name, program) in programs {
         link(&bin, name, &program)?;
     }
     let mut lines = vec!["# For a shell: `. environment`. Written by `make stack`.".to_owned()];
-    lines.extend(stack.helm.environment().iter().filter(|(key, _)| *key != "PATH").map(|(key, value)| format!("export {key}='{value}'")));
+    lines.extend(
+        stack
+            .helm
+            .environment()
+            .iter()
+            .filter(|(key, _)| *key != "PATH")
+            .map(|(key, value)| format!("export {key}='{value}'")),
+    );
     lines.push(format!("export PATH='{}':\"$PATH\"", bin.display()));
     lines.push(format!("export CHARTS='{}'", stack.charts()?));
     lines.push(format!("export HOOK_IMAGE='{HOOK_REPOSITORY}:e2e'"));
     let file = directory.join("environment");
-    std::fs::write(&file, lines.join("\n") + "\n").with_context(|| format!("writing {}", file.display()))?;
+    std::fs::write(&file, lines.join("\n") + "\n")
+        .with_context(|| format!("writing {}", file.display()))?;
     Ok(file)
 }

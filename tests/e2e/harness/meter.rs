@@ -50,8 +50,10 @@ impl Meter {
             while !told.load(Ordering::Relaxed) {
                 for (process, look) in hooks(port) {
                     let now = Instant::now();
-                    let entry = seen.entry(process).or_insert(Seen { first: now, last: now, now: look });
-                    (entry.last, entry.now) = (now, Look { peak_kib: entry.now.peak_kib.max(look.peak_kib), ..look });
+                    let entry =
+                        seen.entry(process).or_insert(Seen { first: now, last: now, now: look });
+                    (entry.last, entry.now) =
+                        (now, Look { peak_kib: entry.now.peak_kib.max(look.peak_kib), ..look });
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -63,7 +65,10 @@ impl Meter {
     /// What the one process took.
     pub(crate) fn end(self) -> Result<Measured> {
         self.over.store(true, Ordering::Relaxed);
-        let seen = self.thread.join().map_err(|_| anyhow!("the thread that watches the hook has panicked"))?;
+        let seen = self
+            .thread
+            .join()
+            .map_err(|_| anyhow!("the thread that watches the hook has panicked"))?;
         ensure!(seen.len() == 1, "one hook process was expected, {} were seen", seen.len());
         let one = seen.values().next().context("one process")?;
         #[expect(clippy::cast_precision_loss, reason = "hundredths of seconds")]
@@ -76,7 +81,8 @@ impl Meter {
 fn hooks(port: u16) -> Vec<(u32, Look)> {
     let server = format!("KUBERNETES_SERVICE_PORT={port}");
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let processes = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let processes =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     processes
         .filter_map(|process| {
             let command = fs::read(format!("/proc/{process}/cmdline")).ok()?;

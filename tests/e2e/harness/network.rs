@@ -55,7 +55,9 @@ impl Stack {
     pub(crate) async fn add_nics(&self, nodes: &[String]) -> Result<()> {
         let patch = json!({"metadata": {"labels": {"feature.node.kubernetes.io/pci-15b3.present": "true"}}});
         for node in nodes {
-            Api::<Node>::all(self.client.clone()).patch(node, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+            Api::<Node>::all(self.client.clone())
+                .patch(node, &PatchParams::default(), &Patch::Merge(&patch))
+                .await?;
         }
         Ok(())
     }

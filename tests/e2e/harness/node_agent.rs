@@ -53,7 +53,11 @@ pub(crate) struct NodeAgent {
 
 impl NodeAgent {
     /// Registers the node, and starts to run the pods that are bound to it.
-    pub(crate) async fn start(directory: &Path, control_plane: &ControlPlane, node: &str) -> Result<Self> {
+    pub(crate) async fn start(
+        directory: &Path,
+        control_plane: &ControlPlane,
+        node: &str,
+    ) -> Result<Self> {
         let shared = Shared::new(directory, control_plane, node, None)?;
         let ((listener, port), acceptor) = (log_server::listen().await?, log_server::acceptor()?);
         node::register(&shared, port).await.with_context(|| format!("registering {node}"))?;
@@ -79,7 +83,13 @@ impl NodeAgent {
     /// Sends a signal (`KILL`, `TERM`) to the first process of a pod's container.
     pub(crate) async fn signal(&self, namespace: &str, pod: &str, signal: &str) -> Result<()> {
         let process = self.shared.running().get(&format!("{namespace}/{pod}")).copied();
-        sandbox::signal(process.with_context(|| format!("no container of {namespace}/{pod} runs on {}", self.name()))?, signal).await
+        sandbox::signal(
+            process.with_context(|| {
+                format!("no container of {namespace}/{pod} runs on {}", self.name())
+            })?,
+            signal,
+        )
+        .await
     }
 
     /// What a pod's container has written so far.
@@ -105,7 +115,10 @@ impl NodeAgent {
         self.task.abort();
         let processes: Vec<u32> = self.shared.running().values().copied().collect();
         until("the processes of a dead node to be gone", Duration::from_secs(20), async || {
-            Ok(processes.iter().all(|process| !Path::new(&format!("/proc/{process}")).exists()).then_some(()))
+            Ok(processes
+                .iter()
+                .all(|process| !Path::new(&format!("/proc/{process}")).exists())
+                .then_some(()))
         })
         .await
     }
@@ -114,10 +127,15 @@ impl NodeAgent {
     /// same to the pods, after the 40 s in which it hopes for the node.
     pub(crate) async fn lose(&self) -> Result<()> {
         self.cut_power().await?;
-        Api::<Node>::all(self.shared.client.clone()).delete(self.name(), &DeleteParams::default()).await?;
+        Api::<Node>::all(self.shared.client.clone())
+            .delete(self.name(), &DeleteParams::default())
+            .await?;
         let on_node = ListParams::default().fields(&format!("spec.nodeName={}", self.name()));
         for pod in Api::<Pod>::all(self.shared.client.clone()).list(&on_node).await? {
-            let pods = Api::<Pod>::namespaced(self.shared.client.clone(), &pod.namespace().unwrap_or_default());
+            let pods = Api::<Pod>::namespaced(
+                self.shared.client.clone(),
+                &pod.namespace().unwrap_or_default(),
+            );
             pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await?;
         }
         Ok(())
@@ -131,7 +149,12 @@ impl Drop for NodeAgent {
 }
 
 impl Shared {
-    fn new(directory: &Path, control_plane: &ControlPlane, node: &str, only: Option<&'static str>) -> Result<Arc<Self>> {
+    fn new(
+        directory: &Path,
+        control_plane: &ControlPlane,
+        node: &str,
+        only: Option<&'static str>,
+    ) -> Result<Arc<Self>> {
         let directory = directory.join("nodes").join(node);
         std::fs::create_dir_all(&directory)?;
         Ok(Arc::new(Self {

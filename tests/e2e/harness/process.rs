@@ -53,7 +53,11 @@ impl Process {
             directory: directory.to_owned(),
             program: program.to_owned(),
             arguments: arguments.into_iter().map(|argument| argument.as_ref().to_owned()).collect(),
-            environment: [GARBAGE].into_iter().chain(environment.iter().map(|(key, value)| (*key, value.as_str()))).map(owned).collect(),
+            environment: [GARBAGE]
+                .into_iter()
+                .chain(environment.iter().map(|(key, value)| (*key, value.as_str())))
+                .map(owned)
+                .collect(),
         };
         let child = start.spawn(output)?;
         Ok(Self { name: name.to_owned(), log, start, child })
@@ -62,7 +66,10 @@ impl Process {
     /// Kills the program and starts it again as it was started before; its log goes on.
     pub(crate) async fn restart(&mut self) -> Result<()> {
         self.kill().await?;
-        let output = OpenOptions::new().append(true).open(&self.log).with_context(|| format!("opening {}", self.log.display()))?;
+        let output = OpenOptions::new()
+            .append(true)
+            .open(&self.log)
+            .with_context(|| format!("opening {}", self.log.display()))?;
         self.child = self.start.spawn(output)?;
         Ok(())
     }
@@ -117,7 +124,11 @@ impl Process {
     }
 
     async fn signal(&self, signal: &str) -> Result<()> {
-        ensure!(signalled(signal, &self.group()?).status().await?.success(), "{} does not get SIG{signal}", self.name);
+        ensure!(
+            signalled(signal, &self.group()?).status().await?.success(),
+            "{} does not get SIG{signal}",
+            self.name
+        );
         Ok(())
     }
 

@@ -81,8 +81,13 @@ impl Recorder {
     /// Starts to record Nodes, ClusterPolicies, and of drivers, validators and workloads the DaemonSets, their revisions and the pods.
     pub(crate) fn start(client: &Client) -> Self {
         let recording = Rc::default();
-        let kinds =
-            [resource::<Node>(), cluster_policy_kind(), resource::<DaemonSet>(), resource::<ControllerRevision>(), resource::<Pod>()];
+        let kinds = [
+            resource::<Node>(),
+            cluster_policy_kind(),
+            resource::<DaemonSet>(),
+            resource::<ControllerRevision>(),
+            resource::<Pod>(),
+        ];
         let watches = kinds.into_iter().map(|kind| record(client, kind, &recording)).collect();
         Self { recording, watches }
     }
@@ -99,7 +104,11 @@ impl Recorder {
 
     /// Notes what a person does now.
     pub(crate) fn act(&self, action: &str) {
-        self.recording.borrow_mut().lines.push(Line { at: Instant::now(), event: None, content: action.into() });
+        self.recording.borrow_mut().lines.push(Line {
+            at: Instant::now(),
+            event: None,
+            content: action.into(),
+        });
     }
 
     /// Writes the recording, with times since `zero`.
@@ -112,7 +121,9 @@ impl Recorder {
         ensure!(recording.gap.is_none(), "a watch was interrupted: {:?}", recording.gap);
         let mut text = String::new();
         for Line { at, event, content } in &recording.lines {
-            let second = at.checked_duration_since(zero).map_or(-0.001, |since| (since.as_secs_f64() * 1_000.0).round() / 1_000.0);
+            let second = at
+                .checked_duration_since(zero)
+                .map_or(-0.001, |since| (since.as_secs_f64() * 1_000.0).round() / 1_000.0);
             let line = match event {
                 Some(event) => json!({"t": second, "type": event, "object": content}),
                 None => json!({"t": second, "action": content}),
@@ -170,7 +181,11 @@ fn resource<K: Resource<DynamicType = ()>>() -> ApiResource {
     ApiResource::erase::<K>(&())
 }
 
-fn record(client: &Client, kind: ApiResource, recording: &Rc<RefCell<Recording>>) -> JoinHandle<()> {
+fn record(
+    client: &Client,
+    kind: ApiResource,
+    recording: &Rc<RefCell<Recording>>,
+) -> JoinHandle<()> {
     let recording = Rc::clone(recording);
     let api = Api::<DynamicObject>::all_with(client.clone(), &kind);
     tokio::task::spawn_local(async move {
@@ -180,7 +195,8 @@ fn record(client: &Client, kind: ApiResource, recording: &Rc<RefCell<Recording>>
             let mut pause = false;
             {
                 let mut recording = recording.borrow_mut();
-                let value = |object: DynamicObject| serde_json::to_value(object).unwrap_or_default();
+                let value =
+                    |object: DynamicObject| serde_json::to_value(object).unwrap_or_default();
                 match event {
                     Ok(Event::InitApply(object)) => recording.see(value(object), &kind, !listed),
                     Ok(Event::Apply(object)) => recording.see(value(object), &kind, false),
@@ -204,7 +220,12 @@ fn record(client: &Client, kind: ApiResource, recording: &Rc<RefCell<Recording>>
 /// Kind, namespace and name.
 fn key(object: &Value) -> String {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-    format!("{}/{}/{}", object["kind"].as_str().unwrap_or_default(), text("namespace"), text("name"))
+    format!(
+        "{}/{}/{}",
+        object["kind"].as_str().unwrap_or_default(),
+        text("namespace"),
+        text("name")
+    )
 }
 
 fn is_of_interest(object: &Value) -> bool {
@@ -213,7 +234,9 @@ fn is_of_interest(object: &Value) -> bool {
         Some("Node") => label("feature.node.kubernetes.io/pci-10de.present") == "true",
         Some("ClusterPolicy") => true,
         _ => {
-            [Operand::Driver, Operand::Validator].iter().any(|operand| operand.name() == label("app"))
+            [Operand::Driver, Operand::Validator]
+                .iter()
+                .any(|operand| operand.name() == label("app"))
                 || object["metadata"]["namespace"] == NAMESPACE
         }
     }

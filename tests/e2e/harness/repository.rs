@@ -18,5 +18,7 @@ pub(crate) fn repository(path: &str) -> PathBuf {
 /// # Errors
 /// The environment does not name it.
 pub(crate) fn gpu_rollout() -> Result<PathBuf> {
-    std::env::var_os(PROGRAM).map(PathBuf::from).with_context(|| format!("{PROGRAM} is not set: run the scenarios with tests/e2e/run.sh"))
+    std::env::var_os(PROGRAM)
+        .map(PathBuf::from)
+        .with_context(|| format!("{PROGRAM} is not set: run the scenarios with tests/e2e/run.sh"))
 }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, Subject};
+use k8s_openapi::api::rbac::v1::{
+    ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, Subject,
+};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use serde::{Deserialize, Serialize};
@@ -48,18 +50,28 @@ impl Grant {
 /// Checks the requests of a hook against its rights, and notes for [`unused`] which of them it needed.
 pub(crate) async fn check(stack: &Stack, hook: &HookRelease<'_>, scenario: &str) -> Result<()> {
     let grants = grants(stack, hook).await?;
-    let mut rights = Rights { granted: grants.iter().map(|grant| grant.name.clone()).collect(), used: BTreeSet::new() };
+    let mut rights = Rights {
+        granted: grants.iter().map(|grant| grant.name.clone()).collect(),
+        used: BTreeSet::new(),
+    };
     for request in hook.requests(Timestamp::MIN)? {
         ensure!(request.code != 403, "denied: {request:?}");
         if request.group == "authorization.k8s.io" {
             continue;
         }
-        let covering: Vec<String> = grants.iter().filter(|grant| grant.covers(&request)).map(|grant| grant.name.clone()).collect();
+        let covering: Vec<String> = grants
+            .iter()
+            .filter(|grant| grant.covers(&request))
+            .map(|grant| grant.name.clone())
+            .collect();
         ensure!(!covering.is_empty(), "beyond the rights of the chart: {request:?}");
         rights.used.extend(covering);
     }
     std::fs::create_dir_all(directory())?;
-    std::fs::write(directory().join(format!("{scenario}.json")), serde_json::to_vec_pretty(&rights)?)?;
+    std::fs::write(
+        directory().join(format!("{scenario}.json")),
+        serde_json::to_vec_pretty(&rights)?,
+    )?;
     Ok(())
 }
 
@@ -67,7 +79,9 @@ pub(crate) async fn check(stack: &Stack, hook: &HookRelease<'_>, scenario: &str)
 pub(crate) fn unused() -> Result<Vec<String>> {
     let mut all = Rights::default();
     let directory = directory();
-    for file in std::fs::read_dir(&directory).with_context(|| format!("{}: run the other scenarios first", directory.display()))? {
+    for file in std::fs::read_dir(&directory)
+        .with_context(|| format!("{}: run the other scenarios first", directory.display()))?
+    {
         let rights: Rights = serde_json::from_slice(&std::fs::read(file?.path())?)?;
         all.granted.extend(rights.granted);
         all.used.extend(rights.used);
@@ -84,17 +98,30 @@ async fn grants(stack: &Stack, hook: &HookRelease<'_>) -> Result<Vec<Grant>> {
     let client = || stack.client.clone();
     let everything = ListParams::default();
     let bound = |subjects: &Option<Vec<Subject>>| {
-        let account = |subject: &Subject| subject.name == hook.name() && subject.namespace.as_deref() == Some(hook.namespace());
+        let account = |subject: &Subject| {
+            subject.name == hook.name() && subject.namespace.as_deref() == Some(hook.namespace())
+        };
         subjects.iter().flatten().any(account)
     };
     let mut grants = Vec::new();
-    for binding in Api::<RoleBinding>::all(client()).list(&everything).await?.iter().filter(|binding| bound(&binding.subjects)) {
+    for binding in Api::<RoleBinding>::all(client())
+        .list(&everything)
+        .await?
+        .iter()
+        .filter(|binding| bound(&binding.subjects))
+    {
         let namespace = binding.namespace().unwrap_or_default();
-        let role = Api::<Role>::namespaced(client(), &namespace).get(&binding.role_ref.name).await?;
+        let role =
+            Api::<Role>::namespaced(client(), &namespace).get(&binding.role_ref.name).await?;
         let scope = role.name_any().rsplit(':').next().unwrap_or_default().to_owned();
         add(&mut grants, &scope, &namespace, role.rules);
     }
-    for binding in Api::<ClusterRoleBinding>::all(client()).list(&everything).await?.iter().filter(|binding| bound(&binding.subjects)) {
+    for binding in Api::<ClusterRoleBinding>::all(client())
+        .list(&everything)
+        .await?
+        .iter()
+        .filter(|binding| bound(&binding.subjects))
+    {
         let role = Api::<ClusterRole>::all(client()).get(&binding.role_ref.name).await?;
         add(&mut grants, "cluster", "", role.rules);
     }

@@ -17,11 +17,13 @@ pub(crate) struct RunDirectory {
 impl RunDirectory {
     /// Creates an empty directory for a scenario.
     pub(crate) fn create(scenario: &str) -> Result<Self> {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{scenario}-{}", std::process::id()));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("{scenario}-{}", std::process::id()));
         if path.exists() {
             fs::remove_dir_all(&path).with_context(|| format!("removing {}", path.display()))?;
         }
-        fs::create_dir_all(path.join("logs")).with_context(|| format!("creating {}", path.display()))?;
+        fs::create_dir_all(path.join("logs"))
+            .with_context(|| format!("creating {}", path.display()))?;
         Ok(Self { path, failed: true })
     }
 

@@ -15,7 +15,10 @@ use super::stack::Stack;
 const DEADLINE: Duration = Duration::from_mins(10);
 
 /// Starts a stack for the scenario `name` and runs `story` on it.
-pub(crate) fn scenario<'s>(name: &'s str, story: impl AsyncFnOnce(&mut Stack) -> Result<()> + 's) -> LocalBoxFuture<'s, Result<()>> {
+pub(crate) fn scenario<'s>(
+    name: &'s str,
+    story: impl AsyncFnOnce(&mut Stack) -> Result<()> + 's,
+) -> LocalBoxFuture<'s, Result<()>> {
     scenario_within(DEADLINE, name, story)
 }
 
@@ -46,24 +49,35 @@ async fn tell(
 ) -> Result<()> {
     let mut directory = RunDirectory::create(name)?;
     let begin = Instant::now();
-    let mut stack = Stack::start(directory.path(), version).await.with_context(|| format!("starting the stack of {name}"))?;
+    let mut stack = Stack::start(directory.path(), version)
+        .await
+        .with_context(|| format!("starting the stack of {name}"))?;
     eprintln!("{name}: stack ready after {:.1?}", begin.elapsed());
-    let told = tokio::time::timeout(deadline, AssertUnwindSafe(story(&mut stack)).catch_unwind()).await;
+    let told =
+        tokio::time::timeout(deadline, AssertUnwindSafe(story(&mut stack)).catch_unwind()).await;
     let result = match told {
         Ok(Ok(result)) => result.and_then(|()| stack.check_alive()),
         Ok(Err(panic)) => Err(anyhow!("{}", panic_text(panic.as_ref()))),
         Err(_) => Err(anyhow!("{name} took longer than {deadline:?}")),
     };
-    eprintln!("{name}: {} after {:.1?}", if result.is_ok() { "told" } else { "failed" }, begin.elapsed());
+    eprintln!(
+        "{name}: {} after {:.1?}",
+        if result.is_ok() { "told" } else { "failed" },
+        begin.elapsed()
+    );
     if result.is_ok() {
         directory.succeeded();
-    } else if let Err(error) = dump_objects(&stack.client, &directory.path().join("objects")).await {
+    } else if let Err(error) = dump_objects(&stack.client, &directory.path().join("objects")).await
+    {
         eprintln!("{name}: the objects could not be written down: {error:#}");
     }
     result
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("panicked").to_owned()
 }

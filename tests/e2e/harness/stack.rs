@@ -46,13 +46,23 @@ impl Stack {
         ];
         let helm = Helm::new(directory, &control_plane.kubeconfig)?;
         let audit = AuditLog::new(directory);
-        Ok(Self { client, helm, audit, workers, control_plane, stand_in: None, directory: directory.to_owned(), kwok })
+        Ok(Self {
+            client,
+            helm,
+            audit,
+            workers,
+            control_plane,
+            stand_in: None,
+            directory: directory.to_owned(),
+            kwok,
+        })
     }
 
     /// Starts to play NVIDIA's operator, DRA driver and charts, on a CPU node that has room for their controllers.
     pub(crate) async fn play(&mut self, script: Script) -> Result<()> {
         kwok::add_cpu_node(&self.client, "system-0").await?;
-        self.stand_in = Some(StandIn::start(&self.directory, &self.control_plane, &self.helm, script).await?);
+        self.stand_in =
+            Some(StandIn::start(&self.directory, &self.control_plane, &self.helm, script).await?);
         Ok(())
     }
 
@@ -73,12 +83,28 @@ impl Stack {
     }
 
     /// Installs or upgrades a release from the stand-ins' charts; does not wait.
-    pub(crate) async fn deploy(&self, chart: &str, version: &str, namespace: &str, values: &Value) -> Result<()> {
+    pub(crate) async fn deploy(
+        &self,
+        chart: &str,
+        version: &str,
+        namespace: &str,
+        values: &Value,
+    ) -> Result<()> {
         let url = self.charts()?;
         let file = self.directory.join(format!("{chart}-values.json"));
         std::fs::write(&file, values.to_string())?;
         let file = file.display().to_string();
-        let repository = ["--repo", url, "--version", version, "--namespace", namespace, "--create-namespace", "--values", &file];
+        let repository = [
+            "--repo",
+            url,
+            "--version",
+            version,
+            "--namespace",
+            namespace,
+            "--create-namespace",
+            "--values",
+            &file,
+        ];
         self.helm.ok(&[&["upgrade", "--install", chart, chart][..], &repository].concat()).await?;
         Ok(())
     }
@@ -101,14 +127,19 @@ impl Stack {
     /// The worker node that runs a pod.
     pub(crate) fn worker_of(&self, pod: &Pod) -> Result<&NodeAgent> {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-        self.workers.iter().find(|worker| Some(worker.name()) == node).with_context(|| format!("no worker of ours runs on {node:?}"))
+        self.workers
+            .iter()
+            .find(|worker| Some(worker.name()) == node)
+            .with_context(|| format!("no worker of ours runs on {node:?}"))
     }
 
     /// Creates a namespace.
     pub(crate) async fn create_namespace(&self, name: &str) -> Result<()> {
         let mut namespace = Namespace::default();
         namespace.metadata.name = Some(name.to_owned());
-        Api::<Namespace>::all(self.client.clone()).create(&PostParams::default(), &namespace).await?;
+        Api::<Namespace>::all(self.client.clone())
+            .create(&PostParams::default(), &namespace)
+            .await?;
         Ok(())
     }
 

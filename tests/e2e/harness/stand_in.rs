@@ -27,7 +27,9 @@ use super::control_plane::ControlPlane;
 pub(crate) use dra::{GPU_DRIVER, published, resource_slice_kind};
 pub(crate) use kubelets::{GPU, SAFE_LOAD, is_ready, offered};
 pub(crate) use network_operator::{NETWORK_DRIVER, NETWORK_NAMESPACE};
-pub(crate) use operator::{LEASE, OPERATOR_NAMESPACE, Operand, cluster_policy_kind, driver_version};
+pub(crate) use operator::{
+    LEASE, OPERATOR_NAMESPACE, Operand, cluster_policy_kind, driver_version,
+};
 pub(crate) use random::number;
 pub(crate) use script::{Fault, Script};
 pub(crate) use upgrade_controller::controller;
@@ -44,7 +46,12 @@ pub(crate) struct StandIn {
 
 impl StandIn {
     /// Starts to play by a script.
-    pub(crate) async fn start(directory: &Path, control_plane: &ControlPlane, helm: &super::helm::Helm, script: Script) -> Result<Self> {
+    pub(crate) async fn start(
+        directory: &Path,
+        control_plane: &ControlPlane,
+        helm: &super::helm::Helm,
+        script: Script,
+    ) -> Result<Self> {
         let client = &control_plane.client;
         let place = Place::new(directory, &control_plane.kubeconfig);
         let script = Arc::new(Mutex::new(script));

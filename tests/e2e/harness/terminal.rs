@@ -64,9 +64,12 @@ impl Terminal {
     pub(crate) fn blocks(&self, heading: &str) -> Result<Vec<String>> {
         let page = fs::read_to_string(self.folder.join("README.md"))?;
         let section = page.split("\n## ").find(|section| section.lines().next() == Some(heading));
-        let section = section.with_context(|| format!("no section `{heading}` in the README.md"))?;
+        let section =
+            section.with_context(|| format!("no section `{heading}` in the README.md"))?;
         let blocks = section.split("\n```sh\n").skip(1);
-        let blocks = blocks.map(|block| block.split("\n```").next().unwrap_or_default().to_owned()).collect::<Vec<_>>();
+        let blocks = blocks
+            .map(|block| block.split("\n```").next().unwrap_or_default().to_owned())
+            .collect::<Vec<_>>();
         ensure!(!blocks.is_empty(), "`{heading}` has nothing to type");
         Ok(blocks)
     }
@@ -75,9 +78,16 @@ impl Terminal {
     pub(crate) async fn run(&self, block: &str) -> Result<String> {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--", "sh", "-euc", block]);
-        command.envs(self.environment.iter().map(|(key, value)| (*key, value.as_str()))).current_dir(&self.folder);
-        let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await.context("running sh")?;
-        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        command
+            .envs(self.environment.iter().map(|(key, value)| (*key, value.as_str())))
+            .current_dir(&self.folder);
+        let output =
+            command.stdin(Stdio::null()).kill_on_drop(true).output().await.context("running sh")?;
+        let said = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
         eprintln!("$ {}\n{said}", block.replace('\n', "\n$ "));
         ensure!(output.status.success(), "{}\n{block}\n{said}", output.status);
         Ok(said)
@@ -96,7 +106,8 @@ async fn serve(stack: &Stack) -> Result<(Process, String)> {
         "--insecure".into(),
         "--disable-auth".into(),
     ];
-    let addresses = fs::read_to_string(stack.helm.directory().join("argocd").join(argocd::ADDRESSES))?;
+    let addresses =
+        fs::read_to_string(stack.helm.directory().join("argocd").join(argocd::ADDRESSES))?;
     let arguments = arguments.into_iter().chain(addresses.lines().map(str::to_owned));
     let environment = [
         ("ARGOCD_BINARY_NAME", "argocd-server".to_owned()),
@@ -104,7 +115,8 @@ async fn serve(stack: &Stack) -> Result<(Process, String)> {
         ("KUBECONFIG", stack.control_plane.kubeconfig.display().to_string()),
     ];
     let program = program("argocd")?;
-    let server = Process::start(stack.helm.directory(), "argocd-server", &program, arguments, &environment)?;
+    let server =
+        Process::start(stack.helm.directory(), "argocd-server", &program, arguments, &environment)?;
     let address = format!("127.0.0.1:{port}");
     until("argocd-server to listen", LIMIT, async || {
         TcpStream::connect(&address).await?;
@@ -120,5 +132,6 @@ pub(crate) fn link(bin: &Path, name: &str, program: &Path) -> Result<()> {
     if link.symlink_metadata().is_ok() {
         return Ok(());
     }
-    std::os::unix::fs::symlink(program, &link).with_context(|| format!("linking {}", link.display()))
+    std::os::unix::fs::symlink(program, &link)
+        .with_context(|| format!("linking {}", link.display()))
 }

@@ -14,7 +14,8 @@ use super::repository::repository;
 const STACK: &str = "stack";
 
 /// The directory, when the programs of every stack have been built: minutes of work the first time, done before the deadline of a scenario starts.
-static BUILT: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| build(STACK).map_err(|error| format!("{error:#}")));
+static BUILT: LazyLock<Result<PathBuf, String>> =
+    LazyLock::new(|| build(STACK).map_err(|error| format!("{error:#}")));
 
 thread_local! {
     /// The names that [`program`] was asked for. Each scenario has a thread of its own.
@@ -53,7 +54,8 @@ pub(crate) fn definitions(folder: &str) -> Result<Vec<PathBuf>> {
     if !definitions.exists() {
         build(folder)?;
     }
-    let files = std::fs::read_dir(&definitions).with_context(|| format!("reading {}", definitions.display()))?;
+    let files = std::fs::read_dir(&definitions)
+        .with_context(|| format!("reading {}", definitions.display()))?;
     let mut files = files.map(|file| Ok(file?.path())).collect::<Result<Vec<_>>>()?;
     files.sort();
     Ok(files)

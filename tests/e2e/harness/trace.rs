@@ -57,7 +57,8 @@ impl Trace {
     /// Reads a recording.
     pub(crate) fn read(name: &str) -> Result<Self> {
         let path = repository("tests/data/traces").join(name);
-        let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("reading {}", path.display()))?;
         let mut trace = Self::default();
         for line in text.lines() {
             trace.add(&serde_json::from_str::<Value>(line)?["object"]);
@@ -68,9 +69,14 @@ impl Trace {
     pub(super) fn add(&mut self, object: &Value) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         match object["kind"].as_str() {
-            Some("Node") if object["metadata"]["labels"]["feature.node.kubernetes.io/pci-10de.present"] == "true" => {
+            Some("Node")
+                if object["metadata"]["labels"]["feature.node.kubernetes.io/pci-10de.present"]
+                    == "true" =>
+            {
                 let look = NodeLook {
-                    state: text(&object["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"]),
+                    state: text(
+                        &object["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"],
+                    ),
                     unschedulable: object["spec"]["unschedulable"] == true,
                     validation_started: object["metadata"]["annotations"]
                         .get("nvidia.com/gpu-driver-upgrade-validation-start-time")
@@ -81,10 +87,17 @@ impl Trace {
             Some("ClusterPolicy") => {
                 let status = &object["status"];
                 let reason = |kind: &str| {
-                    let found = status["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == kind);
+                    let found = status["conditions"]
+                        .as_array()
+                        .into_iter()
+                        .flatten()
+                        .find(|condition| condition["type"] == kind);
                     found.map(|condition| text(&condition["reason"])).unwrap_or_default()
                 };
-                self.looks.push(Look::Policy(PolicyLook { state: text(&status["state"]), reasons: (reason("Ready"), reason("Error")) }));
+                self.looks.push(Look::Policy(PolicyLook {
+                    state: text(&status["state"]),
+                    reasons: (reason("Ready"), reason("Error")),
+                }));
             }
             _ => {}
         }

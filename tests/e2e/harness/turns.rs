@@ -81,16 +81,21 @@ impl Turns {
 
     /// When each node's GPU driver upgrade was first seen to have begun.
     pub(crate) fn starts(&self) -> Vec<Timestamp> {
-        self.changes(|before, after| before.is_none_or(|before| before.gpu.is_none()) && after.gpu.is_some())
+        self.changes(|before, after| {
+            before.is_none_or(|before| before.gpu.is_none()) && after.gpu.is_some()
+        })
     }
 
     /// When each node was first seen to be given back after it.
     pub(crate) fn ends(&self) -> Vec<Timestamp> {
-        self.changes(|before, after| before.is_some_and(|before| before.gpu.is_some()) && after.gpu.is_none())
+        self.changes(|before, after| {
+            before.is_some_and(|before| before.gpu.is_some()) && after.gpu.is_none()
+        })
     }
 
     fn changes(&self, wanted: impl Fn(Option<&Look>, &Look) -> bool) -> Vec<Timestamp> {
-        let (mut last, mut times): (BTreeMap<String, Look>, Vec<Timestamp>) = (BTreeMap::new(), Vec::new());
+        let (mut last, mut times): (BTreeMap<String, Look>, Vec<Timestamp>) =
+            (BTreeMap::new(), Vec::new());
         for (time, node, look) in self.looks.borrow().iter() {
             times.extend(wanted(last.get(node), look).then_some(*time));
             last.insert(node.clone(), look.clone());

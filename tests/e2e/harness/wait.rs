@@ -14,7 +14,11 @@ const PERIOD: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_millis(400);
 
 /// Looks until `probe` finds something, at most `limit` long. An error of `probe` is not the end: it is reported when time is up.
-pub(crate) async fn until<T>(what: &str, limit: Duration, mut probe: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+pub(crate) async fn until<T>(
+    what: &str,
+    limit: Duration,
+    mut probe: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
     let end = Instant::now() + limit;
     let mut period = PERIOD;
     loop {
@@ -35,14 +39,24 @@ pub(crate) async fn until<T>(what: &str, limit: Duration, mut probe: impl AsyncF
 }
 
 /// Watches one object until `condition` holds, at most `limit` long; the object as it then is (`None`: it is gone).
-pub(crate) async fn watch_until<K>(api: Api<K>, name: &str, what: &str, limit: Duration, condition: impl Condition<K>) -> Result<Option<K>>
+pub(crate) async fn watch_until<K>(
+    api: Api<K>,
+    name: &str,
+    what: &str,
+    limit: Duration,
+    condition: impl Condition<K>,
+) -> Result<Option<K>>
 where
     K: kube::Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let end = tokio::time::Instant::now() + limit;
     loop {
-        let waited =
-            tokio::time::timeout_at(end, await_condition(api.clone(), name, |object: Option<&K>| condition.matches_object(object)));
+        let waited = tokio::time::timeout_at(
+            end,
+            await_condition(api.clone(), name, |object: Option<&K>| {
+                condition.matches_object(object)
+            }),
+        );
         match waited.await.with_context(|| format!("waited {limit:?} for {what} of {name}"))? {
             Ok(object) => return Ok(object),
             // A broken watch (the API server is away) is started again until time is up.

@@ -34,7 +34,14 @@ pub(crate) struct Serving<'a> {
 
 impl Default for Serving<'_> {
     fn default() -> Self {
-        Self { name: "serve", replicas: 1, gpus: 2, node: None, annotations: json!({}), labels: json!({}) }
+        Self {
+            name: "serve",
+            replicas: 1,
+            gpus: 2,
+            node: None,
+            annotations: json!({}),
+            labels: json!({}),
+        }
     }
 }
 
@@ -66,10 +73,19 @@ impl Serving<'_> {
 
 impl Stack {
     /// A Deployment whose pods take GPUs, and, if `available` is given, a PodDisruptionBudget that keeps so many of them.
-    pub(crate) async fn serve(&self, name: &str, replicas: usize, available: Option<usize>) -> Result<()> {
+    pub(crate) async fn serve(
+        &self,
+        name: &str,
+        replicas: usize,
+        available: Option<usize>,
+    ) -> Result<()> {
         self.run(&Serving { name, replicas, ..Serving::default() }).await?;
         if let Some(available) = available {
-            self.protect(name, &json!({"minAvailable": available, "selector": {"matchLabels": {"app": name}}})).await?;
+            self.protect(
+                name,
+                &json!({"minAvailable": available, "selector": {"matchLabels": {"app": name}}}),
+            )
+            .await?;
         }
         self.await_serving(name, replicas).await
     }
@@ -99,7 +115,12 @@ impl Stack {
     pub(crate) async fn await_serving(&self, name: &str, replicas: usize) -> Result<()> {
         let deployments = Api::<Deployment>::namespaced(self.client.clone(), NAMESPACE);
         until(&format!("deployment/{name}"), LIMIT, async || {
-            let ready = deployments.get(name).await?.status.and_then(|status| status.ready_replicas).unwrap_or(0);
+            let ready = deployments
+                .get(name)
+                .await?
+                .status
+                .and_then(|status| status.ready_replicas)
+                .unwrap_or(0);
             Ok((usize::try_from(ready).unwrap_or(0) == replicas).then_some(()))
         })
         .await

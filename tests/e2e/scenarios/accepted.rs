@@ -44,16 +44,26 @@ async fn api_server_accepts_every_object_of_every_bundle() -> Result<()> {
         render(&["flux"], REGISTRY, &bundles.join("registry")).await?;
         let mut judged = 0;
         for name in catalog::recipe_names() {
-            let plan = plan(&load(name, &[], &mut FileSystemReader)?.recipe, &EmbeddedCatalog, &PlanOptions::default())?;
+            let plan = plan(
+                &load(name, &[], &mut FileSystemReader)?.recipe,
+                &EmbeddedCatalog,
+                &PlanOptions::default(),
+            )?;
             let bundle = |place: &str| bundles.join(place.replace('*', name));
-            let mut objects = of_local_charts(stack, &applier, &mut crds, &plan, &bundle("git/*/helm")).await?;
+            let mut objects =
+                of_local_charts(stack, &applier, &mut crds, &plan, &bundle("git/*/helm")).await?;
             for place in ["git/*/flux", "registry/*/flux"] {
                 objects.extend(of_flux(&bundle(place)).await?);
             }
             objects.extend(of_argocd(&bundle("git/*/argocd"))?);
             judged += objects.len();
-            let answers = stream::iter(&objects).map(async |(namespace, object)| applier.accepts(object, namespace).await);
-            answers.buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await.with_context(|| format!("recipe {name}"))?;
+            let answers = stream::iter(&objects)
+                .map(async |(namespace, object)| applier.accepts(object, namespace).await);
+            answers
+                .buffer_unordered(AT_ONCE)
+                .try_collect::<Vec<()>>()
+                .await
+                .with_context(|| format!("recipe {name}"))?;
         }
         eprintln!("accepted: {judged} objects, {} CRDs", crds.0.len());
         refuses(&applier).await
@@ -103,7 +113,9 @@ async fn catalog_upgrades(applier: &Applier, crds: &mut Crds) -> Result<()> {
             let optional = version.optional_crds.iter().flat_map(|optional| &optional.crds);
             for path in version.crds.iter().chain(optional) {
                 let path = format!("components/{}/{}/{path}", component.name, version.version);
-                for crd in serde_yaml::from_multiple(catalog::file(&path).context("no such file in the catalog")?)? {
+                for crd in serde_yaml::from_multiple(
+                    catalog::file(&path).context("no such file in the catalog")?,
+                )? {
                     crds.upgrade(applier, crd).await.with_context(|| path.clone())?;
                 }
             }
@@ -115,7 +127,9 @@ async fn catalog_upgrades(applier: &Applier, crds: &mut Crds) -> Result<()> {
 /// Renders every recipe of the library as a user does.
 async fn render(deployers: &[&str], repository: &str, output: &Path) -> Result<()> {
     let mut command = Command::new(gpu_rollout()?);
-    command.args(["bundle", "render", "--repo", repository, "--path", "clusters/a", "--output"]).arg(output);
+    command
+        .args(["bundle", "render", "--repo", repository, "--path", "clusters/a", "--output"])
+        .arg(output);
     command.args(catalog::recipe_names().flat_map(|name| ["--recipe", name]));
     command.args(deployers.iter().flat_map(|deployer| ["--deployer", deployer]));
     said(&mut command).await?;
@@ -136,7 +150,9 @@ async fn of_local_charts(
             ReleaseKind::Upstream(_) => Vec::new(),
             ReleaseKind::Crds(own) => {
                 for crd in &own.crds {
-                    crds.replace(applier, serde_yaml::from_str(&crd.text)?).await.with_context(|| folder.clone())?;
+                    crds.replace(applier, serde_yaml::from_str(&crd.text)?)
+                        .await
+                        .with_context(|| folder.clone())?;
                 }
                 Vec::new()
             }
@@ -144,9 +160,18 @@ async fn of_local_charts(
             ReleaseKind::Hook(hook) => {
                 let own = format!("{folder}/rollout.yaml");
                 let values = deployer::layout::values_of(plan, hook).into_iter().chain([own]);
-                let values = values.map(|file| format!("--values={}", bundle.join(file).display())).collect::<Vec<_>>();
+                let values = values
+                    .map(|file| format!("--values={}", bundle.join(file).display()))
+                    .collect::<Vec<_>>();
                 let chart = bundle.join(&folder).display().to_string();
-                let mut arguments = vec!["template", &release.name, &chart, "--namespace", &release.namespace, "--kube-version=1.34.0"];
+                let mut arguments = vec![
+                    "template",
+                    &release.name,
+                    &chart,
+                    "--namespace",
+                    &release.namespace,
+                    "--kube-version=1.34.0",
+                ];
                 arguments.extend(values.iter().map(String::as_str));
                 serde_yaml::from_multiple(&stack.helm.ok(&arguments).await?.stdout)?
             }
@@ -166,14 +191,22 @@ async fn of_local_charts(
 async fn of_flux(bundle: &Path) -> Result<Vec<(String, Value)>> {
     let built = said(Command::new(program("kustomize")?).arg("build").arg(bundle)).await?;
     let mut objects: Vec<Value> = serde_yaml::from_multiple(&built)?;
-    ensure!(objects.iter().any(|object| object["kind"] == "HelmRelease"), "no HelmRelease in {}", bundle.display());
-    objects.extend(read(&[bundle.join("flux-system/source.yaml"), bundle.join("flux-system/sync.yaml")])?);
+    ensure!(
+        objects.iter().any(|object| object["kind"] == "HelmRelease"),
+        "no HelmRelease in {}",
+        bundle.display()
+    );
+    objects.extend(read(&[
+        bundle.join("flux-system/source.yaml"),
+        bundle.join("flux-system/sync.yaml"),
+    ])?);
     Ok(objects.into_iter().map(|object| ("flux-system".to_owned(), object)).collect())
 }
 
 /// What Argo CD gets. The umbrella chart of `argocd-helm` makes the same Applications: `crates/bundle/tests/render` compares them.
 fn of_argocd(bundle: &Path) -> Result<Vec<(String, Value)>> {
-    let mut files: Vec<PathBuf> = ["root.yaml", "root-project.yaml", "project.yaml"].map(|file| bundle.join(file)).into();
+    let mut files: Vec<PathBuf> =
+        ["root.yaml", "root-project.yaml", "project.yaml"].map(|file| bundle.join(file)).into();
     for file in fs::read_dir(bundle.join("apps"))? {
         files.push(file?.path());
     }
@@ -181,7 +214,14 @@ fn of_argocd(bundle: &Path) -> Result<Vec<(String, Value)>> {
 }
 
 fn read(files: &[PathBuf]) -> Result<Vec<Value>> {
-    files.iter().map(|file| Ok(serde_yaml::from_str(&fs::read_to_string(file).with_context(|| file.display().to_string())?)?)).collect()
+    files
+        .iter()
+        .map(|file| {
+            Ok(serde_yaml::from_str(
+                &fs::read_to_string(file).with_context(|| file.display().to_string())?,
+            )?)
+        })
+        .collect()
 }
 
 async fn said(command: &mut Command) -> Result<String> {
@@ -193,21 +233,38 @@ async fn said(command: &mut Command) -> Result<String> {
 /// The server does refuse: a CEL rule, an unknown field, a wrong type.
 async fn refuses(applier: &Applier) -> Result<()> {
     let object = |api: &str, kind: &str, spec: Value| json!({"apiVersion": api, "kind": kind, "metadata": {"name": "x"}, "spec": spec});
-    let chart = json!({"spec": {"chart": "x", "sourceRef": {"kind": "GitRepository", "name": "x"}}});
+    let chart =
+        json!({"spec": {"chart": "x", "sourceRef": {"kind": "GitRepository", "name": "x"}}});
     let reference = json!({"kind": "OCIRepository", "name": "x"});
     let both = json!({"interval": "1m", "chart": chart, "chartRef": reference});
     let source = json!({"project": "x", "destination": {}, "source": {"repoURL": "https://example.com/x", "directories": {}}});
     for (namespace, object, reason) in [
-        ("flux-system", object("helm.toolkit.fluxcd.io/v2", "HelmRelease", both), "either chart or chartRef must be set"),
-        ("argocd", object("argoproj.io/v1alpha1", "Application", source), ".spec.source.directories: field not declared in schema"),
+        (
+            "flux-system",
+            object("helm.toolkit.fluxcd.io/v2", "HelmRelease", both),
+            "either chart or chartRef must be set",
+        ),
+        (
+            "argocd",
+            object("argoproj.io/v1alpha1", "Application", source),
+            ".spec.source.directories: field not declared in schema",
+        ),
         (
             "",
-            object("mellanox.com/v1alpha1", "NicClusterPolicy", json!({"ofedDriver": {"upgradePolicy": {"maxParallelUpgrades": "1"}}})),
+            object(
+                "mellanox.com/v1alpha1",
+                "NicClusterPolicy",
+                json!({"ofedDriver": {"upgradePolicy": {"maxParallelUpgrades": "1"}}}),
+            ),
             "maxParallelUpgrades",
         ),
     ] {
-        let answer = applier.accepts(&object, namespace).await.err().map(|error| format!("{error:#}"));
-        ensure!(answer.as_ref().is_some_and(|answer| answer.contains(reason)), "expected `{reason}`, got {answer:?} for {object}");
+        let answer =
+            applier.accepts(&object, namespace).await.err().map(|error| format!("{error:#}"));
+        ensure!(
+            answer.as_ref().is_some_and(|answer| answer.contains(reason)),
+            "expected `{reason}`, got {answer:?} for {object}"
+        );
     }
     Ok(())
 }

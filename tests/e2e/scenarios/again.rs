@@ -28,7 +28,10 @@ async fn a_second_run_writes_nothing() -> Result<()> {
         ensure!(second.success, "{second:?}\n{}", hook.logs().await?);
         ensure!(hook.pods().await? != pods, "the hook has run again");
         let requests = hook.requests(begin)?;
-        ensure!(!requests.is_empty() && !requests.iter().any(Request::is_write), "it has only read: {requests:#?}");
+        ensure!(
+            !requests.is_empty() && !requests.iter().any(Request::is_write),
+            "it has only read: {requests:#?}"
+        );
         ensure!(stack.plugins().await? == plugins, "every plugin is the one that it was");
         rights::check(stack, &hook, "again").await
     })

@@ -80,18 +80,33 @@ async fn agree(name: &str, seeds: Vec<u64>) -> Result<()> {
     let seeds = RefCell::new(seeds.into_iter());
     try_join_all((0..lanes).map(|lane| lives(format!("{name}-{lane}"), &seeds, &told))).await?;
     let told = told.into_inner();
-    eprintln!("{name}: {} worlds, {} passes, {} of them with an error", told.worlds, told.passes, told.errors);
+    eprintln!(
+        "{name}: {} worlds, {} passes, {} of them with an error",
+        told.worlds, told.passes, told.errors
+    );
     for ((from, to), times) in &told.moves {
         eprintln!("{name}: {times:5} × {from:?} → {to:?}");
     }
-    ensure!(told.worlds == 1 || told.moves.values().sum::<usize>() > 10 * told.worlds, "the worlds stand still");
-    let missing = RARE.iter().find(|(from, to)| !told.moves.contains_key(&((*from).to_owned(), (*to).to_owned())));
-    ensure!(told.worlds < MANY || missing.is_none(), "in so many worlds no node has gone {missing:?}");
+    ensure!(
+        told.worlds == 1 || told.moves.values().sum::<usize>() > 10 * told.worlds,
+        "the worlds stand still"
+    );
+    let missing = RARE
+        .iter()
+        .find(|(from, to)| !told.moves.contains_key(&((*from).to_owned(), (*to).to_owned())));
+    ensure!(
+        told.worlds < MANY || missing.is_none(),
+        "in so many worlds no node has gone {missing:?}"
+    );
     Ok(())
 }
 
 /// One world after another, as long as there are seeds, on an API server of their own.
-async fn lives(name: String, seeds: &RefCell<impl Iterator<Item = u64>>, told: &RefCell<Told>) -> Result<()> {
+async fn lives(
+    name: String,
+    seeds: &RefCell<impl Iterator<Item = u64>>,
+    told: &RefCell<Told>,
+) -> Result<()> {
     let mut directory = RunDirectory::create(&name)?;
     let control_plane = ControlPlane::start_server(directory.path(), None).await?;
     let server = Server::new(control_plane.client.clone());
@@ -99,7 +114,9 @@ async fn lives(name: String, seeds: &RefCell<impl Iterator<Item = u64>>, told: &
     let next = || seeds.borrow_mut().next();
     while let Some(seed) = next() {
         let library = |of| Library::start(directory.path(), &control_plane.kubeconfig, of);
-        live(&server, seed, library, told).await.with_context(|| format!("world {seed} (alone: {ONE}={seed})"))?;
+        live(&server, seed, library, told)
+            .await
+            .with_context(|| format!("world {seed} (alone: {ONE}={seed})"))?;
         world::clear(&server).await?;
         let played = told.borrow().worlds;
         if played.is_multiple_of(PROGRESS) {
@@ -122,7 +139,12 @@ struct Told {
 }
 
 /// One world from its beginning to its end.
-async fn live(server: &Server, seed: u64, start: impl Fn(library::Of) -> Result<Library>, told: &RefCell<Told>) -> Result<()> {
+async fn live(
+    server: &Server,
+    seed: u64,
+    start: impl Fn(library::Of) -> Result<Library>,
+    told: &RefCell<Told>,
+) -> Result<()> {
     let mut world = World::create(server, Draw::new(seed)).await?;
     let mut library = start(world.of)?;
     let mut model = Model::new(world.of);
@@ -143,7 +165,12 @@ async fn live(server: &Server, seed: u64, start: impl Fn(library::Of) -> Result<
         let before = Seen::look(server, world.of).await?;
         let expected = model.pass(&before);
         let said = library.pass().await?;
-        let pass = || format!("in pass {pass}, after {:?}; the library says {said:?}, the model {:?}", done.actions, expected.error);
+        let pass = || {
+            format!(
+                "in pass {pass}, after {:?}; the library says {said:?}, the model {:?}",
+                done.actions, expected.error
+            )
+        };
         let same = match (&said.error, expected.library_error()) {
             (Some(said), Some(expected)) => said.contains(&expected),
             (None, None) => true,
@@ -165,14 +192,22 @@ async fn live(server: &Server, seed: u64, start: impl Fn(library::Of) -> Result<
 }
 
 /// Waits until the cluster is what the model says, and as much is under way.
-async fn reach(server: &Server, library: &mut Library, of: library::Of, expected: &Expected) -> Result<()> {
+async fn reach(
+    server: &Server,
+    library: &mut Library,
+    of: library::Of,
+    expected: &Expected,
+) -> Result<()> {
     let mut last = String::new();
     until("the library to do what the model says", LIMIT, async || {
         let tasks = library.tasks().await?;
         let picture = Picture::look(server, of).await?;
         last = picture.difference(&expected.picture);
         if tasks != expected.tasks {
-            last = format!("{last}{tasks} evictions and drains are under way, not {}\n", expected.tasks);
+            last = format!(
+                "{last}{tasks} evictions and drains are under way, not {}\n",
+                expected.tasks
+            );
         }
         Ok(last.is_empty().then_some(()))
     })

@@ -29,7 +29,10 @@ async fn hook_continues_when_api_server_is_back() -> Result<()> {
 
         let hook = HookRelease::new(stack, "gpu-rollout");
         let outage = async {
-            until("the first plugin to be deleted", LIMIT, async || Ok((!hook.deleted_pods()?.is_empty()).then_some(()))).await?;
+            until("the first plugin to be deleted", LIMIT, async || {
+                Ok((!hook.deleted_pods()?.is_empty()).then_some(()))
+            })
+            .await?;
             stack.control_plane.stop_api_server().await?;
             until("the hook to notice", LIMIT, async || {
                 let logs: Result<String> = stack.workers.iter().map(NodeAgent::all_logs).collect();
@@ -40,7 +43,8 @@ async fn hook_continues_when_api_server_is_back() -> Result<()> {
         };
         let settings = json!({});
         // Helm may give up on an API server that is away; the Job does not.
-        let (said, outage) = tokio::join!(async { hook.deploy(&NEW.values(), &settings).await }, outage);
+        let (said, outage) =
+            tokio::join!(async { hook.deploy(&NEW.values(), &settings).await }, outage);
         outage?;
         said.context("Helm cannot be run")?;
 

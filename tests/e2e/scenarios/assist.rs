@@ -29,10 +29,21 @@ const TICK: Duration = Duration::from_mins(2);
 async fn check_clean(stack: &Stack) -> Result<()> {
     for node in Api::<Node>::all(stack.client.clone()).list(&ListParams::default()).await? {
         let name = node.name_any();
-        ensure!(node.spec.as_ref().and_then(|spec| spec.unschedulable) != Some(true), "{name} is cordoned");
-        ensure!(!node.labels().contains_key(SKIP), "{name} keeps a skip label: {:?}", node.labels());
+        ensure!(
+            node.spec.as_ref().and_then(|spec| spec.unschedulable) != Some(true),
+            "{name} is cordoned"
+        );
+        ensure!(
+            !node.labels().contains_key(SKIP),
+            "{name} keeps a skip label: {:?}",
+            node.labels()
+        );
         let ours = |key: &&String| key.starts_with("gpu-rollout.dev/");
-        ensure!(!node.labels().keys().any(|key| ours(&key)) && !node.annotations().keys().any(|key| ours(&key)), "{name}: {node:?}");
+        ensure!(
+            !node.labels().keys().any(|key| ours(&key))
+                && !node.annotations().keys().any(|key| ours(&key)),
+            "{name}: {node:?}"
+        );
         let state = node.labels().get(STATE).map(String::as_str);
         let expected = name.starts_with("gpu-").then_some("upgrade-done");
         ensure!(state == expected, "{name}: {state:?}");

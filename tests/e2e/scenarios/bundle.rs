@@ -17,17 +17,27 @@ async fn installed_upgraded_and_deployed_once_more() -> Result<()> {
     scenario("bundle", async |stack| {
         stack.play(Script::seeded(21)).await?;
         let nodes = stack.add_gpu_nodes(3).await?;
-        let hooks =
-            [HookRelease::new(stack, "gpu-operator-post"), HookRelease::in_namespace(stack, "nvidia-dra-driver-gpu-post", DRA_NAMESPACE)];
-        let deleted = || -> Result<Vec<Request>> { Ok([hooks[0].deleted_pods()?, hooks[1].deleted_pods()?].concat()) };
-        let logs = async || -> Result<String> { Ok(format!("{}\n{}", hooks[0].logs().await?, hooks[1].logs().await?)) };
+        let hooks = [
+            HookRelease::new(stack, "gpu-operator-post"),
+            HookRelease::in_namespace(stack, "nvidia-dra-driver-gpu-post", DRA_NAMESPACE),
+        ];
+        let deleted = || -> Result<Vec<Request>> {
+            Ok([hooks[0].deleted_pods()?, hooks[1].deleted_pods()?].concat())
+        };
+        let logs = async || -> Result<String> {
+            Ok(format!("{}\n{}", hooks[0].logs().await?, hooks[1].logs().await?))
+        };
 
         // a. First install: the DRA driver comes after the drivers, nothing is stale.
         let ask = Ask { cert_manager: true, ..Ask::old(nodes.len()) };
         let bundle = stack.render(&ask).await?;
         let installed = stack.deploy_bundle(&bundle).await?;
         ensure!(installed.success, "{installed:?}\n{}", logs().await?);
-        ensure!(deleted()?.is_empty(), "a plugin was replaced that was not stale: {:#?}", deleted()?);
+        ensure!(
+            deleted()?.is_empty(),
+            "a plugin was replaced that was not stale: {:#?}",
+            deleted()?
+        );
         let before = stack.plugins().await?;
         ensure!(before.len() == nodes.len(), "a plugin on every node: {before:?}");
 
@@ -43,7 +53,11 @@ async fn installed_upgraded_and_deployed_once_more() -> Result<()> {
         ensure!(again.success, "{again:?}\n{}", logs().await?);
         for hook in &hooks {
             let requests = hook.requests(begin)?;
-            ensure!(!requests.is_empty() && !requests.iter().any(Request::is_write), "{} has only read: {requests:#?}", hook.name());
+            ensure!(
+                !requests.is_empty() && !requests.iter().any(Request::is_write),
+                "{} has only read: {requests:#?}",
+                hook.name()
+            );
             rights::check(stack, hook, &format!("bundle-{}", hook.name())).await?;
         }
         ensure!(stack.plugins().await? == plugins, "every plugin is the one that it was");

@@ -72,15 +72,22 @@ async fn measure(fleet: &Fleet) -> Result<(f64, f64)> {
 #[tokio::test(flavor = "local")]
 #[ignore = "a measurement: make bench"]
 async fn predicted_and_measured() -> Result<()> {
-    let mut rows = vec!["assist  at once  driver s  predicted s  measured s  predicted/measured".to_owned()];
+    let mut rows =
+        vec!["assist  at once  driver s  predicted s  measured s  predicted/measured".to_owned()];
     let chosen = std::env::var(CHOSEN).ok();
-    let is_chosen = |fleet: &&Fleet| chosen.as_ref().is_none_or(|chosen| *chosen == format!("{}-{}", fleet.nodes, fleet.driver_seconds));
+    let is_chosen = |fleet: &&Fleet| {
+        chosen
+            .as_ref()
+            .is_none_or(|chosen| *chosen == format!("{}-{}", fleet.nodes, fleet.driver_seconds))
+    };
     for fleet in FLEETS.iter().filter(is_chosen) {
         let (likely, took) = measure(fleet).await?;
         let Fleet { nodes, at_once, driver_seconds } = fleet;
         let ratio = likely / took;
         rows.push(format!("{nodes:<6}  {at_once:>7}  {driver_seconds:>8}  {likely:>11.0}  {took:>10.0}  {ratio:>18.2}"));
-        eprintln!("{nodes} nodes, drivers of {driver_seconds} s: {took:.0} s, predicted {likely:.0} s");
+        eprintln!(
+            "{nodes} nodes, drivers of {driver_seconds} s: {took:.0} s, predicted {likely:.0} s"
+        );
     }
     eprintln!("\n{}\n", rows.join("\n"));
     Ok(())

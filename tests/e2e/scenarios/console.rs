@@ -46,13 +46,25 @@ async fn obstruct(stack: &Stack) -> Result<()> {
     let applier = Applier::new(&stack.client);
     stack.create_namespace(NAMESPACE).await?;
     stack.run(&Serving { name: "never", node: Some("gpu-0"), ..Serving::default() }).await?;
-    stack.protect("never", &json!({"maxUnavailable": 0, "selector": {"matchLabels": {"app": "never"}}})).await?;
-    let mut template = Serving { name: "train", node: Some("gpu-1"), labels: json!({"wait": "yes"}), ..Serving::default() }.template();
+    stack
+        .protect(
+            "never",
+            &json!({"maxUnavailable": 0, "selector": {"matchLabels": {"app": "never"}}}),
+        )
+        .await?;
+    let mut template = Serving {
+        name: "train",
+        node: Some("gpu-1"),
+        labels: json!({"wait": "yes"}),
+        ..Serving::default()
+    }
+    .template();
     template["spec"]["restartPolicy"] = "Never".into();
     let metadata = json!({"name": "train", "namespace": NAMESPACE});
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"backoffLimit": 0, "template": template}});
     applier.apply(&job, NAMESPACE).await?;
-    let mut template = Serving { name: "scratch", node: Some("gpu-2"), ..Serving::default() }.template();
+    let mut template =
+        Serving { name: "scratch", node: Some("gpu-2"), ..Serving::default() }.template();
     template["spec"]["volumes"] = json!([{"name": "scratch", "emptyDir": {}}]);
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "scratch", "namespace": NAMESPACE},
@@ -64,7 +76,13 @@ async fn obstruct(stack: &Stack) -> Result<()> {
     }
     let nodes = Api::<Node>::all(stack.client.clone());
     let cordon = Patch::Merge(json!({"spec": {"unschedulable": true}}));
-    nodes.patch("gpu-4", &PatchParams { field_manager: Some("somebody-else".into()), ..PatchParams::default() }, &cordon).await?;
+    nodes
+        .patch(
+            "gpu-4",
+            &PatchParams { field_manager: Some("somebody-else".into()), ..PatchParams::default() },
+            &cordon,
+        )
+        .await?;
     let down = json!({"status": {"conditions": [{
         "type": "Ready", "status": "False", "reason": "KubeletDown", "lastTransitionTime": Timestamp::now(), "lastHeartbeatTime": Timestamp::now(),
     }]}});
@@ -79,13 +97,19 @@ fn row<'s>(status: &'s Value, node: &str) -> Result<&'s Value> {
 }
 
 fn commands(remedy: &Value, kind: &str) -> Vec<String> {
-    remedy[kind].as_array().into_iter().flatten().filter_map(|line| line.as_str().map(str::to_owned)).collect()
+    remedy[kind]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|line| line.as_str().map(str::to_owned))
+        .collect()
 }
 
 /// What a row says is to be done: at once, and when the node is done.
 fn remedies(row: &Value) -> (Vec<String>, Vec<String>) {
     let waiting = &row["waiting"];
-    let obstacles = waiting["obstacles"].as_array().into_iter().flatten().map(|obstacle| &obstacle["remedy"]);
+    let obstacles =
+        waiting["obstacles"].as_array().into_iter().flatten().map(|obstacle| &obstacle["remedy"]);
     let all: Vec<&Value> = obstacles.chain([&waiting["remedy"]]).collect();
     let of = |kind| all.iter().flat_map(|remedy| commands(remedy, kind)).collect();
     (of("run"), of("later"))
@@ -108,15 +132,24 @@ async fn check_told(console: &Console, status: &Value, begin: Timestamp) -> Resu
         let row = row(status, node)?;
         let waiting = &row["waiting"];
         ensure!(waiting["reason"] == reason, "{node}: {row:#}");
-        let since: Timestamp = waiting["since"]["at"].as_str().with_context(|| format!("{node}: {row:#}"))?.parse()?;
-        ensure!(since >= begin.round(jiff::Unit::Second)? - Duration::from_secs(2) && since <= Timestamp::now(), "{node}: {since}");
+        let since: Timestamp =
+            waiting["since"]["at"].as_str().with_context(|| format!("{node}: {row:#}"))?.parse()?;
+        ensure!(
+            since >= begin.round(jiff::Unit::Second)? - Duration::from_secs(2)
+                && since <= Timestamp::now(),
+            "{node}: {since}"
+        );
         let obstacle = waiting["obstacles"][0]["kind"].as_str().unwrap_or_default();
         ensure!(obstacle == kind, "{node}: {row:#}");
         ensure!(!remedies(row).0.is_empty(), "{node}: {row:#}");
         let why = console.types(&format!("gpu-rollout why {node}")).await?;
         ensure!(why.contains(reason) && why.contains("what to do: "), "{why}");
     }
-    let by = |node: &str| Ok::<_, anyhow::Error>(row(status, node)?["waiting"]["since"]["by"].as_str().unwrap_or_default().to_owned());
+    let by = |node: &str| {
+        Ok::<_, anyhow::Error>(
+            row(status, node)?["waiting"]["since"]["by"].as_str().unwrap_or_default().to_owned(),
+        )
+    };
     ensure!(by("gpu-4")? == "somebody-else", "who cordoned gpu-4: {}", by("gpu-4")?);
     let paused = row(status, "gpu-6")?["waiting"]["text"].as_str().unwrap_or_default().to_owned();
     ensure!(paused.contains("paused by ") && paused.contains("INC-7"), "{paused}");
@@ -132,7 +165,11 @@ async fn check_preflight(console: &Console) -> Result<()> {
     let concerns = |check: &str, kind: &str, what: &str| {
         let found = findings.iter().find(|finding| finding["check"] == check);
         found.is_some_and(|finding| {
-            finding[kind].as_array().into_iter().flatten().any(|name| name.as_str().is_some_and(|name| name.contains(what)))
+            finding[kind]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|name| name.as_str().is_some_and(|name| name.contains(what)))
         })
     };
     for (check, kind, what) in [
@@ -172,7 +209,9 @@ async fn documented_fixes_resolve_stuck_nodes_literally() -> Result<()> {
         obstruct(stack).await?;
         stack.rewrite(|script| script.faults = [("gpu-3".to_owned(), Fault::CrashLoop)].into())?;
         let console = Console::new(stack)?;
-        console.types("gpu-rollout pause -l kubernetes.io/hostname=gpu-6 --reason INC-7 --yes").await?;
+        console
+            .types("gpu-rollout pause -l kubernetes.io/hostname=gpu-6 --reason INC-7 --yes")
+            .await?;
         let hook = HookRelease::new(stack, "gpu-rollout");
         let (values, settings) = (NEW.driven_values(), settings());
         stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &values).await?;
@@ -198,14 +237,30 @@ async fn documented_fixes_resolve_stuck_nodes_literally() -> Result<()> {
         }
         ensure!(later == ["kubectl uncordon gpu-2"], "{later:?}");
         let drivers = stack.drivers().await?;
-        for node in Api::<Node>::all(stack.client.clone()).list(&ListParams::default().labels("nvidia.com/gpu.present=true")).await? {
+        for node in Api::<Node>::all(stack.client.clone())
+            .list(&ListParams::default().labels("nvidia.com/gpu.present=true"))
+            .await?
+        {
             let name = node.name_any();
             ensure!(name != "gpu-5", "it was deleted");
-            ensure!(node.spec.as_ref().and_then(|spec| spec.unschedulable) != Some(true), "{name} is cordoned");
+            ensure!(
+                node.spec.as_ref().and_then(|spec| spec.unschedulable) != Some(true),
+                "{name} is cordoned"
+            );
             let ours = |key: &&String| key.starts_with("gpu-rollout.dev/");
-            ensure!(!node.labels().keys().any(|key| ours(&key)) && !node.annotations().keys().any(|key| ours(&key)), "{name}: {node:?}");
-            ensure!(!node.labels().contains_key("nvidia.com/gpu-driver-upgrade.skip"), "{name} keeps its hold");
-            let image = drivers.get(&name).and_then(|pod| pod.spec.as_ref()?.containers.first()?.image.clone()).unwrap_or_default();
+            ensure!(
+                !node.labels().keys().any(|key| ours(&key))
+                    && !node.annotations().keys().any(|key| ours(&key)),
+                "{name}: {node:?}"
+            );
+            ensure!(
+                !node.labels().contains_key("nvidia.com/gpu-driver-upgrade.skip"),
+                "{name} keeps its hold"
+            );
+            let image = drivers
+                .get(&name)
+                .and_then(|pod| pod.spec.as_ref()?.containers.first()?.image.clone())
+                .unwrap_or_default();
             ensure!(driver_version(&image) == NEW.driver, "{name} runs {image}");
         }
         let end = console.status().await?;
@@ -220,15 +275,22 @@ async fn documented_fixes_resolve_stuck_nodes_literally() -> Result<()> {
 #[ignore = "end to end: make e2e"]
 async fn slot_of_failed_node_is_named_and_freed() -> Result<()> {
     scenario("console-slot", async |stack| {
-        let nodes = stack.fleet(Script { driver: (300, 900), ..Script::seeded(72) }, 4, false).await?;
+        let nodes =
+            stack.fleet(Script { driver: (300, 900), ..Script::seeded(72) }, 4, false).await?;
         // Whichever comes first.
-        stack.rewrite(|script| script.faults = nodes.iter().map(|node| (node.clone(), Fault::CrashLoop)).collect())?;
+        stack.rewrite(|script| {
+            script.faults = nodes.iter().map(|node| (node.clone(), Fault::CrashLoop)).collect()
+        })?;
         let values = NEW.values();
         stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &values).await?;
         let console = Console::new(stack)?;
         let holder = until("a node to fail", LIMIT, async || {
             let status = console.status().await?;
-            let failed = status["nodes"].as_array().into_iter().flatten().find(|row| row["stage"] == "failed");
+            let failed = status["nodes"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .find(|row| row["stage"] == "failed");
             Ok(failed.and_then(|row| row["node"].as_str().map(str::to_owned)))
         })
         .await?;
@@ -238,14 +300,20 @@ async fn slot_of_failed_node_is_named_and_freed() -> Result<()> {
             let row = row(&status, node)?;
             let waiting = &row["waiting"];
             ensure!(
-                waiting["reason"] == "DriverOutOfDate" && waiting["text"].as_str().is_some_and(|text| text.contains(&holder)),
+                waiting["reason"] == "DriverOutOfDate"
+                    && waiting["text"].as_str().is_some_and(|text| text.contains(&holder)),
                 "{row:#}"
             );
             let look = commands(&waiting["remedy"], "look");
             ensure!(look == [format!("gpu-rollout why {holder}")], "{row:#}");
             ensure!(waiting["resolvesItself"] == false, "{row:#}");
         }
-        ensure!(status["totals"]["end"].is_null() && status["totals"]["slots"] == json!({"used": 1, "limit": 1}), "{:#}", status["totals"]);
+        ensure!(
+            status["totals"]["end"].is_null()
+                && status["totals"]["slots"] == json!({"used": 1, "limit": 1}),
+            "{:#}",
+            status["totals"]
+        );
         // While it is paused the slot may get free: nobody takes it.
         console.types("gpu-rollout pause --reason INC-8 --yes").await?;
         stack.rewrite(|script| script.faults.clear())?;
@@ -257,7 +325,11 @@ async fn slot_of_failed_node_is_named_and_freed() -> Result<()> {
         }
         let paused = console.status().await?;
         for node in nodes.iter().filter(|node| **node != holder) {
-            ensure!(row(&paused, node)?["waiting"]["reason"] == "Paused", "{:#}", row(&paused, node)?);
+            ensure!(
+                row(&paused, node)?["waiting"]["reason"] == "Paused",
+                "{:#}",
+                row(&paused, node)?
+            );
         }
         ensure!(paused["totals"]["inProgress"] == 0, "{:#}", paused["totals"]);
         console.types("gpu-rollout resume --yes").await?;
@@ -265,7 +337,11 @@ async fn slot_of_failed_node_is_named_and_freed() -> Result<()> {
         let end = console.status().await?;
         ensure!(end["totals"]["done"] == nodes.len(), "{end:#}");
         for node in Api::<Node>::all(stack.client.clone()).list(&ListParams::default()).await? {
-            ensure!(!node.labels().contains_key("nvidia.com/gpu-driver-upgrade.skip"), "{} keeps its hold", node.name_any());
+            ensure!(
+                !node.labels().contains_key("nvidia.com/gpu-driver-upgrade.skip"),
+                "{} keeps its hold",
+                node.name_any()
+            );
         }
         Ok(())
     })
@@ -275,11 +351,15 @@ async fn slot_of_failed_node_is_named_and_freed() -> Result<()> {
 /// What `doctor` finds, by its name.
 async fn ailments(console: &Console) -> Result<BTreeMap<String, Value>> {
     let output = console.tries("gpu-rollout doctor -o json").await?;
-    let document: Value = serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))?;
+    let document: Value =
+        serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))?;
     let found = document["ailments"].as_array().context("ailments")?;
     let problems = found.iter().any(|one| one["severity"] == "problem");
     ensure!(output.status.code() == Some(if problems { 14 } else { 0 }), "{output:?}");
-    Ok(found.iter().map(|one| (one["check"].as_str().unwrap_or_default().to_owned(), one.clone())).collect())
+    Ok(found
+        .iter()
+        .map(|one| (one["check"].as_str().unwrap_or_default().to_owned(), one.clone()))
+        .collect())
 }
 
 /// No bundle, no hook: an operator and a DRA driver whose plugins nobody replaces, and what people have left behind.

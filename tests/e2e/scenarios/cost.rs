@@ -27,7 +27,9 @@ const NOTHING: &str = "nothing to do";
 #[tokio::test(flavor = "local")]
 #[ignore = "a measurement: make bench"]
 async fn cost_of_hook_in_small_and_large_fleet() -> Result<()> {
-    let nodes = std::env::var("GPU_ROLLOUT_BENCH_NODES").map_or(Ok(NODES), |text| text.parse()).context("GPU_ROLLOUT_BENCH_NODES")?;
+    let nodes = std::env::var("GPU_ROLLOUT_BENCH_NODES")
+        .map_or(Ok(NODES), |text| text.parse())
+        .context("GPU_ROLLOUT_BENCH_NODES")?;
     scenario_within(LIMIT, "cost", async |stack| {
         stack.fleet(Script::seeded(11), SMALL, true).await?;
         let mut rows = measure(stack, SMALL).await?;
@@ -56,13 +58,30 @@ async fn measure(stack: &Stack, nodes: usize) -> Result<Vec<Row>> {
     let hook = HookRelease::new(stack, "gpu-rollout");
     let mut rows = Vec::new();
     // Another setting is another digest, and so a run that is not known to be done.
-    for (what, setting) in [("after growing", nodes % 7), ("another setting", nodes % 7 + 1), (NOTHING, nodes % 7 + 1)] {
-        rows.push(run(stack, &hook, what, nodes, &json!({"tolerateNotReady": setting, "budgetSeconds": BUDGET_SECONDS})).await?);
+    for (what, setting) in
+        [("after growing", nodes % 7), ("another setting", nodes % 7 + 1), (NOTHING, nodes % 7 + 1)]
+    {
+        rows.push(
+            run(
+                stack,
+                &hook,
+                what,
+                nodes,
+                &json!({"tolerateNotReady": setting, "budgetSeconds": BUDGET_SECONDS}),
+            )
+            .await?,
+        );
     }
     Ok(rows)
 }
 
-async fn run(stack: &Stack, hook: &HookRelease<'_>, what: &'static str, nodes: usize, settings: &Value) -> Result<Row> {
+async fn run(
+    stack: &Stack,
+    hook: &HookRelease<'_>,
+    what: &'static str,
+    nodes: usize,
+    settings: &Value,
+) -> Result<Row> {
     let begin = Timestamp::now();
     let meter = Meter::start(stack.control_plane.port);
     let said = hook.deploy(&OLD.values(), settings).await?;
@@ -72,16 +91,26 @@ async fn run(stack: &Stack, hook: &HookRelease<'_>, what: &'static str, nodes: u
     let writes = requests.iter().filter(|request| Request::is_write(request)).count();
     ensure!((writes == 0) == (what == NOTHING), "{what}: {writes} writes\n{}", hook.logs().await?);
     ensure!(stack.plugins().await?.len() == nodes, "every node has its plugin");
-    let replaced = requests.iter().filter(|request| request.verb == "delete" && request.resource == "pods").count();
+    let replaced = requests
+        .iter()
+        .filter(|request| request.verb == "delete" && request.resource == "pods")
+        .count();
     Ok(Row { what, nodes, wall, peak_kib, requests: requests.len(), writes, replaced })
 }
 
 fn table(rows: &[Row]) {
-    eprintln!("\n{:<18} {:>6} {:>9} {:>9} {:>9} {:>7} {:>9}", "hook", "nodes", "wall s", "peak MiB", "requests", "writes", "replaced");
+    eprintln!(
+        "\n{:<18} {:>6} {:>9} {:>9} {:>9} {:>7} {:>9}",
+        "hook", "nodes", "wall s", "peak MiB", "requests", "writes", "replaced"
+    );
     for Row { what, nodes, wall, peak_kib, requests, writes, replaced } in rows {
         let wall = wall.as_secs_f64();
         let peak = *peak_kib / 1024;
-        eprintln!("{what:<18} {nodes:>6} {wall:>9.2} {peak:>9} {requests:>9} {writes:>7} {replaced:>9}");
+        eprintln!(
+            "{what:<18} {nodes:>6} {wall:>9.2} {peak:>9} {requests:>9} {writes:>7} {replaced:>9}"
+        );
     }
-    eprintln!("\nwall: from the start of the container's process to its end; a run that is not done waits for a quiet period of 3 s\n");
+    eprintln!(
+        "\nwall: from the start of the container's process to its end; a run that is not done waits for a quiet period of 3 s\n"
+    );
 }

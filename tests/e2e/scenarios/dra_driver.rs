@@ -24,7 +24,10 @@ async fn plugins_are_stale_until_somebody_replaces_them() -> Result<()> {
         stack.await_policy("ready").await?;
 
         let served = stack.served().await?;
-        ensure!(nodes.iter().all(|node| served[node] == published(OLD.driver)), "all plugins serve the old driver: {served:?}");
+        ensure!(
+            nodes.iter().all(|node| served[node] == published(OLD.driver)),
+            "all plugins serve the old driver: {served:?}"
+        );
         ensure!(stack.plugins().await? == before, "nobody has replaced a plugin");
 
         let pods = Api::<Pod>::namespaced(stack.client.clone(), DRA_NAMESPACE);
@@ -33,7 +36,10 @@ async fn plugins_are_stale_until_somebody_replaces_them() -> Result<()> {
             Ok((stack.served().await?[&nodes[0]] == published(NEW.driver)).then_some(()))
         })
         .await?;
-        ensure!(stack.served().await?[&nodes[1]] == published(OLD.driver), "the other node's plugin still serves the old driver");
+        ensure!(
+            stack.served().await?[&nodes[1]] == published(OLD.driver),
+            "the other node's plugin still serves the old driver"
+        );
         Ok(())
     })
     .await

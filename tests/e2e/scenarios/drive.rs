@@ -46,7 +46,11 @@ fn settings(parallel: usize, budget: u64) -> Value {
 
 async fn nodes(stack: &Stack) -> Result<BTreeMap<String, Node>> {
     let nodes = Api::<Node>::all(stack.client.clone()).list(&ListParams::default()).await?;
-    Ok(nodes.into_iter().filter(|node| node.name_any().starts_with("gpu-")).map(|node| (node.name_any(), node)).collect())
+    Ok(nodes
+        .into_iter()
+        .filter(|node| node.name_any().starts_with("gpu-"))
+        .map(|node| (node.name_any(), node))
+        .collect())
 }
 
 fn is_cordoned(node: &Node) -> bool {
@@ -68,18 +72,32 @@ async fn check_done(stack: &Stack, except: &[&str]) -> Result<()> {
         }
         ensure!(!is_cordoned(&node), "{name} is cordoned");
         let ours = |key: &&String| key.starts_with("gpu-rollout.dev/");
-        ensure!(!node.labels().keys().any(|key| ours(&key)) && !node.annotations().keys().any(|key| ours(&key)), "{name}: {node:?}");
+        ensure!(
+            !node.labels().keys().any(|key| ours(&key))
+                && !node.annotations().keys().any(|key| ours(&key)),
+            "{name}: {node:?}"
+        );
         let pod = drivers.get(&name).with_context(|| format!("no driver on {name}"))?;
-        let image = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone()).unwrap_or_default();
+        let image = pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.containers.first()?.image.clone())
+            .unwrap_or_default();
         ensure!(driver_version(&image) == NEW.driver, "{name} runs {image}");
     }
     Ok(())
 }
 
 /// Requests a node, evictions and the Lease apart.
-fn requests_a_node(hook: &HookRelease<'_>, since: Timestamp, nodes: usize) -> Result<(usize, usize)> {
-    let apart = |request: &Request| request.resource == "leases" || request.resource == "pods/eviction";
-    let requests: Vec<Request> = hook.requests(since)?.into_iter().filter(|request| !apart(request)).collect();
+fn requests_a_node(
+    hook: &HookRelease<'_>,
+    since: Timestamp,
+    nodes: usize,
+) -> Result<(usize, usize)> {
+    let apart =
+        |request: &Request| request.resource == "leases" || request.resource == "pods/eviction";
+    let requests: Vec<Request> =
+        hook.requests(since)?.into_iter().filter(|request| !apart(request)).collect();
     let writes = requests.iter().filter(|request| request.is_write()).count();
     Ok((requests.len().div_ceil(nodes), writes.div_ceil(nodes)))
 }
@@ -89,19 +107,35 @@ fn tell_cost(hook: &HookRelease<'_>, scenario: &str, since: Timestamp, nodes: us
     let (requests, writes) = requests_a_node(hook, since, nodes)?;
     let evictions = evictions_of(hook, since)?;
     let refused = evictions.iter().filter(|eviction| eviction.code == 429).count();
-    eprintln!("{scenario}: {requests} requests a node, of them {writes} writes; {} evictions, of them {refused} refused", evictions.len());
+    eprintln!(
+        "{scenario}: {requests} requests a node, of them {writes} writes; {} evictions, of them {refused} refused",
+        evictions.len()
+    );
     Ok(())
 }
 
 /// The evictions that the hook asked for.
 fn evictions_of(hook: &HookRelease<'_>, since: Timestamp) -> Result<Vec<Request>> {
-    Ok(hook.requests(since)?.into_iter().filter(|request| request.resource == "pods/eviction").collect())
+    Ok(hook
+        .requests(since)?
+        .into_iter()
+        .filter(|request| request.resource == "pods/eviction")
+        .collect())
 }
 
 /// Of all driver pods of before, the hook has deleted each one once, and no other one; those of the nodes of `except` not at all.
-fn check_deleted_once(hook: &HookRelease<'_>, namespace: &str, before: &BTreeMap<String, Pod>, except: &[&str]) -> Result<()> {
-    let mut deleted: Vec<String> =
-        hook.deleted_pods()?.into_iter().filter(|request| request.namespace == namespace).map(|request| request.name).collect();
+fn check_deleted_once(
+    hook: &HookRelease<'_>,
+    namespace: &str,
+    before: &BTreeMap<String, Pod>,
+    except: &[&str],
+) -> Result<()> {
+    let mut deleted: Vec<String> = hook
+        .deleted_pods()?
+        .into_iter()
+        .filter(|request| request.namespace == namespace)
+        .map(|request| request.name)
+        .collect();
     let old = before.iter().filter(|(node, _)| !except.contains(&node.as_str()));
     let mut wanted: Vec<String> = old.map(|(_, pod)| pod.name_any()).collect();
     deleted.sort();
@@ -137,10 +171,17 @@ impl Maintenance {
 
     /// The node is left alone until then.
     async fn ends_when_the_others_are_done(self, stack: &Stack) -> Result<()> {
-        until("the other nodes to be done", LIMIT, async || Ok(check_done(stack, &[self.node]).await.is_ok().then_some(()))).await?;
+        until("the other nodes to be done", LIMIT, async || {
+            Ok(check_done(stack, &[self.node]).await.is_ok().then_some(()))
+        })
+        .await?;
         let nodes = nodes(stack).await?;
         let theirs = nodes.get(self.node).context("the node")?;
-        ensure!(!is_cordoned(theirs) && !theirs.labels().contains_key(STATE), "{} is not ours: {theirs:?}", self.node);
+        ensure!(
+            !is_cordoned(theirs) && !theirs.labels().contains_key(STATE),
+            "{} is not ours: {theirs:?}",
+            self.node
+        );
         self.objects.delete("others", &DeleteParams::default()).await?;
         Ok(())
     }
@@ -160,14 +201,18 @@ async fn workloads_leave_within_budgets_and_nodes_are_released() -> Result<()> {
 
         let begin = Timestamp::now();
         let settings = settings(2, 240);
-        let (said, ended) = tokio::join!(upgrade(stack, &hook, &settings), maintenance.ends_when_the_others_are_done(stack));
+        let (said, ended) = tokio::join!(
+            upgrade(stack, &hook, &settings),
+            maintenance.ends_when_the_others_are_done(stack)
+        );
         let said = said?;
         ended?;
 
         ensure!(said.success, "{said:?}\n{}", hook.logs().await?);
         check_done(stack, &[]).await?;
         stack.check_rerolled(&before, std::slice::from_ref(&hook), said.ended).await?;
-        let went = evictions_of(&hook, begin)?.into_iter().filter(|eviction| eviction.code == 201).count();
+        let went =
+            evictions_of(&hook, begin)?.into_iter().filter(|eviction| eviction.code == 201).count();
         ensure!(went > 0, "something was evicted\n{}", hook.logs().await?);
         tell_cost(&hook, "drive", begin, 4)?;
         rights::check(stack, &hook, "drive").await
@@ -182,7 +227,9 @@ async fn node_with_failing_driver_keeps_cordon_others_finish() -> Result<()> {
         let mut script = Script::seeded(52);
         script.faults.insert("gpu-1".into(), Fault::CrashLoop);
         script.driver = (500, 1_500);
-        stack.fleet(Script { faults: std::collections::HashMap::new(), ..script.clone() }, 4, false).await?;
+        stack
+            .fleet(Script { faults: std::collections::HashMap::new(), ..script.clone() }, 4, false)
+            .await?;
         stack.rewrite(|live| *live = script)?;
         let hook = HookRelease::new(stack, "gpu-rollout");
 
@@ -193,14 +240,29 @@ async fn node_with_failing_driver_keeps_cordon_others_finish() -> Result<()> {
         let nodes = nodes(stack).await?;
         let failed = nodes.get("gpu-1").context("gpu-1")?;
         ensure!(is_cordoned(failed), "{failed:?}");
-        ensure!(failed.labels().get(STATE).map(String::as_str) == Some("upgrade-failed"), "{:?}", failed.labels());
-        ensure!(failed.annotations().get(RECORD).is_some_and(|text| text.contains("driver-failing")), "{:?}", failed.annotations());
+        ensure!(
+            failed.labels().get(STATE).map(String::as_str) == Some("upgrade-failed"),
+            "{:?}",
+            failed.labels()
+        );
+        ensure!(
+            failed.annotations().get(RECORD).is_some_and(|text| text.contains("driver-failing")),
+            "{:?}",
+            failed.annotations()
+        );
         ensure!(hook.named().await? == ["gpu-1:UpgradeFailed"], "{:?}", hook.named().await?);
         let (done, failed) = (hook.node_record("gpu-0").await?, hook.node_record("gpu-1").await?);
         let reason = failed.reason.as_ref().context("no reason")?;
-        ensure!(reason.name == "UpgradeFailed" && failed.steps.iter().any(|step| step.state == "pod-restart-required"), "{failed:?}");
+        ensure!(
+            reason.name == "UpgradeFailed"
+                && failed.steps.iter().any(|step| step.state == "pod-restart-required"),
+            "{failed:?}"
+        );
         let events = hook.events_about("gpu-1").await?;
-        ensure!(events.iter().any(|event| event.contains(&reason.text)), "the same is told of the node: {events:?}");
+        ensure!(
+            events.iter().any(|event| event.contains(&reason.text)),
+            "the same is told of the node: {events:?}"
+        );
         ensure!(done.outcome == Some(NodeOutcome::Done), "{done:?}");
         Ok(())
     })
@@ -232,7 +294,12 @@ async fn fifty_nodes_are_drained_and_failure_is_reported() -> Result<()> {
         let said = upgrade(stack, &hook, &settings).await?;
 
         ensure!(!said.success, "one node fails\n{said:?}\n{}", hook.logs().await?);
-        ensure!(hook.named().await? == ["gpu-7:UpgradeFailed"], "{:?}\n{}", hook.named().await?, hook.logs().await?);
+        ensure!(
+            hook.named().await? == ["gpu-7:UpgradeFailed"],
+            "{:?}\n{}",
+            hook.named().await?,
+            hook.logs().await?
+        );
         check_done(stack, &["gpu-7"]).await?;
         for node in nodes(stack).await?.keys() {
             let told = hook.node_record(node).await?;
@@ -240,10 +307,14 @@ async fn fifty_nodes_are_drained_and_failure_is_reported() -> Result<()> {
             let restarted = told.steps.iter().any(|step| step.state == "pod-restart-required");
             ensure!(told.outcome == Some(outcome) && restarted, "{node}: {told:?}");
             let events = hook.events_about(node).await?;
-            ensure!(events.len() == 1 || node == "gpu-7", "one event tells the story of {node}: {events:?}");
+            ensure!(
+                events.len() == 1 || node == "gpu-7",
+                "one event tells the story of {node}: {events:?}"
+            );
         }
         tell_cost(&hook, "drive-fifty", begin, NODES)?;
-        let went = evictions_of(&hook, begin)?.into_iter().filter(|eviction| eviction.code == 201).count();
+        let went =
+            evictions_of(&hook, begin)?.into_iter().filter(|eviction| eviction.code == 201).count();
         ensure!(went >= 100, "every workload moved at least once: {went}");
         Ok(())
     })

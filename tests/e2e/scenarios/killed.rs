@@ -54,15 +54,21 @@ async fn dies(scenario_name: &str, seed: u64, first: Death, second: Death) -> Re
             let leases = Api::<Lease>::namespaced(stack.client.clone(), "default");
             let held = until("the Lease to be held", LIMIT, async || {
                 let lease = leases.get_opt("gpu-rollout").await?;
-                Ok(lease.and_then(|lease| lease.spec?.holder_identity).filter(|holder| !holder.is_empty()))
+                Ok(lease
+                    .and_then(|lease| lease.spec?.holder_identity)
+                    .filter(|holder| !holder.is_empty()))
             });
             held.await?;
             die(stack, &hook, first).await?;
-            until("the first plugin to be deleted", LIMIT, async || Ok((!hook.deleted_pods()?.is_empty()).then_some(()))).await?;
+            until("the first plugin to be deleted", LIMIT, async || {
+                Ok((!hook.deleted_pods()?.is_empty()).then_some(()))
+            })
+            .await?;
             die(stack, &hook, second).await
         };
         let settings = json!({});
-        let (said, died) = tokio::join!(async { hook.deploy(&NEW.values(), &settings).await }, deaths);
+        let (said, died) =
+            tokio::join!(async { hook.deploy(&NEW.values(), &settings).await }, deaths);
         let said = said?;
         died?;
 
@@ -76,7 +82,9 @@ async fn dies(scenario_name: &str, seed: u64, first: Death, second: Death) -> Re
 async fn die(stack: &Stack, hook: &HookRelease<'_>, how: Death) -> Result<()> {
     let pod = hook.running_pod().await?;
     match how {
-        Death::Killed => stack.worker_of(&pod)?.signal(OPERATOR_NAMESPACE, &pod.name_any(), "KILL").await,
+        Death::Killed => {
+            stack.worker_of(&pod)?.signal(OPERATOR_NAMESPACE, &pod.name_any(), "KILL").await
+        }
         Death::NodeLost => stack.worker_of(&pod)?.lose().await,
         Death::Deleted => {
             let pods = Api::<Pod>::namespaced(stack.client.clone(), OPERATOR_NAMESPACE);

@@ -62,18 +62,29 @@ async fn the_tutorial_is_true_word_by_word() -> Result<()> {
                 .stdin(Stdio::null())
                 .kill_on_drop(true);
             let output = command.output().await.context("running bash")?;
-            let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            let said = format!(
+                "{}{}",
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr)
+            );
             eprintln!("$ {}\n{said}", block.replace('\n', "\n$ "));
             ensure!(output.status.success(), "{}\n{block}\n{said}", output.status);
         }
         let drivers = stack.drivers().await?;
         ensure!(drivers.len() == NODES, "{} drivers", drivers.len());
         for (node, pod) in drivers {
-            let image = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.as_deref()).unwrap_or_default();
+            let image = pod
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.containers.first()?.image.as_deref())
+                .unwrap_or_default();
             ensure!(driver_version(image) == NEW.driver, "{node} runs {image}");
         }
         let report = std::fs::read_to_string(folder.join("report.html"))?;
-        ensure!(report.contains("<svg") && report.contains("gpu-7") && report.contains("settled"), "{report}");
+        ensure!(
+            report.contains("<svg") && report.contains("gpu-7") && report.contains("settled"),
+            "{report}"
+        );
         // The tutorial upgrades to an operator of v26.3. On the same cluster, people can also install a newer one.
         controller(ControllerGeneration::Gpu26_7)?;
         let (used, built) = (used_programs(), stack_programs()?);

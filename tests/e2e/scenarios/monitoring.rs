@@ -45,7 +45,8 @@ async fn scraped(port: u16) -> Option<String> {
 
 /// The value of the first sample of a metric that has this label.
 fn value(text: &str, name: &str, label: &str) -> Option<f64> {
-    let line = text.lines().find(|line| line.split('{').next() == Some(name) && line.contains(label))?;
+    let line =
+        text.lines().find(|line| line.split('{').next() == Some(name) && line.contains(label))?;
     line.rsplit(' ').next()?.parse().ok()
 }
 
@@ -78,9 +79,16 @@ async fn check_page(console: &Console, directory: &Path) -> Result<()> {
                 directory.display()
             ))
             .await?;
-        let seen = dom.split("data-seen=\"").nth(1).and_then(|rest| rest.split('"').next()).with_context(|| dom.clone())?;
+        let seen = dom
+            .split("data-seen=\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next())
+            .with_context(|| dom.clone())?;
         let mut parts = seen.splitn(3, ' ');
-        let (width, bars) = (parts.next().context("width")?.parse::<u32>()?, parts.next().context("bars")?.parse::<usize>()?);
+        let (width, bars) = (
+            parts.next().context("width")?.parse::<u32>()?,
+            parts.next().context("bars")?.parse::<usize>()?,
+        );
         ensure!(width <= 390 && bars >= NODES, "{name}: {seen}");
         grounds.insert(parts.next().context("colors")?.to_owned());
     }
@@ -94,13 +102,19 @@ fn check(text: &str) -> Result<()> {
     // It reads the older format, in which a counter is described by the name of its samples.
     let counters = ALL.into_iter().filter(|metric| metric.kind == MetricKind::Counter);
     let older = counters.fold(text.to_owned(), |text, metric| {
-        ["HELP", "TYPE"]
-            .iter()
-            .fold(text, |text, word| text.replace(&format!("# {word} {} ", metric.name), &format!("# {word} {} ", metric.sample_name())))
+        ["HELP", "TYPE"].iter().fold(text, |text, word| {
+            text.replace(
+                &format!("# {word} {} ", metric.name),
+                &format!("# {word} {} ", metric.sample_name()),
+            )
+        })
     });
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(file.path(), older)?;
-    let output = Command::new(program).args(["check", "metrics"]).stdin(std::fs::File::open(file.path())?).output()?;
+    let output = Command::new(program)
+        .args(["check", "metrics"])
+        .stdin(std::fs::File::open(file.path())?)
+        .output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.success(), "{said}\n{text}");
     Ok(())
@@ -110,11 +124,19 @@ fn check(text: &str) -> Result<()> {
 async fn check_archive(console: &Console, directory: &Path) -> Result<()> {
     let archive = directory.join("support.tar.gz");
     console.types(&format!("gpu-rollout support-bundle -f {}", archive.display())).await?;
-    let again = console.tries(&format!("gpu-rollout support-bundle -f {}", archive.display())).await?;
+    let again =
+        console.tries(&format!("gpu-rollout support-bundle -f {}", archive.display())).await?;
     ensure!(again.status.code() == Some(1), "a file that is there is kept: {again:?}");
-    console.types(&format!("tar xzf {0} -C {1} --strip-components=1", archive.display(), directory.display())).await?;
+    console
+        .types(&format!(
+            "tar xzf {0} -C {1} --strip-components=1",
+            archive.display(),
+            directory.display()
+        ))
+        .await?;
     let list = console.types("gpu-rollout support-bundle -f - | tar tz").await?;
-    let names: BTreeSet<&str> = list.lines().filter_map(|line| line.split_once('/')).map(|(_, name)| name).collect();
+    let names: BTreeSet<&str> =
+        list.lines().filter_map(|line| line.split_once('/')).map(|(_, name)| name).collect();
     for wanted in [
         "README.txt",
         "status.json",
@@ -129,19 +151,32 @@ async fn check_archive(console: &Console, directory: &Path) -> Result<()> {
     ] {
         ensure!(names.contains(wanted), "{wanted} is missing:\n{list}");
     }
-    let log = names.iter().find(|name| name.starts_with("logs/gpu-operator/gpu-rollout-")).with_context(|| format!("no log:\n{list}"))?;
+    let log = names
+        .iter()
+        .find(|name| name.starts_with("logs/gpu-operator/gpu-rollout-"))
+        .with_context(|| format!("no log:\n{list}"))?;
     let log = std::fs::read_to_string(directory.join(log))?;
-    ensure!(log.lines().count() > 1 && log.lines().all(|line| line.starts_with("20")), "its lines, each with its time\n{log}");
+    ensure!(
+        log.lines().count() > 1 && log.lines().all(|line| line.starts_with("20")),
+        "its lines, each with its time\n{log}"
+    );
     // kwok's nodes serve none: what is missing is named.
     let readme = std::fs::read_to_string(directory.join("README.txt"))?;
     ensure!(readme.contains("\n  log of gpu-operator/gpu-operator-"), "{readme}");
-    ensure!(names.iter().any(|name| name.starts_with("objects/pods/gpu-operator/gpu-rollout-")), "no pod of the hook:\n{list}");
-    ensure!(!names.iter().any(|name| name.starts_with(&format!("objects/pods/{NAMESPACE}/"))), "pods of workloads:\n{list}");
+    ensure!(
+        names.iter().any(|name| name.starts_with("objects/pods/gpu-operator/gpu-rollout-")),
+        "no pod of the hook:\n{list}"
+    );
+    ensure!(
+        !names.iter().any(|name| name.starts_with(&format!("objects/pods/{NAMESPACE}/"))),
+        "pods of workloads:\n{list}"
+    );
     let whole = console.types(&format!("grep -r {SECRET} {} | head", directory.display())).await?;
     ensure!(whole.is_empty(), "{whole}");
     let node = std::fs::read_to_string(directory.join("objects/nodes/gpu-0.yaml"))?;
     ensure!(
-        node.contains("example.com/registry-token: '[redacted]'") || node.contains("example.com/registry-token: \"[redacted]\""),
+        node.contains("example.com/registry-token: '[redacted]'")
+            || node.contains("example.com/registry-token: \"[redacted]\""),
         "{node}"
     );
     Ok(())
@@ -156,7 +191,9 @@ async fn run_is_measured_live_and_archived_afterwards() -> Result<()> {
         stack.serve("serve", 2, None).await?;
         stack.rewrite(|script| script.faults = [("gpu-3".to_owned(), Fault::CrashLoop)].into())?;
         let console = Console::new(stack)?;
-        console.types(&format!("kubectl annotate node gpu-0 example.com/registry-token={SECRET}")).await?;
+        console
+            .types(&format!("kubectl annotate node gpu-0 example.com/registry-token={SECRET}"))
+            .await?;
         let port = free_port()?;
         let hook = HookRelease::new(stack, "gpu-rollout");
         let (values, settings) = (NEW.driven_values(), settings(port));
@@ -167,7 +204,8 @@ async fn run_is_measured_live_and_archived_afterwards() -> Result<()> {
                 let text = scraped(port).await.context("nobody listens")?;
                 let busy = value(&text, "gpu_rollout_nodes", "stage=\"in-progress\"") >= Some(1.0);
                 let done = value(&text, "gpu_rollout_nodes", "stage=\"done\"") >= Some(1.0);
-                let evicted = value(&text, "gpu_rollout_evictions_total", "answer=\"accepted\"").is_some();
+                let evicted =
+                    value(&text, "gpu_rollout_evictions_total", "answer=\"accepted\"").is_some();
                 Ok((busy && done && evicted).then_some(text))
             })
             .await
@@ -181,17 +219,32 @@ async fn run_is_measured_live_and_archived_afterwards() -> Result<()> {
             .sum();
         ensure!((all - 4.0).abs() < 0.1, "{text}");
         ensure!(
-            value(&text, "gpu_rollout_slots_limit", "namespace=\"gpu-operator\",release=\"gpu-rollout\",driver=\"gpu\"") == Some(1.0),
+            value(
+                &text,
+                "gpu_rollout_slots_limit",
+                "namespace=\"gpu-operator\",release=\"gpu-rollout\",driver=\"gpu\""
+            ) == Some(1.0),
             "{text}"
         );
-        ensure!(value(&text, "gpu_rollout_lease_held", "") == Some(1.0) && value(&text, "gpu_rollout_in_step", "") == Some(1.0), "{text}");
+        ensure!(
+            value(&text, "gpu_rollout_lease_held", "") == Some(1.0)
+                && value(&text, "gpu_rollout_in_step", "") == Some(1.0),
+            "{text}"
+        );
         ensure!(scraped(port).await.is_none(), "the port is given back with the pod");
 
         ensure!(!said.success, "gpu-3 fails\n{said:?}");
         let report = console.types("gpu-rollout report -o metrics").await?;
         check(&report)?;
-        ensure!(value(&report, "gpu_rollout_last_run_exit_code", "namespace=\"gpu-operator\"") == Some(21.0), "{report}");
-        ensure!(value(&report, "gpu_rollout_last_run_nodes", "outcome=\"failed\"") == Some(1.0), "{report}");
+        ensure!(
+            value(&report, "gpu_rollout_last_run_exit_code", "namespace=\"gpu-operator\"")
+                == Some(21.0),
+            "{report}"
+        );
+        ensure!(
+            value(&report, "gpu_rollout_last_run_nodes", "outcome=\"failed\"") == Some(1.0),
+            "{report}"
+        );
         let explained = console.types("gpu-rollout explain 21").await?;
         ensure!(explained.contains("nodes-failed"), "{explained}");
         let directory = stack.helm.directory().join("support");

@@ -37,15 +37,24 @@ async fn fails(name: &str, seed: u64, fault: Fault, state: &str) -> Result<()> {
 
         let end = hook.end().await?;
         let message = end.message.unwrap_or_default();
-        ensure!(!said.success && said.elapsed < Duration::from_secs(budget.min(BUDGET_SECONDS)), "{said:?}\n{message}");
+        ensure!(
+            !said.success && said.elapsed < Duration::from_secs(budget.min(BUDGET_SECONDS)),
+            "{said:?}\n{message}"
+        );
         let codes = [ExitCode::Budget, ExitCode::NodesFailed].map(|code| i32::from(code.number()));
         ensure!(codes.contains(&end.exit_code), "{}: {message}", end.exit_code);
         let record = hook.record().await?;
         let events = hook.events_about(&broken).await?;
         let of_node = record.get(&format!("node.{broken}")).cloned().unwrap_or_default();
-        ensure!(message.contains(&broken) && message.contains(state), "the message names node and state: {message}");
+        ensure!(
+            message.contains(&broken) && message.contains(state),
+            "the message names node and state: {message}"
+        );
         ensure!(of_node.contains(state), "the record names the state: {of_node}");
-        ensure!(events.iter().any(|note| note.contains(state)), "an event on the node names the state: {events:?}");
+        ensure!(
+            events.iter().any(|note| note.contains(state)),
+            "an event on the node names the state: {events:?}"
+        );
         rights::check(stack, &hook, name).await
     })
     .await

@@ -26,7 +26,11 @@ async fn no_dra_driver_is_fine_unless_required() -> Result<()> {
         ensure!(!said.success, "{said:?}");
         let end = hook.end().await?;
         let message = end.message.unwrap_or_default();
-        ensure!(end.exit_code == i32::from(ExitCode::DraMissing.number()), "{}: {message}", end.exit_code);
+        ensure!(
+            end.exit_code == i32::from(ExitCode::DraMissing.number()),
+            "{}: {message}",
+            end.exit_code
+        );
         ensure!(hook.named().await? == ["*:DraMissing"], "{:?}", hook.named().await?);
         rights::check(stack, &hook, "no-dra").await
     })

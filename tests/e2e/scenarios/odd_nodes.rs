@@ -30,14 +30,25 @@ async fn set_mig_state(stack: &Stack, node: &str, state: Option<&str>) -> Result
 async fn break_exporter(stack: &Stack, node: &str) -> Result<()> {
     let exporter = Operand::DcgmExporter.name().to_owned();
     let labels = format!("app={exporter}");
-    stack.rewrite(|script| script.operand_faults.extend([((node.to_owned(), exporter), Fault::CrashLoop)]))?;
+    stack.rewrite(|script| {
+        script.operand_faults.extend([((node.to_owned(), exporter), Fault::CrashLoop)])
+    })?;
     let pods = Api::<Pod>::namespaced(stack.client.clone(), OPERATOR_NAMESPACE);
-    let pod = stack.pods_by_node(OPERATOR_NAMESPACE, &labels).await?.remove(node).map(|pod| pod.name_any()).unwrap_or_default();
+    let pod = stack
+        .pods_by_node(OPERATOR_NAMESPACE, &labels)
+        .await?
+        .remove(node)
+        .map(|pod| pod.name_any())
+        .unwrap_or_default();
     pods.delete(&pod, &DeleteParams::default()).await?;
     until("another exporter to fail", LIMIT, async || {
         let now = stack.pods_by_node(OPERATOR_NAMESPACE, &labels).await?.remove(node);
         Ok(now
-            .filter(|now| now.name_any() != pod && now.status.as_ref().is_some_and(|status| status.phase.is_some()) && !is_ready(now))
+            .filter(|now| {
+                now.name_any() != pod
+                    && now.status.as_ref().is_some_and(|status| status.phase.is_some())
+                    && !is_ready(now)
+            })
             .map(drop))
     })
     .await
@@ -55,7 +66,10 @@ async fn rolls_out(name: &str, seed: u64, values: Value, settings: Value) -> Res
         let odd = async {
             until("the first driver to be replaced", LIMIT, async || {
                 let now = stack.drivers().await?;
-                Ok(now.iter().any(|(node, pod)| before.get(node).is_some_and(|old| old.uid() != pod.uid())).then_some(()))
+                Ok(now
+                    .iter()
+                    .any(|(node, pod)| before.get(node).is_some_and(|old| old.uid() != pod.uid()))
+                    .then_some(()))
             })
             .await?;
             set_mig_state(stack, mig, Some("pending")).await?;
@@ -74,8 +88,14 @@ async fn rolls_out(name: &str, seed: u64, values: Value, settings: Value) -> Res
         let log = hook.logs().await?;
         ensure!(said.success, "{said:?}\n{log}");
         let now = stack.drivers().await?;
-        ensure!(nodes.iter().all(|node| now[node].uid() != before[node].uid() && is_ready(&now[node])), "{log}");
-        ensure!(log.contains(Operand::DcgmExporter.name()), "nothing is said of the exporter that is broken:\n{log}");
+        ensure!(
+            nodes.iter().all(|node| now[node].uid() != before[node].uid() && is_ready(&now[node])),
+            "{log}"
+        );
+        ensure!(
+            log.contains(Operand::DcgmExporter.name()),
+            "nothing is said of the exporter that is broken:\n{log}"
+        );
         Ok(())
     })
     .await
@@ -91,11 +111,18 @@ fn settings(mode: &str, tasks: &[&str]) -> Value {
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn odd_nodes_hold_up_no_rollout_in_drive() -> Result<()> {
-    rolls_out("odd-drive", 95, NEW.driven_values(), settings("drive", &["settle", "drive", "reroll"])).await
+    rolls_out(
+        "odd-drive",
+        95,
+        NEW.driven_values(),
+        settings("drive", &["settle", "drive", "reroll"]),
+    )
+    .await
 }
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn odd_nodes_hold_up_no_rollout_in_assist() -> Result<()> {
-    rolls_out("odd-assist", 96, NEW.values(), settings("assist", &["settle", "wake", "reroll"])).await
+    rolls_out("odd-assist", 96, NEW.values(), settings("assist", &["settle", "wake", "reroll"]))
+        .await
 }

@@ -61,7 +61,9 @@ impl Seen {
             while let Some(event) = events.next().await {
                 match event {
                     Ok(Event::Apply(pod) | Event::InitApply(pod)) => {
-                        if let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) {
+                        if let Some(node) =
+                            pod.spec.as_ref().and_then(|spec| spec.node_name.clone())
+                        {
                             noted.borrow_mut().entry(node).or_default().insert(pod.name_any());
                         }
                     }
@@ -89,11 +91,21 @@ async fn lease(stack: &Stack) -> Result<Lease> {
 async fn check_newest_leads(stack: &Stack, chart: &str, end: Timestamp) -> Result<()> {
     let pods = Api::<Pod>::namespaced(stack.client.clone(), OPERATOR_NAMESPACE);
     let pods = pods.list(&ListParams::default().labels("app=gpu-operator")).await?.items;
-    let image = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone()).unwrap_or_default();
-    let newest = pods.iter().find(|pod| image(pod).ends_with(chart)).context("a pod of the new operator")?;
+    let image = |pod: &Pod| {
+        pod.spec
+            .as_ref()
+            .and_then(|spec| spec.containers.first()?.image.clone())
+            .unwrap_or_default()
+    };
+    let newest =
+        pods.iter().find(|pod| image(pod).ends_with(chart)).context("a pod of the new operator")?;
     let spec = lease(stack).await?.spec.unwrap_or_default();
     let holder = spec.holder_identity.unwrap_or_default();
-    ensure!(holder.starts_with(&format!("{}_", newest.name_any())), "{holder} leads, and not {}", newest.name_any());
+    ensure!(
+        holder.starts_with(&format!("{}_", newest.name_any())),
+        "{holder} leads, and not {}",
+        newest.name_any()
+    );
     ensure!(spec.lease_transitions == Some(1), "{:?}", spec.lease_transitions);
     let acquired = spec.acquire_time.context("acquireTime")?.0;
     ensure!(acquired < end, "success was said at {end}, the new operator leads since {acquired}");
@@ -102,15 +114,24 @@ async fn check_newest_leads(stack: &Stack, chart: &str, end: Timestamp) -> Resul
 
 /// The driver's DaemonSet has these revisions and no more, and each node a ready pod of the last of them.
 async fn check_newest_drivers(stack: &Stack, revisions: usize) -> Result<()> {
-    let all = Api::<ControllerRevision>::namespaced(stack.client.clone(), OPERATOR_NAMESPACE).list(&ListParams::default()).await?.items;
-    let of_driver = |revision: &&ControllerRevision| revision.owner_references().iter().any(|owner| owner.name == Operand::Driver.name());
+    let all = Api::<ControllerRevision>::namespaced(stack.client.clone(), OPERATOR_NAMESPACE)
+        .list(&ListParams::default())
+        .await?
+        .items;
+    let of_driver = |revision: &&ControllerRevision| {
+        revision.owner_references().iter().any(|owner| owner.name == Operand::Driver.name())
+    };
     let mut of_driver: Vec<&ControllerRevision> = all.iter().filter(of_driver).collect();
     of_driver.sort_by_key(|revision| revision.revision);
     ensure!(of_driver.len() == revisions, "{} revisions of the driver", of_driver.len());
     let hash = |labels: &BTreeMap<String, String>| labels.get("controller-revision-hash").cloned();
     let newest = of_driver.last().and_then(|revision| hash(revision.labels()));
     for (node, pod) in stack.drivers().await? {
-        ensure!(hash(pod.labels()) == newest && is_ready(&pod), "{node} has not the newest driver: {:?}", pod.labels());
+        ensure!(
+            hash(pod.labels()) == newest && is_ready(&pod),
+            "{node} has not the newest driver: {:?}",
+            pod.labels()
+        );
     }
     Ok(())
 }
@@ -122,7 +143,10 @@ const EAGER_TICK: Duration = Duration::from_secs(3);
 async fn held(stack: &Stack) -> Result<Vec<String>> {
     let traits = Driver::Gpu.traits();
     let nodes = Api::<Node>::all(stack.client.clone()).list(&ListParams::default()).await?;
-    let is_held = |node: &&Node| node.annotations().contains_key(traits.hold) && node.labels().contains_key(traits.skip_label);
+    let is_held = |node: &&Node| {
+        node.annotations().contains_key(traits.hold)
+            && node.labels().contains_key(traits.skip_label)
+    };
     Ok(nodes.iter().filter(is_held).map(ResourceExt::name_any).collect())
 }
 
@@ -149,7 +173,11 @@ impl Story {
             let said = first.deploy(&self.values, &self.settings(tasks)).await?;
             ensure!(said.success, "{said:?}\n{}", first.logs().await?);
             let held = held(stack).await?;
-            ensure!(held.len() == NODES, "only {held:?} are held before the operator's release\n{}", first.logs().await?);
+            ensure!(
+                held.len() == NODES,
+                "only {held:?} are held before the operator's release\n{}",
+                first.logs().await?
+            );
             rights::check(stack, &first, &format!("operator-upgrade-{}-pre", self.mode)).await?;
         }
         stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &self.values).await?;
@@ -186,7 +214,10 @@ async fn each_driver_is_replaced_once(story: Story) -> Result<()> {
         let pods = seen.pods.borrow().clone();
         for node in &nodes {
             let of_node = pods.get(node).cloned().unwrap_or_default();
-            ensure!(of_node.len() == 2, "{node} had the drivers {of_node:?}: not one replacement of one\n{log}");
+            ensure!(
+                of_node.len() == 2,
+                "{node} had the drivers {of_node:?}: not one replacement of one\n{log}"
+            );
         }
         stack.check_rerolled(&plugins, &[hook], said.ended).await
     })
@@ -208,7 +239,8 @@ async fn each_driver_is_replaced_once_in_steer() -> Result<()> {
         "version": NEW.driver,
         "upgradePolicy": {"autoUpgrade": true, "maxParallelUpgrades": 1, "maxUnavailable": "25%"},
     }});
-    let (before, after) = (Some(&["preflight", "hold"][..]), &["settle", "wake", "steer", "reroll"]);
+    let (before, after) =
+        (Some(&["preflight", "hold"][..]), &["settle", "wake", "steer", "reroll"]);
     each_driver_is_replaced_once(Story { mode: "steer", values, before, after }).await
 }
 
@@ -216,7 +248,13 @@ async fn each_driver_is_replaced_once_in_steer() -> Result<()> {
 #[ignore = "end to end: make e2e"]
 async fn each_driver_is_replaced_once_in_drive() -> Result<()> {
     let values = NEW.driven_values();
-    each_driver_is_replaced_once(Story { mode: "drive", values, before: None, after: &["settle", "drive", "reroll"] }).await
+    each_driver_is_replaced_once(Story {
+        mode: "drive",
+        values,
+        before: None,
+        after: &["settle", "drive", "reroll"],
+    })
+    .await
 }
 
 /// The driver stays as it is: only the plugins are replaced, one node after the other, by their DaemonSet.
@@ -227,18 +265,28 @@ async fn never_ready_device_plugin_is_no_success() -> Result<()> {
         let nodes = stack.fleet(Script::seeded(42), NODES, false).await?;
         let broken = nodes[1].clone();
         let plugin = Operand::DevicePlugin.name().to_owned();
-        stack.rewrite(|script| script.operand_faults.extend([((broken.clone(), plugin), Fault::NeverReady)]))?;
+        stack.rewrite(|script| {
+            script.operand_faults.extend([((broken.clone(), plugin), Fault::NeverReady)])
+        })?;
         let mut values = OLD.values();
         values["devicePlugin"] = json!({"version": "v0.18.2"});
         stack.deploy("gpu-operator", OLD.chart, OPERATOR_NAMESPACE, &values).await?;
         let hook = HookRelease::new(stack, "gpu-rollout");
 
-        let said = hook.deploy(&values, &json!({"component": {"version": OLD.chart}, "budgetSeconds": 120})).await?;
+        let said = hook
+            .deploy(&values, &json!({"component": {"version": OLD.chart}, "budgetSeconds": 120}))
+            .await?;
 
-        ensure!(!said.success, "{broken} offers {:?} GPUs\n{}", stack.offers().await?.get(&broken), hook.logs().await?);
+        ensure!(
+            !said.success,
+            "{broken} offers {:?} GPUs\n{}",
+            stack.offers().await?.get(&broken),
+            hook.logs().await?
+        );
         let named = hook.named().await.with_context(|| format!("{said:?}"))?;
         ensure!(named.contains(&format!("{broken}:OperandNotReady")), "{named:?}");
-        let text = hook.node_record(&broken).await?.reason.map(|reason| reason.text).unwrap_or_default();
+        let text =
+            hook.node_record(&broken).await?.reason.map(|reason| reason.text).unwrap_or_default();
         ensure!(text.contains(Operand::DevicePlugin.name()), "the operand is named: {text}");
         Ok(())
     })
@@ -250,24 +298,33 @@ async fn never_ready_device_plugin_is_no_success() -> Result<()> {
 #[ignore = "end to end: make e2e"]
 async fn restarted_operator_waits_for_its_own_lease() -> Result<()> {
     scenario("operator-restarted", async |stack| {
-        stack.fleet(Script { lease: Duration::from_secs(8), ..Script::seeded(43) }, 1, false).await?;
+        stack
+            .fleet(Script { lease: Duration::from_secs(8), ..Script::seeded(43) }, 1, false)
+            .await?;
         stack.restart_operator().await?;
         let before = lease(stack).await?.spec.unwrap_or_default();
 
         stack.set_driver(NEW.driver).await?;
 
         let after = lease(stack).await?.spec.unwrap_or_default();
-        let (old, new) = (before.holder_identity.unwrap_or_default(), after.holder_identity.unwrap_or_default());
+        let (old, new) =
+            (before.holder_identity.unwrap_or_default(), after.holder_identity.unwrap_or_default());
         let pod = |holder: &str| holder.split('_').next().map(str::to_owned);
         ensure!(pod(&old) == pod(&new) && old != new, "{old} led, and now {new}");
         ensure!(after.lease_transitions == Some(1), "{:?}", after.lease_transitions);
-        let (renewed, acquired) = (before.renew_time.context("renewTime")?.0, after.acquire_time.context("acquireTime")?.0);
+        let (renewed, acquired) = (
+            before.renew_time.context("renewTime")?.0,
+            after.acquire_time.context("acquireTime")?.0,
+        );
         let gap = acquired.duration_since(renewed);
         ensure!(gap.as_secs() >= 8, "nobody led for {gap:#}");
         let writes = stack.audit.by_user("admin")?;
         let between = |request: &&Request| request.time > renewed && request.time < acquired;
-        let written: Vec<_> =
-            writes.iter().filter(between).filter(|request| request.resource == "daemonsets" && request.is_write()).collect();
+        let written: Vec<_> = writes
+            .iter()
+            .filter(between)
+            .filter(|request| request.resource == "daemonsets" && request.is_write())
+            .collect();
         ensure!(written.is_empty(), "somebody worked in between: {written:#?}");
         Ok(())
     })

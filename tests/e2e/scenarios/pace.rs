@@ -94,16 +94,28 @@ async fn run(stack: &Stack, release: &Release, nodes: usize, parallel: usize) ->
     let hook = HookRelease::new(stack, "gpu-rollout");
     let (turns, begin) = (Turns::record(&stack.client), Timestamp::now());
     let meter = Meter::start(stack.control_plane.port);
-    stack.deploy("gpu-operator", release.chart, OPERATOR_NAMESPACE, &release.driven_values()).await?;
+    stack
+        .deploy("gpu-operator", release.chart, OPERATOR_NAMESPACE, &release.driven_values())
+        .await?;
     let said = hook.deploy(&release.driven_values(), &settings).await?;
     let measured = meter.end()?;
     ensure!(said.success, "{said:?}\n{}", hook.logs().await?);
-    let requests: Vec<Request> = hook.requests(begin)?.into_iter().filter(|request| request.resource != "leases").collect();
+    let requests: Vec<Request> =
+        hook.requests(begin)?.into_iter().filter(|request| request.resource != "leases").collect();
     let (mut starts, mut ends) = (turns.starts(), turns.ends());
-    ensure!(starts.len() == nodes && ends.len() == nodes, "every node went once: {} began, {} ended", starts.len(), ends.len());
+    ensure!(
+        starts.len() == nodes && ends.len() == nodes,
+        "every node went once: {} began, {} ended",
+        starts.len(),
+        ends.len()
+    );
     starts.sort();
     ends.sort();
-    let upgrade = ends.last().zip(starts.first()).map(|(end, start)| end.duration_since(*start)).unwrap_or_default();
+    let upgrade = ends
+        .last()
+        .zip(starts.first())
+        .map(|(end, start)| end.duration_since(*start))
+        .unwrap_or_default();
     Ok(Row {
         nodes,
         parallel,
@@ -111,7 +123,11 @@ async fn run(stack: &Stack, release: &Release, nodes: usize, parallel: usize) ->
         upgrade,
         requests: requests.len(),
         writes: requests.iter().filter(|request| request.is_write()).count(),
-        after_driver: handovers(&starts, parallel, ready(stack, &[(OPERATOR_NAMESPACE, DRIVER)]).await?)?,
+        after_driver: handovers(
+            &starts,
+            parallel,
+            ready(stack, &[(OPERATOR_NAMESPACE, DRIVER)]).await?,
+        )?,
         after_pods: handovers(&starts, parallel, ready(stack, &PODS).await?)?,
     })
 }
@@ -131,8 +147,17 @@ async fn ready(stack: &Stack, pods: &[(&str, &str)]) -> Result<Vec<Timestamp>> {
 }
 
 /// How long after the moment at which a slot could be free it was taken.
-fn handovers(starts: &[Timestamp], parallel: usize, free: Vec<Timestamp>) -> Result<(SignedDuration, SignedDuration)> {
-    let mut times: Vec<SignedDuration> = starts.iter().skip(parallel).zip(free).map(|(start, free)| start.duration_since(free)).collect();
+fn handovers(
+    starts: &[Timestamp],
+    parallel: usize,
+    free: Vec<Timestamp>,
+) -> Result<(SignedDuration, SignedDuration)> {
+    let mut times: Vec<SignedDuration> = starts
+        .iter()
+        .skip(parallel)
+        .zip(free)
+        .map(|(start, free)| start.duration_since(free))
+        .collect();
     times.sort();
     let median = times.get(times.len() / 2).copied().context("more nodes than slots")?;
     Ok((median, times.last().copied().unwrap_or(median)))
@@ -153,12 +178,14 @@ fn table(rows: &[Row]) {
         "after its pods s"
     );
     for row in rows {
-        let Row { nodes, parallel, measured, upgrade, requests, writes, after_driver, after_pods } = row;
+        let Row { nodes, parallel, measured, upgrade, requests, writes, after_driver, after_pods } =
+            row;
         let Measured { wall, peak_kib, processor } = measured;
         #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
         let mean = |count: usize| count as f64 / *nodes as f64;
-        let pair =
-            |(median, longest): &(SignedDuration, SignedDuration)| format!("{:.2}, {:.2}", median.as_secs_f64(), longest.as_secs_f64());
+        let pair = |(median, longest): &(SignedDuration, SignedDuration)| {
+            format!("{:.2}, {:.2}", median.as_secs_f64(), longest.as_secs_f64())
+        };
         eprintln!(
             "{nodes:<6} {parallel:>7} {:>9.1} {:>9.1} {processor:>9.2} {:>9} {:>13.1} {:>11.1} {:>17} {:>17}",
             wall.as_secs_f64(),
@@ -173,5 +200,7 @@ fn table(rows: &[Row]) {
     eprintln!(
         "\nafter: from the readiness of a node's driver (of all its pods) to the start of the node that takes its slot: median, longest"
     );
-    eprintln!("requests without those for the Lease; wall: the life of the hook's process, with a quiet period of 3 s\n");
+    eprintln!(
+        "requests without those for the Lease; wall: the life of the hook's process, with a quiet period of 3 s\n"
+    );
 }

@@ -44,7 +44,12 @@ struct Policy {
 
 impl Policy {
     fn drive(name: &'static str, policy: &Value) -> Self {
-        Self { name, gpu_driver: json!({"mode": "drive", "policy": policy}), guarded: false, jobs: false }
+        Self {
+            name,
+            gpu_driver: json!({"mode": "drive", "policy": policy}),
+            guarded: false,
+            jobs: false,
+        }
     }
 }
 
@@ -55,15 +60,24 @@ async fn populate(stack: &Stack, policy: &Policy) -> Result<()> {
     stack.run(&Serving { name: "serve", replicas, ..Serving::default() }).await?;
     stack.run(&Serving { name: "web", replicas: 4, gpus: 0, ..Serving::default() }).await?;
     if policy.guarded {
-        stack.protect("serve", &json!({"maxUnavailable": 1, "selector": {"matchLabels": {"app": "serve"}}})).await?;
+        stack
+            .protect(
+                "serve",
+                &json!({"maxUnavailable": 1, "selector": {"matchLabels": {"app": "serve"}}}),
+            )
+            .await?;
     }
     if policy.jobs {
-        let mut template = Serving { name: "train", labels: json!({"wait": "yes"}), ..Serving::default() }.template();
+        let mut template =
+            Serving { name: "train", labels: json!({"wait": "yes"}), ..Serving::default() }
+                .template();
         template["spec"]["restartPolicy"] = "Never".into();
         template["metadata"]["annotations"]["stand-in.gpu-rollout.dev/ends-after"] = JOBS.into();
         let metadata = json!({"name": "train", "namespace": NAMESPACE});
-        let spec = json!({"backoffLimit": 0, "parallelism": 2, "completions": 2, "template": template});
-        let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec});
+        let spec =
+            json!({"backoffLimit": 0, "parallelism": 2, "completions": 2, "template": template});
+        let job =
+            json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec});
         Applier::new(&stack.client).apply(&job, NAMESPACE).await?;
     }
     stack.await_serving("serve", replicas).await?;
@@ -79,15 +93,19 @@ async fn comes_true(policy: Policy) -> Result<()> {
         let bundle = stack.render(&old).await?;
         ensure!(stack.deploy_bundle(&bundle).await?.success, "the old release is not there");
         populate(stack, &policy).await?;
-        let running = Api::<Pod>::namespaced(stack.client.clone(), NAMESPACE).list(&ListParams::default()).await?;
-        let before: BTreeSet<String> = running.into_iter().map(|pod| format!("{NAMESPACE}/{}", pod.name_any())).collect();
+        let running = Api::<Pod>::namespaced(stack.client.clone(), NAMESPACE)
+            .list(&ListParams::default())
+            .await?;
+        let before: BTreeSet<String> =
+            running.into_iter().map(|pod| format!("{NAMESPACE}/{}", pod.name_any())).collect();
 
         let new = Ask { gpu_driver: policy.gpu_driver.clone(), ..old.with(&NEW) };
         let bundle = stack.render(&new).await?;
         let console = Console::new(stack)?;
         let line = format!("gpu-rollout plan --bundle {} --job-time 0s..{JOBS}", bundle.display());
         eprintln!("{}", console.types(&line).await?);
-        let document: Value = serde_json::from_str(&console.types(&format!("{line} -o json")).await?)?;
+        let document: Value =
+            serde_json::from_str(&console.types(&format!("{line} -o json")).await?)?;
         let plan = &document["rollouts"][0];
 
         let begin = Timestamp::now();
@@ -106,16 +124,33 @@ async fn comes_true(policy: Policy) -> Result<()> {
         ensure!(cordoned == touched, "cordoned {cordoned:?}, predicted {touched:?}");
 
         let pods = plan["pods"].as_array().context("pods")?;
-        let name = |pod: &Value| format!("{}/{}", pod["namespace"].as_str().unwrap_or_default(), pod["name"].as_str().unwrap_or_default());
+        let name = |pod: &Value| {
+            format!(
+                "{}/{}",
+                pod["namespace"].as_str().unwrap_or_default(),
+                pod["name"].as_str().unwrap_or_default()
+            )
+        };
         let may: BTreeSet<String> = pods.iter().map(name).collect();
-        let must: BTreeSet<String> = pods.iter().filter(|pod| pod["certain"] == true).map(name).collect();
+        let must: BTreeSet<String> =
+            pods.iter().filter(|pod| pod["certain"] == true).map(name).collect();
         let left: BTreeSet<String> = evicted.intersection(&before).cloned().collect();
-        ensure!(must.is_subset(&left), "these were to leave and stayed: {:?}", must.difference(&left));
+        ensure!(
+            must.is_subset(&left),
+            "these were to leave and stayed: {:?}",
+            must.difference(&left)
+        );
         ensure!(left.is_subset(&may), "these left without a word: {:?}", left.difference(&may));
 
         let [quickest, likely, slowest] = duration(plan)?;
-        eprintln!("{}: took {took:.0} s, predicted {quickest} to {slowest} s, likely {likely} s", policy.name);
-        ensure!(quickest <= took && took <= slowest, "took {took} s, predicted {quickest} to {slowest} s");
+        eprintln!(
+            "{}: took {took:.0} s, predicted {quickest} to {slowest} s, likely {likely} s",
+            policy.name
+        );
+        ensure!(
+            quickest <= took && took <= slowest,
+            "took {took} s, predicted {quickest} to {slowest} s"
+        );
         Ok(())
     })
     .await
@@ -140,7 +175,8 @@ pub(super) async fn deploy(stack: &Stack, bundle: &Path, begin: Timestamp) -> Re
 
 /// The shortest, the likely and the longest duration of a plan, in seconds.
 pub(super) fn duration(plan: &Value) -> Result<[f64; 3]> {
-    let bound = |key: &str| plan["duration"][key].as_f64().with_context(|| format!("{key}: {plan:#}"));
+    let bound =
+        |key: &str| plan["duration"][key].as_f64().with_context(|| format!("{key}: {plan:#}"));
     Ok([bound("leastSeconds")?, bound("likelySeconds")?, bound("mostSeconds")?])
 }
 
@@ -158,7 +194,9 @@ pub(super) struct Seen {
 
 /// Follows the nodes until a watch breaks that should not.
 async fn follow<T>(client: &Client, seen: &RefCell<Seen>) -> Result<T> {
-    let mut nodes = pin!(watcher(Api::<Node>::all(client.clone()), watcher::Config::default()).applied_objects());
+    let mut nodes = pin!(
+        watcher(Api::<Node>::all(client.clone()), watcher::Config::default()).applied_objects()
+    );
     while let Some(node) = nodes.try_next().await? {
         let (name, mut seen, now) = (node.name_any(), seen.borrow_mut(), Timestamp::now());
         if node.spec.and_then(|spec| spec.unschedulable) == Some(true) {
@@ -177,14 +215,24 @@ fn evicted(stack: &Stack, begin: Timestamp) -> Result<BTreeSet<String>> {
     let hook = HookRelease::new(stack, "gpu-operator-post");
     // The stand-in of the operator is an administrator.
     let requests = [hook.requests(begin)?, stack.audit.by_user("admin")?].concat();
-    let granted = |request: &Request| request.resource == "pods/eviction" && request.code == 201 && request.time >= begin;
-    Ok(requests.iter().filter(|request| granted(request)).map(|request| format!("{}/{}", request.namespace, request.name)).collect())
+    let granted = |request: &Request| {
+        request.resource == "pods/eviction" && request.code == 201 && request.time >= begin
+    };
+    Ok(requests
+        .iter()
+        .filter(|request| granted(request))
+        .map(|request| format!("{}/{}", request.namespace, request.name))
+        .collect())
 }
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn one_node_at_a_time() -> Result<()> {
-    comes_true(Policy::drive("one", &json!({"maxParallelUpgrades": 1, "podDeletion": {"timeout": "60s"}}))).await
+    comes_true(Policy::drive(
+        "one",
+        &json!({"maxParallelUpgrades": 1, "podDeletion": {"timeout": "60s"}}),
+    ))
+    .await
 }
 
 #[tokio::test(flavor = "local")]

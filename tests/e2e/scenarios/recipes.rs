@@ -21,12 +21,14 @@ const WITHOUT_OPERATOR: [&str; 1] = ["device-plugin-only"];
 
 /// A recipe of the library with another release of operator and driver, for two nodes that start quickly.
 async fn recipe(name: &str, release: &Release) -> Result<Value> {
-    let output = Command::new(gpu_rollout()?).args(["recipe", "show", name, "-o", "json"]).output().await?;
+    let output =
+        Command::new(gpu_rollout()?).args(["recipe", "show", name, "-o", "json"]).output().await?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let mut recipe: Value = serde_json::from_slice(&output.stdout)?;
     recipe["cluster"]["gpuNodes"] = json!(NODES);
     let components = recipe["components"].as_array_mut().context("components")?;
-    components.retain(|component| component["name"].as_str().is_some_and(|name| PLAYED.contains(&name)));
+    components
+        .retain(|component| component["name"].as_str().is_some_and(|name| PLAYED.contains(&name)));
     for component in components {
         let version = if component["name"] == "gpu-operator" { release.chart } else { "25.12.0" };
         component["version"] = json!(version);
@@ -48,19 +50,30 @@ async fn recipe(name: &str, release: &Release) -> Result<Value> {
 async fn rolls_out(name: &str) -> Result<()> {
     scenario(&format!("recipe-{name}"), async |stack| {
         let asked = recipe(name, &OLD).await?;
-        let of_operator = asked["components"].as_array().into_iter().flatten().find(|component| component["name"] == "gpu-operator");
-        let host_driver = of_operator.is_some_and(|component| component["values"]["driver"]["enabled"] == false);
+        let of_operator = asked["components"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|component| component["name"] == "gpu-operator");
+        let host_driver =
+            of_operator.is_some_and(|component| component["values"]["driver"]["enabled"] == false);
         stack.play(Script { host_driver, ..Script::seeded(91) }).await?;
         let nodes = stack.add_gpu_nodes(NODES).await?;
         let hook = HookRelease::new(stack, "gpu-operator-post");
         let bundle = stack.helm.directory().join("bundle");
-        for (what, release) in [("first install", &OLD), ("upgrade", &NEW), ("the same once more", &NEW)] {
+        for (what, release) in
+            [("first install", &OLD), ("upgrade", &NEW), ("the same once more", &NEW)]
+        {
             stack.render_recipe("helm", &bundle, &[], &recipe(name, release).await?, "e2e").await?;
             let said = stack.deploy_bundle(&bundle).await?;
             ensure!(said.success, "{what}: {said:?}\n{}", hook.logs().await.unwrap_or_default());
         }
         let offers = stack.offers().await?;
-        ensure!(nodes.iter().all(|node| offers.contains_key(node)) || stack.plugins().await?.len() == NODES, "{offers:?}");
+        ensure!(
+            nodes.iter().all(|node| offers.contains_key(node))
+                || stack.plugins().await?.len() == NODES,
+            "{offers:?}"
+        );
         Ok(())
     })
     .await
@@ -107,7 +120,9 @@ mod long {
 #[test]
 fn every_recipe_of_the_library_is_rolled_out() -> Result<()> {
     let library = std::fs::read_dir(repository("bundles/recipes"))?;
-    let names = library.map(|entry| Ok(entry?.path().file_stem().unwrap_or_default().to_string_lossy().into_owned()));
+    let names = library.map(|entry| {
+        Ok(entry?.path().file_stem().unwrap_or_default().to_string_lossy().into_owned())
+    });
     let names = names.collect::<Result<BTreeSet<String>>>()?;
     let tried = [short::SHORT, long::LONG, &WITHOUT_OPERATOR].concat();
     assert_eq!(names, tried.into_iter().map(str::to_owned).collect());

@@ -60,10 +60,17 @@ impl<'a> Recorded<'a> {
     /// Begins the recording, and changes the driver's version.
     async fn upgrade(&mut self) -> Result<()> {
         self.recorder = Recorder::start(&self.stack.client);
-        until("the watches to begin", ROLLOUT, async || Ok(self.recorder.has_begun().then_some(()))).await?;
+        until("the watches to begin", ROLLOUT, async || {
+            Ok(self.recorder.has_begun().then_some(()))
+        })
+        .await?;
         self.zero = Instant::now();
-        self.recorder.act(&format!("ClusterPolicy driver.version {OLD} -> {NEW}; of upgradePolicy {} is not the chart's", self.policy));
-        let policies = Api::<DynamicObject>::all_with(self.stack.client.clone(), &cluster_policy_kind());
+        self.recorder.act(&format!(
+            "ClusterPolicy driver.version {OLD} -> {NEW}; of upgradePolicy {} is not the chart's",
+            self.policy
+        ));
+        let policies =
+            Api::<DynamicObject>::all_with(self.stack.client.clone(), &cluster_policy_kind());
         let version = Patch::Merge(json!({"spec": {"driver": {"version": NEW}}}));
         policies.patch("cluster-policy", &PatchParams::default(), &version).await?;
         self.await_state("upgrade-required").await?;
@@ -104,11 +111,19 @@ async fn serial() -> Result<()> {
 async fn parallel_with_jobs() -> Result<()> {
     scenario_within(SCENARIO, "recording-parallel", async |stack| {
         let wait = json!({"podSelector": "wait-for=me", "timeoutSeconds": 0});
-        let policy = json!({"maxParallelUpgrades": 2, "maxUnavailable": "50%", "waitForCompletion": wait});
+        let policy =
+            json!({"maxParallelUpgrades": 2, "maxUnavailable": "50%", "waitForCompletion": wait});
         let mut fleet = Recorded::install(stack, 102, policy).await?;
         fleet.stack.create_namespace(NAMESPACE).await?;
         let labels = || json!({"wait-for": "me"});
-        let job = |replicas| Serving { name: "job", replicas, node: Some("gpu-0"), labels: labels(), gpus: 0, ..Serving::default() };
+        let job = |replicas| Serving {
+            name: "job",
+            replicas,
+            node: Some("gpu-0"),
+            labels: labels(),
+            gpus: 0,
+            ..Serving::default()
+        };
         fleet.stack.run(&job(1)).await?;
         fleet.stack.await_serving("job", 1).await?;
         fleet.upgrade().await?;
@@ -154,7 +169,9 @@ async fn drain() -> Result<()> {
 async fn failing() -> Result<()> {
     scenario_within(SCENARIO, "recording-failing", async |stack| {
         let mut fleet = Recorded::install(stack, 104, json!({})).await?;
-        fleet.stack.rewrite(|script| script.faults.extend([("gpu-1".to_owned(), Fault::CrashLoop)]))?;
+        fleet
+            .stack
+            .rewrite(|script| script.faults.extend([("gpu-1".to_owned(), Fault::CrashLoop)]))?;
         fleet.upgrade().await?;
         let node = fleet.await_state("upgrade-failed").await?;
         ensure!(node == "gpu-1", "{node} failed");
@@ -162,7 +179,9 @@ async fn failing() -> Result<()> {
         fleet.stack.rewrite(|script| script.faults.clear())?;
         fleet.recorder.act("gpu-1 is repaired, its driver pod deleted");
         let pods = Api::<Pod>::namespaced(fleet.stack.client.clone(), OPERATOR_NAMESPACE);
-        let on_node = ListParams::default().labels(&format!("app={}", Operand::Driver.name())).fields(&format!("spec.nodeName={node}"));
+        let on_node = ListParams::default()
+            .labels(&format!("app={}", Operand::Driver.name()))
+            .fields(&format!("spec.nodeName={node}"));
         for pod in pods.list(&on_node).await? {
             pods.delete(&pod.name_any(), &DeleteParams::default()).await?;
         }

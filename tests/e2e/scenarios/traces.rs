@@ -21,7 +21,13 @@ const LIMIT: Duration = Duration::from_mins(2);
 
 /// Times in which the recorded order holds: drivers are ready long before the controller's next tick.
 fn script(seed: u64) -> Script {
-    Script { tick: Duration::from_secs(5), driver: (500, 1_500), ready_after: (200, 800), driver_manager: false, ..Script::seeded(seed) }
+    Script {
+        tick: Duration::from_secs(5),
+        driver: (500, 1_500),
+        ready_after: (200, 800),
+        driver_manager: false,
+        ..Script::seeded(seed)
+    }
 }
 
 #[tokio::test(flavor = "local")]
@@ -122,27 +128,35 @@ fn same_shape(recorder: &Recorder, recording: &str) -> Result<()> {
     let played = format!("{:#?}", recorder.trace().shape());
     let expected = format!("{:#?}", Trace::read(recording)?.shape());
     let difference = similar::TextDiff::from_lines(&expected, &played);
-    ensure!(played == expected, "not the shape of {recording} (-):\n{}", difference.unified_diff().context_radius(8));
+    ensure!(
+        played == expected,
+        "not the shape of {recording} (-):\n{}",
+        difference.unified_diff().context_radius(8)
+    );
     Ok(())
 }
 
 /// As kubelet: the validator on a node is ready, or not.
 async fn set_validator(stack: &Stack, node: &str, ready: bool) -> Result<()> {
     let pods = Api::<Pod>::namespaced(stack.client.clone(), OPERATOR_NAMESPACE);
-    let on_node = ListParams::default().labels("app=nvidia-operator-validator").fields(&format!("spec.nodeName={node}"));
+    let on_node = ListParams::default()
+        .labels("app=nvidia-operator-validator")
+        .fields(&format!("spec.nodeName={node}"));
     for pod in pods.list(&on_node).await? {
         let never = if ready { json!(null) } else { json!("true") };
-        let annotation = json!({"metadata": {"annotations": {"stand-in.gpu-rollout.dev/never-ready": never}}});
+        let annotation =
+            json!({"metadata": {"annotations": {"stand-in.gpu-rollout.dev/never-ready": never}}});
         pods.patch(&pod.name_any(), &PatchParams::default(), &Patch::Merge(annotation)).await?;
         if !ready {
-            let mut status =
-                json!({"status": {"conditions": [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "False"}]}});
-            let mut containers = pod.status.clone().and_then(|status| status.container_statuses).unwrap_or_default();
+            let mut status = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "False"}]}});
+            let mut containers =
+                pod.status.clone().and_then(|status| status.container_statuses).unwrap_or_default();
             for container in &mut containers {
                 container.ready = false;
             }
             status["status"]["containerStatuses"] = json!(containers);
-            pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(status)).await?;
+            pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(status))
+                .await?;
         }
     }
     Ok(())

@@ -26,14 +26,19 @@ async fn helm_returns_after_hook_and_reports_its_end() -> Result<()> {
         let image = format!("{HOOK_REPOSITORY}:e2e");
 
         install(stack, "version", &image, &["/gpu-rollout", "--version"]).await?;
-        ensure!(logs(stack, "version").await?.starts_with("gpu-rollout "), "the image's own program ran");
+        ensure!(
+            logs(stack, "version").await?.starts_with("gpu-rollout "),
+            "the image's own program ran"
+        );
 
         let failed = install(stack, "usage", &image, &["/gpu-rollout", "no-such-command"]).await;
         let error = format!("{:#}", failed.unwrap_err());
         ensure!(error.contains("post-install"), "Helm says that the hook failed: {error}");
         ensure!(ended(stack, "usage").await?.exit_code == 2, "the pod's status has the exit code");
 
-        let failed = install(stack, "absent", "gpu-rollout.test/gpu-rollout:no-such-tag", &["/gpu-rollout"]).await;
+        let failed =
+            install(stack, "absent", "gpu-rollout.test/gpu-rollout:no-such-tag", &["/gpu-rollout"])
+                .await;
         ensure!(failed.is_err(), "an image that nobody can pull runs nowhere");
         Ok(())
     })
@@ -95,7 +100,9 @@ async fn install(stack: &Stack, name: &str, image: &str, command: &[&str]) -> Re
 
 async fn create_job(stack: &Stack, name: &str, command: &[&str]) -> Result<()> {
     let job = serde_json::from_value(job(name, SHELL_IMAGE, command))?;
-    Api::<Job>::namespaced(stack.client.clone(), NAMESPACE).create(&PostParams::default(), &job).await?;
+    Api::<Job>::namespaced(stack.client.clone(), NAMESPACE)
+        .create(&PostParams::default(), &job)
+        .await?;
     Ok(())
 }
 
@@ -111,20 +118,40 @@ fn job(name: &str, image: &str, command: &[&str]) -> Value {
 }
 
 /// The newest pod of a Job for which `wanted` finds something.
-async fn pod_of<T>(stack: &Stack, job: &str, what: &str, wanted: impl Fn(&Pod) -> Option<T>) -> Result<T> {
+async fn pod_of<T>(
+    stack: &Stack,
+    job: &str,
+    what: &str,
+    wanted: impl Fn(&Pod) -> Option<T>,
+) -> Result<T> {
     let pods = Api::<Pod>::namespaced(stack.client.clone(), NAMESPACE);
     let of_job = kube::api::ListParams::default().labels(&format!("job-name={job}"));
-    until(&format!("{what} of job {job}"), LIMIT, async || Ok(pods.list(&of_job).await?.iter().find_map(&wanted))).await
+    until(&format!("{what} of job {job}"), LIMIT, async || {
+        Ok(pods.list(&of_job).await?.iter().find_map(&wanted))
+    })
+    .await
 }
 
 async fn running(stack: &Stack, job: &str) -> Result<Pod> {
-    let is_running = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
+    let is_running = |pod: &Pod| {
+        pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+    };
     pod_of(stack, job, "a running pod", |pod| is_running(pod).then(|| pod.clone())).await
 }
 
 async fn ended(stack: &Stack, job: &str) -> Result<ContainerStateTerminated> {
-    pod_of(stack, job, "an ended pod", |pod| pod.status.as_ref()?.container_statuses.as_ref()?.first()?.state.as_ref()?.terminated.clone())
-        .await
+    pod_of(stack, job, "an ended pod", |pod| {
+        pod.status
+            .as_ref()?
+            .container_statuses
+            .as_ref()?
+            .first()?
+            .state
+            .as_ref()?
+            .terminated
+            .clone()
+    })
+    .await
 }
 
 async fn logs(stack: &Stack, job: &str) -> Result<String> {

@@ -33,11 +33,13 @@ async fn one_waits_for_the_lease() -> Result<()> {
     scenario("two-hooks", async |stack| {
         stack.fleet(Script::seeded(81), 3, true).await?;
         let before = stack.plugins().await?;
-        let hooks = [HookRelease::new(stack, "gpu-rollout"), HookRelease::new(stack, "gpu-rollout-two")];
+        let hooks =
+            [HookRelease::new(stack, "gpu-rollout"), HookRelease::new(stack, "gpu-rollout-two")];
         stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &NEW.values()).await?;
 
         let (values, settings) = (NEW.values(), json!({}));
-        let (first, second) = tokio::join!(hooks[0].deploy(&values, &settings), hooks[1].deploy(&values, &settings));
+        let (first, second) =
+            tokio::join!(hooks[0].deploy(&values, &settings), hooks[1].deploy(&values, &settings));
 
         let (first, second) = (first?, second?);
         let logs = [hooks[0].logs().await?, hooks[1].logs().await?];
@@ -54,18 +56,28 @@ async fn one_waits_for_the_lease() -> Result<()> {
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn stopped_hook_writes_nothing_under_anothers_lease() -> Result<()> {
-    stopped_in_mid_rollout("two-hooks-stopped", 82, |stack| Ok(HookRelease::new(stack, "gpu-rollout"))).await
+    stopped_in_mid_rollout("two-hooks-stopped", 82, |stack| {
+        Ok(HookRelease::new(stack, "gpu-rollout"))
+    })
+    .await
 }
 
 /// What the release before wrote on nodes and into its Lease is understood.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e-full (needs the image of the release before)"]
 async fn stopped_hook_of_previous_release_is_taken_over() -> Result<()> {
-    stopped_in_mid_rollout("two-hooks-previous", 83, |stack| HookRelease::of_previous(stack, "gpu-rollout")).await
+    stopped_in_mid_rollout("two-hooks-previous", 83, |stack| {
+        HookRelease::of_previous(stack, "gpu-rollout")
+    })
+    .await
 }
 
 /// A hook is stopped in the middle of a rollout, longer than its Lease lasts, and goes on when another one has taken over.
-async fn stopped_in_mid_rollout(name: &str, seed: u64, first: for<'s> fn(&'s Stack) -> Result<HookRelease<'s>>) -> Result<()> {
+async fn stopped_in_mid_rollout(
+    name: &str,
+    seed: u64,
+    first: for<'s> fn(&'s Stack) -> Result<HookRelease<'s>>,
+) -> Result<()> {
     scenario(name, async |stack| {
         stack.fleet(Script::seeded(seed), 3, false).await?;
         let drivers = stack.drivers().await?;
@@ -75,12 +87,18 @@ async fn stopped_in_mid_rollout(name: &str, seed: u64, first: for<'s> fn(&'s Sta
         let begin = Timestamp::now();
 
         let taken_over = async {
-            until("the first hook to delete a driver", LIMIT, async || Ok((!first.deleted_pods()?.is_empty()).then_some(()))).await?;
+            until("the first hook to delete a driver", LIMIT, async || {
+                Ok((!first.deleted_pods()?.is_empty()).then_some(()))
+            })
+            .await?;
             let pod = first.running_pod().await?;
             let worker = stack.worker_of(&pod)?;
             worker.signal(OPERATOR_NAMESPACE, &pod.name_any(), "STOP").await?;
             let awake = async {
-                until("the second hook to delete a driver", LIMIT, async || Ok((!second.deleted_pods()?.is_empty()).then_some(()))).await?;
+                until("the second hook to delete a driver", LIMIT, async || {
+                    Ok((!second.deleted_pods()?.is_empty()).then_some(()))
+                })
+                .await?;
                 worker.signal(OPERATOR_NAMESPACE, &pod.name_any(), "CONT").await
             };
             let (said, awake) = tokio::join!(second.deploy(&values, &settings), awake);
@@ -90,8 +108,17 @@ async fn stopped_in_mid_rollout(name: &str, seed: u64, first: for<'s> fn(&'s Sta
         let (one, two) = tokio::join!(first.deploy(&values, &settings), taken_over);
 
         let (one, two) = (one?, two?);
-        ensure!(one.success && two.success, "{one:?}\n{two:?}\n{}\n{}", first.logs().await?, second.logs().await?);
-        let mut deleted: Vec<String> = [first.deleted_pods()?, second.deleted_pods()?].concat().into_iter().map(|pod| pod.name).collect();
+        ensure!(
+            one.success && two.success,
+            "{one:?}\n{two:?}\n{}\n{}",
+            first.logs().await?,
+            second.logs().await?
+        );
+        let mut deleted: Vec<String> = [first.deleted_pods()?, second.deleted_pods()?]
+            .concat()
+            .into_iter()
+            .map(|pod| pod.name)
+            .collect();
         let mut wanted: Vec<String> = drivers.values().map(ResourceExt::name_any).collect();
         deleted.sort();
         wanted.sort();
@@ -106,7 +133,11 @@ fn check_written_under_own_lease(hooks: &[&HookRelease<'_>], begin: Timestamp) -
     let mut history = Vec::new();
     for hook in hooks {
         let requests = hook.requests(begin)?;
-        history.extend(requests.into_iter().filter(|request| request.is_write() && (200..300).contains(&request.code)));
+        history.extend(
+            requests
+                .into_iter()
+                .filter(|request| request.is_write() && (200..300).contains(&request.code)),
+        );
     }
     history.sort_by_key(|request| request.time);
     let (mut holder, mut holders) = (String::new(), 0);
@@ -116,7 +147,9 @@ fn check_written_under_own_lease(hooks: &[&HookRelease<'_>], begin: Timestamp) -
                 holders += usize::from(holder != request.user);
                 holder.clone_from(&request.user);
             }
-            "nodes" | "pods" | "pods/eviction" => ensure!(holder == request.user, "{request:?} while {holder} has the Lease"),
+            "nodes" | "pods" | "pods/eviction" => {
+                ensure!(holder == request.user, "{request:?} while {holder} has the Lease")
+            }
             _ => {}
         }
     }

@@ -20,7 +20,8 @@ async fn every_plugin_is_replaced_once_after_its_driver() -> Result<()> {
 
             // Helm returns at once: the ClusterPolicy says `ready`, and it is not.
             stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &NEW.values()).await?;
-            let said = hook.deploy(&NEW.values(), &json!({"component": {"version": NEW.chart}})).await?;
+            let said =
+                hook.deploy(&NEW.values(), &json!({"component": {"version": NEW.chart}})).await?;
 
             ensure!(said.success, "{said:?}\n{}", hook.logs().await?);
             rights::check(stack, &hook, &format!("upgrade-{seed}")).await?;

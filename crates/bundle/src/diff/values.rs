@@ -26,14 +26,23 @@ pub fn changes(old: &Value, new: &Value) -> Vec<ValueChange> {
     found
 }
 
-fn compare(path: &mut String, old: Option<&Value>, new: Option<&Value>, found: &mut Vec<ValueChange>) {
+fn compare(
+    path: &mut String,
+    old: Option<&Value>,
+    new: Option<&Value>,
+    found: &mut Vec<ValueChange>,
+) {
     if old == new {
         return;
     }
     let keyed = match (old, new) {
         (Some(Value::Object(old)), Some(Value::Object(new))) => {
             let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-            Some(keys.into_iter().map(|key| (escape(key), old.get(key), new.get(key))).collect::<Vec<_>>())
+            Some(
+                keys.into_iter()
+                    .map(|key| (escape(key), old.get(key), new.get(key)))
+                    .collect::<Vec<_>>(),
+            )
         }
         (Some(Value::Array(old)), Some(Value::Array(new))) => Some(elements(old, new)),
         _ => None,
@@ -59,13 +68,23 @@ fn escape(key: &str) -> String {
 }
 
 /// Elements by their names, if each one on both sides has its own; else by their places.
-fn elements<'a>(old: &'a [Value], new: &'a [Value]) -> Vec<(String, Option<&'a Value>, Option<&'a Value>)> {
+fn elements<'a>(
+    old: &'a [Value],
+    new: &'a [Value],
+) -> Vec<(String, Option<&'a Value>, Option<&'a Value>)> {
     if let (Some(olds), Some(news)) = (names(old), names(new)) {
-        let find = |list: &'a [Value], names: &[&str], name: &str| names.iter().position(|known| *known == name).map(|index| &list[index]);
+        let find = |list: &'a [Value], names: &[&str], name: &str| {
+            names.iter().position(|known| *known == name).map(|index| &list[index])
+        };
         let all: BTreeSet<&str> = olds.iter().chain(&news).copied().collect();
-        return all.into_iter().map(|name| (format!("[{name}]"), find(old, &olds, name), find(new, &news, name))).collect();
+        return all
+            .into_iter()
+            .map(|name| (format!("[{name}]"), find(old, &olds, name), find(new, &news, name)))
+            .collect();
     }
-    (0..old.len().max(new.len())).map(|index| (format!("[{index}]"), old.get(index), new.get(index))).collect()
+    (0..old.len().max(new.len()))
+        .map(|index| (format!("[{index}]"), old.get(index), new.get(index)))
+        .collect()
 }
 
 fn names(list: &[Value]) -> Option<Vec<&str>> {
@@ -91,7 +110,10 @@ mod tests {
     #[test]
     fn what_differs_is_named_by_its_path() {
         assert!(changes(&json!({"a": [1, {"b": 2}]}), &json!({"a": [1, {"b": 2}]})).is_empty());
-        assert_eq!(paths(&json!({"a": {"b": 1, "c": 2}}), &json!({"a": {"b": 1, "d": 2}})), ["a.c", "a.d"]);
+        assert_eq!(
+            paths(&json!({"a": {"b": 1, "c": 2}}), &json!({"a": {"b": 1, "d": 2}})),
+            ["a.c", "a.d"]
+        );
         assert_eq!(paths(&json!({"x.y/z": 1}), &json!({"x.y/z": 2})), ["[x.y/z]"]);
         assert_eq!(paths(&json!({"a": 1}), &json!({"a": {"b": 1}})), ["a"]);
         assert_eq!(changes(&json!({"a": null}), &json!({}))[0].old, Some(Value::Null));

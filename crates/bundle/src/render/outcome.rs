@@ -60,7 +60,10 @@ impl RenderedBundle {
                 self.directory.display()
             )
         });
-        let left_over = written.left_over.as_ref().map(|path| format!("the old bundle could not be removed: `{}`", path.display()));
+        let left_over = written
+            .left_over
+            .as_ref()
+            .map(|path| format!("the old bundle could not be removed: `{}`", path.display()));
         other.into_iter().chain(left_over).collect()
     }
 }
@@ -68,7 +71,8 @@ impl RenderedBundle {
 impl RenderOutcome {
     /// Everything that failed: the recipe, else some of its bundles.
     pub fn failures(&self) -> impl Iterator<Item = &RenderFailure> {
-        let bundles = self.bundles.iter().filter_map(|bundle| bundle.result.as_ref()?.as_ref().err());
+        let bundles =
+            self.bundles.iter().filter_map(|bundle| bundle.result.as_ref()?.as_ref().err());
         self.failure.iter().chain(bundles)
     }
 

@@ -30,7 +30,9 @@ pub(crate) struct Scene {
 pub(crate) fn scenes() -> &'static [Scene] {
     static SCENES: OnceLock<Vec<Scene>> = OnceLock::new();
     SCENES.get_or_init(|| {
-        catalog::recipe_names().map(|name| scene(name, REPOSITORY, "clusters/a", &PlanOptions::default()).unwrap()).collect()
+        catalog::recipe_names()
+            .map(|name| scene(name, REPOSITORY, "clusters/a", &PlanOptions::default()).unwrap())
+            .collect()
     })
 }
 
@@ -39,14 +41,24 @@ fn scene(name: &str, url: &str, path: &str, options: &PlanOptions) -> Result<Sce
     let plan = plan(&recipe, &EmbeddedCatalog, options).unwrap();
     let source = BundleSource::new(url, "v1.2.0", path).unwrap();
     let deployer = "argocd".parse().unwrap();
-    let parts = BundleInput { recipe: &recipe, plan: &plan, options, deployer, hook_chart: hook_chart::FILES, source: Some(&source) };
+    let parts = BundleInput {
+        recipe: &recipe,
+        plan: &plan,
+        options,
+        deployer,
+        hook_chart: hook_chart::FILES,
+        source: Some(&source),
+    };
     let tree = build(parts)?;
     Ok(Scene { name: recipe.metadata.name.clone(), plan, tree })
 }
 
 /// Options that take the charts of the catalog's repository `nvidia` from elsewhere.
 fn nvidia_from(url: &str) -> PlanOptions {
-    PlanOptions { chart_repositories: BTreeMap::from([("nvidia".to_owned(), url.to_owned())]), ..PlanOptions::default() }
+    PlanOptions {
+        chart_repositories: BTreeMap::from([("nvidia".to_owned(), url.to_owned())]),
+        ..PlanOptions::default()
+    }
 }
 
 impl Scene {
@@ -64,8 +76,10 @@ impl Scene {
 
     /// All objects of Argo CD.
     pub(crate) fn objects(&self) -> Vec<Value> {
-        let mut objects: Vec<Value> = self.applications().into_iter().map(|(_, application)| application).collect();
-        objects.extend(["root.yaml", "root-project.yaml", "project.yaml"].map(|path| self.read(path)));
+        let mut objects: Vec<Value> =
+            self.applications().into_iter().map(|(_, application)| application).collect();
+        objects
+            .extend(["root.yaml", "root-project.yaml", "project.yaml"].map(|path| self.read(path)));
         objects
     }
 }
@@ -85,7 +99,13 @@ fn every_object_fits_its_crd() {
     let schemas = Schemas::load("argo-cd");
     for scene in scenes() {
         for object in scene.objects() {
-            assert_eq!(schemas.judge(&object), [] as [String; 0], "{}: {}", scene.name, object["metadata"]["name"]);
+            assert_eq!(
+                schemas.judge(&object),
+                [] as [String; 0],
+                "{}: {}",
+                scene.name,
+                object["metadata"]["name"]
+            );
         }
     }
     let mut wrong = scenes()[0].objects().remove(0);
@@ -102,15 +122,27 @@ fn trap_argocd_waves_follow_needs() {
             .applications()
             .into_iter()
             .map(|(release, application)| {
-                let wave = application["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"].as_str().unwrap().parse().unwrap();
+                let wave = application["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"]
+                    .as_str()
+                    .unwrap()
+                    .parse()
+                    .unwrap();
                 (release.name.clone(), wave)
             })
             .collect();
         for release in &scene.plan.releases {
             for need in &release.needs {
-                assert!(found[need] < found[&release.name], "{}: {} does not come after {need}", scene.name, release.name);
+                assert!(
+                    found[need] < found[&release.name],
+                    "{}: {} does not come after {need}",
+                    scene.name,
+                    release.name
+                );
             }
-            assert_eq!(found[&release.name], i64::try_from(planned[release.name.as_str()]).unwrap());
+            assert_eq!(
+                found[&release.name],
+                i64::try_from(planned[release.name.as_str()]).unwrap()
+            );
         }
     }
 }
@@ -130,9 +162,12 @@ fn trap_argocd_component_and_hook_share_values() {
                 .map(|files| files.iter().map(|file| file.as_str().unwrap()).collect())
                 .unwrap_or_default();
             let expected: Vec<String> = match &release.kind {
-                ReleaseKind::Upstream(_) => vec![format!("$values/clusters/a/{folder}/values.yaml")],
+                ReleaseKind::Upstream(_) => {
+                    vec![format!("$values/clusters/a/{folder}/values.yaml")]
+                }
                 ReleaseKind::Hook(hook) => {
-                    let shared = values_of(&scene.plan, hook).into_iter().map(|file| format!("../{file}"));
+                    let shared =
+                        values_of(&scene.plan, hook).into_iter().map(|file| format!("../{file}"));
                     shared.chain(["rollout.yaml".to_owned()]).collect()
                 }
                 ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => Vec::new(),
@@ -141,7 +176,11 @@ fn trap_argocd_component_and_hook_share_values() {
             for file in files {
                 let file = file.trim_start_matches("$values/clusters/a/").trim_start_matches("../");
                 let inside = format!("{folder}/{file}");
-                assert!(scene.tree.get(file).or(scene.tree.get(&inside)).is_some(), "{}: {folder} reads `{file}`", scene.name);
+                assert!(
+                    scene.tree.get(file).or(scene.tree.get(&inside)).is_some(),
+                    "{}: {folder} reads `{file}`",
+                    scene.name
+                );
             }
         }
     }
@@ -151,8 +190,18 @@ fn trap_argocd_component_and_hook_share_values() {
 fn trap_argocd_self_heal_and_pruning_are_off() {
     for scene in scenes() {
         for object in scene.objects().iter().filter(|object| object["kind"] == "Application") {
-            assert_eq!(object["spec"]["syncPolicy"]["automated"], json!({"prune": false, "selfHeal": false}), "{}", scene.name);
-            assert_eq!(object["metadata"].get("finalizers"), None, "{}: deleting it would delete what it deployed", scene.name);
+            assert_eq!(
+                object["spec"]["syncPolicy"]["automated"],
+                json!({"prune": false, "selfHeal": false}),
+                "{}",
+                scene.name
+            );
+            assert_eq!(
+                object["metadata"].get("finalizers"),
+                None,
+                "{}: deleting it would delete what it deployed",
+                scene.name
+            );
         }
     }
 }
@@ -162,7 +211,13 @@ fn trap_argocd_retries_are_explicit() {
     for scene in scenes() {
         for (release, application) in scene.applications() {
             let retry = &application["spec"]["syncPolicy"]["retry"];
-            assert_eq!(retry["limit"], if is_hook(release) { 2 } else { 5 }, "{}: {}", scene.name, release.name);
+            assert_eq!(
+                retry["limit"],
+                if is_hook(release) { 2 } else { 5 },
+                "{}: {}",
+                scene.name,
+                release.name
+            );
             assert!(retry["backoff"]["maxDuration"].is_string());
         }
     }
@@ -180,7 +235,8 @@ fn trap_argocd_manifest_generate_paths_hide_shared_values() {
 #[test]
 fn trap_argocd_hook_applications_have_a_plain_object() {
     // Without one, Argo CD never finds the Application out of sync.
-    let trigger = hook_chart::FILES.iter().find(|(path, _)| *path == "templates/trigger.yaml").unwrap().1;
+    let trigger =
+        hook_chart::FILES.iter().find(|(path, _)| *path == "templates/trigger.yaml").unwrap().1;
     assert!(trigger.contains("kind: ConfigMap") && !trigger.contains("helm.sh/hook"));
 }
 
@@ -190,8 +246,16 @@ fn trap_argocd_crds_have_one_writer() {
         for (release, application) in scene.applications() {
             if let ReleaseKind::Upstream(upstream) = &release.kind {
                 let options = &application["spec"]["syncPolicy"]["syncOptions"];
-                let skips_dry_run = options.as_array().unwrap().contains(&json!("SkipDryRunOnMissingResource=true"));
-                assert_eq!(sources(&application)[0]["helm"].get("skipCrds"), upstream.skip_crds.then_some(&json!(true)), "{}", scene.name);
+                let skips_dry_run = options
+                    .as_array()
+                    .unwrap()
+                    .contains(&json!("SkipDryRunOnMissingResource=true"));
+                assert_eq!(
+                    sources(&application)[0]["helm"].get("skipCrds"),
+                    upstream.skip_crds.then_some(&json!(true)),
+                    "{}",
+                    scene.name
+                );
                 assert_eq!(skips_dry_run, upstream.skip_crds, "{}: {}", scene.name, release.name);
             }
         }
@@ -202,10 +266,21 @@ fn trap_argocd_crds_have_one_writer() {
 fn trap_argocd_crds_need_server_side_apply() {
     for scene in scenes() {
         for (release, application) in scene.applications() {
-            let options = application["spec"]["syncPolicy"]["syncOptions"].as_array().unwrap().clone();
-            assert!(options.contains(&json!("ServerSideApply=true")), "{}: {}", scene.name, release.name);
+            let options =
+                application["spec"]["syncPolicy"]["syncOptions"].as_array().unwrap().clone();
+            assert!(
+                options.contains(&json!("ServerSideApply=true")),
+                "{}: {}",
+                scene.name,
+                release.name
+            );
             for wrong in ["CreateNamespace=true", "Replace=true", "ApplyOutOfSyncOnly=true"] {
-                assert!(!options.contains(&json!(wrong)), "{}: {}: {wrong}", scene.name, release.name);
+                assert!(
+                    !options.contains(&json!(wrong)),
+                    "{}: {}: {wrong}",
+                    scene.name,
+                    release.name
+                );
             }
         }
     }
@@ -226,7 +301,12 @@ fn trap_argocd_sources_have_no_empty_fields() {
     }
     for scene in scenes() {
         for (release, application) in scene.applications() {
-            assert!(!sources(&application).into_iter().any(empty), "{}: {}", scene.name, release.name);
+            assert!(
+                !sources(&application).into_iter().any(empty),
+                "{}: {}",
+                scene.name,
+                release.name
+            );
         }
     }
 }
@@ -236,7 +316,12 @@ fn trap_argocd_run_record_is_never_written_back() {
     for scene in scenes() {
         for (release, application) in scene.applications() {
             let options = application["spec"]["syncPolicy"]["syncOptions"].to_string();
-            assert!(!options.contains("RespectIgnoreDifferences"), "{}: {}", scene.name, release.name);
+            assert!(
+                !options.contains("RespectIgnoreDifferences"),
+                "{}: {}",
+                scene.name,
+                release.name
+            );
             let ignored = &application["spec"]["ignoreDifferences"];
             if is_hook(release) {
                 assert_eq!(ignored[0]["name"], format!("{}-record", release.name));
@@ -271,10 +356,14 @@ fn trap_argocd_project_allows_only_what_is_used() {
     for scene in scenes() {
         let project = scene.read("project.yaml");
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let mut allowed: Vec<String> = project["spec"]["sourceRepos"].as_array().unwrap().iter().map(text).collect();
+        let mut allowed: Vec<String> =
+            project["spec"]["sourceRepos"].as_array().unwrap().iter().map(text).collect();
         let applications = scene.applications();
-        let mut used: Vec<String> =
-            applications.iter().flat_map(|(_, application)| sources(application)).map(|source| text(&source["repoURL"])).collect();
+        let mut used: Vec<String> = applications
+            .iter()
+            .flat_map(|(_, application)| sources(application))
+            .map(|source| text(&source["repoURL"]))
+            .collect();
         for list in [&mut allowed, &mut used] {
             list.sort();
             list.dedup();
@@ -285,7 +374,10 @@ fn trap_argocd_project_allows_only_what_is_used() {
             let destinations = project["spec"]["destinations"].as_array().unwrap();
             assert!(destinations.contains(&application["spec"]["destination"]), "{}", scene.name);
         }
-        assert_eq!(scene.read("root.yaml")["spec"]["project"], scene.read("root-project.yaml")["metadata"]["name"]);
+        assert_eq!(
+            scene.read("root.yaml")["spec"]["project"],
+            scene.read("root-project.yaml")["metadata"]["name"]
+        );
     }
 }
 
@@ -302,7 +394,8 @@ fn project_names_cluster_kinds_if_crds_are_known() {
 #[test]
 fn trap_argocd_health_checks_the_operation_too() {
     let health: Value = yaml::from_str(deployer::argocd_application::HEALTH_TEXT).unwrap();
-    let lua = health["data"]["resource.customizations.health.argoproj.io_Application"].as_str().unwrap();
+    let lua =
+        health["data"]["resource.customizations.health.argoproj.io_Application"].as_str().unwrap();
     for field in ["operationState", "comparedTo", "syncResult", "sync.status", "obj.operation"] {
         assert!(lua.contains(field), "{field}");
     }
@@ -316,7 +409,12 @@ fn trap_argocd_health_checks_the_operation_too() {
             assert_eq!(labels["gpu-rollout.dev/kind"], release.kind.name());
             if let Some(hook) = labels["gpu-rollout.dev/awaited-by"].as_str() {
                 let hook = scene.plan.releases.iter().find(|release| release.name == hook).unwrap();
-                assert!(is_hook(hook) && hook.needs.contains(&release.name), "{}: {}", scene.name, release.name);
+                assert!(
+                    is_hook(hook) && hook.needs.contains(&release.name),
+                    "{}: {}",
+                    scene.name,
+                    release.name
+                );
             }
         }
     }
@@ -324,15 +422,25 @@ fn trap_argocd_health_checks_the_operation_too() {
 
 #[test]
 fn trap_argocd_registry_charts_have_no_scheme() {
-    let scene = scene("base", REPOSITORY, "", &nvidia_from("oci://registry.example.com/mirror/nvidia")).unwrap();
-    let (folder, _) = folders(&scene.plan).find(|(_, release)| release.name == "gpu-operator").unwrap();
+    let scene =
+        scene("base", REPOSITORY, "", &nvidia_from("oci://registry.example.com/mirror/nvidia"))
+            .unwrap();
+    let (folder, _) =
+        folders(&scene.plan).find(|(_, release)| release.name == "gpu-operator").unwrap();
     let application = scene.application(&folder);
     assert_eq!(sources(&application)[0]["repoURL"], "registry.example.com/mirror/nvidia");
     assert_eq!(sources(&application)[0]["chart"], "gpu-operator");
-    assert_eq!(sources(&application)[0]["helm"]["valueFiles"], json!([format!("$values/{folder}/values.yaml")]));
+    assert_eq!(
+        sources(&application)[0]["helm"]["valueFiles"],
+        json!([format!("$values/{folder}/values.yaml")])
+    );
     let readme = std::str::from_utf8(&scene.tree.get("README.md").unwrap().content).unwrap();
     assert!(readme.contains("enableOCI"));
-    assert!(scene.read("project.yaml")["spec"]["sourceRepos"].to_string().contains("\"registry.example.com/mirror/nvidia\""));
+    assert!(
+        scene.read("project.yaml")["spec"]["sourceRepos"]
+            .to_string()
+            .contains("\"registry.example.com/mirror/nvidia\"")
+    );
     assert_eq!(scene.read("root.yaml")["spec"]["source"]["path"], "apps");
 }
 

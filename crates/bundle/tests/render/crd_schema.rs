@@ -22,8 +22,17 @@ impl Schemas {
             }
             let crd: Value = yaml::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
             let spec = &crd["spec"];
-            for version in spec["versions"].as_array().unwrap().iter().filter(|version| version["served"] == true) {
-                let name = format!("{}/{}", spec["group"].as_str().unwrap(), version["name"].as_str().unwrap());
+            for version in spec["versions"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|version| version["served"] == true)
+            {
+                let name = format!(
+                    "{}/{}",
+                    spec["group"].as_str().unwrap(),
+                    version["name"].as_str().unwrap()
+                );
                 let schema = version["schema"]["openAPIV3Schema"].clone();
                 schemas.insert((name, spec["names"]["kind"].as_str().unwrap().to_owned()), schema);
             }
@@ -73,7 +82,9 @@ fn check(schema: &Value, value: &Value, path: &str, findings: &mut Vec<String>) 
     if let Some(key) = schema.keys().find(|key| !KNOWN.contains(&key.as_str())) {
         panic!("{path}: the schema has `{key}`, which is not understood here");
     }
-    let mut wrong = |reason: String| findings.push(format!("{}: {reason}", if path.is_empty() { "." } else { path }));
+    let mut wrong = |reason: String| {
+        findings.push(format!("{}: {reason}", if path.is_empty() { "." } else { path }))
+    };
     if !has_type(schema, value) {
         wrong(format!("expected {}, found {value}", schema.get("type").unwrap_or(&Value::Null)));
         return;
@@ -86,8 +97,10 @@ fn check(schema: &Value, value: &Value, path: &str, findings: &mut Vec<String>) 
     match value {
         Value::String(text) => text_is(schema, text).into_iter().for_each(wrong),
         Value::Number(number) => {
-            if let Some(least) =
-                schema.get("minimum").and_then(Value::as_f64).filter(|least| number.as_f64().is_some_and(|found| found < *least))
+            if let Some(least) = schema
+                .get("minimum")
+                .and_then(Value::as_f64)
+                .filter(|least| number.as_f64().is_some_and(|found| found < *least))
             {
                 wrong(format!("{number} is less than {least}"));
             }
@@ -123,7 +136,9 @@ fn text_is(schema: &Map<String, Value>, text: &str) -> Vec<String> {
     let mut findings = Vec::new();
     let length = text.chars().count() as u64;
     let limit = |key: &str| schema.get(key).and_then(Value::as_u64);
-    if limit("minLength").is_some_and(|least| length < least) || limit("maxLength").is_some_and(|most| length > most) {
+    if limit("minLength").is_some_and(|least| length < least)
+        || limit("maxLength").is_some_and(|most| length > most)
+    {
         findings.push(format!("{length} characters are too few or too many"));
     }
     if let Some(pattern) = schema.get("pattern").and_then(Value::as_str)
@@ -134,8 +149,19 @@ fn text_is(schema: &Map<String, Value>, text: &str) -> Vec<String> {
     findings
 }
 
-fn object(schema: &Map<String, Value>, fields: &Map<String, Value>, path: &str, findings: &mut Vec<String>) {
-    for name in schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+fn object(
+    schema: &Map<String, Value>,
+    fields: &Map<String, Value>,
+    path: &str,
+    findings: &mut Vec<String>,
+) {
+    for name in schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+    {
         if !fields.contains_key(name) {
             findings.push(format!("{path}.{name}: is missing"));
         }
@@ -143,13 +169,16 @@ fn object(schema: &Map<String, Value>, fields: &Map<String, Value>, path: &str, 
     let properties = schema.get("properties").and_then(Value::as_object);
     for (name, field) in fields {
         let path = format!("{path}.{name}");
-        let known = properties.and_then(|properties| properties.get(name)).or_else(|| schema.get("additionalProperties"));
+        let known = properties
+            .and_then(|properties| properties.get(name))
+            .or_else(|| schema.get("additionalProperties"));
         match known {
             Some(known) if known.is_object() => check(known, field, &path, findings),
             Some(_) => {}
             // The schema of `metadata` belongs to Kubernetes.
             None if path.starts_with(".metadata.") => {}
-            None if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true)) => {}
+            None if schema.get("x-kubernetes-preserve-unknown-fields")
+                == Some(&Value::Bool(true)) => {}
             None => findings.push(format!("{path}: there is no such field")),
         }
     }

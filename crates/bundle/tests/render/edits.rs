@@ -25,32 +25,58 @@ extends: [rdma, dra]
 components:
   - {name: cert-manager, version: v1.17.2}
 ";
-const HOOKS: [&str; 5] =
-    ["gpu-operator-post", "gpu-operator-pre", "network-operator-post", "network-operator-pre", "nvidia-dra-driver-gpu-post"];
+const HOOKS: [&str; 5] = [
+    "gpu-operator-post",
+    "gpu-operator-pre",
+    "network-operator-post",
+    "network-operator-pre",
+    "nvidia-dra-driver-gpu-post",
+];
 
 /// Of a release's file: text that stands in it once, and the text that takes its place.
 type Edit = (&'static str, &'static str, &'static str);
 
 /// What is edited at once, and the hooks that must fire.
 const COMMITS: &[(&[Edit], &[&str])] = &[
-    (&[("gpu-operator/values.yaml", "version: \"580.126.20\"", "version: \"580.126.16\"")], &["gpu-operator-post", "gpu-operator-pre"]),
     (
-        &[("network-operator-resources/values.yaml", "maxParallelUpgrades: 1", "maxParallelUpgrades: 2")],
+        &[("gpu-operator/values.yaml", "version: \"580.126.20\"", "version: \"580.126.16\"")],
+        &["gpu-operator-post", "gpu-operator-pre"],
+    ),
+    (
+        &[(
+            "network-operator-resources/values.yaml",
+            "maxParallelUpgrades: 1",
+            "maxParallelUpgrades: 2",
+        )],
         &["network-operator-post", "network-operator-pre"],
     ),
     (
-        &[("network-operator/values.yaml", "upgradeCRDs: false", "upgradeCRDs: false\nsriovNetworkOperator: {enabled: false}")],
+        &[(
+            "network-operator/values.yaml",
+            "upgradeCRDs: false",
+            "upgradeCRDs: false\nsriovNetworkOperator: {enabled: false}",
+        )],
         &["network-operator-post", "network-operator-pre"],
     ),
-    (&[("nvidia-dra-driver-gpu/values.yaml", "/run/nvidia/driver", "/")], &["nvidia-dra-driver-gpu-post"]),
-    (&[("nvidia-dra-driver-gpu-post/rollout.yaml", "quietSeconds: 15", "quietSeconds: 20")], &["nvidia-dra-driver-gpu-post"]),
+    (
+        &[("nvidia-dra-driver-gpu/values.yaml", "/run/nvidia/driver", "/")],
+        &["nvidia-dra-driver-gpu-post"],
+    ),
+    (
+        &[("nvidia-dra-driver-gpu-post/rollout.yaml", "quietSeconds: 15", "quietSeconds: 20")],
+        &["nvidia-dra-driver-gpu-post"],
+    ),
     // A component without a hook, comments, and the same value in another way.
     (
         &[
             ("cert-manager/values.yaml", "keep: true", "keep: false"),
             ("gpu-operator/values.yaml", "driver:\n", "# Because of the new machines.\ndriver:\n"),
             ("gpu-operator/values.yaml", "maxUnavailable: 25%", "maxUnavailable: '25%'"),
-            ("network-operator-resources/values.yaml", "objects:\n", "# Because of the new machines.\nobjects:\n"),
+            (
+                "network-operator-resources/values.yaml",
+                "objects:\n",
+                "# Because of the new machines.\nobjects:\n",
+            ),
         ],
         &[],
     ),
@@ -60,8 +86,14 @@ const COMMITS: &[(&[Edit], &[&str])] = &[
 fn edit(bundle: &Path, (file, old, new): Edit) {
     let folders = fs::read_dir(bundle).unwrap().map(|entry| entry.unwrap().path());
     let (release, name) = file.split_once('/').unwrap();
-    let is_of_release =
-        |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().split_once('-').is_some_and(|parts| parts.1 == release);
+    let is_of_release = |path: &PathBuf| {
+        path.file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .split_once('-')
+            .is_some_and(|parts| parts.1 == release)
+    };
     let path = folders.into_iter().find(is_of_release).unwrap().join(name);
     let text = fs::read_to_string(&path).unwrap();
     assert_eq!(text.matches(old).count(), 1, "`{old}` in {}:\n{text}", path.display());
@@ -95,12 +127,15 @@ fn values_edit_fires_the_right_hooks_everywhere() {
     }
     let mut before = digests(&forms, "as rendered");
     for (edits, expected) in COMMITS {
-        for (deployer, one) in DEPLOYERS.iter().flat_map(|deployer| edits.iter().map(move |one| (deployer, *one))) {
+        for (deployer, one) in
+            DEPLOYERS.iter().flat_map(|deployer| edits.iter().map(move |one| (deployer, *one)))
+        {
             edit(&directory.path().join(deployer.name), one);
         }
         let when = format!("after {edits:?}");
         let after = digests(&forms, &when);
-        let fired: Vec<&str> = HOOKS.into_iter().filter(|hook| before[*hook] != after[*hook]).collect();
+        let fired: Vec<&str> =
+            HOOKS.into_iter().filter(|hook| before[*hook] != after[*hook]).collect();
         assert_eq!(fired, *expected, "{when}");
         before = after;
     }

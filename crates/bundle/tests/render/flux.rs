@@ -32,7 +32,9 @@ struct Scene {
 /// Every recipe from every kind of source.
 fn scenes() -> &'static [Scene] {
     static SCENES: OnceLock<Vec<Scene>> = OnceLock::new();
-    SCENES.get_or_init(|| catalog::recipe_names().flat_map(|name| URLS.map(|url| scene(name, url))).collect())
+    SCENES.get_or_init(|| {
+        catalog::recipe_names().flat_map(|name| URLS.map(|url| scene(name, url))).collect()
+    })
 }
 
 fn scene(name: &str, url: &str) -> Scene {
@@ -56,13 +58,19 @@ impl Scene {
     /// The objects of some folders, by path.
     fn objects(&self, folders: &[&str]) -> BTreeMap<String, Value> {
         let paths = self.tree.files().map(|file| file.path.as_str());
-        let wanted = paths.filter(|path| path.split_once('/').is_some_and(|(folder, _)| folders.contains(&folder)));
+        let wanted = paths.filter(|path| {
+            path.split_once('/').is_some_and(|(folder, _)| folders.contains(&folder))
+        });
         wanted.map(|path| (path.to_owned(), self.yaml(path))).collect()
     }
 
     /// The plan's releases with their folders and HelmReleases.
     fn releases(&self) -> Vec<(String, &Release, Value)> {
-        folders(&self.plan).map(|(folder, release)| (folder.clone(), release, self.yaml(&format!("releases/{folder}.yaml")))).collect()
+        folders(&self.plan)
+            .map(|(folder, release)| {
+                (folder.clone(), release, self.yaml(&format!("releases/{folder}.yaml")))
+            })
+            .collect()
     }
 }
 
@@ -147,7 +155,12 @@ fn flux_release_equals_the_helm_command_line() {
 #[test]
 fn every_need_is_a_dependency() {
     each_release(|release, spec| {
-        let names: Vec<&str> = spec["dependsOn"].as_array().into_iter().flatten().map(|need| need["name"].as_str().unwrap()).collect();
+        let names: Vec<&str> = spec["dependsOn"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|need| need["name"].as_str().unwrap())
+            .collect();
         assert_eq!(names, release.needs);
     });
 }
@@ -157,11 +170,18 @@ fn trap_flux_ready_expr_replaces_built_in_check() {
     each_release(|_, spec| {
         for need in spec["dependsOn"].as_array().into_iter().flatten() {
             let clauses: Vec<&str> = need["readyExpr"].as_str().unwrap().split(" && ").collect();
-            assert!(clauses.contains(&"dep.status.observedGeneration == dep.metadata.generation"), "{clauses:?}");
             assert!(
-                clauses[clauses.len() - 2..].join(" && ") == "dep.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')"
+                clauses.contains(&"dep.status.observedGeneration == dep.metadata.generation"),
+                "{clauses:?}"
             );
-            assert!(!clauses.iter().any(|clause| clause.contains('"') || clause.contains("||")), "{clauses:?}");
+            assert!(
+                clauses[clauses.len() - 2..].join(" && ")
+                    == "dep.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')"
+            );
+            assert!(
+                !clauses.iter().any(|clause| clause.contains('"') || clause.contains("||")),
+                "{clauses:?}"
+            );
         }
     });
 }
@@ -173,10 +193,15 @@ fn trap_flux_dependency_is_ready_from_earlier_commit() {
         let generators = kustomization["configMapGenerator"].as_array().unwrap();
         let digest = generators.last().unwrap();
         // The digest is over everything that the commit of an edit or of a new bundle can change.
-        let files: Vec<&str> =
-            digest["files"].as_array().unwrap().iter().map(|file| file.as_str().unwrap().split_once('=').unwrap().1).collect();
+        let files: Vec<&str> = digest["files"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|file| file.as_str().unwrap().split_once('=').unwrap().1)
+            .collect();
         for generator in &generators[..generators.len() - 1] {
-            let file = generator["files"][0].as_str().unwrap().strip_prefix("values.yaml=").unwrap();
+            let file =
+                generator["files"][0].as_str().unwrap().strip_prefix("values.yaml=").unwrap();
             assert!(files.contains(&file), "{}: {file}", scene.name);
         }
         for resource in kustomization["resources"].as_array().unwrap() {
@@ -185,7 +210,8 @@ fn trap_flux_dependency_is_ready_from_earlier_commit() {
         for (_, _, object) in scene.releases() {
             assert_eq!(object["metadata"]["labels"][LABEL], digest["name"]);
             for need in object["spec"]["dependsOn"].as_array().into_iter().flatten() {
-                let same = format!("dep.metadata.labels['{LABEL}'] == self.metadata.labels['{LABEL}']");
+                let same =
+                    format!("dep.metadata.labels['{LABEL}'] == self.metadata.labels['{LABEL}']");
                 assert!(need["readyExpr"].as_str().unwrap().contains(&same));
             }
         }
@@ -197,9 +223,16 @@ fn trap_flux_default_timeout_kills_the_hook() {
     each_release(|release, spec| {
         let least = match &release.kind {
             ReleaseKind::Hook(hook) => deployer_timeout_seconds(hook.budget.seconds),
-            ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => release.timeout_seconds,
+            ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => {
+                release.timeout_seconds
+            }
         };
-        for timeout in [&spec["timeout"], &spec["install"]["timeout"], &spec["upgrade"]["timeout"], &spec["rollback"]["timeout"]] {
+        for timeout in [
+            &spec["timeout"],
+            &spec["install"]["timeout"],
+            &spec["upgrade"]["timeout"],
+            &spec["rollback"]["timeout"],
+        ] {
             assert!(seconds(timeout) >= least, "{timeout} of at least {least} s");
         }
     });
@@ -208,8 +241,11 @@ fn trap_flux_default_timeout_kills_the_hook() {
 #[test]
 fn trap_flux_kustomization_times_out_before_its_chain() {
     for scene in scenes() {
-        let releases: BTreeMap<String, Value> =
-            scene.releases().into_iter().map(|(_, release, object)| (release.name.clone(), object["spec"].clone())).collect();
+        let releases: BTreeMap<String, Value> = scene
+            .releases()
+            .into_iter()
+            .map(|(_, release, object)| (release.name.clone(), object["spec"].clone()))
+            .collect();
         let longest = releases.keys().map(|name| chain(&releases, name)).max().unwrap();
         let sync = scene.yaml("flux-system/sync.yaml");
         assert!(seconds(&sync["spec"]["timeout"]) >= longest, "{}: {longest} s", scene.name);
@@ -229,14 +265,24 @@ fn chain(releases: &BTreeMap<String, Value>, name: &str) -> u64 {
 fn trap_flux_failed_release_blocks_the_repairing_commit() {
     for scene in scenes() {
         let check = &scene.yaml("flux-system/sync.yaml")["spec"]["healthCheckExprs"][0];
-        assert_eq!((&check["apiVersion"], &check["kind"]), (&"helm.toolkit.fluxcd.io/v2".into(), &"HelmRelease".into()));
+        assert_eq!(
+            (&check["apiVersion"], &check["kind"]),
+            (&"helm.toolkit.fluxcd.io/v2".into(), &"HelmRelease".into())
+        );
         for reason in ["InstallFailed", "UpgradeFailed"] {
             assert!(check["failed"].as_str().unwrap().contains(reason));
         }
-        assert!(check["failed"].as_str().unwrap().contains("c.type == 'Stalled' && c.status == 'True'"));
+        assert!(
+            check["failed"].as_str().unwrap().contains("c.type == 'Stalled' && c.status == 'True'")
+        );
         let page = scene.text("README.md");
-        let requirement = page.find("must run with `--feature-gates=CancelHealthCheckOnNewRevision=true`").unwrap();
-        assert!((page.find("## Deploying it").unwrap()..page.find("## Watching it").unwrap()).contains(&requirement));
+        let requirement = page
+            .find("must run with `--feature-gates=CancelHealthCheckOnNewRevision=true`")
+            .unwrap();
+        assert!(
+            (page.find("## Deploying it").unwrap()..page.find("## Watching it").unwrap())
+                .contains(&requirement)
+        );
     }
 }
 
@@ -258,16 +304,23 @@ fn trap_flux_remediation_rolls_back_or_stops_trying() {
             assert!(seconds(&spec[action]["strategy"]["retryInterval"]) > 0);
             assert_eq!(spec[action].get("remediation"), None);
         }
-        assert_eq!((&spec["upgrade"]["cleanupOnFail"], &spec["upgrade"]["force"]), (&false.into(), &false.into()));
+        assert_eq!(
+            (&spec["upgrade"]["cleanupOnFail"], &spec["upgrade"]["force"]),
+            (&false.into(), &false.into())
+        );
     });
 }
 
 #[test]
 fn trap_flux_crd_policies_differ_between_operations() {
     each_release(|release, spec| {
-        let brings_crds = matches!(&release.kind, ReleaseKind::Upstream(upstream) if !upstream.skip_crds);
+        let brings_crds =
+            matches!(&release.kind, ReleaseKind::Upstream(upstream) if !upstream.skip_crds);
         let policy = if brings_crds { "CreateReplace" } else { "Skip" };
-        assert_eq!((&spec["install"]["crds"], &spec["upgrade"]["crds"]), (&policy.into(), &policy.into()));
+        assert_eq!(
+            (&spec["install"]["crds"], &spec["upgrade"]["crds"]),
+            (&policy.into(), &policy.into())
+        );
     });
 }
 
@@ -300,22 +353,41 @@ fn trap_flux_values_edit_misses_the_hook() {
         let mut generated: BTreeMap<&str, &str> = BTreeMap::new();
         for generator in kustomization["configMapGenerator"].as_array().unwrap() {
             let [file] = generator["files"].as_array().unwrap().as_slice() else { continue };
-            generated.insert(generator["name"].as_str().unwrap(), file.as_str().unwrap().strip_prefix("values.yaml=").unwrap());
+            generated.insert(
+                generator["name"].as_str().unwrap(),
+                file.as_str().unwrap().strip_prefix("values.yaml=").unwrap(),
+            );
         }
-        assert_eq!(kustomization.get("generatorOptions"), None, "names without a digest would not reach the HelmReleases");
+        assert_eq!(
+            kustomization.get("generatorOptions"),
+            None,
+            "names without a digest would not reach the HelmReleases"
+        );
         let config = scene.yaml("kustomizeconfig.yaml");
         assert_eq!(config["nameReference"][0]["fieldSpecs"][0]["path"], "spec/valuesFrom/name");
         for (folder, release, object) in scene.releases() {
             let references = object["spec"]["valuesFrom"].as_array().into_iter().flatten();
-            let files: Vec<&str> = references.map(|reference| generated[reference["name"].as_str().unwrap()]).collect();
+            let files: Vec<&str> = references
+                .map(|reference| generated[reference["name"].as_str().unwrap()])
+                .collect();
             let expected = match &release.kind {
                 ReleaseKind::Upstream(_) => vec![format!("{folder}/values.yaml")],
-                ReleaseKind::Manifests(manifests) if manifests.shared => vec![format!("{folder}/values.yaml")],
+                ReleaseKind::Manifests(manifests) if manifests.shared => {
+                    vec![format!("{folder}/values.yaml")]
+                }
                 ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => Vec::new(),
-                ReleaseKind::Hook(hook) => values_of(&scene.plan, hook).into_iter().chain([format!("{folder}/rollout.yaml")]).collect(),
+                ReleaseKind::Hook(hook) => values_of(&scene.plan, hook)
+                    .into_iter()
+                    .chain([format!("{folder}/rollout.yaml")])
+                    .collect(),
             };
             assert_eq!(files, expected, "{}: {folder}", scene.name);
-            assert_eq!(object["spec"].get("values"), None, "{}: {folder}: values stand in one place", scene.name);
+            assert_eq!(
+                object["spec"].get("values"),
+                None,
+                "{}: {folder}: values stand in one place",
+                scene.name
+            );
         }
     }
 }
@@ -333,7 +405,12 @@ fn trap_flux_substitution_rewrites_values() {
 fn trap_flux_panics_on_hook_output_log_policy() {
     for scene in scenes() {
         for file in scene.tree.files() {
-            assert!(!std::str::from_utf8(&file.content).unwrap().contains("hook-output-log-policy"), "{}: {}", scene.name, file.path);
+            assert!(
+                !std::str::from_utf8(&file.content).unwrap().contains("hook-output-log-policy"),
+                "{}: {}",
+                scene.name,
+                file.path
+            );
         }
     }
 }
@@ -342,10 +419,18 @@ fn trap_flux_panics_on_hook_output_log_policy() {
 fn yaml_files_are_equal_in_both_yaml_versions() {
     let strict = serde_yaml::options! { strict_booleans: true, legacy_octal_numbers: false, with_snippet: false };
     for scene in scenes() {
-        for file in scene.tree.files().filter(|file| file.path.rsplit('.').next() == Some("yaml") && !is_helm_template(&file.path)) {
+        for file in scene.tree.files().filter(|file| {
+            file.path.rsplit('.').next() == Some("yaml") && !is_helm_template(&file.path)
+        }) {
             let text = std::str::from_utf8(&file.content).unwrap();
             let new: Value = serde_yaml::from_str_with_options(text, strict.clone()).unwrap();
-            assert_eq!(yaml::from_str::<Value>(text).unwrap(), new, "{}: {}", scene.name, file.path);
+            assert_eq!(
+                yaml::from_str::<Value>(text).unwrap(),
+                new,
+                "{}: {}",
+                scene.name,
+                file.path
+            );
         }
     }
 }

@@ -19,21 +19,43 @@ use super::tools::tool;
 /// Helm: `GPU_ROLLOUT_HELM`, or the one that is pinned for the tests.
 pub(crate) fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| std::env::var_os("GPU_ROLLOUT_HELM").map_or_else(|| tool("helm4"), PathBuf::from))
+    PROGRAM.get_or_init(|| {
+        std::env::var_os("GPU_ROLLOUT_HELM").map_or_else(|| tool("helm4"), PathBuf::from)
+    })
 }
 
 pub(crate) fn helm(program: &Path, bundle: &Path, arguments: &[&str]) -> String {
-    let Output { status, stdout, stderr } = Command::new(program).current_dir(bundle).args(arguments).output().unwrap();
-    assert!(status.success(), "helm {arguments:?}: {}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    let Output { status, stdout, stderr } =
+        Command::new(program).current_dir(bundle).args(arguments).output().unwrap();
+    assert!(
+        status.success(),
+        "helm {arguments:?}: {}{}",
+        String::from_utf8_lossy(&stdout),
+        String::from_utf8_lossy(&stderr)
+    );
     String::from_utf8(stdout).unwrap()
 }
 
 /// The objects that Helm makes of a chart in the bundle, after it has found nothing to say about it.
-fn objects(helm_program: &Path, bundle: &Path, folder: &str, release: &Release, values: &[String]) -> Vec<Value> {
+fn objects(
+    helm_program: &Path,
+    bundle: &Path,
+    folder: &str,
+    release: &Release,
+    values: &[String],
+) -> Vec<Value> {
     let values = values.iter().flat_map(|file| ["--values", file]);
-    let common: Vec<&str> = ["--namespace", &release.namespace, "--kube-version", "1.34.0"].into_iter().chain(values).collect();
+    let common: Vec<&str> = ["--namespace", &release.namespace, "--kube-version", "1.34.0"]
+        .into_iter()
+        .chain(values)
+        .collect();
     helm(helm_program, bundle, &[&["lint", "--strict", folder][..], &common].concat());
-    serde_yaml::from_multiple(&helm(helm_program, bundle, &[&["template", &release.name, folder][..], &common].concat())).unwrap()
+    serde_yaml::from_multiple(&helm(
+        helm_program,
+        bundle,
+        &[&["template", &release.name, folder][..], &common].concat(),
+    ))
+    .unwrap()
 }
 
 #[test]
@@ -64,17 +86,26 @@ fn each(helm: &Path) {
                 // The vendor's charts are not at hand here.
                 ReleaseKind::Upstream(_) => {}
                 ReleaseKind::Crds(crds) => {
-                    let expected = crds.crds.iter().map(|crd| yaml::from_str(&crd.text).unwrap()).collect();
+                    let expected =
+                        crds.crds.iter().map(|crd| yaml::from_str(&crd.text).unwrap()).collect();
                     let found = objects(helm, &bundle, &folder, release, &[]);
                     assert_eq!(by_name(found), by_name(expected), "{name}: {folder}");
                 }
                 ReleaseKind::Manifests(manifests) => {
-                    assert_eq!(objects(helm, &bundle, &folder, release, &[]), manifests.objects, "{name}: {folder}");
+                    assert_eq!(
+                        objects(helm, &bundle, &folder, release, &[]),
+                        manifests.objects,
+                        "{name}: {folder}"
+                    );
                 }
                 ReleaseKind::Hook(hook) => {
                     let mut values = values_of(&plan, hook);
                     values.push(format!("{folder}/rollout.yaml"));
-                    check_hook(&objects(helm, &bundle, &folder, release, &values), hook, &release.name);
+                    check_hook(
+                        &objects(helm, &bundle, &folder, release, &values),
+                        hook,
+                        &release.name,
+                    );
                 }
             }
         }
@@ -86,24 +117,53 @@ fn check_hook(objects: &[Value], hook: &release::model::HookReleasePlan, release
     let job = objects.iter().find(|object| object["kind"] == "Job").unwrap();
     assert_eq!(job["spec"]["activeDeadlineSeconds"], hook.budget.seconds);
     let environment = &job["spec"]["template"]["spec"]["containers"][0]["env"];
-    let variable = environment.as_array().unwrap().iter().find(|variable| variable["name"] == "GPU_ROLLOUT_SETTINGS").unwrap();
+    let variable = environment
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|variable| variable["name"] == "GPU_ROLLOUT_SETTINGS")
+        .unwrap();
     let settings: Settings = serde_json::from_str(variable["value"].as_str().unwrap()).unwrap();
-    assert_eq!((settings.release.as_str(), settings.component.as_str()), (release, hook.component.as_str()));
+    assert_eq!(
+        (settings.release.as_str(), settings.component.as_str()),
+        (release, hook.component.as_str())
+    );
     assert_eq!(settings.component_version.as_deref(), Some(hook.version.as_str()));
-    assert_eq!((settings.budget_seconds, settings.per_node_seconds), (hook.budget.seconds, hook.budget.per_node_seconds));
+    assert_eq!(
+        (settings.budget_seconds, settings.per_node_seconds),
+        (hook.budget.seconds, hook.budget.per_node_seconds)
+    );
     assert_eq!((&settings.tasks, &json!(settings.mode)), (&hook.tasks, &hook.settings["mode"]));
     check_upgrade(&settings.upgrade, hook.settings.get("upgrade"), release);
     assert_eq!(json!(settings.dra.namespaces), hook.settings["dra"]["namespaces"]);
-    assert_eq!(settings.dra.required == DraRequired::True, hook.settings["dra"]["required"] == "true");
+    assert_eq!(
+        settings.dra.required == DraRequired::True,
+        hook.settings["dra"]["required"] == "true"
+    );
 
     let verbs_of = |rule: &Value| {
-        let text = |key: &str| rule[key].as_array().unwrap().iter().map(|value| value.as_str().unwrap().to_owned()).collect::<Vec<_>>();
+        let text = |key: &str| {
+            rule[key]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|value| value.as_str().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
         (text("apiGroups").join(","), text("resources").join(","), text("verbs").join(","))
     };
     let is_role = |object: &&Value| object["kind"] == "Role" || object["kind"] == "ClusterRole";
-    let mut granted: Vec<_> = objects.iter().filter(is_role).flat_map(|role| role["rules"].as_array().unwrap()).map(verbs_of).collect();
-    let mut planned: Vec<_> =
-        hook.rights.iter().map(|right| (right.group.to_owned(), right.resource.to_owned(), right.verbs.join(","))).collect();
+    let mut granted: Vec<_> = objects
+        .iter()
+        .filter(is_role)
+        .flat_map(|role| role["rules"].as_array().unwrap())
+        .map(verbs_of)
+        .collect();
+    let mut planned: Vec<_> = hook
+        .rights
+        .iter()
+        .map(|right| (right.group.to_owned(), right.resource.to_owned(), right.verbs.join(",")))
+        .collect();
     granted.sort();
     planned.sort();
     assert_eq!(granted, planned, "{release}");
@@ -112,24 +172,60 @@ fn check_hook(objects: &[Value], hook: &release::model::HookReleasePlan, release
 /// What the plan says of `rollout.upgrade` is what the Job gets; what it leaves out has the program's own default.
 fn check_upgrade(found: &UpgradeSettings, said: Option<&Value>, release: &str) {
     let default = UpgradeSettings::default();
-    let (Some(said), attempts) = (said, default.attempts) else { return assert_eq!(*found, default, "{release}") };
+    let (Some(said), attempts) = (said, default.attempts) else {
+        return assert_eq!(*found, default, "{release}");
+    };
     let Some(policy) = said.get("policy") else {
         assert_eq!(
             *found,
-            UpgradeSettings { attempts: said["attempts"].as_u64().map_or(attempts, |number| u32::try_from(number).unwrap()), ..default }
+            UpgradeSettings {
+                attempts: said["attempts"]
+                    .as_u64()
+                    .map_or(attempts, |number| u32::try_from(number).unwrap()),
+                ..default
+            }
         );
         return;
     };
     let is_on = |key: &str| policy[key]["enable"] == true;
-    assert_eq!(json!(found.policy.max_parallel_upgrades), policy["maxParallelUpgrades"], "{release}");
+    assert_eq!(
+        json!(found.policy.max_parallel_upgrades),
+        policy["maxParallelUpgrades"],
+        "{release}"
+    );
     assert_eq!(json!(found.policy.max_unavailable), policy["maxUnavailable"], "{release}");
-    assert_eq!((found.policy.pod_deletion.is_some(), found.policy.drain.is_some()), (is_on("podDeletion"), is_on("drain")), "{release}");
+    assert_eq!(
+        (found.policy.pod_deletion.is_some(), found.policy.drain.is_some()),
+        (is_on("podDeletion"), is_on("drain")),
+        "{release}"
+    );
     let seconds = |deletion: &PodDeletionPolicy| json!(deletion.timeout_seconds);
-    assert!(found.policy.pod_deletion.as_ref().is_none_or(|deletion| seconds(deletion) == policy["podDeletion"]["timeoutSeconds"]));
-    assert_eq!(found.policy.wait_for_completion.is_some(), policy["waitForCompletion"]["podSelector"] != "", "{release}");
-    assert_eq!(found.topology.as_ref().map_or("", |topology| &topology.label), said["topology"]["label"], "{release}");
+    assert!(
+        found
+            .policy
+            .pod_deletion
+            .as_ref()
+            .is_none_or(|deletion| seconds(deletion) == policy["podDeletion"]["timeoutSeconds"])
+    );
+    assert_eq!(
+        found.policy.wait_for_completion.is_some(),
+        policy["waitForCompletion"]["podSelector"] != "",
+        "{release}"
+    );
+    assert_eq!(
+        found.topology.as_ref().map_or("", |topology| &topology.label),
+        said["topology"]["label"],
+        "{release}"
+    );
     let all = json!(found);
-    for key in ["failureBudget", "attempts", "soakSeconds", "foreignCordon", "startSeconds", "validationSeconds"] {
+    for key in [
+        "failureBudget",
+        "attempts",
+        "soakSeconds",
+        "foreignCordon",
+        "startSeconds",
+        "validationSeconds",
+    ] {
         assert_eq!(all[key], said[key], "{release}: {key}");
     }
     assert_eq!(json!(found.extra_consumers), said["extraConsumers"], "{release}");

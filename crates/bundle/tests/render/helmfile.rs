@@ -48,16 +48,29 @@ fn each_release_is_in_one_state_file() {
         let releases: Vec<_> = states.iter().flat_map(|state| &state.releases).collect();
         assert_eq!(releases.len(), plan.releases.len(), "{name}");
         for ((folder, release), found) in folders(&plan).zip(releases) {
-            assert_eq!((found.name.as_str(), found.namespace.as_str()), (release.name.as_str(), release.namespace.as_str()), "{name}");
+            assert_eq!(
+                (found.name.as_str(), found.namespace.as_str()),
+                (release.name.as_str(), release.namespace.as_str()),
+                "{name}"
+            );
             assert_eq!(found.timeout, release.timeout_seconds, "{name}: {folder}");
             let (version, values) = match &release.kind {
-                ReleaseKind::Upstream(upstream) => (Some(upstream.version.clone()), vec![format!("{folder}/values.yaml")]),
+                ReleaseKind::Upstream(upstream) => {
+                    (Some(upstream.version.clone()), vec![format!("{folder}/values.yaml")])
+                }
                 ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => (None, Vec::new()),
-                ReleaseKind::Hook(hook) => (None, [values_of(&plan, hook), vec![format!("{folder}/rollout.yaml")]].concat()),
+                ReleaseKind::Hook(hook) => (
+                    None,
+                    [values_of(&plan, hook), vec![format!("{folder}/rollout.yaml")]].concat(),
+                ),
             };
             assert_eq!((&found.version, &found.values), (&version, &values), "{name}: {folder}");
             let is_local = found.chart == format!("./{folder}");
-            assert_eq!(is_local, !matches!(release.kind, ReleaseKind::Upstream(_)), "{name}: {folder}");
+            assert_eq!(
+                is_local,
+                !matches!(release.kind, ReleaseKind::Upstream(_)),
+                "{name}: {folder}"
+            );
         }
     }
 }
@@ -69,13 +82,21 @@ fn needs_are_named_or_in_earlier_state_file() {
         for state in &states {
             let here: Vec<String> = state.releases.iter().map(state::Release::id).collect();
             for found in &state.releases {
-                let release = plan.releases.iter().find(|release| release.name == found.name).unwrap();
+                let release =
+                    plan.releases.iter().find(|release| release.name == found.name).unwrap();
                 for need in &release.needs {
                     let need = plan.releases.iter().find(|other| other.name == *need).unwrap();
                     let id = format!("{}/{}", need.namespace, need.name);
-                    assert!(found.needs.contains(&id) || earlier.contains(&id), "{name}: {} does not wait for {id}", found.name);
+                    assert!(
+                        found.needs.contains(&id) || earlier.contains(&id),
+                        "{name}: {} does not wait for {id}",
+                        found.name
+                    );
                 }
-                assert!(found.needs.iter().all(|need| here.contains(need)), "{name}: helmfile refuses a need that it cannot find");
+                assert!(
+                    found.needs.iter().all(|need| here.contains(need)),
+                    "{name}: helmfile refuses a need that it cannot find"
+                );
             }
             earlier.extend(here);
         }
@@ -90,7 +111,11 @@ fn trap_helmfile_timeout_of_release_covers_job_budget() {
             assert!(found.timeout > 0, "{name}: {}", found.name);
             let release = plan.releases.iter().find(|release| release.name == found.name).unwrap();
             if let ReleaseKind::Hook(hook) = &release.kind {
-                assert!(found.timeout >= deployer_timeout_seconds(hook.budget.seconds), "{name}: {}", found.name);
+                assert!(
+                    found.timeout >= deployer_timeout_seconds(hook.budget.seconds),
+                    "{name}: {}",
+                    found.name
+                );
             }
         }
     }
@@ -110,7 +135,10 @@ fn trap_helmfile_wait_would_await_the_hooks_work() {
 #[test]
 fn trap_helmfile_create_namespace_is_on_by_default() {
     for (name, _, states) in all() {
-        assert!(states.iter().all(|state| !state.helm_defaults.create_namespace), "{name}: namespaces without Pod Security labels");
+        assert!(
+            states.iter().all(|state| !state.helm_defaults.create_namespace),
+            "{name}: namespaces without Pod Security labels"
+        );
     }
 }
 
@@ -121,7 +149,12 @@ fn trap_helmfile_skips_crds_per_file_only() {
     }
     // Charts that keep their CRDs after charts that do not: three files.
     let (plan, tree) = changed(|plan| {
-        let last = plan.releases.iter_mut().rev().find(|release| matches!(release.kind, ReleaseKind::Upstream(_))).unwrap();
+        let last = plan
+            .releases
+            .iter_mut()
+            .rev()
+            .find(|release| matches!(release.kind, ReleaseKind::Upstream(_)))
+            .unwrap();
         if let ReleaseKind::Upstream(upstream) = &mut last.kind {
             upstream.skip_crds = false;
         }
@@ -137,7 +170,11 @@ fn check_crds(name: &str, plan: &ReleasePlan, states: &[State]) {
         for found in &state.releases {
             let release = plan.releases.iter().find(|release| release.name == found.name).unwrap();
             if let ReleaseKind::Upstream(upstream) = &release.kind {
-                assert_eq!(state.helm_defaults.skip_crds, upstream.skip_crds, "{name}: {}", found.name);
+                assert_eq!(
+                    state.helm_defaults.skip_crds, upstream.skip_crds,
+                    "{name}: {}",
+                    found.name
+                );
             }
         }
     }
@@ -160,13 +197,23 @@ fn trap_helmfile_plans_everything_before_crds_exist() {
     for (name, plan, states) in all() {
         for found in states.iter().flat_map(|state| &state.releases) {
             let release = plan.releases.iter().find(|release| release.name == found.name).unwrap();
-            let (never, not_on_install) = (found.disable_validation, found.disable_validation_on_install);
+            let (never, not_on_install) =
+                (found.disable_validation, found.disable_validation_on_install);
             match &release.kind {
                 ReleaseKind::Upstream(upstream) => {
-                    assert_eq!((never, not_on_install), (upstream.skip_crds, !upstream.skip_crds), "{name}: {}", found.name);
+                    assert_eq!(
+                        (never, not_on_install),
+                        (upstream.skip_crds, !upstream.skip_crds),
+                        "{name}: {}",
+                        found.name
+                    );
                 }
-                ReleaseKind::Manifests(manifests) => assert_eq!(never, manifests.component.is_some(), "{name}: {}", found.name),
-                ReleaseKind::Crds(_) | ReleaseKind::Hook(_) => assert!(!never && !not_on_install, "{name}: {}", found.name),
+                ReleaseKind::Manifests(manifests) => {
+                    assert_eq!(never, manifests.component.is_some(), "{name}: {}", found.name)
+                }
+                ReleaseKind::Crds(_) | ReleaseKind::Hook(_) => {
+                    assert!(!never && !not_on_install, "{name}: {}", found.name)
+                }
             }
         }
     }
@@ -199,10 +246,14 @@ fn trap_helmfile_keys_that_break_promises_are_absent() {
         "suppressOutputLineRegex",
     ];
     for (name, deployer) in library::all().filter(|(_, deployer)| deployer.name == "helmfile") {
-        for file in library::bundle(name, deployer).files().filter(|file| file.path.starts_with("helmfile")) {
+        for file in
+            library::bundle(name, deployer).files().filter(|file| file.path.starts_with("helmfile"))
+        {
             let text = String::from_utf8(file.content.clone()).unwrap();
-            let found =
-                keys.iter().find(|key| text.lines().any(|line| line.trim_start_matches([' ', '-']).starts_with(&format!("{key}:"))));
+            let found = keys.iter().find(|key| {
+                text.lines()
+                    .any(|line| line.trim_start_matches([' ', '-']).starts_with(&format!("{key}:")))
+            });
             assert_eq!(found, None, "{name}: {}", file.path);
         }
     }
@@ -214,8 +265,15 @@ fn trap_helmfile_replaces_users_repositories_of_same_name() {
     for (_, _, states) in all() {
         for repository in states.into_iter().flat_map(|state| state.repositories) {
             // One name means one address in all bundles there are.
-            assert!(repository.name.len() > "nvidia".len() && repository.name.contains('-'), "{}", repository.name);
-            assert_eq!(known.entry(repository.name).or_insert_with(|| repository.url.clone()), &repository.url);
+            assert!(
+                repository.name.len() > "nvidia".len() && repository.name.contains('-'),
+                "{}",
+                repository.name
+            );
+            assert_eq!(
+                known.entry(repository.name).or_insert_with(|| repository.url.clone()),
+                &repository.url
+            );
         }
     }
 }
@@ -230,9 +288,17 @@ fn trap_helmfile_evaluates_braces_in_a_release() {
         }
     });
     let states = states(&tree);
-    let charts: Vec<&String> =
-        states.iter().flat_map(|state| &state.releases).map(|release| &release.chart).filter(|chart| chart.starts_with('/')).collect();
-    assert!(!charts.is_empty() && charts.iter().all(|chart| *chart == "/mnt/{{ \"{{\" }} odd }}/chart-1.tgz"), "{charts:?}");
+    let charts: Vec<&String> = states
+        .iter()
+        .flat_map(|state| &state.releases)
+        .map(|release| &release.chart)
+        .filter(|chart| chart.starts_with('/'))
+        .collect();
+    assert!(
+        !charts.is_empty()
+            && charts.iter().all(|chart| *chart == "/mnt/{{ \"{{\" }} odd }}/chart-1.tgz"),
+        "{charts:?}"
+    );
     assert!(states.iter().all(|state| state.repositories.is_empty()));
 }
 
@@ -241,12 +307,18 @@ fn trap_helmfile_apply_does_not_rerun_failed_hook() {
     for (name, deployer) in library::all().filter(|(_, deployer)| deployer.name == "helmfile") {
         let tree = library::bundle(name, deployer);
         let readme = String::from_utf8(tree.get("README.md").unwrap().content.clone()).unwrap();
-        for sentence in
-            ["**`helmfile sync` is the verb.**", "It is wrong **after a hook has failed**", "--include-transitive-needs", "no `--timeout`"]
-        {
+        for sentence in [
+            "**`helmfile sync` is the verb.**",
+            "It is wrong **after a hook has failed**",
+            "--include-transitive-needs",
+            "no `--timeout`",
+        ] {
             assert!(readme.contains(sentence), "{name}: {sentence}");
         }
         let commands: Vec<String> = (deployer.next)("base", "bundle", None);
-        assert!(commands.iter().any(|line| line.ends_with(" sync")) && !commands.iter().any(|line| line.contains(" apply")));
+        assert!(
+            commands.iter().any(|line| line.ends_with(" sync"))
+                && !commands.iter().any(|line| line.contains(" apply"))
+        );
     }
 }

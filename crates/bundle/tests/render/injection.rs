@@ -57,12 +57,16 @@ fn fields() -> Vec<Field> {
                 (Some("Count"), _) => "20%".to_owned(),
                 _ if path.iter().any(|key| key == "after") => "gpu-operator".to_owned(),
                 (_, Some("line" | "text")) => PLACEHOLDER.to_owned(),
-                (_, Some("driverVersion")) if path[1] == "ofedDriver" => "doca9.9.9-zqexample.1".to_owned(),
+                (_, Some("driverVersion")) if path[1] == "ofedDriver" => {
+                    "doca9.9.9-zqexample.1".to_owned()
+                }
                 (_, Some("driverVersion")) => "999.126.20".to_owned(),
                 (_, Some("chartVersion")) => "9.8.7".to_owned(),
                 (_, Some("configName")) => "other".to_owned(),
                 (_, Some(name)) => example(name),
-                (_, None) => word.unwrap_or_else(|| panic!("{path:?} has neither a grammar nor words")),
+                (_, None) => {
+                    word.unwrap_or_else(|| panic!("{path:?} has neither a grammar nor words"))
+                }
             };
             fields.push(Field { path: path.to_vec(), is_key: false, example });
             return;
@@ -80,16 +84,32 @@ fn fields() -> Vec<Field> {
         match last {
             // Kinds that the catalog knows; the texts are below them.
             "customResources" => {
-                let env = ["NicClusterPolicy", "ofedDriver", "env", "0", "value"].map(str::to_owned);
-                fields.push(Field { path: [path, &env].concat(), is_key: false, example: PLACEHOLDER.to_owned() });
+                let env =
+                    ["NicClusterPolicy", "ofedDriver", "env", "0", "value"].map(str::to_owned);
+                fields.push(Field {
+                    path: [path, &env].concat(),
+                    is_key: false,
+                    example: PLACEHOLDER.to_owned(),
+                });
             }
             "configs" => {}
             "values" => {
-                fields.push(Field { path: below("text"), is_key: false, example: PLACEHOLDER.to_owned() });
-                fields.push(Field { path: [path, &["map".to_owned(), "text".to_owned()]].concat(), is_key: true, example: key.clone() });
+                fields.push(Field {
+                    path: below("text"),
+                    is_key: false,
+                    example: PLACEHOLDER.to_owned(),
+                });
+                fields.push(Field {
+                    path: [path, &["map".to_owned(), "text".to_owned()]].concat(),
+                    is_key: true,
+                    example: key.clone(),
+                });
             }
             _ => {
-                let value = shape.further().and_then(TypeShape::grammar).map_or_else(|| PLACEHOLDER.to_owned(), example);
+                let value = shape
+                    .further()
+                    .and_then(TypeShape::grammar)
+                    .map_or_else(|| PLACEHOLDER.to_owned(), example);
                 fields.push(Field { path: below(&key), is_key: true, example: key.clone() });
                 fields.push(Field { path: below(&key), is_key: false, example: value });
             }
@@ -166,7 +186,10 @@ pub(crate) fn read(recipe: &Value) -> Result<ValidRecipe, Diagnostics> {
 }
 
 /// The bundles of a recipe, for every deployer.
-pub(crate) fn bundles(loaded: &ValidRecipe, options: &PlanOptions) -> Vec<(&'static str, BundleTree)> {
+pub(crate) fn bundles(
+    loaded: &ValidRecipe,
+    options: &PlanOptions,
+) -> Vec<(&'static str, BundleTree)> {
     DEPLOYERS.iter().map(|deployer| (deployer.name, bundle(loaded, options, *deployer))).collect()
 }
 
@@ -175,12 +198,21 @@ fn bundle(loaded: &ValidRecipe, options: &PlanOptions, deployer: Deployer) -> Bu
     let plan = plan(&loaded.recipe, &EmbeddedCatalog, options).unwrap();
     let source = BundleSource::new("https://git.example.com/fleet.git", "main", "bundles").unwrap();
     let source = (deployer.source == SourceNeed::Rendered).then_some(&source);
-    build(BundleInput { recipe: &loaded.recipe, plan: &plan, options, deployer, hook_chart: hook_chart::FILES, source }).unwrap()
+    build(BundleInput {
+        recipe: &loaded.recipe,
+        plan: &plan,
+        options,
+        deployer,
+        hook_chart: hook_chart::FILES,
+        source,
+    })
+    .unwrap()
 }
 
 /// Digests change with every content.
 fn without_digests(text: &str) -> String {
-    static DIGESTS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"[+_]d[0-9a-f]{12}|[0-9a-f]{64}|-[0-9a-f]{8}\b").unwrap());
+    static DIGESTS: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"[+_]d[0-9a-f]{12}|[0-9a-f]{64}|-[0-9a-f]{8}\b").unwrap());
     DIGESTS.replace_all(text, "DIGEST").into_owned()
 }
 
@@ -193,19 +225,32 @@ fn actions(text: &str) -> Vec<String> {
 /// The files that are the same in both bundles and have nothing to do with the text.
 fn unchanged(found: &BundleTree, meant: &BundleTree, example: &str) -> BTreeSet<String> {
     let is_same = |path: &str, content: &[u8]| {
-        meant.get(path).is_some_and(|file| file.content == content) && !std::str::from_utf8(content).unwrap().contains(example)
+        meant.get(path).is_some_and(|file| file.content == content)
+            && !std::str::from_utf8(content).unwrap().contains(example)
     };
-    found.files().filter(|file| is_same(&file.path, &file.content)).map(|file| file.path.clone()).collect()
+    found
+        .files()
+        .filter(|file| is_same(&file.path, &file.content))
+        .map(|file| file.path.clone())
+        .collect()
 }
 
 /// What the files of a bundle mean: YAML as values, all else as text. `from` becomes `to`.
-fn meaning(tree: &BundleTree, leave_out: &BTreeSet<String>, (from, to): (&str, &str)) -> BTreeMap<String, Value> {
+fn meaning(
+    tree: &BundleTree,
+    leave_out: &BTreeSet<String>,
+    (from, to): (&str, &str),
+) -> BTreeMap<String, Value> {
     fn replaced(value: Value, from: &str, to: &str) -> Value {
         match value {
             Value::String(text) => without_digests(&text.replace(from, to)).into(),
             Value::Array(items) => items.into_iter().map(|item| replaced(item, from, to)).collect(),
             Value::Object(map) => Value::Object(
-                map.into_iter().map(|(key, value)| (without_digests(&key.replace(from, to)), replaced(value, from, to))).collect(),
+                map.into_iter()
+                    .map(|(key, value)| {
+                        (without_digests(&key.replace(from, to)), replaced(value, from, to))
+                    })
+                    .collect(),
             ),
             Value::Null | Value::Bool(_) | Value::Number(_) => value,
         }
@@ -214,20 +259,35 @@ fn meaning(tree: &BundleTree, leave_out: &BTreeSet<String>, (from, to): (&str, &
         if is_helm_template(path) {
             json!(actions(&text.replace(from, to)))
         } else if is_yaml(path) {
-            replaced(serde_yaml::from_multiple::<Value>(text).unwrap_or_else(|error| panic!("{path}: {error}\n{text}")).into(), from, to)
+            replaced(
+                serde_yaml::from_multiple::<Value>(text)
+                    .unwrap_or_else(|error| panic!("{path}: {error}\n{text}"))
+                    .into(),
+                from,
+                to,
+            )
         } else {
             json!(without_digests(&text.replace(from, to)))
         }
     };
-    let files = tree.files().filter(|file| file.path != "checksums.txt" && !leave_out.contains(&file.path));
+    let files =
+        tree.files().filter(|file| file.path != "checksums.txt" && !leave_out.contains(&file.path));
     files
-        .map(|file| (without_digests(&file.path.replace(from, to)), mean(&file.path, std::str::from_utf8(&file.content).unwrap())))
+        .map(|file| {
+            (
+                without_digests(&file.path.replace(from, to)),
+                mean(&file.path, std::str::from_utf8(&file.content).unwrap()),
+            )
+        })
         .collect()
 }
 
 /// Recipes in which every field has a place.
 fn bases() -> Vec<Value> {
-    let base = |name: &str| yaml::from_str(&fs::read_to_string(format!("tests/render/injection/{name}.yaml")).unwrap()).unwrap();
+    let base = |name: &str| {
+        yaml::from_str(&fs::read_to_string(format!("tests/render/injection/{name}.yaml")).unwrap())
+            .unwrap()
+    };
     ["assist", "drive", "dra"].map(base).into()
 }
 
@@ -244,7 +304,9 @@ fn place(field: &Field, bases: &[Value]) -> Result<(Value, Field, ValidRecipe), 
                 break;
             }
             match read(&put(base, &field, &field.example)) {
-                Ok(loaded) if plan(&loaded.recipe, &EmbeddedCatalog, &PlanOptions::default()).is_ok() => {
+                Ok(loaded)
+                    if plan(&loaded.recipe, &EmbeddedCatalog, &PlanOptions::default()).is_ok() =>
+                {
                     return Ok((base.clone(), field, loaded));
                 }
                 Ok(_) => said.push("no plan".to_owned()),
@@ -274,20 +336,28 @@ fn attack_all(step: usize) {
     let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
         let attack = |start: usize| {
             let mine = fields.iter().enumerate().skip(start).step_by(threads);
-            mine.fold(Outcome::default(), |outcome, (index, field)| outcome.attack(field, &bases, (index % step, step)))
+            mine.fold(Outcome::default(), |outcome, (index, field)| {
+                outcome.attack(field, &bases, (index % step, step))
+            })
         };
-        let running: Vec<_> = (0..threads).map(|start| scope.spawn(move || attack(start))).collect();
+        let running: Vec<_> =
+            (0..threads).map(|start| scope.spawn(move || attack(start))).collect();
         running.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    let (accepted, problems) = outcomes.into_iter().fold((BTreeSet::new(), Vec::new()), |(mut accepted, mut problems), outcome| {
-        accepted.extend(outcome.accepted);
-        problems.extend(outcome.problems);
-        (accepted, problems)
-    });
+    let (accepted, problems) = outcomes.into_iter().fold(
+        (BTreeSet::new(), Vec::new()),
+        |(mut accepted, mut problems), outcome| {
+            accepted.extend(outcome.accepted);
+            problems.extend(outcome.problems);
+            (accepted, problems)
+        },
+    );
     assert!(accepted.iter().any(|path| path.ends_with("values.text")), "{accepted:?}");
     // The first of each field.
     let mut seen = BTreeSet::new();
-    let first = problems.iter().filter(|problem| seen.insert(problem.split(']').next().unwrap_or_default().to_owned()));
+    let first = problems
+        .iter()
+        .filter(|problem| seen.insert(problem.split(']').next().unwrap_or_default().to_owned()));
     let shown: Vec<String> = first.map(|problem| problem.chars().take(900).collect()).collect();
     assert!(problems.is_empty(), "{} problems\n{}", problems.len(), shown.join("\n\n"));
 }
@@ -306,19 +376,27 @@ impl Outcome {
         let (base, field, loaded) = match place(field, bases) {
             Ok(found) => found,
             Err(said) => {
-                self.problems.push(format!("{:?} takes no `{}`:\n{said}", field.path, field.example));
+                self.problems
+                    .push(format!("{:?} takes no `{}`:\n{said}", field.path, field.example));
                 return self;
             }
         };
         let long = "x".repeat(5000);
-        let behind = PAYLOADS.iter().skip(field.path.len() % 3).step_by(3).map(|payload| format!("{}{payload}", field.example));
-        let payloads = PAYLOADS.iter().map(|payload| (*payload).to_owned()).chain(behind).chain([long]);
+        let behind = PAYLOADS
+            .iter()
+            .skip(field.path.len() % 3)
+            .step_by(3)
+            .map(|payload| format!("{}{payload}", field.example));
+        let payloads =
+            PAYLOADS.iter().map(|payload| (*payload).to_owned()).chain(behind).chain([long]);
         let mut benign: BTreeMap<&str, BundleTree> = BTreeMap::new();
         // Every payload meets one deployer, and every deployer many payloads.
         for (payload, deployer) in payloads.skip(skip).step_by(step).zip(DEPLOYERS.iter().cycle()) {
             let loaded = match read(&put(&base, &field, &payload)) {
                 Ok(changed) => {
-                    benign.entry(deployer.name).or_insert_with(|| bundle(&loaded, &PlanOptions::default(), *deployer));
+                    benign
+                        .entry(deployer.name)
+                        .or_insert_with(|| bundle(&loaded, &PlanOptions::default(), *deployer));
                     changed
                 }
                 Err(findings) => {
@@ -328,19 +406,29 @@ impl Outcome {
             };
             self.accepted.insert(field.path.join("."));
             if plan(&loaded.recipe, &EmbeddedCatalog, &PlanOptions::default()).is_err() {
-                self.problems.push(format!("{:?}: {payload:?} is taken, and there is no plan", field.path));
+                self.problems
+                    .push(format!("{:?}: {payload:?} is taken, and there is no plan", field.path));
                 continue;
             }
             // Numbers are written as such, and helmfile and Flux name repositories after their addresses.
             if payload == "0644" || field.path.last().is_some_and(|key| key == "repository") {
                 continue;
             }
-            let (found, meant) = (bundle(&loaded, &PlanOptions::default(), *deployer), &benign[deployer.name]);
+            let (found, meant) =
+                (bundle(&loaded, &PlanOptions::default(), *deployer), &benign[deployer.name]);
             let same = unchanged(&found, meant, &field.example);
-            let (found, meant) = (meaning(&found, &same, ("\u{0}\u{0}", "")), meaning(meant, &same, (&field.example, &payload)));
-            for path in found.keys().chain(meant.keys()).filter(|path| found.get(*path) != meant.get(*path)) {
+            let (found, meant) = (
+                meaning(&found, &same, ("\u{0}\u{0}", "")),
+                meaning(meant, &same, (&field.example, &payload)),
+            );
+            for path in
+                found.keys().chain(meant.keys()).filter(|path| found.get(*path) != meant.get(*path))
+            {
                 let says = |files: &BTreeMap<String, Value>| {
-                    files.get(path).map_or_else(|| "nothing".to_owned(), |value| value.to_string().chars().take(500).collect())
+                    files.get(path).map_or_else(
+                        || "nothing".to_owned(),
+                        |value| value.to_string().chars().take(500).collect(),
+                    )
                 };
                 self.problems.push(format!(
                     "{:?}: {payload:?} with {deployer}: {path} says\n{}\nand is to say\n{}",
@@ -356,9 +444,17 @@ impl Outcome {
     /// A refusal names the place, and says what to do.
     fn refused(&mut self, field: &Field, payload: &str, findings: &Diagnostics) {
         let mut errors = findings.list.iter().filter(|finding| finding.severity == Severity::Error);
-        let says_how = |message: &str| ["expected", "must be", "such as"].iter().any(|words| message.contains(words));
-        if !errors.any(|error| error.place.is_some() && (!error.hints.is_empty() || says_how(&error.message))) {
-            self.problems.push(format!("{:?}: {payload:?} is refused without place or hint:\n{}", field.path, findings.render_plain()));
+        let says_how = |message: &str| {
+            ["expected", "must be", "such as"].iter().any(|words| message.contains(words))
+        };
+        if !errors.any(|error| {
+            error.place.is_some() && (!error.hints.is_empty() || says_how(&error.message))
+        }) {
+            self.problems.push(format!(
+                "{:?}: {payload:?} is refused without place or hint:\n{}",
+                field.path,
+                findings.render_plain()
+            ));
         }
     }
 }

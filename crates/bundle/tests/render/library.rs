@@ -49,9 +49,19 @@ pub(crate) fn bundle_from(name: &str, deployer: Deployer, url: &str) -> BundleTr
 /// The bundle of any recipe in the repository at `url`.
 pub(crate) fn bundle_of(recipe: &Recipe, deployer: Deployer, url: &str) -> BundleTree {
     let plan = planned(recipe);
-    let source = BundleSource::new(url, "main", &format!("bundles/{}/{deployer}", recipe.metadata.name)).unwrap();
+    let source =
+        BundleSource::new(url, "main", &format!("bundles/{}/{deployer}", recipe.metadata.name))
+            .unwrap();
     let source = (deployer.source == SourceNeed::Rendered).then_some(&source);
-    build(BundleInput { recipe, plan: &plan, options: &PlanOptions::default(), deployer, hook_chart: hook_chart::FILES, source }).unwrap()
+    build(BundleInput {
+        recipe,
+        plan: &plan,
+        options: &PlanOptions::default(),
+        deployer,
+        hook_chart: hook_chart::FILES,
+        source,
+    })
+    .unwrap()
 }
 
 /// Every recipe with every deployer.
@@ -61,13 +71,19 @@ pub(crate) fn all() -> impl Iterator<Item = (&'static str, Deployer)> {
 
 /// Whether `path` is the copy of the hook chart's file `chart_file` in a hook release.
 pub(crate) fn is_hook_chart(path: &str, chart_file: &str) -> bool {
-    ["-pre/", "-post/"].iter().any(|folder| path.strip_suffix(chart_file).is_some_and(|before| before.ends_with(folder)))
+    ["-pre/", "-post/"]
+        .iter()
+        .any(|folder| path.strip_suffix(chart_file).is_some_and(|before| before.ends_with(folder)))
 }
 
 #[test]
 fn the_same_recipe_gives_the_same_bytes() {
     for (name, deployer) in all() {
-        assert_eq!(bundle_from(name, deployer, REPOSITORY), bundle(name, deployer), "{name} with {deployer}");
+        assert_eq!(
+            bundle_from(name, deployer, REPOSITORY),
+            bundle(name, deployer),
+            "{name} with {deployer}"
+        );
     }
 }
 
@@ -96,8 +112,11 @@ fn files_are_text_with_one_final_newline() {
 fn every_yaml_file_is_yaml() {
     for (name, deployer) in all() {
         let bundle = bundle(name, deployer);
-        for file in bundle.files().filter(|file| file.path.rsplit('.').next() == Some("yaml") && !is_helm_template(&file.path)) {
-            let parsed: Result<Value, _> = yaml::from_str(std::str::from_utf8(&file.content).unwrap());
+        for file in bundle.files().filter(|file| {
+            file.path.rsplit('.').next() == Some("yaml") && !is_helm_template(&file.path)
+        }) {
+            let parsed: Result<Value, _> =
+                yaml::from_str(std::str::from_utf8(&file.content).unwrap());
             assert!(parsed.is_ok(), "{name}: {}: {parsed:?}", file.path);
         }
     }
@@ -107,19 +126,35 @@ fn every_yaml_file_is_yaml() {
 fn hook_chart_copy_has_digest_in_version() {
     for (name, deployer) in all() {
         let bundle = bundle(name, deployer);
-        let folders: Vec<&str> = bundle.files().filter_map(|file| file.path.strip_suffix("/rollout.yaml")).collect();
-        let hooks = planned(&recipe(name)).releases.iter().filter(|release| matches!(release.kind, ReleaseKind::Hook(_))).count();
+        let folders: Vec<&str> =
+            bundle.files().filter_map(|file| file.path.strip_suffix("/rollout.yaml")).collect();
+        let hooks = planned(&recipe(name))
+            .releases
+            .iter()
+            .filter(|release| matches!(release.kind, ReleaseKind::Hook(_)))
+            .count();
         assert_eq!(folders.len(), hooks, "{name}");
         for folder in folders {
             for (path, text) in hook_chart::FILES {
                 let copy = bundle.get(&format!("{folder}/{path}")).unwrap();
                 // The bundle's copy says in its version what is in it.
-                let lines: Vec<&str> = std::str::from_utf8(&copy.content).unwrap().lines().collect();
-                let version = lines.iter().find(|line| line.starts_with("version: ")).copied().unwrap_or_default();
+                let lines: Vec<&str> =
+                    std::str::from_utf8(&copy.content).unwrap().lines().collect();
+                let version = lines
+                    .iter()
+                    .find(|line| line.starts_with("version: "))
+                    .copied()
+                    .unwrap_or_default();
                 let plain = version.split('+').next().unwrap_or_default();
-                let copy: String = lines.iter().flat_map(|line| [if *line == version { plain } else { line }, "\n"]).collect();
+                let copy: String = lines
+                    .iter()
+                    .flat_map(|line| [if *line == version { plain } else { line }, "\n"])
+                    .collect();
                 assert_eq!(copy, *text, "{name}: {path}");
-                assert!(*path != "Chart.yaml" || version.len() == plain.len() + "+d".len() + 12, "{version}");
+                assert!(
+                    *path != "Chart.yaml" || version.len() == plain.len() + "+d".len() + 12,
+                    "{version}"
+                );
             }
         }
     }

@@ -10,12 +10,14 @@ use super::library::{bundle, planned, recipe};
 use super::parity::{facts_of, lines};
 
 /// Recipes in the modes `steer` and `drive`, for both drivers.
-pub(crate) const RECIPES: [&str; 2] = ["tests/render/modes/steer.yaml", "tests/render/modes/drive.yaml"];
+pub(crate) const RECIPES: [&str; 2] =
+    ["tests/render/modes/steer.yaml", "tests/render/modes/drive.yaml"];
 
 #[test]
 fn a_mode_means_the_same_with_every_deployer() {
     for name in RECIPES {
-        let bundles: Vec<BundleFacts> = DEPLOYERS.iter().map(|deployer| facts_of(name, *deployer)).collect();
+        let bundles: Vec<BundleFacts> =
+            DEPLOYERS.iter().map(|deployer| facts_of(name, *deployer)).collect();
         let parity = compare(&bundles);
         assert!(parity.equal, "{name}:\n{}", lines(&parity));
     }
@@ -27,15 +29,34 @@ fn facts_show_tasks_and_rights_of_mode() {
     for (name, mode) in RECIPES.into_iter().zip(["steer", "drive"]) {
         let facts = facts_of(name, "helm".parse().unwrap());
         for operator in ["gpu-operator", "network-operator"] {
-            let hook = |suffix: &str| facts.releases[&format!("{operator}{suffix}")].hook.clone().unwrap();
+            let hook =
+                |suffix: &str| facts.releases[&format!("{operator}{suffix}")].hook.clone().unwrap();
             let (pre, post) = (hook("-pre"), hook("-post"));
-            assert_eq!(pre.tasks.iter().any(|task| task == "hold"), mode == "steer", "{operator} {mode}");
+            assert_eq!(
+                pre.tasks.iter().any(|task| task == "hold"),
+                mode == "steer",
+                "{operator} {mode}"
+            );
             assert!(post.tasks.iter().any(|task| task == mode), "{operator} {mode}");
-            let may_evict = |rights: &std::collections::BTreeSet<String>| rights.iter().any(|right| right.contains("pods/eviction"));
-            assert_eq!((may_evict(&pre.rights), may_evict(&post.rights)), (false, mode == "drive"), "{operator} {mode}");
-            let steps = Task::ALL.into_iter().filter(|task| task.is_step()).map(Task::name).collect::<Vec<_>>();
+            let may_evict = |rights: &std::collections::BTreeSet<String>| {
+                rights.iter().any(|right| right.contains("pods/eviction"))
+            };
+            assert_eq!(
+                (may_evict(&pre.rights), may_evict(&post.rights)),
+                (false, mode == "drive"),
+                "{operator} {mode}"
+            );
+            let steps = Task::ALL
+                .into_iter()
+                .filter(|task| task.is_step())
+                .map(Task::name)
+                .collect::<Vec<_>>();
             assert!(pre.tasks.iter().all(|task| steps.contains(&task.as_str())), "{:?}", pre.tasks);
-            assert!(!post.tasks.iter().any(|task| steps.contains(&task.as_str())), "{:?}", post.tasks);
+            assert!(
+                !post.tasks.iter().any(|task| steps.contains(&task.as_str())),
+                "{:?}",
+                post.tasks
+            );
         }
     }
 }

@@ -11,7 +11,9 @@ use super::library::{bundle, bundle_from};
 
 /// The texts of a bundle.
 fn files(tree: &BundleTree) -> TextFiles {
-    tree.files().map(|file| (file.path.clone(), String::from_utf8(file.content.clone()).unwrap())).collect()
+    tree.files()
+        .map(|file| (file.path.clone(), String::from_utf8(file.content.clone()).unwrap()))
+        .collect()
 }
 
 pub(crate) fn facts_of(name: &str, deployer: Deployer) -> BundleFacts {
@@ -21,8 +23,11 @@ pub(crate) fn facts_of(name: &str, deployer: Deployer) -> BundleFacts {
 /// The differences as lines: release, fact, what each bundle says.
 pub(crate) fn lines(parity: &ParityReport) -> String {
     let line = |difference: &parity::FactDifference| {
-        let values: Vec<String> =
-            difference.values.iter().map(|value| value.as_ref().map_or("-".to_owned(), ToString::to_string)).collect();
+        let values: Vec<String> = difference
+            .values
+            .iter()
+            .map(|value| value.as_ref().map_or("-".to_owned(), ToString::to_string))
+            .collect();
         format!("{}: {}: {}\n", difference.release, difference.fact, values.join(" | "))
     };
     parity.differences.iter().map(line).collect()
@@ -31,7 +36,8 @@ pub(crate) fn lines(parity: &ParityReport) -> String {
 #[test]
 fn every_recipe_means_the_same_with_every_deployer() {
     for name in catalog::recipe_names() {
-        let bundles: Vec<BundleFacts> = DEPLOYERS.iter().map(|deployer| facts_of(name, *deployer)).collect();
+        let bundles: Vec<BundleFacts> =
+            DEPLOYERS.iter().map(|deployer| facts_of(name, *deployer)).collect();
         for (bundle, deployer) in bundles.iter().zip(DEPLOYERS) {
             assert_eq!(bundle.deployer, deployer.name, "{name}: recognized by its files");
         }
@@ -45,7 +51,9 @@ fn every_recipe_means_the_same_with_every_deployer() {
 fn a_registry_means_the_same_as_git() {
     for name in catalog::recipe_names() {
         let flux: Deployer = "flux".parse().unwrap();
-        let pushed = read_facts(&files(&bundle_from(name, flux, "oci://registry.example.com/fleet"))).unwrap();
+        let pushed =
+            read_facts(&files(&bundle_from(name, flux, "oci://registry.example.com/fleet")))
+                .unwrap();
         let parity = compare(&[facts_of(name, flux), pushed]);
         assert!(parity.equal, "{name}:\n{}", lines(&parity));
     }
@@ -54,10 +62,14 @@ fn a_registry_means_the_same_as_git() {
 /// What a deployer has no words for is listed with its reason, and nothing else is left out.
 #[test]
 fn what_cannot_be_compared_is_said() {
-    let bundles: Vec<BundleFacts> = DEPLOYERS.iter().map(|deployer| facts_of("eks-gb200-training", *deployer)).collect();
+    let bundles: Vec<BundleFacts> =
+        DEPLOYERS.iter().map(|deployer| facts_of("eks-gb200-training", *deployer)).collect();
     let parity = compare(&bundles);
-    let said: Vec<String> =
-        parity.not_expressible.iter().map(|unsaid| format!("{}: {}: {}\n", unsaid.deployer, unsaid.fact, unsaid.reason)).collect();
+    let said: Vec<String> = parity
+        .not_expressible
+        .iter()
+        .map(|unsaid| format!("{}: {}: {}\n", unsaid.deployer, unsaid.fact, unsaid.reason))
+        .collect();
     insta::assert_snapshot!(said.concat(), @r"
     flux: takesOwnership: Flux takes over whatever is there, with every release
     argocd: position: Applications of one wave are synced at once
@@ -77,9 +89,15 @@ fn what_cannot_be_compared_is_said() {
 
 #[test]
 fn files_of_none_or_two_deployers_are_refused() {
-    let some = |names: &[&str]| read_facts(&names.iter().map(|name| ((*name).to_owned(), "{}\n".to_owned())).collect());
+    let some = |names: &[&str]| {
+        read_facts(&names.iter().map(|name| ((*name).to_owned(), "{}\n".to_owned())).collect())
+    };
     assert_eq!(some(&["values.yaml"]), Err(ReadbackError::NoDeployer));
-    assert_eq!(some(&["deploy.sh", "helmfile.yaml"]), Err(ReadbackError::SeveralDeployers(vec!["helm", "helmfile"])));
-    let dangling = [("helmfile.yaml".to_owned(), "helmfiles: [a.yaml]\n".to_owned())].into_iter().collect();
+    assert_eq!(
+        some(&["deploy.sh", "helmfile.yaml"]),
+        Err(ReadbackError::SeveralDeployers(vec!["helm", "helmfile"]))
+    );
+    let dangling =
+        [("helmfile.yaml".to_owned(), "helmfiles: [a.yaml]\n".to_owned())].into_iter().collect();
     assert_eq!(read_facts(&dangling), Err(ReadbackError::Missing("a.yaml".to_owned())));
 }

@@ -33,7 +33,8 @@ fn tree() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(4, 32, 5, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-            prop::collection::btree_map(text(), inner, 0..5).prop_map(|map| Value::Object(map.into_iter().collect())),
+            prop::collection::btree_map(text(), inner, 0..5)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
         ]
     })
 }
@@ -59,7 +60,9 @@ pub(crate) fn trees(count: usize) -> Vec<Value> {
         hard_to_write().iter().map(|text| json!({"value": text, "list": [text, [text]], "map": {text: {text: [{text: text}]}}})).collect();
     let long = "{{ x }} ".repeat(1000);
     trees.push(json!({"long": long, &long: {&long: [&long]}}));
-    trees.extend((0..count).map(|_| json!({"value": tree().new_tree(&mut runner).unwrap().current()})));
+    trees.extend(
+        (0..count).map(|_| json!({"value": tree().new_tree(&mut runner).unwrap().current()})),
+    );
     trees
 }
 

@@ -34,11 +34,18 @@ impl Scene {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let bundle = directory.path().join("it's a/bundle");
-        write(&library::bundle("eks-gb200-training", "helm".parse().unwrap()), &bundle, false).unwrap();
+        write(&library::bundle("eks-gb200-training", "helm".parse().unwrap()), &bundle, false)
+            .unwrap();
         let scene = Self { directory, bundle };
         scene.put("helm", HELM);
         fs::set_permissions(scene.path("helm"), fs::Permissions::from_mode(0o755)).unwrap();
-        for (name, text) in [("version", "v4.3.1"), ("pending", ""), ("failing", ""), ("interrupting", ""), ("calls", "")] {
+        for (name, text) in [
+            ("version", "v4.3.1"),
+            ("pending", ""),
+            ("failing", ""),
+            ("interrupting", ""),
+            ("calls", ""),
+        ] {
             scene.put(name, text);
         }
         scene
@@ -76,7 +83,12 @@ impl Scene {
     /// Exit code, standard output and standard error in one text.
     fn seen(&self, output: &Output) -> String {
         let text = |bytes: &[u8]| self.filtered(std::str::from_utf8(bytes).unwrap());
-        format!("exit code: {}\n--- stdout\n{}--- stderr\n{}", output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+        format!(
+            "exit code: {}\n--- stdout\n{}--- stderr\n{}",
+            output.status.code().unwrap(),
+            text(&output.stdout),
+            text(&output.stderr)
+        )
     }
 }
 
@@ -142,9 +154,17 @@ fn script_refuses_broken_helm_versions() {
     }
     snapshot!("script-helm-versions", scene.filtered(&answers.join("\n")));
     assert_eq!(scene.calls(), "", "nothing is run");
-    let output = Command::new("sh").arg(scene.bundle.join("deploy.sh")).env("HELM", "/nowhere/helm").output().unwrap();
+    let output = Command::new("sh")
+        .arg(scene.bundle.join("deploy.sh"))
+        .env("HELM", "/nowhere/helm")
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8(output.stderr).unwrap().starts_with("error: `/nowhere/helm` cannot be run\n"));
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .starts_with("error: `/nowhere/helm` cannot be run\n")
+    );
 }
 
 #[test]
@@ -153,7 +173,8 @@ fn dry_run_prints_equivalent_commands() {
     let output = scene.run("deploy.sh", &["--dry-run", "--force-conflicts"]);
     assert!(output.status.success() && scene.calls().is_empty());
     let printed = String::from_utf8(output.stdout).unwrap();
-    let commands = printed.lines().filter(|line| line.starts_with("  ")).collect::<Vec<_>>().join("\n");
+    let commands =
+        printed.lines().filter(|line| line.starts_with("  ")).collect::<Vec<_>>().join("\n");
     assert!(Command::new("sh").arg("-c").arg(&commands).output().unwrap().status.success());
     let pasted = scene.calls();
     scene.put("calls", "");
@@ -213,9 +234,17 @@ fn wrong_usage_is_told_and_nothing_is_run() {
     assert_eq!(scene.calls(), "");
     let comma = scene.path("a,b");
     fs::rename(&scene.bundle, &comma).unwrap();
-    let output = Command::new("sh").arg(comma.join("deploy.sh")).env("HELM", scene.path("helm")).output().unwrap();
+    let output = Command::new("sh")
+        .arg(comma.join("deploy.sh"))
+        .env("HELM", scene.path("helm"))
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8(output.stderr).unwrap().starts_with("error: there is a comma in the path "));
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .starts_with("error: there is a comma in the path ")
+    );
 }
 
 #[test]
@@ -231,7 +260,11 @@ fn undeploy_runs_backwards_and_keeps_shared_objects() {
 fn the_scripts_are_clean_for_shellcheck() {
     let scene = Scene::new();
     // Not every machine has it; the lint step of the continuous integration does.
-    let Ok(output) = Command::new("shellcheck").arg("--shell=sh").args(["deploy.sh", "undeploy.sh"]).current_dir(&scene.bundle).output()
+    let Ok(output) = Command::new("shellcheck")
+        .arg("--shell=sh")
+        .args(["deploy.sh", "undeploy.sh"])
+        .current_dir(&scene.bundle)
+        .output()
     else {
         return;
     };

@@ -18,7 +18,8 @@ const BASE: &str = "base";
 
 /// Whether every deployer writes this file: those of the releases' folders, and the recipe. `first` is some deployer's bundle.
 fn is_shared(file: &BundleFile, first: &BundleTree) -> bool {
-    let is_common = file.path.as_bytes().first().is_some_and(u8::is_ascii_digit) || file.path == "recipe.yaml";
+    let is_common =
+        file.path.as_bytes().first().is_some_and(u8::is_ascii_digit) || file.path == "recipe.yaml";
     is_common && first.get(&file.path).is_some()
 }
 
@@ -26,7 +27,11 @@ fn is_shared(file: &BundleFile, first: &BundleTree) -> bool {
 /// that an edit there leaves the snapshots unchanged.
 fn note(file: &BundleFile) -> &'static str {
     match file {
-        BundleFile { path, .. } if hook_chart::FILES.iter().any(|(file, _)| is_hook_chart(path, file)) => " (copy of charts/gpu-rollout)",
+        BundleFile { path, .. }
+            if hook_chart::FILES.iter().any(|(file, _)| is_hook_chart(path, file)) =>
+        {
+            " (copy of charts/gpu-rollout)"
+        }
         BundleFile { executable: true, .. } => " (executable)",
         BundleFile { .. } => "",
     }
@@ -54,7 +59,11 @@ fn section(file: &BundleFile) -> String {
 /// The path without the numbers that releases have by their place in the order: `releases/003-x.yaml` is `releases/x.yaml`.
 fn without_numbers(path: &str) -> String {
     let plain = |part: &str| match part.split_once('-') {
-        Some((number, name)) if number.len() == 3 && number.bytes().all(|byte| byte.is_ascii_digit()) => name.to_owned(),
+        Some((number, name))
+            if number.len() == 3 && number.bytes().all(|byte| byte.is_ascii_digit()) =>
+        {
+            name.to_owned()
+        }
         Some(_) | None => part.to_owned(),
     };
     path.split('/').map(plain).collect::<Vec<_>>().join("/")
@@ -64,7 +73,8 @@ fn without_numbers(path: &str) -> String {
 /// same recipe for another deployer.
 fn own_files(bundle: &BundleTree, first: &BundleTree) -> BTreeMap<String, BundleFile> {
     let files: Vec<&BundleFile> = bundle.files().filter(|file| !is_shared(file, first)).collect();
-    let by_key: BTreeMap<String, BundleFile> = files.iter().map(|file| (without_numbers(&file.path), (*file).clone())).collect();
+    let by_key: BTreeMap<String, BundleFile> =
+        files.iter().map(|file| (without_numbers(&file.path), (*file).clone())).collect();
     assert_eq!(by_key.len(), files.len(), "the paths of two files differ only in numbers");
     by_key
 }
@@ -79,7 +89,10 @@ fn own_files_as_base(name: &str, deployer: Deployer) -> BTreeMap<String, BundleF
 
 /// What is compared. The digest of `recipe.yaml`, which is shown completely, would change all diffs with each edit of `base`.
 fn compared(file: &BundleFile) -> String {
-    Regex::new("sha256: [0-9a-f]{64}").unwrap().replace(&shown(file), "sha256: [the digest of recipe.yaml]").into_owned()
+    Regex::new("sha256: [0-9a-f]{64}")
+        .unwrap()
+        .replace(&shown(file), "sha256: [the digest of recipe.yaml]")
+        .into_owned()
 }
 
 /// What differs from `base` in the files of `deployer`: removed and added files, and a unified diff of each changed one.
@@ -90,12 +103,17 @@ fn changes(name: &str, deployer: Deployer) -> String {
     for key in keys {
         match (before.get(key), after.get(key)) {
             (Some(old), None) => writeln!(text, "# removed file: {}\n", old.path).unwrap(),
-            (None, Some(new)) => write!(text, "# added {}", section(new).trim_start_matches("# ")).unwrap(),
+            (None, Some(new)) => {
+                write!(text, "# added {}", section(new).trim_start_matches("# ")).unwrap()
+            }
             (Some(old), Some(new)) => {
                 let headings = [old, new].map(|file| format!("{}{}", file.path, note(file)));
                 let (from, to) = (compared(old), compared(new));
                 if headings[0] != headings[1] || from != to {
-                    let diff = TextDiff::from_lines(&from, &to).unified_diff().header(&headings[0], &headings[1]).to_string();
+                    let diff = TextDiff::from_lines(&from, &to)
+                        .unified_diff()
+                        .header(&headings[0], &headings[1])
+                        .to_string();
                     writeln!(text, "# changed file: {}\n{diff}", new.path).unwrap();
                 }
             }
@@ -120,7 +138,9 @@ fn assert_snapshot(name: &str, text: &str) {
 fn shared_files_of_every_recipe() {
     for name in catalog::recipe_names() {
         let first = bundle(name, DEPLOYERS[0]);
-        let shared = |tree: &BundleTree| -> Vec<String> { tree.files().filter(|file| is_shared(file, &first)).map(section).collect() };
+        let shared = |tree: &BundleTree| -> Vec<String> {
+            tree.files().filter(|file| is_shared(file, &first)).map(section).collect()
+        };
         for deployer in DEPLOYERS {
             assert_eq!(
                 shared(&bundle(name, *deployer)),

@@ -25,7 +25,11 @@ fn trap_helm_timeout_must_outlast_the_job() {
         for release in &plan.releases {
             let found = &facts.releases[&release.name];
             // Helm 4 takes zero for 30 seconds.
-            assert!(found.evidence.timeouts.iter().all(|timeout| timeout.seconds > 0), "{name}: {}", release.name);
+            assert!(
+                found.evidence.timeouts.iter().all(|timeout| timeout.seconds > 0),
+                "{name}: {}",
+                release.name
+            );
             assert!(!found.evidence.timeouts.is_empty(), "{name}: {}", release.name);
             let is_sufficient = found.hook.as_ref().map(|hook| &hook.timeout_is_sufficient);
             assert_eq!(
@@ -41,8 +45,17 @@ fn trap_helm_timeout_must_outlast_the_job() {
 #[test]
 fn trap_helm_wait_and_atomic_undo_slow_rollouts() {
     for (name, _, script, _) in all() {
-        let commands: Vec<&str> = script.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
-        for flag in ["--wait", "--atomic", "--rollback-on-failure", "--force ", "--force-replace", "--no-hooks", "--reuse-values"] {
+        let commands: Vec<&str> =
+            script.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
+        for flag in [
+            "--wait",
+            "--atomic",
+            "--rollback-on-failure",
+            "--force ",
+            "--force-replace",
+            "--no-hooks",
+            "--reuse-values",
+        ] {
             assert!(!commands.iter().any(|line| line.contains(flag)), "{name}: {flag}");
         }
     }
@@ -54,13 +67,28 @@ fn trap_helm_needs_crds_before_their_objects() {
         for release in &plan.releases {
             let found = &facts.releases[&release.name];
             for need in &release.needs {
-                assert!(found.after.releases.contains(need), "{name}: {} before {need}", release.name);
+                assert!(
+                    found.after.releases.contains(need),
+                    "{name}: {} before {need}",
+                    release.name
+                );
             }
             if let ReleaseKind::Upstream(upstream) = &release.kind {
-                let crds =
-                    plan.releases.iter().any(|other| matches!(other.kind, ReleaseKind::Crds(_)) && release.needs.contains(&other.name));
-                assert_eq!(upstream.skip_crds, crds, "{name}: {}: two writers of one CRD, or none", release.name);
-                assert_eq!(found.skips_crds, DeployerFact::Is(upstream.skip_crds), "{name}: {}", release.name);
+                let crds = plan.releases.iter().any(|other| {
+                    matches!(other.kind, ReleaseKind::Crds(_))
+                        && release.needs.contains(&other.name)
+                });
+                assert_eq!(
+                    upstream.skip_crds, crds,
+                    "{name}: {}: two writers of one CRD, or none",
+                    release.name
+                );
+                assert_eq!(
+                    found.skips_crds,
+                    DeployerFact::Is(upstream.skip_crds),
+                    "{name}: {}",
+                    release.name
+                );
             }
         }
     }
@@ -73,7 +101,11 @@ fn trap_helm_own_values_follow_shared_ones() {
             if let ReleaseKind::Hook(hook) = &release.kind {
                 let own = format!("{}/rollout.yaml", folder_of(&plan, &release.name).unwrap());
                 let files: Vec<String> = values_of(&plan, hook).into_iter().chain([own]).collect();
-                assert_eq!(facts.releases[&release.name].values.files, files, "{name}: {}", release.name);
+                assert_eq!(
+                    facts.releases[&release.name].values.files, files,
+                    "{name}: {}",
+                    release.name
+                );
             }
         }
     }
@@ -82,7 +114,10 @@ fn trap_helm_own_values_follow_shared_ones() {
 #[test]
 fn trap_argocd_takes_earlier_finished_job_for_new() {
     for (name, deployer) in library::all() {
-        for file in library::bundle(name, deployer).files().filter(|file| file.path.ends_with("/templates/job.yaml")) {
+        for file in library::bundle(name, deployer)
+            .files()
+            .filter(|file| file.path.ends_with("/templates/job.yaml"))
+        {
             let text = String::from_utf8(file.content.clone()).unwrap();
             let policy = "argocd.argoproj.io/hook-delete-policy: BeforeHookCreation,HookSucceeded";
             assert!(text.contains(policy), "{name}: {}", file.path);
@@ -94,15 +129,26 @@ fn trap_argocd_takes_earlier_finished_job_for_new() {
 #[test]
 fn trap_helm_hooks_have_one_independent_job() {
     for (name, deployer) in library::all() {
-        for file in library::bundle(name, deployer).files().filter(|file| file.path.contains("/templates/")) {
+        for file in
+            library::bundle(name, deployer).files().filter(|file| file.path.contains("/templates/"))
+        {
             let text = String::from_utf8(file.content.clone()).unwrap();
-            let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| line.contains("helm.sh/hook")).collect();
+            let lines: Vec<&str> =
+                text.lines().map(str::trim).filter(|line| line.contains("helm.sh/hook")).collect();
             for line in lines {
                 // Events: what Argo CD and Helm both know, and never `pre-…`. Policy: the default, said. No log policy: it ends Flux's controller.
-                let is_known = ["post-install,post-upgrade,post-rollback", "before-hook-creation", "hook-weight"]
-                    .iter()
-                    .any(|part| line.contains(part));
-                assert!(is_known && !line.contains("output-log-policy"), "{name}: {}: {line}", file.path);
+                let is_known = [
+                    "post-install,post-upgrade,post-rollback",
+                    "before-hook-creation",
+                    "hook-weight",
+                ]
+                .iter()
+                .any(|part| line.contains(part));
+                assert!(
+                    is_known && !line.contains("output-log-policy"),
+                    "{name}: {}: {line}",
+                    file.path
+                );
                 assert!(file.path.ends_with("/job.yaml"), "{name}: {}", file.path);
             }
         }

@@ -35,7 +35,11 @@ impl MetricSamples {
         debug_assert_eq!(N, metric.labels.len(), "{}", metric.name);
         let common = COMMON.into_iter().zip(self.common.clone());
         let own = metric.labels.iter().copied().zip(labels.map(str::to_owned));
-        self.all.push(MetricSample { metric: metric.name, labels: common.chain(own).collect(), value });
+        self.all.push(MetricSample {
+            metric: metric.name,
+            labels: common.chain(own).collect(),
+            value,
+        });
     }
 
     /// Their text, without the mark at the end.
@@ -52,7 +56,8 @@ impl MetricSamples {
 impl Collector for MetricSamples {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for metric in ALL {
-            let mut samples = self.all.iter().filter(|sample| sample.metric == metric.name).peekable();
+            let mut samples =
+                self.all.iter().filter(|sample| sample.metric == metric.name).peekable();
             let Some(first) = samples.peek() else { continue };
             let kind = ConstGauge::new(first.value).metric_type();
             let mut family = encoder.encode_descriptor(metric.name, metric.help, None, kind)?;

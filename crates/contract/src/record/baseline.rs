@@ -73,7 +73,8 @@ impl Baseline {
 
     /// The stored form, in parts of [`PART_NODES`] nodes: 16 bytes of text for each node, and once what nodes have in common.
     pub fn parts(&self) -> Vec<String> {
-        let nodes: Vec<(u64, &Arc<NodeBaseline>)> = self.0.iter().map(|(one, node)| (*one, node)).collect();
+        let nodes: Vec<(u64, &Arc<NodeBaseline>)> =
+            self.0.iter().map(|(one, node)| (*one, node)).collect();
         nodes.chunks(PART_NODES).map(text).collect()
     }
 
@@ -81,7 +82,9 @@ impl Baseline {
     pub fn from_parts<'a>(parts: impl IntoIterator<Item = &'a str>, nodes: usize) -> Option<Self> {
         let mut all = BTreeMap::new();
         for part in parts {
-            for NodeGroup { baseline, nodes } in serde_json::from_str::<Vec<NodeGroup>>(part).ok()? {
+            for NodeGroup { baseline, nodes } in
+                serde_json::from_str::<Vec<NodeGroup>>(part).ok()?
+            {
                 let shared = Arc::new(baseline);
                 all.extend(fingerprints(&nodes)?.into_iter().map(|one| (one, Arc::clone(&shared))));
             }
@@ -97,7 +100,10 @@ fn text(nodes: &[(u64, &Arc<NodeBaseline>)]) -> String {
         // Writing into a String cannot fail.
         let _infallible = write!(groups.entry(&**node).or_default(), "{one:016x}");
     }
-    let groups: Vec<NodeGroup> = groups.into_iter().map(|(baseline, nodes)| NodeGroup { baseline: baseline.clone(), nodes }).collect();
+    let groups: Vec<NodeGroup> = groups
+        .into_iter()
+        .map(|(baseline, nodes)| NodeGroup { baseline: baseline.clone(), nodes })
+        .collect();
     // The type has no map keys that are not strings and no failing Serialize: the only ways in which this can fail.
     serde_json::to_string(&groups).unwrap_or_default()
 }
@@ -108,7 +114,10 @@ mod tests {
 
     fn node(gpus: &str, failing: &[&str]) -> Arc<NodeBaseline> {
         Arc::new(NodeBaseline {
-            shape: BTreeMap::from([("nvidia.com/mig.config".to_owned(), "all-disabled".to_owned())]),
+            shape: BTreeMap::from([(
+                "nvidia.com/mig.config".to_owned(),
+                "all-disabled".to_owned(),
+            )]),
             gpus: BTreeMap::from([("nvidia.com/gpu".to_owned(), gpus.to_owned())]),
             failing: failing.iter().map(|one| (*one).to_owned()).collect(),
         })
@@ -119,13 +128,23 @@ mod tests {
         let mut baseline = Baseline::default();
         for index in 0..=PART_NODES {
             let failing: &[&str] = if index % 1000 == 0 { &["nvidia-dcgm-exporter"] } else { &[] };
-            baseline.insert(&format!("uid-{index}"), node(if index % 2 == 0 { "8" } else { "4" }, failing));
+            baseline.insert(
+                &format!("uid-{index}"),
+                node(if index % 2 == 0 { "8" } else { "4" }, failing),
+            );
         }
         let parts = baseline.parts();
         assert_eq!(parts.len(), 2);
         assert!(parts[0].len() < 161_000, "{} bytes", parts[0].len());
-        assert_eq!(Baseline::from_parts(parts.iter().map(String::as_str), baseline.len()).as_ref(), Some(&baseline));
-        assert_eq!(Baseline::from_parts([parts[0].as_str()], baseline.len()), None, "a part is missing");
+        assert_eq!(
+            Baseline::from_parts(parts.iter().map(String::as_str), baseline.len()).as_ref(),
+            Some(&baseline)
+        );
+        assert_eq!(
+            Baseline::from_parts([parts[0].as_str()], baseline.len()),
+            None,
+            "a part is missing"
+        );
         assert_eq!(baseline.get("uid-1000"), Some(&node("8", &["nvidia-dcgm-exporter"])));
         assert_eq!(baseline.get("another"), None);
     }

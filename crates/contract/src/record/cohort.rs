@@ -67,12 +67,17 @@ pub(super) fn fingerprints(text: &str) -> Option<Vec<u64>> {
     if !text.is_ascii() || !text.len().is_multiple_of(DIGITS) {
         return None;
     }
-    (0..text.len()).step_by(DIGITS).map(|start| u64::from_str_radix(text.get(start..start + DIGITS)?, 16).ok()).collect()
+    (0..text.len())
+        .step_by(DIGITS)
+        .map(|start| u64::from_str_radix(text.get(start..start + DIGITS)?, 16).ok())
+        .collect()
 }
 
 /// The FNV-1a hash of a UID.
 pub(super) fn fingerprint(uid: &str) -> u64 {
-    uid.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    uid.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
@@ -90,7 +95,10 @@ mod tests {
         let parts = cohort.parts();
         assert_eq!(parts.len(), 3);
         assert_eq!(parts[0].len(), 160_000);
-        assert_eq!(Cohort::from_parts(parts.iter().map(String::as_str), cohort.len()), Some(cohort.clone()));
+        assert_eq!(
+            Cohort::from_parts(parts.iter().map(String::as_str), cohort.len()),
+            Some(cohort.clone())
+        );
         assert!(uids.iter().all(|uid| cohort.contains(uid)));
         assert!(!cohort.contains("another"));
     }

@@ -41,7 +41,11 @@ impl ApplicationForm<'_> {
     }
 
     /// A text that this program writes out, or the action of the umbrella chart that prints it.
-    fn word(self, rendered: impl FnOnce(&str, &BundleSource) -> String, action: &str) -> WrittenText {
+    fn word(
+        self,
+        rendered: impl FnOnce(&str, &BundleSource) -> String,
+        action: &str,
+    ) -> WrittenText {
         match self {
             Self::Rendered { bundle, source } => self.text(&rendered(bundle, source)),
             Self::Template => WrittenText::action(action),
@@ -61,7 +65,10 @@ impl ApplicationForm<'_> {
 
     /// What the project is for.
     pub(crate) fn description(self) -> WrittenText {
-        self.word(|bundle, _| format!("GPU stack {bundle}"), "printf \"GPU stack %s\" .Values.name | quote")
+        self.word(
+            |bundle, _| format!("GPU stack {bundle}"),
+            "printf \"GPU stack %s\" .Values.name | quote",
+        )
     }
 
     /// Argo CD's namespace.
@@ -91,12 +98,18 @@ impl ApplicationForm<'_> {
 
     /// A path of the bundle, from the repository's root.
     pub(crate) fn path(self, path: &str) -> WrittenText {
-        self.word(|_, source| source.join(path), &format!("include \"bundle.path\" (list . {}) | quote", go_string(path)))
+        self.word(
+            |_, source| source.join(path),
+            &format!("include \"bundle.path\" (list . {}) | quote", go_string(path)),
+        )
     }
 
     /// A values file of the bundle for a chart that comes from elsewhere.
     pub(crate) fn values(self, path: &str) -> WrittenText {
-        let action = format!("printf \"$values/%s\" (include \"bundle.path\" (list . {})) | quote", go_string(path));
+        let action = format!(
+            "printf \"$values/%s\" (include \"bundle.path\" (list . {})) | quote",
+            go_string(path)
+        );
         self.word(|_, source| format!("$values/{}", source.join(path)), &action)
     }
 }
@@ -110,7 +123,13 @@ mod tests {
         let source = BundleSource::new("https://git.example.com/fleet.git", "main", "a").unwrap();
         let rendered = ApplicationForm::Rendered { bundle: "b", source: &source };
         assert_eq!(rendered.text("{{ .Values.x }}").as_ref(), "\"{{ .Values.x }}\"");
-        assert_eq!(ApplicationForm::Template.text("{{ .Values.x }}").as_ref(), "\"{{ \"{{\" }} .Values.x }}\"");
-        assert_eq!(rendered.values("003-a/values.yaml").as_ref(), "\"$values/a/003-a/values.yaml\"");
+        assert_eq!(
+            ApplicationForm::Template.text("{{ .Values.x }}").as_ref(),
+            "\"{{ \"{{\" }} .Values.x }}\""
+        );
+        assert_eq!(
+            rendered.values("003-a/values.yaml").as_ref(),
+            "\"$values/a/003-a/values.yaml\""
+        );
     }
 }

@@ -33,12 +33,21 @@ const NAMESPACES: [&str; 2] = ["default", "kube-system"];
 pub(super) fn project_context(form: ApplicationForm<'_>, input: DeployerInput<'_>) -> Value {
     let plan = input.plan;
     let unknown_crds = unknown_crds(plan);
-    let cluster_kinds: BTreeSet<(&str, &str)> =
-        if unknown_crds.is_empty() { crds(plan).filter_map(cluster_kind).chain(KINDS).collect() } else { BTreeSet::from([("*", "*")]) };
-    let charts: BTreeSet<&str> = upstreams(plan).filter_map(|(_, upstream)| address(&upstream.chart)).map(|(url, _)| url).collect();
+    let cluster_kinds: BTreeSet<(&str, &str)> = if unknown_crds.is_empty() {
+        crds(plan).filter_map(cluster_kind).chain(KINDS).collect()
+    } else {
+        BTreeSet::from([("*", "*")])
+    };
+    let charts: BTreeSet<&str> = upstreams(plan)
+        .filter_map(|(_, upstream)| address(&upstream.chart))
+        .map(|(url, _)| url)
+        .collect();
     let mut repositories = vec![form.repository()];
-    repositories.extend(charts.into_iter().map(|url| form.text(url)).filter(|url| *url != form.repository()));
-    let namespaces: BTreeSet<&str> = plan.releases.iter().map(|release| release.namespace.as_str()).chain(NAMESPACES).collect();
+    repositories.extend(
+        charts.into_iter().map(|url| form.text(url)).filter(|url| *url != form.repository()),
+    );
+    let namespaces: BTreeSet<&str> =
+        plan.releases.iter().map(|release| release.namespace.as_str()).chain(NAMESPACES).collect();
     context! {
         project => form.project(),
         control_namespace => form.control_namespace(),
@@ -53,7 +62,9 @@ pub(super) fn project_context(form: ApplicationForm<'_>, input: DeployerInput<'_
 }
 
 fn upstreams(plan: &ReleasePlan) -> impl Iterator<Item = (&str, &release::model::UpstreamRelease)> {
-    plan.releases.iter().filter_map(|release| Some((release.name.as_str(), release.kind.upstream()?)))
+    plan.releases
+        .iter()
+        .filter_map(|release| Some((release.name.as_str(), release.kind.upstream()?)))
 }
 
 /// Releases whose chart brings CRDs itself, if it has any.

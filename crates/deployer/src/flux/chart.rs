@@ -48,8 +48,13 @@ struct ChartFile {
 ///
 /// # Errors
 /// A chart on the disk of a machine, which a controller in the cluster cannot read.
-pub(super) fn find_charts(plan: &ReleasePlan, source: &BundleSource, files: &[BundleFile]) -> Result<Vec<FluxChart>, RenderError> {
-    let urls: Vec<&str> = plan.releases.iter().filter_map(|release| repository_url(&release.kind)).collect();
+pub(super) fn find_charts(
+    plan: &ReleasePlan,
+    source: &BundleSource,
+    files: &[BundleFile],
+) -> Result<Vec<FluxChart>, RenderError> {
+    let urls: Vec<&str> =
+        plan.releases.iter().filter_map(|release| repository_url(&release.kind)).collect();
     folders(plan)
         .map(|(folder, release)| {
             let found = |name: &str, version: &str, is_local, origin| FluxChart {

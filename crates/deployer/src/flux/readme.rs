@@ -37,7 +37,8 @@ pub(super) fn files(
         charts => pushed(found),
         ..bundle_context(input)
     };
-    let mut files = vec![BundleFile::text("README.md", templates.render("README.md.j2", &context)?)];
+    let mut files =
+        vec![BundleFile::text("README.md", templates.render("README.md.j2", &context)?)];
     if source.is_oci() {
         files.push(BundleFile::script("push.sh", templates.render("push.sh.j2", &context)?));
     }
@@ -47,8 +48,14 @@ pub(super) fn files(
 /// The bundle's own charts, each once: all hook releases have the same one.
 fn pushed(found: &[FluxChart]) -> Value {
     let mut charts: Vec<&FluxChart> = Vec::new();
-    for chart in found.iter().filter(|chart| chart.is_local && matches!(chart.origin, ChartSourceKind::Oci { .. })) {
-        if !charts.iter().any(|other| (&other.name, &other.version) == (&chart.name, &chart.version)) {
+    for chart in found
+        .iter()
+        .filter(|chart| chart.is_local && matches!(chart.origin, ChartSourceKind::Oci { .. }))
+    {
+        if !charts
+            .iter()
+            .any(|other| (&other.name, &other.version) == (&chart.name, &chart.version))
+        {
             charts.push(chart);
         }
     }

@@ -17,11 +17,16 @@ const RETRY: &str = "10m";
 ///
 /// # Errors
 /// See [`RenderError`].
-pub(super) fn files(templates: &TemplateSet, plan: &ReleasePlan, found: &[FluxChart]) -> Result<Vec<BundleFile>, RenderError> {
+pub(super) fn files(
+    templates: &TemplateSet,
+    plan: &ReleasePlan,
+    found: &[FluxChart],
+) -> Result<Vec<BundleFile>, RenderError> {
     folders(plan)
         .zip(found)
         .map(|((folder, release), found)| {
-            let text = templates.render("helmrelease.yaml.j2", helm_release(plan, &folder, release, found))?;
+            let text = templates
+                .render("helmrelease.yaml.j2", helm_release(plan, &folder, release, found))?;
             Ok(BundleFile::text(format!("releases/{folder}.yaml"), text))
         })
         .collect()
@@ -31,7 +36,9 @@ fn helm_release(plan: &ReleasePlan, folder: &str, release: &Release, found: &Flu
     let (crds, brings_crds) = match &release.kind {
         ReleaseKind::Upstream(upstream) if !upstream.skip_crds => ("CreateReplace", true),
         ReleaseKind::Crds(_) => ("Skip", true),
-        ReleaseKind::Upstream(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => ("Skip", false),
+        ReleaseKind::Upstream(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => {
+            ("Skip", false)
+        }
     };
     context! {
         label => label(),
@@ -49,9 +56,13 @@ fn helm_release(plan: &ReleasePlan, folder: &str, release: &Release, found: &Flu
 fn chart_context(found: &FluxChart) -> Value {
     // With an OCIRepository nothing else counts. `place`: the chart's name, or its folder.
     let (artifact, kind, repository, place) = match &found.origin {
-        ChartSourceKind::Helm { repository, .. } => (None, "HelmRepository", repository.as_str(), &found.name),
+        ChartSourceKind::Helm { repository, .. } => {
+            (None, "HelmRepository", repository.as_str(), &found.name)
+        }
         ChartSourceKind::Git { path } => (None, "GitRepository", SYNC, path),
-        ChartSourceKind::Oci { artifact, .. } => (Some(artifact), "OCIRepository", artifact.as_str(), &found.name),
+        ChartSourceKind::Oci { artifact, .. } => {
+            (Some(artifact), "OCIRepository", artifact.as_str(), &found.name)
+        }
     };
     context! { artifact, kind, repository, place, version => &found.version }
 }

@@ -16,18 +16,28 @@ const DIGEST_LENGTH: usize = 8;
 ///
 /// # Errors
 /// See [`RenderError`].
-pub(super) fn files(templates: &TemplateSet, found: &[FluxChart]) -> Result<Vec<BundleFile>, RenderError> {
+pub(super) fn files(
+    templates: &TemplateSet,
+    found: &[FluxChart],
+) -> Result<Vec<BundleFile>, RenderError> {
     let mut files: Vec<BundleFile> = Vec::new();
     for chart in found {
         let (template, name, url, tag) = match &chart.origin {
             // The bundle's own source is applied with the Kustomization, not by it.
             ChartSourceKind::Git { .. } => continue,
-            ChartSourceKind::Helm { repository, url } => ("helmrepository.yaml.j2", repository, url, None),
-            ChartSourceKind::Oci { artifact, url, tag } => ("ocirepository.yaml.j2", artifact, url, Some(tag)),
+            ChartSourceKind::Helm { repository, url } => {
+                ("helmrepository.yaml.j2", repository, url, None)
+            }
+            ChartSourceKind::Oci { artifact, url, tag } => {
+                ("ocirepository.yaml.j2", artifact, url, Some(tag))
+            }
         };
         let path = format!("sources/{name}.yaml");
         if !files.iter().any(|file| file.path == path) {
-            files.push(BundleFile::text(path, templates.render(template, context! { name, url, tag })?));
+            files.push(BundleFile::text(
+                path,
+                templates.render(template, context! { name, url, tag })?,
+            ));
         }
     }
     Ok(files)
@@ -42,7 +52,9 @@ pub(super) fn name(url: &str, urls: &[&str]) -> String {
 
 fn readable(url: &str) -> String {
     let place = url.split_once("://").map_or(url, |(_, place)| place);
-    let plain = |character: char| if character.is_ascii_alphanumeric() { character.to_ascii_lowercase() } else { '-' };
+    let plain = |character: char| {
+        if character.is_ascii_alphanumeric() { character.to_ascii_lowercase() } else { '-' }
+    };
     place.chars().map(plain).collect::<String>().trim_matches('-').to_owned()
 }
 
@@ -63,14 +75,22 @@ mod tests {
 
     #[test]
     fn names_are_names_of_objects_and_differ() {
-        let urls = ["https://a.example.com/x", "http://a.example.com/x", "https://A.example.com:80/x", "https://a.example.com/x-"];
+        let urls = [
+            "https://a.example.com/x",
+            "http://a.example.com/x",
+            "https://A.example.com:80/x",
+            "https://a.example.com/x-",
+        ];
         let mut names: Vec<String> = urls.iter().map(|url| name(url, &urls)).collect();
         assert_eq!(name(urls[0], &urls[..1]), "a-example-com-x");
         names.push(name(&format!("https://{}", "x".repeat(100)), &[]));
         names.extend([artifact(&"x".repeat(53), "1.0.0"), artifact(&"x".repeat(53), "1.0.0+d1")]);
         for name in &names {
             let inner = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
-            assert!(inner && name.len() <= LONGEST && !name.starts_with('-') && !name.ends_with('-'), "{name}");
+            assert!(
+                inner && name.len() <= LONGEST && !name.starts_with('-') && !name.ends_with('-'),
+                "{name}"
+            );
         }
         let count = names.len();
         names.sort();

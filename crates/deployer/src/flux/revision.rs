@@ -19,7 +19,11 @@ pub(super) fn check(source: &BundleSource) -> Result<(), RenderError> {
         return Ok(());
     }
     if revision == "HEAD" {
-        return Err(RenderError::unable(NAME, "cannot follow `HEAD`, which is no branch", "name the branch: --revision main"));
+        return Err(RenderError::unable(
+            NAME,
+            "cannot follow `HEAD`, which is no branch",
+            "name the branch: --revision main",
+        ));
     }
     if revision.len() >= SHORTEST_COMMIT && is_hexadecimal(revision) {
         return Err(RenderError::unable(
@@ -42,12 +46,12 @@ pub(super) fn check(source: &BundleSource) -> Result<(), RenderError> {
 pub(super) fn note(source: &BundleSource) -> Option<String> {
     let revision = &source.revision;
     match kind(source) {
-        "branch" if !MAIN.contains(&revision.as_str()) => {
-            Some(format!("{NAME}: `{revision}` is taken for a branch; for a tag write --revision refs/tags/{revision}"))
-        }
-        "tag" if !source.is_oci() => {
-            Some(format!("{NAME}: `{revision}` is taken for a tag; for a branch write --revision refs/heads/{revision}"))
-        }
+        "branch" if !MAIN.contains(&revision.as_str()) => Some(format!(
+            "{NAME}: `{revision}` is taken for a branch; for a tag write --revision refs/tags/{revision}"
+        )),
+        "tag" if !source.is_oci() => Some(format!(
+            "{NAME}: `{revision}` is taken for a tag; for a branch write --revision refs/heads/{revision}"
+        )),
         _ => None,
     }
 }
@@ -68,7 +72,9 @@ pub(super) fn kind(source: &BundleSource) -> &'static str {
 
 /// Whether Git lets a reference have this name (`git check-ref-format --branch`). Spaces and braces have been refused with the source.
 fn is_name(text: &str) -> bool {
-    let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && part.strip_suffix(".lock").is_none();
+    let is_part = |part: &str| {
+        !part.is_empty() && !part.starts_with('.') && part.strip_suffix(".lock").is_none()
+    };
     !text.contains(['~', '^', ':', '?', '*', '['])
         && !text.contains("..")
         && !text.starts_with('-')
@@ -114,15 +120,36 @@ mod tests {
                 "{note}"
             );
         }
-        assert!(note(&source(GIT, "1.2.3")).unwrap().contains("for a branch write --revision refs/heads/1.2.3"));
-        for (url, revision) in [(GIT, "main"), (GIT, "refs/tags/v1.2"), ("oci://example.com/a", "v1.2")] {
+        assert!(
+            note(&source(GIT, "1.2.3"))
+                .unwrap()
+                .contains("for a branch write --revision refs/heads/1.2.3")
+        );
+        for (url, revision) in
+            [(GIT, "main"), (GIT, "refs/tags/v1.2"), ("oci://example.com/a", "v1.2")]
+        {
             assert_eq!(note(&source(url, revision)), None, "{revision}");
         }
     }
 
     #[test]
     fn revisions_that_flux_never_finds_are_refused() {
-        for revision in ["HEAD", "0123abc", "0123456789", "a..b", "a//b", "/a", "a/", "a.lock", ".a", "v1.*", "^1", "a:b", "a.", "@"] {
+        for revision in [
+            "HEAD",
+            "0123abc",
+            "0123456789",
+            "a..b",
+            "a//b",
+            "/a",
+            "a/",
+            "a.lock",
+            ".a",
+            "v1.*",
+            "^1",
+            "a:b",
+            "a.",
+            "@",
+        ] {
             assert!(check(&source(GIT, revision)).is_err(), "{revision}");
         }
         for revision in ["face", "feature/a", "refs/heads/0123abc", "a@b", "release-1.x"] {

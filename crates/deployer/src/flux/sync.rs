@@ -24,7 +24,10 @@ pub(super) fn check(source: &BundleSource) -> Result<(), RenderError> {
     if source.url.starts_with("file://") {
         return Err(RenderError::unable(
             NAME,
-            format!("cannot read the bundle from `{}`: Flux reads it from inside the cluster", source.url),
+            format!(
+                "cannot read the bundle from `{}`: Flux reads it from inside the cluster",
+                source.url
+            ),
             "name a repository that the cluster reaches: --repo https://…, ssh://… or oci://…",
         ));
     }
@@ -35,7 +38,11 @@ pub(super) fn check(source: &BundleSource) -> Result<(), RenderError> {
 ///
 /// # Errors
 /// See [`RenderError`].
-pub(super) fn files(templates: &TemplateSet, plan: &ReleasePlan, source: &BundleSource) -> Result<Vec<BundleFile>, RenderError> {
+pub(super) fn files(
+    templates: &TemplateSet,
+    plan: &ReleasePlan,
+    source: &BundleSource,
+) -> Result<Vec<BundleFile>, RenderError> {
     let chain = longest_chain(plan);
     let context = context! {
         name => SYNC,
@@ -61,7 +68,9 @@ pub(super) fn kind(source: &BundleSource) -> &'static str {
 /// How long the whole bundle may take: an end to the wait, never one to the work.
 pub(super) fn timeout(plan: &ReleasePlan) -> Duration {
     let chain = longest_chain(plan);
-    Duration::from_secs(FETCH_SECONDS + chain.seconds + chain.releases.saturating_sub(1) * REQUEUE_SECONDS)
+    Duration::from_secs(
+        FETCH_SECONDS + chain.seconds + chain.releases.saturating_sub(1) * REQUEUE_SECONDS,
+    )
 }
 
 /// Releases that wait for each other.
@@ -76,9 +85,19 @@ fn longest_chain(plan: &ReleasePlan) -> ReleaseChain {
     let total = |chain: &ReleaseChain| chain.seconds + chain.releases * REQUEUE_SECONDS;
     let mut chains: BTreeMap<&str, ReleaseChain> = BTreeMap::new();
     for release in &plan.releases {
-        let before = release.needs.iter().filter_map(|need| chains.get(need.as_str())).max_by_key(|chain| total(chain));
+        let before = release
+            .needs
+            .iter()
+            .filter_map(|need| chains.get(need.as_str()))
+            .max_by_key(|chain| total(chain));
         let before = before.copied().unwrap_or_default();
-        chains.insert(&release.name, ReleaseChain { seconds: before.seconds + release.timeout_seconds, releases: before.releases + 1 });
+        chains.insert(
+            &release.name,
+            ReleaseChain {
+                seconds: before.seconds + release.timeout_seconds,
+                releases: before.releases + 1,
+            },
+        );
     }
     chains.into_values().max_by_key(total).unwrap_or_default()
 }

@@ -56,7 +56,9 @@ impl HelmfileRepositories {
 /// The letters and digits of an address without its scheme, with `-` between them.
 fn slug(url: &str) -> String {
     let place = url.split_once("://").map_or(url, |(_, place)| place).to_lowercase();
-    let words = place.split(|character: char| !character.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let words = place
+        .split(|character: char| !character.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("-")
 }
 
@@ -67,9 +69,18 @@ mod tests {
     #[test]
     fn one_address_has_exactly_one_name() {
         let mut repositories = HelmfileRepositories::default();
-        assert_eq!(repositories.name_of("https://helm.example.com/nvidia", false), "helm-example-com-nvidia");
-        assert_eq!(repositories.name_of("https://helm.example.com/nvidia", false), "helm-example-com-nvidia");
-        assert_eq!(repositories.name_of("https://helm-example.com/nvidia", false), "helm-example-com-nvidia-2");
+        assert_eq!(
+            repositories.name_of("https://helm.example.com/nvidia", false),
+            "helm-example-com-nvidia"
+        );
+        assert_eq!(
+            repositories.name_of("https://helm.example.com/nvidia", false),
+            "helm-example-com-nvidia"
+        );
+        assert_eq!(
+            repositories.name_of("https://helm-example.com/nvidia", false),
+            "helm-example-com-nvidia-2"
+        );
         assert_eq!(repositories.name_of("http://127.0.0.1:8080", false), "127-0-0-1-8080");
         assert_eq!(repositories.list().len(), 3);
     }
@@ -77,9 +88,15 @@ mod tests {
     #[test]
     fn an_oci_chart_is_named_by_its_registry() {
         let mut repositories = HelmfileRepositories::default();
-        assert_eq!(repositories.oci_chart("oci://registry.example.com/charts/nfd"), "registry-example-com-charts/nfd");
-        let known =
-            HelmfileRepository { name: "registry-example-com-charts".to_owned(), url: "registry.example.com/charts".to_owned(), oci: true };
+        assert_eq!(
+            repositories.oci_chart("oci://registry.example.com/charts/nfd"),
+            "registry-example-com-charts/nfd"
+        );
+        let known = HelmfileRepository {
+            name: "registry-example-com-charts".to_owned(),
+            url: "registry.example.com/charts".to_owned(),
+            oci: true,
+        };
         assert_eq!(repositories.list(), [known]);
     }
 }

@@ -16,13 +16,29 @@ impl FileReport {
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (name, report) in &self.configs {
-            let name = name.as_ref().map_or_else(|| self.name.clone(), |name| format!("{}, configuration {name}", self.name));
+            let name = name.as_ref().map_or_else(
+                || self.name.clone(),
+                |name| format!("{}, configuration {name}", self.name),
+            );
             match &report.verdict {
                 PluginVerdict::Ok(effective) => {
-                    text.extend([&*name, ": the device plugin ", &*self.version, " starts with it\n", &*summary(effective)]);
+                    text.extend([
+                        &*name,
+                        ": the device plugin ",
+                        &*self.version,
+                        " starts with it\n",
+                        &*summary(effective),
+                    ]);
                 }
                 PluginVerdict::ParseError(message) | PluginVerdict::ValidateError(message) => {
-                    text.extend([&*name, ": the device plugin ", &*self.version, " refuses it\n  ", &**message, "\n"]);
+                    text.extend([
+                        &*name,
+                        ": the device plugin ",
+                        &*self.version,
+                        " refuses it\n  ",
+                        &**message,
+                        "\n",
+                    ]);
                 }
             }
         }
@@ -86,7 +102,13 @@ fn summary(effective: &EffectiveConfig) -> String {
         rows.push(("node offers", format!("nvidia.com/gpu: one for each GPU{mig}")));
     }
     for offer in &effective.advertised {
-        rows.push(("node offers", format!("{}: {} for each device that is called {}", offer.name, offer.replicas, offer.from)));
+        rows.push((
+            "node offers",
+            format!(
+                "{}: {} for each device that is called {}",
+                offer.name, offer.replicas, offer.from
+            ),
+        ));
     }
     if !effective.advertised.is_empty() {
         rows.push(("node offers", "all other devices: once, under their own names".to_owned()));
@@ -99,17 +121,30 @@ fn summary(effective: &EffectiveConfig) -> String {
     rows.push(("MIG strategy", effective.mig_strategy.clone()));
     rows.push((
         "devices reach containers by",
-        if effective.device_list_strategy.is_empty() { "nothing".to_owned() } else { effective.device_list_strategy.join(", ") },
+        if effective.device_list_strategy.is_empty() {
+            "nothing".to_owned()
+        } else {
+            effective.device_list_strategy.join(", ")
+        },
     ));
     rows.push(("devices are named by", effective.device_id_strategy.clone()));
     rows.push(("device nodes to the kubelet", yes_or_no(effective.pass_device_specs).to_owned()));
     rows.push(("fails if it cannot start", yes_or_no(effective.fail_on_init_error).to_owned()));
-    rows.extend(effective.shared_devices_allocation_policy.clone().map(|policy| ("shared devices are handed out", policy)));
+    rows.extend(
+        effective
+            .shared_devices_allocation_policy
+            .clone()
+            .map(|policy| ("shared devices are handed out", policy)),
+    );
     if !effective.imex.channel_ids.is_empty() {
-        rows.push(("IMEX channel 0", if effective.imex.required { "required" } else { "where the node has it" }.to_owned()));
+        rows.push((
+            "IMEX channel 0",
+            if effective.imex.required { "required" } else { "where the node has it" }.to_owned(),
+        ));
     }
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    let lines: Vec<String> = rows.iter().map(|(name, value)| format!("  {name:width$}  {value}\n")).collect();
+    let lines: Vec<String> =
+        rows.iter().map(|(name, value)| format!("  {name:width$}  {value}\n")).collect();
     lines.concat()
 }
 

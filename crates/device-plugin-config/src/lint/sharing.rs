@@ -17,9 +17,10 @@ const MOST_MPS_CLIENTS: i64 = 48;
 
 pub(super) fn check(subject: &LintTarget<'_>, findings: &mut Vec<ConfigFinding>) {
     two_strategies(subject, findings);
-    for (strategy, shared) in [("mps", &subject.config.mps), ("timeSlicing", &subject.config.time_slicing)]
-        .into_iter()
-        .filter_map(|(name, shared)| Some((name, shared.as_ref()?)))
+    for (strategy, shared) in
+        [("mps", &subject.config.mps), ("timeSlicing", &subject.config.time_slicing)]
+            .into_iter()
+            .filter_map(|(name, shared)| Some((name, shared.as_ref()?)))
     {
         for (index, resource) in shared.resources.iter().enumerate() {
             duplicate(&shared.resources[..index], resource, findings);
@@ -36,7 +37,12 @@ pub(super) fn check(subject: &LintTarget<'_>, findings: &mut Vec<ConfigFinding>)
 
 fn two_strategies(subject: &LintTarget<'_>, findings: &mut Vec<ConfigFinding>) {
     let sharing = subject.node.get("sharing");
-    let place = |key| sharing.and_then(|sharing| sharing.entry(key)).filter(|entry| !entry.node.is_null()).map(|entry| entry.key_origin);
+    let place = |key| {
+        sharing
+            .and_then(|sharing| sharing.entry(key))
+            .filter(|entry| !entry.node.is_null())
+            .map(|entry| entry.key_origin)
+    };
     if let (Some(mps), Some(time_slicing)) = (place("mps"), place("timeSlicing")) {
         ConfigRule::TwoStrategies
             .finding("`mps` and `timeSlicing` exclude each other: the plugin accepts both and ignores `timeSlicing`")
@@ -48,7 +54,11 @@ fn two_strategies(subject: &LintTarget<'_>, findings: &mut Vec<ConfigFinding>) {
     }
 }
 
-fn duplicate(earlier: &[SharedResource], resource: &SharedResource, findings: &mut Vec<ConfigFinding>) {
+fn duplicate(
+    earlier: &[SharedResource],
+    resource: &SharedResource,
+    findings: &mut Vec<ConfigFinding>,
+) {
     if let Some(first) = earlier.iter().find(|first| first.name == resource.name) {
         ConfigRule::DuplicateResource
             .finding(format!(
@@ -64,7 +74,12 @@ fn duplicate(earlier: &[SharedResource], resource: &SharedResource, findings: &m
     }
 }
 
-fn name(subject: &LintTarget<'_>, shared: &ResourceSharing, resource: &SharedResource, findings: &mut Vec<ConfigFinding>) {
+fn name(
+    subject: &LintTarget<'_>,
+    shared: &ResourceSharing,
+    resource: &SharedResource,
+    findings: &mut Vec<ConfigFinding>,
+) {
     let name = &resource.name;
     if !name.can_exist() {
         let hint = match name.short().strip_suffix(SHARED_SUFFIX) {
@@ -76,12 +91,16 @@ fn name(subject: &LintTarget<'_>, shared: &ResourceSharing, resource: &SharedRes
             },
         };
         ConfigRule::NoSuchResource
-            .finding(format!("no device is called `{name}`: the plugin accepts it and shares nothing"))
+            .finding(format!(
+                "no device is called `{name}`: the plugin accepts it and shares nothing"
+            ))
             .at(resource.origin)
             .hint(hint)
             .report(findings);
     } else if name.is_mig() {
-        let strategy = SettingResolver { config: subject.config, environment: subject.environment }.text(keys::MIG_STRATEGY).value;
+        let strategy = SettingResolver { config: subject.config, environment: subject.environment }
+            .text(keys::MIG_STRATEGY)
+            .value;
         if strategy != "mixed" {
             ConfigRule::MigName
                 .finding(format!(
@@ -107,7 +126,10 @@ fn name(subject: &LintTarget<'_>, shared: &ResourceSharing, resource: &SharedRes
 
 fn mig_hint(environment: &PluginEnvironment) -> String {
     match environment.first(keys::key(keys::MIG_STRATEGY).environment) {
-        Some(variable) => format!("the strategy comes from {}: set it to `mixed` there, or share `nvidia.com/gpu`", variable.because),
+        Some(variable) => format!(
+            "the strategy comes from {}: set it to `mixed` there, or share `nvidia.com/gpu`",
+            variable.because
+        ),
         None => "set `flags.migStrategy: mixed`, or share `nvidia.com/gpu`".to_owned(),
     }
 }
@@ -130,9 +152,18 @@ fn mps_replicas(resource: &SharedResource) -> Option<ConfigFinding> {
     )
 }
 
-fn mps_requests(subject: &LintTarget<'_>, shared: &ResourceSharing, findings: &mut Vec<ConfigFinding>) {
-    if shared.fail_requests_greater_than_one == Some(false) && subject.version < PluginVersion::minor(20) {
-        let place = subject.node.at_keys(&["sharing", "mps", "failRequestsGreaterThanOne"]).map_or(subject.node.origin, |node| node.origin);
+fn mps_requests(
+    subject: &LintTarget<'_>,
+    shared: &ResourceSharing,
+    findings: &mut Vec<ConfigFinding>,
+) {
+    if shared.fail_requests_greater_than_one == Some(false)
+        && subject.version < PluginVersion::minor(20)
+    {
+        let place = subject
+            .node
+            .at_keys(&["sharing", "mps", "failRequestsGreaterThanOne"])
+            .map_or(subject.node.origin, |node| node.origin);
         ConfigRule::MpsRequests
             .finding(format!("the device plugin {} accepts `false` and refuses larger requests with MPS nevertheless", subject.version))
             .at(place)

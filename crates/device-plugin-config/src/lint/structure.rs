@@ -23,7 +23,10 @@ impl StructureCheck<'_> {
         for (index, entry) in entries.iter().enumerate() {
             if let Some(first) = entries[..index].iter().find(|first| first.key == entry.key) {
                 ConfigRule::DuplicateKey
-                    .finding(format!("the key `{}` stands twice: the plugin accepts it and drops the first", entry.key))
+                    .finding(format!(
+                        "the key `{}` stands twice: the plugin accepts it and drops the first",
+                        entry.key
+                    ))
                     .at(entry.key_origin)
                     .related(first.key_origin, "first here")
                     .hint("keep one of them")
@@ -56,33 +59,48 @@ impl StructureCheck<'_> {
     fn newer(&mut self, entry: &MapEntry, key: &ConfigKey) {
         let version = self.subject.version;
         ConfigRule::NewerKey
-            .finding(format!("the device plugin {version} accepts `{}` and ignores it: it is read from {} on", key.path, key.since))
+            .finding(format!(
+                "the device plugin {version} accepts `{}` and ignores it: it is read from {} on",
+                key.path, key.since
+            ))
             .at(entry.key_origin)
             .hint("remove it, or take a newer plugin")
             .report(self.findings);
     }
 
     fn unknown(&mut self, parent: &str, entry: &MapEntry) {
-        let place = if parent.is_empty() { "a configuration".to_owned() } else { format!("`{}`", parent.trim_end_matches(".[]")) };
+        let place = if parent.is_empty() {
+            "a configuration".to_owned()
+        } else {
+            format!("`{}`", parent.trim_end_matches(".[]"))
+        };
         let names = || keys::below(parent).map(ConfigKey::name);
         let hint = elsewhere(&entry.key)
             .map(|there| format!("there is `{}`", there.path))
             .or_else(|| did_you_mean(&entry.key, names()))
             .unwrap_or_else(|| format!("known keys: {}", in_backticks(names())));
         ConfigRule::UnknownKey
-            .finding(format!("{place} has no key `{}`: the plugin accepts it and ignores it", entry.key))
+            .finding(format!(
+                "{place} has no key `{}`: the plugin accepts it and ignores it",
+                entry.key
+            ))
             .at(entry.key_origin)
             .hint(hint)
             .report(self.findings);
     }
 
     fn value(&mut self, entry: &MapEntry, key: &ConfigKey) {
-        if entry.key == "resources" && key.path == "resources" || key.name() == "rename" || key.name() == "devices" {
+        if entry.key == "resources" && key.path == "resources"
+            || key.name() == "rename"
+            || key.name() == "devices"
+        {
             self.ignored(entry, key);
         }
         match (key.kind, &entry.node.value) {
             (ConfigKeyKind::Map, YamlValue::Map(_)) => self.map(&entry.node, key.path),
-            (ConfigKeyKind::Maps, YamlValue::List(items)) => items.iter().for_each(|item| self.map(item, &format!("{}.[]", key.path))),
+            (ConfigKeyKind::Maps, YamlValue::List(items)) => {
+                items.iter().for_each(|item| self.map(item, &format!("{}.[]", key.path)))
+            }
             (ConfigKeyKind::Switch, YamlValue::Bool(flag)) => {
                 let written = self.subject.sources.written(entry.node.origin);
                 if !written.is_empty()
@@ -102,16 +120,27 @@ impl StructureCheck<'_> {
 
     /// The defaults may be written down.
     fn ignored(&mut self, entry: &MapEntry, key: &ConfigKey) {
-        if entry.node.is_null() || (key.name() == "devices" && entry.node.text() == Some(key.default)) {
+        if entry.node.is_null()
+            || (key.name() == "devices" && entry.node.text() == Some(key.default))
+        {
             return;
         }
         let instead = match key.name() {
-            "rename" => "to offer shared resources under another name, set `renameByDefault: true`: they get `.shared` behind their names",
-            "devices" => "all devices of the resource are shared: remove it, or give nodes a configuration of their own by label",
-            _ => "remove it: resources are called `nvidia.com/gpu`, and with the MIG strategy `mixed` also `nvidia.com/mig-<profile>`",
+            "rename" => {
+                "to offer shared resources under another name, set `renameByDefault: true`: they get `.shared` behind their names"
+            }
+            "devices" => {
+                "all devices of the resource are shared: remove it, or give nodes a configuration of their own by label"
+            }
+            _ => {
+                "remove it: resources are called `nvidia.com/gpu`, and with the MIG strategy `mixed` also `nvidia.com/mig-<profile>`"
+            }
         };
         ConfigRule::Ignored
-            .finding(format!("`{}` has no effect: the plugin accepts it, warns in its log and ignores it", key.name()))
+            .finding(format!(
+                "`{}` has no effect: the plugin accepts it, warns in its log and ignores it",
+                key.name()
+            ))
             .at(entry.key_origin)
             .hint(instead)
             .report(self.findings);

@@ -10,7 +10,8 @@ use diagnostics::tree::YamlNode;
 pub(super) fn check(node: &YamlNode) -> Result<(), String> {
     let text = if node.is_null() { Some("") } else { node.text() };
     if let Some(text) = text {
-        let message = || format!("devices set as '{text}' but the only valid string input is 'all'");
+        let message =
+            || format!("devices set as '{text}' but the only valid string input is 'all'");
         return if text == "all" { Ok(()) } else { Err(message()) };
     }
     if let Some(count) = go::whole(node) {
@@ -36,7 +37,9 @@ fn device(node: &YamlNode) -> Result<(), String> {
 }
 
 fn is_index(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u64>().is_ok()
+    !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_digit())
+        && text.parse::<u64>().is_ok()
 }
 
 fn is_mig_index(text: &str) -> bool {
@@ -51,18 +54,23 @@ fn is_gpu_uuid(text: &str) -> bool {
 fn is_mig_uuid(text: &str) -> bool {
     let Some(rest) = text.strip_prefix("MIG-") else { return false };
     let parts: Vec<&str> = rest.splitn(3, '/').collect();
-    is_uuid(rest) || matches!(parts[..], [gpu, instance, compute] if is_gpu_uuid(gpu) && is_index(instance) && is_index(compute))
+    is_uuid(rest)
+        || matches!(parts[..], [gpu, instance, compute] if is_gpu_uuid(gpu) && is_index(instance) && is_index(compute))
 }
 
 /// With or without dashes, in braces, or as a URN.
 fn is_uuid(text: &str) -> bool {
     let bare = match text.len() {
-        45 if text.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("urn:uuid:")) => &text[9..],
+        45 if text.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("urn:uuid:")) => {
+            &text[9..]
+        }
         38 => text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(text),
         _ => text,
     };
     let is_dash = |index: usize| bare.len() == 36 && [8, 13, 18, 23].contains(&index);
-    let fits = |(index, byte): (usize, u8)| if is_dash(index) { byte == b'-' } else { byte.is_ascii_hexdigit() };
+    let fits = |(index, byte): (usize, u8)| {
+        if is_dash(index) { byte == b'-' } else { byte.is_ascii_hexdigit() }
+    };
     [32, 36].contains(&bare.len()) && bare.bytes().enumerate().all(fits)
 }
 
@@ -77,9 +85,21 @@ mod tests {
         for good in [uuid, &plain, &format!("{{{uuid}}}"), &format!("urn:uuid:{uuid}")] {
             assert!(is_uuid(good), "{good}");
         }
-        for bad in ["", "x", &uuid[1..], &format!("{uuid}0"), &uuid.replace('b', "g"), "ürn:uuid:b1028956-cfa2-0990-bf4a-5da9abb51763"] {
+        for bad in [
+            "",
+            "x",
+            &uuid[1..],
+            &format!("{uuid}0"),
+            &uuid.replace('b', "g"),
+            "ürn:uuid:b1028956-cfa2-0990-bf4a-5da9abb51763",
+        ] {
             assert!(!is_uuid(bad), "{bad}");
         }
-        assert!(is_mig_index("1:0") && !is_mig_index("1:") && !is_mig_index("-1:0") && is_mig_uuid(&format!("MIG-GPU-{uuid}/3/0")));
+        assert!(
+            is_mig_index("1:0")
+                && !is_mig_index("1:")
+                && !is_mig_index("-1:0")
+                && is_mig_uuid(&format!("MIG-GPU-{uuid}/3/0"))
+        );
     }
 }

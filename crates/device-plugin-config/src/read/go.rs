@@ -21,13 +21,19 @@ pub(super) fn kind(node: &YamlNode) -> &'static str {
 
 /// The same where a whole number is expected: a number is named.
 pub(super) fn kind_for_whole(node: &YamlNode) -> String {
-    if let YamlValue::Number(number) = &node.value { format!("number {}", self::number(number)) } else { kind(node).to_owned() }
+    if let YamlValue::Number(number) = &node.value {
+        format!("number {}", self::number(number))
+    } else {
+        kind(node).to_owned()
+    }
 }
 
 /// A number as Go writes it.
 pub(super) fn number(number: &Number) -> String {
     match number.as_f64() {
-        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXPONENT_FROM => format!("{float:.0}"),
+        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXPONENT_FROM => {
+            format!("{float:.0}")
+        }
         Some(_) | None => number.to_string(),
     }
 }

@@ -35,7 +35,9 @@ impl ConfigReader {
 
     pub(super) fn resources(&mut self, node: &YamlNode) {
         for entry in sorted(node) {
-            let Some(key) = keys::taken_for("resources", &entry.key, self.version) else { continue };
+            let Some(key) = keys::taken_for("resources", &entry.key, self.version) else {
+                continue;
+            };
             if entry.node.list().is_none() && !entry.node.is_null() {
                 self.wrong_type(&entry.node, "resources", key, "[]v1.Resource");
             }
@@ -70,7 +72,11 @@ fn shared<'a>(node: &'a YamlNode, field: &str) -> Result<ResourceSharing, Refuse
     if list.list().is_none() && !list.is_null() {
         return Err(unfit(list, field, "[]v1.ReplicatedResource"));
     }
-    let resources = list.items().iter().map(|item| shared_resource(item, field)).collect::<Result<Vec<_>, _>>()?;
+    let resources = list
+        .items()
+        .iter()
+        .map(|item| shared_resource(item, field))
+        .collect::<Result<Vec<_>, _>>()?;
     if resources.is_empty() {
         return Err((list, NO_RESOURCES.to_owned()));
     }
@@ -79,12 +85,16 @@ fn shared<'a>(node: &'a YamlNode, field: &str) -> Result<ResourceSharing, Refuse
 
 fn shared_resource<'a>(item: &'a YamlNode, field: &str) -> Result<SharedResource, RefusedPart<'a>> {
     map(item, field)?;
-    let Some(written) = last(item, "name") else { return Err((item, "no resource name specified".to_owned())) };
+    let Some(written) = last(item, "name") else {
+        return Err((item, "no resource name specified".to_owned()));
+    };
     let name = name(written, field)?;
     if let Some(devices) = last(item, "devices") {
         devices::check(devices).map_err(|message| (devices, message))?;
     }
-    let Some(count) = last(item, "replicas") else { return Err((item, "no replicas specified".to_owned())) };
+    let Some(count) = last(item, "replicas") else {
+        return Err((item, "no replicas specified".to_owned()));
+    };
     let replicas = match go::whole(count) {
         Some(replicas) => replicas,
         None if count.is_null() => 0,
@@ -101,7 +111,8 @@ fn shared_resource<'a>(item: &'a YamlNode, field: &str) -> Result<SharedResource
 
 fn name<'a>(node: &'a YamlNode, field: &str) -> Result<ResourceName, RefusedPart<'a>> {
     let text = if node.is_null() { Some("") } else { node.text() };
-    ResourceName::new(text.ok_or_else(|| unfit(node, field, "string"))?).map_err(|message| (node, message))
+    ResourceName::new(text.ok_or_else(|| unfit(node, field, "string"))?)
+        .map_err(|message| (node, message))
 }
 
 fn resource<'a>(item: &'a YamlNode, field: &str) -> Result<(), RefusedPart<'a>> {

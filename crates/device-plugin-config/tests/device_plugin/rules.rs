@@ -17,7 +17,9 @@ fn check_file(path: &Path) -> (ConfigReport, SourceTexts) {
     let name = path.file_stem().unwrap().to_str().unwrap();
     let target = name.split_once('.').map_or("", |(_, target)| target);
     let version = target.parse().unwrap_or(PluginVersion::NEWEST);
-    let environment = target.parse::<PluginChart>().map_or_else(|_| PluginEnvironment::default(), |chart| environment(chart, version));
+    let environment = target
+        .parse::<PluginChart>()
+        .map_or_else(|_| PluginEnvironment::default(), |chart| environment(chart, version));
     check(&text, version, environment)
 }
 
@@ -27,7 +29,11 @@ fn bad_configurations() {
         let (report, sources) = check_file(path);
         let name = path.file_name().unwrap().to_str().unwrap();
         let about = |rule: ConfigRule| name.starts_with(rule.about().name);
-        assert!(report.findings.iter().any(|finding| about(finding.rule)), "{name} does not show its rule: {:?}", report.findings);
+        assert!(
+            report.findings.iter().any(|finding| about(finding.rule)),
+            "{name} does not show its rule: {:?}",
+            report.findings
+        );
         let verdict = serde_json::to_string_pretty(&report.verdict.to_json()).unwrap();
         let ships = report.is_ok();
         let text = format!("{}\n\nships: {ships}\nverdict: {verdict}", told((report, sources)));
@@ -47,13 +53,18 @@ fn good_configurations() {
 /// Rules about whole files are shown by the tests of the command.
 #[test]
 fn every_rule_has_its_bad_file() {
-    let files: Vec<String> = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/device_plugin/bad"))
-        .unwrap()
-        .map(|file| file.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let files: Vec<String> =
+        std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/device_plugin/bad"))
+            .unwrap()
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
     let of_files = [ConfigRule::Selection, ConfigRule::NoDefault, ConfigRule::NewerPlugin];
     for rule in ConfigRule::ALL.into_iter().filter(|rule| !of_files.contains(rule)) {
-        assert!(files.iter().any(|file| file.starts_with(rule.about().name)), "no file shows `{}`", rule.about().name);
+        assert!(
+            files.iter().any(|file| file.starts_with(rule.about().name)),
+            "no file shows `{}`",
+            rule.about().name
+        );
     }
 }
 

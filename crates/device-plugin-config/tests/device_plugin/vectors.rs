@@ -39,7 +39,8 @@ struct Other {
 
 #[test]
 fn every_vector_has_the_plugins_verdict() {
-    let Vectors { count, vectors } = serde_json::from_str(include_str!("../data/vectors.json")).unwrap();
+    let Vectors { count, vectors } =
+        serde_json::from_str(include_str!("../data/vectors.json")).unwrap();
     assert_eq!(vectors.len(), count);
     let mut wrong = Vec::new();
     for vector in &vectors {
@@ -58,14 +59,18 @@ fn compare(vector: &Vector, version: PluginVersion) -> Option<String> {
     let nothing = Other::default();
     let other = vector.other_versions.get(&format!("v{version}")).unwrap_or(&nothing);
     let expected_stage = other.stage.as_ref().unwrap_or(&vector.stage);
-    let expected_error = if other.stage.is_some() { other.error.as_ref() } else { vector.error.as_ref() };
+    let expected_error =
+        if other.stage.is_some() { other.error.as_ref() } else { vector.error.as_ref() };
     let (stage, error, effective) = match check(&vector.yaml, version, environment).0.verdict {
-        PluginVerdict::Ok(effective) => ("OK", None, Some(serde_json::to_value(*effective).unwrap())),
+        PluginVerdict::Ok(effective) => {
+            ("OK", None, Some(serde_json::to_value(*effective).unwrap()))
+        }
         PluginVerdict::ParseError(error) => ("PARSE-ERR", Some(error), None),
         PluginVerdict::ValidateError(error) => ("VALIDATE-ERR", Some(error), None),
     };
-    let difference =
-        |what: &str, found: &str, expected: &str| Some(format!("{} at {version}: {what}: {found}, expected {expected}", vector.id));
+    let difference = |what: &str, found: &str, expected: &str| {
+        Some(format!("{} at {version}: {what}: {found}, expected {expected}", vector.id))
+    };
     if stage != expected_stage {
         return difference("stage", stage, expected_stage);
     }
@@ -78,12 +83,18 @@ fn compare(vector: &Vector, version: PluginVersion) -> Option<String> {
         return difference("error", &format!("{error:?}"), &format!("{expected_error:?}"));
     }
     // Where only another version's stage is known, its result is not.
-    let (Some(found), Some(mut expected)) = (effective, vector.effective.clone()) else { return None };
+    let (Some(found), Some(mut expected)) = (effective, vector.effective.clone()) else {
+        return None;
+    };
     for (key, value) in other.effective_diff.iter().flatten() {
         expected[key] = value.clone();
     }
     if version < PluginVersion::minor(20) {
         expected.as_object_mut().unwrap().remove("sharedDevicesAllocationPolicy");
     }
-    if found == expected { None } else { difference("effective", &found.to_string(), &expected.to_string()) }
+    if found == expected {
+        None
+    } else {
+        difference("effective", &found.to_string(), &expected.to_string())
+    }
 }

@@ -8,14 +8,35 @@ use crate::settings::{DRA, OPERATOR};
 
 /// The pods of the operator's DaemonSets on each node: their `app` label, container and image.
 const OPERANDS: [(&str, &str, &str); 6] = [
-    ("nvidia-driver-daemonset", names::DRIVER_CONTAINER, "nvcr.io/nvidia/driver:580.105.08-ubuntu24.04"),
-    ("nvidia-container-toolkit-daemonset", "nvidia-container-toolkit-ctr", "nvcr.io/nvidia/k8s/container-toolkit:v1.18.1"),
-    ("nvidia-operator-validator", "nvidia-operator-validator", "nvcr.io/nvidia/gpu-operator:v26.3.1"),
-    ("nvidia-device-plugin-daemonset", "nvidia-device-plugin", "nvcr.io/nvidia/k8s-device-plugin:v0.18.1"),
+    (
+        "nvidia-driver-daemonset",
+        names::DRIVER_CONTAINER,
+        "nvcr.io/nvidia/driver:580.105.08-ubuntu24.04",
+    ),
+    (
+        "nvidia-container-toolkit-daemonset",
+        "nvidia-container-toolkit-ctr",
+        "nvcr.io/nvidia/k8s/container-toolkit:v1.18.1",
+    ),
+    (
+        "nvidia-operator-validator",
+        "nvidia-operator-validator",
+        "nvcr.io/nvidia/gpu-operator:v26.3.1",
+    ),
+    (
+        "nvidia-device-plugin-daemonset",
+        "nvidia-device-plugin",
+        "nvcr.io/nvidia/k8s-device-plugin:v0.18.1",
+    ),
     ("gpu-feature-discovery", "gpu-feature-discovery", "nvcr.io/nvidia/k8s-device-plugin:v0.18.1"),
-    ("nvidia-dcgm-exporter", "nvidia-dcgm-exporter", "nvcr.io/nvidia/k8s/dcgm-exporter:4.4.2-4.7.0-distroless"),
+    (
+        "nvidia-dcgm-exporter",
+        "nvidia-dcgm-exporter",
+        "nvcr.io/nvidia/k8s/dcgm-exporter:4.4.2-4.7.0-distroless",
+    ),
 ];
-const PLUGIN: (&str, &str, &str) = ("nvidia-dra-driver-gpu-kubelet-plugin", "gpus", "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0");
+const PLUGIN: (&str, &str, &str) =
+    ("nvidia-dra-driver-gpu-kubelet-plugin", "gpus", "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0");
 
 /// What the server holds of a resource, by the last part of its path, its namespace and the selector.
 fn kind(path: &str, selector: &str) -> &'static str {
@@ -72,7 +93,11 @@ fn uid(kind: &str, index: usize) -> String {
 fn managed_fields(count: usize) -> String {
     let mut fields = String::new();
     for field in 0..count {
-        let _ = write!(fields, r#"{}"f:feature.node.kubernetes.io/field-{field}":{{}}"#, if field == 0 { "" } else { "," });
+        let _ = write!(
+            fields,
+            r#"{}"f:feature.node.kubernetes.io/field-{field}":{{}}"#,
+            if field == 0 { "" } else { "," }
+        );
     }
     format!(
         r#"[{{"manager":"nfd-master","operation":"Update","apiVersion":"v1","time":"2026-11-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{{"f:metadata":{{"f:labels":{{{fields}}}}}}}}}]"#
@@ -83,7 +108,8 @@ fn managed_fields(count: usize) -> String {
 fn node(index: usize) -> String {
     let mut labels = String::new();
     for label in 0..75 {
-        let _ = write!(labels, r#""feature.node.kubernetes.io/cpu-cpuid.FEATURE-{label:03}":"true","#);
+        let _ =
+            write!(labels, r#""feature.node.kubernetes.io/cpu-cpuid.FEATURE-{label:03}":"true","#);
     }
     for (key, value) in [
         (names::GPU_PRESENT_LABEL, "true"),
@@ -128,7 +154,10 @@ fn node(index: usize) -> String {
 
 fn labels(app: &str) -> String {
     match app {
-        "nvidia-driver-daemonset" => r#""app":"nvidia-driver-daemonset","app.kubernetes.io/component":"nvidia-driver""#.to_owned(),
+        "nvidia-driver-daemonset" => {
+            r#""app":"nvidia-driver-daemonset","app.kubernetes.io/component":"nvidia-driver""#
+                .to_owned()
+        }
         app if app == PLUGIN.0 => r#""app.kubernetes.io/name":"nvidia-dra-driver-gpu""#.to_owned(),
         app => format!(r#""app":"{app}""#),
     }
@@ -138,13 +167,17 @@ fn environment() -> String {
     let mut all = String::new();
     for variable in 0..20 {
         let comma = if variable == 0 { "" } else { "," };
-        let _ = write!(all, r#"{comma}{{"name":"VARIABLE_{variable}","value":"some value that nobody reads"}}"#);
+        let _ = write!(
+            all,
+            r#"{comma}{{"name":"VARIABLE_{variable}","value":"some value that nobody reads"}}"#
+        );
     }
     all
 }
 
 fn pod((owner, name, image): (&str, &str, &str), namespace: &str, index: usize) -> String {
-    let (uid, labels, environment, managed) = (uid(owner, index), labels(owner), environment(), managed_fields(40));
+    let (uid, labels, environment, managed) =
+        (uid(owner, index), labels(owner), environment(), managed_fields(40));
     format!(
         r#"{{"metadata":{{"name":"{owner}-{index:05x}","generateName":"{owner}-","namespace":"{namespace}","uid":"{uid}","resourceVersion":"{index}","creationTimestamp":"2026-11-01T00:00:00Z","labels":{{{labels},"controller-revision-hash":"6d5f8c9b7","pod-template-generation":"3"}},"ownerReferences":[{{"apiVersion":"apps/v1","kind":"DaemonSet","name":"{owner}","uid":"{owner}","controller":true,"blockOwnerDeletion":true}}],"managedFields":{managed}}},"spec":{{"nodeName":"node-{index:05}","affinity":{{"nodeAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":{{"nodeSelectorTerms":[{{"matchFields":[{{"key":"metadata.name","operator":"In","values":["node-{index:05}"]}}]}}]}}}}}},"containers":[{{"name":"{name}","image":"{image}","env":[{environment}],"volumeMounts":[{{"name":"a","mountPath":"/a"}},{{"name":"b","mountPath":"/b"}}]}}],"volumes":[{{"name":"a","hostPath":{{"path":"/run/nvidia"}}}},{{"name":"b","emptyDir":{{}}}}],"tolerations":[{{"operator":"Exists"}}]}},"status":{{"phase":"Running","conditions":[{{"type":"PodScheduled","status":"True","lastTransitionTime":"2026-11-01T00:00:00Z"}},{{"type":"Ready","status":"True","lastTransitionTime":"2026-11-01T00:01:00Z"}}],"podIP":"10.0.0.1","containerStatuses":[{{"name":"{name}","image":"{image}","imageID":"{image}@sha256:{index:064x}","containerID":"containerd://{index:064x}","ready":true,"restartCount":0,"state":{{"running":{{"startedAt":"2026-11-01T00:00:30Z"}}}}}}]}}}}"#
     )

@@ -35,18 +35,23 @@ impl Server {
     /// A client of it, without a network.
     pub(crate) fn client(&self) -> Client {
         let answering = self.clone();
-        let service = tower::service_fn(move |request| std::future::ready(Ok::<_, Infallible>(answering.answer(&request))));
+        let service = tower::service_fn(move |request| {
+            std::future::ready(Ok::<_, Infallible>(answering.answer(&request)))
+        });
         Client::new(service, "default")
     }
 
     fn answer(&self, request: &http::Request<kube::client::Body>) -> http::Response<Body> {
         let uri = request.uri().clone();
-        let pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-        let parameter = |key: &str| pairs.clone().find(|(name, _)| *name == key).map(|(_, value)| value);
+        let pairs =
+            uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+        let parameter =
+            |key: &str| pairs.clone().find(|(name, _)| *name == key).map(|(_, value)| value);
         if parameter("watch").is_some() {
             return self.watch();
         }
-        let (mut items, begin) = (Vec::new(), parameter("continue").map_or(0, |text| text.parse().unwrap()));
+        let (mut items, begin) =
+            (Vec::new(), parameter("continue").map_or(0, |text| text.parse().unwrap()));
         let end = begin + parameter("limit").unwrap().parse::<usize>().unwrap();
         let selector = parameter("labelSelector").unwrap_or_default();
         let total = objects::count(uri.path(), selector, self.nodes);
@@ -55,8 +60,12 @@ impl Server {
         }
         let next = if end < total { end.to_string() } else { String::new() };
         let metadata = format!(r#"{{"resourceVersion":"1","continue":"{next}"}}"#);
-        let text = format!(r#"{{"kind":"List","apiVersion":"v1","metadata":{metadata},"items":[{}]}}"#, items.join(","));
-        *self.sent.lock().unwrap() += f64::from(u32::try_from(text.len()).unwrap()) / f64::from(1 << 20);
+        let text = format!(
+            r#"{{"kind":"List","apiVersion":"v1","metadata":{metadata},"items":[{}]}}"#,
+            items.join(",")
+        );
+        *self.sent.lock().unwrap() +=
+            f64::from(u32::try_from(text.len()).unwrap()) / f64::from(1 << 20);
         response(Full::new(Bytes::from(text)).map_err(Into::into).boxed_unsync())
     }
 
@@ -65,9 +74,10 @@ impl Server {
         let mut endings = self.endings.subscribe();
         let body = futures::stream::once(async move {
             endings.changed().await.unwrap();
-            let status =
-                r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","code":410,"reason":"Expired","message":"old"}"#;
-            Ok::<_, Infallible>(http_body::Frame::data(Bytes::from(format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n"))))
+            let status = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","code":410,"reason":"Expired","message":"old"}"#;
+            Ok::<_, Infallible>(http_body::Frame::data(Bytes::from(format!(
+                "{{\"type\":\"ERROR\",\"object\":{status}}}\n"
+            ))))
         });
         response(StreamBody::new(body).map_err(|never| match never {}).boxed_unsync())
     }

@@ -70,7 +70,11 @@ impl FleetSnapshot {
         let decided = self.decided();
         let nodes = decided.progress(&self.observed, settings.driver);
         for stage in NodeStage::ALL {
-            samples.add(&table::NODES, [stage.name()], number(nodes.iter().filter(|progress| progress.stage == stage).count()));
+            samples.add(
+                &table::NODES,
+                [stage.name()],
+                number(nodes.iter().filter(|progress| progress.stage == stage).count()),
+            );
         }
         let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
         for wait in nodes.iter().filter_map(|progress| progress.wait) {
@@ -80,16 +84,27 @@ impl FleetSnapshot {
             samples.add(&table::NODES_WAITING, [reason], number(count));
         }
         let pools = NodePools::in_force(&self.observed, settings);
-        limit(samples, (&table::SLOTS_USED, &table::SLOTS_LIMIT), progress::slots(&nodes, settings, &pools));
-        limit(samples, (&table::UNAVAILABLE, &table::UNAVAILABLE_LIMIT), progress::unavailable(&nodes, &pools));
+        limit(
+            samples,
+            (&table::SLOTS_USED, &table::SLOTS_LIMIT),
+            progress::slots(&nodes, settings, &pools),
+        );
+        limit(
+            samples,
+            (&table::UNAVAILABLE, &table::UNAVAILABLE_LIMIT),
+            progress::unavailable(&nodes, &pools),
+        );
         let pace = RolloutPace::from_records(self.nodes.values(), settings.per_node_seconds);
         let ends = progress::foresee(&nodes, settings, &pools, pace, now);
-        if let Ok(Some(end)) = progress::rollout_eta(&nodes, &ends, pace, decided.fleet_waits(), (true, now)) {
+        if let Ok(Some(end)) =
+            progress::rollout_eta(&nodes, &ends, pace, decided.fleet_waits(), (true, now))
+        {
             samples.add(&table::EXPECTED_END, [], seconds(end));
         }
         // What has lasted for too long is waited for, and has ended the run.
         let fleet = self.waits.iter().chain(&self.ended).filter(|wait| wait.node.is_none());
-        let since: BTreeMap<&str, Timestamp> = fleet.map(|wait| (wait.reason.name(), wait.since)).collect();
+        let since: BTreeMap<&str, Timestamp> =
+            fleet.map(|wait| (wait.reason.name(), wait.since)).collect();
         for (reason, since) in since {
             samples.add(&table::FLEET_SINCE, [reason], seconds(since));
         }
@@ -103,18 +118,34 @@ impl FleetSnapshot {
         DecidedNodes { waits, ended, outcomes, records, assessed: *assessed }
     }
 
-    fn add_node(&self, samples: &mut MetricSamples, progress: &NodeProgress<'_>, settings: &Settings) {
+    fn add_node(
+        &self,
+        samples: &mut MetricSamples,
+        progress: &NodeProgress<'_>,
+        settings: &Settings,
+    ) {
         let name = progress.node.name.as_str();
         // What the whole fleet waits for has one series, and not one for each node.
         if let Some(wait) = progress.wait.filter(|wait| wait.node.is_some()) {
-            let resolves_itself = if progress::resolves_itself(&wait.reason) { "true" } else { "false" };
-            samples.add(&table::NODE_SINCE, [name, progress.stage.name(), wait.reason.name(), resolves_itself], seconds(wait.since));
+            let resolves_itself =
+                if progress::resolves_itself(&wait.reason) { "true" } else { "false" };
+            samples.add(
+                &table::NODE_SINCE,
+                [name, progress.stage.name(), wait.reason.name(), resolves_itself],
+                seconds(wait.since),
+            );
         }
         let found = read(progress.node, settings.driver.traits());
         let seen = self.nodes.get(name).and_then(|record| record.steps.last());
         if let NodeRecordState::Record(record) = &found {
-            samples.add(&table::NODE_STATE_SINCE, [name, record.state.name()], seconds(record.since));
-            for (cause, attempts) in record.attempts.iter().filter(|_| record.digest == settings.digest) {
+            samples.add(
+                &table::NODE_STATE_SINCE,
+                [name, record.state.name()],
+                seconds(record.since),
+            );
+            for (cause, attempts) in
+                record.attempts.iter().filter(|_| record.digest == settings.digest)
+            {
                 samples.add(&table::NODE_ATTEMPTS, [name, cause.name()], f64::from(*attempts));
             }
         } else if let (Some(state), Some(step)) = (&progress.state, seen)

@@ -54,7 +54,9 @@ pub async fn serve(listener: TcpListener, metrics: Arc<HookMetrics>, clock: RunC
         };
         let (metrics, clock) = (Arc::clone(&metrics), clock.clone());
         tokio::spawn(async move {
-            let answer = service_fn(|request| std::future::ready(Ok::<_, Infallible>(answer(&request, &metrics, &clock))));
+            let answer = service_fn(|request| {
+                std::future::ready(Ok::<_, Infallible>(answer(&request, &metrics, &clock)))
+            });
             let serving = hyper::server::conn::http1::Builder::new()
                 .keep_alive(false)
                 .timer(TokioTimer::new())
@@ -70,11 +72,20 @@ pub async fn serve(listener: TcpListener, metrics: Arc<HookMetrics>, clock: RunC
     }
 }
 
-fn answer(request: &Request<Incoming>, metrics: &HookMetrics, clock: &RunClock) -> Response<String> {
+fn answer(
+    request: &Request<Incoming>,
+    metrics: &HookMetrics,
+    clock: &RunClock,
+) -> Response<String> {
     let answer = Response::builder();
     let answer = match (request.method(), request.uri().path()) {
-        (&Method::GET | &Method::HEAD, PATH) => answer.header(CONTENT_TYPE, MEDIA_TYPE).body(metrics.text(clock.now())),
-        (_, PATH) => answer.status(StatusCode::METHOD_NOT_ALLOWED).header(ALLOW, "GET, HEAD").body(String::new()),
+        (&Method::GET | &Method::HEAD, PATH) => {
+            answer.header(CONTENT_TYPE, MEDIA_TYPE).body(metrics.text(clock.now()))
+        }
+        (_, PATH) => answer
+            .status(StatusCode::METHOD_NOT_ALLOWED)
+            .header(ALLOW, "GET, HEAD")
+            .body(String::new()),
         (_, _) => answer.status(StatusCode::NOT_FOUND).body(format!("there is only {PATH}\n")),
     };
     // Its parts are constants that are well formed.

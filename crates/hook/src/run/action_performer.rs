@@ -49,10 +49,16 @@ pub(super) struct ActionPerformer<'a> {
 impl ActionPerformer<'_> {
     /// Performs the actions: those of one node in their order, up to the first that fails. What is not done now is done by the next decision,
     /// of this pod or of the next one. Answers whether a write was refused for its object.
-    pub(super) async fn perform(&mut self, actions: &[Action], held: &HeldLease) -> Result<bool, RunEnd> {
+    pub(super) async fn perform(
+        &mut self,
+        actions: &[Action],
+        held: &HeldLease,
+    ) -> Result<bool, RunEnd> {
         let hook = self.hook;
         let may_write = || held.is_valid() && !hook.shutdown.is_requested();
-        let bounded = async |action: &Action| held.within(request(hook, action)).await.unwrap_or(Err(CallError::Timeout.into()));
+        let bounded = async |action: &Action| {
+            held.within(request(hook, action)).await.unwrap_or(Err(CallError::Timeout.into()))
+        };
         let results = perform(actions, Action::node, may_write, bounded).await;
         self.note_busy(&results);
         let before = self.results.memory.refusals.clone();
@@ -68,7 +74,12 @@ impl ActionPerformer<'_> {
                 None => self.results.memory.note_unbegun(action),
             }
         }
-        Ok(self.results.memory.refusals.iter().any(|(object, refusal)| before.get(object) != Some(refusal)))
+        Ok(self
+            .results
+            .memory
+            .refusals
+            .iter()
+            .any(|(object, refusal)| before.get(object) != Some(refusal)))
     }
 
     /// Notes whether the server is too busy for evictions: many answers of one turn say it once.
@@ -84,7 +95,8 @@ impl ActionPerformer<'_> {
         }
         let memory = &mut *self.results.memory;
         if let Some(retry_after) = busy {
-            memory.busy = Some(BusyServer::after(memory.busy.as_ref(), self.hook.clock.now(), retry_after));
+            memory.busy =
+                Some(BusyServer::after(memory.busy.as_ref(), self.hook.clock.now(), retry_after));
         } else if answered {
             memory.busy = None;
         }
@@ -103,7 +115,11 @@ impl ActionPerformer<'_> {
                 }
             }
             Action::DeleteDriver(deletion) => {
-                tracing::info!(node = deletion.node, pod = deletion.pod, "the driver pod is being replaced");
+                tracing::info!(
+                    node = deletion.node,
+                    pod = deletion.pod,
+                    "the driver pod is being replaced"
+                );
             }
             Action::PatchNode(patch) => self.report_patch(patch).await,
             Action::Evict(_) => {}
@@ -116,10 +132,19 @@ impl ActionPerformer<'_> {
         let state = state.map(|state| state.as_deref().unwrap_or("done"));
         let skip = patch.labels.get(traits.skip_label).and_then(Option::as_deref);
         if skip.is_some_and(|value| value.starts_with(WAKE_VALUE)) {
-            tracing::info!(node = patch.node, "woke the vendor's controller by the skip label of this node");
+            tracing::info!(
+                node = patch.node,
+                "woke the vendor's controller by the skip label of this node"
+            );
         } else {
             let labels = patch.labels.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-            tracing::info!(node = patch.node, state, cordon = patch.unschedulable, labels, "the node was changed");
+            tracing::info!(
+                node = patch.node,
+                state,
+                cordon = patch.unschedulable,
+                labels,
+                "the node was changed"
+            );
         }
         if let Some(news) = &patch.news {
             self.events.node_news(&patch.node, news).await;
@@ -127,7 +152,12 @@ impl ActionPerformer<'_> {
     }
 
     /// Remembers the answer to an eviction: it says when the eviction is requested again.
-    async fn note_answer(&mut self, action: &Action, eviction: &PodEviction, answer: EvictionAnswer) -> Result<(), RunEnd> {
+    async fn note_answer(
+        &mut self,
+        action: &Action,
+        eviction: &PodEviction,
+        answer: EvictionAnswer,
+    ) -> Result<(), RunEnd> {
         if let EvictionAnswer::Forbidden(message) = &answer {
             self.results.note_error(action, CallError::Forbidden(message.clone())).await?;
         } else if let EvictionAnswer::Rejected(message) = &answer {
@@ -143,10 +173,16 @@ impl ActionPerformer<'_> {
             return Ok(());
         };
         self.hook.metrics.count_eviction(reply.name());
-        let (node, pod, now) = (&eviction.node, format!("{}/{}", eviction.namespace, eviction.pod), self.hook.clock.now());
+        let (node, pod, now) = (
+            &eviction.node,
+            format!("{}/{}", eviction.namespace, eviction.pod),
+            self.hook.clock.now(),
+        );
         match message {
             None => tracing::info!(node, pod = &*pod, "the pod is being evicted"),
-            Some(message) => tracing::info!(node, pod = &*pod, message, "the pod was not evicted; trying again"),
+            Some(message) => {
+                tracing::info!(node, pod = &*pod, message, "the pod was not evicted; trying again")
+            }
         }
         if reply == EvictionReply::Accepted {
             memory.note_accepted(action);
@@ -160,7 +196,11 @@ impl ActionPerformer<'_> {
     }
 
     /// Notes an action that was not done. A later decision repeats it, or gives the node up.
-    async fn note_failure(&mut self, action: &Action, failure: ActionFailure) -> Result<(), RunEnd> {
+    async fn note_failure(
+        &mut self,
+        action: &Action,
+        failure: ActionFailure,
+    ) -> Result<(), RunEnd> {
         let what = RequestKind::from(action);
         self.hook.metrics.count_failed_write(what.name());
         match failure {
@@ -188,12 +228,16 @@ async fn request(hook: &HookProcess, action: &Action) -> Result<ActionOutcome, A
         }
         Action::PatchNode(patch) => match patch_node(client, patch).await? {
             // What follows was decided on a node that has changed since: it is decided again.
-            ActionResult::Superseded => return Err(CallError::Conflict(format!("node `{}` has changed", patch.node)).into()),
+            ActionResult::Superseded => {
+                return Err(CallError::Conflict(format!("node `{}` has changed", patch.node)).into());
+            }
             ActionResult::Now | ActionResult::Already => {}
             // What follows relies on it.
             ActionResult::Changed(missing) => return Err(ActionFailure::Changed(missing)),
         },
-        Action::Evict(eviction) => return Ok(ActionOutcome::Answered(evict(client, eviction).await)),
+        Action::Evict(eviction) => {
+            return Ok(ActionOutcome::Answered(evict(client, eviction).await));
+        }
     }
     Ok(ActionOutcome::Done)
 }
@@ -203,12 +247,20 @@ fn sort_answer(answer: EvictionAnswer) -> Option<(EvictionReply, Option<String>)
     let seconds = |pause: Option<Duration>| pause.map(|pause| pause.as_secs());
     Some(match answer {
         EvictionAnswer::Gone => return None,
-        EvictionAnswer::Accepted | EvictionAnswer::NamespaceTerminating => (EvictionReply::Accepted, None),
-        EvictionAnswer::Blocked { retry_after, message } => (EvictionReply::Blocked { retry_after: seconds(retry_after) }, Some(message)),
+        EvictionAnswer::Accepted | EvictionAnswer::NamespaceTerminating => {
+            (EvictionReply::Accepted, None)
+        }
+        EvictionAnswer::Blocked { retry_after, message } => {
+            (EvictionReply::Blocked { retry_after: seconds(retry_after) }, Some(message))
+        }
         EvictionAnswer::Denied { message } => (EvictionReply::Denied, Some(message)),
         EvictionAnswer::Busy { message, .. } => (EvictionReply::Busy, Some(message)),
-        EvictionAnswer::Forbidden(message) | EvictionAnswer::Rejected(message) => (EvictionReply::Refused, Some(message)),
-        EvictionAnswer::Refused { code, message } => (EvictionReply::Refused, Some(format!("{code}: {message}"))),
+        EvictionAnswer::Forbidden(message) | EvictionAnswer::Rejected(message) => {
+            (EvictionReply::Refused, Some(message))
+        }
+        EvictionAnswer::Refused { code, message } => {
+            (EvictionReply::Refused, Some(format!("{code}: {message}")))
+        }
         EvictionAnswer::Lost(message) => (EvictionReply::Lost, Some(message)),
     })
 }
@@ -229,9 +281,15 @@ mod tests {
                 EvictionAnswer::Blocked { retry_after: minute, message: message() },
                 Some((EvictionReply::Blocked { retry_after: Some(60) }, Some(message()))),
             ),
-            (EvictionAnswer::Busy { retry_after: minute, message: message() }, Some((EvictionReply::Busy, Some(message())))),
+            (
+                EvictionAnswer::Busy { retry_after: minute, message: message() },
+                Some((EvictionReply::Busy, Some(message()))),
+            ),
             (EvictionAnswer::Rejected(message()), Some((EvictionReply::Refused, Some(message())))),
-            (EvictionAnswer::Refused { code: 500, message: message() }, Some((EvictionReply::Refused, Some("500: no".to_owned())))),
+            (
+                EvictionAnswer::Refused { code: 500, message: message() },
+                Some((EvictionReply::Refused, Some("500: no".to_owned()))),
+            ),
         ] {
             assert_eq!(sort_answer(answer), expected);
         }

@@ -40,16 +40,35 @@ pub(super) struct YieldableLease<'a> {
 }
 
 impl<'a> YieldableLease<'a> {
-    pub(super) fn new(hook: &'a HookProcess, leases: &'a LeaseCandidate, free: Option<FreeLease>) -> Self {
-        Self { hook, leases, free, yielded_at: None, has_started: false, logged_holder: RefCell::default() }
+    pub(super) fn new(
+        hook: &'a HookProcess,
+        leases: &'a LeaseCandidate,
+        free: Option<FreeLease>,
+    ) -> Self {
+        Self {
+            hook,
+            leases,
+            free,
+            yielded_at: None,
+            has_started: false,
+            logged_holder: RefCell::default(),
+        }
     }
 
     /// Waits for the Lease, at most until the last attempt. `own_nodes`: the nodes that a message about a run without a verdict names.
-    pub(super) async fn acquire(&self, last: Timestamp, own_nodes: impl Fn() -> Vec<String>) -> Result<HeldLease, RunEnd> {
+    pub(super) async fn acquire(
+        &self,
+        last: Timestamp,
+        own_nodes: impl Fn() -> Vec<String>,
+    ) -> Result<HeldLease, RunEnd> {
         let clock = &self.hook.clock;
         if clock.now() >= last {
             return Err(if self.has_started {
-                without_verdict(EndReason::BudgetOver, "the time budget is over and the Lease was lost", &own_nodes())
+                without_verdict(
+                    EndReason::BudgetOver,
+                    "the time budget is over and the Lease was lost",
+                    &own_nodes(),
+                )
             } else {
                 let message = "the time budget was over before this pod could begin; give the Job more time (rollout.budgetSeconds)";
                 RunEnd::new(EndReason::BudgetOver, message)
@@ -75,11 +94,23 @@ impl<'a> YieldableLease<'a> {
         }
         let holder = holder.into_inner();
         Err(match (ended, holder.as_str()) {
-            (EndReason::SignalReceived, _) => RunEnd::new(ended, "ended by a signal while waiting for the Lease"),
-            (_, "") => without_verdict(EndReason::LeaseUnreachable, "the Lease could not be read or written in time", &own_nodes()),
+            (EndReason::SignalReceived, _) => {
+                RunEnd::new(ended, "ended by a signal while waiting for the Lease")
+            }
+            (_, "") => without_verdict(
+                EndReason::LeaseUnreachable,
+                "the Lease could not be read or written in time",
+                &own_nodes(),
+            ),
             (_, holder) => {
-                let held = format!("`{holder}` held the Lease default/gpu-rollout until the time budget was over");
-                without_verdict(ended, &format!("{held}; wait for it to end, then deploy again"), &own_nodes())
+                let held = format!(
+                    "`{holder}` held the Lease default/gpu-rollout until the time budget was over"
+                );
+                without_verdict(
+                    ended,
+                    &format!("{held}; wait for it to end, then deploy again"),
+                    &own_nodes(),
+                )
             }
         })
     }
@@ -101,17 +132,25 @@ impl<'a> YieldableLease<'a> {
 }
 
 /// Returns when the Lease that has been held since then is to be yielded. `None`: never, for something is in progress.
-pub(super) fn yield_at(memory: &RunMemory, held_since: Timestamp, has_own_nodes: impl FnOnce() -> bool) -> Option<Timestamp> {
+pub(super) fn yield_at(
+    memory: &RunMemory,
+    held_since: Timestamp,
+    has_own_nodes: impl FnOnce() -> bool,
+) -> Option<Timestamp> {
     let (_, waiting_since) = memory.fleet_waiting?;
     let at = later(waiting_since.max(held_since), KEEP);
     // The deadline is not to come while it is with others: the verdict says what was missing.
-    (!has_own_nodes() && !has_open_nodes(memory) && later(at, YIELD) < memory.deadline).then_some(at)
+    (!has_own_nodes() && !has_open_nodes(memory) && later(at, YIELD) < memory.deadline)
+        .then_some(at)
 }
 
 /// Whether a node is in progress, or a request to one. What a run before this one has replaced is only remembered.
 fn has_open_nodes(memory: &RunMemory) -> bool {
-    let requested = |node: &NodeRecord| node.replaced.values().any(|one| one.at >= memory.started_at && one.back_at.is_none());
-    let open = |node: &NodeRecord| node.outcome.is_none() && (node.since.is_some() || requested(node));
+    let requested = |node: &NodeRecord| {
+        node.replaced.values().any(|one| one.at >= memory.started_at && one.back_at.is_none())
+    };
+    let open =
+        |node: &NodeRecord| node.outcome.is_none() && (node.since.is_some() || requested(node));
     memory.nodes.values().any(open)
 }
 
@@ -120,8 +159,12 @@ pub(super) fn without_verdict(reason: EndReason, message: &str, own_nodes: &[Str
     if own_nodes.is_empty() {
         return RunEnd::new(reason, message);
     }
-    let not_given_back = format!("not given back, as far as was seen: {} (the next deployment goes on with them)", listed(own_nodes));
-    RunEnd::new(reason, format!("{message}; {not_given_back}")).with_reasons(verdict_reasons(own_nodes, "NotGivenBack"))
+    let not_given_back = format!(
+        "not given back, as far as was seen: {} (the next deployment goes on with them)",
+        listed(own_nodes)
+    );
+    RunEnd::new(reason, format!("{message}; {not_given_back}"))
+        .with_reasons(verdict_reasons(own_nodes, "NotGivenBack"))
 }
 
 #[cfg(test)]

@@ -34,10 +34,13 @@ impl NetworkPreparation<'_> {
     /// Annotates the policy until it is seen to be retained.
     pub(super) async fn run(mut self) -> Result<RunEnd, StepEnd> {
         let (client, settings, clock) = (&self.hook.client, &self.hook.settings, &self.hook.clock);
-        let lost_at = later(clock.now(), Duration::from_secs(settings.grace_seconds)).min(self.deadline);
+        let lost_at =
+            later(clock.now(), Duration::from_secs(settings.grace_seconds)).min(self.deadline);
         let mut written = 0;
-        let mut warning =
-            RepeatedWarning::new("unable to keep the NicClusterPolicy; trying again", "the NicClusterPolicy can be kept again");
+        let mut warning = RepeatedWarning::new(
+            "unable to keep the NicClusterPolicy; trying again",
+            "the NicClusterPolicy can be kept again",
+        );
         loop {
             if !self.held.is_valid() {
                 return Err(StepEnd::LeaseLost);
@@ -46,7 +49,12 @@ impl NetworkPreparation<'_> {
                 return Err(interrupted().into());
             }
             let answer = match network::read_policy(client).await {
-                Ok(policy) => match next_step(decide(policy.as_ref(), settings), policy, written, clock.now() < lost_at) {
+                Ok(policy) => match next_step(
+                    decide(policy.as_ref(), settings),
+                    policy,
+                    written,
+                    clock.now() < lost_at,
+                ) {
                     PolicyStep::Done(end) => return Ok(end),
                     PolicyStep::Fail(end) => return Err(StepEnd::Verdict(end)),
                     PolicyStep::Wait => {
@@ -54,7 +62,10 @@ impl NetworkPreparation<'_> {
                         continue;
                     }
                     PolicyStep::Annotate(policy, annotations) => {
-                        let answer = self.held.within(network::annotate(client, &policy, &annotations)).await;
+                        let answer = self
+                            .held
+                            .within(network::annotate(client, &policy, &annotations))
+                            .await;
                         answer.unwrap_or(Err(CallError::Timeout)).map(|()| annotations)
                     }
                 },
@@ -76,16 +87,22 @@ impl NetworkPreparation<'_> {
     }
 
     /// Notes a failed call; `Err`: the step ends.
-    fn note_error(&mut self, error: &CallError, warning: &mut RepeatedWarning) -> Result<(), StepEnd> {
+    fn note_error(
+        &mut self,
+        error: &CallError,
+        warning: &mut RepeatedWarning,
+    ) -> Result<(), StepEnd> {
         if let CallError::Denied { message, .. } = error {
-            let message = format!("the API server refuses to have the NicClusterPolicy annotated: {message}");
+            let message =
+                format!("the API server refuses to have the NicClusterPolicy annotated: {message}");
             return Err(StepEnd::Verdict(not_retained(EndReason::AnnotationsRefused, &message)));
         }
         warning.note(error);
         let now = self.hook.clock.now();
         // What has changed, or gone, in between is read again.
         let in_between = matches!(error, CallError::Conflict(_) | CallError::NotFound(_));
-        if !in_between && let Some(ended) = self.refusals.note(RequestKind::Annotation, error, now) {
+        if !in_between && let Some(ended) = self.refusals.note(RequestKind::Annotation, error, now)
+        {
             return Err(ended.into());
         }
         if now >= self.deadline {
@@ -111,23 +128,36 @@ fn decide(policy: Option<&RetainState>, settings: &Settings) -> RetainDecision {
 }
 
 /// Returns what follows from a decision about the policy after so many writes. `may_return`: a policy that is being deleted is still awaited.
-fn next_step(decision: RetainDecision, policy: Option<RetainState>, written: u32, may_return: bool) -> PolicyStep {
+fn next_step(
+    decision: RetainDecision,
+    policy: Option<RetainState>,
+    written: u32,
+    may_return: bool,
+) -> PolicyStep {
     match (decision, policy) {
-        (RetainDecision::Nothing(_), _) if written > 0 => {
-            PolicyStep::Done(RunEnd::new(EndReason::NicClusterPolicyKept, "the NicClusterPolicy is kept"))
+        (RetainDecision::Nothing(_), _) if written > 0 => PolicyStep::Done(RunEnd::new(
+            EndReason::NicClusterPolicyKept,
+            "the NicClusterPolicy is kept",
+        )),
+        (RetainDecision::Nothing(why), _) => {
+            PolicyStep::Done(RunEnd::new(EndReason::NothingToDo, why))
         }
-        (RetainDecision::Nothing(why), _) => PolicyStep::Done(RunEnd::new(EndReason::NothingToDo, why)),
         (RetainDecision::Lost, _) if may_return => PolicyStep::Wait,
         (RetainDecision::Lost, _) | (RetainDecision::Annotate(_), None) => {
-            let message = "the NicClusterPolicy is being deleted; wait until it is gone, or restore it";
+            let message =
+                "the NicClusterPolicy is being deleted; wait until it is gone, or restore it";
             PolicyStep::Fail(not_retained(EndReason::NicClusterPolicyDeleted, message))
         }
         (RetainDecision::Annotate(annotations), Some(_)) if written >= ATTEMPTS => {
             let names = annotations.into_keys().collect::<Vec<_>>().join(", ");
-            let message = format!("the NicClusterPolicy does not keep the annotations {names}: see who takes them off");
+            let message = format!(
+                "the NicClusterPolicy does not keep the annotations {names}: see who takes them off"
+            );
             PolicyStep::Fail(not_retained(EndReason::AnnotationsRemoved, &message))
         }
-        (RetainDecision::Annotate(annotations), Some(policy)) => PolicyStep::Annotate(policy, annotations),
+        (RetainDecision::Annotate(annotations), Some(policy)) => {
+            PolicyStep::Annotate(policy, annotations)
+        }
     }
 }
 
@@ -141,24 +171,42 @@ mod tests {
 
     fn reason(step: PolicyStep) -> Option<String> {
         match step {
-            PolicyStep::Done(end) | PolicyStep::Fail(end) => end.reasons.into_iter().next().map(|reason| reason.reason),
+            PolicyStep::Done(end) | PolicyStep::Fail(end) => {
+                end.reasons.into_iter().next().map(|reason| reason.reason)
+            }
             PolicyStep::Wait | PolicyStep::Annotate(..) => None,
         }
     }
 
     #[test]
     fn policy_is_annotated_three_times_at_most() {
-        let annotate = || RetainDecision::Annotate([("helm.sh/resource-policy".to_owned(), "keep".to_owned())].into());
-        let step = |decision, written| next_step(decision, Some(RetainState::default()), written, false);
+        let annotate = || {
+            RetainDecision::Annotate(
+                [("helm.sh/resource-policy".to_owned(), "keep".to_owned())].into(),
+            )
+        };
+        let step =
+            |decision, written| next_step(decision, Some(RetainState::default()), written, false);
         assert!(matches!(step(annotate(), ATTEMPTS - 1), PolicyStep::Annotate(..)));
-        assert_eq!(reason(step(annotate(), ATTEMPTS)).as_deref(), Some(EndReason::AnnotationsRemoved.name()));
-        assert_eq!(reason(step(RetainDecision::Nothing("kept"), 0)).as_deref(), Some(EndReason::NothingToDo.name()));
-        assert_eq!(reason(step(RetainDecision::Nothing("kept"), 1)).as_deref(), Some(EndReason::NicClusterPolicyKept.name()));
+        assert_eq!(
+            reason(step(annotate(), ATTEMPTS)).as_deref(),
+            Some(EndReason::AnnotationsRemoved.name())
+        );
+        assert_eq!(
+            reason(step(RetainDecision::Nothing("kept"), 0)).as_deref(),
+            Some(EndReason::NothingToDo.name())
+        );
+        assert_eq!(
+            reason(step(RetainDecision::Nothing("kept"), 1)).as_deref(),
+            Some(EndReason::NicClusterPolicyKept.name())
+        );
     }
 
     #[test]
     fn deleted_policy_is_awaited_while_it_may_return() {
-        let step = |may_return| next_step(RetainDecision::Lost, Some(RetainState::default()), 0, may_return);
+        let step = |may_return| {
+            next_step(RetainDecision::Lost, Some(RetainState::default()), 0, may_return)
+        };
         assert_eq!(step(true), PolicyStep::Wait);
         assert_eq!(reason(step(false)).as_deref(), Some(EndReason::NicClusterPolicyDeleted.name()));
     }

@@ -53,11 +53,18 @@ impl NodeHold<'_> {
             }
             let now = hook.clock.now();
             if now >= self.deadline {
-                let message = "not every node could be held in time; the operator must not be deployed";
+                let message =
+                    "not every node could be held in time; the operator must not be deployed";
                 return Err(RunEnd::new(EndReason::HoldIncomplete, message).into());
             }
             if watches.sync() == CacheState::InStep {
-                match next_step(&watches.observed(now), &hook.settings, self.results.memory, &mut refused, now) {
+                match next_step(
+                    &watches.observed(now),
+                    &hook.settings,
+                    self.results.memory,
+                    &mut refused,
+                    now,
+                ) {
                     HoldStep::Done(end) => return Ok(end),
                     HoldStep::Fail(end) => return Err(StepEnd::Verdict(end)),
                     HoldStep::Patch(patches) => self.patch(patches, &mut refused).await?,
@@ -71,18 +78,29 @@ impl NodeHold<'_> {
         }
     }
 
-    async fn patch(&mut self, patches: Vec<NodePatch>, refused: &mut RefusedNodes) -> Result<(), RunEnd> {
+    async fn patch(
+        &mut self,
+        patches: Vec<NodePatch>,
+        refused: &mut RefusedNodes,
+    ) -> Result<(), RunEnd> {
         let (hook, held) = (self.hook, self.held);
         let may_write = || held.is_valid() && !hook.shutdown.is_requested();
-        let results = perform(&patches, NodePatch::node_name, may_write, async |patch: &NodePatch| {
-            held.within(patch_node(&hook.client, patch)).await.unwrap_or(Err(CallError::Timeout))
-        });
+        let results =
+            perform(&patches, NodePatch::node_name, may_write, async |patch: &NodePatch| {
+                held.within(patch_node(&hook.client, patch))
+                    .await
+                    .unwrap_or(Err(CallError::Timeout))
+            });
         let results = results.await;
-        for (patch, result) in patches.into_iter().zip(results).filter_map(|(patch, result)| Some((patch, result?))) {
+        for (patch, result) in
+            patches.into_iter().zip(results).filter_map(|(patch, result)| Some((patch, result?)))
+        {
             let (node, action) = (patch.node.clone(), Action::PatchNode(patch));
             match result {
                 Ok(ActionResult::Changed(missing)) => self.results.note_changed(&action, &missing),
-                Ok(ActionResult::Now | ActionResult::Already | ActionResult::Superseded) => self.results.memory.note_accepted(&action),
+                Ok(ActionResult::Now | ActionResult::Already | ActionResult::Superseded) => {
+                    self.results.memory.note_accepted(&action)
+                }
                 Err(error) => {
                     tracing::warn!(node, %error, "unable to hold the node");
                     self.results.note_error(&action, error).await?;
@@ -109,13 +127,27 @@ enum HoldStep {
 }
 
 /// Returns what the hold needs, and forgets refused nodes that need none any more.
-fn next_step(observed: &Observed, settings: &Settings, memory: &RunMemory, refused: &mut RefusedNodes, now: Timestamp) -> HoldStep {
+fn next_step(
+    observed: &Observed,
+    settings: &Settings,
+    memory: &RunMemory,
+    refused: &mut RefusedNodes,
+    now: Timestamp,
+) -> HoldStep {
     let plan = before_operator(observed, settings, now);
     if let HoldPlan::Leave(why) = &plan {
-        return HoldStep::Done(RunEnd::new(EndReason::NoNodeHeld, format!("no node is held: {why}")));
+        return HoldStep::Done(RunEnd::new(
+            EndReason::NoNodeHeld,
+            format!("no node is held: {why}"),
+        ));
     }
     // A node whose patch failed because of a webhook is patched again when it is due.
-    let is_due = |node: &str| memory.refusals.get(&(node.to_owned(), String::new())).is_none_or(|refusal| refusal.due() <= now);
+    let is_due = |node: &str| {
+        memory
+            .refusals
+            .get(&(node.to_owned(), String::new()))
+            .is_none_or(|refusal| refusal.due() <= now)
+    };
     let mut patches = missing(observed, settings, now);
     refused.retain(|node, _| patches.iter().any(|patch| patch.node == *node));
     patches.retain(|patch| !refused.contains_key(&patch.node) && is_due(&patch.node));
@@ -127,18 +159,24 @@ fn next_step(observed: &Observed, settings: &Settings, memory: &RunMemory, refus
     }
     let count = observed.nodes.values().filter(|node| is_held(node, settings.driver)).count();
     let until = match plan {
-        HoldPlan::UntilRendered(upgrade) => format!(": the operator is upgraded {}", upgrade.change()),
+        HoldPlan::UntilRendered(upgrade) => {
+            format!(": the operator is upgraded {}", upgrade.change())
+        }
         HoldPlan::UntilStarted | HoldPlan::Leave(_) => String::new(),
     };
     HoldStep::Done(RunEnd::new(EndReason::NodesHeld, format!("{count} nodes are held{until}")))
 }
 
 fn hold_refused(refused: &RefusedNodes) -> RunEnd {
-    let nodes: Vec<String> = refused.iter().map(|(node, message)| format!("{node}: the API server refuses the hold: {message}")).collect();
+    let nodes: Vec<String> = refused
+        .iter()
+        .map(|(node, message)| format!("{node}: the API server refuses the hold: {message}"))
+        .collect();
     let message = format!(
         "{}; what to do: change the admission policy, webhook or quota that refuses it, then deploy again; the operator must not be deployed before",
         listed(&nodes)
     );
-    let nodes = refused.keys().map(|node| VerdictReason::new(Some(node), EndReason::HoldRefused.name()));
+    let nodes =
+        refused.keys().map(|node| VerdictReason::new(Some(node), EndReason::HoldRefused.name()));
     RunEnd::new(EndReason::HoldRefused, message).with_reasons(nodes.take(NAMED))
 }

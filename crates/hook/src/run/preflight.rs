@@ -35,7 +35,8 @@ pub(super) async fn run_preflight(
 ) -> Result<RunEnd, StepEnd> {
     let settings = &hook.settings;
     let observed = caches.observed();
-    let nodes: BTreeSet<String> = driver_nodes(&observed, settings.driver).map(|node| node.name.clone()).collect();
+    let nodes: BTreeSet<String> =
+        driver_nodes(&observed, settings.driver).map(|node| node.name.clone()).collect();
     let pods = list_pods(hook, &nodes, memory.deadline).await?;
     let policy = policy(&observed, settings);
     let input = PreflightInput {
@@ -51,21 +52,36 @@ pub(super) async fn run_preflight(
     for finding in &findings {
         events.preflight_finding(finding).await;
     }
-    let blocking: Vec<&PreflightFinding> = findings.iter().filter(|finding| finding.severity == CheckSeverity::Blocking).collect();
+    let blocking: Vec<&PreflightFinding> =
+        findings.iter().filter(|finding| finding.severity == CheckSeverity::Blocking).collect();
     if may_begin(&findings) {
-        let message = format!("preflight: {} nodes, {} pods on them, {} warnings", nodes.len(), pods.len(), findings.len());
+        let message = format!(
+            "preflight: {} nodes, {} pods on them, {} warnings",
+            nodes.len(),
+            pods.len(),
+            findings.len()
+        );
         return Ok(RunEnd::new(EndReason::PreflightPassed, message));
     }
     let named: Vec<String> = blocking.iter().take(NAMED).map(ToString::to_string).collect();
-    let more = if blocking.len() > NAMED { format!("; and {} more", blocking.len() - NAMED) } else { String::new() };
+    let more = if blocking.len() > NAMED {
+        format!("; and {} more", blocking.len() - NAMED)
+    } else {
+        String::new()
+    };
     let reasons = blocking.iter().take(NAMED).flat_map(|finding| reasons(finding));
     let message = format!("the upgrade must not begin: {}{more}", named.join("; "));
     Err(StepEnd::Verdict(RunEnd::new(EndReason::PreflightBlocked, message).with_reasons(reasons)))
 }
 
 /// Lists the pods on these nodes, as long as it takes to reach the server.
-async fn list_pods(hook: &HookProcess, nodes: &BTreeSet<String>, deadline: Timestamp) -> Result<Vec<Workload>, RunEnd> {
-    let mut warning = RepeatedWarning::new("unable to list the pods; trying again", "the pods were listed");
+async fn list_pods(
+    hook: &HookProcess,
+    nodes: &BTreeSet<String>,
+    deadline: Timestamp,
+) -> Result<Vec<Workload>, RunEnd> {
+    let mut warning =
+        RepeatedWarning::new("unable to list the pods; trying again", "the pods were listed");
     loop {
         match list_workloads(&hook.client, nodes, Some).await {
             Ok(pods) => {
@@ -79,7 +95,10 @@ async fn list_pods(hook: &HookProcess, nodes: &BTreeSet<String>, deadline: Times
                 tokio::time::sleep(RETRY).await;
             }
             Err(error) => {
-                return Err(RunEnd::new(EndReason::ApiServerUnreachable, format!("the pods could not be listed in time: {error}")));
+                return Err(RunEnd::new(
+                    EndReason::ApiServerUnreachable,
+                    format!("the pods could not be listed in time: {error}"),
+                ));
             }
         }
     }
@@ -91,5 +110,10 @@ fn reasons(finding: &PreflightFinding) -> Vec<VerdictReason> {
     if finding.nodes.is_empty() {
         return vec![VerdictReason::new(None, reason)];
     }
-    finding.nodes.iter().take(NAMED_NODES).map(|node| VerdictReason::new(Some(node), reason)).collect()
+    finding
+        .nodes
+        .iter()
+        .take(NAMED_NODES)
+        .map(|node| VerdictReason::new(Some(node), reason))
+        .collect()
 }

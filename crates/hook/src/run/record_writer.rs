@@ -48,11 +48,19 @@ impl RecordWriter {
             fleet_wait: None,
             verdict: None,
         };
-        Self { store, run, schedule: RecordSchedule { gathers: hook.settings.has(Task::Drive), due: Some(now) } }
+        Self {
+            store,
+            run,
+            schedule: RecordSchedule { gathers: hook.settings.has(Task::Drive), due: Some(now) },
+        }
     }
 
     /// Reads the record and continues its run, or starts a new one; answers the memory, and whether the run is continued.
-    pub(super) async fn load(&mut self, hook: &HookProcess, deadline: Timestamp) -> Result<(RunMemory, bool), RunEnd> {
+    pub(super) async fn load(
+        &mut self,
+        hook: &HookProcess,
+        deadline: Timestamp,
+    ) -> Result<(RunMemory, bool), RunEnd> {
         let record = read(hook, &mut self.store, hook.last_attempt(deadline)).await?;
         Ok(continue_run(&mut self.run, record, deadline, hook.clock.now())?)
     }
@@ -71,7 +79,12 @@ impl RecordWriter {
     }
 
     /// Writes the record of a decision.
-    pub(super) async fn write(&mut self, observed: &Observed, decision: &Decision, settings: &Settings) -> Result<(), RecordError> {
+    pub(super) async fn write(
+        &mut self,
+        observed: &Observed,
+        decision: &Decision,
+        settings: &Settings,
+    ) -> Result<(), RecordError> {
         let mut run = self.run_with(&decision.memory);
         if let Some(verdict) = &decision.verdict {
             run.verdict = Some(verdict.clone());
@@ -89,7 +102,10 @@ impl RecordWriter {
     pub(super) async fn write_verdict(&mut self, memory: &RunMemory, verdict: &Verdict) {
         let run = RunRecord { verdict: Some(verdict.clone()), ..self.run_with(memory) };
         if let Err(error) = self.store.write(&run, &memory.nodes).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "unable to write the run record"
+            );
         }
     }
 
@@ -100,14 +116,22 @@ impl RecordWriter {
         }
         let run = self.run_with(memory);
         if let Err(error) = self.store.write(&run, &memory.nodes).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "unable to write the run record before the end");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "unable to write the run record before the end"
+            );
         }
     }
 }
 
 /// Continues the run of the record if it is of the same Job; otherwise starts a new one, which remembers what was replaced before. `Err`: the
 /// verdict that an earlier pod of the Job has stored.
-fn continue_run(run: &mut RunRecord, record: StoredRecord, deadline: Timestamp, now: Timestamp) -> Result<(RunMemory, bool), Verdict> {
+fn continue_run(
+    run: &mut RunRecord,
+    record: StoredRecord,
+    deadline: Timestamp,
+    now: Timestamp,
+) -> Result<(RunMemory, bool), Verdict> {
     let StoredRecord { run: stored, nodes } = record;
     let configs = stored.as_ref().map(|stored| stored.configs.clone()).unwrap_or_default();
     run.operator_version = stored.as_ref().and_then(|stored| stored.operator_version.clone());
@@ -118,24 +142,41 @@ fn continue_run(run: &mut RunRecord, record: StoredRecord, deadline: Timestamp, 
                 return Err(verdict);
             }
             // Without a cohort the process before has looked at no node: what it left is the baseline of the run before.
-            let (baseline, earlier_baseline) = if stored.cohort.is_some() { (stored.baseline, None) } else { (None, stored.baseline) };
+            let (baseline, earlier_baseline) = if stored.cohort.is_some() {
+                (stored.baseline, None)
+            } else {
+                (None, stored.baseline)
+            };
             let started = RunMemory::new(stored.started_at, deadline);
             RunMemory { nodes, cohort: stored.cohort, baseline, earlier_baseline, ..started }
         }
         stored => {
-            let succeeded = |run: &RunRecord| run.verdict.as_ref().is_some_and(|verdict| verdict.code == ExitCode::Success);
+            let succeeded = |run: &RunRecord| {
+                run.verdict.as_ref().is_some_and(|verdict| verdict.code == ExitCode::Success)
+            };
             // What a run broke that did not succeed is no excuse for the next one.
-            let earlier_baseline = stored.filter(|run| !succeeded(run)).and_then(|run| run.baseline);
+            let earlier_baseline =
+                stored.filter(|run| !succeeded(run)).and_then(|run| run.baseline);
             RunMemory { earlier_baseline, ..RunMemory::following(&nodes, now, deadline) }
         }
     };
     run.started_at = memory.started_at;
-    Ok((RunMemory { configs, settled_version: run.operator_version.clone(), taken_up: now, ..memory }, again))
+    Ok((
+        RunMemory {
+            configs,
+            settled_version: run.operator_version.clone(),
+            taken_up: now,
+            ..memory
+        },
+        again,
+    ))
 }
 
 /// What the whole fleet waits for, as it is recorded: commands that see the cluster for the first time cannot tell it.
 fn fleet_wait(memory: &RunMemory) -> Option<RecordedFleetWait> {
-    memory.fleet_waiting.map(|(reason, since)| RecordedFleetWait { reason: reason.to_owned(), since })
+    memory
+        .fleet_waiting
+        .map(|(reason, since)| RecordedFleetWait { reason: reason.to_owned(), since })
 }
 
 /// When the record is written.
@@ -149,12 +190,21 @@ pub(super) struct RecordSchedule {
 
 impl RecordSchedule {
     /// Whether the record of a decision is written now. If not and something has changed, it becomes due later.
-    pub(super) fn is_due(&mut self, before: &RunMemory, decision: &Decision, now: Timestamp) -> bool {
+    pub(super) fn is_due(
+        &mut self,
+        before: &RunMemory,
+        decision: &Decision,
+        now: Timestamp,
+    ) -> bool {
         if self.must_precede(before, decision) || self.due.is_some_and(|due| due <= now) {
             return true;
         }
         let wanted = &decision.memory;
-        let changed = || wanted.nodes != before.nodes || wanted.configs != before.configs || wanted.baseline != before.baseline;
+        let changed = || {
+            wanted.nodes != before.nodes
+                || wanted.configs != before.configs
+                || wanted.baseline != before.baseline
+        };
         if self.due.is_none() && changed() {
             self.due = Some(later(now, GATHER_RECORD));
         }
@@ -167,7 +217,11 @@ impl RecordSchedule {
         // What nodes were like before is written before any of them is touched.
         let first = before.baseline.is_none() && decision.memory.baseline.is_some();
         let waits_for_other = before.fleet_waiting != decision.memory.fleet_waiting;
-        !self.gathers || first || waits_for_other || decision.verdict.is_some() || decision.actions.iter().any(replaces)
+        !self.gathers
+            || first
+            || waits_for_other
+            || decision.verdict.is_some()
+            || decision.actions.iter().any(replaces)
     }
 }
 
@@ -184,7 +238,8 @@ mod tests {
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
     fn run(job: &str, code: Option<ExitCode>) -> RunRecord {
-        let verdict = code.map(|code| Verdict { code, message: String::new(), reasons: Vec::new(), at: NOW });
+        let verdict =
+            code.map(|code| Verdict { code, message: String::new(), reasons: Vec::new(), at: NOW });
         RunRecord {
             format_version: RECORD_FORMAT_VERSION,
             digest: String::new(),
@@ -209,16 +264,27 @@ mod tests {
 
     #[test]
     fn stored_verdict_of_the_same_job_ends_the_run() {
-        assert_eq!(continued(run("a", Some(ExitCode::Budget))).map_err(|verdict| verdict.code).err(), Some(ExitCode::Budget));
+        assert_eq!(
+            continued(run("a", Some(ExitCode::Budget))).map_err(|verdict| verdict.code).err(),
+            Some(ExitCode::Budget)
+        );
         assert!(continued(run("b", Some(ExitCode::Budget))).is_ok());
     }
 
     #[test]
     fn run_of_the_same_job_is_continued_and_another_one_replaced() {
         let (memory, again) = continued(run("a", None)).unwrap();
-        assert!(again && memory.started_at == NOW && memory.earlier_baseline.is_some() && memory.baseline.is_none());
+        assert!(
+            again
+                && memory.started_at == NOW
+                && memory.earlier_baseline.is_some()
+                && memory.baseline.is_none()
+        );
         let (memory, again) = continued(run("b", Some(ExitCode::Success))).unwrap();
-        assert!(!again && memory.started_at > NOW && memory.earlier_baseline.is_none(), "a run that succeeded leaves no baseline");
+        assert!(
+            !again && memory.started_at > NOW && memory.earlier_baseline.is_none(),
+            "a run that succeeded leaves no baseline"
+        );
         let (memory, _) = continued(run("b", Some(ExitCode::Budget))).unwrap();
         assert!(memory.earlier_baseline.is_some());
         assert_eq!(memory.settled_version.as_deref(), Some("v1"));
@@ -228,7 +294,10 @@ mod tests {
     fn record_of_a_driven_run_is_gathered_until_it_is_due() {
         let memory = RunMemory::new(NOW, NOW);
         let mut changed = memory.clone();
-        changed.configs.insert("config".to_owned(), RecordedPluginConfig { digest: String::new(), since: NOW });
+        changed.configs.insert(
+            "config".to_owned(),
+            RecordedPluginConfig { digest: String::new(), since: NOW },
+        );
         let decision = |memory: &RunMemory| Decision {
             memory: memory.clone(),
             actions: Vec::new(),
@@ -243,7 +312,10 @@ mod tests {
             wake_at: NOW,
         };
         let mut schedule = RecordSchedule { gathers: true, due: None };
-        assert!(!schedule.is_due(&memory, &decision(&memory), NOW) && schedule.due.is_none(), "nothing has changed");
+        assert!(
+            !schedule.is_due(&memory, &decision(&memory), NOW) && schedule.due.is_none(),
+            "nothing has changed"
+        );
         assert!(!schedule.is_due(&memory, &decision(&changed), NOW));
         assert_eq!(schedule.due, Some(later(NOW, GATHER_RECORD)));
         assert!(schedule.is_due(&memory, &decision(&memory), later(NOW, GATHER_RECORD)));

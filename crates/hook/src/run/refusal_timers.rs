@@ -70,11 +70,19 @@ impl RefusalTimers {
     }
 
     /// Notes a write that failed; answers the end of the run if it has been refused for too long. Failures that pass are not noted.
-    pub(super) fn note(&mut self, write: RequestKind, error: &CallError, now: Timestamp) -> Option<RunEnd> {
+    pub(super) fn note(
+        &mut self,
+        write: RequestKind,
+        error: &CallError,
+        now: Timestamp,
+    ) -> Option<RunEnd> {
         let ended = match error {
             CallError::Forbidden(message) | CallError::Denied { message, .. } => refused(message),
             CallError::NotFound(message) => record_missing(&self.release, message),
-            CallError::Timeout | CallError::Conflict(_) | CallError::Refused { .. } | CallError::Unreachable(_) => return None,
+            CallError::Timeout
+            | CallError::Conflict(_)
+            | CallError::Refused { .. }
+            | CallError::Unreachable(_) => return None,
         };
         (now >= self.deadline(write, now)).then_some(ended)
     }
@@ -82,7 +90,10 @@ impl RefusalTimers {
 
 /// Ends a run whose requests the API server refuses.
 pub(super) fn refused(message: &str) -> RunEnd {
-    RunEnd::new(EndReason::RequestRefused, format!("the API server refuses what it allowed before: {message}"))
+    RunEnd::new(
+        EndReason::RequestRefused,
+        format!("the API server refuses what it allowed before: {message}"),
+    )
 }
 
 #[cfg(test)]
@@ -97,7 +108,11 @@ mod tests {
         let forbidden = CallError::Forbidden("no".to_owned());
         let mut timers = RefusalTimers::new("gpu-operator-post");
         assert_eq!(timers.note(RequestKind::Node, &forbidden, at(0)), None);
-        assert_eq!(timers.note(RequestKind::Record, &forbidden, at(30)), None, "each kind has its own time");
+        assert_eq!(
+            timers.note(RequestKind::Record, &forbidden, at(30)),
+            None,
+            "each kind has its own time"
+        );
         timers.clear(RequestKind::Record);
         assert_eq!(timers.note(RequestKind::Record, &forbidden, at(70)), None);
         assert_eq!(timers.note(RequestKind::Node, &CallError::Timeout, at(70)), None, "may pass");
@@ -111,7 +126,8 @@ mod tests {
         let mut timers = RefusalTimers::new("gpu-operator-post");
         let missing = CallError::NotFound("no".to_owned());
         assert_eq!(timers.note(RequestKind::Record, &missing, Timestamp::UNIX_EPOCH), None);
-        let ended = timers.note(RequestKind::Record, &missing, later(Timestamp::UNIX_EPOCH, REFUSAL));
+        let ended =
+            timers.note(RequestKind::Record, &missing, later(Timestamp::UNIX_EPOCH, REFUSAL));
         assert_eq!(ended.map(|ended| ended.code), Some(ExitCode::Input));
     }
 }

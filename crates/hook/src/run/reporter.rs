@@ -52,7 +52,9 @@ impl<'a> RunReporter<'a> {
         }
         self.budget_checked = true;
         let budget = self.settings.budget_seconds;
-        if let Some(needed) = estimate::budget_seconds(observed, self.settings).filter(|needed| *needed > budget) {
+        if let Some(needed) =
+            estimate::budget_seconds(observed, self.settings).filter(|needed| *needed > budget)
+        {
             self.events.budget_too_small(needed, budget).await;
         }
     }
@@ -60,7 +62,8 @@ impl<'a> RunReporter<'a> {
     /// Logs waits of a new kind (an event each would be noise), and the progress once a minute.
     pub(super) fn log_waits(&mut self, decision: &Decision, deadline: Timestamp, now: Timestamp) {
         for wait in self.waits.update(&decision.waits) {
-            let (node, advice) = (wait.node.as_deref().unwrap_or("-"), wait.reason.advice(self.settings.driver));
+            let (node, advice) =
+                (wait.node.as_deref().unwrap_or("-"), wait.reason.advice(self.settings.driver));
             tracing::info!(node, reason = wait.reason.name(), advice, "waiting: {}", wait.reason);
         }
         if now >= self.progress_at {
@@ -80,7 +83,9 @@ impl<'a> RunReporter<'a> {
                 let back = node.replaced.iter().any(|(uid, replacement)| {
                     replacement.plugin == plugin
                         && replacement.back_at.is_some()
-                        && earlier.and_then(|earlier| earlier.replaced.get(uid)).is_some_and(|one| one.back_at.is_none())
+                        && earlier
+                            .and_then(|earlier| earlier.replaced.get(uid))
+                            .is_some_and(|one| one.back_at.is_none())
                 });
                 // Where the hook drives, one event tells the whole story of a node.
                 if back && !self.settings.has(Task::Drive) {
@@ -88,7 +93,10 @@ impl<'a> RunReporter<'a> {
                 }
             }
             let news = node.outcome != earlier.and_then(|earlier| earlier.outcome);
-            if news && let (Some(outcome @ (NodeOutcome::Failed | NodeOutcome::Deferred)), Some(reason)) = (node.outcome, &node.reason) {
+            if news
+                && let (Some(outcome @ (NodeOutcome::Failed | NodeOutcome::Deferred)), Some(reason)) =
+                    (node.outcome, &node.reason)
+            {
                 self.events.node_given_up(name, outcome == NodeOutcome::Failed, reason).await;
             }
         }
@@ -96,9 +104,17 @@ impl<'a> RunReporter<'a> {
 
     /// Reports a verdict, and the nodes that the run failed for.
     pub(super) async fn report_verdict(&self, verdict: &Verdict, waits: &[Wait]) {
-        for wait in waits.iter().filter(|_| verdict.code != ExitCode::Success).take(NODES_WITH_EVENT) {
+        for wait in
+            waits.iter().filter(|_| verdict.code != ExitCode::Success).take(NODES_WITH_EVENT)
+        {
             if let Some(node) = &wait.node {
-                self.events.node_given_up(node, true, &RecordedReason::new(wait.reason.name(), &wait.reason)).await;
+                self.events
+                    .node_given_up(
+                        node,
+                        true,
+                        &RecordedReason::new(wait.reason.name(), &wait.reason),
+                    )
+                    .await;
             }
         }
         self.events.run_ended(verdict).await;
@@ -119,7 +135,9 @@ impl ReportedWaits {
         let mut before = std::mem::replace(&mut self.0, current).into_iter().peekable();
         waits.retain(|wait| {
             while before.next_if(|(node, _)| *node < wait.node).is_some() {}
-            before.next_if(|(node, _)| *node == wait.node).is_none_or(|(_, known)| known != wait.reason.name())
+            before
+                .next_if(|(node, _)| *node == wait.node)
+                .is_none_or(|(_, known)| known != wait.reason.name())
         });
         waits
     }
@@ -137,14 +155,22 @@ mod tests {
 
     #[test]
     fn only_waits_of_another_kind_are_reported() {
-        let missing = |deployment: &str| Reason::OperatorMissing { deployment: deployment.to_owned(), namespace: String::new() };
+        let missing = |deployment: &str| Reason::OperatorMissing {
+            deployment: deployment.to_owned(),
+            namespace: String::new(),
+        };
         let other = || Reason::PolicyApiMissing { resource: "clusterpolicies" };
         let mut reported = ReportedWaits::default();
         let first = [wait(None, missing("a")), wait(Some("b"), other()), wait(Some("a"), other())];
         assert_eq!(reported.update(&first).len(), 3);
         assert_eq!(reported.update(&first), Vec::<&Wait>::new());
-        let next = [wait(None, missing("b")), wait(Some("b"), missing("a")), wait(Some("c"), other())];
-        assert_eq!(reported.update(&next), [&next[1], &next[2]], "the same kind with other words is not reported");
+        let next =
+            [wait(None, missing("b")), wait(Some("b"), missing("a")), wait(Some("c"), other())];
+        assert_eq!(
+            reported.update(&next),
+            [&next[1], &next[2]],
+            "the same kind with other words is not reported"
+        );
         assert_eq!(reported.update(&first).len(), 2, "`a` waits again, and `b` for something else");
     }
 }

@@ -27,18 +27,29 @@ impl WriteResults<'_> {
 
     /// Notes that admission has changed a patch.
     pub(super) fn note_changed(&mut self, action: &Action, missing: &[String]) {
-        let message = format!("the API server accepts the patch and admission drops {}", listed(missing));
+        let message =
+            format!("the API server accepts the patch and admission drops {}", listed(missing));
         tracing::warn!(node = action.node(), message, "admission changes what is written");
         self.note_refusal(action, RefusalKind::Changed, &message);
     }
 
     /// Sorts a failed write: one that is refused for its object is noted, for the next decision to judge. A right that is missing, of which
     /// the server is asked if it does not say so itself, ends the run after a while.
-    pub(super) async fn note_error(&mut self, action: &Action, error: CallError) -> Result<(), RunEnd> {
+    pub(super) async fn note_error(
+        &mut self,
+        action: &Action,
+        error: CallError,
+    ) -> Result<(), RunEnd> {
         match &error {
-            CallError::Denied { message, .. } => self.note_refusal(action, RefusalKind::Denied, message),
-            CallError::Refused { message, .. } if error.is_of_webhook() => self.note_refusal(action, RefusalKind::WebhookFailed, message),
-            CallError::Forbidden(message) if !is_of_authorizer(message) && self.has_right(action).await => {
+            CallError::Denied { message, .. } => {
+                self.note_refusal(action, RefusalKind::Denied, message)
+            }
+            CallError::Refused { message, .. } if error.is_of_webhook() => {
+                self.note_refusal(action, RefusalKind::WebhookFailed, message)
+            }
+            CallError::Forbidden(message)
+                if !is_of_authorizer(message) && self.has_right(action).await =>
+            {
                 self.note_refusal(action, RefusalKind::Denied, message);
             }
             CallError::Timeout
@@ -47,7 +58,10 @@ impl WriteResults<'_> {
             | CallError::Conflict(_)
             | CallError::Refused { .. }
             | CallError::Unreachable(_) => {
-                return self.refusals.note(RequestKind::from(action), &error, self.hook.clock.now()).map_or(Ok(()), Err);
+                return self
+                    .refusals
+                    .note(RequestKind::from(action), &error, self.hook.clock.now())
+                    .map_or(Ok(()), Err);
             }
         }
         Ok(())
@@ -70,9 +84,15 @@ impl WriteResults<'_> {
 fn needed_right(action: &Action) -> ResourceAttributes {
     let (verb, resource, subresource, namespace, name) = match action {
         Action::PatchNode(patch) => ("patch", "nodes", None, None, &patch.node),
-        Action::Evict(eviction) => ("create", "pods", Some("eviction"), Some(&eviction.namespace), &eviction.pod),
-        Action::DeleteDriver(deletion) => ("delete", "pods", None, Some(&deletion.namespace), &deletion.pod),
-        Action::ReplacePlugin { namespace, pod, .. } => ("delete", "pods", None, Some(namespace), pod),
+        Action::Evict(eviction) => {
+            ("create", "pods", Some("eviction"), Some(&eviction.namespace), &eviction.pod)
+        }
+        Action::DeleteDriver(deletion) => {
+            ("delete", "pods", None, Some(&deletion.namespace), &deletion.pod)
+        }
+        Action::ReplacePlugin { namespace, pod, .. } => {
+            ("delete", "pods", None, Some(namespace), pod)
+        }
     };
     ResourceAttributes {
         verb: Some(verb.to_owned()),

@@ -56,7 +56,12 @@ async fn server_that_never_returns_ends_the_run() {
             world.pass(from).await;
             leave(&world, how, 100_000);
             let ended = world.ends(pod).await;
-            assert_eq!(ended.code, ExitCode::ApiUnreachable, "{how:?} from {from}: {}", ended.message);
+            assert_eq!(
+                ended.code,
+                ExitCode::ApiUnreachable,
+                "{how:?} from {from}: {}",
+                ended.message
+            );
             assert!(world.second() < 3600 - 20, "{how:?} from {from}: only at {}", world.second());
         }
     }
@@ -64,10 +69,21 @@ async fn server_that_never_returns_ends_the_run() {
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn server_errors_and_silence_are_retried() {
-    for effect in [Effect::Status(429), Effect::Status(500), Effect::Status(503), Effect::Status(409), Effect::Hang, Effect::LoseAnswer] {
-        for (verb, resource) in
-            [("patch", "configmaps"), ("delete", "pods"), ("update", "leases"), ("create", "leases"), ("create", "events")]
-        {
+    for effect in [
+        Effect::Status(429),
+        Effect::Status(500),
+        Effect::Status(503),
+        Effect::Status(409),
+        Effect::Hang,
+        Effect::LoseAnswer,
+    ] {
+        for (verb, resource) in [
+            ("patch", "configmaps"),
+            ("delete", "pods"),
+            ("update", "leases"),
+            ("create", "leases"),
+            ("create", "events"),
+        ] {
             for nth in [0, 1] {
                 let world = migrating();
                 let fault = Fault::new(move |request| request.is(verb, resource), nth, 2, effect);
@@ -90,7 +106,12 @@ async fn occasionally_failing_reads_are_repeated() {
             let fault = Fault::new(|request| !request.is_write(), nth, 3, effect);
             world.server.state().faults.push(fault);
             let ended = world.run("pod-a", "job-1").await;
-            assert_eq!(ended.code, ExitCode::Success, "{effect:?} at read {nth}: {}", ended.message);
+            assert_eq!(
+                ended.code,
+                ExitCode::Success,
+                "{effect:?} at read {nth}: {}",
+                ended.message
+            );
             world.assert_replaced_once();
         }
     }
@@ -101,7 +122,12 @@ async fn a_server_that_cannot_answer_events_delays_nothing() {
     let mut world = World::at_rest(12);
     world.pace.parallel = 12;
     world.upgrade(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
-    world.server.state().faults.push(Fault::new(|request| request.resource == "events", 0, usize::MAX, Effect::Hang));
+    world.server.state().faults.push(Fault::new(
+        |request| request.resource == "events",
+        0,
+        usize::MAX,
+        Effect::Hang,
+    ));
     let ended = world.run("pod-a", "job-1").await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
     world.assert_replaced_once();
@@ -163,7 +189,12 @@ async fn ten_minutes_without_server_are_a_line_a_minute() {
             let ended = world.ends(pod).await;
             assert_eq!(ended.code, ExitCode::Success, "{how:?} from {from}: {}", ended.message);
             let lines = LOG_LINES.take();
-            assert!((9..=14).contains(&lines.len()), "{how:?} from {from}: {} lines\n{}", lines.len(), lines.join("\n"));
+            assert!(
+                (9..=14).contains(&lines.len()),
+                "{how:?} from {from}: {} lines\n{}",
+                lines.len(),
+                lines.join("\n")
+            );
         }
     }
 }

@@ -17,7 +17,11 @@ pub(crate) fn validator(world: &World, node: &str, works: bool) {
         let container = &mut status["containerStatuses"][0];
         container["ready"] = json!(works);
         container["restartCount"] = json!(7);
-        container["state"] = if works { json!({"running": {}}) } else { json!({"waiting": {"reason": "CrashLoopBackOff"}}) };
+        container["state"] = if works {
+            json!({"running": {}})
+        } else {
+            json!({"waiting": {"reason": "CrashLoopBackOff"}})
+        };
     });
 }
 
@@ -53,7 +57,8 @@ async fn run_after_failed_one_excuses_nothing_broken() {
     assert_eq!(world.run("pod-d", "job-4").await.code, ExitCode::Success);
     validator(&world, "gpu-1", false);
     world.pass(7200).await;
-    let changed = contract::settings::Settings { digest: "another".into(), ..world.settings.clone() };
+    let changed =
+        contract::settings::Settings { digest: "another".into(), ..world.settings.clone() };
     world.install(&changed, "job-5");
     let ended = world.ends(world.start_with(&changed, "pod-e", "job-5")).await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);

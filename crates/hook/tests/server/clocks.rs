@@ -7,12 +7,20 @@ use jiff::SignedDuration;
 use crate::world::{World, at};
 
 /// Skews in minutes: of the hook's pod and of the nodes, against the API server.
-const SKEWS: [(i64, i64); 7] = [(-40, 0), (60, 0), (0, -60), (0, 60), (-60, 60), (60, -60), (-3, 3)];
+const SKEWS: [(i64, i64); 7] =
+    [(-40, 0), (60, 0), (0, -60), (0, 60), (-60, 60), (60, -60), (-3, 3)];
 
 /// What a run wrote, in its order.
 fn writes(world: &World, pod: &str) -> Vec<String> {
-    let of_run = world.writes(pod).into_iter().filter(|entry| !matches!(entry.request.resource.as_str(), "leases" | "events"));
-    of_run.map(|entry| format!("{} {} {}", entry.request.verb, entry.request.resource, entry.request.name)).collect()
+    let of_run = world
+        .writes(pod)
+        .into_iter()
+        .filter(|entry| !matches!(entry.request.resource.as_str(), "leases" | "events"));
+    of_run
+        .map(|entry| {
+            format!("{} {} {}", entry.request.verb, entry.request.resource, entry.request.name)
+        })
+        .collect()
 }
 
 /// Three nodes of which two are upgraded; the hook's pod starts when the first is under way.
@@ -43,7 +51,10 @@ async fn node_clock_that_steps_hides_no_stale_plugin() {
         world.server.state().node_skew = SignedDuration::from_mins(minutes);
         world.upgrade(&[0]);
         let ended = world.run("pod-a", "job-1").await;
-        assert_eq!(ended.message, "settled: 1 of 1 nodes done; 1 DRA plugins replaced", "{minutes} minutes");
+        assert_eq!(
+            ended.message, "settled: 1 of 1 nodes done; 1 DRA plugins replaced",
+            "{minutes} minutes"
+        );
     }
 }
 
@@ -59,9 +70,17 @@ async fn replacement_pod_with_skew_keeps_the_deadline() {
         world.pace.operator = 100_000;
         world.upgrade(&[0]);
         let ended = world.run("pod-a", "job-1").await;
-        assert!(matches!(ended.code, ExitCode::Budget | ExitCode::OperatorMissing), "{minutes} minutes: {}", ended.message);
+        assert!(
+            matches!(ended.code, ExitCode::Budget | ExitCode::OperatorMissing),
+            "{minutes} minutes: {}",
+            ended.message
+        );
         // The budget without the margin.
-        assert!((1100..=1112).contains(&world.second()), "{minutes} minutes: ended after {} s", world.second());
+        assert!(
+            (1100..=1112).contains(&world.second()),
+            "{minutes} minutes: ended after {} s",
+            world.second()
+        );
     }
 }
 

@@ -16,8 +16,16 @@ type Left = (Option<ExitCode>, Vec<(String, Option<NodeOutcome>, usize)>, Option
 
 /// What a run leaves behind that must not depend on how it got there.
 fn left_behind(world: &World) -> Left {
-    let nodes = world.recorded_nodes().into_iter().map(|(name, node)| (name, node.outcome, node.replaced.len())).collect();
-    (world.recorded().and_then(|run| run.verdict).map(|verdict| verdict.code), nodes, world.holder())
+    let nodes = world
+        .recorded_nodes()
+        .into_iter()
+        .map(|(name, node)| (name, node.outcome, node.replaced.len()))
+        .collect();
+    (
+        world.recorded().and_then(|run| run.verdict).map(|verdict| verdict.code),
+        nodes,
+        world.holder(),
+    )
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -30,7 +38,8 @@ async fn crash_at_any_write_keeps_the_end() {
     for nth in 0..writes {
         for effect in [Effect::CrashBefore, Effect::CrashAfter] {
             let world = migrating();
-            let fault = Fault::new(|request| request.who == "pod-a" && request.is_write(), nth, 1, effect);
+            let fault =
+                Fault::new(|request| request.who == "pod-a" && request.is_write(), nth, 1, effect);
             world.server.state().faults.push(fault);
             let mut first = world.start("pod-a", "job-1");
             tokio::select! {
@@ -40,7 +49,10 @@ async fn crash_at_any_write_keeps_the_end() {
             first.handle.abort();
             world.pass(1).await;
             let ended = world.run("pod-b", "job-1").await;
-            let place = format!("{effect:?} at write {nth}: {:?}", world.writes("pod-a").last().unwrap().request);
+            let place = format!(
+                "{effect:?} at write {nth}: {:?}",
+                world.writes("pod-a").last().unwrap().request
+            );
             assert_eq!(ended.code, ExitCode::Success, "{place}: {}", ended.message);
             world.assert_replaced_once();
             let mut found = left_behind(&world);

@@ -73,7 +73,8 @@ fn world(settings: Settings) -> World {
         }
     }
     for name in ["node-0", "node-1", "node-2"] {
-        let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": text(at(-9000))}]);
+        let ready =
+            json!([{"type": "Ready", "status": "True", "lastTransitionTime": text(at(-9000))}]);
         let metadata = json!({"name": name, "creationTimestamp": text(at(-9000))});
         world.put(
             "nodes",
@@ -83,7 +84,12 @@ fn world(settings: Settings) -> World {
         );
         if name != "node-2" {
             for daemon_set in [DRIVER, "exporter"] {
-                world.put("pods", NAMESPACE, &format!("{daemon_set}-{name}"), operand(daemon_set, name, "old", at(-5000)));
+                world.put(
+                    "pods",
+                    NAMESPACE,
+                    &format!("{daemon_set}-{name}"),
+                    operand(daemon_set, name, "old", at(-5000)),
+                );
             }
         }
     }
@@ -105,8 +111,16 @@ async fn kubelets(server: Server) {
     loop {
         let pods: Vec<(Key, Value)> = {
             let state = server.state();
-            let deleted = |(key, pod): &(&Key, &Value)| key.resource == "pods" && pod["metadata"]["deletionTimestamp"].is_string();
-            state.store.objects.iter().filter(deleted).map(|(key, pod)| (key.clone(), pod.clone())).collect()
+            let deleted = |(key, pod): &(&Key, &Value)| {
+                key.resource == "pods" && pod["metadata"]["deletionTimestamp"].is_string()
+            };
+            state
+                .store
+                .objects
+                .iter()
+                .filter(deleted)
+                .map(|(key, pod)| (key.clone(), pod.clone()))
+                .collect()
         };
         for (key, pod) in pods {
             if seen.insert(pod["metadata"]["uid"].as_str().unwrap().to_owned()) {
@@ -141,28 +155,47 @@ async fn pods_are_replaced_per_node_after_users_left() {
     assert_eq!(named(&ended), ["*:Settled"]);
     let names = |namespace: &str| {
         let state = world.server.state();
-        let pods = state.store.objects.keys().filter(|key| key.resource == "pods" && key.namespace == namespace);
+        let pods = state
+            .store
+            .objects
+            .keys()
+            .filter(|key| key.resource == "pods" && key.namespace == namespace);
         pods.map(|key| key.name.clone()).collect::<Vec<_>>()
     };
     let driver = |node: &str| format!("{DRIVER}-{node}-new");
-    assert_eq!(names(NAMESPACE), [driver("node-0"), driver("node-1"), "exporter-node-0".into(), "exporter-node-1".into()]);
+    assert_eq!(
+        names(NAMESPACE),
+        [driver("node-0"), driver("node-1"), "exporter-node-0".into(), "exporter-node-1".into()]
+    );
     assert_eq!(names("jobs"), ["web"], "whom the policy does not name stays");
     for name in ["node-0", "node-1", "node-2"] {
         let node = world.get("nodes", "", name);
         assert!(node["spec"]["unschedulable"].as_bool() != Some(true), "{name}");
         let metadata = [&node["metadata"]["annotations"], &node["metadata"]["labels"]];
-        assert!(!metadata.into_iter().any(|map| map.to_string().contains("gpu-rollout.dev/")), "{node}");
+        assert!(
+            !metadata.into_iter().any(|map| map.to_string().contains("gpu-rollout.dev/")),
+            "{node}"
+        );
     }
     let writes: Vec<(String, String)> = world
         .log()
         .into_iter()
-        .filter(|entry| entry.applied && ["pods", "pods/eviction"].contains(&entry.request.resource.as_str()) && entry.request.is_write())
+        .filter(|entry| {
+            entry.applied
+                && ["pods", "pods/eviction"].contains(&entry.request.resource.as_str())
+                && entry.request.is_write()
+        })
         .map(|entry| (entry.request.verb.to_owned(), entry.request.name.clone()))
         .collect();
     let of = |verb: &str, name: &str| (verb.to_owned(), name.to_owned());
-    let expected = [of("create", "train"), of("delete", "accelerator-driver-node-0"), of("delete", "accelerator-driver-node-1")];
+    let expected = [
+        of("create", "train"),
+        of("delete", "accelerator-driver-node-0"),
+        of("delete", "accelerator-driver-node-1"),
+    ];
     assert_eq!(writes, expected);
-    let read: BTreeSet<String> = world.log().into_iter().map(|entry| entry.request.resource).collect();
+    let read: BTreeSet<String> =
+        world.log().into_iter().map(|entry| entry.request.resource).collect();
     for of_operators in ["deployments", "clusterpolicies", "nicclusterpolicies", "nvidiadrivers"] {
         assert!(!read.contains(of_operators), "{read:?}");
     }
@@ -182,8 +215,12 @@ async fn modes_without_vendors_controller_are_refused_with_reason() {
     for mode in [Mode::Assist, Mode::Steer] {
         let settings = Settings { mode, tasks: vec![Task::Settle], ..driving() };
         let ended = World::empty(settings).run("pod-a", "job-1").await;
-        assert_eq!((ended.code, named(&ended)), (ExitCode::Input, vec!["*:SettingsContradictory".to_owned()]));
+        assert_eq!(
+            (ended.code, named(&ended)),
+            (ExitCode::Input, vec!["*:SettingsContradictory".to_owned()])
+        );
     }
-    let ended = World::empty(Settings { daemon_set: None, ..driving() }).run("pod-a", "job-1").await;
+    let ended =
+        World::empty(Settings { daemon_set: None, ..driving() }).run("pod-a", "job-1").await;
     assert_eq!(ended.code, ExitCode::Input);
 }

@@ -85,7 +85,12 @@ fn operator(world: &World, driver: Driver) {
             (OPERATOR, names::OPERATOR_DEPLOYMENT)
         }
         Driver::Ofed => {
-            world.put("nicclusterpolicies", "", names::NIC_CLUSTER_POLICY, objects::nic_cluster_policy(NEW));
+            world.put(
+                "nicclusterpolicies",
+                "",
+                names::NIC_CLUSTER_POLICY,
+                objects::nic_cluster_policy(NEW),
+            );
             (NETWORK, names::NETWORK_OPERATOR_DEPLOYMENT)
         }
         Driver::DaemonSet => unreachable!("these stories are about the operators' drivers"),
@@ -125,9 +130,16 @@ impl Driven {
         }
         for kind in &kinds {
             world.put("daemonsets", kind.namespace(), kind.name(), kind.daemon_set(NEW, nodes));
-            for (number, hash) in [(1, "old"), (2, "new")].into_iter().take(if kind.is_driver() { 2 } else { 1 }) {
+            for (number, hash) in
+                [(1, "old"), (2, "new")].into_iter().take(if kind.is_driver() { 2 } else { 1 })
+            {
                 let hash = if kind.is_driver() { hash } else { "new" };
-                world.put("controllerrevisions", kind.namespace(), &format!("{}-{hash}", kind.name()), kind.revision(number, hash));
+                world.put(
+                    "controllerrevisions",
+                    kind.namespace(),
+                    &format!("{}-{hash}", kind.name()),
+                    kind.revision(number, hash),
+                );
             }
         }
         for index in 0..nodes {
@@ -146,19 +158,34 @@ impl Driven {
             }
         }
         let script = Script { driver_seconds: 8, ..Script::default() };
-        Self { world, drivers: drivers.to_vec(), stages, stage: Rc::default(), script, play: JoinSet::new() }
+        Self {
+            world,
+            drivers: drivers.to_vec(),
+            stages,
+            stage: Rc::default(),
+            script,
+            play: JoinSet::new(),
+        }
     }
 
     /// Starts a pod of the Job whose turn it is; when one has ended well, the next hook follows under the same name.
     pub(crate) fn start(&self, pod: &str) -> Pod {
         let (stop, shutdown) = Shutdown::pair();
-        let (client, clock, pod) = (self.world.server.client(pod), self.world.clock.clone(), pod.to_owned());
-        let (stages, stage, last) = (self.stages.clone(), Rc::clone(&self.stage), self.stages.len() - 1);
+        let (client, clock, pod) =
+            (self.world.server.client(pod), self.world.clock.clone(), pod.to_owned());
+        let (stages, stage, last) =
+            (self.stages.clone(), Rc::clone(&self.stage), self.stages.len() - 1);
         let handle = tokio::task::spawn_local(async move {
             let mut ended = None;
             for (at, (settings, job)) in stages.into_iter().enumerate().skip(stage.get()) {
                 let identity = PodIdentity { job, pod: pod.clone() };
-                let hook = HookProcess::new(client.clone(), settings, identity, clock.clone(), shutdown.clone());
+                let hook = HookProcess::new(
+                    client.clone(),
+                    settings,
+                    identity,
+                    clock.clone(),
+                    shutdown.clone(),
+                );
                 let RunEnd { code, .. } = *ended.insert(hook.run().await);
                 if code != ExitCode::Success {
                     break;
@@ -178,7 +205,10 @@ impl Driven {
     /// Waits for a pod. Each of its hooks must end before Kubernetes would end its Job.
     pub(crate) async fn ends(&self, pod: Pod) -> RunEnd {
         let budget: u64 = self.stages.iter().map(|(settings, _)| settings.budget_seconds).sum();
-        tokio::time::timeout(Duration::from_secs(budget), pod.handle).await.expect("the hook ends within its Job's time").unwrap()
+        tokio::time::timeout(Duration::from_secs(budget), pod.handle)
+            .await
+            .expect("the hook ends within its Job's time")
+            .unwrap()
     }
 
     /// The deployer puts other hooks, under another digest, in the place of those that were there.
@@ -207,7 +237,13 @@ impl Driven {
     }
 
     /// Pods of any controller that have been running on a node.
-    pub(crate) fn works(self, owner: (&str, &str), node: &str, pods: usize, holds_gpu: bool) -> Self {
+    pub(crate) fn works(
+        self,
+        owner: (&str, &str),
+        node: &str,
+        pods: usize,
+        holds_gpu: bool,
+    ) -> Self {
         for _ in 0..pods {
             let key = play::workload(&self.world.server, owner, holds_gpu);
             crate::world::edit(&self.world.server, &key, |pod| {
@@ -220,7 +256,12 @@ impl Driven {
 
     /// A PodDisruptionBudget over a workload.
     pub(crate) fn protected(self, name: &str, at_least: usize) -> Self {
-        self.world.put("poddisruptionbudgets", JOBS, name, objects::budget(name, &json!({"minAvailable": at_least})));
+        self.world.put(
+            "poddisruptionbudgets",
+            JOBS,
+            name,
+            objects::budget(name, &json!({"minAvailable": at_least})),
+        );
         self
     }
 
@@ -235,8 +276,11 @@ impl Driven {
         let kind = Kind::driver(self.driver());
         let key: Key = {
             let state = self.world.server.state();
-            let on_node =
-                |(key, pod): &(&Key, &Value)| key.resource == "pods" && pod["spec"]["nodeName"] == node && Kind::of(pod) == Some(kind);
+            let on_node = |(key, pod): &(&Key, &Value)| {
+                key.resource == "pods"
+                    && pod["spec"]["nodeName"] == node
+                    && Kind::of(pod) == Some(kind)
+            };
             state.store.objects.iter().find(on_node).map(|(key, _)| key.clone()).unwrap()
         };
         crate::world::edit(&self.world.server, &key, change);

@@ -89,7 +89,14 @@ async fn impossible_runs_end_in_time_with_reason() {
         }
         let verdict = world.recorded().unwrap().verdict.unwrap();
         assert_eq!((verdict.code, &verdict.message), (ended.code, &ended.message), "{}", case.name);
-        assert!(world.events().iter().any(|(reason, note)| reason == "RolloutFailed" && note.contains(&ended.message)), "{}", case.name);
+        assert!(
+            world
+                .events()
+                .iter()
+                .any(|(reason, note)| reason == "RolloutFailed" && note.contains(&ended.message)),
+            "{}",
+            case.name
+        );
         assert_eq!(world.holder(), None, "{}", case.name);
         let again = world.run("pod-b", "job-1").await;
         assert_eq!(again, ended, "{}", case.name);

@@ -79,7 +79,9 @@ impl State {
     /// The version that reads of a resource show.
     fn visible(&self, resource: &str) -> u64 {
         match &self.frozen {
-            Some((resources, version)) if resources.is_empty() || resources.contains(&resource) => *version,
+            Some((resources, version)) if resources.is_empty() || resources.contains(&resource) => {
+                *version
+            }
             Some(_) | None => self.store.version,
         }
     }
@@ -94,7 +96,9 @@ impl State {
 const V1: &[&str] = &["v1"];
 
 /// What a server of this age serves, with all of NVIDIA's CRDs.
-pub(crate) fn served(slices: &[&'static str]) -> BTreeMap<(&'static str, &'static str), Vec<&'static str>> {
+pub(crate) fn served(
+    slices: &[&'static str],
+) -> BTreeMap<(&'static str, &'static str), Vec<&'static str>> {
     let rows: [((&str, &str), &[&str]); 19] = [
         (("", "nodes"), V1),
         (("", "pods"), V1),
@@ -116,7 +120,10 @@ pub(crate) fn served(slices: &[&'static str]) -> BTreeMap<(&'static str, &'stati
         (("resource.k8s.io", "resourceslices"), slices),
         (("resource.k8s.io", "resourceclaims"), slices),
     ];
-    rows.into_iter().map(|(key, versions)| (key, versions.to_vec())).filter(|(_, versions)| !versions.is_empty()).collect()
+    rows.into_iter()
+        .map(|(key, versions)| (key, versions.to_vec()))
+        .filter(|(_, versions)| !versions.is_empty())
+        .collect()
 }
 
 /// An object as the asked version shows it: the store holds the newest form.
@@ -126,7 +133,8 @@ fn convert(request: &Request, object: &Value) -> Value {
         object["apiVersion"] = json!(format!("resource.k8s.io/{}", request.version));
         if request.version == "v1beta1" {
             for device in object["spec"]["devices"].as_array_mut().into_iter().flatten() {
-                let attributes = device.as_object_mut().unwrap().remove("attributes").unwrap_or_default();
+                let attributes =
+                    device.as_object_mut().unwrap().remove("attributes").unwrap_or_default();
                 device["basic"] = json!({ "attributes": attributes });
             }
         }
@@ -139,7 +147,11 @@ fn full(value: &Value) -> Body {
 }
 
 fn response(status: u16, body: Body) -> http::Response<Body> {
-    http::Response::builder().status(status).header("content-type", "application/json").body(body).unwrap()
+    http::Response::builder()
+        .status(status)
+        .header("content-type", "application/json")
+        .body(body)
+        .unwrap()
 }
 
 /// A `Status` as the server answers failures with.
@@ -178,7 +190,12 @@ impl Server {
             late: None,
             node_skew: SignedDuration::ZERO,
         };
-        Self { state: Arc::new(Mutex::new(state)), clock, changed: watch::Sender::new(()), told: Arc::new(Notify::new()) }
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            clock,
+            changed: watch::Sender::new(()),
+            told: Arc::new(Notify::new()),
+        }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -207,7 +224,9 @@ impl Server {
 
     /// Nothing arrives in either direction for so long, and nobody is told.
     pub(crate) fn goes_silent(&self, seconds: u64) {
-        self.change(|state| state.silent_until = Some(Instant::now() + Duration::from_secs(seconds)));
+        self.change(|state| {
+            state.silent_until = Some(Instant::now() + Duration::from_secs(seconds))
+        });
         let (server, wait) = (self.clone(), Duration::from_secs(seconds));
         tokio::spawn(async move {
             tokio::time::sleep(wait).await;
@@ -218,11 +237,18 @@ impl Server {
     /// A client for the pod of this name.
     pub(crate) fn client(&self, who: &str) -> Client {
         let (server, who) = (self.clone(), who.to_owned());
-        Client::new(tower::service_fn(move |request| server.clone().dated(who.clone(), request)), "default")
+        Client::new(
+            tower::service_fn(move |request| server.clone().dated(who.clone(), request)),
+            "default",
+        )
     }
 
     /// Every answer of a real server carries its time.
-    async fn dated(self, who: String, request: http::Request<kube::client::Body>) -> Result<http::Response<Body>, BoxError> {
+    async fn dated(
+        self,
+        who: String,
+        request: http::Request<kube::client::Body>,
+    ) -> Result<http::Response<Body>, BoxError> {
         let clock = self.clock.clone();
         let mut answer = self.answer(who, request).await?;
         let date = clock.now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
@@ -230,7 +256,11 @@ impl Server {
         Ok(answer)
     }
 
-    async fn answer(self, who: String, request: http::Request<kube::client::Body>) -> Result<http::Response<Body>, BoxError> {
+    async fn answer(
+        self,
+        who: String,
+        request: http::Request<kube::client::Body>,
+    ) -> Result<http::Response<Body>, BoxError> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let request = Request::parse(&who, &parts, &body);
@@ -274,9 +304,13 @@ impl Server {
         if let Some(Effect::Busy(seconds)) = effect {
             self.note(&request, 429, false);
             // In plain text, as the server's own filters do it.
-            let text = Full::new(Bytes::from_static(b"Too many requests, please try again later.\n"));
+            let text =
+                Full::new(Bytes::from_static(b"Too many requests, please try again later.\n"));
             let mut answer = response(429, text.map_err(Into::into).boxed_unsync());
-            answer.headers_mut().insert("content-type", http::HeaderValue::from_static("text/plain; charset=utf-8"));
+            answer.headers_mut().insert(
+                "content-type",
+                http::HeaderValue::from_static("text/plain; charset=utf-8"),
+            );
             answer.headers_mut().insert("retry-after", seconds.into());
             return Ok(answer);
         }
@@ -320,7 +354,8 @@ impl Server {
 
     /// Answers a watch; `None`: the refusal comes from `perform`.
     fn watch(&self, request: &Request) -> Option<http::Response<Body>> {
-        let cursor: u64 = request.query.get("resourceVersion").and_then(|text| text.parse().ok()).unwrap_or(0);
+        let cursor: u64 =
+            request.query.get("resourceVersion").and_then(|text| text.parse().ok()).unwrap_or(0);
         {
             let mut state = self.state();
             if state.refusal(request).is_some() {

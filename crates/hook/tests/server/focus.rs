@@ -32,7 +32,16 @@ impl Case {
         let rig = Rig::new();
         rig.pod("serve-0", "node-2");
         let changed = Arc::new(Notify::new());
-        Self { focus: FocusedNodes::new(&rig.client, Arc::clone(&changed), Arc::default(), ResourceVersionFloors::default()), rig, changed }
+        Self {
+            focus: FocusedNodes::new(
+                &rig.client,
+                Arc::clone(&changed),
+                Arc::default(),
+                ResourceVersionFloors::default(),
+            ),
+            rig,
+            changed,
+        }
     }
 
     /// Pod names by node.
@@ -42,13 +51,23 @@ impl Case {
     }
 
     fn sees(&self, expected: &[(&str, &[&str])]) {
-        let expected: BTreeMap<String, Vec<String>> =
-            expected.iter().map(|(node, pods)| ((*node).to_owned(), pods.iter().map(|pod| (*pod).to_owned()).collect())).collect();
+        let expected: BTreeMap<String, Vec<String>> = expected
+            .iter()
+            .map(|(node, pods)| {
+                ((*node).to_owned(), pods.iter().map(|pod| (*pod).to_owned()).collect())
+            })
+            .collect();
         assert_eq!(self.seen(), expected);
     }
 
     fn asked(&self, verb: &str, node: &str) -> usize {
-        self.rig.server.state().log.iter().filter(|entry| entry.request.verb == verb && entry.request.node() == Some(node)).count()
+        self.rig
+            .server
+            .state()
+            .log
+            .iter()
+            .filter(|entry| entry.request.verb == verb && entry.request.node() == Some(node))
+            .count()
     }
 }
 
@@ -76,8 +95,16 @@ async fn focused_node_is_listed_once_and_watched() {
     case.sees(&[("node-2", &["serve-0"])]);
     pass(600).await;
     assert_eq!(case.asked("watch", "node-1"), 1, "what left the focus is not asked for any more");
-    assert_eq!(case.asked("list", "node-2"), 1, "the server's regular ends of a watch lose nothing");
-    assert_eq!(case.asked("watch", "node-2"), 3, "a server that sends bookmarks is asked again every five minutes");
+    assert_eq!(
+        case.asked("list", "node-2"),
+        1,
+        "the server's regular ends of a watch lose nothing"
+    );
+    assert_eq!(
+        case.asked("watch", "node-2"),
+        3,
+        "a server that sends bookmarks is asked again every five minutes"
+    );
     case.focus.set(&names(["node-1"]));
     pass(1).await;
     case.sees(&[("node-1", &["train-1", "train-2"])]);
@@ -153,7 +180,10 @@ async fn a_missing_right_is_told() {
     pass(1).await;
     case.sees(&[]);
     let message = case.focus.forbidden();
-    assert!(message.as_ref().is_some_and(|message| message.starts_with("pods on node node-1: ")), "{message:?}");
+    assert!(
+        message.as_ref().is_some_and(|message| message.starts_with("pods on node node-1: ")),
+        "{message:?}"
+    );
     case.rig.server.state().denied.clear();
     pass(20).await;
     assert_eq!(case.focus.forbidden(), None);
@@ -162,7 +192,8 @@ async fn a_missing_right_is_told() {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn more_nodes_than_can_be_followed_take_turns() {
     let mut case = Case::new();
-    let mut nodes: BTreeSet<String> = (0..MOST_NODES + 2).map(|index| format!("node-{index:04}")).collect();
+    let mut nodes: BTreeSet<String> =
+        (0..MOST_NODES + 2).map(|index| format!("node-{index:04}")).collect();
     case.focus.set(&nodes);
     pass(1).await;
     let first = case.seen();
@@ -171,7 +202,11 @@ async fn more_nodes_than_can_be_followed_take_turns() {
     nodes.insert("a-node".to_owned());
     nodes.remove("node-0001");
     case.focus.set(&nodes);
-    assert_eq!(case.focus.listing(), names(["node-0100"]), "the first of those that have waited longest");
+    assert_eq!(
+        case.focus.listing(),
+        names(["node-0100"]),
+        "the first of those that have waited longest"
+    );
     pass(1).await;
     let then = case.seen();
     assert_eq!((then.len(), case.focus.listing()), (MOST_NODES, names([])));
@@ -191,7 +226,11 @@ async fn more_nodes_than_can_be_followed_take_turns() {
     nodes.insert("node-0005".to_owned());
     nodes.remove("node-0002");
     case.focus.set(&nodes);
-    assert_eq!(case.focus.listing(), names(["b-node"]), "whoever leaves the queue comes last when it is back");
+    assert_eq!(
+        case.focus.listing(),
+        names(["b-node"]),
+        "whoever leaves the queue comes last when it is back"
+    );
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -201,7 +240,10 @@ async fn pods_are_listed_again_if_a_page_expired() {
         rig.pod(&format!("many-{index:03}"), if index % 2 == 0 { "node-2" } else { "node-3" });
     }
     let list = async || {
-        let kept = list_workloads(&rig.client, &names(["node-1", "node-3"]), |pod| Some((pod.node, pod.name))).await;
+        let kept = list_workloads(&rig.client, &names(["node-1", "node-3"]), |pod| {
+            Some((pod.node, pod.name))
+        })
+        .await;
         kept.map(|kept| kept.len())
     };
     assert_eq!(list().await.unwrap(), 127);

@@ -15,12 +15,21 @@ async fn stale_plugins_are_replaced_once_and_run_recorded() {
     world.assert_replaced_once();
     let run = world.recorded().unwrap();
     assert_eq!(run.verdict.unwrap().code, ExitCode::Success);
-    assert!(world.recorded_nodes().values().all(|node| node.outcome == Some(NodeOutcome::Done) && node.replaced.len() == 1));
+    assert!(
+        world
+            .recorded_nodes()
+            .values()
+            .all(|node| node.outcome == Some(NodeOutcome::Done) && node.replaced.len() == 1)
+    );
     assert_eq!(world.recorded_nodes().len(), 4);
     assert_eq!(world.holder(), None, "the Lease was given back");
     let events = world.events();
     let count = |reason: &str| events.iter().filter(|(found, _)| found == reason).count();
-    assert_eq!(["RolloutBegan", "DraPluginReplaced", "DraPluginBack", "RolloutSettled"].map(count), [1, 4, 4, 1], "{events:?}");
+    assert_eq!(
+        ["RolloutBegan", "DraPluginReplaced", "DraPluginBack", "RolloutSettled"].map(count),
+        [1, 4, 4, 1],
+        "{events:?}"
+    );
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -31,7 +40,10 @@ async fn replacement_pod_with_stored_verdict_ends_at_once() {
     let before = world.log().len();
     let second = world.run("pod-b", "job-1").await;
     assert_eq!(first, second);
-    let asked: Vec<_> = world.log()[before..].iter().map(|entry| (entry.request.verb, entry.request.resource.clone())).collect();
+    let asked: Vec<_> = world.log()[before..]
+        .iter()
+        .map(|entry| (entry.request.verb, entry.request.resource.clone()))
+        .collect();
     assert_eq!(asked, [("get", "jobs".to_owned()), ("get", "configmaps".to_owned())]);
 }
 
@@ -48,7 +60,10 @@ async fn new_job_with_same_digest_writes_nothing() {
     assert_eq!(named(&ended), ["*:NothingToDo"]);
     assert!(!ended.message.contains('.'), "people are told seconds: {}", ended.message);
     let log = world.log();
-    let other: Vec<_> = log[before..].iter().filter(|entry| !matches!(entry.request.verb, "get" | "list" | "watch" | "discover")).collect();
+    let other: Vec<_> = log[before..]
+        .iter()
+        .filter(|entry| !matches!(entry.request.verb, "get" | "list" | "watch" | "discover"))
+        .collect();
     assert!(other.is_empty(), "{other:?}");
 }
 

@@ -37,13 +37,18 @@ fn pre() -> Settings {
 
 /// The release behind it.
 fn post() -> Settings {
-    Settings { tasks: vec![Task::Settle, Task::Wake, Task::Reroll], mode: Mode::Assist, ..settings() }
+    Settings {
+        tasks: vec![Task::Settle, Task::Wake, Task::Reroll],
+        mode: Mode::Assist,
+        ..settings()
+    }
 }
 
 fn installs(world: &World, version: &str) {
     let chart = format!("gpu-operator-{version}");
     world.edit("deployments", OPERATOR, names::OPERATOR_DEPLOYMENT, |deployment| {
-        deployment["metadata"]["labels"] = json!({"helm.sh/chart": chart, "app.kubernetes.io/version": version});
+        deployment["metadata"]["labels"] =
+            json!({"helm.sh/chart": chart, "app.kubernetes.io/version": version});
     });
 }
 
@@ -84,7 +89,12 @@ async fn operator_upgrade_holds_nodes_until_its_hook() {
     // The deployer runs it again: nothing is left to write.
     world.install(&pre(), "job-pre-2");
     let ended = world.ends(world.start_with(&pre(), "pre-b", "job-pre-2")).await;
-    assert_eq!((ended.code, world.writes("pre-b").len()), (ExitCode::Success, 0), "{}", ended.message);
+    assert_eq!(
+        (ended.code, world.writes("pre-b").len()),
+        (ExitCode::Success, 0),
+        "{}",
+        ended.message
+    );
     installs(&world, NEW_VERSION);
     world.install(&post(), "job-1");
     let ended = world.ends(world.start_with(&post(), "post-a", "job-1")).await;
@@ -98,8 +108,14 @@ async fn completed_deployment_releases_holds_again() {
     let world = world();
     let post = post();
     world.install(&post, "job-1");
-    assert_eq!(world.ends(world.start_with(&post, "post-a", "job-1")).await.code, ExitCode::Success);
-    assert_eq!(world.ends(world.start_with(&pre(), "pre-a", "job-pre")).await.code, ExitCode::Success);
+    assert_eq!(
+        world.ends(world.start_with(&post, "post-a", "job-1")).await.code,
+        ExitCode::Success
+    );
+    assert_eq!(
+        world.ends(world.start_with(&pre(), "pre-a", "job-pre")).await.code,
+        ExitCode::Success
+    );
     assert_eq!(held(&world).len(), NODES);
     world.install(&post, "job-2");
     let ended = world.ends(world.start_with(&post, "post-b", "job-2")).await;
@@ -115,7 +131,9 @@ async fn same_version_first_install_and_never_hold_nothing() {
     type Change = fn(&World, &mut Settings);
     let cases: [(&str, Change); 3] = [
         ("same version", |world, _| installs(world, NEW_VERSION)),
-        ("first install", |world, _| world.remove("deployments", OPERATOR, names::OPERATOR_DEPLOYMENT)),
+        ("first install", |world, _| {
+            world.remove("deployments", OPERATOR, names::OPERATOR_DEPLOYMENT)
+        }),
         ("never", |_, settings| settings.operator_upgrade.hold = HoldNodes::Never),
     ];
     for (place, change) in cases {
@@ -131,16 +149,28 @@ async fn same_version_first_install_and_never_hold_nothing() {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn refused_hold_fails_the_deployment() {
     for answer in [
-        Effect::Answer(403, "nodes \"gpu-1\" is forbidden: ValidatingAdmissionPolicy 'reserved' denied request: ask the platform team"),
+        Effect::Answer(
+            403,
+            "nodes \"gpu-1\" is forbidden: ValidatingAdmissionPolicy 'reserved' denied request: ask the platform team",
+        ),
         Effect::Answer(422, "Node \"gpu-1\" is invalid: ask the platform team"),
     ] {
         let world = world();
-        let fault = Fault::new(|request| request.is("patch", "nodes") && request.name == "gpu-1", 0, usize::MAX, answer);
+        let fault = Fault::new(
+            |request| request.is("patch", "nodes") && request.name == "gpu-1",
+            0,
+            usize::MAX,
+            answer,
+        );
         world.server.state().faults.push(fault);
         let ended = world.ends(world.start_with(&pre(), "pre-a", "job-pre")).await;
         assert_eq!(ended.code, ExitCode::NodesFailed, "{answer:?}: {}", ended.message);
         assert_eq!(named(&ended), ["*:HoldRefused", "gpu-1:HoldRefused"]);
-        assert!(ended.message.contains("ask the platform team"), "the server's words: {}", ended.message);
+        assert!(
+            ended.message.contains("ask the platform team"),
+            "the server's words: {}",
+            ended.message
+        );
         let names: Vec<String> = held(&world).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["gpu-0", "gpu-2"], "the others stay held");
     }
@@ -168,7 +198,8 @@ async fn hold_killed_at_any_write_is_completed() {
     for nth in 0..writes {
         for effect in [Effect::CrashBefore, Effect::CrashAfter] {
             let world = world();
-            let fault = Fault::new(|request| request.who == "pre-a" && request.is_write(), nth, 1, effect);
+            let fault =
+                Fault::new(|request| request.who == "pre-a" && request.is_write(), nth, 1, effect);
             world.server.state().faults.push(fault);
             let mut first = world.start_with(&pre(), "pre-a", "job-pre");
             tokio::select! {
@@ -187,7 +218,8 @@ async fn hold_killed_at_any_write_is_completed() {
 
 /// What `doctor`, `status` and `why` are made from, where the last Job behind the operator's release has ended.
 async fn look(world: &World) -> RolloutSnapshot {
-    let settings = Settings { tasks: vec![Task::Preflight, Task::Settle, Task::Wake, Task::Reroll], ..post() };
+    let settings =
+        Settings { tasks: vec![Task::Preflight, Task::Settle, Task::Wake, Task::Reroll], ..post() };
     world.install(&settings, "job-ended");
     world.edit("jobs", OPERATOR, &settings.release, |job| {
         job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
@@ -197,7 +229,13 @@ async fn look(world: &World) -> RolloutSnapshot {
     world.server.change(|state| state.grants.extend(reads));
     let release = Some(format!("{OPERATOR}/{}", settings.release));
     let client = world.server.client("person");
-    let mut looking = RolloutObserver::begin(&client, &RolloutTarget { settings, release }, Duration::from_mins(1)).await.unwrap();
+    let mut looking = RolloutObserver::begin(
+        &client,
+        &RolloutTarget { settings, release },
+        Duration::from_mins(1),
+    )
+    .await
+    .unwrap();
     looking.observe(|| world.clock.now()).await.unwrap()
 }
 
@@ -206,14 +244,23 @@ async fn look(world: &World) -> RolloutSnapshot {
 async fn held_nodes_without_hook_are_named() {
     let world = world();
     let snapshot = look(&world).await;
-    assert!(examine(&snapshot, &status(&snapshot)).iter().all(|finding| finding.check != "held-nodes"), "nothing is held");
+    assert!(
+        examine(&snapshot, &status(&snapshot)).iter().all(|finding| finding.check != "held-nodes"),
+        "nothing is held"
+    );
     world.ends(world.start_with(&pre(), "pre-a", "job-pre")).await;
     let snapshot = look(&world).await;
     let status = status(&snapshot);
     assert!(status.holds_unattended);
     let held = status.nodes[0].held.clone().unwrap();
-    assert_eq!((held.purpose, held.release.as_deref()), ("operator-upgrade", Some("gpu-operator/gpu-operator-pre")));
-    assert_eq!((held.deployment, held.operator.as_deref()), (Some("e".repeat(64)), Some("from v26.3.1 to v26.7.0")));
+    assert_eq!(
+        (held.purpose, held.release.as_deref()),
+        ("operator-upgrade", Some("gpu-operator/gpu-operator-pre"))
+    );
+    assert_eq!(
+        (held.deployment, held.operator.as_deref()),
+        (Some("e".repeat(64)), Some("from v26.3.1 to v26.7.0"))
+    );
     assert!(held.since.is_some());
     let waiting = status.nodes[0].waiting.clone().unwrap();
     assert_eq!((waiting.reason, waiting.resolves_itself), ("NotRunning", false));

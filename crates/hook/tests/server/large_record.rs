@@ -6,7 +6,9 @@ use std::sync::Arc;
 use contract::exit::ExitCode;
 use contract::record::baseline::{Baseline, NodeBaseline};
 use contract::record::cohort::Cohort;
-use contract::record::{NodeRecord, PluginReplacement, RECORD_FORMAT_VERSION, ReplacedPodKind, RunRecord};
+use contract::record::{
+    NodeRecord, PluginReplacement, RECORD_FORMAT_VERSION, ReplacedPodKind, RunRecord,
+};
 use kube_io::lease::{HeldLease, LeaseCandidate};
 use kube_io::record::RecordStore;
 use observed::named::Named;
@@ -69,7 +71,8 @@ fn baseline(uids: &[String]) -> Baseline {
     let mut baseline = Baseline::default();
     for (index, uid) in uids.iter().enumerate() {
         let odd = index % 3 == 0;
-        let gpus = BTreeMap::from([("nvidia.com/gpu".to_owned(), if odd { "7" } else { "8" }.to_owned())]);
+        let gpus =
+            BTreeMap::from([("nvidia.com/gpu".to_owned(), if odd { "7" } else { "8" }.to_owned())]);
         let failing = odd.then(|| "nvidia-dcgm-exporter".to_owned()).into_iter().collect();
         baseline.insert(uid, NodeBaseline { gpus, failing, ..NodeBaseline::default() }.into());
     }
@@ -101,8 +104,13 @@ fn is_record_write(request: &Request) -> bool {
 
 /// What must survive of each node.
 fn needed(nodes: &Named<NodeRecord>) -> BTreeMap<String, Vec<(String, String, bool)>> {
-    let replaced = |(uid, one): (&String, &PluginReplacement)| (uid.clone(), one.under.clone(), one.back_at.is_some());
-    nodes.iter().map(|(name, record)| (name.to_string(), record.replaced.iter().map(replaced).collect())).collect()
+    let replaced = |(uid, one): (&String, &PluginReplacement)| {
+        (uid.clone(), one.under.clone(), one.back_at.is_some())
+    };
+    nodes
+        .iter()
+        .map(|(name, record)| (name.to_string(), record.replaced.iter().map(replaced).collect()))
+        .collect()
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -113,8 +121,14 @@ async fn record_of_ten_thousand_unfinished_nodes_is_written() {
     let record = store(&world).read().await.unwrap();
     assert_eq!(needed(&record.nodes), needed(&nodes));
     let read = record.run.unwrap();
-    assert!(read.cohort == run("job-1", 10_000).cohort && read.baseline == run("job-1", 10_000).baseline);
-    assert_eq!(read.format_version, RECORD_FORMAT_VERSION, "an older hook must not read a part of it");
+    assert!(
+        read.cohort == run("job-1", 10_000).cohort
+            && read.baseline == run("job-1", 10_000).baseline
+    );
+    assert_eq!(
+        read.format_version, RECORD_FORMAT_VERSION,
+        "an older hook must not read a part of it"
+    );
 }
 
 /// The pod is killed before or after each of the writes of one record.
@@ -146,7 +160,10 @@ async fn record_half_written_keeps_what_must_survive() {
         assert_eq!(record.run.as_ref().unwrap().cohort, run("job-1", 1_200).cohort);
         let (read, old, new) = (needed(&record.nodes), needed(&before), needed(&after));
         assert_eq!(read.len(), 1_200, "kill {kill}");
-        assert!(read.iter().all(|(name, entry)| *entry == old[name] || *entry == new[name]), "kill {kill}");
+        assert!(
+            read.iter().all(|(name, entry)| *entry == old[name] || *entry == new[name]),
+            "kill {kill}"
+        );
         // The successor writes what is missing, and then everything is there.
         let mut store_b = store(&world);
         store_b.read().await.unwrap();
@@ -179,8 +196,10 @@ async fn record_of_the_first_version_is_taken_over() {
     let mut all = Named::new();
     world.edit("configmaps", OPERATOR, RECORD, |record| {
         for index in 0..800 {
-            let node = NodeRecord { reason: Some("r".repeat(300).into()), ..unfinished(index, 0).1 };
-            record["data"][format!("node.gpu-{index}")] = json!(serde_json::to_string(&node).unwrap());
+            let node =
+                NodeRecord { reason: Some("r".repeat(300).into()), ..unfinished(index, 0).1 };
+            record["data"][format!("node.gpu-{index}")] =
+                json!(serde_json::to_string(&node).unwrap());
             all.insert(format!("gpu-{index}").as_str(), node);
         }
     });
@@ -197,7 +216,12 @@ async fn record_write_that_cannot_succeed_ends_the_run() {
     for code in [413, 422] {
         let mut world = World::at_rest(1);
         world.upgrade(&[0]);
-        world.server.state().faults.push(Fault::new(is_record_write, 2, usize::MAX, Effect::Status(code)));
+        world.server.state().faults.push(Fault::new(
+            is_record_write,
+            2,
+            usize::MAX,
+            Effect::Status(code),
+        ));
         let ended = world.run("pod-a", "job-1").await;
         assert_eq!(ended.code, ExitCode::Record, "{code}: {}", ended.message);
         assert_eq!(named(&ended), ["*:RecordNotWritable"]);

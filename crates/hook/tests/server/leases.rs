@@ -36,7 +36,13 @@ async fn two_releases_take_turns_without_repeating_work() {
         world.pass(after).await;
         let second = world.start_with(&other, "pod-x", "job-x");
         let (first, second) = (world.ends(first).await, world.ends(second).await);
-        assert_eq!((first.code, second.code), (ExitCode::Success, ExitCode::Success), "{after}: {} {}", first.message, second.message);
+        assert_eq!(
+            (first.code, second.code),
+            (ExitCode::Success, ExitCode::Success),
+            "{after}: {} {}",
+            first.message,
+            second.message
+        );
         world.assert_replaced_once();
     }
 }
@@ -52,7 +58,13 @@ async fn two_jobs_of_one_release_take_turns() {
         world.install(&settings, "job-2");
         let second = world.start("pod-b", "job-2");
         let (first, second) = (world.ends(first).await, world.ends(second).await);
-        assert_eq!((first.code, second.code), (ExitCode::Success, ExitCode::Success), "{after}: {} {}", first.message, second.message);
+        assert_eq!(
+            (first.code, second.code),
+            (ExitCode::Success, ExitCode::Success),
+            "{after}: {} {}",
+            first.message,
+            second.message
+        );
         world.assert_replaced_once();
     }
 }
@@ -69,7 +81,11 @@ async fn waiting_hook_starts_when_lease_is_released() {
     world.ends(first).await;
     let before = world.second();
     world.ends(second).await;
-    assert!(world.second() - before <= 23, "its quiet period, and little more: {} s", world.second() - before);
+    assert!(
+        world.second() - before <= 23,
+        "its quiet period, and little more: {} s",
+        world.second() - before
+    );
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -93,8 +109,7 @@ async fn dead_holder_is_followed_after_lease_expiry() {
 fn held(world: &World, holder: &str, seconds: u32) {
     let now = world.clock.now();
     let time = now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
-    let spec =
-        json!({"holderIdentity": holder, "leaseDurationSeconds": seconds, "acquireTime": time, "renewTime": time, "leaseTransitions": 1});
+    let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": seconds, "acquireTime": time, "renewTime": time, "leaseTransitions": 1});
     world.put(
         "leases",
         "default",
@@ -113,7 +128,9 @@ async fn lease_held_to_the_end_is_named() {
     while world.second() < 3600 && !pod.handle.is_finished() {
         world.pass(5).await;
         let now = world.clock.now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
-        world.edit("leases", "default", names::LEASE_NAME, |lease| lease["spec"]["renewTime"] = json!(now));
+        world.edit("leases", "default", names::LEASE_NAME, |lease| {
+            lease["spec"]["renewTime"] = json!(now)
+        });
     }
     let ended = world.ends(pod).await;
     assert_eq!(ended.code, ExitCode::LeaseHeld);
@@ -129,7 +146,8 @@ async fn holder_with_longer_lease_gets_its_time() {
     held(&world, "a newer version", 60);
     let ended = world.run("pod-a", "job-1").await;
     assert_eq!(ended.code, ExitCode::Success);
-    let taken = world.writes("pod-a").into_iter().find(|entry| entry.request.resource == "leases").unwrap();
+    let taken =
+        world.writes("pod-a").into_iter().find(|entry| entry.request.resource == "leases").unwrap();
     let second = taken.at.duration_since(crate::world::at(0)).as_secs();
     assert!((60..70).contains(&second), "taken after {second} s");
 }
@@ -141,7 +159,8 @@ async fn lease_of_unlimited_duration_is_taken_over() {
     held(&world, "somebody", 2_147_483_647);
     let ended = world.run("pod-a", "job-1").await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
-    let taken = world.writes("pod-a").into_iter().find(|entry| entry.request.resource == "leases").unwrap();
+    let taken =
+        world.writes("pod-a").into_iter().find(|entry| entry.request.resource == "leases").unwrap();
     let second = taken.at.duration_since(crate::world::at(0)).as_secs();
     assert!((120..130).contains(&second), "taken after {second} s");
 }
@@ -151,7 +170,8 @@ async fn lease_without_holder_is_taken_at_once() {
     let world = World::at_rest(1);
     held(&world, "", 20);
     world.run("pod-a", "job-1").await;
-    let taken = world.writes("pod-a").into_iter().find(|entry| entry.request.resource == "leases").unwrap();
+    let taken =
+        world.writes("pod-a").into_iter().find(|entry| entry.request.resource == "leases").unwrap();
     let second = taken.at.duration_since(crate::world::at(0)).as_secs();
     assert!(second < 5, "taken after {second} s");
 }
@@ -160,7 +180,9 @@ async fn lease_without_holder_is_taken_at_once() {
 async fn conflict_while_releasing_lease_is_retried() {
     for effect in [Effect::Status(409), Effect::Status(500)] {
         let world = World::at_rest(1);
-        let release = |request: &Request| request.is("update", "leases") && request.body["spec"]["holderIdentity"].is_null();
+        let release = |request: &Request| {
+            request.is("update", "leases") && request.body["spec"]["holderIdentity"].is_null()
+        };
         world.server.state().faults.push(Fault::new(release, 0, 1, effect));
         assert_eq!(world.run("pod-a", "job-1").await.code, ExitCode::Success);
         assert_eq!(world.holder(), None, "{effect:?}");
@@ -172,10 +194,16 @@ async fn conflict_while_releasing_lease_is_retried() {
 async fn pending_write_is_abandoned_before_lease_expires() {
     let world = World::at_rest(1);
     let clock = world.clock.clone();
-    let leases = LeaseCandidate::new(&world.server.client("pod-a"), "pod-a", Arc::new(move || clock.now()));
+    let leases =
+        LeaseCandidate::new(&world.server.client("pod-a"), "pod-a", Arc::new(move || clock.now()));
     let held = leases.acquire(|_| {}).await.unwrap();
     let taken = Instant::now();
-    world.server.state().faults.push(Fault::new(|request| request.is("update", "leases"), 0, usize::MAX, Effect::Hang));
+    world.server.state().faults.push(Fault::new(
+        |request| request.is("update", "leases"),
+        0,
+        usize::MAX,
+        Effect::Hang,
+    ));
     tokio::time::sleep(Duration::from_millis(15_900)).await;
     assert!(held.is_valid(), "one may still begin");
     assert_eq!(held.within(std::future::pending::<()>()).await, None);
@@ -187,7 +215,8 @@ async fn pending_write_is_abandoned_before_lease_expires() {
 async fn renewed_lease_leaves_a_write_its_time() {
     let world = World::at_rest(1);
     let clock = world.clock.clone();
-    let leases = LeaseCandidate::new(&world.server.client("pod-a"), "pod-a", Arc::new(move || clock.now()));
+    let leases =
+        LeaseCandidate::new(&world.server.client("pod-a"), "pod-a", Arc::new(move || clock.now()));
     let held = leases.acquire(|_| {}).await.unwrap();
     let write = async {
         tokio::time::sleep(Duration::from_mins(1)).await;
@@ -201,11 +230,19 @@ async fn renewed_lease_leaves_a_write_its_time() {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn nothing_is_requested_beyond_the_lease() {
     let world = World::at_rest(40);
-    let plugins: Vec<_> =
-        world.server.state().store.objects.keys().filter(|key| key.resource == "pods" && key.namespace == DRA).cloned().collect();
+    let plugins: Vec<_> = world
+        .server
+        .state()
+        .store
+        .objects
+        .keys()
+        .filter(|key| key.resource == "pods" && key.namespace == DRA)
+        .cloned()
+        .collect();
     for plugin in plugins {
         world.edit("pods", DRA, &plugin.name, |pod| {
-            pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = json!("2020-01-01T00:00:00Z");
+            pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] =
+                json!("2020-01-01T00:00:00Z");
         });
     }
     let silent = AtomicBool::new(false);
@@ -213,7 +250,9 @@ async fn nothing_is_requested_beyond_the_lease() {
         silent.fetch_or(request.is("delete", "pods"), Ordering::Relaxed);
         silent.load(Ordering::Relaxed)
     };
-    world.server.change(|state| state.faults.push(Fault::new(from_the_first_deletion, 0, usize::MAX, Effect::Hang)));
+    world.server.change(|state| {
+        state.faults.push(Fault::new(from_the_first_deletion, 0, usize::MAX, Effect::Hang))
+    });
     let hook = world.start("pod-a", "job-1");
     world.pass(120).await;
     let renewed = world
@@ -223,11 +262,19 @@ async fn nothing_is_requested_beyond_the_lease() {
         .map(|entry| entry.at)
         .max()
         .unwrap();
-    let deletions: Vec<_> =
-        world.writes("pod-a").into_iter().filter(|entry| entry.request.is("delete", "pods")).map(|entry| entry.at).collect();
+    let deletions: Vec<_> = world
+        .writes("pod-a")
+        .into_iter()
+        .filter(|entry| entry.request.is("delete", "pods"))
+        .map(|entry| entry.at)
+        .collect();
     let over = renewed + Duration::from_secs(LEASE_SECONDS.into());
     let late: Vec<_> = deletions.iter().filter(|at| **at >= over).collect();
-    assert!(deletions.len() >= 16 && late.is_empty(), "{} deletions, the Lease was over at {over}; after that: {late:?}", deletions.len());
+    assert!(
+        deletions.len() >= 16 && late.is_empty(),
+        "{} deletions, the Lease was over at {over}; after that: {late:?}",
+        deletions.len()
+    );
     drop(hook);
 }
 
@@ -255,7 +302,8 @@ async fn hook_waiting_for_operator_blocked_its_predecessor() {
     assert_eq!(world.holder(), Some("pod-a".into()));
 
     let clock = world.clock.clone();
-    let leases = LeaseCandidate::new(&world.server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
+    let leases =
+        LeaseCandidate::new(&world.server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
     let before = world.second();
     let held = leases.acquire(|_| ()).await.unwrap();
     assert!(world.second() - before <= 8, "after {} s", world.second() - before);
@@ -285,7 +333,8 @@ async fn hook_waiting_for_operator_yields_after_replacing_plugins() {
     let waits = world.start_with(&settings, "pod-b", "job-2");
     world.pass(30).await;
     let clock = world.clock.clone();
-    let leases = LeaseCandidate::new(&world.server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
+    let leases =
+        LeaseCandidate::new(&world.server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
     let before = world.second();
     let held = leases.acquire(|_| ()).await.unwrap();
     assert!(world.second() - before <= 8, "after {} s", world.second() - before);
@@ -317,10 +366,21 @@ async fn two_hooks_that_wait_take_turns_and_end() {
     other.component_version = settings.component_version.clone();
     world.install(&other, "job-x");
     chart(&world, "gpu-operator-v25.10.1");
-    let (first, second) = (world.start_with(&settings, "pod-a", "job-1"), world.start_with(&other, "pod-x", "job-x"));
+    let (first, second) =
+        (world.start_with(&settings, "pod-a", "job-1"), world.start_with(&other, "pod-x", "job-x"));
     let (first, second) = (world.ends(first).await, world.ends(second).await);
-    assert_eq!((first.code, second.code), (ExitCode::Precondition, ExitCode::Precondition), "{} {}", first.message, second.message);
-    assert!(world.second() < 3 * i64::try_from(settings.grace_seconds).unwrap(), "after {} s", world.second());
+    assert_eq!(
+        (first.code, second.code),
+        (ExitCode::Precondition, ExitCode::Precondition),
+        "{} {}",
+        first.message,
+        second.message
+    );
+    assert!(
+        world.second() < 3 * i64::try_from(settings.grace_seconds).unwrap(),
+        "after {} s",
+        world.second()
+    );
 }
 
 /// What is done once before the loop is not done again each time the Lease comes back: a preflight lists the pods of all nodes.
@@ -333,10 +393,17 @@ async fn yielding_hook_does_its_single_steps_once() {
     chart(&world, "gpu-operator-v25.10.1");
     let pod = world.start_with(&settings, "pod-a", "job-1");
     world.pass(60).await;
-    let taken = world.writes("pod-a").iter().filter(|entry| entry.request.resource == "leases").count();
+    let taken =
+        world.writes("pod-a").iter().filter(|entry| entry.request.resource == "leases").count();
     assert!(taken > 4, "it gave way: {taken}");
-    let of_all_nodes = |request: &Request| request.resource == "pods" && request.namespace.is_empty() && request.name.is_empty();
-    let listed = world.log().iter().filter(|entry| entry.request.who == "pod-a" && of_all_nodes(&entry.request)).count();
+    let of_all_nodes = |request: &Request| {
+        request.resource == "pods" && request.namespace.is_empty() && request.name.is_empty()
+    };
+    let listed = world
+        .log()
+        .iter()
+        .filter(|entry| entry.request.who == "pod-a" && of_all_nodes(&entry.request))
+        .count();
     assert_eq!(listed, 1, "pods of all namespaces are listed once");
     pod.handle.abort();
 }

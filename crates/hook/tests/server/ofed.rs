@@ -118,12 +118,16 @@ fn driver(world: &World, node: &str, hash: &str, version: &str) {
 }
 
 fn state(world: &World, node: &str, state: &str) {
-    world.edit("nodes", "", node, |object| object["metadata"]["labels"][names::OFED_UPGRADE_STATE_LABEL] = json!(state));
+    world.edit("nodes", "", node, |object| {
+        object["metadata"]["labels"][names::OFED_UPGRADE_STATE_LABEL] = json!(state)
+    });
 }
 
 /// The new version reaches the policy and the operator makes its template from it.
 fn bump(world: &World) {
-    world.edit("nicclusterpolicies", "", names::NIC_CLUSTER_POLICY, |policy| policy["spec"]["ofedDriver"]["version"] = json!(NEW));
+    world.edit("nicclusterpolicies", "", names::NIC_CLUSTER_POLICY, |policy| {
+        policy["spec"]["ofedDriver"]["version"] = json!(NEW)
+    });
     world.edit("daemonsets", NETWORK, MOFED, |daemon_set| {
         daemon_set["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image(NEW));
     });
@@ -138,7 +142,9 @@ async fn hook_waits_for_nodes_and_rerun_writes_nothing() {
     world.pass(20).await;
     bump(&world);
     for name in ["nic-0", "nic-1"] {
-        for step in ["upgrade-required", "cordon-required", "drain-required", "pod-restart-required"] {
+        for step in
+            ["upgrade-required", "cordon-required", "drain-required", "pod-restart-required"]
+        {
             state(&world, name, step);
             world.pass(20).await;
             assert!(!pod.handle.is_finished(), "{name} {step}");
@@ -174,13 +180,20 @@ async fn a_failed_node_fails_the_run_by_name() {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn missing_nic_nodes_or_driver_settle_at_once() {
     let world = network(0);
-    world.put("nodes", "", "cpu-0", node("cpu-0", &json!({"feature.node.kubernetes.io/cpu-model.family": "6"})));
+    world.put(
+        "nodes",
+        "",
+        "cpu-0",
+        node("cpu-0", &json!({"feature.node.kubernetes.io/cpu-model.family": "6"})),
+    );
     let ended = world.run("pod-a", "job-1").await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
     assert_eq!(named(&ended), ["*:Settled", "*:NoNodesWithDevice"]);
 
     let world = network(1);
-    world.edit("nicclusterpolicies", "", names::NIC_CLUSTER_POLICY, |policy| policy["spec"] = json!({"nvIpam": {}}));
+    world.edit("nicclusterpolicies", "", names::NIC_CLUSTER_POLICY, |policy| {
+        policy["spec"] = json!({"nvIpam": {}})
+    });
     let ended = world.run("pod-a", "job-1").await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
     assert_eq!(named(&ended), ["*:Settled", "*:OfedOfHost"]);
@@ -190,7 +203,11 @@ async fn missing_nic_nodes_or_driver_settle_at_once() {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn every_right_is_used_without_gpu_operators_ones() {
     let world = network(1);
-    let other = contract::settings::Settings { release: "other-post".into(), record: "other-post-record".into(), ..world.settings.clone() };
+    let other = contract::settings::Settings {
+        release: "other-post".into(),
+        record: "other-post-record".into(),
+        ..world.settings.clone()
+    };
     world.install(&other, "job-x");
     let first = world.start("pod-a", "job-1");
     let second = world.start_with(&other, "pod-x", "job-x");

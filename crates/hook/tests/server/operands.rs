@@ -21,23 +21,33 @@ fn missing(world: &World) -> Box<dyn Fn(&World)> {
     let name = world.name_of_pod(OPERATOR, VALIDATOR, "gpu-1");
     let pod = world.get("pods", OPERATOR, &name);
     world.remove("pods", OPERATOR, &name);
-    Box::new(move |world| drop(world.put("pods", OPERATOR, "nvidia-operator-validator-again", pod.clone())))
+    Box::new(move |world| {
+        drop(world.put("pods", OPERATOR, "nvidia-operator-validator-again", pod.clone()))
+    })
 }
 
 fn old(world: &World) -> Box<dyn Fn(&World)> {
     let newer = revision(Operand::Validator, 2, "newer");
-    world.put("controllerrevisions", OPERATOR, newer["metadata"]["name"].as_str().unwrap(), newer.clone());
+    world.put(
+        "controllerrevisions",
+        OPERATOR,
+        newer["metadata"]["name"].as_str().unwrap(),
+        newer.clone(),
+    );
     Box::new(|world| {
         for node in ["gpu-0", "gpu-1"] {
             let name = world.name_of_pod(OPERATOR, VALIDATOR, node);
-            world.edit("pods", OPERATOR, &name, |pod| pod["metadata"]["labels"]["controller-revision-hash"] = json!("newer"));
+            world.edit("pods", OPERATOR, &name, |pod| {
+                pod["metadata"]["labels"]["controller-revision-hash"] = json!("newer")
+            });
         }
     })
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn each_unready_missing_or_old_operand_is_named() {
-    let breaks: [(&str, Break); 3] = [("OperandNotReady", not_ready), ("OperandMissing", missing), ("OperandOutdated", old)];
+    let breaks: [(&str, Break); 3] =
+        [("OperandNotReady", not_ready), ("OperandMissing", missing), ("OperandOutdated", old)];
     for (reason, breaks) in breaks {
         let world = World::at_rest(2);
         let pod = world.start("pod-a", "job-1");

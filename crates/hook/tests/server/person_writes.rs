@@ -22,18 +22,30 @@ const RIGHTS: &[(&str, &str, &str)] = &[
 /// What the API server does with the patch of a node, the exit code, and what the message says.
 const ANSWERS: &[(Effect, ExitCode, &str)] = &[
     (
-        Effect::Answer(403, "nodes \"gpu-1\" is forbidden: User \"ada\" cannot patch resource \"nodes\" in API group \"\""),
+        Effect::Answer(
+            403,
+            "nodes \"gpu-1\" is forbidden: User \"ada\" cannot patch resource \"nodes\" in API group \"\"",
+        ),
         ExitCode::Rights,
         "User \"ada\" cannot patch",
     ),
-    (Effect::Answer(422, "Node \"gpu-1\" is invalid: ask the platform team"), ExitCode::Rights, "ask the platform team"),
+    (
+        Effect::Answer(422, "Node \"gpu-1\" is invalid: ask the platform team"),
+        ExitCode::Rights,
+        "ask the platform team",
+    ),
     (Effect::Status(503), ExitCode::ApiUnreachable, "503"),
     (Effect::Hang, ExitCode::ApiUnreachable, "no answer from the API server"),
     (Effect::DropLabels, ExitCode::NodesFailed, "admission drops"),
 ];
 
 fn disturb(world: &World, effect: Effect) {
-    let fault = Fault::new(|request| request.is("patch", "nodes") && request.name == "gpu-1", 0, usize::MAX, effect);
+    let fault = Fault::new(
+        |request| request.is("patch", "nodes") && request.name == "gpu-1",
+        0,
+        usize::MAX,
+        effect,
+    );
     world.server.state().faults.push(fault);
 }
 
@@ -44,7 +56,10 @@ fn new_pause(world: &World) -> Pause {
 fn assert_told(failures: &[NodeWriteFailure], (effect, code, text): (Effect, ExitCode, &str)) {
     let told = texts(failures);
     assert_eq!(exit_code(failures), code, "{effect:?}: {told:?}");
-    assert!(told.len() == 1 && told[0].starts_with("gpu-1: ") && told[0].contains(text), "{effect:?}: {told:?}");
+    assert!(
+        told.len() == 1 && told[0].starts_with("gpu-1: ") && told[0].contains(text),
+        "{effect:?}: {told:?}"
+    );
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -54,7 +69,10 @@ async fn failed_hold_of_a_pause_gives_code_of_its_cause() {
         let mut person = Person::with_rights(&world, RIGHTS).await;
         disturb(&world, answer.0);
         let new = new_pause(&world);
-        let failures = pause(&person.client, &mut person.observers, &new, None, || world.clock.now()).await.unwrap();
+        let failures =
+            pause(&person.client, &mut person.observers, &new, None, || world.clock.now())
+                .await
+                .unwrap();
         assert_told(&failures, *answer);
     }
 }
@@ -64,11 +82,16 @@ async fn failed_release_of_a_resume_gives_code_of_its_cause() {
     let world = World::at_rest(3);
     let mut person = Person::with_rights(&world, RIGHTS).await;
     let new = new_pause(&world);
-    let failures = pause(&person.client, &mut person.observers, &new, None, || world.clock.now()).await.unwrap();
+    let failures = pause(&person.client, &mut person.observers, &new, None, || world.clock.now())
+        .await
+        .unwrap();
     assert_eq!(exit_code(&failures), ExitCode::Success);
     let answer = ANSWERS[0];
     disturb(&world, answer.0);
-    let failures = resume(&person.client, &mut person.observers, &["fleet".to_owned()], || world.clock.now()).await.unwrap();
+    let failures =
+        resume(&person.client, &mut person.observers, &["fleet".to_owned()], || world.clock.now())
+            .await
+            .unwrap();
     assert_told(&failures, answer);
 }
 
@@ -78,9 +101,16 @@ async fn failed_request_for_a_node_gives_code_of_its_cause() {
         let world = World::at_rest(2);
         let mut person = Person::with_rights(&world, RIGHTS).await;
         disturb(&world, answer.0);
-        match apply(&mut person.observers[0], NodeRequest::Skip, "gpu-1", || world.clock.now()).await.unwrap() {
-            RequestOutcome::Failed(error) => assert_told(&[NodeWriteFailure::new("gpu-1", error)], *answer),
-            outcome @ (RequestOutcome::Done(_) | RequestOutcome::Nothing(_)) => panic!("{answer:?}: {outcome:?}"),
+        match apply(&mut person.observers[0], NodeRequest::Skip, "gpu-1", || world.clock.now())
+            .await
+            .unwrap()
+        {
+            RequestOutcome::Failed(error) => {
+                assert_told(&[NodeWriteFailure::new("gpu-1", error)], *answer)
+            }
+            outcome @ (RequestOutcome::Done(_) | RequestOutcome::Nothing(_)) => {
+                panic!("{answer:?}: {outcome:?}")
+            }
         }
     }
 }
@@ -88,13 +118,24 @@ async fn failed_request_for_a_node_gives_code_of_its_cause() {
 /// The hint said which rights reading needs.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn refused_pause_is_told_as_a_refused_write() {
-    let refused = Effect::Answer(403, "configmaps is forbidden: User \"ada\" cannot patch resource \"configmaps\" in API group \"\"");
-    for (effect, code) in [(refused, ExitCode::Rights), (Effect::Status(503), ExitCode::ApiUnreachable)] {
+    let refused = Effect::Answer(
+        403,
+        "configmaps is forbidden: User \"ada\" cannot patch resource \"configmaps\" in API group \"\"",
+    );
+    for (effect, code) in
+        [(refused, ExitCode::Rights), (Effect::Status(503), ExitCode::ApiUnreachable)]
+    {
         let world = World::at_rest(1);
         let mut person = Person::with_rights(&world, RIGHTS).await;
-        world.server.state().faults.push(Fault::new(|request| request.is("patch", "configmaps"), 0, usize::MAX, effect));
+        world.server.state().faults.push(Fault::new(
+            |request| request.is("patch", "configmaps"),
+            0,
+            usize::MAX,
+            effect,
+        ));
         let new = new_pause(&world);
-        let ended = pause(&person.client, &mut person.observers, &new, None, || world.clock.now()).await;
+        let ended =
+            pause(&person.client, &mut person.observers, &new, None, || world.clock.now()).await;
         let error = ended.err().unwrap();
         assert_eq!(error.exit_code(), code);
         assert!(error.to_string().starts_with("unable to write the pause: "), "{error}");

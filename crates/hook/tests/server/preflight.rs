@@ -25,7 +25,8 @@ fn before(mode: Mode) -> Settings {
         budget_seconds: 900,
         ..settings()
     };
-    let environment = names::MANAGER_EVICTIONS.map(|key| (key.to_owned(), (mode != Mode::Drive).to_string()));
+    let environment =
+        names::MANAGER_EVICTIONS.map(|key| (key.to_owned(), (mode != Mode::Drive).to_string()));
     settings.preflight.coming = ComingValues {
         driver: Some(true),
         precompiled: Some(false),
@@ -34,7 +35,8 @@ fn before(mode: Mode) -> Settings {
         auto_upgrade: Some(mode != Mode::Drive),
         manager_environment: Some(BTreeMap::from(environment)),
     };
-    settings.preflight.waits = Some(WaitingJob { release: "gpu-operator-post".into(), budget_seconds: 7200 });
+    settings.preflight.waits =
+        Some(WaitingJob { release: "gpu-operator-post".into(), budget_seconds: 7200 });
     settings
 }
 
@@ -49,7 +51,8 @@ fn world(settings: &Settings) -> World {
 async fn looks(world: &World, settings: &Settings) -> (RunEnd, Vec<(String, String)>) {
     let ended = world.ends(world.start_with(settings, "pre-a", "job-pre")).await;
     let found = world.events().into_iter().filter(|(reason, _)| reason.starts_with("Preflight"));
-    let checks = found.map(|(reason, note)| (reason, note.split(':').next().unwrap_or_default().to_owned()));
+    let checks =
+        found.map(|(reason, note)| (reason, note.split(':').next().unwrap_or_default().to_owned()));
     (ended, checks.collect())
 }
 
@@ -69,8 +72,13 @@ async fn values_that_replace_driver_daemon_set_block_rollout() {
         let mut settings = before(Mode::Steer);
         change(&mut settings.preflight.coming);
         let (ended, checks) = looks(&world(&settings), &settings).await;
-        assert_eq!((ended.code, checks), (ExitCode::Preflight, found("PreflightBlocked", PreflightCheck::DaemonSetIdentity)), "{place}");
-        let of_nodes = ["gpu-0", "gpu-1", "gpu-2", "gpu-3"].map(|node| format!("{node}:{}", PreflightCheck::DaemonSetIdentity.name()));
+        assert_eq!(
+            (ended.code, checks),
+            (ExitCode::Preflight, found("PreflightBlocked", PreflightCheck::DaemonSetIdentity)),
+            "{place}"
+        );
+        let of_nodes = ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+            .map(|node| format!("{node}:{}", PreflightCheck::DaemonSetIdentity.name()));
         assert_eq!(named(&ended)[1..], of_nodes, "{place}: {}", ended.message);
     }
 }
@@ -81,7 +89,8 @@ async fn on_openshift_the_driver_toolkit_counts() {
     settings.preflight.coming.driver_toolkit = Some(true);
     let world = world(&settings);
     world.edit("nodes", "", "gpu-0", |node| {
-        node["metadata"]["labels"]["feature.node.kubernetes.io/system-os_release.OSTREE_VERSION"] = json!("418.94");
+        node["metadata"]["labels"]["feature.node.kubernetes.io/system-os_release.OSTREE_VERSION"] =
+            json!("418.94");
     });
     let (ended, checks) = looks(&world, &settings).await;
     assert_eq!(
@@ -96,7 +105,9 @@ async fn on_openshift_the_driver_toolkit_counts() {
 async fn node_without_daemon_set_is_found_by_pod() {
     let settings = before(Mode::Steer);
     let world = world(&settings);
-    world.edit("nodes", "", "gpu-2", |node| node["metadata"]["labels"][names::DEPLOY_DRIVER_LABEL] = json!("paused"));
+    world.edit("nodes", "", "gpu-2", |node| {
+        node["metadata"]["labels"][names::DEPLOY_DRIVER_LABEL] = json!("paused")
+    });
     let (ended, checks) = looks(&world, &settings).await;
     assert_eq!(
         (ended.code, checks),
@@ -104,20 +115,30 @@ async fn node_without_daemon_set_is_found_by_pod() {
         "{}",
         ended.message
     );
-    assert!(named(&ended).contains(&format!("gpu-2:{}", PreflightCheck::DaemonSetIdentity.name())), "{}", ended.message);
+    assert!(
+        named(&ended).contains(&format!("gpu-2:{}", PreflightCheck::DaemonSetIdentity.name())),
+        "{}",
+        ended.message
+    );
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn operands_waiting_for_starting_driver_are_no_finding() {
-    for (ready, expected) in [(true, found("PreflightWarning", PreflightCheck::PausedOperands)), (false, Vec::new())] {
+    for (ready, expected) in
+        [(true, found("PreflightWarning", PreflightCheck::PausedOperands)), (false, Vec::new())]
+    {
         let settings = before(Mode::Steer);
         let world = world(&settings);
         world.edit("nodes", "", "gpu-1", |node| {
-            node["metadata"]["labels"]["nvidia.com/gpu.deploy.dcgm"] = json!("paused-for-driver-upgrade");
+            node["metadata"]["labels"]["nvidia.com/gpu.deploy.dcgm"] =
+                json!("paused-for-driver-upgrade");
         });
         let pods = world.server.state().store.objects.clone();
         let driver = pods.into_iter().find(|(key, pod)| {
-            key.resource == "pods" && key.namespace == OPERATOR && key.name.contains("driver") && pod["spec"]["nodeName"] == "gpu-1"
+            key.resource == "pods"
+                && key.namespace == OPERATOR
+                && key.name.contains("driver")
+                && pod["spec"]["nodeName"] == "gpu-1"
         });
         let (key, _) = driver.unwrap();
         world.edit("pods", OPERATOR, &key.name, |pod| {
@@ -136,7 +157,12 @@ async fn what_others_maintain_is_told() {
     let maintenance = json!({"kind": "NodeMaintenance", "apiVersion": "maintenance.nvidia.com/v1alpha1", "spec": spec});
     world.put("nodemaintenances", "default", "ops-gpu-3", maintenance);
     let (ended, checks) = looks(&world, &settings).await;
-    assert_eq!((ended.code, checks), (ExitCode::Success, found("PreflightWarning", PreflightCheck::NodeMaintenance)), "{}", ended.message);
+    assert_eq!(
+        (ended.code, checks),
+        (ExitCode::Success, found("PreflightWarning", PreflightCheck::NodeMaintenance)),
+        "{}",
+        ended.message
+    );
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -151,41 +177,67 @@ async fn two_actors_in_coming_values_cannot_be_waived() {
     );
     let mut both = settings;
     both.preflight.coming.auto_upgrade = Some(true);
-    let levels = [(PreflightCheck::Actors, CheckLevel::Ignore), (PreflightCheck::ModeChange, CheckLevel::Ignore)];
+    let levels = [
+        (PreflightCheck::Actors, CheckLevel::Ignore),
+        (PreflightCheck::ModeChange, CheckLevel::Ignore),
+    ];
     both.preflight.strictness = levels.into_iter().collect();
     let (ended, checks) = looks(&world(&both), &both).await;
-    assert_eq!((ended.code, checks), (ExitCode::Preflight, found("PreflightBlocked", PreflightCheck::Actors)), "{}", ended.message);
+    assert_eq!(
+        (ended.code, checks),
+        (ExitCode::Preflight, found("PreflightBlocked", PreflightCheck::Actors)),
+        "{}",
+        ended.message
+    );
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn effective_budget_is_the_waiting_releases() {
     let mut settings = before(Mode::Drive);
-    settings.preflight.strictness = [(PreflightCheck::ModeChange, CheckLevel::Ignore)].into_iter().collect();
+    settings.preflight.strictness =
+        [(PreflightCheck::ModeChange, CheckLevel::Ignore)].into_iter().collect();
     settings.per_node_seconds = 1800;
     let (ended, checks) = looks(&world(&settings), &settings).await;
-    assert_eq!((ended.code, checks), (ExitCode::Preflight, found("PreflightBlocked", PreflightCheck::TimeBudget)), "{}", ended.message);
-    settings.preflight.strictness =
-        [(PreflightCheck::ModeChange, CheckLevel::Ignore), (PreflightCheck::TimeBudget, CheckLevel::Warn)].into_iter().collect();
+    assert_eq!(
+        (ended.code, checks),
+        (ExitCode::Preflight, found("PreflightBlocked", PreflightCheck::TimeBudget)),
+        "{}",
+        ended.message
+    );
+    settings.preflight.strictness = [
+        (PreflightCheck::ModeChange, CheckLevel::Ignore),
+        (PreflightCheck::TimeBudget, CheckLevel::Warn),
+    ]
+    .into_iter()
+    .collect();
     let (ended, checks) = looks(&world(&settings), &settings).await;
-    assert_eq!((ended.code, checks), (ExitCode::Success, found("PreflightWarning", PreflightCheck::TimeBudget)));
+    assert_eq!(
+        (ended.code, checks),
+        (ExitCode::Success, found("PreflightWarning", PreflightCheck::TimeBudget))
+    );
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn ofed_driver_about_to_be_removed_is_found() {
     let mut settings = before(Mode::Steer);
     settings.driver = Driver::Ofed;
-    settings.preflight.coming = ComingValues { driver: Some(false), auto_upgrade: Some(true), ..ComingValues::default() };
+    settings.preflight.coming =
+        ComingValues { driver: Some(false), auto_upgrade: Some(true), ..ComingValues::default() };
     let world = world(&settings);
     let labels = json!({names::OFED_DRIVER_LABEL: "", "nvidia.com/ofed-driver": ""});
-    let template = json!({"metadata": {"labels": labels}, "spec": {"nodeSelector": {}, "containers": []}});
+    let template =
+        json!({"metadata": {"labels": labels}, "spec": {"nodeSelector": {}, "containers": []}});
     world.put("daemonsets", OPERATOR, "mofed-ubuntu", json!({
         "kind": "DaemonSet", "apiVersion": "apps/v1", "metadata": {"name": "mofed-ubuntu", "uid": "mofed", "generation": 1},
         "spec": {"selector": {}, "updateStrategy": {"type": "OnDelete"}, "template": template},
         "status": {"observedGeneration": 1, "desiredNumberScheduled": 1, "currentNumberScheduled": 1, "numberMisscheduled": 0, "numberReady": 1},
     }));
-    let policy = json!({"spec": {"ofedDriver": {"image": "doca", "upgradePolicy": {"autoUpgrade": true}}}});
+    let policy =
+        json!({"spec": {"ofedDriver": {"image": "doca", "upgradePolicy": {"autoUpgrade": true}}}});
     world.put("nicclusterpolicies", "", names::NIC_CLUSTER_POLICY, policy);
-    world.edit("nodes", "", "gpu-0", |node| node["metadata"]["labels"][names::NIC_PRESENT_LABEL] = json!("true"));
+    world.edit("nodes", "", "gpu-0", |node| {
+        node["metadata"]["labels"][names::NIC_PRESENT_LABEL] = json!("true")
+    });
     let owner = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "mofed-ubuntu", "uid": "mofed", "controller": true}]);
     world.put(
         "pods",

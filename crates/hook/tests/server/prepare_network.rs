@@ -24,7 +24,8 @@ fn network(version: &str) -> World {
 }
 
 fn put(world: &World, labels: &Value, annotations: &Value) {
-    let metadata = json!({"name": names::NIC_CLUSTER_POLICY, "labels": labels, "annotations": annotations});
+    let metadata =
+        json!({"name": names::NIC_CLUSTER_POLICY, "labels": labels, "annotations": annotations});
     world.put(
         POLICY,
         "",
@@ -34,7 +35,11 @@ fn put(world: &World, labels: &Value, annotations: &Value) {
 }
 
 fn helms(world: &World) {
-    put(world, &json!({"app.kubernetes.io/managed-by": "Helm"}), &json!({"meta.helm.sh/release-name": "network-operator"}));
+    put(
+        world,
+        &json!({"app.kubernetes.io/managed-by": "Helm"}),
+        &json!({"meta.helm.sh/release-name": "network-operator"}),
+    );
 }
 
 fn annotations(world: &World) -> Value {
@@ -43,7 +48,11 @@ fn annotations(world: &World) -> Value {
 
 /// The patches that changed the policy.
 fn patches(world: &World) -> Vec<Entry> {
-    world.log().into_iter().filter(|entry| entry.applied && entry.request.is("patch", POLICY)).collect()
+    world
+        .log()
+        .into_iter()
+        .filter(|entry| entry.applied && entry.request.is("patch", POLICY))
+        .collect()
 }
 
 fn kept() -> Value {
@@ -62,7 +71,10 @@ async fn argo_cds_policy_keeps_application_in_sync() {
     put(&world, &json!({}), &json!({"argocd.argoproj.io/tracking-id": tracked}));
     assert_eq!(world.run("pod-a", "job-1").await.code, ExitCode::Success);
     assert_eq!(annotations(&world)["argocd.argoproj.io/compare-options"], "IgnoreExtraneous");
-    assert_eq!(annotations(&world)["argocd.argoproj.io/sync-options"], "Prune=false,Delete=false,ServerSideApply=true");
+    assert_eq!(
+        annotations(&world)["argocd.argoproj.io/sync-options"],
+        "Prune=false,Delete=false,ServerSideApply=true"
+    );
     assert_eq!(world.run("pod-b", "job-2").await.code, ExitCode::Success);
     assert_eq!(patches(&world).len(), 1);
 }
@@ -75,14 +87,21 @@ async fn nothing_to_retain_means_no_write() {
             world.server.state().served.remove(&("mellanox.com", POLICY));
         }),
         ("there is no NicClusterPolicy", "25.1.0", |_| ()),
-        ("the NicClusterPolicy is neither Helm's nor of the operator's Application", "25.1.0", |world| put(world, &json!({}), &json!({}))),
+        (
+            "the NicClusterPolicy is neither Helm's nor of the operator's Application",
+            "25.1.0",
+            |world| put(world, &json!({}), &json!({})),
+        ),
         ("charts before 24.10 keep the NicClusterPolicy by rendering it", "24.7.1", helms),
     ];
     for (why, version, arrange) in cases {
         let world = network(version);
         arrange(&world);
         let ended = world.run("pod-a", "job-1").await;
-        assert_eq!((ended.code, ended.message), (ExitCode::Success, format!("nothing to do: {why}")));
+        assert_eq!(
+            (ended.code, ended.message),
+            (ExitCode::Success, format!("nothing to do: {why}"))
+        );
         assert!(world.writes("pod-a").is_empty(), "{why}");
     }
 }
@@ -92,25 +111,39 @@ async fn helms_policy_is_annotated_once() {
     let world = network("25.1.0");
     helms(&world);
     let ended = world.run("pod-a", "job-1").await;
-    assert_eq!((ended.code, ended.message.as_str()), (ExitCode::Success, "the NicClusterPolicy is kept"));
+    assert_eq!(
+        (ended.code, ended.message.as_str()),
+        (ExitCode::Success, "the NicClusterPolicy is kept")
+    );
     assert_eq!(annotations(&world), kept());
     let patches = patches(&world);
     assert_eq!(patches.len(), 1);
     assert_eq!(patches[0].request.query["fieldManager"], "gpu-rollout");
     assert_eq!(world.recorded().unwrap().verdict.unwrap().code, ExitCode::Success);
-    assert!(world.events().iter().any(|(reason, _)| reason == "NicClusterPolicyKept"), "{:?}", world.events());
+    assert!(
+        world.events().iter().any(|(reason, _)| reason == "NicClusterPolicyKept"),
+        "{:?}",
+        world.events()
+    );
     assert_eq!(world.holder(), None, "the Lease is given back");
 
     world.install(&world.settings, "job-2");
     let ended = world.run("pod-b", "job-2").await;
-    assert_eq!((ended.code, ended.message.as_str()), (ExitCode::Success, "nothing to do: the NicClusterPolicy is kept already"));
+    assert_eq!(
+        (ended.code, ended.message.as_str()),
+        (ExitCode::Success, "nothing to do: the NicClusterPolicy is kept already")
+    );
     assert!(world.writes("pod-b").is_empty());
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn foreign_options_stay_and_changes_are_read_again() {
     let world = network("26.4.1");
-    put(&world, &json!({"app.kubernetes.io/managed-by": "Helm"}), &json!({"argocd.argoproj.io/sync-options": "Replace=true"}));
+    put(
+        &world,
+        &json!({"app.kubernetes.io/managed-by": "Helm"}),
+        &json!({"argocd.argoproj.io/sync-options": "Replace=true"}),
+    );
     // Somebody's edit comes between reading and patching.
     let fault = Fault::new(|request| request.is("patch", POLICY), 0, 1, Effect::Status(409));
     world.server.state().faults.push(fault);
@@ -118,7 +151,10 @@ async fn foreign_options_stay_and_changes_are_read_again() {
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
     assert_eq!(annotations(&world)["argocd.argoproj.io/sync-options"], "Replace=true,Prune=false");
     assert_eq!(annotations(&world)["helm.sh/resource-policy"], "keep");
-    assert!(patches(&world)[0].request.body["metadata"]["resourceVersion"].is_string(), "only what was read is changed");
+    assert!(
+        patches(&world)[0].request.body["metadata"]["resourceVersion"].is_string(),
+        "only what was read is changed"
+    );
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -127,7 +163,9 @@ async fn what_the_record_knows_of_configurations_stays() {
     helms(&world);
     let configs = json!({"default": {"digest": "a", "since": "2023-11-14T22:13:20Z"}});
     let run = json!({"formatVersion": 1, "digest": "d", "job": "job-0", "startedAt": "2023-11-14T22:13:20Z", "configs": configs});
-    world.edit("configmaps", &world.settings.namespace, &world.settings.record, |record| record["data"]["run"] = json!(run.to_string()));
+    world.edit("configmaps", &world.settings.namespace, &world.settings.record, |record| {
+        record["data"]["run"] = json!(run.to_string())
+    });
     world.run("pod-a", "job-1").await;
     let recorded = world.recorded().unwrap();
     assert_eq!(recorded.verdict.unwrap().code, ExitCode::Success);
@@ -136,7 +174,9 @@ async fn what_the_record_knows_of_configurations_stays() {
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn a_missing_right_is_named_before_any_write() {
-    for right in ["get nicclusterpolicies", "patch nicclusterpolicies", "update leases", "patch configmaps"] {
+    for right in
+        ["get nicclusterpolicies", "patch nicclusterpolicies", "update leases", "patch configmaps"]
+    {
         let world = network("25.1.0");
         helms(&world);
         world.server.state().denied.insert(right.to_owned());
@@ -152,7 +192,12 @@ async fn ever_changing_policy_is_patched_once_per_second() {
     let mut world = network("25.1.0");
     helms(&world);
     world.settings.budget_seconds = 200;
-    world.server.state().faults.push(Fault::new(|request| request.is("patch", POLICY), 0, 1000, Effect::Status(409)));
+    world.server.state().faults.push(Fault::new(
+        |request| request.is("patch", POLICY),
+        0,
+        1000,
+        Effect::Status(409),
+    ));
     let ended = world.run("pod-a", "job-1").await;
     assert_eq!(ended.code, ExitCode::ApiUnreachable, "{}", ended.message);
     assert_eq!(named(&ended), ["*:ApiServerUnreachable"]);
@@ -184,7 +229,9 @@ async fn it_fails_closed() {
 
     let world = network("25.1.0");
     helms(&world);
-    world.edit(POLICY, "", names::NIC_CLUSTER_POLICY, |policy| policy["metadata"]["deletionTimestamp"] = json!("2023-11-14T22:13:20Z"));
+    world.edit(POLICY, "", names::NIC_CLUSTER_POLICY, |policy| {
+        policy["metadata"]["deletionTimestamp"] = json!("2023-11-14T22:13:20Z")
+    });
     let ended = world.run("pod-a", "job-1").await;
     assert_eq!(ended.code, ExitCode::Precondition);
     assert_eq!(named(&ended), ["*:NicClusterPolicyDeleted"]);
@@ -195,12 +242,17 @@ async fn it_fails_closed() {
 async fn policy_being_deleted_may_go_in_grace_time() {
     let world = network("25.1.0");
     helms(&world);
-    world.edit(POLICY, "", names::NIC_CLUSTER_POLICY, |policy| policy["metadata"]["deletionTimestamp"] = json!("2023-11-14T22:13:20Z"));
+    world.edit(POLICY, "", names::NIC_CLUSTER_POLICY, |policy| {
+        policy["metadata"]["deletionTimestamp"] = json!("2023-11-14T22:13:20Z")
+    });
     let pod = world.start("pod-a", "job-1");
     world.pass(world.settings.grace_seconds - 30).await;
     world.remove(POLICY, "", names::NIC_CLUSTER_POLICY);
     let ended = world.ends(pod).await;
-    assert_eq!((ended.code, ended.message.as_str()), (ExitCode::Success, "there is no NicClusterPolicy"));
+    assert_eq!(
+        (ended.code, ended.message.as_str()),
+        (ExitCode::Success, "there is no NicClusterPolicy")
+    );
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -213,7 +265,12 @@ async fn crash_at_any_write_leaves_work_to_successor() {
         for effect in [Effect::CrashBefore, Effect::CrashAfter] {
             let world = network("25.1.0");
             helms(&world);
-            world.server.state().faults.push(Fault::new(|request| request.who == "pod-a" && request.is_write(), nth, 1, effect));
+            world.server.state().faults.push(Fault::new(
+                |request| request.who == "pod-a" && request.is_write(),
+                nth,
+                1,
+                effect,
+            ));
             let mut first = world.start("pod-a", "job-1");
             tokio::select! {
                 () = world.server.told.notified() => {}
@@ -222,7 +279,12 @@ async fn crash_at_any_write_leaves_work_to_successor() {
             first.handle.abort();
             world.pass(1).await;
             let ended = world.run("pod-b", "job-1").await;
-            assert_eq!(ended.code, ExitCode::Success, "{effect:?} at write {nth}: {}", ended.message);
+            assert_eq!(
+                ended.code,
+                ExitCode::Success,
+                "{effect:?} at write {nth}: {}",
+                ended.message
+            );
             assert_eq!(annotations(&world), kept(), "{effect:?} at write {nth}");
             assert_eq!(patches(&world).len(), 1, "{effect:?} at write {nth}");
         }

@@ -66,8 +66,19 @@ async fn unknown_keys_of_the_format_are_ignored() {
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn what_cannot_be_read_counts_as_absent() {
-    let texts =
-        ["", "{", "null", "[]", "7", "\"text\"", "{}", r#"{"formatVersion": "one"}"#, r#"{"formatVersion": 1}"#, "\u{0}", r#"{"uid": 5}"#];
+    let texts = [
+        "",
+        "{",
+        "null",
+        "[]",
+        "7",
+        "\"text\"",
+        "{}",
+        r#"{"formatVersion": "one"}"#,
+        r#"{"formatVersion": 1}"#,
+        "\u{0}",
+        r#"{"uid": 5}"#,
+    ];
     for text in texts {
         let mut world = World::at_rest(1);
         world.upgrade(&[0]);
@@ -109,13 +120,18 @@ async fn record_too_large_drops_finished_nodes() {
     world.upgrade(&[0, 1, 2]);
     for index in 0..9 {
         // Nodes that do not exist any more, with long stories.
-        data(&world, &format!("node.old-{index}"), &serde_json::to_string(&record_of("gone", 110_000)).unwrap());
+        data(
+            &world,
+            &format!("node.old-{index}"),
+            &serde_json::to_string(&record_of("gone", 110_000)).unwrap(),
+        );
     }
     let ended = world.run("pod-a", "job-1").await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
     world.assert_replaced_once();
     let record = world.get("configmaps", OPERATOR, RECORD);
-    let size: usize = record["data"].as_object().unwrap().values().map(|text| text.as_str().unwrap().len()).sum();
+    let size: usize =
+        record["data"].as_object().unwrap().values().map(|text| text.as_str().unwrap().len()).sum();
     assert!(size < 900 * 1024, "{size}");
     assert_eq!(world.recorded().unwrap().verdict.unwrap().code, ExitCode::Success);
 }
@@ -139,7 +155,9 @@ async fn operators_version_is_kept_from_a_success() {
     let world = World::at_rest(1);
     let chart = |version: &str| json!({"app": "gpu-operator", "helm.sh/chart": format!("gpu-operator-{version}")});
     let deploy = |version: &str| {
-        world.edit("deployments", OPERATOR, names::OPERATOR_DEPLOYMENT, |it| it["metadata"]["labels"] = chart(version));
+        world.edit("deployments", OPERATOR, names::OPERATOR_DEPLOYMENT, |it| {
+            it["metadata"]["labels"] = chart(version)
+        });
     };
     let known = || world.recorded().and_then(|run| run.operator_version);
     deploy("v26.3.1");

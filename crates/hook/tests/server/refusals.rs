@@ -19,7 +19,8 @@ fn deny(world: &World, rights: &[&str]) {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn any_missing_right_is_named_before_any_write() {
     let world = World::at_rest(1);
-    let all: BTreeSet<String> = grants(&world.settings).iter().map(crate::fake::rights::Grant::short).collect();
+    let all: BTreeSet<String> =
+        grants(&world.settings).iter().map(crate::fake::rights::Grant::short).collect();
     drop(world);
     for right in all {
         let mut world = World::at_rest(1);
@@ -28,7 +29,11 @@ async fn any_missing_right_is_named_before_any_write() {
         let ended = world.run("pod-a", "job-1").await;
         assert_eq!(ended.code, ExitCode::Rights, "{right}: {}", ended.message);
         let (verb, resource) = right.split_once(' ').unwrap();
-        assert!(ended.message.contains(&format!("{verb} {resource}")), "{right}: {}", ended.message);
+        assert!(
+            ended.message.contains(&format!("{verb} {resource}")),
+            "{right}: {}",
+            ended.message
+        );
         assert!(world.writes("pod-a").is_empty(), "{right}");
         assert!(world.second() < 60, "{right}: {} s", world.second());
     }
@@ -36,7 +41,14 @@ async fn any_missing_right_is_named_before_any_write() {
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn all_missing_rights_are_named_in_one_message() {
-    for first in ["get jobs", "get configmaps", "get namespaces", "list nodes", "watch nodes", "update leases"] {
+    for first in [
+        "get jobs",
+        "get configmaps",
+        "get namespaces",
+        "list nodes",
+        "watch nodes",
+        "update leases",
+    ] {
         let world = World::at_rest(1);
         deny(&world, &[first, "delete pods", "list resourceslices", "create events"]);
         let ended = world.run("pod-a", "job-1").await;
@@ -52,7 +64,10 @@ async fn all_missing_rights_are_named_in_one_message() {
         for part in expected {
             assert!(ended.message.contains(&part), "{first}: {part} in {}", ended.message);
         }
-        assert!(!ended.message.contains("in namespace `nvidia-dra-driver`"), "an absent namespace needs no rights");
+        assert!(
+            !ended.message.contains("in namespace `nvidia-dra-driver`"),
+            "an absent namespace needs no rights"
+        );
         assert!(world.writes("pod-a").is_empty());
     }
 }
@@ -62,10 +77,15 @@ async fn all_missing_rights_are_named_in_one_message() {
 async fn what_was_just_allowed_is_not_asked_for() {
     let world = World::at_rest(1);
     world.run("pod-a", "job-1").await;
-    let reviews = world.log().into_iter().filter(|entry| entry.request.is("create", "selfsubjectaccessreviews"));
+    let reviews = world
+        .log()
+        .into_iter()
+        .filter(|entry| entry.request.is("create", "selfsubjectaccessreviews"));
     let attributes = reviews.map(|entry| entry.request.body["spec"]["resourceAttributes"].clone());
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    let mut asked: Vec<String> = attributes.map(|right| format!("{} {}", text(&right["verb"]), text(&right["resource"]))).collect();
+    let mut asked: Vec<String> = attributes
+        .map(|right| format!("{} {}", text(&right["verb"]), text(&right["resource"])))
+        .collect();
     asked.sort();
     let expected = [
         "create events",
@@ -94,7 +114,8 @@ async fn right_on_sub_resource_is_requested_as_one() {
         world.settings.tasks = vec![Task::Settle, Task::Drive];
         world.server.change(|state| state.grants = grants(&world.settings));
         deny(&world, denied.as_slice());
-        let missing = missing_rights(&world.server.client("pod-a"), &world.settings, &[], &[]).await.unwrap();
+        let missing =
+            missing_rights(&world.server.client("pod-a"), &world.settings, &[], &[]).await.unwrap();
         assert_eq!(missing, denied.as_slice());
     }
 }
@@ -116,7 +137,14 @@ async fn rights_lost_during_run_end_it_after_minute() {
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn rights_restored_within_the_minute_are_forgiven() {
-    for right in ["patch configmaps", "delete pods", "list pods", "watch nodes", "update leases", "create events"] {
+    for right in [
+        "patch configmaps",
+        "delete pods",
+        "list pods",
+        "watch nodes",
+        "update leases",
+        "create events",
+    ] {
         let mut world = World::at_rest(2);
         world.upgrade(&[0, 1]);
         let pod = world.start("pod-a", "job-1");

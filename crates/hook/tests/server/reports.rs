@@ -25,7 +25,11 @@ async fn report_counts_replacements_of_its_run_only() {
     assert_eq!(ended.message, "settled: 4 of 4 nodes done; 1 DRA plugins replaced");
     let found = report(&person.observe(&world).await);
     assert_eq!((found.totals.replaced, found.totals.touched), (1, 1), "{:#?}", found.nodes);
-    assert!(found.nodes.iter().all(|node| node.node == "gpu-1" && node.replaced.len() == 1), "{:#?}", found.nodes);
+    assert!(
+        found.nodes.iter().all(|node| node.node == "gpu-1" && node.replaced.len() == 1),
+        "{:#?}",
+        found.nodes
+    );
     let metrics = format_metrics(&[found]);
     let replaced = metrics.lines().find(|line| line.contains("replaced") && !line.starts_with('#'));
     assert!(replaced.is_some_and(|line| line.ends_with(" 1.0")), "{metrics}");
@@ -35,13 +39,25 @@ async fn report_counts_replacements_of_its_run_only() {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn support_bundle_has_two_leases_claims_and_gpu_clusters() {
     let world = World::at_rest(1);
-    world.server.change(|state| state.served.insert(("nvidia.com", "gpuclusters"), vec!["v1alpha1"]));
+    world
+        .server
+        .change(|state| state.served.insert(("nvidia.com", "gpuclusters"), vec!["v1alpha1"]));
     let lease = || json!({"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "spec": {"holderIdentity": "pod-a"}});
     world.put("leases", names::LEASE_NAMESPACE, names::LEASE_NAME, lease());
     world.put("leases", names::LEASE_NAMESPACE, "another", lease());
     world.put("leases", OPERATOR, "another", lease());
-    world.put("resourceclaims", "jobs", "train-gpus", json!({"kind": "ResourceClaim", "apiVersion": "resource.k8s.io/v1"}));
-    world.put("gpuclusters", "", "cluster", json!({"kind": "GPUCluster", "apiVersion": "nvidia.com/v1alpha1"}));
+    world.put(
+        "resourceclaims",
+        "jobs",
+        "train-gpus",
+        json!({"kind": "ResourceClaim", "apiVersion": "resource.k8s.io/v1"}),
+    );
+    world.put(
+        "gpuclusters",
+        "",
+        "cluster",
+        json!({"kind": "GPUCluster", "apiVersion": "nvidia.com/v1alpha1"}),
+    );
     let rights = [
         ("list", "", "configmaps"),
         ("list", "apps", "deployments"),
@@ -64,8 +80,15 @@ async fn support_bundle_has_two_leases_claims_and_gpu_clusters() {
     assert_eq!(bundle.missing, Vec::<String>::new());
     let paths: Vec<&str> = bundle.files.iter().map(|file| file.path.as_str()).collect();
     let leases: Vec<&&str> = paths.iter().filter(|path| path.contains("/leases/")).collect();
-    assert_eq!(leases, [&"objects/leases/default/gpu-rollout.yaml", &"objects/leases/gpu-operator/53822513.nvidia.com.yaml"]);
-    for path in ["objects/resourceclaims/jobs/train-gpus.yaml", "objects/gpuclusters/cluster.yaml"] {
+    assert_eq!(
+        leases,
+        [
+            &"objects/leases/default/gpu-rollout.yaml",
+            &"objects/leases/gpu-operator/53822513.nvidia.com.yaml"
+        ]
+    );
+    for path in ["objects/resourceclaims/jobs/train-gpus.yaml", "objects/gpuclusters/cluster.yaml"]
+    {
         assert!(paths.contains(&path), "{path}: {paths:#?}");
     }
 }

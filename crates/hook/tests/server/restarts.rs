@@ -58,7 +58,11 @@ fn stand_alone(nodes: usize) -> World {
     }
     for index in 0..nodes {
         let name = format!("gpu-{index}");
-        let labels = if index % 2 == 0 { json!({}) } else { json!({names::DEVICE_PLUGIN_CONFIG_LABEL: "shared"}) };
+        let labels = if index % 2 == 0 {
+            json!({})
+        } else {
+            json!({names::DEVICE_PLUGIN_CONFIG_LABEL: "shared"})
+        };
         world.put(
             "nodes",
             "",
@@ -123,8 +127,16 @@ async fn kubelets(server: Server) {
     loop {
         let deleted: Vec<(Key, Value)> = {
             let state = server.state();
-            let deleted = |(key, pod): &(&Key, &Value)| key.resource == "pods" && pod["metadata"]["deletionTimestamp"].is_string();
-            state.store.objects.iter().filter(deleted).map(|(key, pod)| (key.clone(), pod.clone())).collect()
+            let deleted = |(key, pod): &(&Key, &Value)| {
+                key.resource == "pods" && pod["metadata"]["deletionTimestamp"].is_string()
+            };
+            state
+                .store
+                .objects
+                .iter()
+                .filter(deleted)
+                .map(|(key, pod)| (key.clone(), pod.clone()))
+                .collect()
         };
         for (key, pod) in deleted.into_iter().filter(|(key, _)| seen.insert(key.clone())) {
             let server = server.clone();
@@ -135,7 +147,13 @@ async fn kubelets(server: Server) {
                 let word = |value: &Value| value.as_str().unwrap().to_owned();
                 let operand = word(&pod["metadata"]["ownerReferences"][0]["name"]);
                 let container = word(&pod["spec"]["containers"][0]["name"]);
-                start(&server, &operand, &container, &word(&pod["spec"]["nodeName"]), server.clock.now());
+                start(
+                    &server,
+                    &operand,
+                    &container,
+                    &word(&pod["spec"]["nodeName"]),
+                    server.clock.now(),
+                );
             });
         }
         if changed.changed().await.is_err() {
@@ -151,7 +169,12 @@ fn configure(world: &mut World, key: &str, content: &str, job: &str) {
         map["data"][key] = json!(content);
         map["metadata"]["managedFields"][0]["time"] = json!(now);
     });
-    world.settings.device_plugin.digests.get_or_insert_default().insert(key.into(), sha256(content.as_bytes()));
+    world
+        .settings
+        .device_plugin
+        .digests
+        .get_or_insert_default()
+        .insert(key.into(), sha256(content.as_bytes()));
     world.settings.digest = format!("{key}-{content}");
     world.install(&world.settings, job);
 }
@@ -163,8 +186,16 @@ fn restarted(world: &World) -> BTreeMap<String, usize> {
         .store
         .history
         .iter()
-        .filter(|change| change.key.resource == "pods" && change.object["metadata"]["deletionTimestamp"].is_string())
-        .map(|change| (change.object["spec"]["nodeName"].as_str().unwrap().to_owned(), change.key.name.clone()))
+        .filter(|change| {
+            change.key.resource == "pods"
+                && change.object["metadata"]["deletionTimestamp"].is_string()
+        })
+        .map(|change| {
+            (
+                change.object["spec"]["nodeName"].as_str().unwrap().to_owned(),
+                change.key.name.clone(),
+            )
+        })
         .collect();
     marked.into_iter().fold(BTreeMap::new(), |mut count, (node, _)| {
         *count.entry(node).or_default() += 1;
@@ -267,7 +298,12 @@ async fn a_crash_at_any_write_restarts_nothing_twice() {
     for nth in 0..writes {
         for effect in [Effect::CrashBefore, Effect::CrashAfter] {
             let world = changed().await;
-            world.server.state().faults.push(Fault::new(|request| request.who == "pod-a" && request.is_write(), nth, 1, effect));
+            world.server.state().faults.push(Fault::new(
+                |request| request.who == "pod-a" && request.is_write(),
+                nth,
+                1,
+                effect,
+            ));
             let mut first = world.start("pod-a", "job-2");
             tokio::select! {
                 () = world.server.told.notified() => {}
@@ -276,7 +312,12 @@ async fn a_crash_at_any_write_restarts_nothing_twice() {
             first.handle.abort();
             world.pass(1).await;
             let ended = world.run("pod-b", "job-2").await;
-            assert_eq!(ended.code, ExitCode::Success, "{effect:?} at write {nth}: {}", ended.message);
+            assert_eq!(
+                ended.code,
+                ExitCode::Success,
+                "{effect:?} at write {nth}: {}",
+                ended.message
+            );
             assert_eq!(restarted(&world), each(&["gpu-0"]), "{effect:?} at write {nth}");
         }
     }
@@ -286,7 +327,11 @@ async fn a_crash_at_any_write_restarts_nothing_twice() {
 async fn every_right_is_used_and_missing_ones_named() {
     let mut world = stand_alone(2);
     configure(&mut world, "default", "b", "job-2");
-    let other = Settings { release: "other-post".into(), record: "other-post-record".into(), ..world.settings.clone() };
+    let other = Settings {
+        release: "other-post".into(),
+        record: "other-post-record".into(),
+        ..world.settings.clone()
+    };
     world.install(&other, "job-x");
     let first = world.start("pod-a", "job-2");
     world.pass(1).await;
@@ -302,7 +347,13 @@ async fn every_right_is_used_and_missing_ones_named() {
             assert!(used.contains(&(row, verb)), "{verb} {}: {}", right.resource, right.why);
         }
     }
-    for right in ["list nodes", "list configmaps", "watch daemonsets", "list controllerrevisions", "delete pods"] {
+    for right in [
+        "list nodes",
+        "list configmaps",
+        "watch daemonsets",
+        "list controllerrevisions",
+        "delete pods",
+    ] {
         let mut world = stand_alone(1);
         configure(&mut world, "default", "b", "job-2");
         world.server.state().denied.insert(right.to_owned());

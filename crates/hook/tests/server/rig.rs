@@ -21,9 +21,12 @@ pub(crate) struct Rig {
 impl Rig {
     pub(crate) fn new() -> Self {
         let server = Server::new(RunClock::starting_at(at(0)));
-        for (verb, group, resource) in
-            [("patch", "", "nodes"), ("create", "", "pods/eviction"), ("list", "", "pods"), ("watch", "", "pods")]
-        {
+        for (verb, group, resource) in [
+            ("patch", "", "nodes"),
+            ("create", "", "pods/eviction"),
+            ("list", "", "pods"),
+            ("watch", "", "pods"),
+        ] {
             server.change(|state| state.grants.push(Grant::everywhere(verb, group, resource)));
         }
         let rig = Self { client: server.client("pod-a"), server };
@@ -36,7 +39,12 @@ impl Rig {
     pub(crate) fn pod(&self, name: &str, node: &str) {
         let metadata = json!({"uid": name, "labels": {"app": "train"}});
         let spec = json!({"nodeName": node, "containers": []});
-        self.put("pods", "jobs", name, json!({"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec}));
+        self.put(
+            "pods",
+            "jobs",
+            name,
+            json!({"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec}),
+        );
     }
 
     pub(crate) fn remove_pod(&self, name: &str) {
@@ -44,7 +52,8 @@ impl Rig {
     }
 
     pub(crate) fn put(&self, resource: &str, namespace: &str, name: &str, object: Value) {
-        self.server.change(|state| state.store.create(Key::new(resource, namespace, name), object, at(0)));
+        self.server
+            .change(|state| state.store.create(Key::new(resource, namespace, name), object, at(0)));
     }
 
     pub(crate) fn budget(&self, name: &str, allowed: u32) {
@@ -70,7 +79,12 @@ impl Rig {
 
     pub(crate) fn patch(&self) -> NodePatch {
         let text = |field: &str| self.node()["metadata"][field].as_str().unwrap().to_owned();
-        NodePatch { node: "node-1".into(), uid: text("uid"), version: text("resourceVersion"), ..NodePatch::default() }
+        NodePatch {
+            node: "node-1".into(),
+            uid: text("uid"),
+            version: text("resourceVersion"),
+            ..NodePatch::default()
+        }
     }
 }
 

@@ -31,11 +31,20 @@ async fn signal_at_any_time_leaves_work_to_successor() {
         let first = world.start("pod-a", "job-1");
         tokio::time::sleep(Duration::from_millis(milliseconds)).await;
         let ended = terminate(&world, first).await;
-        assert_ne!(world.holder().as_deref(), Some("pod-a"), "at {milliseconds} ms the Lease was kept");
+        assert_ne!(
+            world.holder().as_deref(),
+            Some("pod-a"),
+            "at {milliseconds} ms the Lease was kept"
+        );
         if ended.code == ExitCode::Success {
             assert!(world.recorded().unwrap().verdict.is_some());
         } else {
-            assert_eq!(ended.code, ExitCode::Interrupted, "at {milliseconds} ms: {}", ended.message);
+            assert_eq!(
+                ended.code,
+                ExitCode::Interrupted,
+                "at {milliseconds} ms: {}",
+                ended.message
+            );
         }
         let ended = world.run("pod-b", "job-1").await;
         assert_eq!(ended.code, ExitCode::Success, "at {milliseconds} ms: {}", ended.message);
@@ -88,7 +97,10 @@ async fn pod_waiting_for_lease_ends_at_once() {
     let second = world.start("pod-b", "job-1");
     world.pass(2).await;
     let ended = terminate(&world, second).await;
-    assert_eq!((ended.code, ended.message.as_str()), (ExitCode::Interrupted, "ended by a signal while waiting for the Lease"));
+    assert_eq!(
+        (ended.code, ended.message.as_str()),
+        (ExitCode::Interrupted, "ended by a signal while waiting for the Lease")
+    );
     assert!(world.writes("pod-b").is_empty());
     assert_eq!(world.ends(first).await.code, ExitCode::Success);
 }
@@ -98,7 +110,12 @@ async fn signal_is_handled_between_unanswered_deletions() {
     let mut world = World::at_rest(12);
     world.pace.parallel = 12;
     world.upgrade(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
-    world.server.state().faults.push(Fault::new(|request| request.is("delete", "pods"), 0, 6, Effect::Hang));
+    world.server.state().faults.push(Fault::new(
+        |request| request.is("delete", "pods"),
+        0,
+        6,
+        Effect::Hang,
+    ));
     let first = world.start("pod-a", "job-1");
     while !world.log().iter().any(|entry| entry.request.is("delete", "pods")) {
         world.pass(1).await;

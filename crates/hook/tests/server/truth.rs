@@ -58,10 +58,17 @@ impl StoryHook {
         let pod = format!("{}-{}", self.settings.release, self.pods);
         let (stop, shutdown) = Shutdown::pair();
         let identity = PodIdentity { job: self.job.clone(), pod: pod.clone() };
-        let hook = HookProcess::new(world.server.client(&pod), self.settings.clone(), identity, world.clock.clone(), shutdown);
+        let hook = HookProcess::new(
+            world.server.client(&pod),
+            self.settings.clone(),
+            identity,
+            world.clock.clone(),
+            shutdown,
+        );
         let metrics = hook.metrics();
         metrics.enable_snapshots();
-        self.running = Some(RunningPod { run: tokio::task::spawn_local(hook.run()), metrics, _stop: stop });
+        self.running =
+            Some(RunningPod { run: tokio::task::spawn_local(hook.run()), metrics, _stop: stop });
     }
 
     /// The process dies without a word.
@@ -109,7 +116,8 @@ type Deed = fn(&World, &mut StoryHook);
 /// Plays a story and checks what is said at every second of it. Returns how many moments were looked at.
 async fn told(story: &str, world: &World, mut hook: StoryHook, deeds: &[(i64, Deed)]) -> ExitCode {
     let mut person = Box::pin(Person::with_rights(world, &[])).await;
-    let (mut claims, mut afterwards, mut deeds) = (Claims::default(), AFTERWARDS, deeds.iter().peekable());
+    let (mut claims, mut afterwards, mut deeds) =
+        (Claims::default(), AFTERWARDS, deeds.iter().peekable());
     hook.start(world);
     while afterwards > 0 {
         while let Some((_, deed)) = deeds.next_if(|(second, _)| *second <= world.second()) {
@@ -118,7 +126,13 @@ async fn told(story: &str, world: &World, mut hook: StoryHook, deeds: &[(i64, De
         hook.sync_job(world).await;
         let moment = Box::pin(look(world, &hook, &mut person)).await;
         let lies = claims.check(&moment);
-        assert!(lies.is_empty(), "{story}, second {}:\n{}\n{}", world.second(), lies.join("\n"), moment.text());
+        assert!(
+            lies.is_empty(),
+            "{story}, second {}:\n{}\n{}",
+            world.second(),
+            lies.join("\n"),
+            moment.text()
+        );
         afterwards -= u64::from(hook.ended.is_some() && deeds.peek().is_none());
         assert!(world.second() < 4200, "{story}: does not end\n{}", moment.text());
         // What does not move for minutes is looked at less often.
@@ -128,12 +142,21 @@ async fn told(story: &str, world: &World, mut hook: StoryHook, deeds: &[(i64, De
 }
 
 /// A fleet that the hook drives.
-async fn drives(story: &str, change: impl FnOnce(Driven) -> Driven, deeds: &[(i64, Deed)]) -> ExitCode {
+async fn drives(
+    story: &str,
+    change: impl FnOnce(Driven) -> Driven,
+    deeds: &[(i64, Deed)],
+) -> ExitCode {
     tries_once(story, 1, change, deeds).await
 }
 
 /// A fleet of which so many nodes may be unavailable. A node is tried once.
-async fn tries_once(story: &str, unavailable: u32, change: impl FnOnce(Driven) -> Driven, deeds: &[(i64, Deed)]) -> ExitCode {
+async fn tries_once(
+    story: &str,
+    unavailable: u32,
+    change: impl FnOnce(Driven) -> Driven,
+    deeds: &[(i64, Deed)],
+) -> ExitCode {
     let settings = |settings: &mut Settings| {
         settings.upgrade.attempts = 1;
         settings.upgrade.policy.max_unavailable = Some(Count::Number(unavailable));
@@ -164,16 +187,23 @@ fn operator_is_away(world: &World, away: bool) {
 }
 
 fn node_is_ready(world: &World, node: &str, ready: bool) {
-    world.edit("nodes", "", node, |node| node["status"]["conditions"][0]["status"] = json!(if ready { "True" } else { "False" }));
+    world.edit("nodes", "", node, |node| {
+        node["status"]["conditions"][0]["status"] = json!(if ready { "True" } else { "False" })
+    });
 }
 
 fn asks_for(world: &World, version: &str) {
-    world.edit("clusterpolicies", "", names::CLUSTER_POLICY, |policy| policy["spec"]["driver"]["version"] = json!(version));
+    world.edit("clusterpolicies", "", names::CLUSTER_POLICY, |policy| {
+        policy["spec"]["driver"]["version"] = json!(version)
+    });
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn undisturbed_rollout_is_told_truly() {
-    assert_eq!(drives("drive", |fleet| fleet.serves("serve", "gpu-0", 1, true), &[]).await, ExitCode::Success);
+    assert_eq!(
+        drives("drive", |fleet| fleet.serves("serve", "gpu-0", 1, true), &[]).await,
+        ExitCode::Success
+    );
     assert_eq!(assists("assist", Mode::Assist, &[]).await, ExitCode::Success);
     assert_eq!(assists("observe", Mode::Observe, &[]).await, ExitCode::Success);
 }
@@ -181,7 +211,8 @@ async fn undisturbed_rollout_is_told_truly() {
 /// P17: for half a minute after a SIGKILL the run was "at work".
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn killed_hook_is_not_at_work() {
-    let deeds: [(i64, Deed); 2] = [(30, |_, hook| hook.kill()), (55, |world, hook| hook.start(world))];
+    let deeds: [(i64, Deed); 2] =
+        [(30, |_, hook| hook.kill()), (55, |world, hook| hook.start(world))];
     assert_eq!(drives("drive", |fleet| fleet, &deeds).await, ExitCode::Success);
     assert_eq!(assists("assist", Mode::Assist, &deeds).await, ExitCode::Success);
 }
@@ -189,7 +220,10 @@ async fn killed_hook_is_not_at_work() {
 /// P1: "3 nodes: 3 done" of a fleet in the middle of its upgrade, while the operator was scaled to zero.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn fleet_without_operator_is_not_called_done() {
-    let deeds: [(i64, Deed); 2] = [(30, |world, _| operator_is_away(world, true)), (110, |world, _| operator_is_away(world, false))];
+    let deeds: [(i64, Deed); 2] = [
+        (30, |world, _| operator_is_away(world, true)),
+        (110, |world, _| operator_is_away(world, false)),
+    ];
     assert_eq!(drives("drive", |fleet| fleet, &deeds).await, ExitCode::Success);
     assert_eq!(assists("assist", Mode::Assist, &deeds).await, ExitCode::Success);
 }
@@ -197,15 +231,18 @@ async fn fleet_without_operator_is_not_called_done() {
 /// P1: the same after another user had changed the version in the middle of the rollout.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn fleet_with_other_version_is_not_called_done() {
-    let deeds: [(i64, Deed); 2] = [(30, |world, _| asks_for(world, "595.10")), (110, |world, _| asks_for(world, NEW))];
+    let deeds: [(i64, Deed); 2] =
+        [(30, |world, _| asks_for(world, "595.10")), (110, |world, _| asks_for(world, NEW))];
     assert_eq!(drives("drive", |fleet| fleet, &deeds).await, ExitCode::Success);
 }
 
 /// P3: a node that is NotReady had an expected end.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn node_that_is_not_ready_has_no_eta() {
-    let deeds: [(i64, Deed); 2] =
-        [(30, |world, _| node_is_ready(world, "gpu-0", false)), (200, |world, _| node_is_ready(world, "gpu-0", true))];
+    let deeds: [(i64, Deed); 2] = [
+        (30, |world, _| node_is_ready(world, "gpu-0", false)),
+        (200, |world, _| node_is_ready(world, "gpu-0", true)),
+    ];
     assert_eq!(drives("drive", |fleet| fleet, &deeds).await, ExitCode::Success);
 }
 

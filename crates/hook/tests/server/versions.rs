@@ -27,7 +27,10 @@ async fn slices_use_the_newest_common_api_version() {
         assert_eq!(ended.code, ExitCode::Success, "{versions:?}: {}", ended.message);
         world.assert_replaced_once();
         let log = world.log();
-        let mut asked = log.iter().filter(|entry| entry.request.resource == "resourceslices").map(|entry| entry.request.version.as_str());
+        let mut asked = log
+            .iter()
+            .filter(|entry| entry.request.resource == "resourceslices")
+            .map(|entry| entry.request.version.as_str());
         assert!(asked.all(|version| version == expected), "{versions:?}");
     }
 }
@@ -44,7 +47,10 @@ async fn old_version_in_slice_is_always_seen() {
             }
         });
         let ended = world.run("pod-a", "job-1").await;
-        assert_eq!(ended.message, "settled: 1 of 1 nodes done; 1 DRA plugins replaced", "{version}");
+        assert_eq!(
+            ended.message, "settled: 1 of 1 nodes done; 1 DRA plugins replaced",
+            "{version}"
+        );
         assert_eq!(world.deletions().len(), 1);
     }
 }
@@ -98,7 +104,9 @@ async fn nvidia_driver_mode_without_object_or_crd_fails() {
         if !crd {
             world.server.state().served.remove(&("nvidia.com", "nvidiadrivers"));
         }
-        world.edit("clusterpolicies", "", "cluster-policy", |policy| policy["spec"]["driver"]["useNvidiaDriverCRD"] = json!(true));
+        world.edit("clusterpolicies", "", "cluster-policy", |policy| {
+            policy["spec"]["driver"]["useNvidiaDriverCRD"] = json!(true)
+        });
         let ended = world.run("pod-a", "job-1").await;
         assert_eq!(ended.code, ExitCode::OperatorMissing);
         assert_eq!(named(&ended), ["*:NvidiaDriverMissing"], "CRD: {crd}");

@@ -23,7 +23,12 @@ async fn broken_watches_at_any_time_change_nothing() {
                 world.server.change(|state| state.breaks.push(how));
             }
             let ended = world.ends(pod).await;
-            assert_eq!(ended.code, ExitCode::Success, "{how:?} every {period} s: {}", ended.message);
+            assert_eq!(
+                ended.code,
+                ExitCode::Success,
+                "{how:?} every {period} s: {}",
+                ended.message
+            );
             world.assert_replaced_once();
         }
     }
@@ -40,7 +45,9 @@ async fn a_history_that_is_gone_is_listed_anew() {
             state.breaks.push(Break::EndOfFile);
         });
         // Something has to happen before lists are newer than what was compacted.
-        world.edit("nodes", "", "gpu-0", |node| node["metadata"]["annotations"]["touched"] = world.second().to_string().into());
+        world.edit("nodes", "", "gpu-0", |node| {
+            node["metadata"]["annotations"]["touched"] = world.second().to_string().into()
+        });
     }
     let ended = world.ends(pod).await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
@@ -78,7 +85,19 @@ async fn old_list_deletes_nothing_early_or_twice() {
     for from in (30..100).step_by(3) {
         lagging(&["pods"], from, 40).await;
         lagging(&["nodes", "daemonsets", "controllerrevisions"], from, 40).await;
-        lagging(&["pods", "nodes", "daemonsets", "controllerrevisions", "resourceslices", "clusterpolicies"], from, 20).await;
+        lagging(
+            &[
+                "pods",
+                "nodes",
+                "daemonsets",
+                "controllerrevisions",
+                "resourceslices",
+                "clusterpolicies",
+            ],
+            from,
+            20,
+        )
+        .await;
     }
 }
 
@@ -89,7 +108,9 @@ async fn replacement_pod_shown_the_past_repeats_nothing() {
         let first = world.start("pod-a", "job-1");
         world.pass(from).await;
         first.handle.abort();
-        world.server.change(|state| state.frozen = Some((vec!["pods"], state.store.history.len().saturating_sub(12) as u64)));
+        world.server.change(|state| {
+            state.frozen = Some((vec!["pods"], state.store.history.len().saturating_sub(12) as u64))
+        });
         let second = world.start("pod-b", "job-1");
         world.pass(60).await;
         world.server.change(|state| state.frozen = None);

@@ -76,10 +76,21 @@ async fn drive_sees_jobs_budgets_claims_maintenances_and_pods() {
         });
         let mut watches = watching(&rig, &driving()).await;
         let seen = watches.observed(at(0)).workloads;
-        let jobs: Vec<(&str, &str)> = seen.jobs.iter().map(|job| (job.name.as_str(), job.node.as_str())).collect();
+        let jobs: Vec<(&str, &str)> =
+            seen.jobs.iter().map(|job| (job.name.as_str(), job.node.as_str())).collect();
         assert_eq!(jobs, [("train-0", "node-1"), ("train-1", "node-1")]);
-        assert_eq!(seen.budgets.iter().map(|budget| (budget.name.as_str(), budget.allowed)).collect::<Vec<_>>(), [("train", 1)]);
-        assert_eq!(seen.claims.served().map(|claims| claims[0].name.as_str()), Some("claim"), "{version}");
+        assert_eq!(
+            seen.budgets
+                .iter()
+                .map(|budget| (budget.name.as_str(), budget.allowed))
+                .collect::<Vec<_>>(),
+            [("train", 1)]
+        );
+        assert_eq!(
+            seen.claims.served().map(|claims| claims[0].name.as_str()),
+            Some("claim"),
+            "{version}"
+        );
         assert_eq!(seen.maintenances.served().map(|all| all[0].requestor.as_str()), Some("ops"));
         assert!(seen.pods.is_empty());
         watches.focus(&BTreeSet::from(["node-2".to_owned()]));
@@ -87,7 +98,10 @@ async fn drive_sees_jobs_budgets_claims_maintenances_and_pods() {
             watches.changed().await;
         }
         let pods = watches.observed(at(0)).workloads.pods;
-        assert_eq!(pods["node-2"].iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["other-0"]);
+        assert_eq!(
+            pods["node-2"].iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(),
+            ["other-0"]
+        );
         assert_eq!(watches.sync(), CacheState::InStep);
     }
 }
@@ -96,7 +110,9 @@ async fn drive_sees_jobs_budgets_claims_maintenances_and_pods() {
 async fn what_the_server_does_not_serve_is_absent() {
     let rig = rig();
     rig.server.change(|state| {
-        state.served.retain(|(group, _), _| !["resource.k8s.io", "maintenance.nvidia.com"].contains(group));
+        state
+            .served
+            .retain(|(group, _), _| !["resource.k8s.io", "maintenance.nvidia.com"].contains(group));
     });
     let seen = watching(&rig, &driving()).await.observed(at(0)).workloads;
     assert_eq!((seen.claims, seen.maintenances), (OptionalApi::Absent, OptionalApi::Absent));
@@ -109,7 +125,11 @@ async fn task_asks_for_no_more_than_needed() {
         ([Task::Settle, Task::Reroll].as_slice(), true, [].as_slice()),
         (&[Task::Preflight], true, &["nodemaintenances", "poddisruptionbudgets", "resourceclaims"]),
         (&[Task::Settle, Task::Steer], true, &["nodemaintenances"]),
-        (&[Task::Settle, Task::Drive], false, &["nodemaintenances", "poddisruptionbudgets", "resourceclaims"]),
+        (
+            &[Task::Settle, Task::Drive],
+            false,
+            &["nodemaintenances", "poddisruptionbudgets", "resourceclaims"],
+        ),
         (&[Task::Settle, Task::Drive], true, all),
     ] {
         let rig = rig();
@@ -118,6 +138,10 @@ async fn task_asks_for_no_more_than_needed() {
             settings.upgrade.policy.wait_for_completion = None;
         }
         let _watches = watching(&rig, &settings).await;
-        assert_eq!(asked(&rig), expected.iter().map(|resource| (*resource).to_owned()).collect(), "{tasks:?} {wait}");
+        assert_eq!(
+            asked(&rig),
+            expected.iter().map(|resource| (*resource).to_owned()).collect(),
+            "{tasks:?} {wait}"
+        );
     }
 }

@@ -79,7 +79,8 @@ impl World {
     pub(crate) fn empty(settings: Settings) -> Self {
         let clock = RunClock::starting_at(at(0));
         let server = Server::new(clock.clone());
-        let pace = Pace { operator: 3, driver: 30, finishing: 5, restart: 2, plugin: 4, parallel: 1 };
+        let pace =
+            Pace { operator: 3, driver: 30, finishing: 5, restart: 2, plugin: 4, parallel: 1 };
         let world = Self {
             server,
             clock,
@@ -91,7 +92,12 @@ impl World {
             originals: BTreeMap::new(),
         };
         for namespace in ["default", OPERATOR, DRA] {
-            world.put("namespaces", "", namespace, json!({"kind": "Namespace", "apiVersion": "v1"}));
+            world.put(
+                "namespaces",
+                "",
+                namespace,
+                json!({"kind": "Namespace", "apiVersion": "v1"}),
+            );
         }
         let settings = world.settings.clone();
         world.install(&settings, "job-1");
@@ -105,11 +111,21 @@ impl World {
         world.operator_leads();
         world.put("clusterpolicies", "", names::CLUSTER_POLICY, objects::policy(OLD));
         for operand in [Operand::Driver, Operand::Toolkit, Operand::Validator, Operand::Plugin] {
-            world.put("daemonsets", operand.namespace(), operand.daemon_set(), objects::daemon_set(operand, OLD, nodes));
+            world.put(
+                "daemonsets",
+                operand.namespace(),
+                operand.daemon_set(),
+                objects::daemon_set(operand, OLD, nodes),
+            );
         }
         for operand in [Operand::Driver, Operand::Toolkit, Operand::Validator] {
             let revision = objects::revision(operand, 1, "old");
-            world.put("controllerrevisions", OPERATOR, revision["metadata"]["name"].as_str().unwrap(), revision.clone());
+            world.put(
+                "controllerrevisions",
+                OPERATOR,
+                revision["metadata"]["name"].as_str().unwrap(),
+                revision.clone(),
+            );
         }
         for index in 0..nodes {
             world.join(&format!("gpu-{index}"), -100_000);
@@ -121,16 +137,24 @@ impl World {
     pub(crate) fn operator_leads(&mut self) {
         let pod = OPERATOR_POD;
         self.put("pods", OPERATOR, pod, objects::operator_pod(pod));
-        self.put("leases", OPERATOR, names::OPERATOR_LEASE, objects::operator_lease(pod, self.clock.now()));
+        self.put(
+            "leases",
+            OPERATOR,
+            names::OPERATOR_LEASE,
+            objects::operator_lease(pod, self.clock.now()),
+        );
         self.tasks.spawn(play::renewals(self.server.clone(), self.clock.clone()));
     }
 
     /// A GPU node with everything on it.
     pub(crate) fn join(&mut self, name: &str, second: i64) {
         self.put("nodes", "", name, objects::node(name, at(second)));
-        for (operand, second) in
-            [(Operand::Driver, -5000), (Operand::Toolkit, -4990), (Operand::Validator, -4980), (Operand::Plugin, -4900)]
-        {
+        for (operand, second) in [
+            (Operand::Driver, -5000),
+            (Operand::Toolkit, -4990),
+            (Operand::Validator, -4980),
+            (Operand::Plugin, -4900),
+        ] {
             let uid = play::start(&self.server, operand, name, "old", OLD, at(second));
             if operand == Operand::Plugin {
                 self.originals.insert(name.to_owned(), uid);
@@ -140,7 +164,9 @@ impl World {
 
     /// What the chart of a hook release makes, or makes again, with a new Job.
     pub(crate) fn install(&self, settings: &Settings, job: &str) {
-        let records = (0..OBJECTS).map(|index| Key::new("configmaps", &settings.namespace, &object_name(&settings.record, index)));
+        let records = (0..OBJECTS).map(|index| {
+            Key::new("configmaps", &settings.namespace, &object_name(&settings.record, index))
+        });
         let now = self.clock.now();
         self.server.change(|state| {
             for record in records {
@@ -160,7 +186,8 @@ impl World {
 
     pub(crate) fn put(&self, resource: &str, namespace: &str, name: &str, object: Value) -> Value {
         let now = self.clock.now();
-        self.server.change(|state| state.store.create(Key::new(resource, namespace, name), object, now))
+        self.server
+            .change(|state| state.store.create(Key::new(resource, namespace, name), object, now))
     }
 
     pub(crate) fn remove(&self, resource: &str, namespace: &str, name: &str) {
@@ -168,19 +195,36 @@ impl World {
     }
 
     /// Changes one object in place.
-    pub(crate) fn edit(&self, resource: &str, namespace: &str, name: &str, change: impl FnOnce(&mut Value)) {
+    pub(crate) fn edit(
+        &self,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+        change: impl FnOnce(&mut Value),
+    ) {
         edit(&self.server, &Key::new(resource, namespace, name), change);
     }
 
     pub(crate) fn get(&self, resource: &str, namespace: &str, name: &str) -> Value {
-        self.server.state().store.objects.get(&Key::new(resource, namespace, name)).cloned().unwrap_or_default()
+        self.server
+            .state()
+            .store
+            .objects
+            .get(&Key::new(resource, namespace, name))
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// The name of the pod that a DaemonSet has on a node.
     pub(crate) fn name_of_pod(&self, namespace: &str, daemon_set: &str, node: &str) -> String {
         let state = self.server.state();
-        let mut pods = state.store.objects.iter().filter(|(key, _)| key.resource == "pods" && key.namespace == namespace);
-        let found = pods.find(|(key, pod)| key.name.starts_with(daemon_set) && pod["spec"]["nodeName"] == node);
+        let mut pods = state
+            .store
+            .objects
+            .iter()
+            .filter(|(key, _)| key.resource == "pods" && key.namespace == namespace);
+        let found = pods
+            .find(|(key, pod)| key.name.starts_with(daemon_set) && pod["spec"]["nodeName"] == node);
         found.map(|(key, _)| key.name.clone()).unwrap()
     }
 
@@ -198,7 +242,9 @@ impl World {
 
     /// The same for nodes of any name.
     pub(crate) fn upgrade_nodes(&mut self, nodes: Vec<String>) {
-        self.edit("clusterpolicies", "", names::CLUSTER_POLICY, |policy| policy["spec"]["driver"]["version"] = json!(NEW));
+        self.edit("clusterpolicies", "", names::CLUSTER_POLICY, |policy| {
+            policy["spec"]["driver"]["version"] = json!(NEW)
+        });
         self.plugins_come_back();
         self.tasks.spawn(play::migration(self.server.clone(), self.pace, nodes));
     }
@@ -212,14 +258,21 @@ impl World {
     pub(crate) fn start_with(&self, settings: &Settings, pod: &str, job: &str) -> Pod {
         let (stop, shutdown) = Shutdown::pair();
         let identity = PodIdentity { job: job.into(), pod: pod.into() };
-        let clock = if self.pod_skew.is_zero() { self.clock.clone() } else { RunClock::starting_at(self.clock.now() + self.pod_skew) };
-        let hook = HookProcess::new(self.server.client(pod), settings.clone(), identity, clock, shutdown);
+        let clock = if self.pod_skew.is_zero() {
+            self.clock.clone()
+        } else {
+            RunClock::starting_at(self.clock.now() + self.pod_skew)
+        };
+        let hook =
+            HookProcess::new(self.server.client(pod), settings.clone(), identity, clock, shutdown);
         Pod { handle: tokio::task::spawn_local(hook.run()), stop }
     }
 
     /// Waits for a pod; it must end before Kubernetes would end its Job.
     pub(crate) async fn ends(&self, pod: Pod) -> RunEnd {
-        let ended = tokio::time::timeout(Duration::from_secs(self.settings.budget_seconds), pod.handle).await;
+        let ended =
+            tokio::time::timeout(Duration::from_secs(self.settings.budget_seconds), pod.handle)
+                .await;
         ended.expect("the hook ends within its Job's time").unwrap()
     }
 
@@ -242,5 +295,9 @@ impl World {
 
 /// What a run that ended names for programs: `node:Reason`, `*` for the fleet.
 pub(crate) fn named(ended: &RunEnd) -> Vec<String> {
-    ended.reasons.iter().map(|one| format!("{}:{}", one.node.as_deref().unwrap_or("*"), one.reason)).collect()
+    ended
+        .reasons
+        .iter()
+        .map(|one| format!("{}:{}", one.node.as_deref().unwrap_or("*"), one.reason))
+        .collect()
 }

@@ -12,7 +12,12 @@ use crate::fake::store::Key;
 use crate::rig::Rig;
 
 fn eviction(name: &str) -> PodEviction {
-    PodEviction { namespace: "jobs".into(), pod: name.into(), uid: name.into(), node: "node-1".into() }
+    PodEviction {
+        namespace: "jobs".into(),
+        pod: name.into(),
+        uid: name.into(),
+        node: "node-1".into(),
+    }
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -33,7 +38,13 @@ async fn a_node_is_cordoned_labelled_and_given_back() {
     assert_eq!(patch_node(&rig.client, &back).await.unwrap(), ActionResult::Now);
     assert_eq!(rig.node()["spec"], json!({}));
     assert_eq!(rig.node()["metadata"]["annotations"], json!({}));
-    let managers: Vec<_> = rig.server.state().log.iter().map(|entry| entry.request.query["fieldManager"].clone()).collect();
+    let managers: Vec<_> = rig
+        .server
+        .state()
+        .log
+        .iter()
+        .map(|entry| entry.request.query["fieldManager"].clone())
+        .collect();
     assert_eq!(managers, ["gpu-rollout", "gpu-rollout"]);
 }
 
@@ -42,13 +53,22 @@ async fn node_changed_meanwhile_waits_for_next_decision() {
     let rig = Rig::new();
     let stale = NodePatch { unschedulable: Some(true), ..rig.patch() };
     assert_eq!(
-        patch_node(&rig.client, &NodePatch { labels: [("a".into(), Some("b".into()))].into(), ..rig.patch() }).await.unwrap(),
+        patch_node(
+            &rig.client,
+            &NodePatch { labels: [("a".into(), Some("b".into()))].into(), ..rig.patch() }
+        )
+        .await
+        .unwrap(),
         ActionResult::Now
     );
     assert_eq!(patch_node(&rig.client, &stale).await.unwrap(), ActionResult::Superseded);
     assert!(rig.node()["spec"]["unschedulable"].is_null());
     rig.server.change(|state| state.store.remove(&Key::new("nodes", "", "node-1")));
-    assert_eq!(patch_node(&rig.client, &stale).await.unwrap(), ActionResult::Already, "a node that is gone needs nothing");
+    assert_eq!(
+        patch_node(&rig.client, &stale).await.unwrap(),
+        ActionResult::Already,
+        "a node that is gone needs nothing"
+    );
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -67,10 +87,18 @@ async fn evictions_get_every_answer_and_are_asked_once() {
     let rig = Rig::new();
     assert_eq!(evict(&rig.client, &eviction("train-0")).await, EvictionAnswer::Accepted);
     assert!(rig.is_evicted("train-0"));
-    assert_eq!(evict(&rig.client, &eviction("train-0")).await, EvictionAnswer::Accepted, "again while it ends: nothing is lost");
+    assert_eq!(
+        evict(&rig.client, &eviction("train-0")).await,
+        EvictionAnswer::Accepted,
+        "again while it ends: nothing is lost"
+    );
     assert_eq!(evict(&rig.client, &eviction("train-9")).await, EvictionAnswer::Gone);
     let another = PodEviction { uid: "before".into(), ..eviction("train-1") };
-    assert_eq!(evict(&rig.client, &another).await, EvictionAnswer::Gone, "another pod of that name stands there");
+    assert_eq!(
+        evict(&rig.client, &another).await,
+        EvictionAnswer::Gone,
+        "another pod of that name stands there"
+    );
     assert!(!rig.is_evicted("train-1"));
     rig.budget("train", 0);
     let answer = evict(&rig.client, &eviction("train-1")).await;
@@ -78,9 +106,15 @@ async fn evictions_get_every_answer_and_are_asked_once() {
     assert_eq!(answer, EvictionAnswer::Blocked { retry_after: None, message: message.into() });
     rig.budget("other", 1);
     let answer = evict(&rig.client, &eviction("train-1")).await;
-    assert!(matches!(&answer, EvictionAnswer::Refused { code: 500, message } if message.contains("more than one")), "{answer:?}");
+    assert!(
+        matches!(&answer, EvictionAnswer::Refused { code: 500, message } if message.contains("more than one")),
+        "{answer:?}"
+    );
     rig.put("namespaces", "", "jobs", json!({"status": {"phase": "Terminating"}}));
-    assert_eq!(evict(&rig.client, &eviction("train-1")).await, EvictionAnswer::NamespaceTerminating);
+    assert_eq!(
+        evict(&rig.client, &eviction("train-1")).await,
+        EvictionAnswer::NamespaceTerminating
+    );
     rig.server.change(|state| state.denied.insert("create pods/eviction".into()));
     let answer = evict(&rig.client, &eviction("train-1")).await;
     assert!(matches!(answer, EvictionAnswer::Forbidden(_)), "{answer:?}");
@@ -115,7 +149,11 @@ async fn a_busy_server_is_no_budget() {
     rig.fault(Effect::Busy(7));
     let message = "Too many requests, please try again later.".to_owned();
     let expected = EvictionAnswer::Busy { retry_after: Some(Duration::from_secs(7)), message };
-    assert_eq!(evict(&rig.client, &eviction("train-0")).await, expected, "the time is in the header alone");
+    assert_eq!(
+        evict(&rig.client, &eviction("train-0")).await,
+        expected,
+        "the time is in the header alone"
+    );
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]

@@ -13,7 +13,12 @@ use super::ActionResult;
 ///
 /// # Errors
 /// The call failed otherwise; the loop tries again.
-pub async fn delete_pod(client: &Client, namespace: &str, name: &str, uid: &str) -> Result<ActionResult, CallError> {
+pub async fn delete_pod(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    uid: &str,
+) -> Result<ActionResult, CallError> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
     let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };

@@ -66,9 +66,16 @@ pub enum EvictionAnswer {
 pub async fn evict(client: &Client, eviction: &PodEviction) -> EvictionAnswer {
     // Not `Api::evict`: kube 5.0 sends its options under a key that the server does not know, and so no precondition.
     let body = policy::Eviction {
-        metadata: ObjectMeta { namespace: Some(eviction.namespace.clone()), name: Some(eviction.pod.clone()), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            namespace: Some(eviction.namespace.clone()),
+            name: Some(eviction.pod.clone()),
+            ..ObjectMeta::default()
+        },
         delete_options: Some(DeleteOptions {
-            preconditions: Some(Preconditions { uid: Some(eviction.uid.clone()), resource_version: None }),
+            preconditions: Some(Preconditions {
+                uid: Some(eviction.uid.clone()),
+                resource_version: None,
+            }),
             ..DeleteOptions::default()
         }),
     };
@@ -76,7 +83,9 @@ pub async fn evict(client: &Client, eviction: &PodEviction) -> EvictionAnswer {
         Ok(Ok(None)) => EvictionAnswer::Accepted,
         Ok(Ok(Some((status, header)))) => classify(&status, header),
         Ok(Err(error)) => EvictionAnswer::Lost(error.to_string()),
-        Err(_elapsed) => EvictionAnswer::Lost(format!("no answer within {} s", CALL_TIMEOUT.as_secs())),
+        Err(_elapsed) => {
+            EvictionAnswer::Lost(format!("no answer within {} s", CALL_TIMEOUT.as_secs()))
+        }
     }
 }
 
@@ -89,15 +98,19 @@ async fn request_eviction(
 ) -> kube::Result<Option<(Status, Option<Duration>)>> {
     let pods = Request::new(Pod::url_path(&(), Some(&eviction.namespace)));
     let body = serde_json::to_vec(body).map_err(kube::Error::SerdeError)?;
-    let request = pods.create_subresource("eviction", &eviction.pod, &PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
+    let request = pods
+        .create_subresource("eviction", &eviction.pod, &PostParams::default(), body)
+        .map_err(kube::Error::BuildRequest)?;
     let answer = client.send(request.map(Body::from)).await?;
     let code = answer.status();
     if code.is_success() {
         return Ok(None);
     }
-    let header = answer.headers().get("retry-after").and_then(|text| parse_seconds(text.to_str().ok()?));
+    let header =
+        answer.headers().get("retry-after").and_then(|text| parse_seconds(text.to_str().ok()?));
     let body = answer.into_body().collect_bytes().await?;
-    let status = serde_json::from_slice(&body).unwrap_or_else(|_| Status::failure(String::from_utf8_lossy(&body).trim(), ""));
+    let status = serde_json::from_slice(&body)
+        .unwrap_or_else(|_| Status::failure(String::from_utf8_lossy(&body).trim(), ""));
     Ok(Some((status.with_code(code.as_u16()), header)))
 }
 
@@ -108,7 +121,13 @@ fn parse_seconds(text: &str) -> Option<Duration> {
 
 /// Returns what a refusal means.
 fn classify(status: &Status, header: Option<Duration>) -> EvictionAnswer {
-    let cause = |reason: &str| status.details.iter().flat_map(|details| &details.causes).find(|cause| cause.reason == reason);
+    let cause = |reason: &str| {
+        status
+            .details
+            .iter()
+            .flat_map(|details| &details.causes)
+            .find(|cause| cause.reason == reason)
+    };
     let retry_after = || {
         let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
         (seconds > 0).then(|| Duration::from_secs(seconds.into())).or(header)
@@ -117,9 +136,10 @@ fn classify(status: &Status, header: Option<Duration>) -> EvictionAnswer {
     match (status.code, cause(BUDGET_CAUSE)) {
         (code, _) if is_denial(code, &status.message) => EvictionAnswer::Rejected(message),
         (404 | 409, _) => EvictionAnswer::Gone,
-        (429, Some(cause)) => {
-            EvictionAnswer::Blocked { retry_after: retry_after(), message: format!("{message} {}", cause.message).trim().to_owned() }
-        }
+        (429, Some(cause)) => EvictionAnswer::Blocked {
+            retry_after: retry_after(),
+            message: format!("{message} {}", cause.message).trim().to_owned(),
+        },
         // A server that sheds load says when to come again; a webhook speaks for this pod alone. 504: the budget's status was changed by
         // others too often (Kubernetes `pkg/registry/core/pod/storage/eviction.go`).
         (429, None) if retry_after().is_none() => EvictionAnswer::Denied { message },

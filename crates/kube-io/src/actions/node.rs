@@ -28,7 +28,8 @@ pub async fn patch_node(client: &Client, patch: &NodePatch) -> Result<ActionResu
             let unschedulable = node.spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
             let labels = node.metadata.labels.unwrap_or_default();
             let annotations = node.metadata.annotations.unwrap_or_default();
-            let missing = patch.missing(|key| labels.get(key), |key| annotations.get(key), unschedulable);
+            let missing =
+                patch.missing(|key| labels.get(key), |key| annotations.get(key), unschedulable);
             Ok(if missing.is_empty() { ActionResult::Now } else { ActionResult::Changed(missing) })
         }
         Err(CallError::NotFound(_)) => Ok(ActionResult::Already),
@@ -40,7 +41,8 @@ pub async fn patch_node(client: &Client, patch: &NodePatch) -> Result<ActionResu
 /// Returns the JSON merge patch. What does not change is not in it, so that no field changes its manager without need.
 fn merge_patch(patch: &NodePatch) -> Value {
     let mut metadata = json!({"uid": patch.uid, "resourceVersion": patch.version});
-    let parts: [(&str, &BTreeMap<String, Option<String>>); 2] = [("labels", &patch.labels), ("annotations", &patch.annotations)];
+    let parts: [(&str, &BTreeMap<String, Option<String>>); 2] =
+        [("labels", &patch.labels), ("annotations", &patch.annotations)];
     for (part, values) in parts.into_iter().filter(|(_, values)| !values.is_empty()) {
         metadata[part] = json!(values);
     }
@@ -66,10 +68,19 @@ mod tests {
         let metadata = json!({"uid": "u", "resourceVersion": "7"});
         for (patch, expected) in [
             (patch(), json!({ "metadata": metadata })),
-            (NodePatch { unschedulable: Some(true), ..patch() }, json!({"metadata": metadata, "spec": {"unschedulable": true}})),
-            (NodePatch { unschedulable: Some(false), ..patch() }, json!({"metadata": metadata, "spec": {"unschedulable": null}})),
             (
-                NodePatch { labels: [("l".into(), some("x")), ("m".into(), None)].into(), ..patch() },
+                NodePatch { unschedulable: Some(true), ..patch() },
+                json!({"metadata": metadata, "spec": {"unschedulable": true}}),
+            ),
+            (
+                NodePatch { unschedulable: Some(false), ..patch() },
+                json!({"metadata": metadata, "spec": {"unschedulable": null}}),
+            ),
+            (
+                NodePatch {
+                    labels: [("l".into(), some("x")), ("m".into(), None)].into(),
+                    ..patch()
+                },
                 json!({"metadata": {"uid": "u", "resourceVersion": "7", "labels": {"l": "x", "m": null}}}),
             ),
             (

@@ -42,7 +42,9 @@ pub async fn perform<A, T, E>(
         results
     });
     let mut answers: Vec<Option<Result<T, E>>> = actions.iter().map(|_| None).collect();
-    for (index, result) in lanes.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await.into_iter().flatten() {
+    for (index, result) in
+        lanes.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await.into_iter().flatten()
+    {
         answers[index] = Some(result);
     }
     answers
@@ -58,7 +60,10 @@ mod tests {
     /// Node and number of an action.
     type ActionKey = (&'static str, u32);
 
-    async fn performed(actions: &[ActionKey], allowed: impl Fn(usize) -> bool) -> (Vec<Option<Result<u32, u32>>>, Vec<ActionKey>, usize) {
+    async fn performed(
+        actions: &[ActionKey],
+        allowed: impl Fn(usize) -> bool,
+    ) -> (Vec<Option<Result<u32, u32>>>, Vec<ActionKey>, usize) {
         let (begun, under_way, most) = (RefCell::new(Vec::new()), Cell::new(0), Cell::new(0));
         let act = async |action: &ActionKey| {
             begun.borrow_mut().push(*action);
@@ -68,7 +73,8 @@ mod tests {
             under_way.set(under_way.get() - 1);
             if action.1 >= 100 { Err(action.1) } else { Ok(action.1) }
         };
-        let answers = perform(actions, |action| action.0, || allowed(begun.borrow().len()), act).await;
+        let answers =
+            perform(actions, |action| action.0, || allowed(begun.borrow().len()), act).await;
         (answers, begun.into_inner(), most.get())
     }
 
@@ -84,7 +90,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_more_than_eight_are_under_way() {
         let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"];
-        let actions: Vec<ActionKey> = names.iter().flat_map(|name| [(*name, 1), (*name, 2)]).collect();
+        let actions: Vec<ActionKey> =
+            names.iter().flat_map(|name| [(*name, 1), (*name, 2)]).collect();
         let (answers, _, most) = performed(&actions, |_| true).await;
         assert_eq!(most, AT_ONCE);
         assert!(answers.iter().all(Option::is_some));

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use contract::record::{HASHED_KEY_PREFIX, NODE_KEY_PREFIX, NodeOutcome, NodeRecord, OBJECTS_KEY, PluginReplacement};
+use contract::record::{
+    HASHED_KEY_PREFIX, NODE_KEY_PREFIX, NodeOutcome, NodeRecord, OBJECTS_KEY, PluginReplacement,
+};
 use observed::named::Named;
 
 /// The data of one ConfigMap.
@@ -76,7 +78,10 @@ pub(super) type ConfigMapTexts<'a> = BTreeMap<String, Cow<'a, str>>;
 
 /// Lays out what is to be stored over at most `stored.len()` objects. Entries keep their object; one that has to move goes to an object behind its own,
 /// which is written first, so that a reader that finds two takes the later one. `None`: there is no room for what must survive.
-pub(super) fn lay_out<'a>(contents: &RecordContents<'_>, stored: &'a [ConfigMapData]) -> Option<(Vec<ConfigMapTexts<'a>>, EntryDetail)> {
+pub(super) fn lay_out<'a>(
+    contents: &RecordContents<'_>,
+    stored: &'a [ConfigMapData],
+) -> Option<(Vec<ConfigMapTexts<'a>>, EntryDetail)> {
     let places = places(stored);
     let mut details = EntryDetail::ALL.into_iter().filter(|detail| *detail >= contents.detail);
     details.find_map(|detail| Some((at_detail(contents, stored, &places, detail)?, detail)))
@@ -108,7 +113,8 @@ fn at_detail<'a>(
     for (name, record) in contents.nodes {
         let key = key_of(name);
         let place = places.get(key.as_str()).copied();
-        let same = place.filter(|_| detail == contents.detail && !contents.changed.contains(&**name));
+        let same =
+            place.filter(|_| detail == contents.detail && !contents.changed.contains(&**name));
         let text = match same.and_then(|place| stored[place].get(&key)) {
             Some(text) => Cow::Borrowed(text.as_str()),
             None => match entry(name, record, detail) {
@@ -158,7 +164,10 @@ fn key_of(node: &str) -> String {
         return format!("{NODE_KEY_PREFIX}{node}");
     }
     let digest = Sha256::digest(node.as_bytes());
-    digest.iter().take(20).fold(HASHED_KEY_PREFIX.to_owned(), |key, byte| format!("{key}{byte:02x}"))
+    digest
+        .iter()
+        .take(20)
+        .fold(HASHED_KEY_PREFIX.to_owned(), |key, byte| format!("{key}{byte:02x}"))
 }
 
 /// Returns the text of an entry; `None`: nothing is stored of the node.
@@ -181,21 +190,34 @@ pub(super) fn parse(key: &str, text: &str) -> Option<(String, NodeRecord)> {
 
 /// Returns what is stored of a node.
 fn shortened(record: &NodeRecord, detail: EntryDetail) -> Option<Cow<'_, NodeRecord>> {
-    let is_over =
-        matches!(record.outcome, Some(NodeOutcome::Done | NodeOutcome::Gone)) && record.replaced.values().all(|one| one.back_at.is_some());
+    let is_over = matches!(record.outcome, Some(NodeOutcome::Done | NodeOutcome::Gone))
+        && record.replaced.values().all(|one| one.back_at.is_some());
     match detail {
         EntryDetail::Full => Some(Cow::Borrowed(record)),
         EntryDetail::ShortDone if !is_over => Some(Cow::Borrowed(record)),
-        EntryDetail::ShortDone => Some(Cow::Owned(NodeRecord { steps: Vec::new(), evicted: Vec::new(), ..record.clone() })),
+        EntryDetail::ShortDone => Some(Cow::Owned(NodeRecord {
+            steps: Vec::new(),
+            evicted: Vec::new(),
+            ..record.clone()
+        })),
         EntryDetail::Short => Some(Cow::Owned(NodeRecord {
             steps: Vec::new(),
             evicted: Vec::new(),
-            reason: record.reason.as_ref().map(|reason| cut(&reason.to_string(), SHORT_TEXT).into()),
-            replaced: replaced(record, |one| PluginReplacement { cause: cut(&one.cause, SHORT_TEXT), ..one.clone() }),
+            reason: record
+                .reason
+                .as_ref()
+                .map(|reason| cut(&reason.to_string(), SHORT_TEXT).into()),
+            replaced: replaced(record, |one| PluginReplacement {
+                cause: cut(&one.cause, SHORT_TEXT),
+                ..one.clone()
+            }),
             ..record.clone()
         })),
         EntryDetail::Brief | EntryDetail::Needed
-            if is_over || detail == EntryDetail::Needed && record.replaced.is_empty() && record.refused.is_none() =>
+            if is_over
+                || detail == EntryDetail::Needed
+                    && record.replaced.is_empty()
+                    && record.refused.is_none() =>
         {
             None
         }
@@ -204,19 +226,30 @@ fn shortened(record: &NodeRecord, detail: EntryDetail) -> Option<Cow<'_, NodeRec
             outcome: record.outcome,
             reason: record.reason.as_ref().map(|reason| cut(&reason.name, SHORT_TEXT).into()),
             since: record.since,
-            replaced: replaced(record, |one| PluginReplacement { pod: String::new(), cause: String::new(), ..one.clone() }),
+            replaced: replaced(record, |one| PluginReplacement {
+                pod: String::new(),
+                cause: String::new(),
+                ..one.clone()
+            }),
             ..NodeRecord::default()
         })),
     }
 }
 
-fn replaced(record: &NodeRecord, change: impl Fn(&PluginReplacement) -> PluginReplacement) -> BTreeMap<String, PluginReplacement> {
+fn replaced(
+    record: &NodeRecord,
+    change: impl Fn(&PluginReplacement) -> PluginReplacement,
+) -> BTreeMap<String, PluginReplacement> {
     record.replaced.iter().map(|(uid, one)| (uid.clone(), change(one))).collect()
 }
 
 /// Returns the start of a text, by whole characters.
 fn cut(text: &str, bytes: usize) -> String {
-    let end = text.char_indices().map(|(index, character)| index + character.len_utf8()).take_while(|end| *end <= bytes).last();
+    let end = text
+        .char_indices()
+        .map(|(index, character)| index + character.len_utf8())
+        .take_while(|end| *end <= bytes)
+        .last();
     text[..end.unwrap_or(0)].to_owned()
 }
 

@@ -60,10 +60,18 @@ fn remedy(code: u16) -> &'static str {
 pub(super) fn classify(error: CallError, object: &str, index: usize) -> RecordError {
     let object = || object.to_owned();
     RecordError::Refused(match error {
-        CallError::Denied { message, .. } if is_admission(&message) => RecordRefusal::Denied { object: object(), message },
-        CallError::Denied { code, message } => RecordRefusal::Invalid { object: object(), code, message },
-        CallError::Forbidden(message) | CallError::NotFound(message) if index > 0 => RecordRefusal::NoObject { object: object(), message },
-        CallError::Refused { code, message } if (400..500).contains(&code) && code != 408 && code != 429 => {
+        CallError::Denied { message, .. } if is_admission(&message) => {
+            RecordRefusal::Denied { object: object(), message }
+        }
+        CallError::Denied { code, message } => {
+            RecordRefusal::Invalid { object: object(), code, message }
+        }
+        CallError::Forbidden(message) | CallError::NotFound(message) if index > 0 => {
+            RecordRefusal::NoObject { object: object(), message }
+        }
+        CallError::Refused { code, message }
+            if (400..500).contains(&code) && code != 408 && code != 429 =>
+        {
             RecordRefusal::Invalid { object: object(), code, message }
         }
         error @ (CallError::Timeout
@@ -92,15 +100,30 @@ mod tests {
         let policy = "configmaps \"r\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no";
         for message in [webhook, policy] {
             assert!(
-                matches!(sorted(CallError::Denied { code: 403, message: message.into() }, 0), Some(RecordRefusal::Denied { .. })),
+                matches!(
+                    sorted(CallError::Denied { code: 403, message: message.into() }, 0),
+                    Some(RecordRefusal::Denied { .. })
+                ),
                 "{message}"
             );
         }
-        assert!(matches!(sorted(CallError::Denied { code: 400, message: webhook.into() }, 0), Some(RecordRefusal::Denied { .. })));
+        assert!(matches!(
+            sorted(CallError::Denied { code: 400, message: webhook.into() }, 0),
+            Some(RecordRefusal::Denied { .. })
+        ));
         for code in [413, 422] {
-            assert!(matches!(sorted(CallError::Denied { code, message: "x".into() }, 0), Some(RecordRefusal::Invalid { .. })), "{code}");
+            assert!(
+                matches!(
+                    sorted(CallError::Denied { code, message: "x".into() }, 0),
+                    Some(RecordRefusal::Invalid { .. })
+                ),
+                "{code}"
+            );
         }
-        assert!(matches!(sorted(CallError::NotFound("x".into()), 1), Some(RecordRefusal::NoObject { .. })));
+        assert!(matches!(
+            sorted(CallError::NotFound("x".into()), 1),
+            Some(RecordRefusal::NoObject { .. })
+        ));
     }
 
     #[test]

@@ -25,9 +25,27 @@ impl DevicePluginWatches {
         let pod = watch.interner.sharing(project::pod, |pod| &mut pod.labels);
         let revisions = (CONTROLLER_REVISIONS, here);
         Self {
-            config: watch.table(config.is_some(), "device plugin configmap", (CONFIG_MAPS, here), selection, project::config_map),
-            daemon_sets: watch.table(true, "device plugin daemonsets", (DAEMON_SETS, here), all(), project::daemon_set),
-            revisions: watch.table(true, "device plugin controllerrevisions", revisions, all(), project::revision),
+            config: watch.table(
+                config.is_some(),
+                "device plugin configmap",
+                (CONFIG_MAPS, here),
+                selection,
+                project::config_map,
+            ),
+            daemon_sets: watch.table(
+                true,
+                "device plugin daemonsets",
+                (DAEMON_SETS, here),
+                all(),
+                project::daemon_set,
+            ),
+            revisions: watch.table(
+                true,
+                "device plugin controllerrevisions",
+                revisions,
+                all(),
+                project::revision,
+            ),
             pods: watch.table(true, "device plugin pods", (PODS, here), all(), pod),
         }
     }

@@ -16,7 +16,10 @@ const SLICE_VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1beta1"];
 ///
 /// # Errors
 /// A call failed.
-pub async fn dra_namespaces(client: &Client, settings: &Settings) -> Result<Vec<String>, CallError> {
+pub async fn dra_namespaces(
+    client: &Client,
+    settings: &Settings,
+) -> Result<Vec<String>, CallError> {
     let api: Api<Namespace> = Api::all(client.clone());
     let mut present = Vec::new();
     for name in settings.dra.namespaces.iter().filter(|_| settings.has(Task::Reroll)) {
@@ -33,11 +36,20 @@ pub async fn dra_namespaces(client: &Client, settings: &Settings) -> Result<Vec<
 ///
 /// # Errors
 /// The call failed.
-pub async fn slice_version(client: &Client, settings: &Settings) -> Result<Option<&'static str>, CallError> {
+pub async fn slice_version(
+    client: &Client,
+    settings: &Settings,
+) -> Result<Option<&'static str>, CallError> {
     if !settings.has(Task::Reroll) && !needs_budgets(settings) {
         return Ok(None);
     }
     let groups = call(client.list_api_groups()).await?.groups;
-    let served = groups.iter().find(|group| group.name == "resource.k8s.io").map(|group| group.versions.as_slice()).unwrap_or_default();
-    Ok(SLICE_VERSIONS.into_iter().find(|known| served.iter().any(|served| served.version == *known)))
+    let served = groups
+        .iter()
+        .find(|group| group.name == "resource.k8s.io")
+        .map(|group| group.versions.as_slice())
+        .unwrap_or_default();
+    Ok(SLICE_VERSIONS
+        .into_iter()
+        .find(|known| served.iter().any(|served| served.version == *known)))
 }

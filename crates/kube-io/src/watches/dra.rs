@@ -18,12 +18,24 @@ pub(super) struct DraWatches {
 }
 
 impl DraWatches {
-    pub(super) fn start(watch: &mut WatchStarter, namespaces: Vec<String>, slice_version: Option<&str>) -> Self {
+    pub(super) fn start(
+        watch: &mut WatchStarter,
+        namespaces: Vec<String>,
+        slice_version: Option<&str>,
+    ) -> Self {
         watch.in_group(TableGroup::Dra);
         let all = ObjectSelection::default;
         let daemon_sets = namespaces
             .iter()
-            .map(|here| watch.table(true, "DRA daemonsets", (DAEMON_SETS, Some(here)), all(), project::daemon_set))
+            .map(|here| {
+                watch.table(
+                    true,
+                    "DRA daemonsets",
+                    (DAEMON_SETS, Some(here)),
+                    all(),
+                    project::daemon_set,
+                )
+            })
             .collect();
         let pods = namespaces.iter().map(|here| {
             let pod = watch.interner.sharing(project::pod, |pod| &mut pod.labels);
@@ -31,7 +43,13 @@ impl DraWatches {
         });
         let pods = pods.collect();
         let slices = match slice_version.map(|version| format!("resource.k8s.io/{version}")) {
-            Some(api) => watch.table(true, "resourceslices", ((&api, "resourceslices"), None), all(), project::slice),
+            Some(api) => watch.table(
+                true,
+                "resourceslices",
+                ((&api, "resourceslices"), None),
+                all(),
+                project::slice,
+            ),
             None => watch.absent(),
         };
         Self { namespaces, daemon_sets, pods, merged_pods: MergedViews::default(), slices }

@@ -30,7 +30,8 @@ impl OperatorLeaseWatch {
         let needed = settings.has(Task::Settle) && settings.driver == Driver::Gpu;
         let selection = ObjectSelection::named(OPERATOR_LEASE).changing_within(OPERATOR_SILENCE);
         let leases = (LEASES, Some(settings.operator_namespace.as_str()));
-        let table = watch.table(needed, "the operator's Lease", leases, selection, project::operator_lease);
+        let table =
+            watch.table(needed, "the operator's Lease", leases, selection, project::operator_lease);
         Self { table, renewals: Mutex::default() }
     }
 
@@ -38,7 +39,8 @@ impl OperatorLeaseWatch {
     pub(super) fn observed(&self, now: Timestamp) -> Option<OperatorLease> {
         let (lease, renew_time) = self.table.values().into_iter().next()?;
         // Nothing panics while this is held.
-        let renewed = self.renewals.lock().unwrap_or_else(PoisonError::into_inner).observe(renew_time, now);
+        let renewed =
+            self.renewals.lock().unwrap_or_else(PoisonError::into_inner).observe(renew_time, now);
         Some(OperatorLease { renewed, ..lease })
     }
 }

@@ -32,9 +32,15 @@ impl OperatorPodWatches {
         }
         // Where one DaemonSet is the driver's, only its pods are of interest.
         let own = settings.daemon_set.clone();
-        let project = watch.interner.sharing(move |pod| project::driver_pod(pod, own.as_deref()), |pod| &mut pod.labels);
+        let project = watch
+            .interner
+            .sharing(move |pod| project::driver_pod(pod, own.as_deref()), |pod| &mut pod.labels);
         let needed = settings.has(Task::Settle) || settings.has(Task::Preflight);
-        let selection = settings.driver.traits().label.map_or_else(ObjectSelection::default, ObjectSelection::labeled);
+        let selection = settings
+            .driver
+            .traits()
+            .label
+            .map_or_else(ObjectSelection::default, ObjectSelection::labeled);
         let pods = (PODS, Some(settings.operator_namespace.as_str()));
         Self {
             drivers: watch.table(needed, "driver pods", pods, selection, project),
@@ -58,7 +64,8 @@ impl OperatorPodWatches {
             merged: MergedViews::default(),
         };
         let interner = &watch.interner;
-        let labeled = |table: &CacheTable<observed::ObservedPod>, (key, value): (&'static str, &'static str)| {
+        let labeled = |table: &CacheTable<observed::ObservedPod>,
+                       (key, value): (&'static str, &'static str)| {
             let project = interner.sharing(project::pod, |pod| &mut pod.labels);
             ProjectedTable::new(table.clone(), move |object: &object::Pod| {
                 let labels = object.metadata.labels.as_ref()?;
@@ -69,9 +76,14 @@ impl OperatorPodWatches {
         let drivers = labeled(&watches.drivers, names::DRIVER_COMPONENT);
         let toolkits = labeled(&watches.toolkits, names::TOOLKIT_APP);
         let validators = labeled(&watches.validators, names::VALIDATOR_APP);
-        let operands = ProjectedTable::new(watches.operands.clone(), project::operand_pods(interner));
+        let operands =
+            ProjectedTable::new(watches.operands.clone(), project::operand_pods(interner));
         let operator = ProjectedTable::new(watches.operator.clone(), project::operator_pod);
-        watch.follow(collection, ObjectSelection::default(), (drivers, ((toolkits, validators), (operands, operator))));
+        watch.follow(
+            collection,
+            ObjectSelection::default(),
+            (drivers, ((toolkits, validators), (operands, operator))),
+        );
         watches
     }
 

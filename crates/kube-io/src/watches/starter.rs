@@ -84,10 +84,19 @@ impl WatchStarter {
     }
 
     /// Adds a table that a watch is to fill.
-    pub(super) fn add<V: Clone + PartialEq + 'static>(&mut self, name: &'static str, access: Option<GrantedAccess>) -> CacheTable<V> {
+    pub(super) fn add<V: Clone + PartialEq + 'static>(
+        &mut self,
+        name: &'static str,
+        access: Option<GrantedAccess>,
+    ) -> CacheTable<V> {
         let table = CacheTable::new(Arc::clone(&self.changed));
         let health = table.clone();
-        self.tables.push(WatchedTable { group: self.group, name, access, health: Box::new(move || health.health()) });
+        self.tables.push(WatchedTable {
+            group: self.group,
+            name,
+            access,
+            health: Box::new(move || health.health()),
+        });
         table
     }
 
@@ -96,8 +105,12 @@ impl WatchStarter {
     }
 
     /// Starts the task that fills a sink.
-    pub(super) fn follow<T, S>(&mut self, collection: ApiCollection, selection: ObjectSelection, sink: S)
-    where
+    pub(super) fn follow<T, S>(
+        &mut self,
+        collection: ApiCollection,
+        selection: ObjectSelection,
+        sink: S,
+    ) where
         T: ApiObject + Send + Sync + 'static,
         S: Sink<T> + Send + Sync + 'static,
         S::Listed: Send,

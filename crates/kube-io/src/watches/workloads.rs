@@ -15,7 +15,8 @@ use crate::list_watch::ObjectSelection;
 use crate::node_pods::FocusedNodes;
 
 const DISRUPTION_BUDGETS: ResourceName<'static> = ("policy/v1", "poddisruptionbudgets");
-const NODE_MAINTENANCES: ResourceName<'static> = ("maintenance.nvidia.com/v1alpha1", "nodemaintenances");
+const NODE_MAINTENANCES: ResourceName<'static> =
+    ("maintenance.nvidia.com/v1alpha1", "nodemaintenances");
 
 /// Whether the tasks need what others do with nodes: before the rollout, or when it decides when a node goes.
 fn needs_maintenances(settings: &Settings) -> bool {
@@ -29,7 +30,12 @@ pub(super) fn needs_budgets(settings: &Settings) -> bool {
 
 /// Returns the label selector of the jobs that a driven node waits for.
 fn awaited_jobs(settings: &Settings) -> Option<&str> {
-    let wait = settings.upgrade.policy.wait_for_completion.as_ref().filter(|_| settings.has(Task::Drive))?;
+    let wait = settings
+        .upgrade
+        .policy
+        .wait_for_completion
+        .as_ref()
+        .filter(|_| settings.has(Task::Drive))?;
     Some(&wait.pod_selector)
 }
 
@@ -42,7 +48,11 @@ pub(super) struct WorkloadWatches {
 }
 
 impl WorkloadWatches {
-    pub(super) fn start(watch: &mut WatchStarter, settings: &Settings, slice_version: Option<&str>) -> Self {
+    pub(super) fn start(
+        watch: &mut WatchStarter,
+        settings: &Settings,
+        slice_version: Option<&str>,
+    ) -> Self {
         watch.in_group(TableGroup::Workloads);
         let all = ObjectSelection::default;
         let selector = awaited_jobs(settings);
@@ -51,14 +61,46 @@ impl WorkloadWatches {
         let changed = Arc::clone(&watch.changed);
         let maintenances = (NODE_MAINTENANCES, None);
         Self {
-            focus: FocusedNodes::new(&watch.client, changed, Arc::clone(&watch.interner), watch.floors.clone()),
-            jobs: watch.table(selector.is_some(), "pods that are waited for", (PODS, None), jobs, project::job),
-            budgets: watch.table(needs_budgets, "poddisruptionbudgets", (DISRUPTION_BUDGETS, None), all(), project::budget),
-            claims: match slice_version.filter(|_| needs_budgets).map(|version| format!("resource.k8s.io/{version}")) {
-                Some(api) => watch.table(true, "resourceclaims", ((&api, "resourceclaims"), None), all(), project::claim),
+            focus: FocusedNodes::new(
+                &watch.client,
+                changed,
+                Arc::clone(&watch.interner),
+                watch.floors.clone(),
+            ),
+            jobs: watch.table(
+                selector.is_some(),
+                "pods that are waited for",
+                (PODS, None),
+                jobs,
+                project::job,
+            ),
+            budgets: watch.table(
+                needs_budgets,
+                "poddisruptionbudgets",
+                (DISRUPTION_BUDGETS, None),
+                all(),
+                project::budget,
+            ),
+            claims: match slice_version
+                .filter(|_| needs_budgets)
+                .map(|version| format!("resource.k8s.io/{version}"))
+            {
+                Some(api) => watch.table(
+                    true,
+                    "resourceclaims",
+                    ((&api, "resourceclaims"), None),
+                    all(),
+                    project::claim,
+                ),
                 None => watch.absent(),
             },
-            maintenances: watch.table(needs_maintenances(settings), "nodemaintenances", maintenances, all(), project::maintenance),
+            maintenances: watch.table(
+                needs_maintenances(settings),
+                "nodemaintenances",
+                maintenances,
+                all(),
+                project::maintenance,
+            ),
         }
     }
 

@@ -37,9 +37,19 @@ impl ControllerWait {
                 true,
                 "see why the DaemonSet has other pods than it wants: a node that is NotReady, or has a taint that the DaemonSet does not tolerate, keeps its pod until the pod is deleted (by force, if the node is gone)",
             ),
-            Self::PassEnds { .. } => ("PassEnds", false, "repair what the error names: it keeps every other node waiting too"),
-            Self::Asleep { .. } => ("Asleep", true, "nothing; to hurry, change the node's skip label to a value other than true"),
-            Self::Skipped { .. } => ("Skipped", false, "remove the label when the node may be upgraded"),
+            Self::PassEnds { .. } => (
+                "PassEnds",
+                false,
+                "repair what the error names: it keeps every other node waiting too",
+            ),
+            Self::Asleep { .. } => (
+                "Asleep",
+                true,
+                "nothing; to hurry, change the node's skip label to a value other than true",
+            ),
+            Self::Skipped { .. } => {
+                ("Skipped", false, "remove the label when the node may be upgraded")
+            }
             Self::Parallel { holders, ahead, .. } => (
                 "Parallel",
                 !ahead.is_empty() || holders.iter().any(SlotHolder::can_resolve),
@@ -54,24 +64,50 @@ impl ControllerWait {
                 !ahead.is_empty() || holders.iter().any(SlotHolder::can_resolve),
                 "uncordon or repair the nodes that are unavailable, or raise maxUnavailable",
             ),
-            Self::Jobs { .. } => ("Jobs", true, "let the jobs end, or set waitForCompletion.timeoutSeconds"),
-            Self::Evicting { .. } => ("Evicting", true, "see which PodDisruptionBudget or finalizer holds the pods"),
-            Self::Draining { .. } => ("Draining", true, "see which PodDisruptionBudget or finalizer holds the pods"),
-            Self::Maintenance { .. } => ("Maintenance", true, "look at the NodeMaintenance and the maintenance-operator"),
+            Self::Jobs { .. } => {
+                ("Jobs", true, "let the jobs end, or set waitForCompletion.timeoutSeconds")
+            }
+            Self::Evicting { .. } => {
+                ("Evicting", true, "see which PodDisruptionBudget or finalizer holds the pods")
+            }
+            Self::Draining { .. } => {
+                ("Draining", true, "see which PodDisruptionBudget or finalizer holds the pods")
+            }
+            Self::Maintenance { .. } => {
+                ("Maintenance", true, "look at the NodeMaintenance and the maintenance-operator")
+            }
             Self::MaintenanceOff => (
                 "MaintenanceOff",
                 false,
                 "switch the maintenance-operator's mode on again, or remove the requestor-mode annotation and set the state to upgrade-required",
             ),
-            Self::Terminating { .. } => ("Terminating", true, "if it stays, look at the node's kubelet"),
-            Self::DriverStarting { .. } => {
-                ("DriverStarting", true, "look at the pod's log; one that hangs without restarts is never given up")
+            Self::Terminating { .. } => {
+                ("Terminating", true, "if it stays, look at the node's kubelet")
             }
-            Self::NoValidator => ("NoValidator", true, "see why the validator's DaemonSet has no pod on the node; no time runs"),
+            Self::DriverStarting { .. } => (
+                "DriverStarting",
+                true,
+                "look at the pod's log; one that hangs without restarts is never given up",
+            ),
+            Self::NoValidator => (
+                "NoValidator",
+                true,
+                "see why the validator's DaemonSet has no pod on the node; no time runs",
+            ),
             Self::Validating { .. } => ("Validating", true, "look at the validator's log"),
-            Self::FailedBefore => ("FailedBefore", false, "remove what could not be evicted, then set the state label to upgrade-required"),
-            Self::FailedDriver { .. } => ("FailedDriver", true, "look at the driver pod's log; it goes on as soon as the pod is ready"),
-            Self::UnknownState { .. } => ("UnknownState", false, "remove the state label, or set it to upgrade-required"),
+            Self::FailedBefore => (
+                "FailedBefore",
+                false,
+                "remove what could not be evicted, then set the state label to upgrade-required",
+            ),
+            Self::FailedDriver { .. } => (
+                "FailedDriver",
+                true,
+                "look at the driver pod's log; it goes on as soon as the pod is ready",
+            ),
+            Self::UnknownState { .. } => {
+                ("UnknownState", false, "remove the state label, or set it to upgrade-required")
+            }
         }
     }
 }
@@ -79,6 +115,7 @@ impl ControllerWait {
 impl SlotHolder {
     /// Whether the node gives its place back without anybody doing something about it.
     pub fn can_resolve(&self) -> bool {
-        (self.state.is_in_progress() && self.state != ControllerState::Failed) || (self.not_ready && !self.cordoned && !self.failed)
+        (self.state.is_in_progress() && self.state != ControllerState::Failed)
+            || (self.not_ready && !self.cordoned && !self.failed)
     }
 }

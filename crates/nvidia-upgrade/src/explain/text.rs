@@ -14,16 +14,34 @@ impl fmt::Display for ControllerWait {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => write!(out, "upgrades are switched off"),
-            Self::SandboxWorkloads => write!(out, "the operator upgrades no driver while sandboxWorkloads.enabled is true"),
-            Self::Blocked { error } => write!(out, "the operator does nothing for any node: {error}"),
-            Self::PassEnds { error } => write!(out, "the operator gives up before it comes to the node: {error}"),
+            Self::SandboxWorkloads => write!(
+                out,
+                "the operator upgrades no driver while sandboxWorkloads.enabled is true"
+            ),
+            Self::Blocked { error } => {
+                write!(out, "the operator does nothing for any node: {error}")
+            }
+            Self::PassEnds { error } => {
+                write!(out, "the operator gives up before it comes to the node: {error}")
+            }
             Self::Asleep { step, since, until } => {
-                let until = until.map_or_else(|| "when it does".to_owned(), |until| format!("by {until:.0}"));
-                write!(out, "the operator has not looked{}; {until} {step}", OptionalTime(" since ", since, ""))
+                let until = until
+                    .map_or_else(|| "when it does".to_owned(), |until| format!("by {until:.0}"));
+                write!(
+                    out,
+                    "the operator has not looked{}; {until} {step}",
+                    OptionalTime(" since ", since, "")
+                )
             }
             Self::Skipped { label } => write!(out, "label {label}=true"),
             Self::Parallel { limit, holders, ahead } => {
-                write!(out, "{} of {limit} parallel upgrades are taken{}{}", holders.len(), HolderNames(holders), NextNodes(ahead))
+                write!(
+                    out,
+                    "{} of {limit} parallel upgrades are taken{}{}",
+                    holders.len(),
+                    HolderNames(holders),
+                    NextNodes(ahead)
+                )
             }
             Self::Unavailable { limit, written, total, counted, holders, ahead } => {
                 let count = if *counted == 1 { "node counts" } else { "nodes count" };
@@ -36,16 +54,32 @@ impl fmt::Display for ControllerWait {
             }
             Self::Jobs { count, since, until } => {
                 let run = if *count == 1 { "pod of a job runs" } else { "pods of jobs run" };
-                write!(out, "{count} {run}{}{}", OptionalTime("; waited for since ", since, ""), OptionalTime(", until ", until, ""))
+                write!(
+                    out,
+                    "{count} {run}{}{}",
+                    OptionalTime("; waited for since ", since, ""),
+                    OptionalTime(", until ", until, "")
+                )
             }
             Self::Evicting { timeout_seconds, drain } => {
                 let then = if *drain { "the node is drained" } else { "the node is given up" };
-                write!(out, "pods that use the device are being evicted; after {timeout_seconds} s {then}")
+                write!(
+                    out,
+                    "pods that use the device are being evicted; after {timeout_seconds} s {then}"
+                )
             }
-            Self::Draining { timeout_seconds } => write!(out, "the node is being drained; after {timeout_seconds} s it is given up"),
-            Self::Maintenance { found: Some(found) } => write!(out, "its NodeMaintenance is {found}"),
-            Self::Maintenance { found: None } => write!(out, "the maintenance-operator has not looked at its NodeMaintenance"),
-            Self::MaintenanceOff => write!(out, "it was handed to the maintenance-operator, and that mode is off"),
+            Self::Draining { timeout_seconds } => {
+                write!(out, "the node is being drained; after {timeout_seconds} s it is given up")
+            }
+            Self::Maintenance { found: Some(found) } => {
+                write!(out, "its NodeMaintenance is {found}")
+            }
+            Self::Maintenance { found: None } => {
+                write!(out, "the maintenance-operator has not looked at its NodeMaintenance")
+            }
+            Self::MaintenanceOff => {
+                write!(out, "it was handed to the maintenance-operator, and that mode is off")
+            }
             Self::Terminating { pod } => write!(out, "the old driver pod/{pod} is terminating"),
             Self::DriverStarting { pod, trouble, restarts } => {
                 write!(out, "driver pod/{pod} is not ready{}", OptionalText(" (", trouble, ")"))?;
@@ -53,13 +87,23 @@ impl fmt::Display for ControllerWait {
             }
             Self::NoValidator => write!(out, "there is no validator pod on the node"),
             Self::Validating { pod, until } => {
-                write!(out, "validator pod/{pod} is not ready{}", OptionalTime("; after ", until, " the node is given up"))
+                write!(
+                    out,
+                    "validator pod/{pod} is not ready{}",
+                    OptionalTime("; after ", until, " the node is given up")
+                )
             }
             Self::FailedBefore => write!(out, "given up with its old driver"),
             Self::FailedDriver { pod, trouble } => {
-                write!(out, "given up; driver pod/{pod} is not ready{}", OptionalText(" (", trouble, ")"))
+                write!(
+                    out,
+                    "given up; driver pod/{pod} is not ready{}",
+                    OptionalText(" (", trouble, ")")
+                )
             }
-            Self::UnknownState { label } => write!(out, "the operator does not know the state `{label}`"),
+            Self::UnknownState { label } => {
+                write!(out, "the operator does not know the state `{label}`")
+            }
         }
     }
 }
@@ -103,7 +147,12 @@ impl fmt::Display for HolderNames<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, holder) in self.0.iter().take(NAMED).enumerate() {
             write!(out, "{}{} ({}", if at == 0 { ": " } else { ", " }, holder.node, holder.state)?;
-            write!(out, "{}{})", if holder.cordoned { ", cordoned" } else { "" }, if holder.not_ready { ", not Ready" } else { "" })?;
+            write!(
+                out,
+                "{}{})",
+                if holder.cordoned { ", cordoned" } else { "" },
+                if holder.not_ready { ", not Ready" } else { "" }
+            )?;
         }
         others(out, self.0.len())
     }

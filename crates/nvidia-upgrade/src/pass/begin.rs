@@ -12,7 +12,10 @@ fn needs_upgrade(entry: &NodeEntry<'_>) -> Result<bool, PassError> {
 }
 
 /// Nodes without a state, and nodes that are done.
-pub(super) fn unknown_or_done(run: &mut PassRun<'_, '_>, state: ControllerState) -> Result<(), PassError> {
+pub(super) fn unknown_or_done(
+    run: &mut PassRun<'_, '_>,
+    state: ControllerState,
+) -> Result<(), PassError> {
     for entry in run.bucket(state) {
         if needs_upgrade(entry)? {
             if entry.unschedulable {
@@ -52,7 +55,10 @@ pub(super) fn start(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
 }
 
 /// A request is taken off as soon as it is seen, whether the node may start or not.
-pub(super) fn take_request(run: &mut PassRun<'_, '_>, entry: &NodeEntry<'_>) -> Result<bool, PassError> {
+pub(super) fn take_request(
+    run: &mut PassRun<'_, '_>,
+    entry: &NodeEntry<'_>,
+) -> Result<bool, PassError> {
     let requested = entry.is_requested();
     if requested {
         run.annotate(entry, run.traits.requested, None)?;

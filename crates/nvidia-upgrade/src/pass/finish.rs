@@ -9,10 +9,11 @@ pub(super) fn finish(run: &mut PassRun<'_, '_>, entry: &NodeEntry<'_>) -> Result
     let key = run.traits.initially_unschedulable;
     // A node that is there twice loses the note with its first entry. What takes an annotation off reads the node again, so after a validation
     // the second one knows.
-    let is_gone =
-        |write: &PassWrite| matches!(write, PassWrite::Annotate { node, key: gone, value: None } if node == entry.node && *gone == key);
-    let reads_again = entry.state == ControllerState::ValidationRequired && !entry.validators.is_empty();
-    let is_noted = entry.notes.initially_unschedulable && !(reads_again && run.outcome.writes.iter().any(is_gone));
+    let is_gone = |write: &PassWrite| matches!(write, PassWrite::Annotate { node, key: gone, value: None } if node == entry.node && *gone == key);
+    let reads_again =
+        entry.state == ControllerState::ValidationRequired && !entry.validators.is_empty();
+    let is_noted = entry.notes.initially_unschedulable
+        && !(reads_again && run.outcome.writes.iter().any(is_gone));
     if is_noted && !entry.notes.requestor {
         run.state(entry, ControllerState::Done)?;
         return run.annotate(entry, key, None);
@@ -26,7 +27,9 @@ pub(super) fn finish(run: &mut PassRun<'_, '_>, entry: &NodeEntry<'_>) -> Result
 
 /// Uncordons whatever is cordoned, whoever did it.
 pub(super) fn uncordon(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
-    for entry in run.bucket(ControllerState::UncordonRequired).filter(|entry| !entry.notes.requestor) {
+    for entry in
+        run.bucket(ControllerState::UncordonRequired).filter(|entry| !entry.notes.requestor)
+    {
         if entry.unschedulable {
             run.write(PassWrite::Uncordon { node: entry.node.to_owned() })?;
         }

@@ -47,7 +47,9 @@ pub(super) fn maintenance(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
     for entry in run.bucket(ControllerState::NodeMaintenanceRequired) {
         match &entry.maintenance {
             None => run.state(entry, ControllerState::UpgradeRequired)?,
-            Some(object) if object.reason == Some("Ready") => run.state(entry, ControllerState::PodRestartRequired)?,
+            Some(object) if object.reason == Some("Ready") => {
+                run.state(entry, ControllerState::PodRestartRequired)?
+            }
             Some(_) => {}
         }
     }
@@ -56,7 +58,8 @@ pub(super) fn maintenance(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
 
 /// Gives nodes back. The label comes first: what fails after it is never tried again.
 pub(super) fn release(run: &mut PassRun<'_, '_>, requestor: &Requestor) -> Result<(), PassError> {
-    for entry in run.bucket(ControllerState::UncordonRequired).filter(|entry| entry.notes.requestor) {
+    for entry in run.bucket(ControllerState::UncordonRequired).filter(|entry| entry.notes.requestor)
+    {
         run.state(entry, ControllerState::Done)?;
         run.annotate(entry, run.traits.requestor, None)?;
         let (node, name) = (entry.node.to_owned(), requestor.object(entry.node));
@@ -80,7 +83,9 @@ fn request_of(entry: &NodeEntry<'_>, requestor: &Requestor) -> Option<PassWrite>
     let (node, name) = (entry.node.to_owned(), requestor.object(entry.node));
     match &entry.maintenance {
         Some(object) if requestor.prefix == SHARED_PREFIX => {
-            if object.requestor == requestor.id || object.additional.contains(&requestor.id.as_str()) {
+            if object.requestor == requestor.id
+                || object.additional.contains(&requestor.id.as_str())
+            {
                 None
             } else {
                 Some(PassWrite::JoinMaintenance { node, name })

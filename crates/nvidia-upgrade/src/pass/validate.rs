@@ -20,8 +20,15 @@ pub(super) fn validation(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
 }
 
 /// Leave for a driver pod that waits with loading the driver.
-pub(super) fn let_it_load(run: &mut PassRun<'_, '_>, entry: &NodeEntry<'_>) -> Result<(), PassError> {
-    if entry.waits_for_safe_load() { run.annotate(entry, run.traits.safe_load, None) } else { Ok(()) }
+pub(super) fn let_it_load(
+    run: &mut PassRun<'_, '_>,
+    entry: &NodeEntry<'_>,
+) -> Result<(), PassError> {
+    if entry.waits_for_safe_load() {
+        run.annotate(entry, run.traits.safe_load, None)
+    } else {
+        Ok(())
+    }
 }
 
 /// Whether all validator pods are ready; without any it is not, and no time runs. A ready pod that comes before one that is not takes

@@ -11,12 +11,18 @@ pub(super) fn wait_for_jobs(run: &mut PassRun<'_, '_>) {
     let rules = run.rules;
     for entry in run.bucket(ControllerState::WaitForJobsRequired) {
         let result = match &rules.policy.wait_for_completion {
-            None => run
-                .state(entry, if run.options.pod_deletion { ControllerState::PodDeletionRequired } else { ControllerState::DrainRequired }),
+            None => run.state(
+                entry,
+                if run.options.pod_deletion {
+                    ControllerState::PodDeletionRequired
+                } else {
+                    ControllerState::DrainRequired
+                },
+            ),
             // With a selector it goes on with the pods, even where there is no such step.
-            Some(_) if entry.jobs == 0 => {
-                run.annotate(entry, run.traits.wait_start, None).and_then(|()| run.state(entry, ControllerState::PodDeletionRequired))
-            }
+            Some(_) if entry.jobs == 0 => run
+                .annotate(entry, run.traits.wait_start, None)
+                .and_then(|()| run.state(entry, ControllerState::PodDeletionRequired)),
             Some(wait) => still_busy(run, entry, wait),
         };
         run.swallow(result);
@@ -24,7 +30,11 @@ pub(super) fn wait_for_jobs(run: &mut PassRun<'_, '_>) {
 }
 
 /// A job that takes too long is no failure: the node goes on without waiting for it.
-fn still_busy(run: &mut PassRun<'_, '_>, entry: &NodeEntry<'_>, wait: &CompletionPolicy) -> Result<(), PassError> {
+fn still_busy(
+    run: &mut PassRun<'_, '_>,
+    entry: &NodeEntry<'_>,
+    wait: &CompletionPolicy,
+) -> Result<(), PassError> {
     if wait.timeout_seconds == 0 {
         return Ok(());
     }
@@ -49,7 +59,8 @@ pub(super) fn timed_out(
         run.annotate(entry, key, Some(now.to_string()))?;
         return Ok(false);
     };
-    let error = |_| PassError::StartTime { node: entry.node.to_owned(), key, value: start.to_owned() };
+    let error =
+        |_| PassError::StartTime { node: entry.node.to_owned(), key, value: start.to_owned() };
     let start: i64 = start.parse().map_err(error)?;
     Ok(now > start.saturating_add_unsigned(seconds))
 }

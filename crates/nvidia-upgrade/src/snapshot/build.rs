@@ -7,8 +7,8 @@ use contract::driver::{Driver, DriverTraits};
 use super::super::pass::Requestor;
 use super::super::state::ControllerState;
 use super::{
-    CountedEntries, DriverSelection, MaintenanceObject, NodeAnnotations, NodeEntry, PodRevision, SnapshotDriverPod, SnapshotError,
-    UpgradeSnapshot, ValidatorPod,
+    CountedEntries, DriverSelection, MaintenanceObject, NodeAnnotations, NodeEntry, PodRevision,
+    SnapshotDriverPod, SnapshotError, UpgradeSnapshot, ValidatorPod,
 };
 use observed::{self, Observed, ObservedDaemonSet, ObservedNode, ObservedPod, Views, newest};
 use observed::{selects, untolerated_taint};
@@ -27,7 +27,11 @@ pub struct SnapshotInputs<'i> {
 impl SnapshotInputs<'_> {
     /// As the driver's operator is seen to do it.
     pub fn from_observed(observed: &Observed, driver: Driver) -> Self {
-        Self { driver, selection: DriverSelection::from_observed(observed, driver), requestor: None }
+        Self {
+            driver,
+            selection: DriverSelection::from_observed(observed, driver),
+            requestor: None,
+        }
     }
 }
 
@@ -35,11 +39,15 @@ impl<'a> UpgradeSnapshot<'a> {
     /// What the controller sees. Entries are there even where it is blocked, so that what it would do can be told.
     pub fn from_observed(observed: &'a Observed, inputs: &SnapshotInputs<'_>) -> Self {
         let order = DaemonSetOrder::new(observed, inputs.selection);
-        let mut taken: Vec<TakenPod<'a>> =
-            observed.pods.iter().flat_map(|pod| order.places(pod).map(move |place| TakenPod { place, pod })).collect();
+        let mut taken: Vec<TakenPod<'a>> = observed
+            .pods
+            .iter()
+            .flat_map(|pod| order.places(pod).map(move |place| TakenPod { place, pod }))
+            .collect();
         taken.sort_by_key(TakenPod::turn);
         let blocked = order.wrong_count(observed, || taken.iter().copied());
-        let (entries, blocked) = EntryTables::new(observed, inputs).entries(observed, &order, taken, blocked);
+        let (entries, blocked) =
+            EntryTables::new(observed, inputs).entries(observed, &order, taken, blocked);
         Self { driver: inputs.driver, entries, counted: CountedEntries::default(), blocked }
     }
 }
@@ -68,10 +76,17 @@ pub(super) struct DaemonSetOrder<'a> {
 
 impl<'a> DaemonSetOrder<'a> {
     pub(super) fn new(observed: &'a Observed, selection: DriverSelection) -> Self {
-        let mut daemon_sets: Vec<&ObservedDaemonSet> =
-            observed.daemon_sets.iter().filter(|daemon_set| selection.selects(&daemon_set.template_labels)).collect();
+        let mut daemon_sets: Vec<&ObservedDaemonSet> = observed
+            .daemon_sets
+            .iter()
+            .filter(|daemon_set| selection.selects(&daemon_set.template_labels))
+            .collect();
         daemon_sets.sort_by_key(|daemon_set| (&daemon_set.namespace, &daemon_set.name));
-        let places = daemon_sets.iter().enumerate().map(|(place, daemon_set)| (daemon_set.uid.as_str(), place)).collect();
+        let places = daemon_sets
+            .iter()
+            .enumerate()
+            .map(|(place, daemon_set)| (daemon_set.uid.as_str(), place))
+            .collect();
         Self { selection, daemon_sets, places }
     }
 
@@ -102,20 +117,38 @@ impl<'a> DaemonSetOrder<'a> {
 }
 
 /// A DaemonSet has not as many pods as it wants. `own`: those that it has.
-fn pod_count(observed: &Observed, daemon_set: &ObservedDaemonSet, owned: i32, mut own: Vec<TakenPod<'_>>) -> SnapshotError {
+fn pod_count(
+    observed: &Observed,
+    daemon_set: &ObservedDaemonSet,
+    owned: i32,
+    mut own: Vec<TakenPod<'_>>,
+) -> SnapshotError {
     own.sort_by_key(TakenPod::turn);
     let on_nodes: Vec<&str> = own.iter().filter_map(|one| one.pod.node.as_deref()).collect();
     let served: HashSet<&str> = on_nodes.iter().copied().collect();
     // A pod that stood there before the taint stays, and is not one that is wanted.
-    let wants_one = |node: &ObservedNode| selects(&daemon_set.node_selector, &node.labels) && untolerated_taint(daemon_set, node).is_none();
+    let wants_one = |node: &ObservedNode| {
+        selects(&daemon_set.node_selector, &node.labels)
+            && untolerated_taint(daemon_set, node).is_none()
+    };
     let lacks_one = |node: &&ObservedNode| !served.contains(node.name.as_str()) && wants_one(node);
     let missing = if owned < daemon_set.desired {
         observed.nodes.values().filter(lacks_one).map(|node| node.name.clone()).collect()
     } else {
         Vec::new()
     };
-    let surplus = on_nodes.into_iter().filter(|name| !observed.nodes.get(name).is_some_and(wants_one)).map(str::to_owned).collect();
-    SnapshotError::PodCount { daemon_set: daemon_set.name.clone(), desired: daemon_set.desired, owned, missing, surplus }
+    let surplus = on_nodes
+        .into_iter()
+        .filter(|name| !observed.nodes.get(name).is_some_and(wants_one))
+        .map(str::to_owned)
+        .collect();
+    SnapshotError::PodCount {
+        daemon_set: daemon_set.name.clone(),
+        desired: daemon_set.desired,
+        owned,
+        missing,
+        surplus,
+    }
 }
 
 /// What is looked up for each entry.
@@ -135,9 +168,10 @@ impl<'a> EntryTables<'a> {
         }
         let maintenances = observed.workloads.maintenances.served().into_iter().flatten();
         let ours = maintenances.filter(|object| {
-            inputs
-                .requestor
-                .is_some_and(|requestor| object.namespace == requestor.namespace && object.name == requestor.object(&object.node))
+            inputs.requestor.is_some_and(|requestor| {
+                object.namespace == requestor.namespace
+                    && object.name == requestor.object(&object.node)
+            })
         });
         Self {
             traits: inputs.driver.traits(),
@@ -160,7 +194,8 @@ impl<'a> EntryTables<'a> {
         for one in taken {
             if one.pod.unbound {
                 if one.pod.running {
-                    blocked.get_or_insert_with(|| SnapshotError::NoNode { pod: one.pod.name.clone() });
+                    blocked
+                        .get_or_insert_with(|| SnapshotError::NoNode { pod: one.pod.name.clone() });
                 }
                 continue;
             }
@@ -168,20 +203,29 @@ impl<'a> EntryTables<'a> {
             match observed.nodes.get(name) {
                 Some(node) => entries.push(self.entry(node, one, order)),
                 None => {
-                    blocked.get_or_insert_with(|| SnapshotError::NodeMissing { pod: one.pod.name.clone(), node: name.to_owned() });
+                    blocked.get_or_insert_with(|| SnapshotError::NodeMissing {
+                        pod: one.pod.name.clone(),
+                        node: name.to_owned(),
+                    });
                 }
             }
         }
         (entries, blocked)
     }
 
-    pub(super) fn entry(&self, node: &'a ObservedNode, TakenPod { place, pod }: TakenPod<'a>, order: &DaemonSetOrder<'a>) -> NodeEntry<'a> {
+    pub(super) fn entry(
+        &self,
+        node: &'a ObservedNode,
+        TakenPod { place, pod }: TakenPod<'a>,
+        order: &DaemonSetOrder<'a>,
+    ) -> NodeEntry<'a> {
         let daemon_set = order.daemon_sets.get(place).copied();
         let label = |key: &str| node.labels.text(key);
         let annotation = |key: &str| node.annotations.text(key);
         let name = node.name.as_str();
         let ready = |pod: &ObservedPod| pod.running && pod.containers_ready;
-        let mut validators: Vec<&ObservedPod> = self.validators.on(name).filter(|pod| !pod.unbound).collect();
+        let mut validators: Vec<&ObservedPod> =
+            self.validators.on(name).filter(|pod| !pod.unbound).collect();
         validators.sort_by_key(|pod| (&pod.namespace, &pod.name));
         NodeEntry {
             node: name,
@@ -204,16 +248,21 @@ impl<'a> EntryTables<'a> {
                 namespace: &pod.namespace,
                 name: &pod.name,
                 uid: &pod.uid,
-                revision: daemon_set.map_or(PodRevision::Orphaned, |daemon_set| self.revision(pod, daemon_set)),
+                revision: daemon_set
+                    .map_or(PodRevision::Orphaned, |daemon_set| self.revision(pod, daemon_set)),
                 deleting: pod.deleting,
                 running: pod.running,
                 containers_ready: pod.containers_ready,
                 unready_restarts: pod.unready_restarts,
                 trouble: pod.trouble.as_deref(),
                 digest: pod.config_digest.as_deref(),
-                template_digest: daemon_set.and_then(|daemon_set| daemon_set.config_digest.as_deref()),
+                template_digest: daemon_set
+                    .and_then(|daemon_set| daemon_set.config_digest.as_deref()),
             },
-            validators: validators.into_iter().map(|pod| ValidatorPod { name: &pod.name, ready: ready(pod) }).collect(),
+            validators: validators
+                .into_iter()
+                .map(|pod| ValidatorPod { name: &pod.name, ready: ready(pod) })
+                .collect(),
             jobs: self.jobs.get(name).copied().unwrap_or(0),
             maintenance: self.maintenances.get(name).map(|object| MaintenanceObject {
                 requestor: &object.requestor,

@@ -44,20 +44,32 @@ impl SnapshotCache {
     /// Of all nodes.
     pub fn new(observed: &Observed, inputs: &SnapshotInputs<'_>) -> Self {
         let mut cache = Self::default();
-        let elsewhere = observed.pods.iter().filter_map(ObservedPod::on_node).filter(|name| !observed.nodes.contains_key(name));
+        let elsewhere = observed
+            .pods
+            .iter()
+            .filter_map(ObservedPod::on_node)
+            .filter(|name| !observed.nodes.contains_key(name));
         cache.update(observed, inputs, observed.nodes.keys().map(|name| &**name).chain(elsewhere));
         cache
     }
 
     /// Updates nodes. `changed`: those of which the node or a driver pod has changed, come or gone.
-    pub fn update<'n>(&mut self, observed: &Observed, inputs: &SnapshotInputs<'_>, changed: impl IntoIterator<Item = &'n str>) {
-        let (order, tables) = (DaemonSetOrder::new(observed, inputs.selection), EntryTables::new(observed, inputs));
+    pub fn update<'n>(
+        &mut self,
+        observed: &Observed,
+        inputs: &SnapshotInputs<'_>,
+        changed: impl IntoIterator<Item = &'n str>,
+    ) {
+        let (order, tables) =
+            (DaemonSetOrder::new(observed, inputs.selection), EntryTables::new(observed, inputs));
         // Of pods that are on no node nobody tells that they have changed.
         for name in changed.into_iter().chain([""]) {
             let driver_pods: Vec<DriverPodSlot> = observed
                 .pods
                 .shared_on(name)
-                .flat_map(|pod| order.places(pod).map(|place| DriverPodSlot { place, pod: Arc::clone(pod) }))
+                .flat_map(|pod| {
+                    order.places(pod).map(|place| DriverPodSlot { place, pod: Arc::clone(pod) })
+                })
                 .collect();
             if driver_pods.is_empty() {
                 self.nodes.remove(name);
@@ -66,11 +78,18 @@ impl SnapshotCache {
             let node = observed.nodes.get(name);
             let mut entries: Vec<Option<NodeEntry<'_>>> = Vec::with_capacity(driver_pods.len());
             for driver_pod in &driver_pods {
-                entries.push(node.filter(|_| !driver_pod.pod.unbound).map(|node| tables.entry(node, driver_pod.taken(), &order)));
+                entries.push(
+                    node.filter(|_| !driver_pod.pod.unbound)
+                        .map(|node| tables.entry(node, driver_pod.taken(), &order)),
+                );
             }
             // One of several that is open opens all.
-            let classes = entries.iter().map(|entry| entry.as_ref().map_or(EntryClass::Open, NodeEntry::class));
-            let class = classes.reduce(|one, other| if one == other { one } else { EntryClass::Open }).unwrap_or(EntryClass::Open);
+            let classes = entries
+                .iter()
+                .map(|entry| entry.as_ref().map_or(EntryClass::Open, NodeEntry::class));
+            let class = classes
+                .reduce(|one, other| if one == other { one } else { EntryClass::Open })
+                .unwrap_or(EntryClass::Open);
             let owner = entries.iter().flatten().find_map(|entry| entry.owner).map(Box::from);
             self.nodes.insert(name, CachedNode { class, owner, driver_pods });
         }
@@ -85,10 +104,13 @@ impl SnapshotCache {
         owner: Option<&str>,
         policy: &Policy,
     ) -> UpgradeSnapshot<'a> {
-        let (order, tables) = (DaemonSetOrder::new(observed, inputs.selection), EntryTables::new(observed, inputs));
-        let driver_pods = |cached: &'a CachedNode| cached.driver_pods.iter().map(DriverPodSlot::taken);
+        let (order, tables) =
+            (DaemonSetOrder::new(observed, inputs.selection), EntryTables::new(observed, inputs));
+        let driver_pods =
+            |cached: &'a CachedNode| cached.driver_pods.iter().map(DriverPodSlot::taken);
         let blocked = order.wrong_count(observed, || self.nodes.values().flat_map(driver_pods));
-        let (mut counted, mut open, mut pending) = (CountedEntries::default(), Vec::new(), Vec::new());
+        let (mut counted, mut open, mut pending) =
+            (CountedEntries::default(), Vec::new(), Vec::new());
         for (name, cached) in &self.nodes {
             let ours = owner.is_none_or(|owner| cached.owner.as_deref() == Some(owner));
             match cached.class {
@@ -114,7 +136,8 @@ impl SnapshotCache {
         if !first.is_empty() {
             open.extend(first.iter().flat_map(|(_, cached)| driver_pods(cached)));
             let mut counted = std::mem::take(&mut snapshot.counted);
-            counted.pending -= first.iter().map(|(_, cached)| cached.driver_pods.len()).sum::<usize>();
+            counted.pending -=
+                first.iter().map(|(_, cached)| cached.driver_pods.len()).sum::<usize>();
             snapshot = made(open, counted);
         }
         snapshot.counted.pending_nodes = pending.into_iter().map(|(name, _)| name).collect();
@@ -123,11 +146,16 @@ impl SnapshotCache {
 }
 
 /// Takes the first pending nodes by the order of the controller, so many of them.
-fn take_first<'a>(pending: &mut Vec<(&'a str, &'a CachedNode)>, count: usize) -> Vec<(&'a str, &'a CachedNode)> {
+fn take_first<'a>(
+    pending: &mut Vec<(&'a str, &'a CachedNode)>,
+    count: usize,
+) -> Vec<(&'a str, &'a CachedNode)> {
     if count == 0 {
         return Vec::new();
     }
-    let turn = |cached: &'a CachedNode| cached.driver_pods.iter().map(|driver_pod| driver_pod.taken().turn()).min();
+    let turn = |cached: &'a CachedNode| {
+        cached.driver_pods.iter().map(|driver_pod| driver_pod.taken().turn()).min()
+    };
     let mut turns: Vec<_> = pending.iter().map(|(_, cached)| turn(cached)).collect();
     if count >= turns.len() {
         return std::mem::take(pending);

@@ -23,7 +23,12 @@ pub enum DriverSelection {
 impl DriverSelection {
     /// The one that is in use.
     pub fn from_observed(observed: &Observed, driver: Driver) -> Self {
-        let any = |key: &str| observed.daemon_sets.iter().any(|daemon_set| daemon_set.template_labels.contains_key(key));
+        let any = |key: &str| {
+            observed
+                .daemon_sets
+                .iter()
+                .any(|daemon_set| daemon_set.template_labels.contains_key(key))
+        };
         match driver {
             Driver::Ofed if any(names::OFED_OWNER_LABEL) => Self::Network,
             // There is no controller that would select.
@@ -43,7 +48,10 @@ impl DriverSelection {
             Self::ClusterPolicy => &[("app", "nvidia-driver-daemonset")],
             Self::OpenShift => &[(names::DRIVER_TOOLKIT_LABEL, "true")],
             Self::NvidiaDrivers => &[names::DRIVER_COMPONENT],
-            Self::Network => &[(names::OFED_DRIVER_LABEL, ""), (names::OFED_OWNER_LABEL, names::OFED_OWNER_POLICY)],
+            Self::Network => &[
+                (names::OFED_DRIVER_LABEL, ""),
+                (names::OFED_OWNER_LABEL, names::OFED_OWNER_POLICY),
+            ],
             Self::NetworkWithoutOwner => &[(names::OFED_DRIVER_LABEL, "")],
         }
     }

@@ -136,7 +136,10 @@ pub struct EnvVar {
 }
 
 /// Resources of a container, by name; how much is of no interest.
-#[expect(clippy::zero_sized_map_values, reason = "in JSON they are maps, and only their keys are read")]
+#[expect(
+    clippy::zero_sized_map_values,
+    reason = "in JSON they are maps, and only their keys are read"
+)]
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ResourceRequirements {
@@ -233,12 +236,19 @@ impl PodStatus {
 
     /// Returns the statuses of all containers, init containers first.
     pub(crate) fn all_containers(&self) -> impl Iterator<Item = &ContainerStatus> {
-        self.init_container_statuses.iter().flatten().chain(self.container_statuses.iter().flatten())
+        self.init_container_statuses
+            .iter()
+            .flatten()
+            .chain(self.container_statuses.iter().flatten())
     }
 
     /// Returns the most restarts of a container, init containers included, that is not ready.
     pub(crate) fn unready_restarts(&self) -> i32 {
-        self.all_containers().filter(|status| !status.ready).map(|status| status.restart_count).max().unwrap_or(0)
+        self.all_containers()
+            .filter(|status| !status.ready)
+            .map(|status| status.restart_count)
+            .max()
+            .unwrap_or(0)
     }
 }
 

@@ -3,7 +3,10 @@
 use kube_core::DynamicObject;
 use serde_json::Value;
 
-use crate::{ClusterPolicy, ImageSpec, Labels, LiveUpgradePolicy, NicClusterPolicy, NvidiaDriver, OperandSpec};
+use crate::{
+    ClusterPolicy, ImageSpec, Labels, LiveUpgradePolicy, NicClusterPolicy, NvidiaDriver,
+    OperandSpec,
+};
 use contract::operand::Operand;
 use contract::policy::{CompletionPolicy, DrainPolicy, PodDeletionPolicy, Policy};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -13,7 +16,10 @@ use super::{conditions, filled, text, time};
 /// A map of strings.
 fn strings(value: &Value, pointer: &str) -> Labels {
     let map = value.pointer(pointer).and_then(Value::as_object);
-    map.into_iter().flatten().filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+    map.into_iter()
+        .flatten()
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect()
 }
 
 fn image(value: &Value, pointer: &str) -> ImageSpec {
@@ -24,7 +30,9 @@ fn image(value: &Value, pointer: &str) -> ImageSpec {
 /// A ClusterPolicy (`nvidia.com/v1`).
 pub fn cluster_policy(object: &DynamicObject) -> Option<ClusterPolicy> {
     let data = &object.data;
-    let flag = |pointer: &str, absent: bool| data.pointer(pointer).and_then(Value::as_bool).unwrap_or(absent);
+    let flag = |pointer: &str, absent: bool| {
+        data.pointer(pointer).and_then(Value::as_bool).unwrap_or(absent)
+    };
     let conditions = conditions(data);
     Some(ClusterPolicy {
         uid: filled(object.metadata.uid.as_ref()),
@@ -36,11 +44,17 @@ pub fn cluster_policy(object: &DynamicObject) -> Option<ClusterPolicy> {
         driver_manager: image(data, "/spec/driver/manager"),
         toolkit_enabled: flag("/spec/toolkit/enabled", true),
         toolkit: image(data, "/spec/toolkit"),
-        operands: Operand::ALL.into_iter().map(|operand| (operand, operand_spec(data, operand))).collect(),
+        operands: Operand::ALL
+            .into_iter()
+            .map(|operand| (operand, operand_spec(data, operand)))
+            .collect(),
         labels: strings(data, "/spec/daemonsets/labels"),
         upgrade_policy: upgrade_policy(data, "/spec/driver/upgradePolicy"),
         state: text(data, "/status/state"),
-        ready_reason: conditions.ready_reason().filter(|reason| !reason.is_empty()).map(str::to_owned),
+        ready_reason: conditions
+            .ready_reason()
+            .filter(|reason| !reason.is_empty())
+            .map(str::to_owned),
         conditions,
         driver_field_manager: field_manager(&object.metadata, "/f:spec/f:driver"),
     })
@@ -59,26 +73,39 @@ fn upgrade_policy(data: &Value, pointer: &str) -> LiveUpgradePolicy {
     LiveUpgradePolicy {
         stated: data.pointer(pointer).is_some_and(Value::is_object),
         auto_upgrade: field("autoUpgrade").and_then(Value::as_bool).unwrap_or(false),
-        max_parallel: field("maxParallelUpgrades").and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()),
+        max_parallel: field("maxParallelUpgrades")
+            .and_then(Value::as_u64)
+            .and_then(|n| u32::try_from(n).ok()),
         max_unavailable: field("maxUnavailable").map(|value| {
             let text = value.as_str().filter(|text| text.parse::<i64>().is_err());
             text.map_or_else(|| value.to_string(), str::to_owned)
         }),
         wait_for_completion: field("waitForCompletion").and_then(|wait| {
             let pod_selector = text(wait, "/podSelector")?;
-            Some(CompletionPolicy { pod_selector, timeout_seconds: wait["timeoutSeconds"].as_u64().unwrap_or(0) })
+            Some(CompletionPolicy {
+                pod_selector,
+                timeout_seconds: wait["timeoutSeconds"].as_u64().unwrap_or(0),
+            })
         }),
-        pod_deletion: field("podDeletion").filter(|deletion| !deletion.is_null()).map(|deletion| PodDeletionPolicy {
-            force: deletion["force"].as_bool().unwrap_or(false),
-            timeout_seconds: deletion["timeoutSeconds"].as_u64().unwrap_or_else(|| PodDeletionPolicy::default().timeout_seconds),
-            delete_empty_dir: deletion["deleteEmptyDir"].as_bool().unwrap_or(false),
+        pod_deletion: field("podDeletion").filter(|deletion| !deletion.is_null()).map(|deletion| {
+            PodDeletionPolicy {
+                force: deletion["force"].as_bool().unwrap_or(false),
+                timeout_seconds: deletion["timeoutSeconds"]
+                    .as_u64()
+                    .unwrap_or_else(|| PodDeletionPolicy::default().timeout_seconds),
+                delete_empty_dir: deletion["deleteEmptyDir"].as_bool().unwrap_or(false),
+            }
         }),
-        drain: field("drain").filter(|drain| drain["enable"].as_bool().unwrap_or(false)).map(|drain| DrainPolicy {
-            force: drain["force"].as_bool().unwrap_or(false),
-            pod_selector: text(drain, "/podSelector").unwrap_or_default(),
-            timeout_seconds: drain["timeoutSeconds"].as_u64().unwrap_or_else(|| DrainPolicy::default().timeout_seconds),
-            delete_empty_dir: drain["deleteEmptyDir"].as_bool().unwrap_or(false),
-        }),
+        drain: field("drain").filter(|drain| drain["enable"].as_bool().unwrap_or(false)).map(
+            |drain| DrainPolicy {
+                force: drain["force"].as_bool().unwrap_or(false),
+                pod_selector: text(drain, "/podSelector").unwrap_or_default(),
+                timeout_seconds: drain["timeoutSeconds"]
+                    .as_u64()
+                    .unwrap_or_else(|| DrainPolicy::default().timeout_seconds),
+                delete_empty_dir: drain["deleteEmptyDir"].as_bool().unwrap_or(false),
+            },
+        ),
         lacks_drain: field("drain").is_none_or(Value::is_null),
     }
 }
@@ -91,7 +118,11 @@ pub fn nic_cluster_policy(object: &DynamicObject) -> Option<NicClusterPolicy> {
     let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
     let ofed = present("/spec/ofedDriver").then(|| {
         let (own, global) = (image(data, "/spec/ofedDriver"), image(data, "/spec/global"));
-        ImageSpec { repository: own.repository.or(global.repository), image: own.image, version: own.version.or(global.version) }
+        ImageSpec {
+            repository: own.repository.or(global.repository),
+            image: own.image,
+            version: own.version.or(global.version),
+        }
     });
     Some(NicClusterPolicy {
         uid: filled(object.metadata.uid.as_ref()),
@@ -134,7 +165,9 @@ fn nvidia_driver_policy(data: &Value) -> LiveUpgradePolicy {
     let path = "/spec/upgradePolicy";
     let mut policy = upgrade_policy(data, path);
     policy.auto_upgrade |= data.pointer(&format!("{path}/autoUpgrade")).is_none_or(Value::is_null);
-    policy.max_unavailable = policy.max_unavailable.or_else(|| Policy::default().max_unavailable.map(|limit| limit.to_string()));
+    policy.max_unavailable = policy
+        .max_unavailable
+        .or_else(|| Policy::default().max_unavailable.map(|limit| limit.to_string()));
     policy.pod_deletion = policy.pod_deletion.or_else(|| Some(PodDeletionPolicy::default()));
     policy
 }

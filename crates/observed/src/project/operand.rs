@@ -27,16 +27,24 @@ pub fn operator_pod(object: &api::Pod) -> Option<OperatorPod> {
 /// pods have are held once.
 pub fn operand_pod(object: &api::Pod, interner: &LabelInterner) -> Option<OperandPod> {
     let metadata = &object.metadata;
-    let owner = controller(metadata.owner_references.as_deref()).filter(|owner| owner.kind == "DaemonSet")?;
+    let owner = controller(metadata.owner_references.as_deref())
+        .filter(|owner| owner.kind == "DaemonSet")?;
     let labels = metadata.labels.as_ref()?;
     let app = labels.get("app").or_else(|| labels.get("name"))?;
-    if Operand::from_app(app).is_none() && !app.starts_with("nvidia-") || is_driver_or_toolkit(object) {
+    if Operand::from_app(app).is_none() && !app.starts_with("nvidia-")
+        || is_driver_or_toolkit(object)
+    {
         return None;
     }
     let spec = object.spec.as_ref()?;
     let status = object.status.clone().unwrap_or_default();
-    let unscheduled = status.condition("PodScheduled").filter(|condition| condition.status == "False" && spec.node_name.is_none());
-    let message = || unscheduled.and_then(|condition| condition.message.clone().or_else(|| condition.reason.clone()));
+    let unscheduled = status
+        .condition("PodScheduled")
+        .filter(|condition| condition.status == "False" && spec.node_name.is_none());
+    let message = || {
+        unscheduled
+            .and_then(|condition| condition.message.clone().or_else(|| condition.reason.clone()))
+    };
     let text = |text: &String| interner.text(text);
     Some(OperandPod {
         owner: interner.text(&owner.uid),
@@ -51,15 +59,23 @@ pub fn operand_pod(object: &api::Pod, interner: &LabelInterner) -> Option<Operan
 }
 
 /// A projection of [`operand_pod`] that can be given to a watch.
-pub fn operand_pods(interner: &Arc<LabelInterner>) -> impl Fn(&api::Pod) -> Option<OperandPod> + use<> {
+pub fn operand_pods(
+    interner: &Arc<LabelInterner>,
+) -> impl Fn(&api::Pod) -> Option<OperandPod> + use<> {
     let interner = Arc::clone(interner);
     move |object| operand_pod(object, &interner)
 }
 
 /// Whether the pod is seen in full: driver or container toolkit.
 pub fn is_driver_or_toolkit(object: &api::Pod) -> bool {
-    let has =
-        |(key, value): (&str, &str)| object.metadata.labels.as_ref().and_then(|labels| labels.get(key)).is_some_and(|found| found == value);
+    let has = |(key, value): (&str, &str)| {
+        object
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get(key))
+            .is_some_and(|found| found == value)
+    };
     has(names::DRIVER_COMPONENT) || has(names::TOOLKIT_APP)
 }
 
@@ -67,10 +83,14 @@ pub fn is_driver_or_toolkit(object: &api::Pod) -> bool {
 pub fn operator_lease(object: &coordination::Lease) -> Option<(OperatorLease, String)> {
     let spec = object.spec.as_ref()?;
     let renew = spec.renew_time.as_ref()?.0;
-    let led = spec.acquire_time.as_ref().map_or(0, |acquired| renew.duration_since(acquired.0).as_secs());
+    let led =
+        spec.acquire_time.as_ref().map_or(0, |acquired| renew.duration_since(acquired.0).as_secs());
     let lease = OperatorLease {
         holder: spec.holder_identity.clone().unwrap_or_default(),
-        duration_seconds: spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0),
+        duration_seconds: spec
+            .lease_duration_seconds
+            .and_then(|seconds| u64::try_from(seconds).ok())
+            .unwrap_or(0),
         led_seconds: u64::try_from(led).unwrap_or(0),
         renewed: None,
     };

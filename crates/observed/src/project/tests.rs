@@ -45,18 +45,39 @@ fn workload_view_has_what_decides_its_eviction() {
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
     });
     let seen = workload(&object(full)).expect("bound to a node");
-    assert_eq!((seen.namespace.as_str(), seen.name.as_str(), seen.uid.as_str(), seen.node.as_str()), ("jobs", "train-0", "u1", "node-1"));
+    assert_eq!(
+        (seen.namespace.as_str(), seen.name.as_str(), seen.uid.as_str(), seen.node.as_str()),
+        ("jobs", "train-0", "u1", "node-1")
+    );
     assert_eq!(seen.created.to_string(), "2026-01-02T03:04:05Z");
     assert_eq!(seen.deleted_at.map(|at| at.to_string()).as_deref(), Some("2026-01-02T04:00:00Z"));
     assert_eq!(seen.finalizers, ["batch.kubernetes.io/job-tracking"]);
     assert_eq!(seen.labels.get("app").map(String::as_str), Some("train"));
     assert!(seen.mirror && seen.secondary_network && seen.ready);
-    assert_eq!((seen.phase, seen.grace_seconds, seen.runtime_class.as_deref()), (PodPhase::Running, 600, Some("nvidia")));
-    let job = PodController { api_version: "batch/v1".into(), kind: "Job".into(), name: "train".into(), uid: "j1".into() };
+    assert_eq!(
+        (seen.phase, seen.grace_seconds, seen.runtime_class.as_deref()),
+        (PodPhase::Running, 600, Some("nvidia"))
+    );
+    let job = PodController {
+        api_version: "batch/v1".into(),
+        kind: "Job".into(),
+        name: "train".into(),
+        uid: "j1".into(),
+    };
     assert_eq!(seen.controller, Some(job));
     let bare = of_spec(&json!({}));
-    assert_eq!((bare.phase, bare.grace_seconds, bare.controller, bare.deleted_at), (PodPhase::Pending, 30, None, None));
-    assert!(!bare.mirror && !bare.secondary_network && !bare.ready && !bare.empty_dir && !bare.memory_dir && !bare.host_devices);
+    assert_eq!(
+        (bare.phase, bare.grace_seconds, bare.controller, bare.deleted_at),
+        (PodPhase::Pending, 30, None, None)
+    );
+    assert!(
+        !bare.mirror
+            && !bare.secondary_network
+            && !bare.ready
+            && !bare.empty_dir
+            && !bare.memory_dir
+            && !bare.host_devices
+    );
     let unbound = json!({"metadata": {"name": "a"}, "spec": {"containers": []}});
     assert_eq!(workload(&object(unbound)), None, "a pod on no node is in nobody's way");
 }
@@ -68,9 +89,21 @@ fn extended_resources_separate_containers_and_sidecars() {
     for (containers, expected) in [
         (json!([resources(gpu.clone(), none.clone())]), set(["nvidia.com/gpu"])),
         (json!([resources(none.clone(), gpu.clone())]), set(["nvidia.com/gpu"])),
-        (json!([resources(json!({"nvidia.com/mig-1g.5gb": "0"}), none.clone())]), set(["nvidia.com/mig-1g.5gb"])),
-        (json!([{"name": "a"}, resources(json!({"rdma/hca": 1}), gpu)]), set(["nvidia.com/gpu", "rdma/hca"])),
-        (json!([resources(json!({"cpu": 1, "hugepages-2Mi": "1Gi", "kubernetes.io/batch-cpu": "1"}), none)]), set([])),
+        (
+            json!([resources(json!({"nvidia.com/mig-1g.5gb": "0"}), none.clone())]),
+            set(["nvidia.com/mig-1g.5gb"]),
+        ),
+        (
+            json!([{"name": "a"}, resources(json!({"rdma/hca": 1}), gpu)]),
+            set(["nvidia.com/gpu", "rdma/hca"]),
+        ),
+        (
+            json!([resources(
+                json!({"cpu": 1, "hugepages-2Mi": "1Gi", "kubernetes.io/batch-cpu": "1"}),
+                none
+            )]),
+            set([]),
+        ),
     ] {
         assert_eq!(of_spec(&json!({"containers": containers})).resources, expected, "{containers}");
     }
@@ -89,7 +122,11 @@ fn pod_view_has_what_keeps_it_there() {
         (json!([{"name": "a", "emptyDir": {"medium": ""}}]), true, false),
         (json!([{"name": "a", "emptyDir": {"medium": "Memory"}}]), false, true),
         (json!([{"name": "a", "emptyDir": {"medium": "HugePages-2Mi"}}]), false, true),
-        (json!([{"name": "a", "emptyDir": {"medium": "Memory"}}, {"name": "b", "emptyDir": {"sizeLimit": "1Gi"}}]), true, true),
+        (
+            json!([{"name": "a", "emptyDir": {"medium": "Memory"}}, {"name": "b", "emptyDir": {"sizeLimit": "1Gi"}}]),
+            true,
+            true,
+        ),
         (json!([{"name": "a", "configMap": {"name": "x"}}]), false, false),
     ] {
         let seen = of_spec(&json!({"volumes": volumes}));
@@ -111,10 +148,14 @@ fn devices_behind_the_kubelets_back_are_seen() {
         ("/dev/shm", true, "v", false),
         ("/var/lib", true, "v", false),
     ] {
-        let seen = of_spec(&json!({"volumes": volume(path), "containers": container(privileged, mount)}));
+        let seen =
+            of_spec(&json!({"volumes": volume(path), "containers": container(privileged, mount)}));
         assert_eq!(seen.host_devices, expected, "{path} {privileged} {mount}");
     }
-    assert!(of_spec(&json!({"volumes": volume("/dev"), "initContainers": container(true, "v")})).host_devices);
+    assert!(
+        of_spec(&json!({"volumes": volume("/dev"), "initContainers": container(true, "v")}))
+            .host_devices
+    );
 }
 
 #[test]
@@ -128,7 +169,15 @@ fn template_claims_have_names_from_the_status() {
     let status = json!({"resourceClaimStatuses": [{"name": "made", "resourceClaimName": "a-made-x"}, {"name": "none"}],
         "extendedResourceClaimStatus": {"resourceClaimName": "a-extended-x"}});
     let seen = workload(&object(pod(&spec, &status))).expect("bound to a node");
-    assert_eq!(seen.claims, [Some("shared".to_owned()), Some("a-made-x".to_owned()), None, Some("a-extended-x".to_owned())]);
+    assert_eq!(
+        seen.claims,
+        [
+            Some("shared".to_owned()),
+            Some("a-made-x".to_owned()),
+            None,
+            Some("a-extended-x".to_owned())
+        ]
+    );
 }
 
 #[test]
@@ -141,7 +190,10 @@ fn jobs_are_seen_with_their_phase() {
         ("Unknown", PodPhase::Unknown),
     ] {
         let seen = job(&object(pod(&json!({}), &json!({"phase": text})))).expect("bound to a node");
-        assert_eq!((seen.namespace.as_str(), seen.name.as_str(), seen.node.as_str(), seen.phase), ("jobs", "a", "node-1", phase));
+        assert_eq!(
+            (seen.namespace.as_str(), seen.name.as_str(), seen.node.as_str(), seen.phase),
+            ("jobs", "a", "node-1", phase)
+        );
     }
     assert_eq!(job(&object(json!({"metadata": {"name": "a"}, "spec": {"containers": []}}))), None);
 }
@@ -160,7 +212,10 @@ fn budget_view_has_selector_and_allowance() {
             Some("app=a,t in (x,y),u!=z,v,!w"),
         ),
     ] {
-        let seen = budget(&object(json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"selector": selector}}))).expect("a budget");
+        let seen = budget(&object(
+            json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"selector": selector}}),
+        ))
+        .expect("a budget");
         assert_eq!(seen.selector.map(|selector| selector.to_string()).as_deref(), shown);
         assert!(!seen.evicts_unhealthy);
     }
@@ -173,11 +228,15 @@ fn budget_view_has_selector_and_allowance() {
         }));
         let seen = budget(&object).expect("a budget");
         assert_eq!((seen.allowed, seen.healthy, seen.desired, seen.expected), (1, 3, 2, 4));
-        assert_eq!((seen.min_available.as_deref(), seen.max_unavailable.as_deref()), (Some("50%"), Some("1")));
+        assert_eq!(
+            (seen.min_available.as_deref(), seen.max_unavailable.as_deref()),
+            (Some("50%"), Some("1"))
+        );
         assert!(seen.evicts_unhealthy);
         assert_eq!(seen.observed, expected);
     }
-    let new = budget(&object(json!({"metadata": {"name": "p", "generation": 1}, "spec": {}}))).expect("a budget");
+    let new = budget(&object(json!({"metadata": {"name": "p", "generation": 1}, "spec": {}})))
+        .expect("a budget");
     assert!(!new.observed, "nobody has looked at it yet");
 }
 
@@ -206,12 +265,18 @@ fn claim_view_has_devices_without_admin_access() {
         });
         let seen = claim(&object(full)).expect("a claim");
         assert_eq!(seen.drivers, set(["gpu.nvidia.com", "nic.example.com"]), "{version}");
-        assert_eq!((seen.node.as_deref(), seen.reserved_for), (Some("node-1"), vec!["u1".to_owned()]));
+        assert_eq!(
+            (seen.node.as_deref(), seen.reserved_for),
+            (Some("node-1"), vec!["u1".to_owned()])
+        );
         assert!(seen.deleting.is_some());
     }
     let new =
         claim(&object(json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}}))).expect("a claim");
-    assert_eq!((new.drivers, new.node, new.reserved_for, new.deleting), (set([]), None, Vec::new(), None));
+    assert_eq!(
+        (new.drivers, new.node, new.reserved_for, new.deleting),
+        (set([]), None, Vec::new(), None)
+    );
 }
 
 #[test]
@@ -226,36 +291,46 @@ fn dra_1455_taints_of_devices_are_seen() {
             "spec": {"driver": "gpu.nvidia.com", "nodeName": "node-1", "devices": devices},
         });
         let seen = slice(&object(full)).expect("a slice of NVIDIA's");
-        assert_eq!(seen.taints, ["gpu-3 gpu.nvidia.com/xid=48:NoSchedule", "gpu-3 gpu.nvidia.com/unhealthy:NoExecute"], "{version}");
+        assert_eq!(
+            seen.taints,
+            ["gpu-3 gpu.nvidia.com/xid=48:NoSchedule", "gpu-3 gpu.nvidia.com/unhealthy:NoExecute"],
+            "{version}"
+        );
         assert_eq!(seen.devices, 2, "{version}");
     }
 }
 
 #[test]
 fn maintenance_view_has_its_requestor() {
-    let kind =
-        json!({"apiVersion": "maintenance.nvidia.com/v1alpha1", "kind": "NodeMaintenance", "metadata": {"name": "m", "namespace": "n"}});
+    let kind = json!({"apiVersion": "maintenance.nvidia.com/v1alpha1", "kind": "NodeMaintenance", "metadata": {"name": "m", "namespace": "n"}});
     let mut full = kind.clone();
     full["spec"] = json!({"nodeName": "node-1", "requestorID": "example.com/ops"});
-    full["status"] = json!({"conditions": [{"type": "Ready", "status": "False", "reason": "Draining"}]});
+    full["status"] =
+        json!({"conditions": [{"type": "Ready", "status": "False", "reason": "Draining"}]});
     let seen = maintenance(&object(full)).expect("a maintenance");
-    assert_eq!((seen.node.as_str(), seen.requestor.as_str(), seen.state.as_deref()), ("node-1", "example.com/ops", Some("Draining")));
+    assert_eq!(
+        (seen.node.as_str(), seen.requestor.as_str(), seen.state.as_deref()),
+        ("node-1", "example.com/ops", Some("Draining"))
+    );
     assert_eq!(maintenance(&object(kind)), None, "without a node it is about none");
 }
 
 #[test]
 fn pod_with_node_is_scheduled_despite_its_condition() {
-    let status =
-        json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": "already assigned"}]});
+    let status = json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": "already assigned"}]});
     let field = json!([{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]);
     let terms = json!({"nodeSelectorTerms": [{"matchFields": field}]});
-    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+    let affinity =
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
     let mut waits = pod(&json!({"affinity": affinity}), &status);
     let bound = super::pod(&object(waits.clone())).expect("bound to a node");
     assert_eq!((bound.unbound, bound.unschedulable), (false, None));
     waits["spec"]["nodeName"] = Value::Null;
     let unbound = super::pod(&object(waits)).expect("made for a node");
-    assert_eq!((unbound.unbound, unbound.unschedulable.as_deref()), (true, Some("already assigned")));
+    assert_eq!(
+        (unbound.unbound, unbound.unschedulable.as_deref()),
+        (true, Some("already assigned"))
+    );
 }
 
 /// The operator's conditions are the only place where it says why it makes no DaemonSet.
@@ -270,12 +345,19 @@ fn error_condition_of_cluster_policy_is_observed() {
     full["status"] = status;
     let failed = cluster_policy(&object(full)).expect("a policy");
     let failure = failed.conditions.failure().expect("the reconciliation failed");
-    assert_eq!((failure.reason.as_str(), failure.message.as_str()), ("ReconcileFailed", "Failed to reconcile state-driver: no kernel"));
+    assert_eq!(
+        (failure.reason.as_str(), failure.message.as_str()),
+        ("ReconcileFailed", "Failed to reconcile state-driver: no kernel")
+    );
     assert_eq!(failed.ready_reason, None);
     let mut full = kind;
-    full["status"] = json!({"conditions": [{"type": "Ready", "status": "True", "reason": "NoGPUNodes"}]});
+    full["status"] =
+        json!({"conditions": [{"type": "Ready", "status": "True", "reason": "NoGPUNodes"}]});
     let ready = cluster_policy(&object(full)).expect("a policy");
-    assert_eq!((ready.ready_reason.as_deref(), ready.conditions.is_ready()), (Some("NoGPUNodes"), true));
+    assert_eq!(
+        (ready.ready_reason.as_deref(), ready.conditions.is_ready()),
+        (Some("NoGPUNodes"), true)
+    );
 }
 
 #[test]
@@ -296,5 +378,8 @@ fn nvidia_driver_is_observed_with_selector_and_conditions() {
     assert!(!seen.is_default && seen.conditions.ready.as_ref().is_some_and(|ready| !ready.is_true));
     assert_eq!(seen.conditions.failure(), None, "it only rolls");
     assert_eq!(seen.node_selector.get("pool").map(String::as_str), Some("blue"));
-    assert_eq!((seen.driver.version.as_deref(), seen.field_manager.as_deref()), (Some("580.126.20"), Some("kubectl-edit")));
+    assert_eq!(
+        (seen.driver.version.as_deref(), seen.field_manager.as_deref()),
+        (Some("580.126.20"), Some("kubectl-edit"))
+    );
 }

@@ -8,7 +8,9 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube_core::DynamicObject;
 use serde_json::Value;
 
-use crate::workload::{AwaitedPod, DeviceClaim, DisruptionBudget, NodeMaintenance, PodController, PodPhase, Workload};
+use crate::workload::{
+    AwaitedPod, DeviceClaim, DisruptionBudget, NodeMaintenance, PodController, PodPhase, Workload,
+};
 use contract::names;
 use contract::selector::{LabelOperator, LabelRequirement, Selector};
 
@@ -32,12 +34,22 @@ fn phase(object: &api::Pod) -> PodPhase {
 pub fn workload(object: &api::Pod) -> Option<Workload> {
     let metadata = &object.metadata;
     let spec = object.spec.as_ref()?;
-    let annotated = |key: &str| metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(key));
+    let annotated = |key: &str| {
+        metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(key))
+    };
     let volumes = || spec.volumes.iter().flatten();
     let in_memory = |volume: &api::EmptyDirVolumeSource| {
-        volume.medium.as_deref().is_some_and(|medium| medium == "Memory" || medium.starts_with("HugePages"))
+        volume
+            .medium
+            .as_deref()
+            .is_some_and(|medium| medium == "Memory" || medium.starts_with("HugePages"))
     };
-    let sidecars = || spec.init_containers.iter().flatten().filter(|container| container.restart_policy.as_deref() == Some("Always"));
+    let sidecars = || {
+        spec.init_containers
+            .iter()
+            .flatten()
+            .filter(|container| container.restart_policy.as_deref() == Some("Always"))
+    };
     Some(Workload {
         namespace: filled(metadata.namespace.as_ref()),
         name: filled(metadata.name.as_ref()),
@@ -49,7 +61,9 @@ pub fn workload(object: &api::Pod) -> Option<Workload> {
         created: created(metadata.creation_timestamp.as_ref()),
         deleted_at: metadata.deletion_timestamp.as_ref().map(time),
         finalizers: metadata.finalizers.clone().unwrap_or_default(),
-        grace_seconds: spec.termination_grace_period_seconds.map_or(GRACE_SECONDS, |seconds| u64::try_from(seconds).unwrap_or(0)),
+        grace_seconds: spec
+            .termination_grace_period_seconds
+            .map_or(GRACE_SECONDS, |seconds| u64::try_from(seconds).unwrap_or(0)),
         controller: controller(metadata.owner_references.as_deref()).map(|owner| PodController {
             api_version: owner.api_version.clone(),
             kind: owner.kind.clone(),
@@ -57,7 +71,9 @@ pub fn workload(object: &api::Pod) -> Option<Workload> {
             uid: owner.uid.clone(),
         }),
         mirror: annotated(names::MIRROR_ANNOTATION),
-        empty_dir: volumes().filter_map(|volume| volume.empty_dir.as_ref()).any(|volume| !in_memory(volume)),
+        empty_dir: volumes()
+            .filter_map(|volume| volume.empty_dir.as_ref())
+            .any(|volume| !in_memory(volume)),
         memory_dir: volumes().filter_map(|volume| volume.empty_dir.as_ref()).any(in_memory),
         resources: spec.containers.iter().flat_map(extended_resources).collect(),
         sidecar_resources: sidecars().flat_map(extended_resources).collect(),
@@ -70,7 +86,8 @@ pub fn workload(object: &api::Pod) -> Option<Workload> {
 
 /// Resources that somebody else than Kubernetes defines: their names have a domain that is not its own (`IsExtendedResourceName`).
 fn extended_resources(container: &api::Container) -> BTreeSet<String> {
-    let resources = container.resources.iter().flat_map(|resources| [&resources.limits, &resources.requests]);
+    let resources =
+        container.resources.iter().flat_map(|resources| [&resources.limits, &resources.requests]);
     let names = resources.flatten().flat_map(|list| list.keys());
     names.filter(|name| name.contains('/') && !name.contains("kubernetes.io/")).cloned().collect()
 }
@@ -78,7 +95,8 @@ fn extended_resources(container: &api::Container) -> BTreeSet<String> {
 /// The claims that a pod uses. One from a template has its name in the status; an entry without a name there needed no claim. Kubernetes
 /// makes one more for extended resources of which a DRA driver takes care.
 fn claims(object: &api::Pod) -> Vec<Option<String>> {
-    let statuses = || object.status.iter().flat_map(|status| status.resource_claim_statuses.iter().flatten());
+    let statuses =
+        || object.status.iter().flat_map(|status| status.resource_claim_statuses.iter().flatten());
     let asked = object.spec.iter().flat_map(|spec| spec.resource_claims.iter().flatten());
     let named = |claim: &api::PodResourceClaim| match &claim.resource_claim_name {
         Some(name) => Some(Some(name.clone())),
@@ -87,21 +105,33 @@ fn claims(object: &api::Pod) -> Vec<Option<String>> {
             None => Some(None),
         },
     };
-    let extended = object.status.iter().filter_map(|status| status.extended_resource_claim_status.as_ref());
-    asked.filter_map(named).chain(extended.map(|extended| Some(extended.resource_claim_name.clone()))).collect()
+    let extended =
+        object.status.iter().filter_map(|status| status.extended_resource_claim_status.as_ref());
+    asked
+        .filter_map(named)
+        .chain(extended.map(|extended| Some(extended.resource_claim_name.clone())))
+        .collect()
 }
 
 /// A hostPath below `/dev/nvidia`, or `/dev` in a privileged container.
 fn host_devices(spec: &api::PodSpec) -> bool {
     let paths = || {
         let volumes = spec.volumes.iter().flatten();
-        volumes.filter_map(|volume| Some((volume.name.as_str(), volume.host_path.as_ref()?.path.trim_end_matches('/'))))
+        volumes.filter_map(|volume| {
+            Some((volume.name.as_str(), volume.host_path.as_ref()?.path.trim_end_matches('/')))
+        })
     };
-    let all: BTreeSet<&str> = paths().filter(|(_, path)| *path == "/dev").map(|(name, _)| name).collect();
-    let privileged =
-        |container: &&api::Container| container.security_context.as_ref().and_then(|context| context.privileged).unwrap_or(false);
-    let mut mounts = spec.all_containers().filter(privileged).flat_map(|container| container.volume_mounts.iter().flatten());
-    paths().any(|(_, path)| path.starts_with("/dev/nvidia")) || mounts.any(|mount| all.contains(mount.name.as_str()))
+    let all: BTreeSet<&str> =
+        paths().filter(|(_, path)| *path == "/dev").map(|(name, _)| name).collect();
+    let privileged = |container: &&api::Container| {
+        container.security_context.as_ref().and_then(|context| context.privileged).unwrap_or(false)
+    };
+    let mut mounts = spec
+        .all_containers()
+        .filter(privileged)
+        .flat_map(|container| container.volume_mounts.iter().flatten());
+    paths().any(|(_, path)| path.starts_with("/dev/nvidia"))
+        || mounts.any(|mount| all.contains(mount.name.as_str()))
 }
 
 /// A pod that `waitForCompletion` waits for. One that is bound to no node is in nobody's way.
@@ -140,11 +170,10 @@ pub fn budget(object: &policy::PodDisruptionBudget) -> Option<DisruptionBudget> 
 
 /// A selector of an object. An operator that is not known is left out: a budget then protects rather too many pods.
 fn selector(object: &LabelSelector) -> Selector {
-    let equal = object
-        .match_labels
-        .iter()
-        .flatten()
-        .map(|(key, value)| LabelRequirement { key: key.clone(), operator: LabelOperator::In(BTreeSet::from([value.clone()])) });
+    let equal = object.match_labels.iter().flatten().map(|(key, value)| LabelRequirement {
+        key: key.clone(),
+        operator: LabelOperator::In(BTreeSet::from([value.clone()])),
+    });
     let expressions = object.match_expressions.iter().flatten().filter_map(|expression| {
         let values = || expression.values.iter().flatten().cloned().collect();
         let operator = match expression.operator.as_str() {
@@ -161,20 +190,29 @@ fn selector(object: &LabelSelector) -> Selector {
 
 /// A ResourceClaim of any API version from v1beta1 on: what is read here stands at the same place in all of them.
 pub fn claim(object: &DynamicObject) -> Option<DeviceClaim> {
-    let list = |value: &'_ Value, pointer: &str| value.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default();
+    let list = |value: &'_ Value, pointer: &str| {
+        value.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default()
+    };
     let data = &object.data;
     let results = list(data, "/status/allocation/devices/results");
     let terms = list(data, "/status/allocation/nodeSelector/nodeSelectorTerms");
     let fields: Vec<Value> = terms.iter().flat_map(|term| list(term, "/matchFields")).collect();
-    let node = fields.iter().find(|field| field["key"] == "metadata.name" && field["operator"] == "In");
+    let node =
+        fields.iter().find(|field| field["key"] == "metadata.name" && field["operator"] == "In");
     Some(DeviceClaim {
         namespace: filled(object.metadata.namespace.as_ref()),
         name: filled(object.metadata.name.as_ref()),
-        drivers: results.iter().filter(|result| result["adminAccess"] != true).filter_map(|result| text(result, "/driver")).collect(),
+        drivers: results
+            .iter()
+            .filter(|result| result["adminAccess"] != true)
+            .filter_map(|result| text(result, "/driver"))
+            .collect(),
         node: node.and_then(|field| text(field, "/values/0")),
         reserved_for: list(data, "/status/reservedFor")
             .iter()
-            .filter(|consumer| consumer["resource"] == "pods" && text(consumer, "/apiGroup").is_none())
+            .filter(|consumer| {
+                consumer["resource"] == "pods" && text(consumer, "/apiGroup").is_none()
+            })
             .filter_map(|consumer| text(consumer, "/uid"))
             .collect(),
         deleting: object.metadata.deletion_timestamp.as_ref().map(time),

@@ -49,9 +49,15 @@ impl DoctorReport {
     ///
     /// # Errors
     /// A call failed.
-    pub async fn new(session: &ClusterSession, snapshots: &[RolloutSnapshot], deployed: DeployedRecipe) -> Result<Self, ObserveError> {
-        let mut notes: Vec<String> = session.notes().iter().chain(&deployed.notes).cloned().collect();
-        let mut findings: Vec<DoctorFinding> = snapshots.iter().flat_map(|snapshot| examine(snapshot, &status(snapshot))).collect();
+    pub async fn new(
+        session: &ClusterSession,
+        snapshots: &[RolloutSnapshot],
+        deployed: DeployedRecipe,
+    ) -> Result<Self, ObserveError> {
+        let mut notes: Vec<String> =
+            session.notes().iter().chain(&deployed.notes).cloned().collect();
+        let mut findings: Vec<DoctorFinding> =
+            snapshots.iter().flat_map(|snapshot| examine(snapshot, &status(snapshot))).collect();
         findings.extend(missing_rights(session, snapshots, &mut notes).await?);
         let diagnostics = deployed.check(&mut notes);
         findings.extend(diagnostics.list.iter().map(rule_finding));
@@ -71,7 +77,9 @@ impl DoctorReport {
 
     /// Returns the findings that are not about the recipe.
     pub fn cluster_findings(&self) -> impl Iterator<Item = &DoctorFinding> {
-        self.findings.iter().filter(|finding| DEPLOYED_LINTS.iter().all(|lint| lint.name() != finding.check))
+        self.findings
+            .iter()
+            .filter(|finding| DEPLOYED_LINTS.iter().all(|lint| lint.name() != finding.check))
     }
 }
 
@@ -80,7 +88,8 @@ async fn missing_rights(
     snapshots: &[RolloutSnapshot],
     notes: &mut Vec<String>,
 ) -> Result<Vec<DoctorFinding>, ObserveError> {
-    let namespaces: BTreeSet<&String> = snapshots.iter().flat_map(|snapshot| &snapshot.observed.dra.namespaces).collect();
+    let namespaces: BTreeSet<&String> =
+        snapshots.iter().flat_map(|snapshot| &snapshot.observed.dra.namespaces).collect();
     let namespaces: Vec<String> = namespaces.into_iter().cloned().collect();
     let mut findings = Vec::new();
     for settings in session.hooks() {
@@ -106,5 +115,11 @@ fn rule_finding(diagnostic: &Diagnostic) -> DoctorFinding {
         Severity::Warning => DoctorSeverity::Warning,
     };
     let name = diagnostic.lint.map_or("", Lint::name);
-    DoctorFinding::new(name, severity, Vec::new(), diagnostic.message.to_string(), Remedy::words(diagnostic.hints.join("; ")))
+    DoctorFinding::new(
+        name,
+        severity,
+        Vec::new(),
+        diagnostic.message.to_string(),
+        Remedy::words(diagnostic.hints.join("; ")),
+    )
 }

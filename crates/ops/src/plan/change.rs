@@ -68,12 +68,16 @@ pub(crate) fn changes(snapshot: &RolloutSnapshot, proposed: &ProposedDeployment)
     let versions = DriverVersions::new(snapshot, proposed, &daemon_sets);
     let mut all = versions.changes(snapshot, proposed, &daemon_sets);
     // A template that changes for another reason than the driver leaves the driver's configuration as it is; the operators tell which one by a digest.
-    let same_driver = |changes: &[&DriverChange]| changes.iter().all(|change| change.of != DRIVER && change.of != CHART);
+    let same_driver = |changes: &[&DriverChange]| {
+        changes.iter().all(|change| change.of != DRIVER && change.of != CHART)
+    };
     let mut steps = BTreeMap::new();
     let mut versions_now: BTreeMap<String, usize> = BTreeMap::new();
     for node in driver_nodes(&snapshot.observed, driver) {
         let pod = operands.driver_pod(node);
-        let concerns = |change: &&DriverChange| change.nvidia_driver.as_deref().is_none_or(|name| node.driver_owner() == Some(name));
+        let concerns = |change: &&DriverChange| {
+            change.nvidia_driver.as_deref().is_none_or(|name| node.driver_owner() == Some(name))
+        };
         let all: Vec<&DriverChange> = all.iter().filter(concerns).collect();
         let same_driver = same_driver(&all);
         let step = match &pod {
@@ -84,7 +88,9 @@ pub(crate) fn changes(snapshot: &RolloutSnapshot, proposed: &ProposedDeployment)
                 match (all.is_empty(), pod.newest) {
                     (true, true) => NodeStep::Unchanged,
                     (true, false) if live => NodeStep::RestartOnly,
-                    (false, newest) if same_driver && digest && (newest || live) => NodeStep::RestartOnly,
+                    (false, newest) if same_driver && digest && (newest || live) => {
+                        NodeStep::RestartOnly
+                    }
                     _ => NodeStep::Evicting,
                 }
             }
@@ -97,24 +103,44 @@ pub(crate) fn changes(snapshot: &RolloutSnapshot, proposed: &ProposedDeployment)
         steps.insert(node.name.clone(), step);
     }
     all.extend(under_way(snapshot, &all, &operands));
-    let from = versions_now.into_iter().max_by_key(|(_, count)| *count).map(|(version, _)| version).or_else(|| versions.live.clone());
+    let from = versions_now
+        .into_iter()
+        .max_by_key(|(_, count)| *count)
+        .map(|(version, _)| version)
+        .or_else(|| versions.live.clone());
     DriverChanges { from, to: versions.asked.clone().or(versions.live), all, steps }
 }
 
 /// The drivers of NVIDIADrivers that some of their nodes do not run yet, where nothing else is going to change them.
-fn under_way(snapshot: &RolloutSnapshot, coming: &[DriverChange], operands: &DriverOperands<'_>) -> Vec<DriverChange> {
+fn under_way(
+    snapshot: &RolloutSnapshot,
+    coming: &[DriverChange],
+    operands: &DriverOperands<'_>,
+) -> Vec<DriverChange> {
     let driver = snapshot.settings.driver;
     if driver != Driver::Gpu || !snapshot.observed.uses_nvidia_drivers() {
         return Vec::new();
     }
-    let is_coming =
-        |name: &str| coming.iter().any(|change| change.of == DRIVER && change.nvidia_driver.as_deref().is_none_or(|other| other == name));
-    let objects = snapshot.observed.nvidia_drivers.served().into_iter().flatten().filter(|object| !is_coming(&object.name));
+    let is_coming = |name: &str| {
+        coming.iter().any(|change| {
+            change.of == DRIVER && change.nvidia_driver.as_deref().is_none_or(|other| other == name)
+        })
+    };
+    let objects = snapshot
+        .observed
+        .nvidia_drivers
+        .served()
+        .into_iter()
+        .flatten()
+        .filter(|object| !is_coming(&object.name));
     let of = |object: &NvidiaDriver| {
         let to = object.driver.version.clone()?;
-        let owned = driver_nodes(&snapshot.observed, driver).filter(|node| node.driver_owner() == Some(object.name.as_str()));
+        let owned = driver_nodes(&snapshot.observed, driver)
+            .filter(|node| node.driver_owner() == Some(object.name.as_str()));
         let outdated = owned.filter_map(|node| operands.driver_pod(node)).filter(|pod| !pod.newest);
-        let from = outdated.filter_map(|pod| image::running(pod.pod, driver)).find(|version| *version != to)?;
+        let from = outdated
+            .filter_map(|pod| image::running(pod.pod, driver))
+            .find(|version| *version != to)?;
         Some(DriverChange { of: DRIVER, nvidia_driver: Some(object.name.clone()), from, to })
     };
     objects.filter_map(of).collect()
@@ -133,25 +159,37 @@ struct DriverVersions {
 }
 
 impl DriverVersions {
-    fn new(snapshot: &RolloutSnapshot, proposed: &ProposedDeployment, daemon_sets: &[&ObservedDaemonSet]) -> Self {
+    fn new(
+        snapshot: &RolloutSnapshot,
+        proposed: &ProposedDeployment,
+        daemon_sets: &[&ObservedDaemonSet],
+    ) -> Self {
         let container = snapshot.settings.driver.traits().container;
         let objects = snapshot.observed.nvidia_drivers.served().into_iter().flatten();
         let default = objects
             .filter(|_| snapshot.observed.uses_nvidia_drivers())
             .find(|object| object.name == names::DEFAULT_NVIDIA_DRIVER && !object.deleting);
-        let is_its = |daemon_set: &&&ObservedDaemonSet| default.is_none_or(|object| daemon_set.owner.as_ref() == Some(&object.uid));
-        let image = daemon_sets
-            .iter()
-            .filter(is_its)
-            .find_map(|daemon_set| daemon_set.images.get(container).or_else(|| daemon_set.images.values().next()));
+        let is_its = |daemon_set: &&&ObservedDaemonSet| {
+            default.is_none_or(|object| daemon_set.owner.as_ref() == Some(&object.uid))
+        };
+        let image = daemon_sets.iter().filter(is_its).find_map(|daemon_set| {
+            daemon_set.images.get(container).or_else(|| daemon_set.images.values().next())
+        });
         Self {
-            live: image.map(|image| image::version(image)).or_else(|| default.and_then(|object| object.driver.version.clone())),
+            live: image
+                .map(|image| image::version(image))
+                .or_else(|| default.and_then(|object| object.driver.version.clone())),
             asked: proposed.driver.clone(),
             nvidia_driver: default.map(|object| object.name.clone()),
         }
     }
 
-    fn changes(&self, snapshot: &RolloutSnapshot, proposed: &ProposedDeployment, daemon_sets: &[&ObservedDaemonSet]) -> Vec<DriverChange> {
+    fn changes(
+        &self,
+        snapshot: &RolloutSnapshot,
+        proposed: &ProposedDeployment,
+        daemon_sets: &[&ObservedDaemonSet],
+    ) -> Vec<DriverChange> {
         let mut all = Vec::new();
         if daemon_sets.is_empty() {
             return all;
@@ -160,7 +198,12 @@ impl DriverVersions {
             && live != asked
         {
             let nvidia_driver = self.nvidia_driver.clone();
-            all.push(DriverChange { of: DRIVER, nvidia_driver, from: live.clone(), to: asked.clone() });
+            all.push(DriverChange {
+                of: DRIVER,
+                nvidia_driver,
+                from: live.clone(),
+                to: asked.clone(),
+            });
         }
         let operator = snapshot.observed.operator.as_ref();
         let label = operator.and_then(|operator| operator.chart.as_deref());
@@ -176,7 +219,12 @@ impl DriverVersions {
         if proposed.chart.is_some() && drives != will {
             let live = snapshot.settings.mode;
             let from = if (live == Mode::Drive) == drives { live.name() } else { "another" };
-            all.push(DriverChange { of: MODE, nvidia_driver: None, from: from.to_owned(), to: proposed.settings.mode.name().to_owned() });
+            all.push(DriverChange {
+                of: MODE,
+                nvidia_driver: None,
+                from: from.to_owned(),
+                to: proposed.settings.mode.name().to_owned(),
+            });
         }
         all
     }

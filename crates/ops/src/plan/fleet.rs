@@ -13,9 +13,14 @@ use super::{PlanInput, ProposedDeployment};
 const DAEMON_SET: &str = "DaemonSet";
 
 /// Collects the nodes that have a driver, and the pods on them.
-pub(super) fn find_fleet(input: PlanInput<'_>, proposed: &ProposedDeployment, changes: &DriverChanges) -> FoundFleet {
+pub(super) fn find_fleet(
+    input: PlanInput<'_>,
+    proposed: &ProposedDeployment,
+    changes: &DriverChanges,
+) -> FoundFleet {
     let PlanInput { snapshot, pods, gpus, assumed, .. } = input;
-    let has_driver = |name: &str| changes.steps.get(name).is_some_and(|step| *step != NodeStep::First);
+    let has_driver =
+        |name: &str| changes.steps.get(name).is_some_and(|step| *step != NodeStep::First);
     let pods: Vec<FoundPod> = pods
         .iter()
         .filter(|pod| has_driver(&pod.node) && !is_operand(pod, input, proposed))
@@ -26,14 +31,18 @@ pub(super) fn find_fleet(input: PlanInput<'_>, proposed: &ProposedDeployment, ch
         *taken.entry(&pod.workload.node).or_default() += pod.gpus;
     }
     // Where the number is not known, as many as are taken.
-    let most = gpus.nodes.values().copied().max().or_else(|| taken.values().copied().max()).unwrap_or(0);
-    let room = |name: &str| gpus.nodes.get(name).copied().unwrap_or(most).max(taken.get(name).copied().unwrap_or(0));
+    let most =
+        gpus.nodes.values().copied().max().or_else(|| taken.values().copied().max()).unwrap_or(0);
+    let room = |name: &str| {
+        gpus.nodes.get(name).copied().unwrap_or(most).max(taken.get(name).copied().unwrap_or(0))
+    };
     let operands = DriverOperands::new(&snapshot.observed, snapshot.settings.driver);
     let nodes = driver_nodes(&snapshot.observed, snapshot.settings.driver)
         .filter(|node| has_driver(&node.name))
         .map(|node| {
             let step = changes.steps[&node.name];
-            let mut fleet_node = FoundNode::new(node, room(&node.name), step > NodeStep::First, snapshot.now);
+            let mut fleet_node =
+                FoundNode::new(node, room(&node.name), step > NodeStep::First, snapshot.now);
             if operands.tainted(node).is_none() {
                 // The driver gets past its taints. The model's DaemonSets tolerate nothing.
                 fleet_node.node.taints.clear();
@@ -42,7 +51,13 @@ pub(super) fn find_fleet(input: PlanInput<'_>, proposed: &ProposedDeployment, ch
         })
         .collect();
     let workloads = &snapshot.observed.workloads;
-    FoundFleet { nodes, budgets: workloads.budgets.clone(), claims: workloads.claims.clone(), job_time: assumed.jobs, pods }
+    FoundFleet {
+        nodes,
+        budgets: workloads.budgets.clone(),
+        claims: workloads.claims.clone(),
+        job_time: assumed.jobs,
+        pods,
+    }
 }
 
 /// A pod that reaches GPUs by a ResourceClaim takes one; how many is not asked.
@@ -52,8 +67,13 @@ fn takes(pod: &Workload, named: Option<usize>) -> usize {
 
 /// What the operator and the DRA driver run on every node is part of the model already.
 fn is_operand(pod: &Workload, input: PlanInput<'_>, proposed: &ProposedDeployment) -> bool {
-    let of_daemon_set = pod.controller.as_ref().is_some_and(|controller| controller.kind == DAEMON_SET);
+    let of_daemon_set =
+        pod.controller.as_ref().is_some_and(|controller| controller.kind == DAEMON_SET);
     let namespaces = &input.snapshot.observed.dra.namespaces;
-    let here = |settings: &contract::settings::Settings| pod.namespace == settings.operator_namespace;
-    of_daemon_set && (here(&input.snapshot.settings) || here(&proposed.settings) || namespaces.contains(&pod.namespace))
+    let here =
+        |settings: &contract::settings::Settings| pod.namespace == settings.operator_namespace;
+    of_daemon_set
+        && (here(&input.snapshot.settings)
+            || here(&proposed.settings)
+            || namespaces.contains(&pod.namespace))
 }

@@ -153,7 +153,9 @@ pub(super) fn plan(
     by_length.sort_by_key(|report| report.last_node);
     let middle = by_length[by_length.len() / 2];
     let seconds = |report: &SimulationReport| report.last_node.div_ceil(1000);
-    let begun = reports.iter().any(|report| report.states.values().flatten().any(|(_, state, _)| is_begun(state.as_deref())));
+    let begun = reports.iter().any(|report| {
+        report.states.values().flatten().any(|(_, state, _)| is_begun(state.as_deref()))
+    });
     let duration = begun.then(|| SecondsRange {
         least_seconds: by_length.first().map_or(0, |report| report.last_node / 1000),
         likely_seconds: seconds(middle),
@@ -164,7 +166,11 @@ pub(super) fn plan(
     let waves = waves(middle, &nodes);
     RolloutPlan {
         mode: proposed.settings.mode.name(),
-        order: if proposed.settings.mode.decides() { PlannedOrder::Hook } else { PlannedOrder::Controller },
+        order: if proposed.settings.mode.decides() {
+            PlannedOrder::Hook
+        } else {
+            PlannedOrder::Controller
+        },
         changes: changes.all,
         total: changes.steps.len(),
         waves,
@@ -185,17 +191,26 @@ pub(super) fn plan(
 fn span(report: &SimulationReport, node: &str) -> (Option<u64>, Option<u64>) {
     let states = report.states.get(node).map(Vec::as_slice).unwrap_or_default();
     let begins = states.iter().find(|(_, state, _)| is_begun(state.as_deref())).map(|(at, ..)| *at);
-    let last = states.last().filter(|(_, state, _)| !is_begun(state.as_deref())).map(|(at, ..)| *at);
+    let last =
+        states.last().filter(|(_, state, _)| !is_begun(state.as_deref())).map(|(at, ..)| *at);
     (begins, last.filter(|_| begins.is_some()))
 }
 
-fn nodes(changes: &DriverChanges, report: &SimulationReport, pods: &[PlannedEviction]) -> Vec<PlannedNode> {
-    let waiting: BTreeMap<&str, String> =
-        report.waits.iter().filter_map(|wait| Some((wait.node.as_deref()?, wait.reason.to_string()))).collect();
+fn nodes(
+    changes: &DriverChanges,
+    report: &SimulationReport,
+    pods: &[PlannedEviction],
+) -> Vec<PlannedNode> {
+    let waiting: BTreeMap<&str, String> = report
+        .waits
+        .iter()
+        .filter_map(|wait| Some((wait.node.as_deref()?, wait.reason.to_string())))
+        .collect();
     let node = |(name, step): (&String, &NodeStep)| {
         let (begins, ends_at) = span(report, name);
         let outcome = report.outcomes.get(name).copied();
-        let ends = outcome.is_some_and(|outcome| outcome != NodeOutcome::Done) || outcome.is_none() && *step > NodeStep::First;
+        let ends = outcome.is_some_and(|outcome| outcome != NodeOutcome::Done)
+            || outcome.is_none() && *step > NodeStep::First;
         PlannedNode {
             node: name.clone(),
             step: *step,
@@ -207,7 +222,9 @@ fn nodes(changes: &DriverChanges, report: &SimulationReport, pods: &[PlannedEvic
         }
     };
     let mut nodes: Vec<PlannedNode> = changes.steps.iter().map(node).collect();
-    nodes.sort_by_key(|node| (node.begins_seconds.is_none(), node.begins_seconds, node.ends_seconds));
+    nodes.sort_by_key(|node| {
+        (node.begins_seconds.is_none(), node.begins_seconds, node.ends_seconds)
+    });
     nodes
 }
 
@@ -230,21 +247,33 @@ fn waves(report: &SimulationReport, nodes: &[PlannedNode]) -> Vec<PlannedWave> {
             first_end = first_end.min(first);
         } else {
             first_end = first;
-            waves.push(PlannedWave { begins_seconds: begins / 1000, ends_seconds: ends.div_ceil(1000), nodes: vec![node.to_owned()] });
+            waves.push(PlannedWave {
+                begins_seconds: begins / 1000,
+                ends_seconds: ends.div_ceil(1000),
+                nodes: vec![node.to_owned()],
+            });
         }
     }
     waves
 }
 
 /// The pods that are there now and leave in some run.
-fn pods(all: &[Workload], reports: &[SimulationReport], middle: &SimulationReport) -> Vec<PlannedEviction> {
-    let leave: BTreeSet<&String> = reports.iter().flat_map(|report| report.evicted.keys()).collect();
+fn pods(
+    all: &[Workload],
+    reports: &[SimulationReport],
+    middle: &SimulationReport,
+) -> Vec<PlannedEviction> {
+    let leave: BTreeSet<&String> =
+        reports.iter().flat_map(|report| report.evicted.keys()).collect();
     let mut pods: Vec<(u64, PlannedEviction)> = all
         .iter()
         .filter(|pod| leave.contains(&pod.uid))
         .map(|pod| {
             let at = middle.evicted.get(&pod.uid).map_or(u64::MAX, |(at, _)| *at);
-            let controller = pod.controller.as_ref().map(|controller| format!("{}/{}", controller.kind, controller.name));
+            let controller = pod
+                .controller
+                .as_ref()
+                .map(|controller| format!("{}/{}", controller.kind, controller.name));
             let eviction = PlannedEviction {
                 namespace: pod.namespace.clone(),
                 name: pod.name.clone(),
@@ -256,7 +285,9 @@ fn pods(all: &[Workload], reports: &[SimulationReport], middle: &SimulationRepor
             (at, eviction)
         })
         .collect();
-    pods.sort_by(|(at, pod), (other_at, other)| (at, &pod.namespace, &pod.name).cmp(&(other_at, &other.namespace, &other.name)));
+    pods.sort_by(|(at, pod), (other_at, other)| {
+        (at, &pod.namespace, &pod.name).cmp(&(other_at, &other.namespace, &other.name))
+    });
     pods.into_iter().map(|(_, pod)| pod).collect()
 }
 
@@ -281,7 +312,9 @@ fn namespaces(pods: &[PlannedEviction]) -> Vec<PlannedNamespace> {
 fn notes(input: PlanInput<'_>, reports: &[SimulationReport]) -> Vec<String> {
     let mut notes = input.snapshot.notes.clone();
     if !input.snapshot.observed.pauses.is_empty() {
-        notes.push("the rollout is paused: this is what happens after `gpu-rollout resume`".to_owned());
+        notes.push(
+            "the rollout is paused: this is what happens after `gpu-rollout resume`".to_owned(),
+        );
     }
     let violated = reports.iter().find_map(|report| report.violations.first());
     if let Some(violation) = violated {

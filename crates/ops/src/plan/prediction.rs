@@ -45,14 +45,30 @@ pub async fn predict(
     let snapshot = session.observe(target).await?;
     let affected = list_affected(session.client(), &snapshot).await?;
     let proposed = proposed.filter(|_| snapshot.settings.driver == Driver::Gpu);
-    let input = PlanInput { snapshot: &snapshot, proposed, pods: &affected.pods, gpus: &affected.gpus, assumed };
+    let input = PlanInput {
+        snapshot: &snapshot,
+        proposed,
+        pods: &affected.pods,
+        gpus: &affected.gpus,
+        assumed,
+    };
     let Some(plan) = plan(input, simulate) else { return Ok(None) };
     let findings = if let Some(ProposedDeployment { settings, .. }) = proposed {
         // By what will be in force.
         examine(&snapshot, settings, &settings.upgrade.policy, &affected.pods)
     } else {
         let preflight = session.preflight_before(&target.settings).cloned().unwrap_or_default();
-        examine(&snapshot, &Settings { preflight, ..snapshot.settings.clone() }, &snapshot.policy, &affected.pods)
+        examine(
+            &snapshot,
+            &Settings { preflight, ..snapshot.settings.clone() },
+            &snapshot.policy,
+            &affected.pods,
+        )
     };
-    Ok(Some(RolloutPrediction { title: target.title(), may_begin: may_begin(&findings), plan, findings }))
+    Ok(Some(RolloutPrediction {
+        title: target.title(),
+        may_begin: may_begin(&findings),
+        plan,
+        findings,
+    }))
 }

@@ -47,38 +47,67 @@ fn spread(mut all: Vec<i64>) -> Option<MeasuredSeconds> {
     let pods = all.len();
     let most = if pods >= MANY { pods - pods.div_ceil(20) } else { pods.checked_sub(1)? };
     let seconds = |place: usize| u64::try_from(all[place]).unwrap_or(0);
-    Some(MeasuredSeconds { least_seconds: seconds(0), middle_seconds: seconds(most / 2), most_seconds: seconds(most), pods })
+    Some(MeasuredSeconds {
+        least_seconds: seconds(0),
+        middle_seconds: seconds(most / 2),
+        most_seconds: seconds(most),
+        pods,
+    })
 }
 
 /// Measures how long pods took to start. A pod whose container was restarted, or whose node was away, says nothing about that.
 pub(crate) fn measured(observed: &Observed, driver: Driver) -> PodMeasurements {
     let operands = DriverOperands::new(observed, driver);
-    let undisturbed = |pod: &&ObservedPod| pod.ready && pod.containers.iter().all(|container| container.restarts == 0);
+    let undisturbed = |pod: &&ObservedPod| {
+        pod.ready && pod.containers.iter().all(|container| container.restarts == 0)
+    };
     let (mut drivers, mut toolkits, mut validators) = (Vec::new(), Vec::new(), Vec::new());
     for node in driver_nodes(observed, driver) {
-        let Some(pod) = operands.driver_pod(node).map(|driver| driver.pod).filter(undisturbed) else { continue };
+        let Some(pod) = operands.driver_pod(node).map(|driver| driver.pod).filter(undisturbed)
+        else {
+            continue;
+        };
         let Some(ready) = pod.ready_since else { continue };
         drivers.push(ready.duration_since(pod.created).as_secs());
         let (key, value) = names::TOOLKIT_APP;
-        let is_toolkit = |pod: &&ObservedPod| pod.labels.get(key).is_some_and(|found| found == value);
-        let Some(toolkit) = observed.pods.on(&node.name).filter(is_toolkit).find(undisturbed).and_then(|pod| pod.ready_since) else {
+        let is_toolkit =
+            |pod: &&ObservedPod| pod.labels.get(key).is_some_and(|found| found == value);
+        let Some(toolkit) = observed
+            .pods
+            .on(&node.name)
+            .filter(is_toolkit)
+            .find(undisturbed)
+            .and_then(|pod| pod.ready_since)
+        else {
             continue;
         };
         toolkits.push(toolkit.duration_since(ready).as_secs());
-        let validator = observed.validators.on(&node.name).find(undisturbed).and_then(|pod| pod.ready_since);
-        validators.extend(validator.map(|validator| validator.duration_since(toolkit.max(ready)).as_secs()));
+        let validator =
+            observed.validators.on(&node.name).find(undisturbed).and_then(|pod| pod.ready_since);
+        validators.extend(
+            validator.map(|validator| validator.duration_since(toolkit.max(ready)).as_secs()),
+        );
     }
-    PodMeasurements { driver: spread(drivers), toolkit: spread(toolkits), validator: spread(validators) }
+    PodMeasurements {
+        driver: spread(drivers),
+        toolkit: spread(toolkits),
+        validator: spread(validators),
+    }
 }
 
 /// Makes the times that are drawn: as measured before, or as assumed. Objects have whole seconds: it may be one less or more.
 pub(super) fn times(measured: &PodMeasurements, driver: Option<TimeSpread>) -> SimulationTimes {
     let of = |measured: Option<MeasuredSeconds>, or: TimeSpread| {
-        measured.map_or(or, |MeasuredSeconds { least_seconds, middle_seconds, most_seconds, .. }| TimeSpread::Halves {
-            least: least_seconds.saturating_sub(1) * 1000,
-            middle: middle_seconds * 1000,
-            most: (most_seconds + 1) * 1000,
-        })
+        measured.map_or(
+            or,
+            |MeasuredSeconds { least_seconds, middle_seconds, most_seconds, .. }| {
+                TimeSpread::Halves {
+                    least: least_seconds.saturating_sub(1) * 1000,
+                    middle: middle_seconds * 1000,
+                    most: (most_seconds + 1) * 1000,
+                }
+            },
+        )
     };
     let usual = SimulationTimes::default();
     SimulationTimes {
@@ -102,10 +131,34 @@ mod tests {
     #[test]
     fn of_many_pods_the_slowest_are_outliers() {
         assert_eq!(spread(vec![]), None);
-        assert_eq!(spread(vec![90, -3, 4000]), Some(MeasuredSeconds { least_seconds: 90, middle_seconds: 90, most_seconds: 90, pods: 1 }));
+        assert_eq!(
+            spread(vec![90, -3, 4000]),
+            Some(MeasuredSeconds {
+                least_seconds: 90,
+                middle_seconds: 90,
+                most_seconds: 90,
+                pods: 1
+            })
+        );
         let many: Vec<i64> = (100..119).chain([3000]).collect();
-        assert_eq!(spread(many), Some(MeasuredSeconds { least_seconds: 100, middle_seconds: 109, most_seconds: 3000, pods: 20 }));
+        assert_eq!(
+            spread(many),
+            Some(MeasuredSeconds {
+                least_seconds: 100,
+                middle_seconds: 109,
+                most_seconds: 3000,
+                pods: 20
+            })
+        );
         let more: Vec<i64> = (100..139).chain([3000]).collect();
-        assert_eq!(spread(more), Some(MeasuredSeconds { least_seconds: 100, middle_seconds: 119, most_seconds: 138, pods: 40 }));
+        assert_eq!(
+            spread(more),
+            Some(MeasuredSeconds {
+                least_seconds: 100,
+                middle_seconds: 119,
+                most_seconds: 138,
+                pods: 40
+            })
+        );
     }
 }

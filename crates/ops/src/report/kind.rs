@@ -26,7 +26,8 @@ pub enum SpanKind {
 
 impl SpanKind {
     /// Every kind, in the order of an upgrade.
-    pub const ALL: [Self; 6] = [Self::Queued, Self::Jobs, Self::Evicting, Self::Driver, Self::Checking, Self::Failed];
+    pub const ALL: [Self; 6] =
+        [Self::Queued, Self::Jobs, Self::Evicting, Self::Driver, Self::Checking, Self::Failed];
 
     /// For a legend.
     pub fn text(self) -> &'static str {

@@ -7,7 +7,9 @@ use contract::metrics::{self as table, Metric, MetricSamples};
 pub fn format_metrics(reports: &[RunReport]) -> String {
     let mut samples = MetricSamples::default();
     for report in reports {
-        if let Some((namespace, release)) = report.release.as_deref().and_then(|release| release.split_once('/')) {
+        if let Some((namespace, release)) =
+            report.release.as_deref().and_then(|release| release.split_once('/'))
+        {
             samples.about(namespace, release, report.driver);
             add_to(&mut samples, report);
         }
@@ -30,8 +32,13 @@ fn add_to(samples: &mut MetricSamples, report: &RunReport) {
     let totals = &report.totals;
     add(&table::LAST_EVICTED, number(totals.evicted));
     add(&table::LAST_REPLACED, number(totals.replaced));
-    let outcomes =
-        [("done", totals.done), ("failed", totals.failed), ("deferred", totals.deferred), ("gone", totals.gone), ("open", totals.open)];
+    let outcomes = [
+        ("done", totals.done),
+        ("failed", totals.failed),
+        ("deferred", totals.deferred),
+        ("gone", totals.gone),
+        ("open", totals.open),
+    ];
     for (outcome, count) in outcomes {
         samples.add(&table::LAST_NODES, [outcome], number(count));
     }

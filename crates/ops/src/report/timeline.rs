@@ -79,14 +79,21 @@ struct TimelineEntry {
 pub fn timeline(report: &RunReport) -> Option<Timeline> {
     let spans = || report.nodes.iter().flat_map(|bar| &bar.spans);
     let moments = || {
-        let replaced = report.nodes.iter().flat_map(|bar| &bar.replaced).flat_map(|one| [Some(one.at), one.back_at]).flatten();
+        let replaced = report
+            .nodes
+            .iter()
+            .flat_map(|bar| &bar.replaced)
+            .flat_map(|one| [Some(one.at), one.back_at])
+            .flatten();
         spans().flat_map(|span| [span.from, span.to]).chain(replaced)
     };
     let (from, to) = (moments().min()?, moments().max()?);
     let seconds = to.duration_since(from).as_secs().max(1);
     let name = report.nodes.iter().map(|bar| bar.node.chars().count()).max().unwrap_or(0);
     let left = i64::try_from(name).unwrap_or(0) * CHARACTER + CHARACTER;
-    let x = |at: Timestamp| left + at.duration_since(from).as_secs().clamp(0, seconds) * WIDTH / seconds;
+    let x = |at: Timestamp| {
+        left + at.duration_since(from).as_secs().clamp(0, seconds) * WIDTH / seconds
+    };
     let row = |(place, bar): (i64, &NodeTimeline)| {
         let top = SCALE + place * LINE + (LINE - BAR) / 2;
         let bars = bar.spans.iter().map(|span| Rectangle {
@@ -95,12 +102,33 @@ pub fn timeline(report: &RunReport) -> Option<Timeline> {
             width: (x(span.to) - x(span.from)).max(THINNEST),
             height: BAR,
             kind: span.kind,
-            text: format!("{}: {} for {} from {:.0}", bar.node, span.state, format_duration(span.to.duration_since(span.from)), span.from),
+            text: format!(
+                "{}: {} for {} from {:.0}",
+                bar.node,
+                span.state,
+                format_duration(span.to.duration_since(span.from)),
+                span.from
+            ),
         });
-        let evicted = bar.evicted.iter().map(|one| ("evicted", one.at, format!("{} evicted {:.0}", one.pod, one.at)));
-        let replaced = bar.replaced.iter().map(|one| ("replaced", one.at, format!("{} replaced {:.0}: {}", one.pod, one.at, one.cause)));
-        let marks = evicted.chain(replaced).map(|(kind, at, text)| Mark { x: x(at), y: top + BAR / 2, kind, text });
-        TimelineRow { node: bar.node.clone(), y: top + BAR - 2, bars: bars.collect(), marks: marks.collect() }
+        let evicted = bar
+            .evicted
+            .iter()
+            .map(|one| ("evicted", one.at, format!("{} evicted {:.0}", one.pod, one.at)));
+        let replaced = bar.replaced.iter().map(|one| {
+            ("replaced", one.at, format!("{} replaced {:.0}: {}", one.pod, one.at, one.cause))
+        });
+        let marks = evicted.chain(replaced).map(|(kind, at, text)| Mark {
+            x: x(at),
+            y: top + BAR / 2,
+            kind,
+            text,
+        });
+        TimelineRow {
+            node: bar.node.clone(),
+            y: top + BAR - 2,
+            bars: bars.collect(),
+            marks: marks.collect(),
+        }
     };
     let rows: Vec<TimelineRow> = (0..).zip(&report.nodes).map(row).collect();
     let kinds = SpanKind::ALL.into_iter().filter(|kind| spans().any(|span| span.kind == *kind));
@@ -109,7 +137,10 @@ pub fn timeline(report: &RunReport) -> Option<Timeline> {
         height: SCALE + i64::try_from(rows.len()).unwrap_or(0) * LINE + LINE / 2,
         left,
         ticks: ticks(seconds)
-            .map(|at| Tick { x: left + at * WIDTH / seconds, text: format_duration(SignedDuration::from_secs(at)) })
+            .map(|at| Tick {
+                x: left + at * WIDTH / seconds,
+                text: format_duration(SignedDuration::from_secs(at)),
+            })
             .collect(),
         rows,
         legend: kinds.map(|kind| TimelineEntry { kind, text: kind.text() }).collect(),

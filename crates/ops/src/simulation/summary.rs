@@ -26,7 +26,12 @@ impl Quantiles {
     fn from_values(values: impl Iterator<Item = u64>) -> Self {
         let mut sorted: Vec<u64> = values.collect();
         sorted.sort_unstable();
-        let rank = |percent: usize| sorted.get((sorted.len() * percent).div_ceil(100).saturating_sub(1)).copied().unwrap_or(0);
+        let rank = |percent: usize| {
+            sorted
+                .get((sorted.len() * percent).div_ceil(100).saturating_sub(1))
+                .copied()
+                .unwrap_or(0)
+        };
         Self { least: rank(0), median: rank(50), ninety_percent: rank(90), most: rank(100) }
     }
 
@@ -85,7 +90,9 @@ impl<'a> SimulationSummary<'a> {
             nodes,
             budget_seconds: settings.budget_seconds,
             seconds: Quantiles::from_values(reports.iter().map(seconds)),
-            unavailable: Quantiles::from_counts(reports.iter().map(|report| report.peak_unavailable)),
+            unavailable: Quantiles::from_counts(
+                reports.iter().map(|report| report.peak_unavailable),
+            ),
             pods_evicted: Quantiles::from_counts(reports.iter().map(|report| report.pods_evicted)),
             runs: reports.iter().map(RunSummary::new).collect(),
         }
@@ -107,7 +114,11 @@ impl<'a> RunSummary<'a> {
             unavailable: report.peak_unavailable,
             pods_evicted: report.pods_evicted,
             writes: &report.writes,
-            nodes: report.states.iter().map(|(node, states)| (node.as_str(), states.iter().map(entered).collect())).collect(),
+            nodes: report
+                .states
+                .iter()
+                .map(|(node, states)| (node.as_str(), states.iter().map(entered).collect()))
+                .collect(),
         }
     }
 }

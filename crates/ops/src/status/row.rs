@@ -41,13 +41,22 @@ impl PluginCondition {
     }
 }
 
-pub(super) fn row(snapshot: &RolloutSnapshot, sources: &WaitStartSources<'_>, progress: &NodeProgress<'_>) -> NodeRow {
+pub(super) fn row(
+    snapshot: &RolloutSnapshot,
+    sources: &WaitStartSources<'_>,
+    progress: &NodeProgress<'_>,
+) -> NodeRow {
     let NodeProgress { node, stage, ref state, wait, .. } = *progress;
     let operands = sources.operands;
     let driver = snapshot.settings.driver;
     let pod = operands.driver_pod(node);
-    let waiting =
-        |wait: &Wait| if wait.node.is_some() { waiting::node(snapshot, sources, node, wait) } else { waiting::fleet(snapshot, wait) };
+    let waiting = |wait: &Wait| {
+        if wait.node.is_some() {
+            waiting::node(snapshot, sources, node, wait)
+        } else {
+            waiting::fleet(snapshot, wait)
+        }
+    };
     let running = pod.as_ref().and_then(|pod| running(pod.pod, driver));
     NodeRow {
         node: node.name.clone(),
@@ -69,7 +78,8 @@ fn wanted<'a>(snapshot: &'a RolloutSnapshot, node: &ObservedNode) -> Option<&'a 
     let traits = snapshot.settings.driver.traits();
     let of = |daemon_set: &'a ObservedDaemonSet| {
         let own = daemon_set.images.get(traits.container);
-        own.or_else(|| daemon_set.images.values().next().filter(|_| traits.container.is_empty())).map(String::as_str)
+        own.or_else(|| daemon_set.images.values().next().filter(|_| traits.container.is_empty()))
+            .map(String::as_str)
     };
     let mut selecting = driver_daemon_sets(&snapshot.observed, snapshot.settings.driver)
         .into_iter()
@@ -78,17 +88,22 @@ fn wanted<'a>(snapshot: &'a RolloutSnapshot, node: &ObservedNode) -> Option<&'a 
 }
 
 /// The worst of the node's plugins. `None`: it has none, or nothing can be said before its driver is current.
-fn plugin(snapshot: &RolloutSnapshot, operands: &DriverOperands<'_>, node: &ObservedNode) -> Option<PluginCondition> {
+fn plugin(
+    snapshot: &RolloutSnapshot,
+    operands: &DriverOperands<'_>,
+    node: &ObservedNode,
+) -> Option<PluginCondition> {
     let base: PluginBase = match operands.status(node) {
         NodeStatus::Current(base) | NodeStatus::Finishing(base, _) => base,
         NodeStatus::Skipped(base) => base?,
         NodeStatus::Waiting(_) => return None,
     };
     let plugins = DraPlugins::new(&snapshot.observed);
-    let stands = |daemon_set| match plugins.on_node(node, daemon_set, &base, false, Reroll::Auto, true)? {
-        PluginStatus::Serving(_) => Some(PluginCondition::Fresh),
-        PluginStatus::Stale { .. } => Some(PluginCondition::Stale),
-        PluginStatus::Waiting(_) => Some(PluginCondition::NotServing),
-    };
+    let stands =
+        |daemon_set| match plugins.on_node(node, daemon_set, &base, false, Reroll::Auto, true)? {
+            PluginStatus::Serving(_) => Some(PluginCondition::Fresh),
+            PluginStatus::Stale { .. } => Some(PluginCondition::Stale),
+            PluginStatus::Waiting(_) => Some(PluginCondition::NotServing),
+        };
     plugins.daemon_sets().filter_map(stands).max()
 }

@@ -87,17 +87,30 @@ fn of_pools(stands: &[NodeProgress<'_>], snapshot: &RolloutSnapshot) -> Vec<Pool
 }
 
 /// Counts, and notes in each row when the node will probably be done. Pods that are in the way keep a node from moving.
-pub(super) fn totals(snapshot: &RolloutSnapshot, nodes: &mut [NodeProgress<'_>], rows: &mut [NodeRow], pace: RolloutPace) -> FleetTotals {
+pub(super) fn totals(
+    snapshot: &RolloutSnapshot,
+    nodes: &mut [NodeProgress<'_>],
+    rows: &mut [NodeRow],
+    pace: RolloutPace,
+) -> FleetTotals {
     for (node, row) in nodes.iter_mut().zip(&*rows) {
-        node.moves &= row.waiting.as_ref().is_some_and(|waiting| waiting.resolves_itself && waiting.obstacles.is_empty());
+        node.moves &= row
+            .waiting
+            .as_ref()
+            .is_some_and(|waiting| waiting.resolves_itself && waiting.obstacles.is_empty());
     }
     let (settings, pools, now) = (&snapshot.settings, &snapshot.pools, snapshot.now);
     let at_work = snapshot.phase().has_job();
-    let ends = if at_work { progress::foresee(nodes, settings, pools, pace, now) } else { BTreeMap::new() };
+    let ends = if at_work {
+        progress::foresee(nodes, settings, pools, pace, now)
+    } else {
+        BTreeMap::new()
+    };
     for row in &mut *rows {
         row.end = ends.get(&row.node).copied();
     }
-    let eta = progress::rollout_eta(nodes, &ends, pace, snapshot.decided().fleet_waits(), (at_work, now));
+    let eta =
+        progress::rollout_eta(nodes, &ends, pace, snapshot.decided().fleet_waits(), (at_work, now));
     let count = |stage| rows.iter().filter(|row| row.stage == stage).count();
     FleetTotals {
         nodes: rows.len(),

@@ -19,22 +19,42 @@ const NOT_RUNNING: &str = "NotRunning";
 const HELD: &str = "Held";
 
 /// Describes what a node waits for.
-pub(super) fn node(snapshot: &RolloutSnapshot, sources: &WaitStartSources<'_>, node: &ObservedNode, wait: &Wait) -> BlockingCondition {
+pub(super) fn node(
+    snapshot: &RolloutSnapshot,
+    sources: &WaitStartSources<'_>,
+    node: &ObservedNode,
+    wait: &Wait,
+) -> BlockingCondition {
     let reason = &*wait.reason;
     let settings = &snapshot.settings;
     let driver_pod = sources.operands.driver_pod(node).map(|driver| driver.pod.name.as_str());
     let plugins = snapshot.observed.dra.pods.on(&node.name);
-    let plugin_pods: Vec<(&str, &str)> = plugins.map(|pod| (pod.namespace.as_str(), pod.name.as_str())).collect();
+    let plugin_pods: Vec<(&str, &str)> =
+        plugins.map(|pod| (pod.namespace.as_str(), pod.name.as_str())).collect();
     let pods = snapshot.observed.workloads.pods.get(&node.name);
     let policy = snapshot.pools.pool_of(node).map_or(&snapshot.policy, |pool| &pool.policy);
     let in_the_way = pods.filter(|_| is_held_by_pods(reason));
     let mut waiting = BlockingCondition {
         reason: reason.name(),
         text: reason.to_string(),
-        since: since(sources.find(node, reason, snapshot.record.nodes.get(&node.name)), wait, snapshot),
+        since: since(
+            sources.find(node, reason, snapshot.record.nodes.get(&node.name)),
+            wait,
+            snapshot,
+        ),
         resolves_itself: resolves_itself(reason),
-        remedy: remedy_for(reason, RemedyContext { node: Some(&node.name), driver_pod, plugin_pods: &plugin_pods, settings }),
-        obstacles: in_the_way.map(|pods| obstacles(node, pods, (&snapshot.observed, settings, policy), snapshot.now)).unwrap_or_default(),
+        remedy: remedy_for(
+            reason,
+            RemedyContext {
+                node: Some(&node.name),
+                driver_pod,
+                plugin_pods: &plugin_pods,
+                settings,
+            },
+        ),
+        obstacles: in_the_way
+            .map(|pods| obstacles(node, pods, (&snapshot.observed, settings, policy), snapshot.now))
+            .unwrap_or_default(),
         whole_fleet: false,
     };
     if !waiting.obstacles.is_empty() {
@@ -49,35 +69,55 @@ pub(super) fn node(snapshot: &RolloutSnapshot, sources: &WaitStartSources<'_>, n
         } else if snapshot.phase() != RunPhase::AtWork {
             // The engine says what the hook after the operator's release would do now.
             (waiting.reason, waiting.resolves_itself, waiting.text) = (HELD, true, held.text());
-            waiting.remedy = Remedy::words("nothing: the hook after the operator's release releases the node");
+            waiting.remedy =
+                Remedy::words("nothing: the hook after the operator's release releases the node");
         }
     }
     if is_left_alone(snapshot, reason) {
         (waiting.reason, waiting.resolves_itself) = (NOT_RUNNING, false);
-        waiting.text = format!("no hook Job is at work{}; when one is: {}", last(snapshot), waiting.text);
-        waiting.remedy = Remedy::words("deploy the bundle again: the rollout goes on where it stopped");
+        waiting.text =
+            format!("no hook Job is at work{}; when one is: {}", last(snapshot), waiting.text);
+        waiting.remedy =
+            Remedy::words("deploy the bundle again: the rollout goes on where it stopped");
     }
     waiting
 }
 
 /// What is left to do when the pods are gone that were in the way.
 fn behind(remedy: Remedy, reason: &Reason) -> Remedy {
-    let failed = matches!(reason, Reason::UpgradeFailed { .. } | Reason::Upgrading(UpgradeReason::Failed { .. }));
-    if failed { Remedy { text: "then have the node tried again".to_owned(), inspect: Vec::new(), ..remedy } } else { remedy }
+    let failed = matches!(
+        reason,
+        Reason::UpgradeFailed { .. } | Reason::Upgrading(UpgradeReason::Failed { .. })
+    );
+    if failed {
+        Remedy { text: "then have the node tried again".to_owned(), inspect: Vec::new(), ..remedy }
+    } else {
+        remedy
+    }
 }
 
 /// Describes what the whole fleet waits for.
 pub(super) fn fleet(snapshot: &RolloutSnapshot, wait: &Wait) -> BlockingCondition {
     let reason = &*wait.reason;
     let run = snapshot.record.run.as_ref().filter(|_| snapshot.phase().has_job());
-    let recorded =
-        run.and_then(|run| run.fleet_wait.as_ref()).filter(|recorded| recorded.reason == reason.name()).map(|recorded| recorded.since);
+    let recorded = run
+        .and_then(|run| run.fleet_wait.as_ref())
+        .filter(|recorded| recorded.reason == reason.name())
+        .map(|recorded| recorded.since);
     BlockingCondition {
         reason: reason.name(),
         text: reason.to_string(),
         since: since(WaitStart { at: recorded, by: None }, wait, snapshot),
         resolves_itself: reason.resolves_itself(),
-        remedy: remedy_for(reason, RemedyContext { node: None, driver_pod: None, plugin_pods: &[], settings: &snapshot.settings }),
+        remedy: remedy_for(
+            reason,
+            RemedyContext {
+                node: None,
+                driver_pod: None,
+                plugin_pods: &[],
+                settings: &snapshot.settings,
+            },
+        ),
         obstacles: Vec::new(),
         whole_fleet: true,
     }
@@ -102,7 +142,9 @@ fn is_held_by_pods(reason: &Reason) -> bool {
                 | UpgradeReason::Listing
                 | UpgradeReason::DriverEnding { .. }
         ),
-        Reason::DriverOutOfDate { .. } | Reason::UpgradeUnfinished { .. } | Reason::UpgradeFailed { .. } => !reason.waits_for_others(),
+        Reason::DriverOutOfDate { .. }
+        | Reason::UpgradeUnfinished { .. }
+        | Reason::UpgradeFailed { .. } => !reason.waits_for_others(),
         _ => false,
     }
 }
@@ -132,5 +174,9 @@ fn is_left_alone(snapshot: &RolloutSnapshot, reason: &Reason) -> bool {
 /// ` (the last run ended …)`, or nothing.
 fn last(snapshot: &RolloutSnapshot) -> String {
     let verdict = snapshot.record.run.as_ref().and_then(|run| run.verdict.as_ref());
-    verdict.map(|verdict| format!(" (the last run ended {:.0} with {})", verdict.at, verdict.code.name())).unwrap_or_default()
+    verdict
+        .map(|verdict| {
+            format!(" (the last run ended {:.0} with {})", verdict.at, verdict.code.name())
+        })
+        .unwrap_or_default()
 }

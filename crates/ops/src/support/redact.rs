@@ -7,7 +7,8 @@ use contract::secret::{is_secret_key, secret_shape};
 /// What replaces a removed text.
 const REDACTED: &str = "[redacted]";
 /// Annotations that repeat a whole object, as it was before anything was taken out of it.
-const COPIES: [&str; 2] = ["kubectl.kubernetes.io/last-applied-configuration", "meta.helm.sh/release-manifest"];
+const COPIES: [&str; 2] =
+    ["kubectl.kubernetes.io/last-applied-configuration", "meta.helm.sh/release-manifest"];
 
 /// Takes it out of an object; answers how many texts were.
 pub(super) fn redact(object: &mut Value) -> usize {
@@ -29,7 +30,8 @@ pub(super) fn redact(object: &mut Value) -> usize {
 fn walk(value: &mut Value) -> usize {
     match value {
         Value::Object(fields) => {
-            let is_secret_variable = fields.get("name").and_then(Value::as_str).is_some_and(is_secret_key);
+            let is_secret_variable =
+                fields.get("name").and_then(Value::as_str).is_some_and(is_secret_key);
             let mut count = 0;
             for (key, value) in fields.iter_mut() {
                 let is_secret = is_secret_key(key) || key == "value" && is_secret_variable;
@@ -77,7 +79,9 @@ pub(super) fn redacted(text: &str) -> (String, usize) {
         if secret_shape(word).is_some() || after_key && !is_scheme && word.len() >= SHORTEST {
             clean.push_str(REDACTED);
             count += 1;
-        } else if is_key(before) && value.len() >= SHORTEST || !before.is_empty() && secret_shape(value).is_some() {
+        } else if is_key(before) && value.len() >= SHORTEST
+            || !before.is_empty() && secret_shape(value).is_some()
+        {
             clean.push_str(before);
             clean.push(':');
             clean.push_str(REDACTED);
@@ -88,7 +92,8 @@ pub(super) fn redacted(text: &str) -> (String, usize) {
         // `password=…`, `token: …`, `"token":"…"`, `Bearer …`; what stands between is no word.
         let is_between = word.is_empty() || word == ":";
         let begins = is_scheme || is_key(key) && (gap.contains('=') || word.len() > key.len());
-        after_key = begins || is_between && (after_key || named && (word == ":" || gap.contains('=')));
+        after_key =
+            begins || is_between && (after_key || named && (word == ":" || gap.contains('=')));
         named = is_key(key) || is_between && named;
         clean.push_str(gap);
     }
@@ -105,7 +110,8 @@ fn is_key(key: &str) -> bool {
 
 /// Words, each with what stands behind it.
 fn words(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    let is_gap = |character: char| character.is_whitespace() || "\"'`,;=()[]{}<>|\\".contains(character);
+    let is_gap =
+        |character: char| character.is_whitespace() || "\"'`,;=()[]{}<>|\\".contains(character);
     let mut rest = text;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -160,14 +166,22 @@ mod tests {
     fn logs_lose_everything_that_resembles_a_secret() {
         let cases = [
             ("login with password=hunter2hunter2 now", "login with password=[redacted] now", 1),
-            ("Authorization: Bearer abcdefghijklmnop\nnext", "Authorization: Bearer [redacted]\nnext", 1),
+            (
+                "Authorization: Bearer abcdefghijklmnop\nnext",
+                "Authorization: Bearer [redacted]\nnext",
+                1,
+            ),
             ("{\"token\":\"abcdefghijk\"}", "{\"token\":\"[redacted]\"}", 1),
             (r#"{\"token\":\"abcdefghijk\"}"#, r#"{\"token\":\"[redacted]\"}"#, 1),
             (r#"password=\"hunter2hunter2\""#, r#"password=\"[redacted]\""#, 1),
             ("{Password:hunter2hunter2 User:me}", "{Password:[redacted] User:me}", 1),
             ("Authorization: Basic dXNlcjpwYXNzd29yZA==", "Authorization: Basic [redacted]==", 1),
             (r#"{"auth":"dXNlcjpwYXNzd29yZA"}"#, r#"{"auth":"[redacted]"}"#, 1),
-            ("image nvcr.io/nvidia/driver:580.126.20 at 10.0.0.1:8080", "image nvcr.io/nvidia/driver:580.126.20 at 10.0.0.1:8080", 0),
+            (
+                "image nvcr.io/nvidia/driver:580.126.20 at 10.0.0.1:8080",
+                "image nvcr.io/nvidia/driver:580.126.20 at 10.0.0.1:8080",
+                0,
+            ),
             ("the token expired after 3600 s", "the token expired after 3600 s", 0),
             ("GET https://user:word@host/path", "GET [redacted]", 1),
             ("node gpu-0 is  done\n", "node gpu-0 is  done\n", 0),

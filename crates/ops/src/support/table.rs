@@ -17,17 +17,23 @@ pub(super) const CLUSTER: [RawKind; 6] = [
 ];
 
 /// There too, each in the newest version that the server has.
-pub(super) const DRA: [[RawKind; 3]; 2] = [versions("ResourceSlice", "resourceslices"), versions("ResourceClaim", "resourceclaims")];
+pub(super) const DRA: [[RawKind; 3]; 2] =
+    [versions("ResourceSlice", "resourceslices"), versions("ResourceClaim", "resourceclaims")];
 
 const fn versions(name: &'static str, plural: &'static str) -> [RawKind; 3] {
-    [kind("resource.k8s.io/v1", name, plural), kind("resource.k8s.io/v1beta2", name, plural), kind("resource.k8s.io/v1beta1", name, plural)]
+    [
+        kind("resource.k8s.io/v1", name, plural),
+        kind("resource.k8s.io/v1beta2", name, plural),
+        kind("resource.k8s.io/v1beta1", name, plural),
+    ]
 }
 
 /// Ours in `default`, and that of the GPU operator's leader. No others: what they are for is not known.
 pub(super) const LEASE: RawKind = kind("coordination.k8s.io/v1", "Lease", "leases");
 
 /// Of what hook releases have, by their label, in all namespaces.
-pub(super) const OURS: [RawKind; 2] = [kind("v1", "ConfigMap", "configmaps"), kind("batch/v1", "Job", "jobs")];
+pub(super) const OURS: [RawKind; 2] =
+    [kind("v1", "ConfigMap", "configmaps"), kind("batch/v1", "Job", "jobs")];
 
 /// In the namespaces of hooks, operators and plugins.
 pub(super) const THEIRS: [RawKind; 3] = [

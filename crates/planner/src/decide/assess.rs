@@ -101,7 +101,10 @@ pub(super) fn assess(draft: &mut NodeDraft<'_>) -> NodeAssessment {
     let upgrade = modes::assess(draft, left.as_ref());
     NodeAssessment {
         is_member,
-        has_own_driver: fleet.operands.as_ref().is_some_and(|operands| operands.has_own_driver(node)),
+        has_own_driver: fleet
+            .operands
+            .as_ref()
+            .is_some_and(|operands| operands.has_own_driver(node)),
         refused: if fleet.has(Task::Drive) { None } else { refused_writes::instead(draft) },
         needs,
         upgrade,
@@ -111,23 +114,34 @@ pub(super) fn assess(draft: &mut NodeDraft<'_>) -> NodeAssessment {
 impl NodeNeeds {
     fn of(draft: &mut NodeDraft<'_>) -> Self {
         let (fleet, node) = (draft.fleet, draft.node);
-        let status = fleet.operands.as_ref().filter(|_| is_driver_node(node, fleet.settings.driver)).map(|operands| operands.status(node));
+        let status = fleet
+            .operands
+            .as_ref()
+            .filter(|_| is_driver_node(node, fleet.settings.driver))
+            .map(|operands| operands.status(node));
         let (base, driver): (Option<PluginBase>, Option<Reason>) = match status {
             None => (None, None),
             Some(DriverStatus::Current(base)) => (Some(base), None),
             Some(DriverStatus::Finishing(base, reason)) => (Some(base), Some(reason)),
-            Some(DriverStatus::Skipped(base)) => {
-                (base.filter(|base| base.served_since.is_some()), Some(Reason::Skipped { label: fleet.traits.skip_label }))
-            }
+            Some(DriverStatus::Skipped(base)) => (
+                base.filter(|base| base.served_since.is_some()),
+                Some(Reason::Skipped { label: fleet.traits.skip_label }),
+            ),
             // With its driver the node's plugins are replaced anyway, or the driver is what has to be seen to first.
             Some(DriverStatus::Waiting(reason)) => {
-                return Self { driver: Some(paused_before(fleet.observed, node, reason)), ..Self::default() };
+                return Self {
+                    driver: Some(paused_before(fleet.observed, node, reason)),
+                    ..Self::default()
+                };
             }
         };
         let dra = base.as_ref().map(|base| plugins::dra(draft, base)).unwrap_or_default();
-        let missing_config = plugins::missing_config(draft).filter(|_| fleet.restarts).map(str::to_owned);
-        let device = if fleet.restarts { plugins::device(draft, base.as_ref()) } else { Vec::new() };
-        let operands = if driver.is_none() || fleet.has(Task::Drive) { operands::fault(draft) } else { None };
+        let missing_config =
+            plugins::missing_config(draft).filter(|_| fleet.restarts).map(str::to_owned);
+        let device =
+            if fleet.restarts { plugins::device(draft, base.as_ref()) } else { Vec::new() };
+        let operands =
+            if driver.is_none() || fleet.has(Task::Drive) { operands::fault(draft) } else { None };
         Self { dra, device, missing_config, driver, operands }
     }
 
@@ -142,17 +156,26 @@ impl NodeNeeds {
             PluginNeed::Waits(reason) => reason.clone(),
             PluginNeed::Stale(stale) => stale.queued(0, 0),
         };
-        self.reason(self.dra.first().map(reason), self.device.first().map(reason), fleet).map(Arc::new)
+        self.reason(self.dra.first().map(reason), self.device.first().map(reason), fleet)
+            .map(Arc::new)
     }
 
     /// What is waited for first. `dra`, `device`: what the first of the plugins waits for.
-    pub(super) fn reason(&self, dra: Option<Reason>, device: Option<Reason>, fleet: &FleetInputs<'_>) -> Option<Reason> {
+    pub(super) fn reason(
+        &self,
+        dra: Option<Reason>,
+        device: Option<Reason>,
+        fleet: &FleetInputs<'_>,
+    ) -> Option<Reason> {
         // What the settings tolerate of the DRA driver must not hide what is still to come.
         let (dra, tolerated) = match dra {
             Some(reason) if fleet.tolerates(&reason) => (None, Some(reason)),
             dra => (dra, None),
         };
-        dra.or(device).or_else(|| self.driver.clone()).or_else(|| self.operands.clone()).or(tolerated)
+        dra.or(device)
+            .or_else(|| self.driver.clone())
+            .or_else(|| self.operands.clone())
+            .or(tolerated)
     }
 }
 

@@ -9,9 +9,15 @@ use contract::record::NodeOutcome;
 use observed::Observed;
 
 /// Notes them, and returns those of which that is news. `changed`: the nodes of which something has changed; without it all are examined.
-pub(super) fn note(memory: &mut RunMemory, observed: &Observed, changed: Option<&BTreeSet<String>>, now: Timestamp) -> Vec<String> {
+pub(super) fn note(
+    memory: &mut RunMemory,
+    observed: &Observed,
+    changed: Option<&BTreeSet<String>>,
+    now: Timestamp,
+) -> Vec<String> {
     let of_record = || memory.nodes.keys().map(ToString::to_string).collect::<Vec<_>>();
-    let names: Vec<String> = changed.map_or_else(of_record, |changed| changed.iter().cloned().collect());
+    let names: Vec<String> =
+        changed.map_or_else(of_record, |changed| changed.iter().cloned().collect());
     let mut news = Vec::new();
     for name in names {
         let node = observed.nodes.get(&name);
@@ -26,7 +32,8 @@ pub(super) fn note(memory: &mut RunMemory, observed: &Observed, changed: Option<
             !there && record.outcome != Some(NodeOutcome::Gone)
         });
         if is_gone && let Some(record) = memory.nodes.get_mut(&name) {
-            (record.outcome, record.reason, record.since) = (Some(NodeOutcome::Gone), None, Some(now));
+            (record.outcome, record.reason, record.since) =
+                (Some(NodeOutcome::Gone), None, Some(now));
             for replacement in record.replaced.values_mut() {
                 replacement.back_at.get_or_insert(now);
             }

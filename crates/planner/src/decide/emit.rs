@@ -49,8 +49,18 @@ impl FleetEffects {
         let (before, memory, effects, alarm) = draft.into_parts();
         memory.put(&before, &mut fleet.memory, node);
         fleet.alarm.set(alarm.at);
-        let NodeEffects { replacements, actions, starts, evictions, issued, unasked, notes, focus, handed_back, depends_on_others: _ } =
-            effects;
+        let NodeEffects {
+            replacements,
+            actions,
+            starts,
+            evictions,
+            issued,
+            unasked,
+            notes,
+            focus,
+            handed_back,
+            depends_on_others: _,
+        } = effects;
         fleet.memory.issued.extend(issued.into_iter().map(|uid| (uid, fleet.now)));
         for uid in unasked {
             fleet.memory.evictions.remove(&uid);
@@ -74,7 +84,10 @@ impl FleetEffects {
         let mut actions = std::mem::take(&mut self.replacements);
         actions.append(&mut self.actions);
         actions.append(&mut self.starts);
-        let asked = self.evictions.iter().map(|(eviction, history)| (eviction.uid.as_str(), history.as_ref()));
+        let asked = self
+            .evictions
+            .iter()
+            .map(|(eviction, history)| (eviction.uid.as_str(), history.as_ref()));
         let turn = eviction_retry::turn(asked, fleet.memory.busy.as_ref(), fleet.now);
         if let Some(next) = turn.next {
             fleet.alarm.set(next);
@@ -84,14 +97,22 @@ impl FleetEffects {
             // A refusal changes nothing that is watched: when each one's turn comes again depends on the answer.
             fleet.alarm.passed(fleet.now, eviction_retry::FIRST_SECONDS);
         }
-        let evictions = self.evictions.iter().map(|(eviction, _)| eviction).filter(|eviction| chosen.contains(eviction.uid.as_str()));
+        let evictions = self
+            .evictions
+            .iter()
+            .map(|(eviction, _)| eviction)
+            .filter(|eviction| chosen.contains(eviction.uid.as_str()));
         actions.extend(evictions.cloned().map(Action::Evict));
         actions
     }
 }
 
 /// Emits the decision where the fleet as a whole waits, and no node was assessed.
-pub(super) fn of_fleet(mut draft: FleetDraft<'_>, fleet: &FleetInputs<'_>, census: &Census<'_>) -> Decision {
+pub(super) fn of_fleet(
+    mut draft: FleetDraft<'_>,
+    fleet: &FleetInputs<'_>,
+    census: &Census<'_>,
+) -> Decision {
     let mut effects = FleetEffects::default();
     if fleet.has(Task::Drive) && fleet.is_over() {
         for node in hand_all_back(fleet, census.nodes()) {
@@ -111,8 +132,13 @@ pub(super) fn of_nodes<'a>(
 ) -> (Decision, Option<Memo>) {
     let fleet = nodes.fleet;
     let mut known = unchanged.map(|unchanged| unchanged.memo.nodes.clone()).unwrap_or_default();
-    let mut outcomes = unchanged.map(|unchanged| unchanged.memo.outcomes.clone()).unwrap_or_default();
-    for name in unchanged.iter().flat_map(|unchanged| &unchanged.changed).filter(|name| !fleet.observed.nodes.contains_key(name)) {
+    let mut outcomes =
+        unchanged.map(|unchanged| unchanged.memo.outcomes.clone()).unwrap_or_default();
+    for name in unchanged
+        .iter()
+        .flat_map(|unchanged| &unchanged.changed)
+        .filter(|name| !fleet.observed.nodes.contains_key(name))
+    {
         known.remove(name);
         outcomes.remove(name);
     }
@@ -124,7 +150,13 @@ pub(super) fn of_nodes<'a>(
     }
     let mut deferred = Vec::new();
     let listed: Vec<&ObservedNode> = nodes.listed.iter().map(|node| node.node).collect();
-    emit_bystanders(nodes.others, nodes.bystanders, &mut Kept { known: &mut known, outcomes: &mut outcomes }, &mut effects, &mut draft);
+    emit_bystanders(
+        nodes.others,
+        nodes.bystanders,
+        &mut Kept { known: &mut known, outcomes: &mut outcomes },
+        &mut effects,
+        &mut draft,
+    );
     for mut node in nodes.listed {
         waits(&node, &mut draft, &mut deferred);
         set(&mut outcomes, node.name, node.ending.outcome);
@@ -134,7 +166,9 @@ pub(super) fn of_nodes<'a>(
             effects.take(&mut draft, drafted);
         }
     }
-    for (name, _) in draft.memory.nodes.iter().filter(|(_, record)| record.outcome == Some(NodeOutcome::Gone)) {
+    for (name, _) in
+        draft.memory.nodes.iter().filter(|(_, record)| record.outcome == Some(NodeOutcome::Gone))
+    {
         set(&mut outcomes, name, Some(NodeOutcome::Gone));
     }
     draft.notes.append(&mut effects.notes);
@@ -142,7 +176,10 @@ pub(super) fn of_nodes<'a>(
     let reason = of_fleet(&mut draft);
     draft.waits_for(reason);
     let decision = finish(draft, effects, Some(outcomes), deferred, &listed.into_iter());
-    let settings = unchanged.map_or_else(|| Arc::new(fleet.settings.clone()), |unchanged| Arc::clone(&unchanged.memo.settings));
+    let settings = unchanged.map_or_else(
+        || Arc::new(fleet.settings.clone()),
+        |unchanged| Arc::clone(&unchanged.memo.settings),
+    );
     let memo = Memo {
         settings,
         observed: thin(fleet.observed),
@@ -187,22 +224,34 @@ fn emit_bystanders<'a>(
 /// What is kept of a node.
 fn known_node(node: &RunNode<'_>, until: Timestamp, fleet: &FleetInputs<'_>) -> KnownNode {
     // Why it is not moved is found again each time: kept, it would name the nodes that are in its way now.
-    let lasting = |reason: Arc<Reason>| if reason.asks_why() { Arc::new(reason.lasting()) } else { reason };
-    let ending = NodeEnding { reason: node.ending.reason.clone().map(lasting), ..node.ending.clone() };
+    let lasting =
+        |reason: Arc<Reason>| if reason.asks_why() { Arc::new(reason.lasting()) } else { reason };
+    let ending =
+        NodeEnding { reason: node.ending.reason.clone().map(lasting), ..node.ending.clone() };
     let left = node.assessment.needs.first(fleet);
-    KnownNode { needs_driver: node.needs_driver, found: Some((Arc::clone(&node.assessment), ending)), left, until }
+    KnownNode {
+        needs_driver: node.needs_driver,
+        found: Some((Arc::clone(&node.assessment), ending)),
+        left,
+        until,
+    }
 }
 
 /// Returns the notes that sum up several nodes.
 fn notes_about_nodes(nodes: &RunNodes<'_>) -> Vec<DecisionNote> {
     let listed = || nodes.listed.iter();
-    let missing: Vec<(String, String)> =
-        listed().filter_map(|node| Some((node.node.name.clone(), node.assessment.needs.missing_config.clone()?))).collect();
+    let missing: Vec<(String, String)> = listed()
+        .filter_map(|node| {
+            Some((node.node.name.clone(), node.assessment.needs.missing_config.clone()?))
+        })
+        .collect();
     let own = listed().filter(|node| node.assessment.has_own_driver).count();
     let joined = listed().filter(|node| !node.assessment.is_member).count();
-    let missing = (!missing.is_empty()).then_some(DecisionNote::ConfigKeyMissing { nodes: missing });
+    let missing =
+        (!missing.is_empty()).then_some(DecisionNote::ConfigKeyMissing { nodes: missing });
     let own = (own > 0).then_some(DecisionNote::DriverOfImage { nodes: own });
-    let joined = (joined > 0).then_some(DecisionNote::NodesJoined { nodes: joined, device: nodes.fleet.traits.device });
+    let joined = (joined > 0)
+        .then_some(DecisionNote::NodesJoined { nodes: joined, device: nodes.fleet.traits.device });
     missing.into_iter().chain(own).chain(joined).collect()
 }
 
@@ -211,7 +260,8 @@ fn stalls_are_over(nodes: &RunNodes<'_>) -> bool {
     let before = |name: &str| nodes.fleet.memory.nodes.get(name).and_then(|record| record.outcome);
     let is_left = |name: &str| {
         let node = nodes.place(name).map(|place| &nodes.listed[place]);
-        node.is_some_and(|node| node.ending.outcome == Some(NodeOutcome::Deferred)) && before(name) != Some(NodeOutcome::Deferred)
+        node.is_some_and(|node| node.ending.outcome == Some(NodeOutcome::Deferred))
+            && before(name) != Some(NodeOutcome::Deferred)
     };
     nodes.listed.iter().any(|node| match node.ending.reason.as_deref() {
         Some(Reason::OperandOutdated { stalled_by: Some(name), .. }) => is_left(name),
@@ -221,8 +271,11 @@ fn stalls_are_over(nodes: &RunNodes<'_>) -> bool {
 
 /// What is waited for, and what has ended.
 fn waits(node: &RunNode<'_>, draft: &mut FleetDraft<'_>, deferred: &mut Vec<Wait>) {
-    let NodeEnding { outcome, reason: Some(reason), since: Some(since) } = &node.ending else { return };
-    let wait = Wait { node: Some(Arc::clone(node.name)), reason: Arc::clone(reason), since: *since };
+    let NodeEnding { outcome, reason: Some(reason), since: Some(since) } = &node.ending else {
+        return;
+    };
+    let wait =
+        Wait { node: Some(Arc::clone(node.name)), reason: Arc::clone(reason), since: *since };
     match outcome {
         None => draft.waits.push(wait),
         Some(NodeOutcome::Failed) => draft.failures.push(wait),
@@ -259,22 +312,30 @@ fn finish<'n>(
     let (focus, is_handing_back) = (std::mem::take(&mut effects.focus), effects.is_handing_back);
     let actions = effects.into_actions(&mut draft);
     if !draft.memory.evictions.is_empty() || !draft.memory.issued.is_empty() {
-        let pods: BTreeSet<&str> = draft.observed.workloads.pods.values().flatten().map(|pod| pod.uid.as_str()).collect();
+        let pods: BTreeSet<&str> =
+            draft.observed.workloads.pods.values().flatten().map(|pod| pod.uid.as_str()).collect();
         draft.memory.prune(|uid| pods.contains(uid), draft.now);
     }
     // What is tried again on a node that has failed does not keep the run from ending.
-    let failed: BTreeSet<&str> = draft.failures.iter().filter_map(|failure| failure.node.as_deref()).collect();
-    let tried_again = |action: &Action| !matches!(action, Action::PatchNode(_)) && failed.contains(action.node());
+    let failed: BTreeSet<&str> =
+        draft.failures.iter().filter_map(|failure| failure.node.as_deref()).collect();
+    let tried_again =
+        |action: &Action| !matches!(action, Action::PatchNode(_)) && failed.contains(action.node());
     let pending = actions.iter().any(|action| !tried_again(action));
     let assessed = outcomes.is_some();
-    let mut state = RunState { fleet: draft, outcomes: outcomes.unwrap_or_default(), is_handing_back };
+    let mut state =
+        RunState { fleet: draft, outcomes: outcomes.unwrap_or_default(), is_handing_back };
     let (well, verdict) = state.judge(pending, nodes);
     let RunState { fleet, outcomes, .. } = state;
     Decision {
         well,
         memory: fleet.memory,
         // With the last word nothing is begun; what gives nodes back, or says what became of them, is still written.
-        actions: if verdict.is_some() { actions.into_iter().filter(Action::is_last).collect() } else { actions },
+        actions: if verdict.is_some() {
+            actions.into_iter().filter(Action::is_last).collect()
+        } else {
+            actions
+        },
         focus,
         waits: fleet.waits,
         assessed,

@@ -37,9 +37,23 @@ pub(super) struct FleetDraft<'a> {
 }
 
 impl<'a> FleetDraft<'a> {
-    pub(super) fn new(observed: &'a Observed, settings: &'a Settings, memory: RunMemory, now: Timestamp) -> Self {
+    pub(super) fn new(
+        observed: &'a Observed,
+        settings: &'a Settings,
+        memory: RunMemory,
+        now: Timestamp,
+    ) -> Self {
         let alarm = Alarm::new(now, memory.deadline);
-        Self { observed, settings, now, memory, alarm, notes: Vec::new(), waits: Vec::new(), failures: Vec::new() }
+        Self {
+            observed,
+            settings,
+            now,
+            memory,
+            alarm,
+            notes: Vec::new(),
+            waits: Vec::new(),
+            failures: Vec::new(),
+        }
     }
 
     /// Whether the operator has observed the live spec, where a task settles drivers. `drivers`: how many nodes need the driver.
@@ -57,7 +71,9 @@ impl<'a> FleetDraft<'a> {
             && let Some(renewed) = lease.renewed
         {
             // A leader that falls silent is noticed though nothing changes.
-            self.alarm.set(after(renewed, lease.duration_seconds.saturating_add(1)).max(after(self.now, 1)));
+            self.alarm.set(
+                after(renewed, lease.duration_seconds.saturating_add(1)).max(after(self.now, 1)),
+            );
         }
         led.and_then(|()| self.without_nodes(drivers)).and(quiet)
     }
@@ -67,10 +83,13 @@ impl<'a> FleetDraft<'a> {
         if self.settings.driver != Driver::Gpu {
             return Ok(());
         }
-        let activity = OperatorActivity::updated(self.memory.operator.as_ref(), self.observed, self.now);
+        let activity =
+            OperatorActivity::updated(self.memory.operator.as_ref(), self.observed, self.now);
         let since = activity.since;
         let settled = self.memory.settled_version.as_deref();
-        let renders_until = activity.expected_until(self.now).filter(|_| is_expected_to_render(self.observed, self.settings, settled));
+        let renders_until = activity
+            .expected_until(self.now)
+            .filter(|_| is_expected_to_render(self.observed, self.settings, settled));
         self.memory.operator = Some(activity);
         if let Some(until) = renders_until {
             self.alarm.set(until);
@@ -97,13 +116,18 @@ impl<'a> FleetDraft<'a> {
             return Ok(());
         }
         let device = self.settings.driver.traits().device;
-        let discovered = |node: &ObservedNode| node.labels.keys().any(|key| key.starts_with(names::NFD_LABEL_PREFIX));
+        let discovered = |node: &ObservedNode| {
+            node.labels.keys().any(|key| key.starts_with(names::NFD_LABEL_PREFIX))
+        };
         if !self.observed.nodes.values().any(discovered) {
             return Err(Reason::NoNodeFeatures);
         }
         // On a first install node-feature-discovery comes to one node after the other. Some nodes (virtual ones) it never labels.
-        let undiscovered = self.observed.nodes.values().filter(|node| node.ready && !discovered(node)).count();
-        if undiscovered > 0 && !self.alarm.passed(self.memory.started_at, self.settings.grace_seconds) {
+        let undiscovered =
+            self.observed.nodes.values().filter(|node| node.ready && !discovered(node)).count();
+        if undiscovered > 0
+            && !self.alarm.passed(self.memory.started_at, self.settings.grace_seconds)
+        {
             return Err(Reason::NodesUndiscovered { device, count: undiscovered });
         }
         if self.settings.driver == Driver::Ofed {
@@ -122,7 +146,9 @@ impl<'a> FleetDraft<'a> {
     /// Nobody asks for an OFED driver: every node uses its own.
     fn ofed_is_the_hosts(&mut self) -> bool {
         let policy = self.observed.live_nic_cluster_policy();
-        if policy.is_some_and(|policy| policy.ofed.is_some()) || !driver_daemon_sets(self.observed, Driver::Ofed).is_empty() {
+        if policy.is_some_and(|policy| policy.ofed.is_some())
+            || !driver_daemon_sets(self.observed, Driver::Ofed).is_empty()
+        {
             return false;
         }
         self.notes.push(DecisionNote::OfedOfHost { has_policy: policy.is_some() });
@@ -140,14 +166,21 @@ impl<'a> FleetDraft<'a> {
         };
         let Some(config) = devices.config() else {
             // A name that is left over from a device plugin that is switched off. GPU feature discovery uses the ConfigMap too.
-            if !devices.use_config() && self.alarm.passed(self.memory.started_at, self.settings.grace_seconds) {
+            if !devices.use_config()
+                && self.alarm.passed(self.memory.started_at, self.settings.grace_seconds)
+            {
                 self.notes.push(DecisionNote::ConfigNotUsed { config_map: name.clone() });
                 return None;
             }
-            return Some(Reason::ConfigMissing { config_map: name.clone(), namespace: self.settings.device_plugin.namespace.clone() });
+            return Some(Reason::ConfigMissing {
+                config_map: name.clone(),
+                namespace: self.settings.device_plugin.namespace.clone(),
+            });
         };
         let expected = self.settings.device_plugin.digests.iter().flatten();
-        if let Some((key, _)) = expected.into_iter().find(|(key, digest)| config.digests.get(*key) != Some(digest)) {
+        if let Some((key, _)) =
+            expected.into_iter().find(|(key, digest)| config.digests.get(*key) != Some(digest))
+        {
             return Some(Reason::ConfigNotApplied {
                 config_map: name.clone(),
                 key: key.clone(),
@@ -156,7 +189,8 @@ impl<'a> FleetDraft<'a> {
         }
         if !devices.use_config() {
             let namespace = self.settings.device_plugin.namespace.clone();
-            self.notes.push(DecisionNote::ConfigWithoutDaemonSet { config_map: name.clone(), namespace });
+            self.notes
+                .push(DecisionNote::ConfigWithoutDaemonSet { config_map: name.clone(), namespace });
         }
         self.memory.configs = self.seen(config);
         None
@@ -167,15 +201,28 @@ impl<'a> FleetDraft<'a> {
     fn seen(&self, config: &ObservedConfigMap) -> BTreeMap<String, RecordedPluginConfig> {
         let since = |key: &String, digest: &String| match self.memory.configs.get(key) {
             Some(before) if before.digest == *digest => before.since,
-            Some(before) => config.changed.filter(|changed| *changed > before.since).unwrap_or(self.now),
+            Some(before) => {
+                config.changed.filter(|changed| *changed > before.since).unwrap_or(self.now)
+            }
             None => config.changed.unwrap_or(config.created),
         };
         let config = config.digests.iter();
-        config.map(|(key, digest)| (key.clone(), RecordedPluginConfig { digest: digest.clone(), since: since(key, digest) })).collect()
+        config
+            .map(|(key, digest)| {
+                (
+                    key.clone(),
+                    RecordedPluginConfig { digest: digest.clone(), since: since(key, digest) },
+                )
+            })
+            .collect()
     }
 
     /// A DRA driver that the settings require, and one that runs nowhere. `drivers`: how many nodes need the driver.
-    pub(super) fn required_driver(&mut self, plugins: &DraPlugins<'_>, drivers: usize) -> Option<Reason> {
+    pub(super) fn required_driver(
+        &mut self,
+        plugins: &DraPlugins<'_>,
+        drivers: usize,
+    ) -> Option<Reason> {
         if !self.settings.has(Task::Reroll) {
             return None;
         }
@@ -191,11 +238,15 @@ impl<'a> FleetDraft<'a> {
         if let Err(reason) = chart::of_plugins(plugins.daemon_sets(), self.settings) {
             return Some(reason);
         }
-        let wanted = plugins.daemon_sets().any(|daemon_set| !daemon_set.observed || daemon_set.desired > 0);
+        let wanted =
+            plugins.daemon_sets().any(|daemon_set| !daemon_set.observed || daemon_set.desired > 0);
         // A plugin may be sent away from a node while its driver migrates.
         let migrating = self.waits.iter().any(|wait| wait.node.is_some());
-        let nowhere = plugins.daemon_sets().next().filter(|_| !wanted && !migrating && drivers > 0)?;
-        let reason = Reason::DraScheduledNowhere { daemon_set: format!("{}/{}", nowhere.namespace, nowhere.name) };
+        let nowhere =
+            plugins.daemon_sets().next().filter(|_| !wanted && !migrating && drivers > 0)?;
+        let reason = Reason::DraScheduledNowhere {
+            daemon_set: format!("{}/{}", nowhere.namespace, nowhere.name),
+        };
         if is_required {
             return Some(reason);
         }
@@ -211,9 +262,14 @@ impl<'a> FleetDraft<'a> {
         };
         let since = self.memory.fleet_waits(&reason, self.now);
         // A configuration that is not there must not end a run that still has drivers and DRA plugins to see to.
-        let sees_to_drivers = self.waits.iter().any(|wait| wait.node.is_some() && !wait.reason.is_device_plugins());
-        let held_back = matches!(reason, Reason::ConfigMissing { .. } | Reason::ConfigNotApplied { .. }) && sees_to_drivers;
-        let ends = ends_the_run(reason.exit_code()) && !held_back && self.alarm.passed(since, self.settings.grace_seconds);
+        let sees_to_drivers =
+            self.waits.iter().any(|wait| wait.node.is_some() && !wait.reason.is_device_plugins());
+        let held_back =
+            matches!(reason, Reason::ConfigMissing { .. } | Reason::ConfigNotApplied { .. })
+                && sees_to_drivers;
+        let ends = ends_the_run(reason.exit_code())
+            && !held_back
+            && self.alarm.passed(since, self.settings.grace_seconds);
         let wait = Wait { node: None, reason: reason.into(), since };
         self.failures.extend(ends.then(|| wait.clone()));
         self.waits.push(wait);
@@ -222,5 +278,12 @@ impl<'a> FleetDraft<'a> {
 
 /// Whether what the fleet waits for in vain ends the run with this code, and not at its deadline.
 fn ends_the_run(code: ExitCode) -> bool {
-    matches!(code, ExitCode::ApiMissing | ExitCode::OperatorMissing | ExitCode::Precondition | ExitCode::NoGpuNodes | ExitCode::DraMissing)
+    matches!(
+        code,
+        ExitCode::ApiMissing
+            | ExitCode::OperatorMissing
+            | ExitCode::Precondition
+            | ExitCode::NoGpuNodes
+            | ExitCode::DraMissing
+    )
 }

@@ -59,9 +59,13 @@ impl<'a> FleetInputs<'a> {
             memory,
             traits: settings.driver.traits(),
             identity: settings.own_daemon_set(),
-            generation: ControllerGeneration::from_version(settings.driver, observed.operator_version()),
+            generation: ControllerGeneration::from_version(
+                settings.driver,
+                observed.operator_version(),
+            ),
             operands: settles.then(|| DriverOperands::new(observed, settings.driver)),
-            operand_sets: (settles && settings.driver == Driver::Gpu).then(|| OperandSets::new(observed, settings)),
+            operand_sets: (settles && settings.driver == Driver::Gpu)
+                .then(|| OperandSets::new(observed, settings)),
             plugins,
             devices,
             restarts,
@@ -90,10 +94,19 @@ impl<'a> FleetInputs<'a> {
     pub(super) fn gets_somewhere(&self, daemon_set: &str) -> bool {
         let nowhere = || {
             let tainted_everywhere = |daemon_set: &&observed::ObservedDaemonSet| {
-                let mut nodes = self.observed.nodes.values().filter(|node| is_driver_node(node, self.settings.driver));
+                let mut nodes = self
+                    .observed
+                    .nodes
+                    .values()
+                    .filter(|node| is_driver_node(node, self.settings.driver));
                 nodes.all(|node| node_tainted(daemon_set, node).is_some())
             };
-            self.observed.daemon_sets.iter().filter(tainted_everywhere).map(|daemon_set| daemon_set.name.clone()).collect()
+            self.observed
+                .daemon_sets
+                .iter()
+                .filter(tainted_everywhere)
+                .map(|daemon_set| daemon_set.name.clone())
+                .collect()
         };
         !self.nowhere.get_or_init(nowhere).contains(daemon_set)
     }

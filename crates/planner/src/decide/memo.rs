@@ -12,7 +12,9 @@ use crate::reason::Reason;
 use contract::record::NodeOutcome;
 use contract::settings::Settings;
 use observed::named::Named;
-use observed::{Observed, ObservedDevicePlugin, ObservedDra, ObservedPod, OptionalApi, Views, workload};
+use observed::{
+    Observed, ObservedDevicePlugin, ObservedDra, ObservedPod, OptionalApi, Views, workload,
+};
 
 use super::assess::NodeAssessment;
 use super::emit::outcome::NodeEnding;
@@ -80,25 +82,32 @@ impl Memo {
             && self.is_over == (now >= memory.deadline)
             && is_same_run(&self.memory, memory)
             && is_same_fleet(&self.observed, observed)
-            && (self.has_counts_of(observed) || lacking(&self.observed, settings.driver) == lacking(observed, settings.driver));
+            && (self.has_counts_of(observed)
+                || lacking(&self.observed, settings.driver) == lacking(observed, settings.driver));
         same.then(|| Unchanged { memo: self, changed: self.changed(observed, memory), now })
     }
 
     /// Whether what is counted of all nodes and pods is the same without counting.
     fn has_counts_of(&self, observed: &Observed) -> bool {
-        let stays = |name: &&Arc<str>| self.observed.nodes.contains_key(name) && observed.nodes.contains_key(name);
-        self.observed.pods.is_same(&observed.pods) && self.observed.nodes.differing(&observed.nodes).iter().all(stays)
+        let stays = |name: &&Arc<str>| {
+            self.observed.nodes.contains_key(name) && observed.nodes.contains_key(name)
+        };
+        self.observed.pods.is_same(&observed.pods)
+            && self.observed.nodes.differing(&observed.nodes).iter().all(stays)
     }
 
     fn changed(&self, observed: &Observed, memory: &RunMemory) -> BTreeSet<String> {
         let mut changed = self.memory.differing(memory);
-        changed.extend(self.observed.nodes.differing(&observed.nodes).into_iter().map(|name| &**name));
+        changed
+            .extend(self.observed.nodes.differing(&observed.nodes).into_iter().map(|name| &**name));
         for (before, now) in lists(&self.observed).into_iter().zip(lists(observed)) {
             changed.extend(before.differing(now).into_iter().filter_map(|pod| pod.node.as_deref()));
         }
         let operand_pods = self.observed.operand_pods.differing(&observed.operand_pods);
         changed.extend(operand_pods.into_iter().filter_map(|pod| pod.node.as_deref()));
-        if let (OptionalApi::Served(before), OptionalApi::Served(now)) = (&self.observed.dra.slices, &observed.dra.slices) {
+        if let (OptionalApi::Served(before), OptionalApi::Served(now)) =
+            (&self.observed.dra.slices, &observed.dra.slices)
+        {
             changed.extend(before.differing(now).into_iter().map(|slice| slice.node.as_str()));
         }
         changed.into_iter().map(str::to_owned).collect()
@@ -146,7 +155,12 @@ fn is_same_fleet(before: &Observed, now: &Observed) -> bool {
         pauses,
     } = before;
     let ObservedDra { namespaces, daemon_sets: dra_daemon_sets, pods: _, slices } = dra;
-    let ObservedDevicePlugin { config, daemon_sets: plugin_daemon_sets, revisions: plugin_revisions, pods: _ } = device_plugin;
+    let ObservedDevicePlugin {
+        config,
+        daemon_sets: plugin_daemon_sets,
+        revisions: plugin_revisions,
+        pods: _,
+    } = device_plugin;
     *operator == now.operator
         && *cluster_policy == now.cluster_policy
         && *nic_cluster_policy == now.nic_cluster_policy

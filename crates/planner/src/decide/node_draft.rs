@@ -58,7 +58,14 @@ impl<'a> NodeDraft<'a> {
     pub(super) fn new(fleet: &'a FleetInputs<'a>, node: &'a ObservedNode) -> Self {
         let before = NodeMemory::of(fleet.memory, node);
         let memory = before.clone();
-        Self { fleet, node, before, memory, alarm: Alarm::new(fleet.now, Timestamp::MAX), effects: NodeEffects::default() }
+        Self {
+            fleet,
+            node,
+            before,
+            memory,
+            alarm: Alarm::new(fleet.now, Timestamp::MAX),
+            effects: NodeEffects::default(),
+        }
     }
 
     pub(super) fn settings(&self) -> &'a Settings {
@@ -75,7 +82,9 @@ impl<'a> NodeDraft<'a> {
 
     /// Returns whether deciding on it again, from what is remembered then, does nothing and has the same result.
     pub(super) fn is_settled(&self) -> bool {
-        self.effects == NodeEffects::default() && self.memory == self.before && self.memory.patched.is_none()
+        self.effects == NodeEffects::default()
+            && self.memory == self.before
+            && self.memory.patched.is_none()
     }
 
     /// What was remembered, what is, and what is to be done.
@@ -112,7 +121,8 @@ impl<'a> NodeDraft<'a> {
 
     /// Whether the run has waited for the node so far.
     pub(super) fn is_under_way(&self) -> bool {
-        self.fleet.memory.is_in_cohort(&self.node.uid) && self.record().is_some_and(|record| record.outcome.is_none())
+        self.fleet.memory.is_in_cohort(&self.node.uid)
+            && self.record().is_some_and(|record| record.outcome.is_none())
     }
 
     /// The refused write for which the node is given up in this run.
@@ -150,7 +160,8 @@ impl<'a> NodeDraft<'a> {
             return None;
         }
         let now = self.fleet.now;
-        self.memory.patched = Some(PendingPatch { version: patch.version.clone(), at: now, starts });
+        self.memory.patched =
+            Some(PendingPatch { version: patch.version.clone(), at: now, starts });
         self.alarm.passed(now, REPEAT_SECONDS);
         patch.starts = starts;
         Some(Action::PatchNode(patch))

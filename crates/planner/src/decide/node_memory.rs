@@ -36,7 +36,11 @@ impl NodeMemory {
             outdated: memory.outdated.get(name).cloned().unwrap_or_default(),
             patched: memory.patched.get(name).cloned(),
             recovering: memory.recovering.get(name).cloned().unwrap_or_default(),
-            baseline: memory.baseline.as_ref().and_then(|baseline| baseline.get(&node.uid)).cloned(),
+            baseline: memory
+                .baseline
+                .as_ref()
+                .and_then(|baseline| baseline.get(&node.uid))
+                .cloned(),
         }
     }
 
@@ -91,7 +95,12 @@ impl NodeMemory {
     }
 
     /// Notes whether a plugin pod publishes another driver version than is loaded, and answers since when it has been seen to. `None`: it does not.
-    pub(super) fn outdated_since(&mut self, uid: &str, outdated: bool, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn outdated_since(
+        &mut self,
+        uid: &str,
+        outdated: bool,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
         if outdated {
             return Some(*self.outdated.entry(uid.to_owned()).or_insert(now));
         }
@@ -100,7 +109,11 @@ impl NodeMemory {
     }
 }
 
-fn since(waiting: &mut Option<(&'static str, Timestamp)>, reason: &Reason, now: Timestamp) -> Timestamp {
+fn since(
+    waiting: &mut Option<(&'static str, Timestamp)>,
+    reason: &Reason,
+    now: Timestamp,
+) -> Timestamp {
     let known = waiting.filter(|(name, _)| *name == reason.name());
     waiting.insert(known.unwrap_or((reason.name(), now))).1
 }

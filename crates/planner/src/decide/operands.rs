@@ -34,12 +34,14 @@ pub(super) fn record_baseline(memory: &mut RunMemory, observed: &Observed, setti
     let operands = OperandSets::new(observed, settings);
     let nodes = observed.nodes.values().filter(|node| is_driver_node(node, Driver::Gpu));
     let earlier = memory.earlier_baseline.as_deref();
-    memory.baseline = Some(Arc::new(take_baseline(observed, &operands, nodes, memory.started_at, earlier)));
+    memory.baseline =
+        Some(Arc::new(take_baseline(observed, &operands, nodes, memory.started_at, earlier)));
 }
 
 /// What a node still waits for of its operands and GPUs.
 pub(super) fn fault(draft: &mut NodeDraft<'_>) -> Option<Reason> {
-    let operands = draft.fleet.operand_sets.as_ref().filter(|_| is_driver_node(draft.node, Driver::Gpu))?;
+    let operands =
+        draft.fleet.operand_sets.as_ref().filter(|_| is_driver_node(draft.node, Driver::Gpu))?;
     note_recovery(draft, operands);
     let reason = operands.fault(draft.node, draft.memory.baseline.as_deref());
     // Which node stalls the update depends on the others.
@@ -49,14 +51,25 @@ pub(super) fn fault(draft: &mut NodeDraft<'_>) -> Option<Reason> {
 
 /// What was failing and has worked for a while fails for the first time when it fails again.
 fn note_recovery(draft: &mut NodeDraft<'_>, operands: &OperandSets<'_>) {
-    let Some(entry) = draft.memory.baseline.clone().filter(|entry| !entry.failing.is_empty()) else { return };
+    let Some(entry) = draft.memory.baseline.clone().filter(|entry| !entry.failing.is_empty())
+    else {
+        return;
+    };
     let before = std::mem::take(&mut draft.memory.recovering);
     let works = entry.failing.iter().filter(|failing| operands.works(draft.node, failing));
     let now = draft.now();
-    let mut recovering: BTreeMap<String, Timestamp> =
-        works.map(|failing| (failing.clone(), before.get(failing).copied().unwrap_or(now))).collect();
-    let mut has_recovered = |since: Option<&Timestamp>| since.is_some_and(|since| draft.alarm.passed(*since, RECOVERED_SECONDS));
-    let still: BTreeSet<String> = entry.failing.iter().filter(|failing| !has_recovered(recovering.get(*failing))).cloned().collect();
+    let mut recovering: BTreeMap<String, Timestamp> = works
+        .map(|failing| (failing.clone(), before.get(failing).copied().unwrap_or(now)))
+        .collect();
+    let mut has_recovered = |since: Option<&Timestamp>| {
+        since.is_some_and(|since| draft.alarm.passed(*since, RECOVERED_SECONDS))
+    };
+    let still: BTreeSet<String> = entry
+        .failing
+        .iter()
+        .filter(|failing| !has_recovered(recovering.get(*failing)))
+        .cloned()
+        .collect();
     if still.len() < entry.failing.len() {
         recovering.retain(|failing, _| still.contains(failing));
         draft.memory.baseline = Some(Arc::new(NodeBaseline { failing: still, ..(*entry).clone() }));
@@ -65,16 +78,24 @@ fn note_recovery(draft: &mut NodeDraft<'_>, operands: &OperandSets<'_>) {
 }
 
 /// What has become of a node that waits for its operands; `None`: it still waits.
-pub(super) fn outcome(draft: &mut NodeDraft<'_>, reason: &Reason, since: Timestamp) -> Option<NodeOutcome> {
+pub(super) fn outcome(
+    draft: &mut NodeDraft<'_>,
+    reason: &Reason,
+    since: Timestamp,
+) -> Option<NodeOutcome> {
     if failed_before(draft, reason) {
-        let note = DecisionNote::FailedBefore { node: draft.node.name.as_str().into(), reason: reason.clone().into() };
+        let note = DecisionNote::FailedBefore {
+            node: draft.node.name.as_str().into(),
+            reason: reason.clone().into(),
+        };
         draft.effects.notes.push(note);
         return Some(NodeOutcome::Deferred);
     }
     if let Reason::NodeTainted { daemon_set, .. } = reason {
         // The operator does not serve the node, and cannot. A new node has taints that go by themselves.
         draft.effects.depends_on_others = true;
-        let over = draft.alarm.passed(since, draft.settings().per_node_seconds) && draft.fleet.gets_somewhere(daemon_set);
+        let over = draft.alarm.passed(since, draft.settings().per_node_seconds)
+            && draft.fleet.gets_somewhere(daemon_set);
         if over {
             note_tolerated(draft, reason);
         }
@@ -106,19 +127,29 @@ pub(super) fn note_tolerated(draft: &mut NodeDraft<'_>, reason: &Reason) {
 /// Whether what a node waits for is an operand that was failing before the run, and has not worked since.
 pub(super) fn failed_before(draft: &NodeDraft<'_>, reason: &Reason) -> bool {
     let entry = draft.memory.baseline.as_ref();
-    reason.operand().is_some_and(|operand| entry.is_some_and(|entry| entry.failing.contains(&operand.daemon_set)))
+    reason.operand().is_some_and(|operand| {
+        entry.is_some_and(|entry| entry.failing.contains(&operand.daemon_set))
+    })
 }
 
 /// Operands that do not gate and are not ready: one note each.
-pub(super) fn reported(observed: &Observed, settings: &Settings, now: Timestamp) -> Vec<DecisionNote> {
+pub(super) fn reported(
+    observed: &Observed,
+    settings: &Settings,
+    now: Timestamp,
+) -> Vec<DecisionNote> {
     if settings.driver != Driver::Gpu {
         return Vec::new();
     }
     let operands = OperandSets::new(observed, settings);
     let mut found: Vec<(String, Vec<Wait>)> = Vec::new();
-    for (name, node) in observed.nodes.iter().filter(|(_, node)| is_driver_node(node, Driver::Gpu) && node.ready) {
+    for (name, node) in
+        observed.nodes.iter().filter(|(_, node)| is_driver_node(node, Driver::Gpu) && node.ready)
+    {
         let Some(reason) = operands.reported_fault(node) else { continue };
-        let Some(operand) = reason.operand().map(|operand| operand.daemon_set.clone()) else { continue };
+        let Some(operand) = reason.operand().map(|operand| operand.daemon_set.clone()) else {
+            continue;
+        };
         let wait = Wait { node: Some(Arc::clone(name)), reason: reason.into(), since: now };
         match found.iter_mut().find(|(known, _)| *known == operand) {
             Some((_, waits)) => waits.push(wait),
@@ -126,7 +157,8 @@ pub(super) fn reported(observed: &Observed, settings: &Settings, now: Timestamp)
         }
     }
     let note = |(daemon_set, waits): (String, Vec<Wait>)| {
-        let advice = waits.first().map(|wait| wait.reason.advice(settings.driver)).unwrap_or_default();
+        let advice =
+            waits.first().map(|wait| wait.reason.advice(settings.driver)).unwrap_or_default();
         DecisionNote::OperandReported { daemon_set, waits, advice }
     };
     found.into_iter().map(note).collect()

@@ -56,7 +56,10 @@ pub(super) fn thaw(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> bool {
 pub(super) fn hold_paused(draft: &mut NodeDraft<'_>) {
     let driver = draft.settings().driver;
     // The hold of an operator's upgrade becomes the pause's, so that `resume` releases it.
-    let taken_over = matches!(hold::HoldPurpose::from_node(draft.node, driver), Some(hold::HoldPurpose::OperatorUpgrade(_)));
+    let taken_over = matches!(
+        hold::HoldPurpose::from_node(draft.node, driver),
+        Some(hold::HoldPurpose::OperatorUpgrade(_))
+    );
     if taken_over || hold::can_be_held(draft.node, driver) {
         draft.issue(hold::hold_as(draft.node, driver, pause::HOLD));
     }
@@ -69,8 +72,12 @@ pub(super) fn others_have_it(fleet: &FleetInputs<'_>, node: &ObservedNode) -> Op
         return Some(Reason::Upgrading(UpgradeReason::Requestor));
     }
     let maintenances = fleet.observed.workloads.maintenances.served().into_iter().flatten();
-    if let Some(theirs) = maintenances.into_iter().find(|maintenance| maintenance.node == node.name) {
-        return Some(Reason::Upgrading(UpgradeReason::Maintenance { name: theirs.name.clone(), requestor: theirs.requestor.clone() }));
+    if let Some(theirs) = maintenances.into_iter().find(|maintenance| maintenance.node == node.name)
+    {
+        return Some(Reason::Upgrading(UpgradeReason::Maintenance {
+            name: theirs.name.clone(),
+            requestor: theirs.requestor.clone(),
+        }));
     }
     // NVIDIA's controller may have been switched off just now: what it was doing continues until it has removed its label.
     let state = node.labels.text(traits.state_label).unwrap_or_default();
@@ -82,8 +89,9 @@ pub(super) fn others_have_it(fleet: &FleetInputs<'_>, node: &ObservedNode) -> Op
         let state = node.labels.get(traits.own_state_label).cloned().unwrap_or_default();
         return Some(Reason::Upgrading(UpgradeReason::OtherDriver { driver, state, ours: true }));
     }
-    other_driver(node, driver)
-        .map(|(driver, state, ours)| Reason::Upgrading(UpgradeReason::OtherDriver { driver, state: state.to_owned(), ours }))
+    other_driver(node, driver).map(|(driver, state, ours)| {
+        Reason::Upgrading(UpgradeReason::OtherDriver { driver, state: state.to_owned(), ours })
+    })
 }
 
 /// Another driver of the node that is being upgraded, or has to be before this one: network before GPU. And whether its record is ours.

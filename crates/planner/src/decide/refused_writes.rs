@@ -22,12 +22,19 @@ use super::modes::drive::is_requested;
 use super::node_draft::NodeDraft;
 
 /// Judges the refusals that were noted since the last decision.
-pub(super) fn judge(memory: &mut RunMemory, observed: &Observed, settings: &Settings, now: Timestamp) {
+pub(super) fn judge(
+    memory: &mut RunMemory,
+    observed: &Observed,
+    settings: &Settings,
+    now: Timestamp,
+) {
     if memory.refusals.is_empty() {
         return;
     }
     let nodes = &observed.nodes;
-    memory.refusals.retain(|(node, _), refusal| nodes.contains_key(node) && !refusal.is_forgotten(now));
+    memory
+        .refusals
+        .retain(|(node, _), refusal| nodes.contains_key(node) && !refusal.is_forgotten(now));
     let is_final = memory.refusals.iter().filter(|(_, refusal)| refusal.is_final());
     let given_up: Vec<_> = is_final.map(|(object, _)| object.clone()).collect();
     for object in given_up {
@@ -45,7 +52,12 @@ pub(super) fn judge(memory: &mut RunMemory, observed: &Observed, settings: &Sett
         let traits = settings.driver.traits();
         let changed = refusal.kind == RefusalKind::Changed;
         let is_ours = settings.mode.decides() && (changed || is_in_progress(node, traits));
-        let mut record = memory.nodes.get(&name).filter(|record| record.uid == node.uid).cloned().unwrap_or_default();
+        let mut record = memory
+            .nodes
+            .get(&name)
+            .filter(|record| record.uid == node.uid)
+            .cloned()
+            .unwrap_or_default();
         record.uid.clone_from(&node.uid);
         // A plugin that is still there holds no slot.
         record.replaced.remove(&pod);
@@ -64,7 +76,8 @@ pub(super) fn judge(memory: &mut RunMemory, observed: &Observed, settings: &Sett
 
 /// Why the node's plugin pods are not deleted: that was refused before.
 pub(super) fn keeps_its_pods(draft: &NodeDraft<'_>) -> Option<Reason> {
-    let refused = draft.refused_write().filter(|refused| refused.write == WriteKind::PodDeletion)?;
+    let refused =
+        draft.refused_write().filter(|refused| refused.write == WriteKind::PodDeletion)?;
     Some(write_refused(draft, refused))
 }
 
@@ -91,10 +104,17 @@ pub(super) fn tried_again(draft: &mut NodeDraft<'_>) -> Option<Reason> {
     let of_node = refusals.range(first..).take_while(|((name, _), _)| *name == draft.node.name);
     // Evictions have their own pauses, each pod its own.
     let now = draft.now();
-    let waits = of_node.map(|(_, refusal)| refusal).filter(|refusal| refusal.write != WriteKind::Eviction && refusal.due() > now);
+    let waits = of_node
+        .map(|(_, refusal)| refusal)
+        .filter(|refusal| refusal.write != WriteKind::Eviction && refusal.due() > now);
     let refusal = waits.max_by_key(|refusal| refusal.due())?;
     draft.alarm.set(refusal.due());
-    Some(Reason::WriteRetried { write: refusal.write, message: refusal.message.clone(), attempts: refusal.times, limit: refusal.limit() })
+    Some(Reason::WriteRetried {
+        write: refusal.write,
+        message: refusal.message.clone(),
+        attempts: refusal.times,
+        limit: refusal.limit(),
+    })
 }
 
 /// What the node waits for, where NVIDIA's controller acts: the refusal, unless that one is at work on the node and may finish it.
@@ -112,7 +132,11 @@ pub(super) fn write_refused(draft: &NodeDraft<'_>, refused: &RefusedWrite) -> Re
         NodeRecordState::Nothing | NodeRecordState::Broken => refused.cordon,
         NodeRecordState::Newer(_) => false,
     };
-    Reason::WriteRefused { write: refused.write, message: refused.message.clone(), cordoned: ours && draft.node.unschedulable }
+    Reason::WriteRefused {
+        write: refused.write,
+        message: refused.message.clone(),
+        cordoned: ours && draft.node.unschedulable,
+    }
 }
 
 /// Whether our upgrade of the node is under way.

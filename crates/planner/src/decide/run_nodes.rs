@@ -56,8 +56,15 @@ impl<'a> Census<'a> {
         let settles = settings.has(Task::Settle);
         let traits = settings.driver.traits();
         let identity = settings.own_daemon_set();
-        let has_plugin = |node: &ObservedNode| devices.pods_on(node).next().is_some() || memory.has_device_plugin_away(node);
-        let mut census = Self { listed: Vec::with_capacity(observed.nodes.len()), others: Vec::new(), drivers: 0, until: Timestamp::MAX };
+        let has_plugin = |node: &ObservedNode| {
+            devices.pods_on(node).next().is_some() || memory.has_device_plugin_away(node)
+        };
+        let mut census = Self {
+            listed: Vec::with_capacity(observed.nodes.len()),
+            others: Vec::new(),
+            drivers: 0,
+            until: Timestamp::MAX,
+        };
         let mut known = unchanged.map(Unchanged::nodes).into_iter().flatten().peekable();
         for (name, node) in &observed.nodes {
             while known.next_if(|(known, _)| *known < name).is_some() {}
@@ -65,7 +72,12 @@ impl<'a> Census<'a> {
             let (needs_driver, is_listed) = known.map_or_else(
                 || {
                     let needs_driver = settles && drivers.contains(node);
-                    (needs_driver, needs_driver || has_plugin(node) || is_begun(node, traits, identity.as_deref()))
+                    (
+                        needs_driver,
+                        needs_driver
+                            || has_plugin(node)
+                            || is_begun(node, traits, identity.as_deref()),
+                    )
                 },
                 |known| (known.needs_driver, known.found.is_some()),
             );
@@ -96,7 +108,8 @@ impl<'a> Census<'a> {
 
 /// Whether our upgrade of the node has begun: one that lost its device in the middle of it is to be given back.
 fn is_begun(node: &ObservedNode, traits: &DriverTraits, identity: Option<&str>) -> bool {
-    let begun = node.annotations.contains_key(traits.own_record) || node.labels.contains_key(traits.own_state_label);
+    let begun = node.annotations.contains_key(traits.own_record)
+        || node.labels.contains_key(traits.own_state_label);
     begun && !is_anothers(node, traits, identity)
 }
 
@@ -141,25 +154,36 @@ impl<'a> RunNodes<'a> {
     /// Assesses the nodes of which something has changed.
     pub(super) fn assessed(census: Census<'a>, fleet: &'a FleetInputs<'a>) -> Self {
         let mut alarm = Alarm::new(fleet.now, census.until);
-        let listed = census.listed.into_iter().map(|ListedNode { name, node, needs_driver, known }| {
-            let (draft, assessment) = if let Some((assessment, _)) = known.and_then(|known| known.found.as_ref()) {
-                (None, Arc::clone(assessment))
-            } else {
-                let mut draft = NodeDraft::new(fleet, node);
-                let assessment = Arc::new(assess(&mut draft));
-                (Some(draft), assessment)
-            };
-            let known = known.filter(|known| known.found.is_some());
-            if let Some(known) = known {
-                alarm.set(known.until);
-            }
-            let reason = match known {
-                // The same value again, which is quickly compared.
-                Some(known) if !assessment.needs.is_stale() => known.left.clone(),
-                Some(_) | None => assessment.needs.first(fleet),
-            };
-            RunNode { name, node, needs_driver, known, draft, assessment, reason, ending: NodeEnding::default() }
-        });
+        let listed =
+            census.listed.into_iter().map(|ListedNode { name, node, needs_driver, known }| {
+                let (draft, assessment) =
+                    if let Some((assessment, _)) = known.and_then(|known| known.found.as_ref()) {
+                        (None, Arc::clone(assessment))
+                    } else {
+                        let mut draft = NodeDraft::new(fleet, node);
+                        let assessment = Arc::new(assess(&mut draft));
+                        (Some(draft), assessment)
+                    };
+                let known = known.filter(|known| known.found.is_some());
+                if let Some(known) = known {
+                    alarm.set(known.until);
+                }
+                let reason = match known {
+                    // The same value again, which is quickly compared.
+                    Some(known) if !assessment.needs.is_stale() => known.left.clone(),
+                    Some(_) | None => assessment.needs.first(fleet),
+                };
+                RunNode {
+                    name,
+                    node,
+                    needs_driver,
+                    known,
+                    draft,
+                    assessment,
+                    reason,
+                    ending: NodeEnding::default(),
+                }
+            });
         let listed = listed.collect();
         Self { fleet, listed, others: census.others, bystanders: BTreeMap::new(), alarm }
     }
@@ -174,7 +198,9 @@ impl<'a> RunNodes<'a> {
         let fleet = self.fleet;
         match self.place(&node.name) {
             Some(place) => self.listed[place].draft(fleet),
-            None => self.bystanders.entry(&node.name).or_insert_with(|| NodeDraft::new(fleet, node)),
+            None => {
+                self.bystanders.entry(&node.name).or_insert_with(|| NodeDraft::new(fleet, node))
+            }
         }
     }
 }

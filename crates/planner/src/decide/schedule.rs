@@ -30,14 +30,18 @@ pub(super) fn schedule(
     let fleet = nodes.fleet;
     if fleet.has(Task::Drive) {
         let ends = set_reasons(nodes);
-        advance_all(nodes, |draft, driven, record, left| DriveTurn::new(draft, driven, record, left).advance());
+        advance_all(nodes, |draft, driven, record, left| {
+            DriveTurn::new(draft, driven, record, left).advance()
+        });
         starts::start(nodes, ends, drive::start_patch::start);
         return None;
     }
     let view = observe::ask_controller(nodes, memory, told, unchanged);
     let ends = set_reasons(nodes);
     if fleet.has(Task::Steer) {
-        advance_all(nodes, |draft, driven, record, left| steer::advance(draft, driven, record, left.as_ref()));
+        advance_all(nodes, |draft, driven, record, left| {
+            steer::advance(draft, driven, record, left.as_ref())
+        });
         starts::start(nodes, ends, |draft, _| steer::lift(draft));
     }
     for node in nodes.listed.iter_mut().filter(|node| node.reason.is_some()) {
@@ -68,7 +72,9 @@ fn advance_all<'a>(
     advance: impl Fn(&mut NodeDraft<'a>, &DrivenNode<'a>, &UpgradeRecord, Option<Arc<Reason>>) -> Reason,
 ) {
     let fleet = nodes.fleet;
-    for node in nodes.listed.iter_mut().filter(|node| node.assessment.upgrade.turn == UpgradeTurn::UnderWay) {
+    for node in
+        nodes.listed.iter_mut().filter(|node| node.assessment.upgrade.turn == UpgradeTurn::UnderWay)
+    {
         let Some(driven) = DrivenNode::of(fleet, node.node) else { continue };
         let Some(record) = driven.record() else { continue };
         let left = node.reason.take();

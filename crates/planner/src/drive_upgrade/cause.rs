@@ -7,7 +7,21 @@ use serde::{Deserialize, Serialize};
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 /// A kind of failure. Attempts are counted for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, EnumCount, VariantArray, IntoStaticStr)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    EnumCount,
+    VariantArray,
+    IntoStaticStr,
+)]
 #[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum FailureCause {
@@ -37,7 +51,8 @@ pub enum FailureCause {
 
 impl FailureCause {
     /// Every cause.
-    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
+    pub const ALL: [Self; Self::COUNT] =
+        *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
     /// Whether the old driver still runs as it did when the node fails for this: the node is given back at once.
     pub fn is_before_restart(self) -> bool {

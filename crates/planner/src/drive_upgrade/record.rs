@@ -105,17 +105,25 @@ struct VersionedRecord {
 /// Whether the record on the node is about another DaemonSet than this one.
 pub fn is_anothers(node: &ObservedNode, traits: &DriverTraits, identity: Option<&str>) -> bool {
     let Some(identity) = identity else { return false };
-    read(node, traits).record().and_then(|record| record.daemon_set.as_deref()).is_some_and(|theirs| theirs != identity)
+    read(node, traits)
+        .record()
+        .and_then(|record| record.daemon_set.as_deref())
+        .is_some_and(|theirs| theirs != identity)
 }
 
 /// Reads what the node carries.
 pub fn read(node: &ObservedNode, traits: &DriverTraits) -> NodeRecordState {
     let Some(text) = node.annotations.get(traits.own_record) else {
-        return if node.labels.contains_key(traits.own_state_label) { NodeRecordState::Broken } else { NodeRecordState::Nothing };
+        return if node.labels.contains_key(traits.own_state_label) {
+            NodeRecordState::Broken
+        } else {
+            NodeRecordState::Nothing
+        };
     };
     match serde_json::from_str::<VersionedRecord>(text) {
         Ok(found) if found.version > VERSION => NodeRecordState::Newer(found.version),
-        Ok(_) => serde_json::from_str(text).map_or(NodeRecordState::Broken, |record| NodeRecordState::Record(Box::new(record))),
+        Ok(_) => serde_json::from_str(text)
+            .map_or(NodeRecordState::Broken, |record| NodeRecordState::Record(Box::new(record))),
         Err(_) => NodeRecordState::Broken,
     }
 }
@@ -156,17 +164,26 @@ impl UpgradeRecord {
 
     /// The states that it went through, in their order, for the run record.
     pub fn steps(&self) -> Vec<RecordedStep> {
-        let mut steps: Vec<(Timestamp, UpgradeState)> = self.steps.iter().map(|(state, at)| (*at, *state)).collect();
+        let mut steps: Vec<(Timestamp, UpgradeState)> =
+            self.steps.iter().map(|(state, at)| (*at, *state)).collect();
         steps.sort_unstable();
-        steps.into_iter().map(|(at, state)| RecordedStep { state: state.name().to_owned(), at }).collect()
+        steps
+            .into_iter()
+            .map(|(at, state)| RecordedStep { state: state.name().to_owned(), at })
+            .collect()
     }
 
     /// The same in words: how many seconds each state took.
     pub fn describe_steps(&self, now: Timestamp) -> String {
         let steps = self.steps();
         let ends = steps.iter().skip(1).map(|step| step.at).chain([now]);
-        let parts: Vec<String> =
-            steps.iter().zip(ends).map(|(step, end)| format!("{} {} s", step.state, end.duration_since(step.at).as_secs())).collect();
+        let parts: Vec<String> = steps
+            .iter()
+            .zip(ends)
+            .map(|(step, end)| {
+                format!("{} {} s", step.state, end.duration_since(step.at).as_secs())
+            })
+            .collect();
         parts.join(", ")
     }
 

@@ -44,7 +44,9 @@ impl<'a> SlotHolders<'a> {
 
     fn list(&mut self) -> Arc<[String]> {
         let names = &self.names;
-        Arc::clone(self.list.get_or_insert_with(|| names.iter().map(|name| (*name).to_owned()).collect()))
+        Arc::clone(
+            self.list.get_or_insert_with(|| names.iter().map(|name| (*name).to_owned()).collect()),
+        )
     }
 }
 
@@ -68,7 +70,11 @@ struct TopologyGroup<'a> {
 
 /// Why a node may not be started, with the numbers and the nodes that hold what it would need.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(test, derive(strum::EnumDiscriminants), strum_discriminants(name(RefusalVariant), vis(pub(crate)), derive(strum::EnumIter)))]
+#[cfg_attr(
+    test,
+    derive(strum::EnumDiscriminants),
+    strum_discriminants(name(RefusalVariant), vis(pub(crate)), derive(strum::EnumIter))
+)]
 pub enum StartRefusal {
     /// A limit is zero: nothing is started until it is raised.
     Paused {
@@ -107,10 +113,18 @@ impl<'a> StartThrottle<'a> {
     pub fn new(upgrade: &UpgradeSettings, members: &[(&'a str, &'a ThrottledNode)]) -> Self {
         let total = members.len();
         let policy = &upgrade.policy;
-        let parallel = if policy.max_parallel_upgrades == 0 { total } else { policy.max_parallel_upgrades as usize };
+        let parallel = if policy.max_parallel_upgrades == 0 {
+            total
+        } else {
+            policy.max_parallel_upgrades as usize
+        };
         let unavailable = policy.max_unavailable.map_or(total, |count| count.resolve(total));
         let holders = |wanted: fn(&ThrottledNode) -> bool| SlotHolders {
-            names: members.iter().filter(|(_, member)| wanted(member)).map(|(name, _)| *name).collect(),
+            names: members
+                .iter()
+                .filter(|(_, member)| wanted(member))
+                .map(|(name, _)| *name)
+                .collect(),
             list: None,
         };
         let is_idle = |member: &ThrottledNode| member.unavailable && !member.in_progress;
@@ -124,8 +138,15 @@ impl<'a> StartThrottle<'a> {
                 entry.2.names.extend(is_idle(member).then_some(*name));
             }
         }
-        let limit = |size: usize| upgrade.topology.as_ref().map_or(size, |topology| topology.max_unavailable.resolve(size));
-        let group = |(group, (size, unavailable, idle))| (group, TopologyGroup { limit: limit(size), unavailable, idle });
+        let limit = |size: usize| {
+            upgrade
+                .topology
+                .as_ref()
+                .map_or(size, |topology| topology.max_unavailable.resolve(size))
+        };
+        let group = |(group, (size, unavailable, idle))| {
+            (group, TopologyGroup { limit: limit(size), unavailable, idle })
+        };
         Self {
             limits: NodeLimits { total, parallel, unavailable },
             in_progress: holders(|member| member.in_progress),
@@ -151,11 +172,20 @@ impl<'a> StartThrottle<'a> {
             return None;
         }
         if self.idle.names.len() >= unavailable {
-            return Some(StartRefusal::Unavailable { limit: unavailable, total, holders: self.idle.list() });
+            return Some(StartRefusal::Unavailable {
+                limit: unavailable,
+                total,
+                holders: self.idle.list(),
+            });
         }
         let group = member.group.as_deref()?;
-        let state = self.groups.get_mut(group).filter(|state| state.idle.names.len() >= state.limit)?;
-        Some(StartRefusal::Group { group: group.to_owned(), limit: state.limit, holders: state.idle.list() })
+        let state =
+            self.groups.get_mut(group).filter(|state| state.idle.names.len() >= state.limit)?;
+        Some(StartRefusal::Group {
+            group: group.to_owned(),
+            limit: state.limit,
+            holders: state.idle.list(),
+        })
     }
 
     /// Starts a node, or says why not.
@@ -172,11 +202,21 @@ impl<'a> StartThrottle<'a> {
         }
         if !member.unavailable {
             if self.unavailable.names.len() >= unavailable {
-                return Err(StartRefusal::Unavailable { limit: unavailable, total, holders: self.unavailable.list() });
+                return Err(StartRefusal::Unavailable {
+                    limit: unavailable,
+                    total,
+                    holders: self.unavailable.list(),
+                });
             }
-            if let Some((group, state)) = member.group.as_deref().and_then(|group| Some((group, self.groups.get_mut(group)?))) {
+            if let Some((group, state)) =
+                member.group.as_deref().and_then(|group| Some((group, self.groups.get_mut(group)?)))
+            {
                 if state.unavailable.names.len() >= state.limit {
-                    return Err(StartRefusal::Group { group: group.to_owned(), limit: state.limit, holders: state.unavailable.list() });
+                    return Err(StartRefusal::Group {
+                        group: group.to_owned(),
+                        limit: state.limit,
+                        holders: state.unavailable.list(),
+                    });
                 }
                 state.unavailable.push(name);
             }

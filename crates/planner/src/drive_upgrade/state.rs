@@ -6,7 +6,21 @@ use serde::{Deserialize, Serialize};
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 /// How far a node is in an upgrade that we do. A node without one is done, or has not been started: which of both follows from its driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, EnumCount, VariantArray, IntoStaticStr)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    EnumCount,
+    VariantArray,
+    IntoStaticStr,
+)]
 #[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum UpgradeState {
@@ -28,7 +42,8 @@ pub enum UpgradeState {
 
 impl UpgradeState {
     /// Every state, in the order in which a node goes through them.
-    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
+    pub const ALL: [Self; Self::COUNT] =
+        *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
     /// The value of the state label.
     pub fn name(self) -> &'static str {

@@ -49,7 +49,9 @@ impl UpgradeHold {
 
     /// From which version to which the operator is upgraded, for people.
     pub fn change(&self) -> String {
-        let known = |version: &Option<String>| version.clone().unwrap_or_else(|| "an unknown version".to_owned());
+        let known = |version: &Option<String>| {
+            version.clone().unwrap_or_else(|| "an unknown version".to_owned())
+        };
         format!("from {} to {}", known(&self.from), known(&self.to))
     }
 }
@@ -72,23 +74,34 @@ pub fn before_operator(observed: &Observed, settings: &Settings, now: Timestamp)
         // Without a change of version, or before an operator whose leader is not watched, the hold is an ordinary one.
         Mode::Steer => change.ok().map_or(HoldPlan::UntilStarted, HoldPlan::UntilRendered),
         Mode::Assist => match (settings.operator_upgrade.hold, change) {
-            (HoldNodes::Never, _) => HoldPlan::Leave("`operatorUpgrade.hold` is `never`".to_owned()),
+            (HoldNodes::Never, _) => {
+                HoldPlan::Leave("`operatorUpgrade.hold` is `never`".to_owned())
+            }
             (HoldNodes::Auto | HoldNodes::Always, Ok(hold)) => HoldPlan::UntilRendered(hold),
-            (HoldNodes::Always, Err(UnchangedOperator::Same(version))) => {
-                HoldPlan::UntilRendered(new_hold(settings, now, Some(version.clone()), Some(version)))
-            }
-            (HoldNodes::Auto, Err(UnchangedOperator::Same(version))) => {
-                HoldPlan::Leave(format!("{} {version} is installed already", settings.driver.traits().operator))
-            }
+            (HoldNodes::Always, Err(UnchangedOperator::Same(version))) => HoldPlan::UntilRendered(
+                new_hold(settings, now, Some(version.clone()), Some(version)),
+            ),
+            (HoldNodes::Auto, Err(UnchangedOperator::Same(version))) => HoldPlan::Leave(format!(
+                "{} {version} is installed already",
+                settings.driver.traits().operator
+            )),
             (HoldNodes::Auto | HoldNodes::Always, Err(UnchangedOperator::FirstInstall)) => {
-                HoldPlan::Leave(format!("there is no {} to upgrade", settings.driver.traits().operator))
+                HoldPlan::Leave(format!(
+                    "there is no {} to upgrade",
+                    settings.driver.traits().operator
+                ))
             }
             (HoldNodes::Auto | HoldNodes::Always, Err(UnchangedOperator::OtherDriver)) => {
-                HoldPlan::Leave("mode `assist` holds nodes before an upgrade of the GPU Operator only".to_owned())
+                HoldPlan::Leave(
+                    "mode `assist` holds nodes before an upgrade of the GPU Operator only"
+                        .to_owned(),
+                )
             }
         },
         // Observe writes to no node. In drive the operator upgrades no driver by itself.
-        Mode::Observe | Mode::Drive => HoldPlan::Leave(format!("mode `{}` holds no node", settings.mode.name())),
+        Mode::Observe | Mode::Drive => {
+            HoldPlan::Leave(format!("mode `{}` holds no node", settings.mode.name()))
+        }
     }
 }
 
@@ -103,26 +116,47 @@ enum UnchangedOperator {
 }
 
 /// The hold for a change of the operator's version. A version that cannot be told counts as another one.
-fn version_change(observed: &Observed, settings: &Settings, now: Timestamp) -> Result<UpgradeHold, UnchangedOperator> {
+fn version_change(
+    observed: &Observed,
+    settings: &Settings,
+    now: Timestamp,
+) -> Result<UpgradeHold, UnchangedOperator> {
     if settings.driver != Driver::Gpu {
         return Err(UnchangedOperator::OtherDriver);
     }
     let operator = observed.operator.as_ref().ok_or(UnchangedOperator::FirstInstall)?;
     let (from, to) = (live_version(operator, settings), settings.component_version.clone());
     match (from, to) {
-        (Some(from), Some(to)) if without_prefix(&from) == without_prefix(&to) => Err(UnchangedOperator::Same(to)),
+        (Some(from), Some(to)) if without_prefix(&from) == without_prefix(&to) => {
+            Err(UnchangedOperator::Same(to))
+        }
         (from, to) => Ok(new_hold(settings, now, from, to)),
     }
 }
 
-fn new_hold(settings: &Settings, now: Timestamp, from: Option<String>, to: Option<String>) -> UpgradeHold {
+fn new_hold(
+    settings: &Settings,
+    now: Timestamp,
+    from: Option<String>,
+    to: Option<String>,
+) -> UpgradeHold {
     let release = format!("{}/{}", settings.namespace, settings.release);
-    UpgradeHold { version: FORMAT_VERSION, release, digest: settings.digest.clone(), from, to, at: now }
+    UpgradeHold {
+        version: FORMAT_VERSION,
+        release,
+        digest: settings.digest.clone(),
+        from,
+        to,
+        at: now,
+    }
 }
 
 /// The version of the operator that runs: of its chart, or else of its program.
 fn live_version(operator: &ObservedDeployment, settings: &Settings) -> Option<String> {
-    let of_chart = operator.chart.as_deref().and_then(|label| chart::version_of(label, settings.driver.traits().component));
+    let of_chart = operator
+        .chart
+        .as_deref()
+        .and_then(|label| chart::version_of(label, settings.driver.traits().component));
     of_chart.map(str::to_owned).or_else(|| operator.version.clone())
 }
 
@@ -133,14 +167,28 @@ fn without_prefix(version: &str) -> String {
 
 /// Whether the operator's version has changed, so that a rewrite of its DaemonSets by the new operator is to be expected: nodes are held for that, or
 /// it had another version, `settled`, when a run last succeeded.
-pub fn is_expected_to_render(observed: &Observed, settings: &Settings, settled: Option<&str>) -> bool {
+pub fn is_expected_to_render(
+    observed: &Observed,
+    settings: &Settings,
+    settled: Option<&str>,
+) -> bool {
     let driver = settings.driver;
-    let holds = |node: &ObservedNode| UpgradeHold::read(node, driver).is_some_and(|hold| hold.from != hold.to);
-    let was_other = || settled.zip(operator_version(observed, settings)).is_some_and(|(settled, live)| settled != live);
+    let holds = |node: &ObservedNode| {
+        UpgradeHold::read(node, driver).is_some_and(|hold| hold.from != hold.to)
+    };
+    let was_other = || {
+        settled
+            .zip(operator_version(observed, settings))
+            .is_some_and(|(settled, live)| settled != live)
+    };
     driver == Driver::Gpu && (was_other() || observed.nodes.values().any(holds))
 }
 
 /// The version of the operator that runs; `None`: it cannot be told.
 pub fn operator_version(observed: &Observed, settings: &Settings) -> Option<String> {
-    observed.operator.as_ref().and_then(|operator| live_version(operator, settings)).map(|version| without_prefix(&version))
+    observed
+        .operator
+        .as_ref()
+        .and_then(|operator| live_version(operator, settings))
+        .map(|version| without_prefix(&version))
 }

@@ -28,10 +28,13 @@ pub struct DriverNodes<'a> {
 impl<'a> DriverNodes<'a> {
     /// Looked up once for a whole fleet.
     pub fn new(observed: &'a Observed, driver: Driver) -> Self {
-        let daemon_sets = if driver.has_operator() { Vec::new() } else { driver_daemon_sets(observed, driver) };
-        let uids = if driver.has_operator() { BTreeSet::new() } else { lacking(observed, driver).now };
+        let daemon_sets =
+            if driver.has_operator() { Vec::new() } else { driver_daemon_sets(observed, driver) };
+        let uids =
+            if driver.has_operator() { BTreeSet::new() } else { lacking(observed, driver).now };
         let lacks = |daemon_set: &&&ObservedDaemonSet| uids.contains(daemon_set.uid.as_str());
-        let lacking = daemon_sets.iter().filter(lacks).map(|daemon_set| &daemon_set.node_selector).collect();
+        let lacking =
+            daemon_sets.iter().filter(lacks).map(|daemon_set| &daemon_set.node_selector).collect();
         Self { driver, pods: &observed.pods, daemon_sets, lacking }
     }
 
@@ -40,14 +43,18 @@ impl<'a> DriverNodes<'a> {
         if self.driver.has_operator() {
             return is_driver_node(node, self.driver);
         }
-        let of_driver = |pod: &ObservedPod| self.daemon_sets.iter().any(|daemon_set| pod.owner.as_ref() == Some(&daemon_set.uid));
-        self.pods.on(&node.name).any(of_driver) || self.lacking.iter().any(|selector| selects(selector, &node.labels))
+        let of_driver = |pod: &ObservedPod| {
+            self.daemon_sets.iter().any(|daemon_set| pod.owner.as_ref() == Some(&daemon_set.uid))
+        };
+        self.pods.on(&node.name).any(of_driver)
+            || self.lacking.iter().any(|selector| selects(selector, &node.labels))
     }
 }
 
 /// Whether a node needs the driver and its operator is to serve it. Of a driver without an operator any node may have one.
 pub fn is_driver_node(node: &ObservedNode, driver: Driver) -> bool {
-    !driver.has_operator() || has_device(node, driver) && (driver != Driver::Gpu || operands_wanted(node))
+    !driver.has_operator()
+        || has_device(node, driver) && (driver != Driver::Gpu || operands_wanted(node))
 }
 
 /// The operator's own label, or what node-feature-discovery found (the operator's own test: `pci-10de` with a display class or none).
@@ -78,8 +85,12 @@ pub fn lacking(observed: &Observed, driver: Driver) -> UnscheduledDaemonSets<'_>
     for daemon_set in driver_daemon_sets(observed, driver) {
         let uid = daemon_set.uid.as_str();
         let owned = || observed.pods.iter().filter(|pod| pod.owner.as_deref() == Some(uid));
-        let of_node = |pod: &'_ ObservedPod| !pod.deleting && pod.node.as_deref().is_some_and(|node| observed.nodes.contains_key(node));
-        let staying: BTreeSet<&str> = owned().filter(|pod| of_node(pod)).filter_map(|pod| pod.node.as_deref()).collect();
+        let of_node = |pod: &'_ ObservedPod| {
+            !pod.deleting
+                && pod.node.as_deref().is_some_and(|node| observed.nodes.contains_key(node))
+        };
+        let staying: BTreeSet<&str> =
+            owned().filter(|pod| of_node(pod)).filter_map(|pod| pod.node.as_deref()).collect();
         let signed = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         if i64::from(daemon_set.desired) > signed(owned().count()) {
             lacking.now.insert(uid);

@@ -63,7 +63,9 @@ impl<'a> DisruptionBudgets<'a> {
 
     /// Those that protect the pod.
     pub fn matching(&self, pod: &Workload) -> Vec<&'a DisruptionBudget> {
-        let protects = |budget: &&&DisruptionBudget| budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels));
+        let protects = |budget: &&&DisruptionBudget| {
+            budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
+        };
         self.0.get(pod.namespace.as_str()).into_iter().flatten().filter(protects).copied().collect()
     }
 
@@ -87,7 +89,11 @@ impl<'a> DisruptionBudgets<'a> {
     }
 }
 
-fn judge_budget<'a>(budget: &'a DisruptionBudget, pod: &Workload, now: Timestamp) -> BudgetAnswer<'a> {
+fn judge_budget<'a>(
+    budget: &'a DisruptionBudget,
+    pod: &Workload,
+    now: Timestamp,
+) -> BudgetAnswer<'a> {
     let enough = budget.healthy >= budget.desired && budget.desired > 0;
     if !pod.ready && (budget.evicts_unhealthy || enough) {
         return BudgetAnswer::Free;
@@ -106,7 +112,11 @@ fn judge_budget<'a>(budget: &'a DisruptionBudget, pod: &Workload, now: Timestamp
         return BudgetAnswer::Later(budget, EvictionDelay::Full);
     }
     let old = now.duration_since(pod.created) >= STARTING;
-    if old { never(ImpossibleEviction::Unhealthy) } else { BudgetAnswer::Later(budget, EvictionDelay::Starting) }
+    if old {
+        never(ImpossibleEviction::Unhealthy)
+    } else {
+        BudgetAnswer::Later(budget, EvictionDelay::Starting)
+    }
 }
 
 /// What the spec itself rules out, whatever the state of the pods.
@@ -117,7 +127,8 @@ pub fn asked(budget: &DisruptionBudget) -> Option<ImpossibleEviction> {
     }
     let least = count(&budget.min_available)?;
     // How many pods there are is only known of a spec that the controller has seen.
-    let expected = usize::try_from(budget.expected).ok().filter(|expected| *expected > 0 && budget.observed);
+    let expected =
+        usize::try_from(budget.expected).ok().filter(|expected| *expected > 0 && budget.observed);
     let all = match (least, expected) {
         (Count::Percent(percent), _) if percent >= 100 => true,
         (least, Some(expected)) => least.resolve(expected) >= expected,
@@ -131,13 +142,15 @@ impl BudgetAnswer<'_> {
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Free => None,
-            Self::Later(_, EvictionDelay::Unobserved) => {
-                Some("see whether kube-controller-manager runs, and the conditions of the PodDisruptionBudget")
+            Self::Later(_, EvictionDelay::Unobserved) => Some(
+                "see whether kube-controller-manager runs, and the conditions of the PodDisruptionBudget",
+            ),
+            Self::Later(_, EvictionDelay::Full) => Some(
+                "it goes when a replacement of a pod that is away is ready: see why it is not, or raise the number of replicas",
+            ),
+            Self::Later(_, EvictionDelay::Starting) => {
+                Some("it goes when it is ready, or when enough other pods are")
             }
-            Self::Later(_, EvictionDelay::Full) => {
-                Some("it goes when a replacement of a pod that is away is ready: see why it is not, or raise the number of replicas")
-            }
-            Self::Later(_, EvictionDelay::Starting) => Some("it goes when it is ready, or when enough other pods are"),
             Self::Never(_, why) => Some(why.advice()),
         }
     }
@@ -147,9 +160,15 @@ impl ImpossibleEviction {
     /// What people can do about it.
     pub fn advice(self) -> &'static str {
         match self {
-            Self::Several => "narrow the selectors so that one PodDisruptionBudget protects each pod",
-            Self::NoneMayGo => "set maxUnavailable to at least 1, or delete the PodDisruptionBudget for the time of the rollout",
-            Self::AllMustStay => "lower minAvailable below the number of pods, or, unless it is a percentage, raise the number of replicas",
+            Self::Several => {
+                "narrow the selectors so that one PodDisruptionBudget protects each pod"
+            }
+            Self::NoneMayGo => {
+                "set maxUnavailable to at least 1, or delete the PodDisruptionBudget for the time of the rollout"
+            }
+            Self::AllMustStay => {
+                "lower minAvailable below the number of pods, or, unless it is a percentage, raise the number of replicas"
+            }
             Self::Unhealthy => {
                 "repair the pods, delete the broken ones, or set unhealthyPodEvictionPolicy: AlwaysAllow in the PodDisruptionBudget"
             }
@@ -170,25 +189,45 @@ impl fmt::Display for BudgetAnswer<'_> {
                 let name = budget_name(budget);
                 let DisruptionBudget { healthy, desired, .. } = budget;
                 match why {
-                    EvictionDelay::Unobserved => write!(out, "{name} has changed, and the disruption controller has not seen it"),
-                    EvictionDelay::Full => write!(out, "{name} wants {desired} healthy pods and has {healthy}: none may go now"),
+                    EvictionDelay::Unobserved => write!(
+                        out,
+                        "{name} has changed, and the disruption controller has not seen it"
+                    ),
+                    EvictionDelay::Full => write!(
+                        out,
+                        "{name} wants {desired} healthy pods and has {healthy}: none may go now"
+                    ),
                     EvictionDelay::Starting => {
-                        write!(out, "{name} wants {desired} healthy pods and has {healthy}, and this one is not ready yet")
+                        write!(
+                            out,
+                            "{name} wants {desired} healthy pods and has {healthy}, and this one is not ready yet"
+                        )
                     }
                 }
             }
             Self::Never(budgets, why) => {
-                let names = budgets.iter().map(|budget| budget_name(budget)).collect::<Vec<_>>().join(", ");
+                let names =
+                    budgets.iter().map(|budget| budget_name(budget)).collect::<Vec<_>>().join(", ");
                 let first = budgets.first();
-                let text =
-                    |field: fn(&DisruptionBudget) -> Option<&String>| first.and_then(|budget| field(budget)).map_or("", String::as_str);
-                let number = |field: fn(&DisruptionBudget) -> i32| first.map_or(0, |budget| field(budget));
+                let text = |field: fn(&DisruptionBudget) -> Option<&String>| {
+                    first.and_then(|budget| field(budget)).map_or("", String::as_str)
+                };
+                let number =
+                    |field: fn(&DisruptionBudget) -> i32| first.map_or(0, |budget| field(budget));
                 match why {
                     ImpossibleEviction::Several => {
-                        write!(out, "{} budgets protect the same pod, which the eviction API refuses: {names}", budgets.len())
+                        write!(
+                            out,
+                            "{} budgets protect the same pod, which the eviction API refuses: {names}",
+                            budgets.len()
+                        )
                     }
                     ImpossibleEviction::NoneMayGo => {
-                        write!(out, "{names} never lets a pod go: maxUnavailable is {}", text(|budget| budget.max_unavailable.as_ref()))
+                        write!(
+                            out,
+                            "{names} never lets a pod go: maxUnavailable is {}",
+                            text(|budget| budget.max_unavailable.as_ref())
+                        )
                     }
                     ImpossibleEviction::AllMustStay => write!(
                         out,

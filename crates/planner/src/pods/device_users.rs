@@ -111,10 +111,24 @@ pub struct DeviceUsers<'a> {
 
 impl<'a> DeviceUsers<'a> {
     /// By the vendor's or our rules, with all ResourceClaims of the cluster.
-    pub fn new(driver: Driver, rules: DeviceRules, claims: &'a OptionalApi<Vec<DeviceClaim>>) -> Self {
-        let by_name =
-            |claims: &'a Vec<DeviceClaim>| claims.iter().map(|claim| ((claim.namespace.as_str(), claim.name.as_str()), claim)).collect();
-        Self { driver, rules, claims: claims.served().map(by_name), consumers: &[], operands: BTreeSet::new() }
+    pub fn new(
+        driver: Driver,
+        rules: DeviceRules,
+        claims: &'a OptionalApi<Vec<DeviceClaim>>,
+    ) -> Self {
+        let by_name = |claims: &'a Vec<DeviceClaim>| {
+            claims
+                .iter()
+                .map(|claim| ((claim.namespace.as_str(), claim.name.as_str()), claim))
+                .collect()
+        };
+        Self {
+            driver,
+            rules,
+            claims: claims.served().map(by_name),
+            consumers: &[],
+            operands: BTreeSet::new(),
+        }
     }
 
     /// The same, and pods that these select ([`consumers`]) hold the device. The vendor's rules have none.
@@ -132,7 +146,9 @@ impl<'a> DeviceUsers<'a> {
     /// What the pod has to do with the device.
     pub fn judge(&self, pod: &Workload) -> DeviceRelation {
         match self.rules {
-            DeviceRules::Vendor { claims } => self.vendor(pod, claims).map_or(DeviceRelation::No, DeviceRelation::Holds),
+            DeviceRules::Vendor { claims } => {
+                self.vendor(pod, claims).map_or(DeviceRelation::No, DeviceRelation::Holds)
+            }
             // A pod whose node cannot be asked may well run.
             DeviceRules::Ours if pod.phase.is_finished() => DeviceRelation::No,
             DeviceRules::Ours => self.ours(pod),
@@ -140,10 +156,13 @@ impl<'a> DeviceUsers<'a> {
     }
 
     fn vendor(&self, pod: &Workload, claims: bool) -> Option<DeviceUse> {
-        if self.driver != Driver::Gpu || !matches!(pod.phase, PodPhase::Running | PodPhase::Pending) {
+        if self.driver != Driver::Gpu || !matches!(pod.phase, PodPhase::Running | PodPhase::Pending)
+        {
             return None;
         }
-        self.resource(&pod.resources).map(DeviceUse::Resource).or_else(|| if claims { self.claim(pod) } else { None })
+        self.resource(&pod.resources)
+            .map(DeviceUse::Resource)
+            .or_else(|| if claims { self.claim(pod) } else { None })
     }
 
     fn ours(&self, pod: &Workload) -> DeviceRelation {
@@ -153,10 +172,16 @@ impl<'a> DeviceUsers<'a> {
             Driver::DaemonSet => None,
         };
         let selected = || {
-            self.consumers.iter().find(|selector| selector.matches(&pod.labels)).map(|selector| DeviceUse::Selected(selector.to_string()))
+            self.consumers
+                .iter()
+                .find(|selector| selector.matches(&pod.labels))
+                .map(|selector| DeviceUse::Selected(selector.to_string()))
         };
         let hold = self.resource(&pod.resources).map(DeviceUse::Resource);
-        let hold = hold.or_else(|| self.resource(&pod.sidecar_resources).map(DeviceUse::Sidecar)).or(by_device).or_else(selected);
+        let hold = hold
+            .or_else(|| self.resource(&pod.sidecar_resources).map(DeviceUse::Sidecar))
+            .or(by_device)
+            .or_else(selected);
         match hold {
             Some(hold) => DeviceRelation::Holds(hold),
             None => self.hidden(pod).map_or(DeviceRelation::No, DeviceRelation::Hidden),
@@ -164,15 +189,22 @@ impl<'a> DeviceUsers<'a> {
     }
 
     fn resource(&self, resources: &BTreeSet<String>) -> Option<String> {
-        let comes_with_device = |name: &&String| resource_prefixes(self.driver).iter().any(|prefix| name.starts_with(prefix));
+        let comes_with_device = |name: &&String| {
+            resource_prefixes(self.driver).iter().any(|prefix| name.starts_with(prefix))
+        };
         resources.iter().find(comes_with_device).cloned()
     }
 
     /// A claim without a name yet has no device yet; one without an allocation, or with admin access only, takes none.
     fn claim(&self, pod: &Workload) -> Option<DeviceUse> {
-        pod.claims.iter().flatten().find_map(|name| match self.claims.as_ref().and_then(|claims| claims.get(&(&pod.namespace, name))) {
-            Some(claim) => claim.drivers.contains(names::DRA_GPU_DRIVER).then(|| DeviceUse::Claim(name.clone())),
-            None => Some(DeviceUse::UnreadableClaim(name.clone())),
+        pod.claims.iter().flatten().find_map(|name| {
+            match self.claims.as_ref().and_then(|claims| claims.get(&(&pod.namespace, name))) {
+                Some(claim) => claim
+                    .drivers
+                    .contains(names::DRA_GPU_DRIVER)
+                    .then(|| DeviceUse::Claim(name.clone())),
+                None => Some(DeviceUse::UnreadableClaim(name.clone())),
+            }
         })
     }
 
@@ -181,7 +213,9 @@ impl<'a> DeviceUsers<'a> {
             return None;
         }
         let class = pod.runtime_class.as_ref().filter(|class| class.starts_with(RUNTIME_CLASS));
-        class.map(|class| HiddenDeviceUse::RuntimeClass(class.clone())).or(pod.host_devices.then_some(HiddenDeviceUse::HostDevices))
+        class
+            .map(|class| HiddenDeviceUse::RuntimeClass(class.clone()))
+            .or(pod.host_devices.then_some(HiddenDeviceUse::HostDevices))
     }
 }
 
@@ -191,7 +225,9 @@ impl fmt::Display for DeviceUse {
             Self::Resource(name) => write!(out, "asks for {name}"),
             Self::Sidecar(name) => write!(out, "asks for {name} in a sidecar"),
             Self::Claim(name) => write!(out, "has a GPU by resourceclaim/{name}"),
-            Self::UnreadableClaim(name) => write!(out, "uses resourceclaim/{name}, which cannot be read"),
+            Self::UnreadableClaim(name) => {
+                write!(out, "uses resourceclaim/{name}, which cannot be read")
+            }
             Self::Network => write!(out, "is on a secondary network"),
             Self::Selected(selector) => write!(out, "is selected by extraConsumers (`{selector}`)"),
         }
@@ -201,7 +237,9 @@ impl fmt::Display for DeviceUse {
 impl fmt::Display for HiddenDeviceUse {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::RuntimeClass(name) => write!(out, "runs with runtime class `{name}` and asks for no GPU"),
+            Self::RuntimeClass(name) => {
+                write!(out, "runs with runtime class `{name}` and asks for no GPU")
+            }
             Self::HostDevices => write!(out, "uses the host's device files"),
         }
     }

@@ -71,7 +71,8 @@ impl EvictionHistory {
     /// The same when the PodDisruptionBudgets that forbade it do so no more: it need not wait as long as the last refusals made it.
     #[must_use]
     pub fn let_go(&self) -> Self {
-        let attempts = if matches!(self.answer, EvictionReply::Blocked { .. }) { 1 } else { self.attempts };
+        let attempts =
+            if matches!(self.answer, EvictionReply::Blocked { .. }) { 1 } else { self.attempts };
         Self { attempts, ..self.clone() }
     }
 
@@ -81,10 +82,14 @@ impl EvictionHistory {
             // The watch shows a deletion within a moment.
             EvictionReply::Accepted => LONGEST_MS,
             // An error of the server may be one of a moment (etcd has another leader), or last (several budgets): nobody can tell.
-            EvictionReply::Refused | EvictionReply::Lost | EvictionReply::Denied => pause_ms(uid, self.attempts),
+            EvictionReply::Refused | EvictionReply::Lost | EvictionReply::Denied => {
+                pause_ms(uid, self.attempts)
+            }
             // It is the server's pause that counts, and the pod is as due as it was.
             EvictionReply::Busy => 0,
-            EvictionReply::Blocked { retry_after } => pause_ms(uid, self.attempts).max(retry_after.unwrap_or(0).saturating_mul(1000)),
+            EvictionReply::Blocked { retry_after } => {
+                pause_ms(uid, self.attempts).max(retry_after.unwrap_or(0).saturating_mul(1000))
+            }
         };
         later(self.last, pause)
     }
@@ -93,7 +98,11 @@ impl EvictionHistory {
     pub fn text(&self, uid: &str, now: Timestamp) -> String {
         let next = self.due(uid).duration_since(now).as_secs();
         let (attempts, since) = (self.attempts, now.duration_since(self.since).as_secs());
-        let times = if attempts == 1 { "once".to_owned() } else { format!("{attempts} times in {since} s") };
+        let times = if attempts == 1 {
+            "once".to_owned()
+        } else {
+            format!("{attempts} times in {since} s")
+        };
         let again = if next > 0 { format!("; again in {next} s") } else { String::new() };
         format!("asked to leave {times}, {}{again}", self.answer)
     }
@@ -146,11 +155,17 @@ pub fn turn<'a>(
     busy: Option<&BusyServer>,
     now: Timestamp,
 ) -> DueEvictions<'a> {
-    let due = |(uid, history): (&'a str, Option<&EvictionHistory>)| (history.map_or(Timestamp::MIN, |history| history.due(uid)), uid);
+    let due = |(uid, history): (&'a str, Option<&EvictionHistory>)| {
+        (history.map_or(Timestamp::MIN, |history| history.due(uid)), uid)
+    };
     let mut order: Vec<(Timestamp, &str)> = pods.into_iter().map(due).collect();
     order.sort_unstable();
     let (from, most) = busy.map_or((now, AT_ONCE), |busy| (busy.until.max(now), 1));
-    let ready = if from > now { 0 } else { order.iter().take_while(|(at, _)| *at <= now).count().min(most) };
+    let ready = if from > now {
+        0
+    } else {
+        order.iter().take_while(|(at, _)| *at <= now).count().min(most)
+    };
     let next = order.get(ready).map(|(at, _)| (*at).max(from));
     DueEvictions { now: order.iter().take(ready).map(|(_, uid)| *uid).collect(), next }
 }
@@ -159,14 +174,19 @@ pub fn turn<'a>(
 /// of one budget do not ask in step.
 fn pause_ms(uid: &str, attempts: u32) -> u64 {
     // With the jitter it comes to the longest pause.
-    let base = FIRST_MS.checked_shl(attempts.saturating_sub(1).min(16)).unwrap_or(u64::MAX).min(LONGEST_MS / 5 * 4);
+    let base = FIRST_MS
+        .checked_shl(attempts.saturating_sub(1).min(16))
+        .unwrap_or(u64::MAX)
+        .min(LONGEST_MS / 5 * 4);
     base + hash(uid, attempts) % (base / 4 + 1)
 }
 
 /// FNV-1a with 64 bits (Fowler, Noll, Vo): the same on every machine and in every version of the program.
 fn hash(uid: &str, attempts: u32) -> u64 {
     let bytes = uid.bytes().chain(attempts.to_le_bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 fn later(at: Timestamp, milliseconds: u64) -> Timestamp {

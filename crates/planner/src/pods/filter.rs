@@ -41,13 +41,21 @@ pub struct EvictionTerms {
 
 impl From<&PodDeletionPolicy> for EvictionTerms {
     fn from(policy: &PodDeletionPolicy) -> Self {
-        Self { step: EvictionStep::PodDeletion, force: policy.force, delete_empty_dir: policy.delete_empty_dir }
+        Self {
+            step: EvictionStep::PodDeletion,
+            force: policy.force,
+            delete_empty_dir: policy.delete_empty_dir,
+        }
     }
 }
 
 impl From<&DrainPolicy> for EvictionTerms {
     fn from(policy: &DrainPolicy) -> Self {
-        Self { step: EvictionStep::Drain, force: policy.force, delete_empty_dir: policy.delete_empty_dir }
+        Self {
+            step: EvictionStep::Drain,
+            force: policy.force,
+            delete_empty_dir: policy.delete_empty_dir,
+        }
     }
 }
 
@@ -85,7 +93,11 @@ pub struct OwnPods {
 impl OwnPods {
     /// Whether the pod is one of ours.
     pub fn has(&self, pod: &Workload) -> bool {
-        self.uids.contains(&pod.uid) || self.names.iter().any(|(namespace, name)| *namespace == pod.namespace && *name == pod.name)
+        self.uids.contains(&pod.uid)
+            || self
+                .names
+                .iter()
+                .any(|(namespace, name)| *namespace == pod.namespace && *name == pod.name)
     }
 }
 
@@ -156,12 +168,22 @@ impl EvictionBlock {
 impl fmt::Display for EvictionBlock {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::DaemonSet(name) => write!(out, "belongs to daemonset/{name}, which would bring it back at once"),
+            Self::DaemonSet(name) => {
+                write!(out, "belongs to daemonset/{name}, which would bring it back at once")
+            }
             Self::Mirror => write!(out, "is a static pod of the node"),
-            Self::DaemonSetGone(name) => write!(out, "is left over from daemonset/{name}, and nobody would bring it back"),
-            Self::DaemonSetUnreadable(name) => write!(out, "belongs to daemonset/{name}, which could not be read"),
-            Self::EmptyDir { disk: true, memory: true } => write!(out, "has emptyDirs on disk and in memory, which would be lost"),
-            Self::EmptyDir { disk: false, memory: true } => write!(out, "has an emptyDir in memory (shared memory), which would be lost"),
+            Self::DaemonSetGone(name) => {
+                write!(out, "is left over from daemonset/{name}, and nobody would bring it back")
+            }
+            Self::DaemonSetUnreadable(name) => {
+                write!(out, "belongs to daemonset/{name}, which could not be read")
+            }
+            Self::EmptyDir { disk: true, memory: true } => {
+                write!(out, "has emptyDirs on disk and in memory, which would be lost")
+            }
+            Self::EmptyDir { disk: false, memory: true } => {
+                write!(out, "has an emptyDir in memory (shared memory), which would be lost")
+            }
             Self::EmptyDir { .. } => write!(out, "has an emptyDir on disk, which would be lost"),
             Self::Bare => write!(out, "has no controller, and nobody would bring it back"),
         }
@@ -194,8 +216,10 @@ impl PodFilter<'_> {
         if pod.phase.is_finished() {
             return PodFate::Stays(StayReason::Finished);
         }
-        let daemon_set = pod.controller.as_ref().filter(|controller| controller.kind == "DaemonSet");
-        let answer = daemon_set.map_or(PodFate::Goes, |controller| self.of_daemon_set(pod, controller));
+        let daemon_set =
+            pod.controller.as_ref().filter(|controller| controller.kind == "DaemonSet");
+        let answer =
+            daemon_set.map_or(PodFate::Goes, |controller| self.of_daemon_set(pod, controller));
         if answer != PodFate::Goes {
             return answer;
         }
@@ -206,7 +230,10 @@ impl PodFilter<'_> {
             return PodFate::Goes;
         }
         if (pod.empty_dir || pod.memory_dir) && !self.terms.delete_empty_dir {
-            return PodFate::Blocked(EvictionBlock::EmptyDir { disk: pod.empty_dir, memory: pod.memory_dir });
+            return PodFate::Blocked(EvictionBlock::EmptyDir {
+                disk: pod.empty_dir,
+                memory: pod.memory_dir,
+            });
         }
         if pod.controller.is_none() && !self.terms.force {
             return PodFate::Blocked(EvictionBlock::Bare);
@@ -216,7 +243,11 @@ impl PodFilter<'_> {
 
     fn of_daemon_set(&self, pod: &Workload, controller: &PodController) -> PodFate {
         let name = controller.name.clone();
-        let known = self.daemon_sets.get(&(pod.namespace.clone(), name.clone())).copied().unwrap_or(Liveness::Alive);
+        let known = self
+            .daemon_sets
+            .get(&(pod.namespace.clone(), name.clone()))
+            .copied()
+            .unwrap_or(Liveness::Alive);
         match known {
             Liveness::Alive => PodFate::Stays(StayReason::DaemonSet(name)),
             Liveness::Gone if self.terms.force || pod.deleted_at.is_some() => PodFate::Goes,

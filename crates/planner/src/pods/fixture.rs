@@ -34,7 +34,12 @@ pub(crate) fn gpu_pod(name: &str) -> Workload {
 
 /// A controller of this kind.
 pub(crate) fn controller(api_version: &str, kind: &str, name: &str) -> PodController {
-    PodController { api_version: api_version.into(), kind: kind.into(), name: name.into(), uid: format!("uid-{name}") }
+    PodController {
+        api_version: api_version.into(),
+        kind: kind.into(),
+        name: name.into(),
+        uid: format!("uid-{name}"),
+    }
 }
 
 /// The same pod, of this DaemonSet.

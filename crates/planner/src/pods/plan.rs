@@ -77,22 +77,33 @@ pub enum LeavingStage {
 
 impl<'a> PodPlan<'a> {
     /// Evict what holds the device. Other pods do not matter, whatever may be said against their eviction.
-    pub fn pod_deletion(pods: impl IntoIterator<Item = &'a Workload>, holders: &DeviceUsers<'_>, filter: &PodFilter<'_>) -> Self {
+    pub fn pod_deletion(
+        pods: impl IntoIterator<Item = &'a Workload>,
+        holders: &DeviceUsers<'_>,
+        filter: &PodFilter<'_>,
+    ) -> Self {
         let mut plan = Self::empty(EvictionStep::PodDeletion);
         for pod in pods.into_iter().filter(|pod| !filter.own.has(pod)) {
             match holders.judge(pod) {
                 DeviceRelation::No => {}
                 DeviceRelation::Hidden(hidden) => plan.hidden.push((pod, hidden)),
                 // Whoever deletes it: it goes, and what comes back is judged then.
-                DeviceRelation::Holds(hold) if pod.deleted_at.is_some() => plan.add_pod(pod, Some(hold)),
+                DeviceRelation::Holds(hold) if pod.deleted_at.is_some() => {
+                    plan.add_pod(pod, Some(hold))
+                }
                 DeviceRelation::Holds(hold) => match filter.judge(pod) {
                     PodFate::Goes => plan.add_pod(pod, Some(hold)),
                     PodFate::Blocked(block) => plan.blocked.push(BlockedPod { pod, block }),
                     PodFate::Stays(StayReason::DaemonSet(name)) => {
-                        plan.blocked.push(BlockedPod { pod, block: EvictionBlock::DaemonSet(name) });
+                        plan.blocked
+                            .push(BlockedPod { pod, block: EvictionBlock::DaemonSet(name) });
                     }
-                    PodFate::Stays(StayReason::Mirror) => plan.blocked.push(BlockedPod { pod, block: EvictionBlock::Mirror }),
-                    PodFate::Stays(StayReason::Own | StayReason::LeftOut | StayReason::Finished) => {}
+                    PodFate::Stays(StayReason::Mirror) => {
+                        plan.blocked.push(BlockedPod { pod, block: EvictionBlock::Mirror })
+                    }
+                    PodFate::Stays(
+                        StayReason::Own | StayReason::LeftOut | StayReason::Finished,
+                    ) => {}
                 },
             }
         }
@@ -100,12 +111,19 @@ impl<'a> PodPlan<'a> {
     }
 
     /// Evict everything that the filter lets go. `holders` only names those that hold the device.
-    pub fn drain(pods: impl IntoIterator<Item = &'a Workload>, holders: &DeviceUsers<'_>, filter: &PodFilter<'_>) -> Self {
+    pub fn drain(
+        pods: impl IntoIterator<Item = &'a Workload>,
+        holders: &DeviceUsers<'_>,
+        filter: &PodFilter<'_>,
+    ) -> Self {
         let mut plan = Self::empty(EvictionStep::Drain);
         for pod in pods {
             let holding = if filter.own.has(pod) { DeviceRelation::No } else { holders.judge(pod) };
             match filter.judge(pod) {
-                PodFate::Goes => plan.add_pod(pod, if let DeviceRelation::Holds(hold) = holding { Some(hold) } else { None }),
+                PodFate::Goes => plan.add_pod(
+                    pod,
+                    if let DeviceRelation::Holds(hold) = holding { Some(hold) } else { None },
+                ),
                 PodFate::Blocked(block) => plan.blocked.push(BlockedPod { pod, block }),
                 PodFate::Stays(_) => {
                     if let DeviceRelation::Hidden(hidden) = holding {
@@ -118,7 +136,13 @@ impl<'a> PodPlan<'a> {
     }
 
     fn empty(step: EvictionStep) -> Self {
-        Self { step, evict: Vec::new(), leaving: Vec::new(), blocked: Vec::new(), hidden: Vec::new() }
+        Self {
+            step,
+            evict: Vec::new(),
+            leaving: Vec::new(),
+            blocked: Vec::new(),
+            hidden: Vec::new(),
+        }
     }
 
     fn add_pod(&mut self, pod: &'a Workload, hold: Option<DeviceUse>) {
@@ -151,7 +175,11 @@ impl<'a> PodPlan<'a> {
         if self.blocked.is_empty() {
             return None;
         }
-        let pods = self.blocked.iter().map(|blocked| (full_name(blocked.pod), blocked.block.clone())).collect();
+        let pods = self
+            .blocked
+            .iter()
+            .map(|blocked| (full_name(blocked.pod), blocked.block.clone()))
+            .collect();
         Some(StepObstacle { step: self.step, pods })
     }
 }
@@ -168,7 +196,10 @@ pub struct StepObstacle {
 impl fmt::Display for StepObstacle {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = |(name, block): &(String, EvictionBlock)| {
-            let key = block.policy_key(self.step).map(|key| format!(" ({key} would allow it)")).unwrap_or_default();
+            let key = block
+                .policy_key(self.step)
+                .map(|key| format!(" ({key} would allow it)"))
+                .unwrap_or_default();
             format!("{name} {block}{key}")
         };
         write!(out, "no pod was touched: {}", listed(&self.pods.iter().map(of).collect::<Vec<_>>()))
@@ -178,7 +209,8 @@ impl fmt::Display for StepObstacle {
 impl LeavingPod<'_> {
     /// When its deletion was asked for, if it was with the pod's own grace period.
     pub fn since(&self) -> Timestamp {
-        let grace = SignedDuration::from_secs(i64::try_from(self.pod.grace_seconds).unwrap_or(i64::MAX));
+        let grace =
+            SignedDuration::from_secs(i64::try_from(self.pod.grace_seconds).unwrap_or(i64::MAX));
         self.due.saturating_sub(grace).unwrap_or(Timestamp::MIN)
     }
 
@@ -198,9 +230,13 @@ impl LeavingPod<'_> {
         let (name, grace) = (full_name(self.pod), self.pod.grace_seconds);
         let over = now.duration_since(self.due).as_secs();
         match self.stage(now) {
-            LeavingStage::Grace => format!("{name} is terminating (grace {grace} s, until {})", self.due),
+            LeavingStage::Grace => {
+                format!("{name} is terminating (grace {grace} s, until {})", self.due)
+            }
             LeavingStage::Overdue => {
-                format!("{name} is terminating, and {over} s past its grace of {grace} s its node has not reported it gone")
+                format!(
+                    "{name} is terminating, and {over} s past its grace of {grace} s its node has not reported it gone"
+                )
             }
             LeavingStage::Finalizers => {
                 format!(

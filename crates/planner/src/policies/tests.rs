@@ -14,18 +14,29 @@ fn policy(auto_upgrade: bool, max_parallel: u32) -> LiveUpgradePolicy {
 }
 
 fn driver(name: &str, max_parallel: u32) -> NvidiaDriver {
-    NvidiaDriver { name: name.to_owned(), upgrade_policy: policy(true, max_parallel), ..NvidiaDriver::default() }
+    NvidiaDriver {
+        name: name.to_owned(),
+        upgrade_policy: policy(true, max_parallel),
+        ..NvidiaDriver::default()
+    }
 }
 
 fn node(name: &str, owner: Option<&str>) -> ObservedNode {
     let label = |owner: &str| (names::DRIVER_OWNER_LABEL.to_owned(), owner.to_owned());
-    ObservedNode { name: name.to_owned(), labels: owner.map(label).into_iter().collect(), ..ObservedNode::default() }
+    ObservedNode {
+        name: name.to_owned(),
+        labels: owner.map(label).into_iter().collect(),
+        ..ObservedNode::default()
+    }
 }
 
 /// Two NVIDIADrivers next to a ClusterPolicy with another limit.
 fn cluster(version: &str) -> Observed {
     Observed {
-        operator: Some(ObservedDeployment { version: Some(version.to_owned()), ..ObservedDeployment::default() }),
+        operator: Some(ObservedDeployment {
+            version: Some(version.to_owned()),
+            ..ObservedDeployment::default()
+        }),
         cluster_policy: OptionalApi::Served(Some(ClusterPolicy {
             driver_enabled: true,
             uses_nvidia_drivers: true,
@@ -63,9 +74,15 @@ fn cluster_policy_governs_every_driver_before_26_7() {
 fn each_nvidia_driver_governs_nodes_from_26_7() {
     for version in ["v26.7.0", "main-latest"] {
         let found = live(&cluster(version), &settings());
-        let expected = [("NVIDIADriver `default`".to_owned(), Some(3)), ("NVIDIADriver `blue`".to_owned(), Some(1))];
+        let expected = [
+            ("NVIDIADriver `default`".to_owned(), Some(3)),
+            ("NVIDIADriver `blue`".to_owned(), Some(1)),
+        ];
         assert_eq!(named(&found), expected, "{version}");
-        assert!(found[1].governs(&node("a", Some("blue"))) && !found[0].governs(&node("a", Some("blue"))));
+        assert!(
+            found[1].governs(&node("a", Some("blue")))
+                && !found[0].governs(&node("a", Some("blue")))
+        );
         assert!(!found[0].governs(&node("b", None)), "nobody's yet");
     }
 }
@@ -75,9 +92,12 @@ fn coming_values_replace_only_the_charts_own_objects() {
     let mut settings = settings();
     settings.expected.upgrade_policy.max_parallel_upgrades = Some(1);
     let observed = cluster("v26.7.0");
-    let limits = |settings: &Settings| named(&coming(&observed, settings)).into_iter().map(|(_, limit)| limit).collect::<Vec<_>>();
+    let limits = |settings: &Settings| {
+        named(&coming(&observed, settings)).into_iter().map(|(_, limit)| limit).collect::<Vec<_>>()
+    };
     assert_eq!(limits(&settings), [Some(3), Some(1)], "the chart makes no NVIDIADriver");
-    settings.expected.default_nvidia_driver = Some(contract::settings::ExpectedNvidiaDriver::default());
+    settings.expected.default_nvidia_driver =
+        Some(contract::settings::ExpectedNvidiaDriver::default());
     settings.expected.upgrade_policy.max_parallel_upgrades = Some(2);
     assert_eq!(limits(&settings), [Some(2), Some(1)]);
 }
@@ -85,10 +105,21 @@ fn coming_values_replace_only_the_charts_own_objects() {
 #[test]
 fn pools_have_their_own_sizes_and_limits() {
     let pools = NodePools::in_force(&cluster("v26.7.0"), &settings());
-    let nodes = [node("a", Some("default")), node("b", Some("blue")), node("c", Some("blue")), node("d", Some("gone")), node("e", None)];
-    let sizes: Vec<(Option<&str>, usize)> = pools.sizes(&nodes).iter().map(|(pool, size)| (pool.owner.as_deref(), *size)).collect();
+    let nodes = [
+        node("a", Some("default")),
+        node("b", Some("blue")),
+        node("c", Some("blue")),
+        node("d", Some("gone")),
+        node("e", None),
+    ];
+    let sizes: Vec<(Option<&str>, usize)> =
+        pools.sizes(&nodes).iter().map(|(pool, size)| (pool.owner.as_deref(), *size)).collect();
     assert_eq!(sizes, [(Some("default"), 1), (Some("blue"), 2)]);
-    assert!(pools.is_split() && pools.pool_of(&nodes[3]).is_none() && pools.pool_of(&nodes[4]).is_none());
+    assert!(
+        pools.is_split()
+            && pools.pool_of(&nodes[3]).is_none()
+            && pools.pool_of(&nodes[4]).is_none()
+    );
     assert_eq!(pools.common().max_parallel_upgrades, 4, "parallelism adds up");
 }
 
@@ -96,15 +127,37 @@ fn pools_have_their_own_sizes_and_limits() {
 #[test]
 fn slots_are_counted_per_nvidia_driver() {
     let pools = NodePools::in_force(&cluster("v26.7.0"), &settings());
-    let nodes: Vec<ObservedNode> = [("a", "blue"), ("b", "blue"), ("c", "default"), ("d", "default"), ("e", "default"), ("f", "default")]
-        .map(|(name, owner)| node(name, Some(owner)))
-        .to_vec();
-    let stage = |node: &ObservedNode| if ["b", "f"].contains(&node.name.as_str()) { NodeStage::Pending } else { NodeStage::InProgress };
-    let progress = |node| NodeProgress { node, stage: stage(node), state: None, wait: None, moves: true, started: None };
+    let nodes: Vec<ObservedNode> = [
+        ("a", "blue"),
+        ("b", "blue"),
+        ("c", "default"),
+        ("d", "default"),
+        ("e", "default"),
+        ("f", "default"),
+    ]
+    .map(|(name, owner)| node(name, Some(owner)))
+    .to_vec();
+    let stage = |node: &ObservedNode| {
+        if ["b", "f"].contains(&node.name.as_str()) {
+            NodeStage::Pending
+        } else {
+            NodeStage::InProgress
+        }
+    };
+    let progress = |node| NodeProgress {
+        node,
+        stage: stage(node),
+        state: None,
+        wait: None,
+        moves: true,
+        started: None,
+    };
     let stands: Vec<NodeProgress<'_>> = nodes.iter().map(progress).collect();
     let limit = |used, limit| progress::LimitUse { used, limit: Some(limit) };
-    let found: Vec<(Option<&str>, progress::LimitUse)> =
-        progress::by_pool(&stands, &pools).iter().map(|of| (of.pool.owner.as_deref(), of.slots(&settings()))).collect();
+    let found: Vec<(Option<&str>, progress::LimitUse)> = progress::by_pool(&stands, &pools)
+        .iter()
+        .map(|of| (of.pool.owner.as_deref(), of.slots(&settings())))
+        .collect();
     assert_eq!(found, [(Some("default"), limit(3, 3)), (Some("blue"), limit(1, 1))]);
     assert_eq!(progress::slots(&stands, &settings(), &pools), limit(4, 4));
     // 25% of two nodes and of four.

@@ -29,21 +29,32 @@ fn actors(view: &PreflightView<'_>) -> Vec<DraftFinding> {
     let named = |on: bool| {
         let objects = coming.iter().filter(|live| live.policy.auto_upgrade == on);
         // There is one ClusterPolicy and one NicClusterPolicy.
-        objects.map(|live| if live.is_pool { live.object() } else { format!("the {}", live.kind) }).collect::<Vec<_>>()
+        objects
+            .map(|live| if live.is_pool { live.object() } else { format!("the {}", live.kind) })
+            .collect::<Vec<_>>()
     };
     let (on, off) = (named(true), named(false));
     let (check, text) = match view.mode() {
         Mode::Drive if !on.is_empty() => (
             PreflightCheck::Actors,
-            format!("autoUpgrade is on in {}, and the hook drives: two would upgrade the same nodes", on.join(", ")),
+            format!(
+                "autoUpgrade is on in {}, and the hook drives: two would upgrade the same nodes",
+                on.join(", ")
+            ),
         ),
         Mode::Steer if !off.is_empty() => (
             PreflightCheck::Actors,
-            format!("autoUpgrade is off in {}, and the hook only steers: nobody would upgrade the nodes", off.join(", ")),
+            format!(
+                "autoUpgrade is off in {}, and the hook only steers: nobody would upgrade the nodes",
+                off.join(", ")
+            ),
         ),
         Mode::Observe | Mode::Assist if !off.is_empty() => (
             PreflightCheck::NobodyUpgrades,
-            format!("autoUpgrade is off in {}: old driver pods run until somebody deletes them", off.join(", ")),
+            format!(
+                "autoUpgrade is off in {}: old driver pods run until somebody deletes them",
+                off.join(", ")
+            ),
         ),
         Mode::Steer => return open_limits(view, &coming),
         Mode::Observe | Mode::Assist | Mode::Drive => return Vec::new(),
@@ -54,7 +65,8 @@ fn actors(view: &PreflightView<'_>) -> Vec<DraftFinding> {
 /// Limits of the vendor's controller under which it would start several nodes if the hook and its holds were lost.
 fn open_limits(view: &PreflightView<'_>, coming: &[LivePolicy]) -> Vec<DraftFinding> {
     let found = |live: &LivePolicy| {
-        let PolicyMismatch { field, expected, found } = mismatch(live, view.observed(), view.input.settings)?;
+        let PolicyMismatch { field, expected, found } =
+            mismatch(live, view.observed(), view.input.settings)?;
         let text = format!(
             "{field} of {} is `{found}`, and the hook steers: it must be `{expected}`, so that without the hook the operator upgrades one node at a time",
             live.object()
@@ -67,8 +79,13 @@ fn open_limits(view: &PreflightView<'_>, coming: &[LivePolicy]) -> Vec<DraftFind
 /// What the driver manager would do by itself. What is not set in a DaemonSet is the program's own default, which is to do it; what is not
 /// set in the values is the operator's: it evicts and does not drain.
 fn evicts<'a>(environment: impl Fn(&str) -> Option<&'a String>, live: bool) -> Vec<&'static str> {
-    let on = |name: &str, default: bool| environment(name).map_or(default, |value| value != "false");
-    [(GPU_POD_EVICTION, true), (AUTO_DRAIN, live)].into_iter().filter(|(name, default)| on(name, *default)).map(|(name, _)| name).collect()
+    let on =
+        |name: &str, default: bool| environment(name).map_or(default, |value| value != "false");
+    [(GPU_POD_EVICTION, true), (AUTO_DRAIN, live)]
+        .into_iter()
+        .filter(|(name, default)| on(name, *default))
+        .map(|(name, _)| name)
+        .collect()
 }
 
 /// Whether the driver manager of this DaemonSet leaves evictions to a hook, as in mode `drive`.
@@ -79,20 +96,27 @@ pub fn leaves_evictions(daemon_set: &ObservedDaemonSet) -> bool {
 /// The same for the live DaemonSets; `None`: there are none.
 fn live_evicts(view: &PreflightView<'_>) -> Option<Vec<&'static str>> {
     let daemon_sets = driver_daemon_sets(view.observed(), Driver::Gpu);
-    let all = daemon_sets.iter().map(|daemon_set| evicts(|name| daemon_set.manager_environment.get(name), true));
+    let all = daemon_sets
+        .iter()
+        .map(|daemon_set| evicts(|name| daemon_set.manager_environment.get(name), true));
     all.max_by_key(Vec::len)
 }
 
 fn coming_evicts(view: &PreflightView<'_>) -> Option<Vec<&'static str>> {
-    view.coming().manager_environment.as_ref().map(|environment| evicts(|name| environment.get(name), false))
+    view.coming()
+        .manager_environment
+        .as_ref()
+        .map(|environment| evicts(|name| environment.get(name), false))
 }
 
 fn manager(view: &PreflightView<'_>) -> Option<DraftFinding> {
     if view.mode() != Mode::Drive || view.input.settings.driver != Driver::Gpu {
         return None;
     }
-    let found = coming_evicts(view).or_else(|| live_evicts(view)).filter(|found| !found.is_empty())?;
-    let text = format!("the driver manager evicts by itself ({}), and the hook drives", found.join(", "));
+    let found =
+        coming_evicts(view).or_else(|| live_evicts(view)).filter(|found| !found.is_empty())?;
+    let text =
+        format!("the driver manager evicts by itself ({}), and the hook drives", found.join(", "));
     Some(DraftFinding::new(PreflightCheck::ManagerEviction, text))
 }
 
@@ -120,7 +144,9 @@ fn waits(settings: &Settings) -> Option<(u64, String)> {
     let release = &waits.release;
     Some((
         waits.budget_seconds,
-        format!("release {release} waits for them: set its rollout.budgetSeconds, and rollout.preflight.waits.budgetSeconds here,"),
+        format!(
+            "release {release} waits for them: set its rollout.budgetSeconds, and rollout.preflight.waits.budgetSeconds here,"
+        ),
     ))
 }
 
@@ -129,7 +155,10 @@ fn time_budget(view: &PreflightView<'_>) -> Option<DraftFinding> {
     let nodes = view.nodes.len();
     let (has, remedy) = waits(settings).filter(|_| nodes > 0)?;
     let soak_seconds = settings.upgrade.soak_seconds;
-    let vendors = |policy: &Policy, nodes: usize| FleetPace { soak_seconds, ..controller_pace(policy, settings, nodes) };
+    let vendors = |policy: &Policy, nodes: usize| FleetPace {
+        soak_seconds,
+        ..controller_pace(policy, settings, nodes)
+    };
     let decides = settings.mode.decides();
     let pools = NodePools::in_force(view.observed(), settings);
     let fleet = if decides {

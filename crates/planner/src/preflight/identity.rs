@@ -37,8 +37,12 @@ impl DriverIdentity {
     fn text(self) -> &'static str {
         match self {
             Self::Compiled => "the ClusterPolicy's one DaemonSet for all nodes",
-            Self::Precompiled => "the ClusterPolicy's DaemonSets of precompiled drivers, one a kernel",
-            Self::DriverToolkit => "the ClusterPolicy's DaemonSets with the driver toolkit, one a release of the operating system",
+            Self::Precompiled => {
+                "the ClusterPolicy's DaemonSets of precompiled drivers, one a kernel"
+            }
+            Self::DriverToolkit => {
+                "the ClusterPolicy's DaemonSets with the driver toolkit, one a release of the operating system"
+            }
             Self::NvidiaDriver => "DaemonSets of NVIDIADrivers",
             Self::Off => "no driver DaemonSet at all",
         }
@@ -65,12 +69,17 @@ pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
                 becomes.text(),
                 names.len()
             );
-            drafts.push(DraftFinding::new(PreflightCheck::DaemonSetIdentity, text).with_nodes(names));
+            drafts
+                .push(DraftFinding::new(PreflightCheck::DaemonSetIdentity, text).with_nodes(names));
             continue;
         }
-        let left: Vec<&ObservedNode> = nodes.into_iter().filter(|node| !selects(&daemon_set.node_selector, &node.labels)).collect();
+        let left: Vec<&ObservedNode> = nodes
+            .into_iter()
+            .filter(|node| !selects(&daemon_set.node_selector, &node.labels))
+            .collect();
         if !left.is_empty() {
-            let say = |node: &&ObservedNode| format!("{} ({})", node.name, differs(daemon_set, node));
+            let say =
+                |node: &&ObservedNode| format!("{} ({})", node.name, differs(daemon_set, node));
             let text = format!(
                 "{} nodes have left the node selector of daemonset/{}, which takes their driver pods away at once: {}",
                 left.len(),
@@ -78,7 +87,8 @@ pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
                 listed(&left.iter().map(say).collect::<Vec<_>>())
             );
             drafts.push(
-                DraftFinding::new(PreflightCheck::DaemonSetIdentity, text).with_nodes(left.iter().map(|node| node.name.clone()).collect()),
+                DraftFinding::new(PreflightCheck::DaemonSetIdentity, text)
+                    .with_nodes(left.iter().map(|node| node.name.clone()).collect()),
             );
         }
     }
@@ -87,15 +97,23 @@ pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
 
 /// The nodes with the device that have a pod of the DaemonSet.
 fn nodes_of<'a>(view: &PreflightView<'a>, daemon_set: &ObservedDaemonSet) -> Vec<&'a ObservedNode> {
-    let owned = view.observed().pods.iter().filter(|pod| pod.owner.as_ref() == Some(&daemon_set.uid) && !pod.deleting);
+    let owned = view
+        .observed()
+        .pods
+        .iter()
+        .filter(|pod| pod.owner.as_ref() == Some(&daemon_set.uid) && !pod.deleting);
     owned.filter_map(|pod| view.nodes.get(pod.node.as_deref()?).copied()).collect()
 }
 
 /// The first label of the node that is not as the DaemonSet selects.
 fn differs(daemon_set: &ObservedDaemonSet, node: &ObservedNode) -> String {
-    let other = daemon_set.node_selector.iter().find(|(key, value)| node.labels.get(*key) != Some(*value));
+    let other =
+        daemon_set.node_selector.iter().find(|(key, value)| node.labels.get(*key) != Some(*value));
     other.map_or_else(String::new, |(key, value)| {
-        format!("{key} is {}, and was {value}", node.labels.get(key).map_or("absent", String::as_str))
+        format!(
+            "{key} is {}, and was {value}",
+            node.labels.get(key).map_or("absent", String::as_str)
+        )
     })
 }
 
@@ -110,7 +128,9 @@ fn gpu(view: &PreflightView<'_>, daemon_set: &ObservedDaemonSet) -> Option<Drive
         DriverIdentity::NvidiaDriver
     } else if precompiled.unwrap_or(live == DriverIdentity::Precompiled) {
         DriverIdentity::Precompiled
-    } else if driver_toolkit.map_or(live == DriverIdentity::DriverToolkit, |asked| asked && openshift) {
+    } else if driver_toolkit
+        .map_or(live == DriverIdentity::DriverToolkit, |asked| asked && openshift)
+    {
         DriverIdentity::DriverToolkit
     } else {
         DriverIdentity::Compiled

@@ -16,7 +16,14 @@ use super::{DraftFinding, PreflightView};
 const PAUSED: &str = "paused-for-driver-upgrade";
 
 pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
-    let checks = [ready(view), kubernetes(view), cordons(view), maintenances(view), paused(view), leftovers(view)];
+    let checks = [
+        ready(view),
+        kubernetes(view),
+        cordons(view),
+        maintenances(view),
+        paused(view),
+        leftovers(view),
+    ];
     checks.into_iter().flatten().collect()
 }
 
@@ -27,9 +34,15 @@ fn ready(view: &PreflightView<'_>) -> Option<DraftFinding> {
     }
     let (count, device) = (view.nodes.len(), view.input.settings.driver.traits().device);
     let (check, text) = if down.len() == count {
-        (PreflightCheck::NoReadyNodes, format!("none of the {count} {device} nodes is ready: {}", listed(&down)))
+        (
+            PreflightCheck::NoReadyNodes,
+            format!("none of the {count} {device} nodes is ready: {}", listed(&down)),
+        )
     } else {
-        (PreflightCheck::NotReadyNodes, format!("{} of {count} {device} nodes are not ready: {}", down.len(), listed(&down)))
+        (
+            PreflightCheck::NotReadyNodes,
+            format!("{} of {count} {device} nodes are not ready: {}", down.len(), listed(&down)),
+        )
     };
     Some(DraftFinding::new(check, text).with_nodes(down))
 }
@@ -42,19 +55,32 @@ fn kubernetes(view: &PreflightView<'_>) -> Option<DraftFinding> {
     if versions.len() < 2 {
         return None;
     }
-    let counts: Vec<String> = versions.iter().map(|(version, nodes)| format!("{version} on {} nodes", nodes.len())).collect();
+    let counts: Vec<String> = versions
+        .iter()
+        .map(|(version, nodes)| format!("{version} on {} nodes", nodes.len()))
+        .collect();
     // Of two that are equally common the older one counts as the rule.
     let (most, _) = versions.iter().rev().max_by_key(|(_, nodes)| nodes.len())?;
-    let others: Vec<&ObservedNode> =
-        versions.iter().filter(|(version, _)| *version != most).flat_map(|(_, nodes)| nodes).copied().collect();
+    let others: Vec<&ObservedNode> = versions
+        .iter()
+        .filter(|(version, _)| *version != most)
+        .flat_map(|(_, nodes)| nodes)
+        .copied()
+        .collect();
     let cordoned: Vec<String> = view.nodes_where(|node| node.unschedulable && !is_ours(node));
     let what = if cordoned.is_empty() {
         "an upgrade of Kubernetes may be on its way".to_owned()
     } else {
-        format!("an upgrade of Kubernetes is probably on its way, with {} cordoned", listed(&cordoned))
+        format!(
+            "an upgrade of Kubernetes is probably on its way, with {} cordoned",
+            listed(&cordoned)
+        )
     };
     let text = format!("kubelets are of different versions ({}): {what}", counts.join(", "));
-    Some(DraftFinding::new(PreflightCheck::KubernetesUpgrade, text).with_nodes(others.iter().map(|node| node.name.clone()).collect()))
+    Some(
+        DraftFinding::new(PreflightCheck::KubernetesUpgrade, text)
+            .with_nodes(others.iter().map(|node| node.name.clone()).collect()),
+    )
 }
 
 /// Whether the node carries a record of ours, for whichever driver. Whose cordon it is when the record cannot be read, nobody knows.
@@ -73,23 +99,28 @@ fn is_at_work(state: Option<&str>) -> bool {
 
 /// Whether a vendor's controller has cordoned the node: it is at work there or has given it up, and did not find it cordoned.
 fn is_vendors(node: &ObservedNode) -> bool {
-    Driver::ALL
-        .iter()
-        .map(|driver| driver.traits())
-        .any(|traits| is_at_work(node.labels.text(traits.state_label)) && !node.annotations.contains_key(traits.initially_unschedulable))
+    Driver::ALL.iter().map(|driver| driver.traits()).any(|traits| {
+        is_at_work(node.labels.text(traits.state_label))
+            && !node.annotations.contains_key(traits.initially_unschedulable)
+    })
 }
 
 fn cordons(view: &PreflightView<'_>) -> Option<DraftFinding> {
     let nodes = view.nodes_where(|node| node.unschedulable && !is_ours(node) && !is_vendors(node));
     (!nodes.is_empty()).then(|| {
-        DraftFinding::new(PreflightCheck::ForeignCordons, format!("somebody else has cordoned {} nodes: {}", nodes.len(), listed(&nodes)))
-            .with_nodes(nodes)
+        DraftFinding::new(
+            PreflightCheck::ForeignCordons,
+            format!("somebody else has cordoned {} nodes: {}", nodes.len(), listed(&nodes)),
+        )
+        .with_nodes(nodes)
     })
 }
 
 fn maintenances(view: &PreflightView<'_>) -> Option<DraftFinding> {
     let all = view.observed().workloads.maintenances.served()?;
-    let of_others = all.iter().filter(|one| view.nodes.contains_key(one.node.as_str()) && !one.requestor.starts_with(names::PREFIX));
+    let of_others = all.iter().filter(|one| {
+        view.nodes.contains_key(one.node.as_str()) && !one.requestor.starts_with(names::PREFIX)
+    });
     let (nodes, texts): (Vec<String>, Vec<String>) = of_others
         .map(|one| {
             let state = one.state.as_deref().unwrap_or("not begun");
@@ -97,44 +128,77 @@ fn maintenances(view: &PreflightView<'_>) -> Option<DraftFinding> {
         })
         .unzip();
     (!nodes.is_empty()).then(|| {
-        DraftFinding::new(PreflightCheck::NodeMaintenance, format!("{} NodeMaintenances stand: {}", nodes.len(), listed(&texts)))
-            .with_nodes(nodes)
+        DraftFinding::new(
+            PreflightCheck::NodeMaintenance,
+            format!("{} NodeMaintenances stand: {}", nodes.len(), listed(&texts)),
+        )
+        .with_nodes(nodes)
     })
 }
 
 fn paused(view: &PreflightView<'_>) -> Option<DraftFinding> {
     let label = view.input.settings.driver.traits().label;
-    let of_driver =
-        |labels: &Labels| label.is_none_or(|(key, value)| labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value)));
+    let of_driver = |labels: &Labels| {
+        label.is_none_or(|(key, value)| {
+            labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value))
+        })
+    };
     // While a driver pod starts or is replaced, the labels are as they should be.
-    let state = |node: &ObservedNode| node.labels.get(view.input.settings.driver.traits().state_label).cloned();
+    let state = |node: &ObservedNode| {
+        node.labels.get(view.input.settings.driver.traits().state_label).cloned()
+    };
     let starting = |node: &ObservedNode| {
         let mut pods = view.observed().pods.iter();
-        let replaced = is_at_work(state(node).as_deref()) && state(node).as_deref() != Some("upgrade-failed");
-        replaced || pods.any(|pod| pod.node.as_ref() == Some(&node.name) && of_driver(&pod.labels) && !pod.ready)
+        let replaced =
+            is_at_work(state(node).as_deref()) && state(node).as_deref() != Some("upgrade-failed");
+        replaced
+            || pods.any(|pod| {
+                pod.node.as_ref() == Some(&node.name) && of_driver(&pod.labels) && !pod.ready
+            })
     };
     let keys = |node: &ObservedNode| {
-        let paused = |(key, value): &(&String, &String)| key.starts_with(names::DEPLOY_LABEL_PREFIX) && value.contains(PAUSED);
+        let paused = |(key, value): &(&String, &String)| {
+            key.starts_with(names::DEPLOY_LABEL_PREFIX) && value.contains(PAUSED)
+        };
         node.labels.iter().filter(paused).map(|(key, _)| key.clone()).collect::<Vec<_>>()
     };
-    let found: Vec<&&ObservedNode> = view.nodes.values().filter(|node| !keys(node).is_empty() && !starting(node)).collect();
-    let texts: Vec<String> = found.iter().map(|node| format!("{} ({})", node.name, keys(node).join(", "))).collect();
-    let text = format!("operands of {} nodes are paused for an upgrade that is over: {}", found.len(), listed(&texts));
-    (!found.is_empty())
-        .then(|| DraftFinding::new(PreflightCheck::PausedOperands, text).with_nodes(found.iter().map(|node| node.name.clone()).collect()))
+    let found: Vec<&&ObservedNode> =
+        view.nodes.values().filter(|node| !keys(node).is_empty() && !starting(node)).collect();
+    let texts: Vec<String> =
+        found.iter().map(|node| format!("{} ({})", node.name, keys(node).join(", "))).collect();
+    let text = format!(
+        "operands of {} nodes are paused for an upgrade that is over: {}",
+        found.len(),
+        listed(&texts)
+    );
+    (!found.is_empty()).then(|| {
+        DraftFinding::new(PreflightCheck::PausedOperands, text)
+            .with_nodes(found.iter().map(|node| node.name.clone()).collect())
+    })
 }
 
 fn leftovers(view: &PreflightView<'_>) -> Option<DraftFinding> {
     let keys = |node: &ObservedNode| {
         let all = node.labels.keys().chain(node.annotations.keys());
         let said = Driver::DaemonSet.words_of_people();
-        let ours = |key: &&String| key.split_once('/').is_some_and(|(prefix, _)| prefix == names::PREFIX) && !said.contains(&key.as_str());
+        let ours = |key: &&String| {
+            key.split_once('/').is_some_and(|(prefix, _)| prefix == names::PREFIX)
+                && !said.contains(&key.as_str())
+        };
         all.filter(ours).cloned().collect::<Vec<_>>()
     };
     // Of all nodes: one that lost its device keeps them too.
-    let found: Vec<&ObservedNode> = view.observed().nodes.values().filter(|node| !keys(node).is_empty()).collect();
-    let texts: Vec<String> = found.iter().map(|node| format!("{} ({})", node.name, keys(node).join(", "))).collect();
-    let text = format!("{} nodes carry labels or annotations of gpu-rollout: {}", found.len(), listed(&texts));
-    (!found.is_empty())
-        .then(|| DraftFinding::new(PreflightCheck::Leftovers, text).with_nodes(found.iter().map(|node| node.name.clone()).collect()))
+    let found: Vec<&ObservedNode> =
+        view.observed().nodes.values().filter(|node| !keys(node).is_empty()).collect();
+    let texts: Vec<String> =
+        found.iter().map(|node| format!("{} ({})", node.name, keys(node).join(", "))).collect();
+    let text = format!(
+        "{} nodes carry labels or annotations of gpu-rollout: {}",
+        found.len(),
+        listed(&texts)
+    );
+    (!found.is_empty()).then(|| {
+        DraftFinding::new(PreflightCheck::Leftovers, text)
+            .with_nodes(found.iter().map(|node| node.name.clone()).collect())
+    })
 }

@@ -29,10 +29,19 @@ fn blocking_findings_come_first_and_can_be_downgraded() {
         scene.settings.preflight.strictness = levels.iter().copied().collect();
         let findings = preflight(scene.input());
         let may = may_begin(&findings);
-        (findings.into_iter().map(|finding| (finding.check, finding.severity)).collect::<Vec<_>>(), may)
+        (
+            findings
+                .into_iter()
+                .map(|finding| (finding.check, finding.severity))
+                .collect::<Vec<_>>(),
+            may,
+        )
     };
     let (empty_dir, not_ready) = (PreflightCheck::EmptyDir, PreflightCheck::NotReadyNodes);
-    assert_eq!(turned(&[]), (vec![(empty_dir, CheckSeverity::Blocking), (not_ready, CheckSeverity::Warning)], false));
+    assert_eq!(
+        turned(&[]),
+        (vec![(empty_dir, CheckSeverity::Blocking), (not_ready, CheckSeverity::Warning)], false)
+    );
     assert_eq!(
         turned(&[(empty_dir, CheckLevel::Warn)]),
         (vec![(empty_dir, CheckSeverity::Warning), (not_ready, CheckSeverity::Warning)], true)
@@ -53,8 +62,14 @@ fn finding_is_text_for_people_and_json() {
         "not-ready-nodes: 1 of 4 GPU nodes are not ready: gpu-0; what to do: repair or remove them, or raise rollout.tolerateNotReady"
     );
     let object = serde_json::to_value(&findings[0]).expect("an object");
-    assert_eq!((&object["check"], &object["severity"]), (&"not-ready-nodes".into(), &"warning".into()));
-    assert_eq!((&object["nodes"], &object["pods"]), (&serde_json::json!(["gpu-0"]), &serde_json::json!([])));
+    assert_eq!(
+        (&object["check"], &object["severity"]),
+        (&"not-ready-nodes".into(), &"warning".into())
+    );
+    assert_eq!(
+        (&object["nodes"], &object["pods"]),
+        (&serde_json::json!(["gpu-0"]), &serde_json::json!([]))
+    );
 }
 
 #[test]

@@ -6,7 +6,9 @@ use jiff::SignedDuration;
 
 use crate::pods::budgets::{BudgetAnswer, DisruptionBudgets};
 use crate::pods::device_users::{DeviceRelation, DeviceRules, DeviceUsers, consumers};
-use crate::pods::filter::{EvictionBlock, EvictionStep, EvictionTerms, PodFate, PodFilter, StayReason, drain_selector};
+use crate::pods::filter::{
+    EvictionBlock, EvictionStep, EvictionTerms, PodFate, PodFilter, StayReason, drain_selector,
+};
 use crate::pods::plan::LeavingPod;
 use crate::pods::{full_name, listed};
 use contract::check::PreflightCheck;
@@ -21,8 +23,13 @@ use super::{DraftFinding, PreflightView};
 const TERMINATING: SignedDuration = SignedDuration::from_mins(10);
 
 /// The controllers of Kubernetes itself that bring a pod back, or say what its end means: kind and API group.
-const KNOWN_CONTROLLERS: [(&str, &str); 5] =
-    [("ReplicaSet", "apps"), ("StatefulSet", "apps"), ("DaemonSet", "apps"), ("Job", "batch"), ("ReplicationController", "")];
+const KNOWN_CONTROLLERS: [(&str, &str); 5] = [
+    ("ReplicaSet", "apps"),
+    ("StatefulSet", "apps"),
+    ("DaemonSet", "apps"),
+    ("Job", "batch"),
+    ("ReplicationController", ""),
+];
 
 /// Pods of one finding, each with what there is to say about it.
 #[derive(Default)]
@@ -35,9 +42,13 @@ impl<'a> FindingPods<'a> {
 
     /// A finding about them, if there are any: `lead` is what they have in common.
     fn draft(&self, check: PreflightCheck, lead: &str) -> Option<DraftFinding> {
-        let say = |(pod, text): &(&Workload, String)| format!("{} {text}", full_name(pod)).trim_end().to_owned();
+        let say = |(pod, text): &(&Workload, String)| {
+            format!("{} {text}", full_name(pod)).trim_end().to_owned()
+        };
         let texts: Vec<String> = self.0.iter().map(say).collect();
-        let draft = (!texts.is_empty()).then(|| DraftFinding::new(check, format!("{} {lead}: {}", texts.len(), listed(&texts))))?;
+        let draft = (!texts.is_empty()).then(|| {
+            DraftFinding::new(check, format!("{} {lead}: {}", texts.len(), listed(&texts)))
+        })?;
         Some(DraftFinding {
             nodes: self.0.iter().map(|(pod, _)| pod.node.clone()).collect(),
             pods: self.0.iter().map(|(pod, _)| full_name(pod)).collect(),
@@ -70,18 +81,31 @@ struct EvictionSteps<'a> {
 impl<'a> EvictionSteps<'a> {
     fn new(view: &PreflightView<'a>) -> Result<Self, DraftFinding> {
         let policy = view.input.policy;
-        let filter = |terms, selector| PodFilter { terms, selector, daemon_sets: view.input.daemon_sets, own: view.input.own };
+        let filter = |terms, selector| PodFilter {
+            terms,
+            selector,
+            daemon_sets: view.input.daemon_sets,
+            own: view.input.own,
+        };
         let drain = match &policy.drain {
             None => None,
             Some(drain) => {
                 let selector = drain_selector(view.input.settings.driver, drain);
-                let selector =
-                    selector.map_err(|error| DraftFinding::new(PreflightCheck::Selectors, format!("drain.podSelector: {error}")))?;
+                let selector = selector.map_err(|error| {
+                    DraftFinding::new(
+                        PreflightCheck::Selectors,
+                        format!("drain.podSelector: {error}"),
+                    )
+                })?;
                 Some(filter(EvictionTerms::from(drain), selector))
             }
         };
-        let pod_deletion = policy.pod_deletion.as_ref().map(|policy| filter(EvictionTerms::from(policy), Selector::default()));
-        let any = EvictionTerms { step: EvictionStep::PodDeletion, force: true, delete_empty_dir: true };
+        let pod_deletion = policy
+            .pod_deletion
+            .as_ref()
+            .map(|policy| filter(EvictionTerms::from(policy), Selector::default()));
+        let any =
+            EvictionTerms { step: EvictionStep::PodDeletion, force: true, delete_empty_dir: true };
         Ok(Self { pod_deletion, drain, lenient: filter(any, Selector::default()) })
     }
 
@@ -107,7 +131,11 @@ pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
         }
     };
     let settings = view.input.settings;
-    let operands = settings.dra.namespaces.iter().chain([&settings.operator_namespace, &settings.device_plugin.namespace]);
+    let operands = settings
+        .dra
+        .namespaces
+        .iter()
+        .chain([&settings.operator_namespace, &settings.device_plugin.namespace]);
     let claims = &view.observed().workloads.claims;
     let holders = DeviceUsers::new(settings.driver, DeviceRules::Ours, claims)
         .with_consumers(&selectors)
@@ -120,11 +148,20 @@ pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
     drafts
 }
 
-fn sort<'a>(view: &PreflightView<'a>, holders: &DeviceUsers<'_>, steps: &EvictionSteps<'_>) -> SortedPods<'a> {
+fn sort<'a>(
+    view: &PreflightView<'a>,
+    holders: &DeviceUsers<'_>,
+    steps: &EvictionSteps<'_>,
+) -> SortedPods<'a> {
     let mut sorted = SortedPods::default();
     let budgets = DisruptionBudgets::new(&view.observed().workloads.budgets);
     let own = view.input.own;
-    for pod in view.input.pods.iter().filter(|pod| view.nodes.contains_key(pod.node.as_str()) && !own.has(pod)) {
+    for pod in view
+        .input
+        .pods
+        .iter()
+        .filter(|pod| view.nodes.contains_key(pod.node.as_str()) && !own.has(pod))
+    {
         let holding = holders.judge(pod);
         if let DeviceRelation::Hidden(hidden) = &holding {
             sorted.hidden.push(pod, hidden.to_string());
@@ -139,7 +176,9 @@ fn sort<'a>(view: &PreflightView<'a>, holders: &DeviceUsers<'_>, steps: &Evictio
         }
         let Some(filter) = steps.last(pod, held) else { continue };
         match filter.judge(pod) {
-            PodFate::Blocked(block @ EvictionBlock::EmptyDir { .. }) => sorted.empty_dir.push(pod, key(&block, filter)),
+            PodFate::Blocked(block @ EvictionBlock::EmptyDir { .. }) => {
+                sorted.empty_dir.push(pod, key(&block, filter))
+            }
             PodFate::Blocked(block) => sorted.unmanaged.push(pod, key(&block, filter)),
             PodFate::Stays(_) => continue,
             PodFate::Goes => {}
@@ -151,36 +190,60 @@ fn sort<'a>(view: &PreflightView<'a>, holders: &DeviceUsers<'_>, steps: &Evictio
 
 /// What is against the pod, and the policy's key that is off.
 fn key(block: &EvictionBlock, filter: &PodFilter<'_>) -> String {
-    let key = block.policy_key(filter.terms.step).map(|key| format!(" ({key} is off)")).unwrap_or_default();
+    let key = block
+        .policy_key(filter.terms.step)
+        .map(|key| format!(" ({key} is off)"))
+        .unwrap_or_default();
     format!("{block}{key}")
 }
 
 fn controller_name(pod: &Workload) -> String {
     let controller = pod.controller.as_ref().filter(|_| !pod.mirror);
-    controller.map_or_else(|| "is a static pod".to_owned(), |controller| format!("of {} {}", controller.kind, controller.name))
+    controller.map_or_else(
+        || "is a static pod".to_owned(),
+        |controller| format!("of {} {}", controller.kind, controller.name),
+    )
 }
 
 impl<'a> SortedPods<'a> {
     /// A pod that has to go.
-    fn add_pod(&mut self, pod: &'a Workload, view: &PreflightView<'_>, budgets: &DisruptionBudgets<'_>) {
+    fn add_pod(
+        &mut self,
+        pod: &'a Workload,
+        view: &PreflightView<'_>,
+        budgets: &DisruptionBudgets<'_>,
+    ) {
         let now = view.input.now;
         if let Some(due) = pod.deleted_at {
             let leaving = LeavingPod { pod, due };
             if now > due && now.duration_since(leaving.since()) > TERMINATING {
                 let minutes = now.duration_since(leaving.since()).as_mins();
-                let held = if pod.finalizers.is_empty() { String::new() } else { format!(", held by {}", pod.finalizers.join(", ")) };
+                let held = if pod.finalizers.is_empty() {
+                    String::new()
+                } else {
+                    format!(", held by {}", pod.finalizers.join(", "))
+                };
                 self.terminating.push(pod, format!("for {minutes} min{held}"));
             }
             return;
         }
         let standing = budgets.standing(pod, now);
         if let BudgetAnswer::Never(_, why) = &standing {
-            self.budgets.entry((standing.to_string(), why.advice())).or_default().push(pod, String::new());
+            self.budgets
+                .entry((standing.to_string(), why.advice()))
+                .or_default()
+                .push(pod, String::new());
         }
         if let Some(controller) = pod.controller.as_ref() {
             let group = controller.api_version.rsplit_once('/').map_or("", |(group, _)| group);
             if !KNOWN_CONTROLLERS.contains(&(controller.kind.as_str(), group)) {
-                self.foreign.push(pod, format!("of {} {} ({})", controller.kind, controller.name, controller.api_version));
+                self.foreign.push(
+                    pod,
+                    format!(
+                        "of {} {} ({})",
+                        controller.kind, controller.name, controller.api_version
+                    ),
+                );
             }
         }
     }
@@ -194,39 +257,72 @@ impl<'a> SortedPods<'a> {
                 Some(DraftFinding { text: format!("{text}; {}", draft.text), advice, ..draft })
             })
             .collect();
-        drafts.extend(self.empty_dir.draft(PreflightCheck::EmptyDir, "pods that have to go have an emptyDir"));
-        drafts.extend(self.unmanaged.draft(PreflightCheck::UnmanagedPods, "pods that have to go are brought back by nobody"));
-        drafts.extend(self.pinned.draft(PreflightCheck::PinnedHolders, &format!("pods that use the {device} cannot be evicted")));
-        drafts.extend(self.foreign.draft(PreflightCheck::ForeignControllers, "pods that have to go have a controller of an unknown kind"));
-        drafts.extend(self.terminating.draft(PreflightCheck::TerminatingPods, "pods are terminating and do not end"));
-        drafts.extend(self.hidden.draft(PreflightCheck::HiddenHolders, &format!("pods may use the {device} without asking for it")));
+        drafts.extend(
+            self.empty_dir.draft(PreflightCheck::EmptyDir, "pods that have to go have an emptyDir"),
+        );
+        drafts.extend(self.unmanaged.draft(
+            PreflightCheck::UnmanagedPods,
+            "pods that have to go are brought back by nobody",
+        ));
+        drafts.extend(self.pinned.draft(
+            PreflightCheck::PinnedHolders,
+            &format!("pods that use the {device} cannot be evicted"),
+        ));
+        drafts.extend(self.foreign.draft(
+            PreflightCheck::ForeignControllers,
+            "pods that have to go have a controller of an unknown kind",
+        ));
+        drafts.extend(
+            self.terminating
+                .draft(PreflightCheck::TerminatingPods, "pods are terminating and do not end"),
+        );
+        drafts.extend(self.hidden.draft(
+            PreflightCheck::HiddenHolders,
+            &format!("pods may use the {device} without asking for it"),
+        ));
         drafts
     }
 }
 
 /// Claims with GPUs: held by pods that run, and held by nobody or not ending.
 fn claims_held(view: &PreflightView<'_>, claims: &[DeviceClaim]) -> Vec<DraftFinding> {
-    let pods: BTreeMap<&str, &Workload> = view.input.pods.iter().map(|pod| (pod.uid.as_str(), pod)).collect();
+    let pods: BTreeMap<&str, &Workload> =
+        view.input.pods.iter().map(|pod| (pod.uid.as_str(), pod)).collect();
     let (mut held, mut left) = (FindingPods::default(), Vec::new());
     let mut left_on = BTreeSet::new();
     for claim in claims.iter().filter(|claim| claim.drivers.contains(names::DRA_GPU_DRIVER)) {
         let name = format!("{}/{}", claim.namespace, claim.name);
-        let found: Vec<Option<&&Workload>> = claim.reserved_for.iter().map(|uid| pods.get(uid.as_str())).collect();
-        for pod in found.iter().flatten().filter(|pod| view.nodes.contains_key(pod.node.as_str()) && !pod.phase.is_finished()) {
+        let found: Vec<Option<&&Workload>> =
+            claim.reserved_for.iter().map(|uid| pods.get(uid.as_str())).collect();
+        for pod in found
+            .iter()
+            .flatten()
+            .filter(|pod| view.nodes.contains_key(pod.node.as_str()) && !pod.phase.is_finished())
+        {
             held.push(pod, format!("(resourceclaim/{})", claim.name));
         }
         let gone = found.iter().filter(|pod| pod.is_none()).count();
-        let lingers = claim.deleting.is_some_and(|since| view.input.now.duration_since(since) > TERMINATING);
+        let lingers =
+            claim.deleting.is_some_and(|since| view.input.now.duration_since(since) > TERMINATING);
         if gone > 0 || lingers {
-            let what =
-                if lingers { "is being deleted and does not end".to_owned() } else { format!("is reserved for {gone} pods that are gone") };
+            let what = if lingers {
+                "is being deleted and does not end".to_owned()
+            } else {
+                format!("is reserved for {gone} pods that are gone")
+            };
             left.push(format!("{name} {what}"));
             left_on.extend(claim.node.clone());
         }
     }
     let left = (!left.is_empty()).then(|| {
-        DraftFinding::new(PreflightCheck::LeftoverClaims, format!("{} ResourceClaims are not given back: {}", left.len(), listed(&left)))
+        DraftFinding::new(
+            PreflightCheck::LeftoverClaims,
+            format!("{} ResourceClaims are not given back: {}", left.len(), listed(&left)),
+        )
     });
     let left = left.map(|draft| draft.with_nodes(left_on.into_iter().collect()));
-    held.draft(PreflightCheck::HeldClaims, "running pods hold GPUs by ResourceClaims").into_iter().chain(left).collect()
+    held.draft(PreflightCheck::HeldClaims, "running pods hold GPUs by ResourceClaims")
+        .into_iter()
+        .chain(left)
+        .collect()
 }

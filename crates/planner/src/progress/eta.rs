@@ -56,9 +56,13 @@ impl fmt::Display for NoEta {
         match self {
             Self::HookNotAtWork => write!(out, "no hook is at work"),
             Self::FleetWaits { reason } => write!(out, "the whole fleet waits ({reason})"),
-            Self::NodeStuck { node, reason } => write!(out, "node {node} does not move by itself ({reason})"),
+            Self::NodeStuck { node, reason } => {
+                write!(out, "node {node} does not move by itself ({reason})")
+            }
             Self::NodeLate { node } => write!(out, "node {node} takes longer than expected"),
-            Self::StartUnknown { node } => write!(out, "it is not recorded when the upgrade of node {node} started"),
+            Self::StartUnknown { node } => {
+                write!(out, "it is not recorded when the upgrade of node {node} started")
+            }
             Self::NoSlot { node } => write!(out, "no slot becomes free for node {node}"),
         }
     }
@@ -103,7 +107,10 @@ fn no_eta(progress: &NodeProgress<'_>, pace: RolloutPace, now: Timestamp) -> NoE
         _ if progress.stage != NodeStage::InProgress => NoEta::NoSlot { node },
         None => NoEta::StartUnknown { node },
         Some(started) => {
-            debug_assert!(pace.is_late(started, now), "a node that moves and is not late has an estimate");
+            debug_assert!(
+                pace.is_late(started, now),
+                "a node that moves and is not late has an estimate"
+            );
             NoEta::NodeLate { node }
         }
     }

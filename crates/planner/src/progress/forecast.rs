@@ -27,7 +27,10 @@ pub struct RolloutPace {
 
 impl RolloutPace {
     /// The median of the nodes that this run is done with, or what was expected.
-    pub fn from_records<'a>(records: impl Iterator<Item = &'a NodeRecord>, expected_seconds: u64) -> Self {
+    pub fn from_records<'a>(
+        records: impl Iterator<Item = &'a NodeRecord>,
+        expected_seconds: u64,
+    ) -> Self {
         let took = |record: &NodeRecord| {
             let begun = record.steps.first()?.at;
             let ended = record.since.filter(|_| record.outcome == Some(NodeOutcome::Done))?;
@@ -67,7 +70,11 @@ pub struct FleetProgress<'a> {
 }
 
 /// When each of the nodes will be done.
-pub fn ends<'a>(fleet: &FleetProgress<'a>, pace: RolloutPace, now: Timestamp) -> BTreeMap<&'a str, Timestamp> {
+pub fn ends<'a>(
+    fleet: &FleetProgress<'a>,
+    pace: RolloutPace,
+    now: Timestamp,
+) -> BTreeMap<&'a str, Timestamp> {
     let mut ends = BTreeMap::new();
     let mut slots: BinaryHeap<Reverse<Timestamp>> = BinaryHeap::new();
     for (node, started) in &fleet.moving {
@@ -101,7 +108,10 @@ mod tests {
 
     fn seconds(fleet: &FleetProgress<'_>, per_node_seconds: u64) -> Vec<(String, i64)> {
         let pace = RolloutPace { per_node_seconds, measured_nodes: 0 };
-        ends(fleet, pace, at(1000)).into_iter().map(|(node, end)| (node.to_owned(), end.as_second())).collect()
+        ends(fleet, pace, at(1000))
+            .into_iter()
+            .map(|(node, end)| (node.to_owned(), end.as_second()))
+            .collect()
     }
 
     #[test]
@@ -123,14 +133,26 @@ mod tests {
     #[test]
     fn late_node_is_not_expected() {
         let pace = |per_node_seconds| RolloutPace { per_node_seconds, measured_nodes: 1 };
-        for (per_node, took, late) in [(100, 100, false), (100, 150, false), (100, 151, true), (3, 33, false), (3, 34, true)] {
-            assert_eq!(pace(per_node).is_late(at(1000 - took), at(1000)), late, "{took} s, where a node takes {per_node} s");
+        for (per_node, took, late) in
+            [(100, 100, false), (100, 150, false), (100, 151, true), (3, 33, false), (3, 34, true)]
+        {
+            assert_eq!(
+                pace(per_node).is_late(at(1000 - took), at(1000)),
+                late,
+                "{took} s, where a node takes {per_node} s"
+            );
         }
     }
 
     #[test]
     fn stuck_nodes_in_all_slots_leave_no_estimate() {
-        let fleet = FleetProgress { moving: vec![], queued: vec!["c"], stuck: 2, parallel: 2, soak_seconds: 0 };
+        let fleet = FleetProgress {
+            moving: vec![],
+            queued: vec!["c"],
+            stuck: 2,
+            parallel: 2,
+            soak_seconds: 0,
+        };
         assert_eq!(seconds(&fleet, 100), []);
     }
 
@@ -148,7 +170,13 @@ mod tests {
             record(Some(NodeOutcome::Failed), 1),
             record(None, 2),
         ];
-        assert_eq!(RolloutPace::from_records(records.iter(), 600), RolloutPace { per_node_seconds: 300, measured_nodes: 2 });
-        assert_eq!(RolloutPace::from_records([].iter(), 600), RolloutPace { per_node_seconds: 600, measured_nodes: 0 });
+        assert_eq!(
+            RolloutPace::from_records(records.iter(), 600),
+            RolloutPace { per_node_seconds: 300, measured_nodes: 2 }
+        );
+        assert_eq!(
+            RolloutPace::from_records([].iter(), 600),
+            RolloutPace { per_node_seconds: 600, measured_nodes: 0 }
+        );
     }
 }

@@ -32,8 +32,8 @@ impl Reason {
 
     fn class(&self) -> ReasonClass {
         use ExitCode::{
-            ApiMissing, Budget, DraMissing, DraNotServing, NoGpuNodes, NodesFailed, OperatorMissing, PluginsNotServing, Precondition,
-            Success,
+            ApiMissing, Budget, DraMissing, DraNotServing, NoGpuNodes, NodesFailed,
+            OperatorMissing, PluginsNotServing, Precondition, Success,
         };
         match self {
             Self::PolicyApiMissing { .. } => ("PolicyApiMissing", false, ApiMissing),

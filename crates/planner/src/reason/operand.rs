@@ -18,7 +18,10 @@ pub struct OperandName {
 impl OperandName {
     /// What a person can do when it is not ready.
     pub(super) fn remedy(&self) -> &'static str {
-        self.known.map_or("look at the pod of the DaemonSet on the node, and at its log", |operand| operand.traits().remedy)
+        self.known
+            .map_or("look at the pod of the DaemonSet on the node, and at its log", |operand| {
+                operand.traits().remedy
+            })
     }
 }
 
@@ -31,7 +34,10 @@ impl fmt::Display for OperandName {
 impl Reason {
     /// The operand that a node waits for.
     pub fn operand(&self) -> Option<&OperandName> {
-        if let Self::OperandMissing { operand } | Self::OperandOutdated { operand, .. } | Self::OperandNotReady { operand, .. } = self {
+        if let Self::OperandMissing { operand }
+        | Self::OperandOutdated { operand, .. }
+        | Self::OperandNotReady { operand, .. } = self
+        {
             return Some(operand);
         }
         None
@@ -39,7 +45,11 @@ impl Reason {
 
     /// Returns whether it is about operands besides driver and toolkit, or about the GPUs that come of it.
     pub fn is_about_operands(&self) -> bool {
-        self.operand().is_some() || matches!(self, Self::MigReconfiguring { .. } | Self::GpusNotOffered | Self::GpusDegraded { .. })
+        self.operand().is_some()
+            || matches!(
+                self,
+                Self::MigReconfiguring { .. } | Self::GpusNotOffered | Self::GpusDegraded { .. }
+            )
     }
 
     /// Whether what becomes of the node follows from the operands' own rule: a taint keeps operands away as it does the driver.

@@ -10,28 +10,43 @@ use super::Reason;
 impl fmt::Display for Reason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::PolicyApiMissing { resource } => write!(out, "the API server does not know {resource}"),
-            Self::OperatorMissing { deployment, namespace } => write!(out, "no deployment/{deployment} in namespace `{namespace}`"),
+            Self::PolicyApiMissing { resource } => {
+                write!(out, "the API server does not know {resource}")
+            }
+            Self::OperatorMissing { deployment, namespace } => {
+                write!(out, "no deployment/{deployment} in namespace `{namespace}`")
+            }
             Self::OperatorNotReady { deployment, available, replicas } => {
                 write!(
                     out,
                     "deployment/{deployment} is not rolled out: {available} of {replicas} replicas are of the newest template and available"
                 )?;
-                if available < replicas { Ok(()) } else { write!(out, ", and older ones are still there") }
+                if available < replicas {
+                    Ok(())
+                } else {
+                    write!(out, ", and older ones are still there")
+                }
             }
             Self::OperatorNotLeading { deployment, pod, holder, silent } => {
                 match pod {
-                    Some(pod) => write!(out, "pod {pod} of deployment/{deployment} does not lead yet: ")?,
+                    Some(pod) => {
+                        write!(out, "pod {pod} of deployment/{deployment} does not lead yet: ")?
+                    }
                     None => write!(out, "no ready pod of deployment/{deployment} leads: ")?,
                 }
                 match holder {
-                    Some(holder) if *silent => write!(out, "no renewal of its Lease (`{holder}`) was seen"),
+                    Some(holder) if *silent => {
+                        write!(out, "no renewal of its Lease (`{holder}`) was seen")
+                    }
                     Some(holder) => write!(out, "the Lease is held by `{holder}`"),
                     None => write!(out, "nobody holds the Lease"),
                 }
             }
             Self::OperatorNotSeen { deployment, holder } => {
-                write!(out, "`{holder}` of deployment/{deployment} holds the operator's Lease, and was not seen to renew it so far")
+                write!(
+                    out,
+                    "`{holder}` of deployment/{deployment} holds the operator's Lease, and was not seen to renew it so far"
+                )
             }
             Self::OperatorActing { until } => {
                 write!(
@@ -40,51 +55,92 @@ impl fmt::Display for Reason {
                 )
             }
             Self::OtherChart { object, found, expected } => {
-                write!(out, "{object} is from chart `{found}`, and this hook is made for version `{expected}` of it")
+                write!(
+                    out,
+                    "{object} is from chart `{found}`, and this hook is made for version `{expected}` of it"
+                )
             }
             Self::PolicyMissing { kind, name } => write!(out, "no {kind} `{name}`"),
-            Self::NvidiaDriverMissing => write!(out, "the ClusterPolicy leaves the driver to NVIDIADriver objects and there is none"),
+            Self::NvidiaDriverMissing => write!(
+                out,
+                "the ClusterPolicy leaves the driver to NVIDIADriver objects and there is none"
+            ),
             Self::ReconcileFailed { kind, name, reason, message } => {
                 write!(out, "the operator cannot act on {kind} `{name}` ({reason})")?;
                 if message.is_empty() { Ok(()) } else { write!(out, ": {message}") }
             }
             Self::PolicyIgnored { name } => {
-                write!(out, "the operator ignores ClusterPolicy `{name}`: its DaemonSets belong to another custom resource")
+                write!(
+                    out,
+                    "the operator ignores ClusterPolicy `{name}`: its DaemonSets belong to another custom resource"
+                )
             }
             Self::DriverLeftOver { daemon_set } => {
-                write!(out, "spec.driver.enabled is false, but daemonset/{daemon_set} still runs drivers")
+                write!(
+                    out,
+                    "spec.driver.enabled is false, but daemonset/{daemon_set} still runs drivers"
+                )
             }
             Self::NodeInOtherPool { wanted, found } => {
                 let label = names::DRIVER_OWNER_LABEL;
-                let found = found.as_ref().map_or_else(|| "absent".to_owned(), |found| format!("`{found}`"));
-                write!(out, "NVIDIADriver `{wanted}` selects the node, and its label {label} is {found}")
+                let found = found
+                    .as_ref()
+                    .map_or_else(|| "absent".to_owned(), |found| format!("`{found}`"));
+                write!(
+                    out,
+                    "NVIDIADriver `{wanted}` selects the node, and its label {label} is {found}"
+                )
             }
             Self::Precondition { kind, name, field, expected, found, manager } => {
                 let manager = OptionalText(" (field manager `", manager, "`)");
-                write!(out, "{field} of {kind} `{name}` is `{found}`, and must be `{expected}`{manager}")
+                write!(
+                    out,
+                    "{field} of {kind} `{name}` is `{found}`, and must be `{expected}`{manager}"
+                )
             }
             Self::SpecNotObserved { object, field, expected, found } => {
-                write!(out, "the operator has not observed the newest spec: {field} of {object} is `{found}`, asked for is `{expected}`")
+                write!(
+                    out,
+                    "the operator has not observed the newest spec: {field} of {object} is `{found}`, asked for is `{expected}`"
+                )
             }
-            Self::DaemonSetMissing { what } => write!(out, "there are nodes for it and the operator has made no DaemonSet of the {what}"),
+            Self::DaemonSetMissing { what } => write!(
+                out,
+                "there are nodes for it and the operator has made no DaemonSet of the {what}"
+            ),
             Self::NodesUndiscovered { device, count } => {
-                write!(out, "no {device} node so far, and node-feature-discovery has not labeled {count} of the ready nodes")
+                write!(
+                    out,
+                    "no {device} node so far, and node-feature-discovery has not labeled {count} of the ready nodes"
+                )
             }
             Self::NoNodeFeatures => write!(out, "node-feature-discovery has not labeled any node"),
             Self::NoGpuNodes { operator_says } => write!(
                 out,
                 "no node has a GPU, and the operator says {}",
-                operator_says.as_deref().map_or_else(|| "nothing about it".to_owned(), |reason| format!("`{reason}`"))
+                operator_says
+                    .as_deref()
+                    .map_or_else(|| "nothing about it".to_owned(), |reason| format!("`{reason}`"))
             ),
-            Self::NodeNotLabeled => write!(out, "the operator has not labeled the node for its operands"),
+            Self::NodeNotLabeled => {
+                write!(out, "the operator has not labeled the node for its operands")
+            }
             Self::NodeWithoutDaemonSet => write!(out, "no driver DaemonSet selects the node"),
-            Self::NodeNotReady { since: Some(since) } => write!(out, "the node is NotReady since {since:.0}"),
+            Self::NodeNotReady { since: Some(since) } => {
+                write!(out, "the node is NotReady since {since:.0}")
+            }
             Self::NodeNotReady { since: None } => write!(out, "the node is NotReady"),
             Self::DriverPodMissing => write!(out, "no driver pod on the node"),
-            Self::DriverPodUnschedulable { message } => write!(out, "the driver pod cannot be scheduled: {message}"),
+            Self::DriverPodUnschedulable { message } => {
+                write!(out, "the driver pod cannot be scheduled: {message}")
+            }
             Self::DriverOutOfDate { state, why } => {
                 let state = state.as_deref().unwrap_or("none");
-                write!(out, "the driver pod is of an older revision, upgrade state `{state}`{}", OptionalText("; ", why, ""))
+                write!(
+                    out,
+                    "the driver pod is of an older revision, upgrade state `{state}`{}",
+                    OptionalText("; ", why, "")
+                )
             }
             Self::DriverNotReady { state, trouble, restarts } => {
                 let state = state.as_deref().unwrap_or("none");
@@ -95,30 +151,57 @@ impl fmt::Display for Reason {
                 )
             }
             Self::UpgradeUnfinished { state, why } => {
-                write!(out, "the vendor's controller has not finished: upgrade state `{state}`{}", OptionalText("; ", why, ""))
+                write!(
+                    out,
+                    "the vendor's controller has not finished: upgrade state `{state}`{}",
+                    OptionalText("; ", why, "")
+                )
             }
-            Self::UpgradeFailed { trouble } => write!(out, "upgrade state `upgrade-failed`{}", OptionalText(" (", trouble, ")")),
+            Self::UpgradeFailed { trouble } => {
+                write!(out, "upgrade state `upgrade-failed`{}", OptionalText(" (", trouble, ")"))
+            }
             Self::Skipped { label } => write!(out, "left on its old driver: label {label}"),
-            Self::ToolkitNotReady { trouble } => write!(out, "the container toolkit is not ready{}", OptionalText(" (", trouble, ")")),
+            Self::ToolkitNotReady { trouble } => write!(
+                out,
+                "the container toolkit is not ready{}",
+                OptionalText(" (", trouble, ")")
+            ),
             Self::OperandMissing { operand } => write!(out, "no pod of {operand} on the node"),
             Self::OperandOutdated { operand, stalled_by } => {
                 let stalled = OptionalText(", and the update is stalled by node ", stalled_by, "");
                 write!(out, "the pod of {operand} is of an older revision{stalled}")
             }
             Self::OperandNotReady { operand, trouble, restarts } => {
-                write!(out, "the pod of {operand} is not ready{}, {restarts} restarts", OptionalText(" (", trouble, ")"))
+                write!(
+                    out,
+                    "the pod of {operand} is not ready{}, {restarts} restarts",
+                    OptionalText(" (", trouble, ")")
+                )
             }
-            Self::NodeTainted { daemon_set, taint } => write!(out, "pods of daemonset/{daemon_set} do not tolerate the taint {taint}"),
-            Self::MigReconfiguring { state } => write!(out, "MIG manager is changing the MIG layout (state `{state}`)"),
+            Self::NodeTainted { daemon_set, taint } => {
+                write!(out, "pods of daemonset/{daemon_set} do not tolerate the taint {taint}")
+            }
+            Self::MigReconfiguring { state } => {
+                write!(out, "MIG manager is changing the MIG layout (state `{state}`)")
+            }
             Self::GpusNotOffered => write!(out, "the node offers no GPU (status.allocatable)"),
             Self::GpusDegraded { resource, offered, baseline } => {
-                write!(out, "the node offers {offered} {resource}, and had {baseline} when the run began")
+                write!(
+                    out,
+                    "the node offers {offered} {resource}, and had {baseline} when the run began"
+                )
             }
             Self::PluginQueued { cause, away, limit } if away < limit => {
-                write!(out, "the DRA plugin is stale ({cause}) and is replaced as soon as driver and toolkit have been ready for a second")
+                write!(
+                    out,
+                    "the DRA plugin is stale ({cause}) and is replaced as soon as driver and toolkit have been ready for a second"
+                )
             }
             Self::PluginQueued { cause, away, limit } => {
-                write!(out, "the DRA plugin is stale ({cause}) and waits for its turn: {away} of at most {limit} plugins are away")
+                write!(
+                    out,
+                    "the DRA plugin is stale ({cause}) and waits for its turn: {away} of at most {limit} plugins are away"
+                )
             }
             Self::PluginHeldUp { cause, failed } => {
                 write!(
@@ -126,22 +209,44 @@ impl fmt::Display for Reason {
                     "the DRA plugin is stale ({cause}) and is left so, because {failed} plugins that were replaced did not come back"
                 )
             }
-            Self::PluginStale { cause } => write!(out, "the DRA plugin is stale ({cause}) and rollout.dra.reroll is off"),
+            Self::PluginStale { cause } => {
+                write!(out, "the DRA plugin is stale ({cause}) and rollout.dra.reroll is off")
+            }
             Self::PluginMissing => write!(out, "no DRA plugin pod on the node"),
-            Self::PluginUnschedulable { message } => write!(out, "the DRA plugin pod cannot be scheduled: {message}"),
-            Self::PluginNotReady { trouble } => write!(out, "the DRA plugin pod is not ready{}", OptionalText(" (", trouble, ")")),
-            Self::SliceMissing { driver } => write!(out, "no ResourceSlice of {driver} for the node"),
-            Self::SliceOutdated { published, loaded } => write!(out, "the DRA plugin publishes driver {published}, loaded is {loaded}"),
+            Self::PluginUnschedulable { message } => {
+                write!(out, "the DRA plugin pod cannot be scheduled: {message}")
+            }
+            Self::PluginNotReady { trouble } => {
+                write!(out, "the DRA plugin pod is not ready{}", OptionalText(" (", trouble, ")"))
+            }
+            Self::SliceMissing { driver } => {
+                write!(out, "no ResourceSlice of {driver} for the node")
+            }
+            Self::SliceOutdated { published, loaded } => {
+                write!(out, "the DRA plugin publishes driver {published}, loaded is {loaded}")
+            }
             Self::DraMissing { namespaces } if namespaces.is_empty() => {
                 write!(out, "a DRA driver is required and no namespace to look in is set")
             }
-            Self::DraMissing { namespaces } => write!(out, "a DRA driver is required and there is none in {}", namespaces.join(", ")),
+            Self::DraMissing { namespaces } => write!(
+                out,
+                "a DRA driver is required and there is none in {}",
+                namespaces.join(", ")
+            ),
             Self::DraScheduledNowhere { daemon_set } => {
-                write!(out, "DaemonSet {daemon_set} of the DRA driver wants no pod on any node although there are GPU nodes")
+                write!(
+                    out,
+                    "DaemonSet {daemon_set} of the DRA driver wants no pod on any node although there are GPU nodes"
+                )
             }
-            Self::ConfigMissing { config_map, namespace } => write!(out, "no ConfigMap `{config_map}` in namespace `{namespace}`"),
+            Self::ConfigMissing { config_map, namespace } => {
+                write!(out, "no ConfigMap `{config_map}` in namespace `{namespace}`")
+            }
             Self::ConfigNotApplied { config_map, key, found } => {
-                write!(out, "the ConfigMap `{config_map}` holds {found} under `{key}`, and not what the bundle's values say")
+                write!(
+                    out,
+                    "the ConfigMap `{config_map}` holds {found} under `{key}`, and not what the bundle's values say"
+                )
             }
             Self::RestartQueued { cause, away, limit } if away < limit => write!(
                 out,
@@ -155,12 +260,18 @@ impl fmt::Display for Reason {
                 out,
                 "a pod of the device plugin is stale ({cause}) and is left so, because those of {failed} nodes did not come back"
             ),
-            Self::RestartRolling { daemon_set } => write!(out, "daemonset/{daemon_set} is replacing its pod on the node"),
+            Self::RestartRolling { daemon_set } => {
+                write!(out, "daemonset/{daemon_set} is replacing its pod on the node")
+            }
             Self::RestartPending { daemon_set, trouble } => {
                 write!(out, "the restarted pod of daemonset/{daemon_set} is not back: {trouble}")
             }
             Self::WriteRefused { write, message, cordoned } => {
-                write!(out, "the API server refuses {write}: {message}{}", if *cordoned { "; it stays cordoned" } else { "" })
+                write!(
+                    out,
+                    "the API server refuses {write}: {message}{}",
+                    if *cordoned { "; it stays cordoned" } else { "" }
+                )
             }
             Self::WriteRetried { write, message, attempts, limit } => {
                 write!(out, "{write} failed {attempts} of at most {limit} times: {message}")

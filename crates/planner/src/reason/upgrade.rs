@@ -12,7 +12,11 @@ use contract::driver::Driver;
 
 /// What is waited for in an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(test, derive(strum::EnumDiscriminants), strum_discriminants(name(UpgradingKind), vis(pub(crate)), derive(strum::EnumIter)))]
+#[cfg_attr(
+    test,
+    derive(strum::EnumDiscriminants),
+    strum_discriminants(name(UpgradingKind), vis(pub(crate)), derive(strum::EnumIter))
+)]
 pub enum UpgradeReason {
     /// Somebody has paused it.
     Paused {
@@ -164,29 +168,67 @@ impl fmt::Display for UpgradeReason {
             Self::Refused(refusal) => refusal.fmt(out),
             Self::Soak { until } => write!(out, "the node before it has to run until {until:.0}"),
             Self::FailureBudget { failed, budget } => {
-                write!(out, "{} nodes have failed ({}) and {budget} may: no other node is started", failed.len(), listed(failed))
+                write!(
+                    out,
+                    "{} nodes have failed ({}) and {budget} may: no other node is started",
+                    failed.len(),
+                    listed(failed)
+                )
             }
             Self::NoTime { deadline, per_node, held: None } => {
-                write!(out, "a node takes {per_node} s and the run has to end at {deadline:.0}: no other node is started")
+                write!(
+                    out,
+                    "a node takes {per_node} s and the run has to end at {deadline:.0}: no other node is started"
+                )
             }
-            Self::NoTime { held: Some(refusal), .. } => write!(out, "{refusal}; there is no time left to wait for that"),
+            Self::NoTime { held: Some(refusal), .. } => {
+                write!(out, "{refusal}; there is no time left to wait for that")
+            }
             Self::ForeignCordon => write!(out, "somebody else has cordoned the node"),
-            Self::Maintenance { name, requestor } => write!(out, "`{requestor}` has the node in maintenance (NodeMaintenance `{name}`)"),
-            Self::Requestor => write!(out, "the vendor's controller has handed the node to the maintenance-operator"),
-            Self::OtherDriver { driver, state, .. } => write!(out, "the {} driver of the node is at `{state}`", driver.traits().name),
+            Self::Maintenance { name, requestor } => {
+                write!(out, "`{requestor}` has the node in maintenance (NodeMaintenance `{name}`)")
+            }
+            Self::Requestor => write!(
+                out,
+                "the vendor's controller has handed the node to the maintenance-operator"
+            ),
+            Self::OtherDriver { driver, state, .. } => {
+                write!(out, "the {} driver of the node is at `{state}`", driver.traits().name)
+            }
             Self::Cordoning => write!(out, "the node is being cordoned"),
             Self::Jobs { jobs, until: at } => {
-                let count = if jobs.len() == 1 { "1 job runs".to_owned() } else { format!("{} jobs run", jobs.len()) };
+                let count = if jobs.len() == 1 {
+                    "1 job runs".to_owned()
+                } else {
+                    format!("{} jobs run", jobs.len())
+                };
                 write!(out, "{count} on the node: {}{}", listed(jobs), until(at.as_ref()))
             }
             Self::Listing => write!(out, "the node's pods are being listed"),
-            Self::Queued => write!(out, "the pods of {FOCUS_LIMIT} other nodes are being followed, and of no more at once"),
-            Self::Evicting { pods, until: at } => write!(out, "{} pods have to go: {}{}", pods.len(), listed(pods), until(at.as_ref())),
-            Self::DriverEnding { pod } => write!(out, "the old driver pod is on its way out: {pod}"),
-            Self::DriverComing => write!(out, "the old driver pod is gone, and the new one has not come"),
+            Self::Queued => write!(
+                out,
+                "the pods of {FOCUS_LIMIT} other nodes are being followed, and of no more at once"
+            ),
+            Self::Evicting { pods, until: at } => write!(
+                out,
+                "{} pods have to go: {}{}",
+                pods.len(),
+                listed(pods),
+                until(at.as_ref())
+            ),
+            Self::DriverEnding { pod } => {
+                write!(out, "the old driver pod is on its way out: {pod}")
+            }
+            Self::DriverComing => {
+                write!(out, "the old driver pod is gone, and the new one has not come")
+            }
             Self::Unwanted => write!(out, "no driver DaemonSet wants a pod on the node any more"),
             Self::Validating { trouble, until: at } => {
-                write!(out, "the driver is ready and its validator is not: {trouble}{}", until(Some(at)))
+                write!(
+                    out,
+                    "the driver is ready and its validator is not: {trouble}{}",
+                    until(Some(at))
+                )
             }
             Self::Retry { message, attempts, limit, at } => {
                 write!(out, "{message}; attempt {} of {limit} at {at:.0}", attempts + 1)
@@ -195,16 +237,23 @@ impl fmt::Display for UpgradeReason {
                 let stays = match (cordoned, cause) {
                     (true, _) => "; it stays cordoned",
                     // Its driver may be on its way already.
-                    (false, FailureCause::CordonContested) => "; it is left as whoever uncordons it wants it",
+                    (false, FailureCause::CordonContested) => {
+                        "; it is left as whoever uncordons it wants it"
+                    }
                     (false, _) => "; it runs on with its old driver",
                 };
                 let plural = if *attempts == 1 { "" } else { "s" };
                 write!(out, "{message} ({attempts} attempt{plural}){stays}")
             }
             Self::NewerRecord { version } => {
-                write!(out, "the node carries a record of version {version}, which this program does not know")
+                write!(
+                    out,
+                    "the node carries a record of version {version}, which this program does not know"
+                )
             }
-            Self::GivingBack => write!(out, "what the rollout has put on the node is being taken off"),
+            Self::GivingBack => {
+                write!(out, "what the rollout has put on the node is being taken off")
+            }
         }
     }
 }
@@ -213,12 +262,24 @@ impl fmt::Display for StartRefusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Paused { key } => write!(out, "{key} is 0: nothing is started"),
-            Self::Slots { limit, holders } => write!(out, "{} of {limit} slots are taken: {}", holders.len(), listed(holders)),
+            Self::Slots { limit, holders } => {
+                write!(out, "{} of {limit} slots are taken: {}", holders.len(), listed(holders))
+            }
             Self::Unavailable { limit, total, holders } => {
-                write!(out, "{} of {total} nodes are unavailable and {limit} may be: {}", holders.len(), listed(holders))
+                write!(
+                    out,
+                    "{} of {total} nodes are unavailable and {limit} may be: {}",
+                    holders.len(),
+                    listed(holders)
+                )
             }
             Self::Group { group, limit, holders } => {
-                write!(out, "{} nodes of its group `{group}` are unavailable and {limit} may be: {}", holders.len(), listed(holders))
+                write!(
+                    out,
+                    "{} nodes of its group `{group}` are unavailable and {limit} may be: {}",
+                    holders.len(),
+                    listed(holders)
+                )
             }
         }
     }
@@ -231,8 +292,17 @@ mod tests {
     /// The driver pod may be gone, or its driver loading, when the cordon is taken away for the last time.
     #[test]
     fn contested_cordon_says_nothing_about_old_driver() {
-        let failed = |cause| UpgradeReason::Failed { cause, message: "why".into(), attempts: 2, cordoned: false }.to_string();
-        assert_eq!(failed(FailureCause::CordonContested), "why (2 attempts); it is left as whoever uncordons it wants it");
-        assert_eq!(failed(FailureCause::EvictionTimeout), "why (2 attempts); it runs on with its old driver");
+        let failed = |cause| {
+            UpgradeReason::Failed { cause, message: "why".into(), attempts: 2, cordoned: false }
+                .to_string()
+        };
+        assert_eq!(
+            failed(FailureCause::CordonContested),
+            "why (2 attempts); it is left as whoever uncordons it wants it"
+        );
+        assert_eq!(
+            failed(FailureCause::EvictionTimeout),
+            "why (2 attempts); it runs on with its old driver"
+        );
     }
 }

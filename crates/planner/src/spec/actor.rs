@@ -19,11 +19,18 @@ const STEER_UNAVAILABLE_PERCENT: u32 = 25;
 /// # Errors
 /// [`Reason::Precondition`] with the first field that is wrong for the mode.
 pub(super) fn one_actor(observed: &Observed, settings: &Settings) -> Result<(), Reason> {
-    policies::live(observed, settings).iter().try_for_each(|live| match mismatch(live, observed, settings) {
-        Some(PolicyMismatch { field, expected, found }) => {
-            Err(Reason::precondition(live.kind, &live.name, field, &expected, Some(&found), live.manager.as_ref()))
+    policies::live(observed, settings).iter().try_for_each(|live| {
+        match mismatch(live, observed, settings) {
+            Some(PolicyMismatch { field, expected, found }) => Err(Reason::precondition(
+                live.kind,
+                &live.name,
+                field,
+                &expected,
+                Some(&found),
+                live.manager.as_ref(),
+            )),
+            None => Ok(()),
         }
-        None => Ok(()),
     })
 }
 
@@ -39,7 +46,11 @@ pub struct PolicyMismatch {
 }
 
 /// Returns the first field of a policy that is wrong for the settings' mode.
-pub fn mismatch(live: &LivePolicy, observed: &Observed, settings: &Settings) -> Option<PolicyMismatch> {
+pub fn mismatch(
+    live: &LivePolicy,
+    observed: &Observed,
+    settings: &Settings,
+) -> Option<PolicyMismatch> {
     let expected = expected_auto_upgrade(settings.mode)?;
     let (policy, fields) = (&live.policy, live.fields);
     if policy.auto_upgrade != expected {
@@ -51,7 +62,11 @@ pub fn mismatch(live: &LivePolicy, observed: &Observed, settings: &Settings) -> 
     }
     let found = policy.max_parallel.unwrap_or(STEER_PARALLEL);
     if found != STEER_PARALLEL {
-        return Some(PolicyMismatch { field: fields.max_parallel, expected: STEER_PARALLEL.to_string(), found: found.to_string() });
+        return Some(PolicyMismatch {
+            field: fields.max_parallel,
+            expected: STEER_PARALLEL.to_string(),
+            found: found.to_string(),
+        });
     }
     let most = Count::Percent(STEER_UNAVAILABLE_PERCENT);
     // A NicClusterPolicy has no such limit, and one node at a time is all that is asked of it.

@@ -17,14 +17,19 @@ pub fn of_operator(operator: &ObservedDeployment, settings: &Settings) -> Result
     if settings.component != settings.driver.traits().component {
         return Ok(());
     }
-    check_chart(operator.chart.as_deref(), settings, || format!("deployment/{}", settings.operator_deployment()))
+    check_chart(operator.chart.as_deref(), settings, || {
+        format!("deployment/{}", settings.operator_deployment())
+    })
 }
 
 /// The DRA driver's plugins of the hook's own namespace, where the hook stands for the DRA driver.
 ///
 /// # Errors
 /// [`Reason::OtherChart`].
-pub fn of_plugins<'a>(mut daemon_sets: impl Iterator<Item = &'a ObservedDaemonSet>, settings: &Settings) -> Result<(), Reason> {
+pub fn of_plugins<'a>(
+    mut daemon_sets: impl Iterator<Item = &'a ObservedDaemonSet>,
+    settings: &Settings,
+) -> Result<(), Reason> {
     if settings.component != names::DRA_DRIVER {
         return Ok(());
     }
@@ -32,22 +37,37 @@ pub fn of_plugins<'a>(mut daemon_sets: impl Iterator<Item = &'a ObservedDaemonSe
         if daemon_set.namespace != settings.namespace {
             return Ok(());
         }
-        check_chart(daemon_set.chart.as_deref(), settings, || format!("daemonset/{}", daemon_set.name))
+        check_chart(daemon_set.chart.as_deref(), settings, || {
+            format!("daemonset/{}", daemon_set.name)
+        })
     })
 }
 
-fn check_chart(chart: Option<&str>, settings: &Settings, object: impl FnOnce() -> String) -> Result<(), Reason> {
-    let (Some(chart), Some(version)) = (chart, settings.component_version.as_deref()) else { return Ok(()) };
+fn check_chart(
+    chart: Option<&str>,
+    settings: &Settings,
+    object: impl FnOnce() -> String,
+) -> Result<(), Reason> {
+    let (Some(chart), Some(version)) = (chart, settings.component_version.as_deref()) else {
+        return Ok(());
+    };
     if is_version(chart, version) {
         return Ok(());
     }
-    Err(Reason::OtherChart { object: object(), found: chart.to_owned(), expected: version.to_owned() })
+    Err(Reason::OtherChart {
+        object: object(),
+        found: chart.to_owned(),
+        expected: version.to_owned(),
+    })
 }
 
 /// Whether a chart label ends with a version; a leading `v` makes no difference, as to Helm.
 pub fn is_version(chart: &str, version: &str) -> bool {
     let version = version.trim_start_matches('v').replace('+', "_");
-    chart.len() >= LONGEST_LABEL || chart.strip_suffix(&version).is_some_and(|rest| rest.ends_with('-') || rest.ends_with("-v"))
+    chart.len() >= LONGEST_LABEL
+        || chart
+            .strip_suffix(&version)
+            .is_some_and(|rest| rest.ends_with('-') || rest.ends_with("-v"))
 }
 
 /// The version that the label of a chart of this name tells.

@@ -12,16 +12,27 @@ use observed::{Observed, PolicyConditions};
 ///
 /// # Errors
 /// [`Reason::ReconcileFailed`] with the operator's own message.
-pub fn reconciled(kind: &'static str, name: &str, conditions: &PolicyConditions) -> Result<(), Reason> {
+pub fn reconciled(
+    kind: &'static str,
+    name: &str,
+    conditions: &PolicyConditions,
+) -> Result<(), Reason> {
     let Some(failure) = conditions.failure() else { return Ok(()) };
-    Err(Reason::ReconcileFailed { kind, name: name.to_owned(), reason: failure.reason.clone(), message: failure.message.clone() })
+    Err(Reason::ReconcileFailed {
+        kind,
+        name: name.to_owned(),
+        reason: failure.reason.clone(),
+        message: failure.message.clone(),
+    })
 }
 
 /// Checks every NVIDIADriver that a node depends on. One that concerns no node stops nobody.
 pub(super) fn nvidia_drivers(observed: &Observed) -> Result<(), Reason> {
     let pools = DriverPools::new(observed);
     for driver in observed.live_nvidia_drivers().filter(|driver| !driver.deleting) {
-        if driver.conditions.failure().is_some() && driver_nodes(observed, Driver::Gpu).any(|node| pools.concerns(driver, node)) {
+        if driver.conditions.failure().is_some()
+            && driver_nodes(observed, Driver::Gpu).any(|node| pools.concerns(driver, node))
+        {
             reconciled(names::NVIDIA_DRIVER_KIND, &driver.name, &driver.conditions)?;
         }
     }

@@ -15,7 +15,14 @@ pub(super) fn observed_spec(observed: &Observed, settings: &Settings) -> Result<
     let kind = Driver::DaemonSet.traits().policy_kind;
     let found = daemon_sets(observed).next().ok_or(Reason::PolicyMissing { kind, name })?;
     if !found.on_delete {
-        return Err(Reason::precondition(kind, &found.name, "spec.updateStrategy.type", ON_DELETE, Some("RollingUpdate"), None));
+        return Err(Reason::precondition(
+            kind,
+            &found.name,
+            "spec.updateStrategy.type",
+            ON_DELETE,
+            Some("RollingUpdate"),
+            None,
+        ));
     }
     newest_observed(found)
 }

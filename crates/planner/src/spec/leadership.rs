@@ -25,7 +25,8 @@ const FRESH_SECONDS: u64 = 60;
 
 /// Seconds for which the operator must have left its DaemonSets alone.
 pub fn quiet_seconds(observed: &Observed) -> u64 {
-    let fresh = observed.operator_lease.as_ref().is_some_and(|lease| lease.led_seconds < FRESH_SECONDS);
+    let fresh =
+        observed.operator_lease.as_ref().is_some_and(|lease| lease.led_seconds < FRESH_SECONDS);
     if fresh { FRESH_QUIET_SECONDS } else { QUIET_SECONDS }
 }
 
@@ -62,26 +63,42 @@ struct ObservedLeader {
 impl ObservedLeader {
     fn seen(before: Option<&Self>, observed: &Observed, now: Timestamp) -> Self {
         let lease = observed.operator_lease.as_ref();
-        let (holder, daemon_sets) = (lease.map(|lease| lease.holder.clone()).unwrap_or_default(), daemon_sets(observed));
+        let (holder, daemon_sets) =
+            (lease.map(|lease| lease.holder.clone()).unwrap_or_default(), daemon_sets(observed));
         if let Some(before) = before.filter(|before| before.holder == holder) {
             let renders = before.renders || before.daemon_sets != daemon_sets;
             return Self { holder, since: before.since, daemon_sets, renders };
         }
-        let age = SignedDuration::from_secs(lease.and_then(|lease| i64::try_from(lease.led_seconds).ok()).unwrap_or(0));
-        Self { holder, since: now.saturating_sub(age).unwrap_or(Timestamp::MIN), daemon_sets, renders: false }
+        let age = SignedDuration::from_secs(
+            lease.and_then(|lease| i64::try_from(lease.led_seconds).ok()).unwrap_or(0),
+        );
+        Self {
+            holder,
+            since: now.saturating_sub(age).unwrap_or(Timestamp::MIN),
+            daemon_sets,
+            renders: false,
+        }
     }
 }
 
 impl OperatorActivity {
     /// What is observed now, unchanged for so long that nothing is expected of the operator any more.
     pub fn settled(observed: &Observed) -> Self {
-        Self { mark: mark(observed), since: Timestamp::MIN, leader: ObservedLeader::seen(None, observed, Timestamp::MIN) }
+        Self {
+            mark: mark(observed),
+            since: Timestamp::MIN,
+            leader: ObservedLeader::seen(None, observed, Timestamp::MIN),
+        }
     }
 
     /// Until when the leader is expected to render its DaemonSets, where the operator's version has changed and none has changed under this
     /// leader. `None`: it has rendered, or has led for long enough.
     pub fn expected_until(&self, now: Timestamp) -> Option<Timestamp> {
-        let until = self.leader.since.saturating_add(SignedDuration::from_secs(FRESH_SECONDS.cast_signed())).unwrap_or(Timestamp::MAX);
+        let until = self
+            .leader
+            .since
+            .saturating_add(SignedDuration::from_secs(FRESH_SECONDS.cast_signed()))
+            .unwrap_or(Timestamp::MAX);
         (!self.leader.renders && now < until).then_some(until)
     }
 
@@ -99,7 +116,8 @@ impl OperatorActivity {
 
 /// The leader, the specs, and what is rendered.
 fn mark(observed: &Observed) -> String {
-    let holder = observed.operator_lease.as_ref().map(|lease| lease.holder.as_str()).unwrap_or_default();
+    let holder =
+        observed.operator_lease.as_ref().map(|lease| lease.holder.as_str()).unwrap_or_default();
     format!("{holder} {}{}", fingerprint(observed), daemon_sets(observed))
 }
 
@@ -120,9 +138,17 @@ fn daemon_sets(observed: &Observed) -> String {
 ///
 /// # Errors
 /// [`Reason::OperatorNotLeading`], and [`Reason::OperatorNotSeen`] while nothing is known of its renewals.
-pub fn operator_leads(observed: &Observed, settings: &Settings, looking: ObservationAge) -> Result<(), Reason> {
+pub fn operator_leads(
+    observed: &Observed,
+    settings: &Settings,
+    looking: ObservationAge,
+) -> Result<(), Reason> {
     let ObservationAge { since, now } = looking;
-    let pods: Vec<&OperatorPod> = observed.operator.as_ref().map(|operator| newest_pods(observed, operator)).unwrap_or_default();
+    let pods: Vec<&OperatorPod> = observed
+        .operator
+        .as_ref()
+        .map(|operator| newest_pods(observed, operator))
+        .unwrap_or_default();
     let lease = observed.operator_lease.as_ref().filter(|lease| !lease.holder.is_empty());
     let not_leading = |silent: bool| Reason::OperatorNotLeading {
         deployment: settings.operator_deployment().to_owned(),
@@ -131,13 +157,20 @@ pub fn operator_leads(observed: &Observed, settings: &Settings, looking: Observa
         silent,
     };
     let Some(lease) = lease else { return Err(not_leading(false)) };
-    let holds = |pod: &&OperatorPod| lease.holder.strip_prefix(&pod.name).is_some_and(|rest| rest.starts_with('_'));
+    let holds = |pod: &&OperatorPod| {
+        lease.holder.strip_prefix(&pod.name).is_some_and(|rest| rest.starts_with('_'))
+    };
     if !pods.iter().any(holds) {
         return Err(not_leading(false));
     }
-    let limit = SignedDuration::from_secs(i64::try_from(lease.duration_seconds.clamp(1, LONGEST_LEASE_SECONDS)).unwrap_or(i64::MAX));
+    let limit = SignedDuration::from_secs(
+        i64::try_from(lease.duration_seconds.clamp(1, LONGEST_LEASE_SECONDS)).unwrap_or(i64::MAX),
+    );
     if lease.renewed.is_none() && now.duration_since(since) <= limit {
-        return Err(Reason::OperatorNotSeen { deployment: settings.operator_deployment().to_owned(), holder: lease.holder.clone() });
+        return Err(Reason::OperatorNotSeen {
+            deployment: settings.operator_deployment().to_owned(),
+            holder: lease.holder.clone(),
+        });
     }
     // A container that was restarted draws a new identity: the Lease still names the old one, and nobody renews it.
     if lease.renewed.is_none_or(|renewed| now.duration_since(renewed) > limit) {
@@ -147,6 +180,8 @@ pub fn operator_leads(observed: &Observed, settings: &Settings, looking: Observa
 }
 
 fn newest_pods<'a>(observed: &'a Observed, operator: &ObservedDeployment) -> Vec<&'a OperatorPod> {
-    let is_of = |pod: &&OperatorPod| !operator.selector.is_empty() && selects(&operator.selector, &pod.labels);
+    let is_of = |pod: &&OperatorPod| {
+        !operator.selector.is_empty() && selects(&operator.selector, &pod.labels)
+    };
     observed.operator_pods.iter().filter(is_of).filter(|pod| !pod.deleting && pod.ready).collect()
 }

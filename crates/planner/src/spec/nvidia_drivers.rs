@@ -10,9 +10,14 @@ use observed::{LiveUpgradePolicy, NvidiaDriver, Observed};
 
 pub(super) fn precondition(observed: &Observed, settings: &Settings) -> Result<(), Reason> {
     let Some(expected) = &settings.expected.default_nvidia_driver else { return Ok(()) };
-    let missing = || Reason::PolicyMissing { kind: names::NVIDIA_DRIVER_KIND, name: names::DEFAULT_NVIDIA_DRIVER.to_owned() };
+    let missing = || Reason::PolicyMissing {
+        kind: names::NVIDIA_DRIVER_KIND,
+        name: names::DEFAULT_NVIDIA_DRIVER.to_owned(),
+    };
     let mut drivers = observed.live_nvidia_drivers();
-    let driver = drivers.find(|driver| driver.name == names::DEFAULT_NVIDIA_DRIVER && !driver.deleting).ok_or_else(missing)?;
+    let driver = drivers
+        .find(|driver| driver.name == names::DEFAULT_NVIDIA_DRIVER && !driver.deleting)
+        .ok_or_else(missing)?;
     let image = &driver.driver;
     for (field, expected, found) in [
         ("spec.repository", &expected.repository, &image.repository),
@@ -32,11 +37,20 @@ pub(super) fn precondition(observed: &Observed, settings: &Settings) -> Result<(
 }
 
 fn upgrade_policy(driver: &NvidiaDriver, expected: &ExpectedUpgradePolicy) -> Result<(), Reason> {
-    let LiveUpgradePolicy { auto_upgrade, max_parallel, max_unavailable, .. } = &driver.upgrade_policy;
+    let LiveUpgradePolicy { auto_upgrade, max_parallel, max_unavailable, .. } =
+        &driver.upgrade_policy;
     let fields = &policies::NVIDIA_DRIVER;
     let pairs = [
-        (fields.auto_upgrade, expected.auto_upgrade.map(|on| on.to_string()), Some(auto_upgrade.to_string())),
-        (fields.max_parallel, expected.max_parallel_upgrades.map(|most| most.to_string()), max_parallel.map(|most| most.to_string())),
+        (
+            fields.auto_upgrade,
+            expected.auto_upgrade.map(|on| on.to_string()),
+            Some(auto_upgrade.to_string()),
+        ),
+        (
+            fields.max_parallel,
+            expected.max_parallel_upgrades.map(|most| most.to_string()),
+            max_parallel.map(|most| most.to_string()),
+        ),
         (fields.max_unavailable, expected.max_unavailable.clone(), max_unavailable.clone()),
     ];
     for (field, expected, found) in pairs {
@@ -49,6 +63,18 @@ fn upgrade_policy(driver: &NvidiaDriver, expected: &ExpectedUpgradePolicy) -> Re
     Ok(())
 }
 
-fn mismatch(driver: &NvidiaDriver, field: &'static str, expected: &str, found: Option<&str>) -> Reason {
-    Reason::precondition(names::NVIDIA_DRIVER_KIND, &driver.name, field, expected, found, driver.field_manager.as_ref())
+fn mismatch(
+    driver: &NvidiaDriver,
+    field: &'static str,
+    expected: &str,
+    found: Option<&str>,
+) -> Reason {
+    Reason::precondition(
+        names::NVIDIA_DRIVER_KIND,
+        &driver.name,
+        field,
+        expected,
+        found,
+        driver.field_manager.as_ref(),
+    )
 }

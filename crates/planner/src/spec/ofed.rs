@@ -8,15 +8,25 @@ use contract::names;
 use contract::settings::Settings;
 use observed::{NicClusterPolicy, Observed, ObservedDaemonSet};
 
-use super::{ImageTagRule, actor, carries_image, chart, labeled, newest_observed, operator, rolled_out, served};
+use super::{
+    ImageTagRule, actor, carries_image, chart, labeled, newest_observed, operator, rolled_out,
+    served,
+};
 
-pub(super) fn observed_spec(observed: &Observed, settings: &Settings, nodes: bool) -> Result<(), Reason> {
+pub(super) fn observed_spec(
+    observed: &Observed,
+    settings: &Settings,
+    nodes: bool,
+) -> Result<(), Reason> {
     let policy = served(&observed.nic_cluster_policy, Driver::Ofed)?;
     let operator = operator(observed, settings)?;
     chart::of_operator(operator, settings)?;
     let Some(policy) = policy else {
         if settings.expected.nic_cluster_policy {
-            return Err(Reason::PolicyMissing { kind: Driver::Ofed.traits().policy_kind, name: names::NIC_CLUSTER_POLICY.to_owned() });
+            return Err(Reason::PolicyMissing {
+                kind: Driver::Ofed.traits().policy_kind,
+                name: names::NIC_CLUSTER_POLICY.to_owned(),
+            });
         }
         rolled_out(operator, settings)?;
         return daemon_sets(observed).try_for_each(newest_observed);
@@ -42,7 +52,9 @@ pub(super) fn observed_spec(observed: &Observed, settings: &Settings, nodes: boo
         return Err(Reason::DaemonSetMissing { what: "OFED driver" });
     }
     // A pool without nodes is left behind by its last one; nobody waits for it.
-    for daemon_set in own(observed).filter(|daemon_set| daemon_set.desired > 0 || !daemon_set.observed) {
+    for daemon_set in
+        own(observed).filter(|daemon_set| daemon_set.desired > 0 || !daemon_set.observed)
+    {
         carries_image(daemon_set, ofed, ImageTagRule::WithSuffix)?;
     }
     Ok(())
@@ -52,13 +64,18 @@ pub(super) fn observed_spec(observed: &Observed, settings: &Settings, nodes: boo
 const TELLS_GENERATION: (u32, u32) = (26, 7);
 
 fn tells_generation(settings: &Settings) -> bool {
-    settings.component_version.as_deref().and_then(release).is_some_and(|version| version >= TELLS_GENERATION)
+    settings
+        .component_version
+        .as_deref()
+        .and_then(release)
+        .is_some_and(|version| version >= TELLS_GENERATION)
 }
 
 /// All that somebody asks for: of the NicClusterPolicy while it has a driver, and of NicNodePolicies.
 pub(super) fn daemon_sets(observed: &Observed) -> impl Iterator<Item = &ObservedDaemonSet> {
     let asked = observed.live_nic_cluster_policy().is_some_and(|policy| policy.ofed.is_some());
-    labeled(observed, (names::OFED_DRIVER_LABEL, None)).filter(move |daemon_set| asked || !is_own(daemon_set))
+    labeled(observed, (names::OFED_DRIVER_LABEL, None))
+        .filter(move |daemon_set| asked || !is_own(daemon_set))
 }
 
 /// Those of the NicClusterPolicy.
@@ -68,7 +85,10 @@ fn own(observed: &Observed) -> impl Iterator<Item = &ObservedDaemonSet> {
 
 /// Operators before 26.4 know no other owner and set no label.
 fn is_own(daemon_set: &ObservedDaemonSet) -> bool {
-    daemon_set.template_labels.get(names::OFED_OWNER_LABEL).is_none_or(|owner| owner == names::OFED_OWNER_POLICY)
+    daemon_set
+        .template_labels
+        .get(names::OFED_OWNER_LABEL)
+        .is_none_or(|owner| owner == names::OFED_OWNER_POLICY)
 }
 
 /// The live NicClusterPolicy must say what the values of this bundle say.
@@ -80,5 +100,12 @@ fn precondition(policy: &NicClusterPolicy, settings: &Settings) -> Result<(), Re
     }
     let (traits, found) = (Driver::Ofed.traits(), found.map(String::as_str));
     let manager = policy.driver_field_manager.as_ref();
-    Err(Reason::precondition(traits.policy_kind, names::NIC_CLUSTER_POLICY, traits.version_field, expected, found, manager))
+    Err(Reason::precondition(
+        traits.policy_kind,
+        names::NIC_CLUSTER_POLICY,
+        traits.version_field,
+        expected,
+        found,
+        manager,
+    ))
 }

@@ -46,7 +46,10 @@ fn no_etas() -> [NoEta; NoEta::COUNT] {
 }
 
 /// Kinds of an enum without a sample.
-fn missing<K: IntoEnumIterator + PartialEq + Debug>(name: &str, samples: impl IntoIterator<Item = K>) -> Vec<String> {
+fn missing<K: IntoEnumIterator + PartialEq + Debug>(
+    name: &str,
+    samples: impl IntoIterator<Item = K>,
+) -> Vec<String> {
     let found: Vec<K> = samples.into_iter().collect();
     K::iter().filter(|kind| !found.contains(kind)).map(|kind| format!("{name}::{kind:?}")).collect()
 }
@@ -63,7 +66,11 @@ fn every_reason_has_a_sample() {
         missing("DecisionNote", notes::notes().iter().map(NoteKind::from)),
     ];
     let missing = missing.concat();
-    assert!(missing.is_empty(), "the catalog of messages has no sample of these:\n{}\n", missing.join("\n"));
+    assert!(
+        missing.is_empty(),
+        "the catalog of messages has no sample of these:\n{}\n",
+        missing.join("\n")
+    );
 }
 
 /// Whether a text has a time with a fraction that only a program can have written.
@@ -77,7 +84,10 @@ fn has_long_fraction(text: &str) -> bool {
 /// `status` told people that the operator had not looked since 2023-11-14T22:13:20.123456789Z.
 #[test]
 fn no_message_shows_fractions_of_seconds() {
-    assert!(has_long_fraction("since 22:13:20.123456789Z") && !has_long_fraction("driver-417.94.202412040832-0 since 22:13:20Z"));
+    assert!(
+        has_long_fraction("since 22:13:20.123456789Z")
+            && !has_long_fraction("driver-417.94.202412040832-0 since 22:13:20Z")
+    );
     let shown = catalog();
     let shown: Vec<&str> = shown.lines().filter(|line| has_long_fraction(line)).collect();
     assert!(shown.is_empty(), "{}", shown.join("\n"));
@@ -96,7 +106,12 @@ impl CatalogMessage {
     }
 
     fn of_reason(reason: &Reason) -> Self {
-        let heading = format!("{} ({}, {})", reason.name(), reason.exit_code().name(), class(reason.resolves_itself()));
+        let heading = format!(
+            "{} ({}, {})",
+            reason.name(),
+            reason.exit_code().name(),
+            class(reason.resolves_itself())
+        );
         let advice = Driver::ALL.map(|driver| (driver.traits().name, reason.advice(driver)));
         let (_, first) = advice[0];
         let remedies = if advice.iter().all(|(_, advice)| *advice == first) {
@@ -117,7 +132,11 @@ impl CatalogMessage {
     }
 
     fn of_cause(cause: FailureCause) -> Self {
-        let then = if cause.is_before_restart() { "the node is given back" } else { "the node keeps its cordon" };
+        let then = if cause.is_before_restart() {
+            "the node is given back"
+        } else {
+            "the node keeps its cordon"
+        };
         Self::new(format!("{} ({then})", cause.name()), cause.to_string())
     }
 }
@@ -137,7 +156,9 @@ fn section(title: &str, messages: impl IntoIterator<Item = CatalogMessage>) -> S
         entries.entry((heading, remedies)).or_default().push(text);
     }
     let entries = entries.into_iter();
-    let entries = entries.map(|((heading, remedies), texts)| format!("### {heading}\n{}\n", [texts, remedies].concat().join("\n")));
+    let entries = entries.map(|((heading, remedies), texts)| {
+        format!("### {heading}\n{}\n", [texts, remedies].concat().join("\n"))
+    });
     let entries: Vec<String> = entries.collect();
     format!("## {title}\n\n{}", entries.join("\n"))
 }
@@ -148,11 +169,29 @@ fn catalog() -> String {
         section("Reason", reasons::reasons().iter().map(CatalogMessage::of_reason)),
         section("Reason::Upgrading", upgrading().iter().map(CatalogMessage::of_reason)),
         section("Cause of a failed upgrade", FailureCause::ALL.map(CatalogMessage::of_cause)),
-        section("Wait for the vendor's controller", controller::waits().iter().map(CatalogMessage::of_wait)),
-        section("BuildError", controller::build_errors().iter().map(|error| plain(&BuildErrorKind::from(error), error.to_string()))),
-        section("PassError", controller::pass_errors().iter().map(|error| plain(&PassErrorKind::from(error), error.to_string()))),
+        section(
+            "Wait for the vendor's controller",
+            controller::waits().iter().map(CatalogMessage::of_wait),
+        ),
+        section(
+            "BuildError",
+            controller::build_errors()
+                .iter()
+                .map(|error| plain(&BuildErrorKind::from(error), error.to_string())),
+        ),
+        section(
+            "PassError",
+            controller::pass_errors()
+                .iter()
+                .map(|error| plain(&PassErrorKind::from(error), error.to_string())),
+        ),
         section("DecisionNote", notes::notes().iter().map(CatalogMessage::of_note)),
-        section("NoEta", no_etas().iter().map(|no_eta| CatalogMessage::new(no_eta.name().to_owned(), no_eta.to_string()))),
+        section(
+            "NoEta",
+            no_etas()
+                .iter()
+                .map(|no_eta| CatalogMessage::new(no_eta.name().to_owned(), no_eta.to_string())),
+        ),
     ];
     sections.join("\n")
 }

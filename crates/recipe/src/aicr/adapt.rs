@@ -26,7 +26,12 @@ pub struct AdaptedValues {
 }
 
 /// Adapts the values of all components, as far as they were written for AICR.
-pub fn adapt_values(mut tree: YamlNode, sources: &SourceTexts, options: &AicrOptions, findings: &mut Vec<Diagnostic>) -> AdaptedValues {
+pub fn adapt_values(
+    mut tree: YamlNode,
+    sources: &SourceTexts,
+    options: &AicrOptions,
+    findings: &mut Vec<Diagnostic>,
+) -> AdaptedValues {
     let mut moves = Vec::new();
     if let Some(components) = get_mut(&mut tree, "components")
         && let YamlValue::List(items) = &mut components.value
@@ -36,9 +41,21 @@ pub fn adapt_values(mut tree: YamlNode, sources: &SourceTexts, options: &AicrOpt
             let written = item.get("version").and_then(YamlNode::text).map(str::to_owned);
             let Some(values) = get_mut(item, "values") else { continue };
             let known = catalog::component(&name);
-            let version = known.and_then(|known| known.version(written.as_deref().unwrap_or(&known.default_version)));
-            let keys = known.zip(version).and_then(|(known, version)| ChartKeys::from_version(version, known.defaults(Some(version))));
-            let mut component = ValuesAdapter { name: &name, version, keys: keys.as_ref(), sources, options, findings, moves: &mut moves };
+            let version = known.and_then(|known| {
+                known.version(written.as_deref().unwrap_or(&known.default_version))
+            });
+            let keys = known.zip(version).and_then(|(known, version)| {
+                ChartKeys::from_version(version, known.defaults(Some(version)))
+            });
+            let mut component = ValuesAdapter {
+                name: &name,
+                version,
+                keys: keys.as_ref(),
+                sources,
+                options,
+                findings,
+                moves: &mut moves,
+            };
             component.map(&KeyPath::default(), values, keys.as_ref());
         }
     }
@@ -100,8 +117,17 @@ impl ValuesAdapter<'_> {
         });
     }
 
-    fn keep(&mut self, path: &KeyPath, inner: &KeyPath, entry: &mut MapEntry, keys: Option<&ChartKeys>) -> bool {
-        if self.is_secret(inner, entry) || self.is_of_the_bundle(inner, entry) || self.is_policy(inner, entry) {
+    fn keep(
+        &mut self,
+        path: &KeyPath,
+        inner: &KeyPath,
+        entry: &mut MapEntry,
+        keys: Option<&ChartKeys>,
+    ) -> bool {
+        if self.is_secret(inner, entry)
+            || self.is_of_the_bundle(inner, entry)
+            || self.is_policy(inner, entry)
+        {
             return false;
         }
         self.version_as_number(inner, entry);
@@ -116,33 +142,57 @@ impl ValuesAdapter<'_> {
         !had || !entry.node.entries().is_empty()
     }
 
-    fn is_dead(&mut self, path: &KeyPath, inner: &KeyPath, entry: &MapEntry, keys: &ChartKeys) -> bool {
+    fn is_dead(
+        &mut self,
+        path: &KeyPath,
+        inner: &KeyPath,
+        entry: &MapEntry,
+        keys: &ChartKeys,
+    ) -> bool {
         let (Some(version), Some(all)) = (self.version, self.keys) else { return false };
-        let is_certain = version.keys_complete || version.obsolete_keys.contains_key(&inner.to_string());
+        let is_certain =
+            version.keys_complete || version.obsolete_keys.contains_key(&inner.to_string());
         if keys.is_open() || !is_certain || inner.equals(&["rollout"]) {
             return false;
         }
-        let what = format!("`{inner}` of `{}` is left out: the chart {} does not read it", self.name, version.version);
+        let what = format!(
+            "`{inner}` of `{}` is left out: the chart {} does not read it",
+            self.name, version.version
+        );
         let replacement = replaced_keys::replacement_of(self.name, &inner.to_string());
-        let moved = replacement.and_then(|row| Some((row.live.iter().copied().collect::<KeyPath>(), (row.value)(&entry.node.value)?)));
+        let moved = replacement.and_then(|row| {
+            Some((row.live.iter().copied().collect::<KeyPath>(), (row.value)(&entry.node.value)?))
+        });
         match moved {
             Some((live, value)) if self.options.fix_dead_keys => {
                 let shown = YamlNode { value: value.clone(), origin: entry.node.origin }.to_json();
-                Diagnostic::warning(format!("`{inner}` of `{}` has become `{live}: {}`", self.name, unquoted(&shown)))
-                    .at(entry.key_origin)
-                    .report(self.findings);
+                Diagnostic::warning(format!(
+                    "`{inner}` of `{}` has become `{live}: {}`",
+                    self.name,
+                    unquoted(&shown)
+                ))
+                .at(entry.key_origin)
+                .report(self.findings);
                 let node = YamlNode { value, origin: entry.node.origin };
-                self.moves.push(ValueMove { path: live, node, key_origin: entry.key_origin, dead: inner.clone() });
+                self.moves.push(ValueMove {
+                    path: live,
+                    node,
+                    key_origin: entry.key_origin,
+                    dead: inner.clone(),
+                });
             }
             Some((live, value)) => {
                 let shown = unquoted(&YamlNode { value, origin: entry.node.origin }.to_json());
                 Diagnostic::warning(what)
                     .at(entry.key_origin)
-                    .hint(format!("`{live}: {shown}` would have the effect; `--fix-dead-keys` sets it"))
+                    .hint(format!(
+                        "`{live}: {shown}` would have the effect; `--fix-dead-keys` sets it"
+                    ))
                     .report(self.findings);
             }
             None => {
-                let hint = KeyAdviser { component: self.name, version, all }.advice(path, &entry.key, keys);
+                let hint = KeyAdviser { component: self.name, version, all }
+                    .advice(path, &entry.key, keys);
                 Diagnostic::warning(what).at(entry.key_origin).hint(hint).report(self.findings);
             }
         }
@@ -152,11 +202,14 @@ impl ValuesAdapter<'_> {
     /// Secrets never stand in values. The charts' own defaults, which AICR repeats, are no reason to refuse the recipe.
     fn is_secret(&mut self, inner: &KeyPath, entry: &MapEntry) -> bool {
         let Some(why) = secrets::entry(&entry.key, &entry.node) else { return false };
-        Diagnostic::warning(format!("`{inner}` of `{}` {why}, and is left out: secrets never stand in values", self.name))
-            .at(entry.key_origin)
-            .secret()
-            .hint("put it into a Kubernetes Secret, and name the Secret where the chart takes a name")
-            .report(self.findings);
+        Diagnostic::warning(format!(
+            "`{inner}` of `{}` {why}, and is left out: secrets never stand in values",
+            self.name
+        ))
+        .at(entry.key_origin)
+        .secret()
+        .hint("put it into a Kubernetes Secret, and name the Secret where the chart takes a name")
+        .report(self.findings);
         true
     }
 
@@ -167,10 +220,13 @@ impl ValuesAdapter<'_> {
         if entry.node.to_json() == *value {
             return false;
         }
-        Diagnostic::warning(format!("`{inner}` of `{}` is left out: every bundle sets it to {value}", self.name))
-            .at(entry.key_origin)
-            .hint("a bundle brings the CRDs itself and keeps them up to date")
-            .report(self.findings);
+        Diagnostic::warning(format!(
+            "`{inner}` of `{}` is left out: every bundle sets it to {value}",
+            self.name
+        ))
+        .at(entry.key_origin)
+        .hint("a bundle brings the CRDs itself and keeps them up to date")
+        .report(self.findings);
         true
     }
 
@@ -180,8 +236,16 @@ impl ValuesAdapter<'_> {
             return false;
         }
         let Some(path) = rollout::policy_of(self.name, inner) else { return false };
-        let node = YamlNode { value: replaced_keys::policy_value(&entry.key, &entry.node.value), origin: entry.node.origin };
-        self.moves.push(ValueMove { path, node, key_origin: entry.key_origin, dead: inner.clone() });
+        let node = YamlNode {
+            value: replaced_keys::policy_value(&entry.key, &entry.node.value),
+            origin: entry.node.origin,
+        };
+        self.moves.push(ValueMove {
+            path,
+            node,
+            key_origin: entry.key_origin,
+            dead: inner.clone(),
+        });
         true
     }
 

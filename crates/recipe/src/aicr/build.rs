@@ -19,28 +19,47 @@ pub(super) fn layers(
     read: Vec<ComponentValues>,
     findings: &mut Vec<Diagnostic>,
 ) -> Vec<YamlNode> {
-    let (base, named): (Vec<_>, Vec<_>) = read.into_iter().map(|read| (read.base, read.named)).unzip();
-    let mut layers: Vec<YamlNode> = [base, named].into_iter().filter_map(|values| of_values(result.origin, ordered, values)).collect();
+    let (base, named): (Vec<_>, Vec<_>) =
+        read.into_iter().map(|read| (read.base, read.named)).unzip();
+    let mut layers: Vec<YamlNode> = [base, named]
+        .into_iter()
+        .filter_map(|values| of_values(result.origin, ordered, values))
+        .collect();
     layers.push(recipe(result, name, ordered, findings));
     layers
 }
 
 /// A layer that has nothing but values. Every component stands in it: the order of the first layer is the order of the recipe.
-fn of_values(origin: SourceSpan, ordered: &[OrderedComponent<'_>], values: Vec<Option<YamlNode>>) -> Option<YamlNode> {
+fn of_values(
+    origin: SourceSpan,
+    ordered: &[OrderedComponent<'_>],
+    values: Vec<Option<YamlNode>>,
+) -> Option<YamlNode> {
     if values.iter().all(Option::is_none) {
         return None;
     }
     let items = ordered.iter().zip(values).map(|(ordered, values)| {
         let place = ordered.reference.place;
         let values = values.map(|values| entry("values", values.origin, values));
-        map(place, [entry("name", place, text(ordered.reference.name, place))].into_iter().chain(values).collect())
+        map(
+            place,
+            [entry("name", place, text(ordered.reference.name, place))]
+                .into_iter()
+                .chain(values)
+                .collect(),
+        )
     });
     let components = YamlNode { value: YamlValue::List(items.collect()), origin };
     Some(map(origin, vec![entry("components", origin, components)]))
 }
 
 /// The layer of the recipe itself.
-fn recipe(result: &YamlNode, name: &str, ordered: &[OrderedComponent<'_>], findings: &mut Vec<Diagnostic>) -> YamlNode {
+fn recipe(
+    result: &YamlNode,
+    name: &str,
+    ordered: &[OrderedComponent<'_>],
+    findings: &mut Vec<Diagnostic>,
+) -> YamlNode {
     let at = |key: &str| result.get(key).map_or(result.origin, |node| node.origin);
     let key = |key: &str| result.entry(key).map_or(result.origin, |entry| entry.key_origin);
     let metadata = map(
@@ -56,10 +75,16 @@ fn recipe(result: &YamlNode, name: &str, ordered: &[OrderedComponent<'_>], findi
         entry("metadata", key("metadata"), metadata),
     ];
     let constraints = result.get("constraints").map_or(&[][..], YamlNode::items);
-    if let Some(version) =
-        constraints.iter().find(|item| item.get("name").and_then(YamlNode::text) == Some(KUBERNETES)).and_then(|item| item.get("value"))
+    if let Some(version) = constraints
+        .iter()
+        .find(|item| item.get("name").and_then(YamlNode::text) == Some(KUBERNETES))
+        .and_then(|item| item.get("value"))
     {
-        entries.push(entry("cluster", version.origin, map(version.origin, vec![entry("kubernetes", version.origin, version.clone())])));
+        entries.push(entry(
+            "cluster",
+            version.origin,
+            map(version.origin, vec![entry("kubernetes", version.origin, version.clone())]),
+        ));
     }
     let items = ordered.iter().map(|ordered| component(ordered, findings)).collect();
     let components = YamlNode { value: YamlValue::List(items), origin: at("componentRefs") };
@@ -70,18 +95,29 @@ fn recipe(result: &YamlNode, name: &str, ordered: &[OrderedComponent<'_>], findi
 /// `RecipeResult of AICR: eks, h100, training`
 fn description(result: &YamlNode) -> String {
     let criteria = result.get("criteria").map_or(&[][..], YamlNode::entries);
-    let words: Vec<&str> =
-        criteria.iter().filter_map(|entry| entry.node.text()).filter(|word| !word.is_empty() && *word != "any").collect();
-    if words.is_empty() { "RecipeResult of NVIDIA AICR".to_owned() } else { format!("RecipeResult of NVIDIA AICR: {}", words.join(", ")) }
+    let words: Vec<&str> = criteria
+        .iter()
+        .filter_map(|entry| entry.node.text())
+        .filter(|word| !word.is_empty() && *word != "any")
+        .collect();
+    if words.is_empty() {
+        "RecipeResult of NVIDIA AICR".to_owned()
+    } else {
+        format!("RecipeResult of NVIDIA AICR: {}", words.join(", "))
+    }
 }
 
 fn component(ordered: &OrderedComponent<'_>, findings: &mut Vec<Diagnostic>) -> YamlNode {
     let reference = &ordered.reference;
     let known = catalog::component(reference.name);
     let mut entries = vec![entry("name", reference.place, text(reference.name, reference.place))];
-    if let Some(version) = reference.node.entry("version").filter(|entry| entry.node.text() != Some("")) {
-        let spelled = version.node.text().zip(known).map(|(written, known)| spelling(known, written));
-        let node = spelled.map_or_else(|| version.node.clone(), |spelled| text(&spelled, version.node.origin));
+    if let Some(version) =
+        reference.node.entry("version").filter(|entry| entry.node.text() != Some(""))
+    {
+        let spelled =
+            version.node.text().zip(known).map(|(written, known)| spelling(known, written));
+        let node = spelled
+            .map_or_else(|| version.node.clone(), |spelled| text(&spelled, version.node.origin));
         entries.push(entry("version", version.key_origin, node));
     }
     if let Some(namespace) = reference.get("namespace") {
@@ -89,7 +125,9 @@ fn component(ordered: &OrderedComponent<'_>, findings: &mut Vec<Diagnostic>) -> 
     }
     match known {
         Some(known) => {
-            let version = reference.text("version").map_or_else(|| known.default_version.clone(), |written| spelling(known, written));
+            let version = reference
+                .text("version")
+                .map_or_else(|| known.default_version.clone(), |written| spelling(known, written));
             same_chart(ordered, known, &version, findings);
         }
         None => entries.extend(described(ordered, findings)),
@@ -97,14 +135,17 @@ fn component(ordered: &OrderedComponent<'_>, findings: &mut Vec<Diagnostic>) -> 
     let after: Vec<YamlNode> = ordered
         .after
         .iter()
-        .filter(|(name, _)| !known.is_some_and(|known| known.after.iter().any(|earlier| earlier == name)))
+        .filter(|(name, _)| {
+            !known.is_some_and(|known| known.after.iter().any(|earlier| earlier == name))
+        })
         .map(|(name, origin)| text(name, *origin))
         .collect();
     if let Some(first) = after.first() {
         let origin = first.origin;
         entries.push(entry("after", origin, YamlNode { value: YamlValue::List(after), origin }));
     }
-    if let Some(overrides) = reference.node.entry("overrides").filter(|entry| !entry.node.is_null()) {
+    if let Some(overrides) = reference.node.entry("overrides").filter(|entry| !entry.node.is_null())
+    {
         entries.push(entry("values", overrides.key_origin, overrides.node.clone()));
     }
     map(reference.place, entries)
@@ -122,22 +163,41 @@ fn spelling(known: &CatalogComponent, written: &str) -> String {
 }
 
 /// The catalog says where charts come from.
-fn same_chart(ordered: &OrderedComponent<'_>, known: &CatalogComponent, version: &str, findings: &mut Vec<Diagnostic>) {
+fn same_chart(
+    ordered: &OrderedComponent<'_>,
+    known: &CatalogComponent,
+    version: &str,
+    findings: &mut Vec<Diagnostic>,
+) {
     let reference = &ordered.reference;
     let (expected, repository) = (known.chart_in(version), known.repository_in(version));
-    if let Some(chart) = reference.get("chart").filter(|chart| chart.text().is_some_and(|text| text != expected)) {
-        Diagnostic::error(format!("`{} {version}` is the chart `{expected}` in the catalog, and another one here", known.name))
-            .at(chart.origin)
-            .hint(format!("write `chart: {expected}`, or give the component another name"))
-            .report(findings);
+    if let Some(chart) =
+        reference.get("chart").filter(|chart| chart.text().is_some_and(|text| text != expected))
+    {
+        Diagnostic::error(format!(
+            "`{} {version}` is the chart `{expected}` in the catalog, and another one here",
+            known.name
+        ))
+        .at(chart.origin)
+        .hint(format!("write `chart: {expected}`, or give the component another name"))
+        .report(findings);
     }
     let url = repository.url.trim_end_matches('/');
-    if let Some(source) = reference.get("source").filter(|source| source.text().is_some_and(|text| text.trim_end_matches('/') != url)) {
+    if let Some(source) = reference
+        .get("source")
+        .filter(|source| source.text().is_some_and(|text| text.trim_end_matches('/') != url))
+    {
         let written = source.text().unwrap_or_default();
-        Diagnostic::warning(format!("the bundle takes the chart of `{}` from {url}, not from here", known.name))
-            .at(source.origin)
-            .hint(format!("`bundle render --chart-repository {}={written}` takes it from here", repository.name))
-            .report(findings);
+        Diagnostic::warning(format!(
+            "the bundle takes the chart of `{}` from {url}, not from here",
+            known.name
+        ))
+        .at(source.origin)
+        .hint(format!(
+            "`bundle render --chart-repository {}={written}` takes it from here",
+            repository.name
+        ))
+        .report(findings);
     }
 }
 
@@ -156,12 +216,21 @@ fn described(ordered: &OrderedComponent<'_>, findings: &mut Vec<Diagnostic>) -> 
             missing.join(", ")
         ))
         .at(reference.place)
-        .hint(format!("add what is missing; the catalog has: {}", catalog::component_names().collect::<Vec<_>>().join(", ")))
+        .hint(format!(
+            "add what is missing; the catalog has: {}",
+            catalog::component_names().collect::<Vec<_>>().join(", ")
+        ))
         .report(findings);
         return None;
     }
     let (name, source) = (reference.get("chart")?, reference.get("source")?);
-    let chart = map(name.origin, vec![entry("repository", source.origin, source.clone()), entry("name", name.origin, name.clone())]);
+    let chart = map(
+        name.origin,
+        vec![
+            entry("repository", source.origin, source.clone()),
+            entry("name", name.origin, name.clone()),
+        ],
+    );
     Some(entry("chart", name.origin, chart))
 }
 

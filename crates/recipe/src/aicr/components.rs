@@ -64,27 +64,49 @@ impl<'a> ComponentReference<'a> {
 
     /// The names of the components that it needs, with their places.
     pub(super) fn dependencies(&self) -> impl Iterator<Item = (&'a str, SourceSpan)> + use<'a> {
-        self.node.get("dependencyRefs").map_or(&[][..], YamlNode::items).iter().filter_map(|item| Some((item.text()?, item.origin)))
+        self.node
+            .get("dependencyRefs")
+            .map_or(&[][..], YamlNode::items)
+            .iter()
+            .filter_map(|item| Some((item.text()?, item.origin)))
     }
 }
 
 /// Reads `componentRefs`.
-pub(super) fn read<'a>(result: &'a YamlNode, options: &AicrOptions, findings: &mut Vec<Diagnostic>) -> Vec<ComponentReference<'a>> {
+pub(super) fn read<'a>(
+    result: &'a YamlNode,
+    options: &AicrOptions,
+    findings: &mut Vec<Diagnostic>,
+) -> Vec<ComponentReference<'a>> {
     let Some(list) = result.entry("componentRefs") else {
-        Diagnostic::error("`componentRefs` is missing: the recipe deploys nothing").at(result.origin).report(findings);
+        Diagnostic::error("`componentRefs` is missing: the recipe deploys nothing")
+            .at(result.origin)
+            .report(findings);
         return Vec::new();
     };
     if list.node.list().is_none() {
-        Diagnostic::error(format!("`componentRefs` must be a list, and this is {}", list.node.kind())).at(list.key_origin).report(findings);
+        Diagnostic::error(format!(
+            "`componentRefs` must be a list, and this is {}",
+            list.node.kind()
+        ))
+        .at(list.key_origin)
+        .report(findings);
         return Vec::new();
     }
     if list.node.items().is_empty() {
-        Diagnostic::error("the recipe deploys nothing").at(list.key_origin).hint("`componentRefs` needs an entry").report(findings);
+        Diagnostic::error("the recipe deploys nothing")
+            .at(list.key_origin)
+            .hint("`componentRefs` needs an entry")
+            .report(findings);
     }
     let mut references: Vec<ComponentReference<'a>> = Vec::new();
     for item in list.node.items() {
-        let Some(name) = item.get("name").filter(|name| name.text().is_some_and(|text| !text.is_empty())) else {
-            Diagnostic::error("this entry of `componentRefs` has no `name`").at(item.origin).report(findings);
+        let Some(name) =
+            item.get("name").filter(|name| name.text().is_some_and(|text| !text.is_empty()))
+        else {
+            Diagnostic::error("this entry of `componentRefs` has no `name`")
+                .at(item.origin)
+                .report(findings);
             continue;
         };
         let text = name.text().unwrap_or_default();
@@ -96,7 +118,8 @@ pub(super) fn read<'a>(result: &'a YamlNode, options: &AicrOptions, findings: &m
                 .report(findings);
             continue;
         }
-        let mut reference = ComponentReference { name: text, place: name.origin, node: item, is_deployed: true };
+        let mut reference =
+            ComponentReference { name: text, place: name.origin, node: item, is_deployed: true };
         let before = errors(findings);
         // What is switched off may be anything.
         reference.is_deployed = is_switched_on(&reference, findings);
@@ -117,18 +140,34 @@ fn check(reference: &ComponentReference<'_>, findings: &mut Vec<Diagnostic>) {
         if !KEYS.contains(&key) {
             Diagnostic::error(format!("components of AICR have no key `{key}`"))
                 .at(entry.key_origin)
-                .hint(did_you_mean(key, KEYS).unwrap_or_else(|| format!("known keys: {}", KEYS.join(", "))))
+                .hint(
+                    did_you_mean(key, KEYS)
+                        .unwrap_or_else(|| format!("known keys: {}", KEYS.join(", "))),
+                )
                 .report(findings);
         } else if TEXTS.contains(&key) && entry.node.text().is_none() {
-            Diagnostic::error(format!("`{key}` must be a string, and this is {}", entry.node.kind())).at(place(entry)).report(findings);
+            Diagnostic::error(format!(
+                "`{key}` must be a string, and this is {}",
+                entry.node.kind()
+            ))
+            .at(place(entry))
+            .report(findings);
         } else if LISTS.contains(&key) {
             texts(entry, findings);
         }
     }
-    let kind = reference.get("type").filter(|kind| kind.text().is_some_and(|text| !text.eq_ignore_ascii_case("helm")));
-    let key = KUSTOMIZE.iter().find_map(|key| Some((key, reference.get(key).filter(|node| !is_empty_list(node))?)));
+    let kind = reference
+        .get("type")
+        .filter(|kind| kind.text().is_some_and(|text| !text.eq_ignore_ascii_case("helm")));
+    let key = KUSTOMIZE
+        .iter()
+        .find_map(|key| Some((key, reference.get(key).filter(|node| !is_empty_list(node))?)));
     let finding = match (kind, key) {
-        (Some(kind), _) => kustomize(reference.name, &format!("type `{}`", kind.text().unwrap_or_default()), kind.origin),
+        (Some(kind), _) => kustomize(
+            reference.name,
+            &format!("type `{}`", kind.text().unwrap_or_default()),
+            kind.origin,
+        ),
         (None, Some((key, node))) => kustomize(reference.name, &format!("`{key}`"), node.origin),
         (None, None) => return,
     };
@@ -142,17 +181,31 @@ fn is_empty_list(node: &YamlNode) -> bool {
 /// A list of texts.
 pub(super) fn texts(entry: &MapEntry, findings: &mut Vec<Diagnostic>) {
     if entry.node.list().is_none() {
-        Diagnostic::error(format!("`{}` must be a list, and this is {}", entry.key, entry.node.kind())).at(place(entry)).report(findings);
+        Diagnostic::error(format!(
+            "`{}` must be a list, and this is {}",
+            entry.key,
+            entry.node.kind()
+        ))
+        .at(place(entry))
+        .report(findings);
     }
     for item in entry.node.items().iter().filter(|item| item.text().is_none()) {
-        Diagnostic::error(format!("`{}` is a list of strings, and this is {}", entry.key, item.kind())).at(item.origin).report(findings);
+        Diagnostic::error(format!(
+            "`{}` is a list of strings, and this is {}",
+            entry.key,
+            item.kind()
+        ))
+        .at(item.origin)
+        .report(findings);
     }
 }
 
 fn kustomize(name: &str, what: &str, origin: SourceSpan) -> Diagnostic {
-    Diagnostic::error(format!("`{name}` cannot be deployed: {what} is not supported, a bundle deploys Helm charts only"))
-        .at(origin)
-        .hint("take the component out of the recipe and apply it yourself")
+    Diagnostic::error(format!(
+        "`{name}` cannot be deployed: {what} is not supported, a bundle deploys Helm charts only"
+    ))
+    .at(origin)
+    .hint("take the component out of the recipe and apply it yourself")
 }
 
 fn place(entry: &MapEntry) -> SourceSpan {
@@ -167,22 +220,40 @@ fn is_switched_on(reference: &ComponentReference<'_>, findings: &mut Vec<Diagnos
         if let Some(flag) = node.boolean() {
             on &= flag;
         } else if !node.is_null() {
-            Diagnostic::error(format!("`{gate}` switches `{}` on or off, and this is {}", reference.name, node.kind()))
-                .at(node.origin)
-                .hint("write `true` or `false`, without quotes")
-                .report(findings);
+            Diagnostic::error(format!(
+                "`{gate}` switches `{}` on or off, and this is {}",
+                reference.name,
+                node.kind()
+            ))
+            .at(node.origin)
+            .hint("write `true` or `false`, without quotes")
+            .report(findings);
         }
     }
     on
 }
 
 /// Manifest files are templates of AICR's own making: no deployer of ours runs them.
-fn has_chart(reference: &ComponentReference<'_>, options: &AicrOptions, findings: &mut Vec<Diagnostic>) -> bool {
-    let files: Vec<&YamlNode> = MANIFESTS.iter().filter_map(|key| reference.get(key)).flat_map(YamlNode::items).collect();
-    let has_chart = reference.text("chart").is_some() || catalog::component(reference.name).is_some();
+fn has_chart(
+    reference: &ComponentReference<'_>,
+    options: &AicrOptions,
+    findings: &mut Vec<Diagnostic>,
+) -> bool {
+    let files: Vec<&YamlNode> =
+        MANIFESTS.iter().filter_map(|key| reference.get(key)).flat_map(YamlNode::items).collect();
+    let has_chart =
+        reference.text("chart").is_some() || catalog::component(reference.name).is_some();
     let Some(first) = files.first() else { return true };
-    let names = files.iter().map(|file| format!("`{}`", file.text().unwrap_or_default())).collect::<Vec<_>>().join(", ");
-    let what = if has_chart { "the component is deployed without" } else { "the component has nothing else and is left out:" };
+    let names = files
+        .iter()
+        .map(|file| format!("`{}`", file.text().unwrap_or_default()))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let what = if has_chart {
+        "the component is deployed without"
+    } else {
+        "the component has nothing else and is left out:"
+    };
     if options.without_manifests {
         Diagnostic::warning(format!("`{}`: {what} the manifest files {names}", reference.name))
             .at(first.origin)

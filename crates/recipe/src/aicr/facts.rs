@@ -9,27 +9,55 @@ use diagnostics::nearest::did_you_mean;
 use diagnostics::tree::YamlNode;
 
 /// Everything that the format has at the top.
-const KEYS: [&str; 8] = ["apiVersion", "kind", "metadata", "criteria", "constraints", "componentRefs", "deploymentOrder", "validation"];
+const KEYS: [&str; 8] = [
+    "apiVersion",
+    "kind",
+    "metadata",
+    "criteria",
+    "constraints",
+    "componentRefs",
+    "deploymentOrder",
+    "validation",
+];
 /// Keys of components that only AICR's own checks read.
 const OF_VALIDATION: [&str; 3] = ["cleanup", "expectedResources", "healthCheckAsserts"];
 
 /// A key that the known formats do not have may change what is deployed.
 pub(super) fn unknown_keys(result: &YamlNode, findings: &mut Vec<Diagnostic>) {
     for entry in result.entries().iter().filter(|entry| !KEYS.contains(&entry.key.as_str())) {
-        Diagnostic::error(format!("recipes of AICR have no key `{}`, as far as this version knows them", entry.key))
-            .at(entry.key_origin)
-            .hint(did_you_mean(&entry.key, KEYS).unwrap_or_else(|| "remove it if it does not change what is deployed".to_owned()))
-            .report(findings);
+        Diagnostic::error(format!(
+            "recipes of AICR have no key `{}`, as far as this version knows them",
+            entry.key
+        ))
+        .at(entry.key_origin)
+        .hint(
+            did_you_mean(&entry.key, KEYS)
+                .unwrap_or_else(|| "remove it if it does not change what is deployed".to_owned()),
+        )
+        .report(findings);
     }
 }
 
 /// What no bundle does, and what AICR itself had to say.
-pub(super) fn not_taken_over(result: &YamlNode, references: &[ComponentReference<'_>], findings: &mut Vec<Diagnostic>) {
+pub(super) fn not_taken_over(
+    result: &YamlNode,
+    references: &[ComponentReference<'_>],
+    findings: &mut Vec<Diagnostic>,
+) {
     let constraints = list(result, &["constraints"]);
-    if let Some(entry) = result.entry("constraints").filter(|entry| !entry.node.is_null() && entry.node.list().is_none()) {
-        Diagnostic::error(format!("`constraints` must be a list, and this is {}", entry.node.kind())).at(entry.key_origin).report(findings);
+    if let Some(entry) = result
+        .entry("constraints")
+        .filter(|entry| !entry.node.is_null() && entry.node.list().is_none())
+    {
+        Diagnostic::error(format!(
+            "`constraints` must be a list, and this is {}",
+            entry.node.kind()
+        ))
+        .at(entry.key_origin)
+        .report(findings);
     }
-    let versions: Vec<&YamlNode> = constraints.iter().filter(|constraint| text(constraint, "name") == KUBERNETES).collect();
+    let versions: Vec<&YamlNode> =
+        constraints.iter().filter(|constraint| text(constraint, "name") == KUBERNETES).collect();
     if let [first, second, ..] = versions[..] {
         Diagnostic::error(format!("`{KUBERNETES}` has two constraints"))
             .at(second.origin)
@@ -37,20 +65,29 @@ pub(super) fn not_taken_over(result: &YamlNode, references: &[ComponentReference
             .hint("write one: `'>= 1.32, < 1.36'`")
             .report(findings);
     }
-    let others: Vec<&YamlNode> = constraints.iter().filter(|constraint| text(constraint, "name") != KUBERNETES).collect();
+    let others: Vec<&YamlNode> =
+        constraints.iter().filter(|constraint| text(constraint, "name") != KUBERNETES).collect();
     if let Some(first) = others.first() {
-        let names: Vec<String> = others.iter().map(|other| format!("`{} {}`", text(other, "name"), text(other, "value"))).collect();
-        Diagnostic::warning(format!("nothing in a bundle checks these constraints: {}", names.join(", ")))
-            .at(first.get("name").map_or(first.origin, |name| name.origin))
-            .hint("see to it that the nodes are like that, or let `aicr validate` check it")
-            .report(findings);
+        let names: Vec<String> = others
+            .iter()
+            .map(|other| format!("`{} {}`", text(other, "name"), text(other, "value")))
+            .collect();
+        Diagnostic::warning(format!(
+            "nothing in a bundle checks these constraints: {}",
+            names.join(", ")
+        ))
+        .at(first.get("name").map_or(first.origin, |name| name.origin))
+        .hint("see to it that the nodes are like that, or let `aicr validate` check it")
+        .report(findings);
     }
     let of_components = references
         .iter()
         .filter(|reference| reference.is_deployed)
         .flat_map(|reference| OF_VALIDATION.iter().filter_map(|key| reference.node.entry(key)))
         .find(|entry| !entry.node.is_null());
-    if let Some(entry) = result.entry("validation").filter(|entry| !entry.node.is_null()).or(of_components) {
+    if let Some(entry) =
+        result.entry("validation").filter(|entry| !entry.node.is_null()).or(of_components)
+    {
         Diagnostic::warning(format!("`{}` is for `aicr validate`: no bundle runs these checks", entry.key))
             .at(entry.key_origin)
             .hint("the bundle's hooks wait for the operators and the driver; let `aicr validate` check the rest")
@@ -60,7 +97,11 @@ pub(super) fn not_taken_over(result: &YamlNode, references: &[ComponentReference
         Diagnostic::warning(format!(
             "AICR left out its overlay `{}`: {}",
             text(warning, "overlay"),
-            if text(warning, "reason").is_empty() { "a constraint did not hold" } else { text(warning, "reason") }
+            if text(warning, "reason").is_empty() {
+                "a constraint did not hold"
+            } else {
+                text(warning, "reason")
+            }
         ))
         .at(warning.origin)
         .report(findings);
@@ -71,22 +112,37 @@ pub(super) fn not_taken_over(result: &YamlNode, references: &[ComponentReference
 }
 
 /// `Deployment.gpu-operator.version` against the version that the recipe deploys.
-fn deployed_version(constraint: &YamlNode, references: &[ComponentReference<'_>], findings: &mut Vec<Diagnostic>) {
-    let name = text(constraint, "name").strip_prefix("Deployment.").and_then(|rest| rest.strip_suffix(".version"));
-    let Some(reference) = name.and_then(|name| references.iter().find(|reference| reference.name == name && reference.is_deployed)) else {
+fn deployed_version(
+    constraint: &YamlNode,
+    references: &[ComponentReference<'_>],
+    findings: &mut Vec<Diagnostic>,
+) {
+    let name = text(constraint, "name")
+        .strip_prefix("Deployment.")
+        .and_then(|rest| rest.strip_suffix(".version"));
+    let Some(reference) = name.and_then(|name| {
+        references.iter().find(|reference| reference.name == name && reference.is_deployed)
+    }) else {
         return;
     };
-    let (Some(value), Some(version)) = (constraint.get("value"), reference.get("version")) else { return };
-    let range = value.text().and_then(|text| VersionReq::parse(&text.replace('v', "").replace("==", "=")).ok());
+    let (Some(value), Some(version)) = (constraint.get("value"), reference.get("version")) else {
+        return;
+    };
+    let range = value
+        .text()
+        .and_then(|text| VersionReq::parse(&text.replace('v', "").replace("==", "=")).ok());
     let number = version.text().and_then(|text| Version::parse(text.trim_start_matches('v')).ok());
     if let (Some(range), Some(number)) = (range, number)
         && !range.matches(&number)
     {
-        Diagnostic::error(format!("the recipe deploys `{}` in a version that its own constraint forbids", reference.name))
-            .at(version.origin)
-            .related(value.origin, "the constraint")
-            .hint("change the one or the other")
-            .report(findings);
+        Diagnostic::error(format!(
+            "the recipe deploys `{}` in a version that its own constraint forbids",
+            reference.name
+        ))
+        .at(version.origin)
+        .related(value.origin, "the constraint")
+        .hint("change the one or the other")
+        .report(findings);
     }
 }
 

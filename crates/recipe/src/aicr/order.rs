@@ -32,49 +32,87 @@ pub(super) fn sort<'a>(
         if find(references, name).is_none() {
             findings.push(unknown(references, name, "`deploymentOrder` names", item.origin));
         } else if order.contains(&name) {
-            Diagnostic::error(format!("`{name}` stands twice in `deploymentOrder`")).at(item.origin).report(findings);
+            Diagnostic::error(format!("`{name}` stands twice in `deploymentOrder`"))
+                .at(item.origin)
+                .report(findings);
         } else {
             order.push(name);
         }
     }
     dependencies(references, findings);
     let listed = order.len();
-    for reference in references.iter().filter(|reference| reference.is_deployed && !order.contains(&reference.name)).collect::<Vec<_>>() {
+    for reference in references
+        .iter()
+        .filter(|reference| reference.is_deployed && !order.contains(&reference.name))
+        .collect::<Vec<_>>()
+    {
         if listed > 0 {
-            Diagnostic::warning(format!("`deploymentOrder` leaves out `{}`: it comes last", reference.name))
-                .at(reference.place)
-                .hint("add it where it belongs, or set `overrides: {enabled: false}` to leave it out")
-                .report(findings);
+            Diagnostic::warning(format!(
+                "`deploymentOrder` leaves out `{}`: it comes last",
+                reference.name
+            ))
+            .at(reference.place)
+            .hint("add it where it belongs, or set `overrides: {enabled: false}` to leave it out")
+            .report(findings);
         }
         order.push(reference.name);
     }
     if listed > 0 {
         against(references, &order, findings);
-    } else if let Some(reference) = references.iter().find(|reference| needed(references, reference).contains(reference.name)) {
-        Diagnostic::error(format!("`{}` depends on itself, by way of its `dependencyRefs`", reference.name))
-            .at(reference.place)
-            .hint("remove one of the dependencies that make the circle")
-            .report(findings);
+    } else if let Some(reference) =
+        references.iter().find(|reference| needed(references, reference).contains(reference.name))
+    {
+        Diagnostic::error(format!(
+            "`{}` depends on itself, by way of its `dependencyRefs`",
+            reference.name
+        ))
+        .at(reference.place)
+        .hint("remove one of the dependencies that make the circle")
+        .report(findings);
     }
-    let deployed = order.iter().filter_map(|name| find(references, name)).filter(|reference| reference.is_deployed);
-    deployed.map(|reference| OrderedComponent { reference: *reference, after: after(references, reference) }).collect()
+    let deployed = order
+        .iter()
+        .filter_map(|name| find(references, name))
+        .filter(|reference| reference.is_deployed);
+    deployed
+        .map(|reference| OrderedComponent {
+            reference: *reference,
+            after: after(references, reference),
+        })
+        .collect()
 }
 
-fn find<'r, 'a>(references: &'r [ComponentReference<'a>], name: &str) -> Option<&'r ComponentReference<'a>> {
+fn find<'r, 'a>(
+    references: &'r [ComponentReference<'a>],
+    name: &str,
+) -> Option<&'r ComponentReference<'a>> {
     references.iter().find(|reference| reference.name == name)
 }
 
-fn unknown(references: &[ComponentReference<'_>], name: &str, what: &str, origin: SourceSpan) -> Diagnostic {
+fn unknown(
+    references: &[ComponentReference<'_>],
+    name: &str,
+    what: &str,
+    origin: SourceSpan,
+) -> Diagnostic {
     let names = || references.iter().map(|reference| reference.name);
-    let hint = did_you_mean(name, names()).unwrap_or_else(|| "add it to `componentRefs`, or remove it here".to_owned());
-    Diagnostic::error(format!("{what} `{name}`, which is not among the components")).at(origin).hint(hint)
+    let hint = did_you_mean(name, names())
+        .unwrap_or_else(|| "add it to `componentRefs`, or remove it here".to_owned());
+    Diagnostic::error(format!("{what} `{name}`, which is not among the components"))
+        .at(origin)
+        .hint(hint)
 }
 
 fn dependencies(references: &[ComponentReference<'_>], findings: &mut Vec<Diagnostic>) {
     for reference in references {
         for (name, origin) in reference.dependencies() {
             if find(references, name).is_none() {
-                findings.push(unknown(references, name, &format!("`{}` depends on", reference.name), origin));
+                findings.push(unknown(
+                    references,
+                    name,
+                    &format!("`{}` depends on", reference.name),
+                    origin,
+                ));
             }
         }
     }
@@ -86,28 +124,40 @@ fn against(references: &[ComponentReference<'_>], order: &[&str], findings: &mut
         let Some(reference) = find(references, name) else { continue };
         for (needed, origin) in reference.dependencies() {
             if order[index..].contains(&needed) {
-                Diagnostic::error(format!("`{name}` depends on `{needed}`, which `deploymentOrder` puts behind it"))
-                    .at(origin)
-                    .hint("correct the one or the other")
-                    .report(findings);
+                Diagnostic::error(format!(
+                    "`{name}` depends on `{needed}`, which `deploymentOrder` puts behind it"
+                ))
+                .at(origin)
+                .hint("correct the one or the other")
+                .report(findings);
             }
         }
     }
 }
 
 /// Everything that a component depends on, directly or not.
-fn needed<'a>(references: &[ComponentReference<'a>], reference: &ComponentReference<'a>) -> BTreeSet<&'a str> {
+fn needed<'a>(
+    references: &[ComponentReference<'a>],
+    reference: &ComponentReference<'a>,
+) -> BTreeSet<&'a str> {
     let mut seen = BTreeSet::new();
     let mut open: Vec<&str> = reference.dependencies().map(|(name, _)| name).collect();
     while let Some(name) = open.pop() {
         if seen.insert(name) {
-            open.extend(find(references, name).into_iter().flat_map(|found| found.dependencies().map(|(name, _)| name)));
+            open.extend(
+                find(references, name)
+                    .into_iter()
+                    .flat_map(|found| found.dependencies().map(|(name, _)| name)),
+            );
         }
     }
     seen
 }
 
-fn after<'a>(references: &[ComponentReference<'a>], reference: &ComponentReference<'a>) -> Vec<(&'a str, SourceSpan)> {
+fn after<'a>(
+    references: &[ComponentReference<'a>],
+    reference: &ComponentReference<'a>,
+) -> Vec<(&'a str, SourceSpan)> {
     let mut found: Vec<(&str, SourceSpan)> = Vec::new();
     let mut seen = BTreeSet::new();
     let mut open: Vec<(&str, SourceSpan)> = reference.dependencies().collect();

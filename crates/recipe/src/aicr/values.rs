@@ -34,7 +34,9 @@ impl ValuesFileReader<'_> {
         let reference = &ordered.reference;
         let Some(file) = reference.get("valuesFile") else { return ComponentValues::default() };
         let Some(path) = file.text() else { return ComponentValues::default() };
-        let Some(data) = self.directory(reference, file.origin) else { return ComponentValues::default() };
+        let Some(data) = self.directory(reference, file.origin) else {
+            return ComponentValues::default();
+        };
         if path.starts_with('/') || path.split('/').any(|part| part == "..") {
             Diagnostic::error(format!("`{path}` leads out of the data directory"))
                 .at(file.origin)
@@ -47,7 +49,11 @@ impl ValuesFileReader<'_> {
         ComponentValues { base, named: self.read(&data, path, Some(file.origin)) }
     }
 
-    fn directory(&mut self, reference: &ComponentReference<'_>, origin: SourceSpan) -> Option<String> {
+    fn directory(
+        &mut self,
+        reference: &ComponentReference<'_>,
+        origin: SourceSpan,
+    ) -> Option<String> {
         if self.options.data.is_none() && !self.is_told {
             self.is_told = true;
             Diagnostic::error(format!(
@@ -84,7 +90,9 @@ impl ValuesFileReader<'_> {
             Ok(node) if node.is_null() => None,
             Ok(node) if node.is_map() => Some(node),
             Ok(node) => {
-                Diagnostic::error(format!("values are a map, and this is {}", node.kind())).at(node.origin).report(self.findings);
+                Diagnostic::error(format!("values are a map, and this is {}", node.kind()))
+                    .at(node.origin)
+                    .report(self.findings);
                 None
             }
             Err(finding) => {

@@ -10,7 +10,10 @@ fn layers(texts: &[(&Json, &[usize])]) -> Vec<RecipeLayer> {
     let mut sources = SourceTexts::default();
     let mut layers: Vec<RecipeLayer> = Vec::new();
     for (json, parents) in texts {
-        let id = sources.add(SourceText { name: layers.len().to_string(), text: yaml::to_string(json).unwrap() });
+        let id = sources.add(SourceText {
+            name: layers.len().to_string(),
+            text: yaml::to_string(json).unwrap(),
+        });
         let mut ancestors: BTreeSet<usize> = parents.iter().copied().collect();
         ancestors.extend(parents.iter().flat_map(|parent| layers[*parent].ancestors.clone()));
         layers.push(RecipeLayer { node: parse(&sources, id).unwrap(), ancestors, own: false });
@@ -29,7 +32,10 @@ fn merged(texts: &[(&Json, &[usize])]) -> Result<Json, Vec<String>> {
 fn maps_recurse_lists_and_scalars_replace_null_deletes() {
     let parent = json!({"cluster": {"gpuNodes": 4, "kubernetes": ">=1.32", "zones": [1, 2]}});
     let child = json!({"cluster": {"gpuNodes": 8, "kubernetes": null, "zones": [3]}});
-    assert_eq!(merged(&[(&parent, &[]), (&child, &[0])]), Ok(json!({"cluster": {"gpuNodes": 8, "zones": [3]}})));
+    assert_eq!(
+        merged(&[(&parent, &[]), (&child, &[0])]),
+        Ok(json!({"cluster": {"gpuNodes": 8, "zones": [3]}}))
+    );
 }
 
 #[test]
@@ -44,14 +50,20 @@ fn components_merge_by_name_in_parents_order() {
 fn null_that_deletes_nothing_reaches_the_chart() {
     let parent = json!({"components": [{"name": "a", "values": {"set": 1}}]});
     let child = json!({"components": [{"name": "a", "version": null, "values": {"set": null, "affinity": null}}]});
-    assert_eq!(merged(&[(&parent, &[]), (&child, &[0])]), Ok(json!({"components": [{"name": "a", "values": {"affinity": null}}]})));
+    assert_eq!(
+        merged(&[(&parent, &[]), (&child, &[0])]),
+        Ok(json!({"components": [{"name": "a", "values": {"affinity": null}}]}))
+    );
 }
 
 #[test]
 fn kind_and_metadata_come_from_recipe_itself() {
     let parent = json!({"kind": "Recipe", "metadata": {"name": "parent", "description": "x"}, "extends": ["base"], "cluster": {}});
     let child = json!({"kind": "Recipe", "metadata": {"name": "child"}, "extends": ["parent"]});
-    assert_eq!(merged(&[(&parent, &[]), (&child, &[0])]), Ok(json!({"kind": "Recipe", "metadata": {"name": "child"}, "cluster": {}})));
+    assert_eq!(
+        merged(&[(&parent, &[]), (&child, &[0])]),
+        Ok(json!({"kind": "Recipe", "metadata": {"name": "child"}, "cluster": {}}))
+    );
 }
 
 #[test]
@@ -74,7 +86,8 @@ fn what_is_inherited_does_not_contradict() {
     let right = json!({"b": 1});
     for order in [[1, 2], [2, 1]] {
         let child = json!({});
-        let texts: [(&Json, &[usize]); 4] = [(&base, &[]), (&left, &[0]), (&right, &[0]), (&child, &order)];
+        let texts: [(&Json, &[usize]); 4] =
+            [(&base, &[]), (&left, &[0]), (&right, &[0]), (&child, &order)];
         assert_eq!(merged(&texts), Ok(json!({"a": 2, "b": 1})));
     }
 }
@@ -101,14 +114,21 @@ fn merge_patch(target: &Json, patch: &Json) -> Json {
 }
 
 fn trees() -> impl Strategy<Value = Json> {
-    let leaf = prop_oneof![Just(Json::Null), any::<bool>().prop_map(Json::from), (0..3).prop_map(Json::from), "[a-c]".prop_map(Json::from)];
+    let leaf = prop_oneof![
+        Just(Json::Null),
+        any::<bool>().prop_map(Json::from),
+        (0..3).prop_map(Json::from),
+        "[a-c]".prop_map(Json::from)
+    ];
     let value = leaf.prop_recursive(3, 24, 4, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..3).prop_map(Json::from),
-            prop::collection::btree_map("[a-d]", inner, 0..4).prop_map(|map| Json::Object(map.into_iter().collect())),
+            prop::collection::btree_map("[a-d]", inner, 0..4)
+                .prop_map(|map| Json::Object(map.into_iter().collect())),
         ]
     });
-    prop::collection::btree_map("[e-h]", value, 0..4).prop_map(|map| Json::Object(map.into_iter().collect::<Map<_, _>>()))
+    prop::collection::btree_map("[e-h]", value, 0..4)
+        .prop_map(|map| Json::Object(map.into_iter().collect::<Map<_, _>>()))
 }
 
 proptest! {
@@ -144,7 +164,8 @@ fn check_origins(path: &KeyPath, node: &YamlNode, layers: &[RecipeLayer]) {
         check_origins(&path.child(&entry.key), &entry.node, layers);
     }
     if node.entries().is_empty() {
-        let layer = layers.iter().find(|layer| layer.node.origin.source == node.origin.source).unwrap();
+        let layer =
+            layers.iter().find(|layer| layer.node.origin.source == node.origin.source).unwrap();
         let there = layer.node.get_path(path).unwrap();
         assert_eq!(there.origin, node.origin, "{path}");
         assert!(there.same(node) || !there.entries().is_empty(), "{path}");

@@ -27,7 +27,9 @@ impl KeyAdviser<'_> {
         }
         let mut places = self.all.places_of(key);
         // Nearer relatives first: `driver.maxParallelUpgrades` means the one below `driver`.
-        let shared = |place: &[String]| path.keys().iter().zip(place).take_while(|(left, right)| left == right).count();
+        let shared = |place: &[String]| {
+            path.keys().iter().zip(place).take_while(|(left, right)| left == right).count()
+        };
         places.sort_by_key(|place| (std::cmp::Reverse(shared(place)), place.len()));
         let relative = places.first().filter(|place| shared(place) > 0 || path.keys().is_empty());
         if let Some(place) = relative {

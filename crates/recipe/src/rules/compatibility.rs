@@ -5,7 +5,9 @@ use std::cmp::Ordering;
 use semver::{Version, VersionReq};
 
 use super::{KnownComponent, RuleTarget};
-use catalog::compatibility::{CompatibilityLevel, CompatibilityRule, ComponentFact, RecipeFact, VersionRange, rules};
+use catalog::compatibility::{
+    CompatibilityLevel, CompatibilityRule, ComponentFact, RecipeFact, VersionRange, rules,
+};
 use contract::names::GPU_OPERATOR;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
@@ -37,11 +39,15 @@ impl CompatibilityCheck<'_> {
         let will_do = broken.is_some_and(|fact| self.is_possible(fact));
         let mut finding = match rule.level {
             CompatibilityLevel::Error if !will_do => Diagnostic::error(rule.message.as_str()),
-            CompatibilityLevel::Error | CompatibilityLevel::Warning => Diagnostic::warning(rule.message.as_str()),
+            CompatibilityLevel::Error | CompatibilityLevel::Warning => {
+                Diagnostic::warning(rule.message.as_str())
+            }
         };
         let mut places: Vec<(SourceSpan, &str)> = Vec::new();
         for fact in rule.when.iter().chain(broken.filter(|fact| self.is_written(fact))) {
-            let place = self.place(fact).filter(|(place, _)| !places.iter().any(|(known, _)| known == place));
+            let place = self
+                .place(fact)
+                .filter(|(place, _)| !places.iter().any(|(known, _)| known == place));
             places.extend(place);
         }
         let mut places = places.into_iter();
@@ -51,13 +57,19 @@ impl CompatibilityCheck<'_> {
         for (place, label) in places {
             finding = finding.related(place, label);
         }
-        finding.lint(Lint::Incompatible).hint(rule.hint.as_str()).hint(format!("rule `{}`, source: {}", rule.name, rule.source))
+        finding
+            .lint(Lint::Incompatible)
+            .hint(rule.hint.as_str())
+            .hint(format!("rule `{}`, source: {}", rule.name, rule.source))
     }
 
     /// `None`: the recipe does not say.
     fn holds(&self, fact: &RecipeFact) -> Option<bool> {
         match fact {
-            RecipeFact::Component(fact) => self.subject.component(&fact.name).map_or(Some(false), |known| self.is_like(known, fact)),
+            RecipeFact::Component(fact) => self
+                .subject
+                .component(&fact.name)
+                .map_or(Some(false), |known| self.is_like(known, fact)),
             RecipeFact::Runs(component) => Some(self.runs(component)),
             RecipeFact::Kubernetes(range) => {
                 let lowest = admitted(&self.kubernetes()?).next()?;
@@ -77,7 +89,10 @@ impl CompatibilityCheck<'_> {
     /// Whether some version that the recipe is for is in the range.
     fn is_possible(&self, fact: &RecipeFact) -> bool {
         let RecipeFact::Kubernetes(range) = fact else { return false };
-        self.kubernetes().is_some_and(|written| admitted(&written).any(|minor| is_in(range, |bound| compare(&minor, bound)) == Some(true)))
+        self.kubernetes().is_some_and(|written| {
+            admitted(&written)
+                .any(|minor| is_in(range, |bound| compare(&minor, bound)) == Some(true))
+        })
     }
 
     fn kubernetes(&self) -> Option<VersionReq> {
@@ -87,9 +102,15 @@ impl CompatibilityCheck<'_> {
     fn is_like(&self, known: &KnownComponent<'_>, fact: &ComponentFact) -> Option<bool> {
         let range = VersionRange { from: fact.from.clone(), before: fact.before.clone() };
         let mut answers = vec![is_in(&range, |bound| known.entry.compare(known.number, bound))];
-        answers.extend(fact.values.iter().map(|(path, value)| Some(known.value(&keys(path))? == *value)));
+        answers.extend(
+            fact.values.iter().map(|(path, value)| Some(known.value(&keys(path))? == *value)),
+        );
         // A gate that is not written has the program's own default, which is off for all that the table excludes.
-        answers.extend(fact.except.iter().map(|(path, value)| Some(known.value(&keys(path)).as_ref() != Some(value))));
+        answers.extend(
+            fact.except
+                .iter()
+                .map(|(path, value)| Some(known.value(&keys(path)).as_ref() != Some(value))),
+        );
         answers.extend(fact.keys.iter().map(|(path, key)| Some(self.has_key(known, path, key))));
         if answers.contains(&Some(false)) {
             return Some(false);
@@ -104,8 +125,10 @@ impl CompatibilityCheck<'_> {
         let groups = [("system", &places.system), ("accelerated", &places.accelerated)];
         value
             || groups.iter().any(|(group, places)| {
-                let written = ["components", known.name, "nodeScheduling", group, "nodeSelector", key];
-                places.node_selector.iter().any(|place| place == path) && self.subject.node_at(&written).is_some()
+                let written =
+                    ["components", known.name, "nodeScheduling", group, "nodeSelector", key];
+                places.node_selector.iter().any(|place| place == path)
+                    && self.subject.node_at(&written).is_some()
             })
     }
 
@@ -116,9 +139,13 @@ impl CompatibilityCheck<'_> {
 
     /// The driver that the GPU operator installs; a digest says nothing.
     fn driver(&self) -> Option<String> {
-        let operator = self.subject.component(GPU_OPERATOR).filter(|operator| operator.is_on(&["driver", "enabled"]) == Some(true))?;
+        let operator = self
+            .subject
+            .component(GPU_OPERATOR)
+            .filter(|operator| operator.is_on(&["driver", "enabled"]) == Some(true))?;
         let own = self.subject.recipe.rollout.gpu_driver.version.clone();
-        let version = own.or_else(|| operator.value(&["driver", "version"])?.as_str().map(str::to_owned))?;
+        let version =
+            own.or_else(|| operator.value(&["driver", "version"])?.as_str().map(str::to_owned))?;
         version.starts_with(|first: char| first.is_ascii_digit()).then_some(version)
     }
 
@@ -126,7 +153,10 @@ impl CompatibilityCheck<'_> {
     fn is_written(&self, fact: &RecipeFact) -> bool {
         match fact {
             RecipeFact::Component(fact) => self.written(fact).is_some(),
-            RecipeFact::Runs(_) | RecipeFact::Kubernetes(_) | RecipeFact::GpuDriver(_) | RecipeFact::Recipe(_) => true,
+            RecipeFact::Runs(_)
+            | RecipeFact::Kubernetes(_)
+            | RecipeFact::GpuDriver(_)
+            | RecipeFact::Recipe(_) => true,
         }
     }
 
@@ -134,7 +164,9 @@ impl CompatibilityCheck<'_> {
     fn written<'f>(&self, fact: &'f ComponentFact) -> Option<&'f str> {
         let values = ["components", fact.name.as_str(), "values"];
         let mut paths = fact.values.keys().chain(fact.except.keys()).chain(fact.keys.keys());
-        paths.find(|path| self.subject.node_at(&[&values[..], &keys(path)].concat()).is_some()).map(String::as_str)
+        paths
+            .find(|path| self.subject.node_at(&[&values[..], &keys(path)].concat()).is_some())
+            .map(String::as_str)
     }
 
     /// What the recipe says about it, and what that is.
@@ -147,16 +179,24 @@ impl CompatibilityCheck<'_> {
                 let values = [&component[..], &["values"]].concat();
                 let place = match self.written(fact) {
                     Some(path) => below(&values, path),
-                    None if fact.from.is_some() || fact.before.is_some() => below(&component, "version"),
+                    None if fact.from.is_some() || fact.before.is_some() => {
+                        below(&component, "version")
+                    }
                     None => self.subject.place(&component),
                 };
                 (place, "and here")
             }
-            RecipeFact::Kubernetes(_) => (below(&["cluster"], "kubernetes"), "the clusters that the recipe is for"),
-            RecipeFact::GpuDriver(_) if self.subject.recipe.rollout.gpu_driver.version.is_some() => {
+            RecipeFact::Kubernetes(_) => {
+                (below(&["cluster"], "kubernetes"), "the clusters that the recipe is for")
+            }
+            RecipeFact::GpuDriver(_)
+                if self.subject.recipe.rollout.gpu_driver.version.is_some() =>
+            {
                 (below(&["rollout", "gpuDriver"], "version"), "the driver")
             }
-            RecipeFact::GpuDriver(_) => (below(&["components", GPU_OPERATOR, "values"], "driver.version"), "the driver"),
+            RecipeFact::GpuDriver(_) => {
+                (below(&["components", GPU_OPERATOR, "values"], "driver.version"), "the driver")
+            }
             RecipeFact::Recipe(paths) => (below(&[], paths.keys().next()?), "and here"),
             RecipeFact::Runs(_) => return None,
         })
@@ -168,21 +208,34 @@ fn keys(path: &str) -> Vec<&str> {
 }
 
 fn is_in(range: &VersionRange, compare: impl Fn(&str) -> Option<Ordering>) -> Option<bool> {
-    let from = range.from.as_deref().map_or(Some(true), |from| compare(from).map(Ordering::is_ge))?;
-    let before = range.before.as_deref().map_or(Some(true), |before| compare(before).map(Ordering::is_lt))?;
+    let from =
+        range.from.as_deref().map_or(Some(true), |from| compare(from).map(Ordering::is_ge))?;
+    let before = range
+        .before
+        .as_deref()
+        .map_or(Some(true), |before| compare(before).map(Ordering::is_lt))?;
     Some(from && before)
 }
 
 /// The minor releases of Kubernetes 1 that a range admits, the lowest first.
 fn admitted(range: &VersionReq) -> impl Iterator<Item = String> {
-    let patches: Vec<u64> = range.comparators.iter().filter_map(|comparator| comparator.patch).chain([0, u64::from(u16::MAX)]).collect();
-    let admits = move |minor: &u64| patches.iter().any(|patch| range.matches(&Version::new(1, *minor, *patch)));
+    let patches: Vec<u64> = range
+        .comparators
+        .iter()
+        .filter_map(|comparator| comparator.patch)
+        .chain([0, u64::from(u16::MAX)])
+        .collect();
+    let admits = move |minor: &u64| {
+        patches.iter().any(|patch| range.matches(&Version::new(1, *minor, *patch)))
+    };
     (0..LAST_MINOR).filter(admits).map(|minor| format!("1.{minor}"))
 }
 
 /// Compares versions number by number; `580.126.20-grid` counts as `580.126.20`.
 fn compare(first: &str, second: &str) -> Option<Ordering> {
-    let numbers = |text: &str| -> Option<Vec<u64>> { text.split(['-', '+']).next()?.split('.').map(|part| part.parse().ok()).collect() };
+    let numbers = |text: &str| -> Option<Vec<u64>> {
+        text.split(['-', '+']).next()?.split('.').map(|part| part.parse().ok()).collect()
+    };
     let (mut first, mut second) = (numbers(first)?, numbers(second)?);
     let length = first.len().max(second.len());
     first.resize(length, 0);
@@ -196,10 +249,18 @@ mod tests {
 
     #[test]
     fn the_lowest_release_of_a_range() {
-        for (range, expected) in
-            [(">=1.32", Some("1.32")), (">1.31.4, <1.36", Some("1.31")), ("=1.30.2", Some("1.30")), ("1.33", Some("1.33")), ("<1", None)]
-        {
-            assert_eq!(admitted(&VersionReq::parse(range).unwrap()).next().as_deref(), expected, "{range}");
+        for (range, expected) in [
+            (">=1.32", Some("1.32")),
+            (">1.31.4, <1.36", Some("1.31")),
+            ("=1.30.2", Some("1.30")),
+            ("1.33", Some("1.33")),
+            ("<1", None),
+        ] {
+            assert_eq!(
+                admitted(&VersionReq::parse(range).unwrap()).next().as_deref(),
+                expected,
+                "{range}"
+            );
         }
     }
 

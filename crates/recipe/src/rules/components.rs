@@ -33,8 +33,9 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
 
 fn unknown(subject: &RuleTarget<'_>, name: &str) -> Diagnostic {
     let place = subject.place(&["components", name]);
-    let hint = did_you_mean(name, catalog::component_names())
-        .unwrap_or_else(|| format!("the catalog has: {}", catalog::component_names().collect::<Vec<_>>().join(", ")));
+    let hint = did_you_mean(name, catalog::component_names()).unwrap_or_else(|| {
+        format!("the catalog has: {}", catalog::component_names().collect::<Vec<_>>().join(", "))
+    });
     Diagnostic::error(format!("the catalog has no component `{name}`")).at(place).hint(hint).hint(
         "any other chart is deployed if the recipe says where it is: `chart: {repository: https://…, name: …}`, `version`, `namespace`",
     )

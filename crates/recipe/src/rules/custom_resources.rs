@@ -17,17 +17,26 @@ use diagnostics::words::{first_in_backticks, in_backticks};
 /// Checks the custom resources of all components of the catalog.
 pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for component in &subject.known {
-        let Some(resources) = subject.node_at(&["components", component.name, "customResources"]) else { continue };
+        let Some(resources) = subject.node_at(&["components", component.name, "customResources"])
+        else {
+            continue;
+        };
         let version = component.entry.closest_version(component.number);
         for entry in resources.entries() {
-            let Some(resource) = version.custom_resources.iter().find(|resource| resource.kind == entry.key) else {
+            let Some(resource) =
+                version.custom_resources.iter().find(|resource| resource.kind == entry.key)
+            else {
                 findings.push(unknown_kind(component, entry));
                 continue;
             };
             if !entry.node.is_map() {
-                Diagnostic::error(format!("`{}` is the `spec` of the resource, a map, and this is {}", entry.key, entry.node.kind()))
-                    .at(entry.key_origin)
-                    .report(findings);
+                Diagnostic::error(format!(
+                    "`{}` is the `spec` of the resource, a map, and this is {}",
+                    entry.key,
+                    entry.node.kind()
+                ))
+                .at(entry.key_origin)
+                .report(findings);
                 continue;
             }
             match component.version.and_then(|version| component.entry.schema(version, resource)) {
@@ -49,8 +58,12 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
 
 fn unknown_kind(component: &KnownComponent<'_>, entry: &MapEntry) -> Diagnostic {
     let version = component.entry.closest_version(component.number);
-    let kinds: Vec<&str> = version.custom_resources.iter().map(|resource| resource.kind.as_str()).collect();
-    let message = format!("`{} {}` takes no custom resource `{}`", component.name, component.number, entry.key);
+    let kinds: Vec<&str> =
+        version.custom_resources.iter().map(|resource| resource.kind.as_str()).collect();
+    let message = format!(
+        "`{} {}` takes no custom resource `{}`",
+        component.name, component.number, entry.key
+    );
     let hint = did_you_mean(&entry.key, kinds.iter().copied()).unwrap_or_else(|| {
         if !kinds.is_empty() {
             format!("it takes: {}", kinds.join(", "))
@@ -86,11 +99,16 @@ impl CustomResourceCheck<'_> {
                     }
                 }
             }
-            (YamlValue::String(_) | YamlValue::Number(_), _) if says("x-kubernetes-int-or-string") => {}
-            (YamlValue::String(_), "string") | (YamlValue::Bool(_), "boolean") | (YamlValue::Number(_), "number") => {
+            (YamlValue::String(_) | YamlValue::Number(_), _)
+                if says("x-kubernetes-int-or-string") => {}
+            (YamlValue::String(_), "string")
+            | (YamlValue::Bool(_), "boolean")
+            | (YamlValue::Number(_), "number") => {
                 self.scalar(path, node, schema);
             }
-            (YamlValue::Number(_), "integer") if node.to_json().is_i64() => self.scalar(path, node, schema),
+            (YamlValue::Number(_), "integer") if node.to_json().is_i64() => {
+                self.scalar(path, node, schema)
+            }
             (_, "") => {}
             _ => self.wrong_type(path, node, kind),
         }
@@ -100,43 +118,69 @@ impl CustomResourceCheck<'_> {
         let properties = schema.get("properties").and_then(Json::as_object);
         for entry in entries {
             let inner = path.child(&entry.key);
-            match (properties.and_then(|properties| properties.get(&entry.key)), schema.get("additionalProperties")) {
+            match (
+                properties.and_then(|properties| properties.get(&entry.key)),
+                schema.get("additionalProperties"),
+            ) {
                 (Some(property), _) => self.node(&inner, &entry.node, property),
                 (None, Some(others)) => self.node(&inner, &entry.node, others),
                 (None, None) if properties.is_none() => {}
                 (None, None) => {
-                    let names: Vec<&str> = properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str)).collect();
+                    let names: Vec<&str> = properties
+                        .into_iter()
+                        .flat_map(|properties| properties.keys().map(String::as_str))
+                        .collect();
                     self.unknown(&inner, entry, &names);
                 }
             }
         }
-        for key in schema.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str) {
+        for key in schema
+            .get("required")
+            .and_then(Json::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Json::as_str)
+        {
             if node.get(key).is_none_or(YamlNode::is_null) && !self.is_mapped(&path.child(key)) {
-                Diagnostic::error(format!("`{}` is missing: {} needs it", path.child(key), self.resource.kind))
-                    .at(self.place(path))
-                    .hint(format!("add `{key}: …`"))
-                    .report(self.findings);
+                Diagnostic::error(format!(
+                    "`{}` is missing: {} needs it",
+                    path.child(key),
+                    self.resource.kind
+                ))
+                .at(self.place(path))
+                .hint(format!("add `{key}: …`"))
+                .report(self.findings);
             }
         }
     }
 
     /// What the bundle itself sets.
     fn is_mapped(&self, path: &KeyPath) -> bool {
-        let version = self.subject.recipe.rollout.ofed_driver.as_ref().and_then(|driver| driver.version.as_ref());
-        self.resource.kind == POLICY_KIND && path.equals(&["ofedDriver", "version"]) && version.is_some()
+        let version = self
+            .subject
+            .recipe
+            .rollout
+            .ofed_driver
+            .as_ref()
+            .and_then(|driver| driver.version.as_ref());
+        self.resource.kind == POLICY_KIND
+            && path.equals(&["ofedDriver", "version"])
+            && version.is_some()
     }
 
     fn place(&self, path: &KeyPath) -> diagnostics::source::SourceSpan {
-        let mut keys = vec!["components", self.component.name, "customResources", &self.resource.kind];
+        let mut keys =
+            vec!["components", self.component.name, "customResources", &self.resource.kind];
         keys.extend(path.keys().iter().map(String::as_str));
         self.subject.place(&keys)
     }
 
     fn unknown(&mut self, path: &KeyPath, entry: &MapEntry, names: &[&str]) {
         let advice = self.resource.obsolete_fields.get(&path.to_string()).cloned();
-        let hint = advice
-            .or_else(|| did_you_mean(&entry.key, names.iter().copied()))
-            .unwrap_or_else(|| format!("known fields: {}", first_in_backticks(names.iter().copied())));
+        let hint =
+            advice.or_else(|| did_you_mean(&entry.key, names.iter().copied())).unwrap_or_else(
+                || format!("known fields: {}", first_in_backticks(names.iter().copied())),
+            );
         let (kind, component) = (&self.resource.kind, self.component);
         Diagnostic::error(format!(
             "{kind} of `{} {}` has no field `{path}`: the API server would drop it",
@@ -153,15 +197,22 @@ impl CustomResourceCheck<'_> {
         if let Some(words) = schema.get("enum").and_then(Json::as_array)
             && !words.contains(&written)
         {
-            Diagnostic::error(format!("`{path}` must be one of {}", in_backticks(words.iter().map(unquoted))))
+            Diagnostic::error(format!(
+                "`{path}` must be one of {}",
+                in_backticks(words.iter().map(unquoted))
+            ))
+            .lint(Lint::UnknownWord)
+            .at(node.origin)
+            .report(self.findings);
+        }
+        if let (Some(least), Some(found)) =
+            (schema.get("minimum").and_then(Json::as_f64), written.as_f64())
+            && found < least
+        {
+            Diagnostic::error(format!("`{path}` must be at least {least}"))
                 .lint(Lint::UnknownWord)
                 .at(node.origin)
                 .report(self.findings);
-        }
-        if let (Some(least), Some(found)) = (schema.get("minimum").and_then(Json::as_f64), written.as_f64())
-            && found < least
-        {
-            Diagnostic::error(format!("`{path}` must be at least {least}")).lint(Lint::UnknownWord).at(node.origin).report(self.findings);
         }
     }
 
@@ -176,8 +227,12 @@ impl CustomResourceCheck<'_> {
         };
         let written = self.subject.sources.written(node.origin);
         let hint = match (&node.value, kind) {
-            (YamlValue::Number(_) | YamlValue::Bool(_), "string") => Some(format!("quote it: `\"{written}\"`")),
-            (YamlValue::String(text), "integer" | "boolean") if text.parse::<i64>().is_ok() || text.parse::<bool>().is_ok() => {
+            (YamlValue::Number(_) | YamlValue::Bool(_), "string") => {
+                Some(format!("quote it: `\"{written}\"`"))
+            }
+            (YamlValue::String(text), "integer" | "boolean")
+                if text.parse::<i64>().is_ok() || text.parse::<bool>().is_ok() =>
+            {
                 Some(format!("remove the quotes: `{text}`"))
             }
             _ => None,

@@ -9,7 +9,12 @@ use diagnostics::nearest::did_you_mean;
 use diagnostics::tree::YamlNode;
 
 /// A component that is not in the catalog.
-pub(super) fn check(subject: &RuleTarget<'_>, component: &RecipeComponent, chart: &ChartSource, findings: &mut Vec<Diagnostic>) {
+pub(super) fn check(
+    subject: &RuleTarget<'_>,
+    component: &RecipeComponent,
+    chart: &ChartSource,
+    findings: &mut Vec<Diagnostic>,
+) {
     let name = component.name.as_str();
     for (key, value) in [("version", &component.version), ("namespace", &component.namespace)] {
         if value.is_none() {
@@ -41,19 +46,32 @@ pub(super) fn needless(subject: &RuleTarget<'_>, component: &RecipeComponent) ->
 }
 
 /// Every name must be that of a component of the recipe, switched off or not.
-pub(super) fn after(subject: &RuleTarget<'_>, component: &RecipeComponent, findings: &mut Vec<Diagnostic>) {
-    let list = subject.node_at(&["components", &component.name, "after"]).map_or(&[][..], YamlNode::items);
+pub(super) fn after(
+    subject: &RuleTarget<'_>,
+    component: &RecipeComponent,
+    findings: &mut Vec<Diagnostic>,
+) {
+    let list =
+        subject.node_at(&["components", &component.name, "after"]).map_or(&[][..], YamlNode::items);
     let components = subject.node_at(&["components"]).map_or(&[][..], YamlNode::items);
     let names = || components.iter().filter_map(|item| item.get("name").and_then(YamlNode::text));
     for item in list {
         let Some(name) = item.text() else { continue };
         if name == component.name {
-            Diagnostic::error(format!("`{name}` cannot come after itself")).at(item.origin).report(findings);
-        } else if !names().any(|known| known == name) {
-            Diagnostic::error(format!("`{}` comes after `{name}`, which the recipe does not have", component.name))
+            Diagnostic::error(format!("`{name}` cannot come after itself"))
                 .at(item.origin)
-                .hint(did_you_mean(name, names()).unwrap_or_else(|| "add the component, or remove the name here".to_owned()))
                 .report(findings);
+        } else if !names().any(|known| known == name) {
+            Diagnostic::error(format!(
+                "`{}` comes after `{name}`, which the recipe does not have",
+                component.name
+            ))
+            .at(item.origin)
+            .hint(
+                did_you_mean(name, names())
+                    .unwrap_or_else(|| "add the component, or remove the name here".to_owned()),
+            )
+            .report(findings);
         }
     }
 }

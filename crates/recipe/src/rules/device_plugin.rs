@@ -21,13 +21,24 @@ const KEY: &str = "devicePluginConfig";
 /// Checks the configurations of all components.
 pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for component in &subject.known {
-        let Some(node) = subject.node_at(&["components", component.name, KEY]).filter(|node| !node.is_null()) else { continue };
+        let Some(node) =
+            subject.node_at(&["components", component.name, KEY]).filter(|node| !node.is_null())
+        else {
+            continue;
+        };
         match component.name.parse::<PluginChart>() {
-            Ok(chart) => DevicePluginConfigCheck { subject, component, chart, node, findings }.check_all(),
-            Err(_) => Diagnostic::error(format!("`{}` does not deploy the device plugin", component.name))
-                .at(subject.place(&["components", component.name, KEY]))
-                .hint(format!("write `{KEY}` under {}", PluginChart::ALL.map(|chart| format!("`{chart}`")).join(" or ")))
-                .report(findings),
+            Ok(chart) => {
+                DevicePluginConfigCheck { subject, component, chart, node, findings }.check_all()
+            }
+            Err(_) => {
+                Diagnostic::error(format!("`{}` does not deploy the device plugin", component.name))
+                    .at(subject.place(&["components", component.name, KEY]))
+                    .hint(format!(
+                        "write `{KEY}` under {}",
+                        PluginChart::ALL.map(|chart| format!("`{chart}`")).join(" or ")
+                    ))
+                    .report(findings)
+            }
         }
     }
 }
@@ -49,24 +60,34 @@ impl DevicePluginConfigCheck<'_> {
         let configs = self.node.get("configs").map(YamlNode::entries).unwrap_or_default();
         for entry in configs {
             if let Some(why) = selection::unusable(&entry.key) {
-                Diagnostic::error(format!("no node can choose the configuration `{}`: {why}", entry.key))
-                    .at(entry.key_origin)
-                    .hint("rename it")
-                    .report(self.findings);
+                Diagnostic::error(format!(
+                    "no node can choose the configuration `{}`: {why}",
+                    entry.key
+                ))
+                .at(entry.key_origin)
+                .hint("rename it")
+                .report(self.findings);
             }
             let report = check_node(&entry.node, self.subject.sources, &target);
-            self.findings.extend(report.findings.into_iter().map(|ConfigFinding { diagnostic, .. }| match diagnostic.place {
-                Some(place) if place == entry.node.origin => diagnostic.at(entry.key_origin),
-                Some(_) | None => diagnostic,
-            }));
+            self.findings.extend(report.findings.into_iter().map(
+                |ConfigFinding { diagnostic, .. }| match diagnostic.place {
+                    Some(place) if place == entry.node.origin => diagnostic.at(entry.key_origin),
+                    Some(_) | None => diagnostic,
+                },
+            ));
         }
         self.default(&configs.iter().map(|entry| entry.key.as_str()).collect::<Vec<_>>());
         self.set_twice();
-        if self.chart == PluginChart::GpuOperator && component.is_on(&["devicePlugin", "enabled"]) == Some(false) {
-            Diagnostic::warning(format!("`{KEY}` has no effect: `devicePlugin.enabled` is false in the values of `{}`", component.name))
-                .lint(Lint::NoEffect)
-                .at(self.place(&[]))
-                .report(self.findings);
+        if self.chart == PluginChart::GpuOperator
+            && component.is_on(&["devicePlugin", "enabled"]) == Some(false)
+        {
+            Diagnostic::warning(format!(
+                "`{KEY}` has no effect: `devicePlugin.enabled` is false in the values of `{}`",
+                component.name
+            ))
+            .lint(Lint::NoEffect)
+            .at(self.place(&[]))
+            .report(self.findings);
         }
     }
 
@@ -76,7 +97,8 @@ impl DevicePluginConfigCheck<'_> {
 
     /// The version that will read the configurations.
     fn version(&mut self, values: &dyn Fn(&str) -> Option<Value>) -> PluginVersion {
-        let asked = self.subject.recipe.components.iter().find(|known| known.name == self.component.name);
+        let asked =
+            self.subject.recipe.components.iter().find(|known| known.name == self.component.name);
         let chart_version = asked.and_then(|asked| asked.version.as_deref()).unwrap_or_default();
         let (version, problem) = match PluginVersion::deployed(self.chart, chart_version, values) {
             Ok(version) => (version, newer_plugin(version).map(|finding| finding.diagnostic)),
@@ -87,13 +109,23 @@ impl DevicePluginConfigCheck<'_> {
                     PluginVersionError::Text(text) if text.is_empty() => {
                         "nothing says which version of the device plugin is deployed".to_owned()
                     }
-                    PluginVersionError::Text(text) => format!("`{text}` does not say which version of the device plugin is deployed"),
+                    PluginVersionError::Text(text) => format!(
+                        "`{text}` does not say which version of the device plugin is deployed"
+                    ),
                 };
-                (nearest, Some(Diagnostic::warning(format!("{what}; the configurations are judged as for {nearest}"))))
+                (
+                    nearest,
+                    Some(Diagnostic::warning(format!(
+                        "{what}; the configurations are judged as for {nearest}"
+                    ))),
+                )
             }
         };
-        let path =
-            [&["components", self.component.name, "values"][..], &PluginVersion::path(self.chart).split('.').collect::<Vec<_>>()].concat();
+        let path = [
+            &["components", self.component.name, "values"][..],
+            &PluginVersion::path(self.chart).split('.').collect::<Vec<_>>(),
+        ]
+        .concat();
         let place = self.subject.place(&path);
         self.findings.extend(problem.map(|diagnostic| diagnostic.at(place)));
         version
@@ -111,14 +143,20 @@ impl DevicePluginConfigCheck<'_> {
         let default = self.node.get("default").and_then(YamlNode::text);
         match selection::without_label(self.chart, names, default) {
             SelectedConfig::Config(_) => {}
-            SelectedConfig::Empty => self.findings.push(selection::no_default(names).diagnostic.at(self.place(&[]))),
+            SelectedConfig::Empty => {
+                self.findings.push(selection::no_default(names).diagnostic.at(self.place(&[])))
+            }
             SelectedConfig::Fails(reason) => {
                 let near = default.and_then(|default| did_you_mean(default, names.iter().copied()));
-                let hint = near.unwrap_or_else(|| format!("set `default` to one of {}", in_backticks(names)));
-                Diagnostic::error(format!("on nodes without the label `{}` the plugin would not start: {reason}", selection::LABEL))
-                    .at(self.place(&["default"]))
-                    .hint(hint)
-                    .report(self.findings);
+                let hint = near
+                    .unwrap_or_else(|| format!("set `default` to one of {}", in_backticks(names)));
+                Diagnostic::error(format!(
+                    "on nodes without the label `{}` the plugin would not start: {reason}",
+                    selection::LABEL
+                ))
+                .at(self.place(&["default"]))
+                .hint(hint)
+                .report(self.findings);
             }
         }
     }
@@ -126,8 +164,14 @@ impl DevicePluginConfigCheck<'_> {
     /// The bundle makes the ConfigMap and names it to the chart.
     fn set_twice(&mut self) {
         let path: Vec<&str> = self.chart.config_path().split('.').collect();
-        let Some(config) = self.component.values.and_then(|values| values.at_keys(&path)) else { return };
-        for entry in config.entries().iter().filter(|entry| !entry.node.is_null() && entry.key != "fallbackStrategies") {
+        let Some(config) = self.component.values.and_then(|values| values.at_keys(&path)) else {
+            return;
+        };
+        for entry in config
+            .entries()
+            .iter()
+            .filter(|entry| !entry.node.is_null() && entry.key != "fallbackStrategies")
+        {
             Diagnostic::error(format!("`{}.{}` in values and `{KEY}` both say which configurations there are", path.join("."), entry.key))
                 .lint(Lint::SetTwice)
                 .at(entry.key_origin)

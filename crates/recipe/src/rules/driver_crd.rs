@@ -19,16 +19,25 @@ const DRIVER: [&str; 4] = ["components", GPU_OPERATOR, "values", "driver"];
 /// From this version on each NVIDIADriver has an upgrade policy of its own, and the ClusterPolicy's is not used.
 const POLICY_PER_DRIVER: &str = "v26.7.0";
 /// The vendor's part of `rollout.gpuDriver.policy`.
-const VENDORS_POLICY: [&str; 5] = ["maxParallelUpgrades", "maxUnavailable", "waitForCompletion", "podDeletion", "drain"];
+const VENDORS_POLICY: [&str; 5] =
+    ["maxParallelUpgrades", "maxUnavailable", "waitForCompletion", "podDeletion", "drain"];
 
 /// Reports an upgrade policy that reaches no NVIDIADriver.
-fn policy(subject: &RuleTarget<'_>, operator: &KnownComponent<'_>, place: SourceSpan, findings: &mut Vec<Diagnostic>) {
+fn policy(
+    subject: &RuleTarget<'_>,
+    operator: &KnownComponent<'_>,
+    place: SourceSpan,
+    findings: &mut Vec<Diagnostic>,
+) {
     if operator.entry.compare(operator.number, POLICY_PER_DRIVER).is_none_or(Ordering::is_lt) {
         return;
     }
     let path = ["rollout", "gpuDriver", "policy"];
     let asked = subject.node_at(&path).map(YamlNode::entries).unwrap_or_default();
-    for entry in asked.iter().filter(|entry| VENDORS_POLICY.contains(&entry.key.as_str()) && !entry.node.is_null()) {
+    for entry in asked
+        .iter()
+        .filter(|entry| VENDORS_POLICY.contains(&entry.key.as_str()) && !entry.node.is_null())
+    {
         let message = format!(
             "`rollout.gpuDriver.policy.{}` has no effect: each NVIDIADriver has its own policy, and they are not the chart's",
             entry.key
@@ -53,20 +62,30 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
             let path = format!("driver.nvidiaDriverCRD.{}", entry.key);
             lookup(operator.defaults, &path).is_some_and(|default| entry.node.to_json() == *default)
         };
-        for entry in settings.iter().filter(|entry| OF_THE_DEFAULT_RESOURCE.contains(&entry.key.as_str()) && !is_default(entry)) {
-            Diagnostic::warning(format!("`driver.nvidiaDriverCRD.{}` has no effect: `enabled` beside it is false", entry.key))
-                .lint(Lint::NoEffect)
-                .at(entry.key_origin)
-                .hint("remove it, or set `driver.nvidiaDriverCRD.enabled: true`")
-                .report(findings);
+        for entry in settings.iter().filter(|entry| {
+            OF_THE_DEFAULT_RESOURCE.contains(&entry.key.as_str()) && !is_default(entry)
+        }) {
+            Diagnostic::warning(format!(
+                "`driver.nvidiaDriverCRD.{}` has no effect: `enabled` beside it is false",
+                entry.key
+            ))
+            .lint(Lint::NoEffect)
+            .at(entry.key_origin)
+            .hint("remove it, or set `driver.nvidiaDriverCRD.enabled: true`")
+            .report(findings);
         }
     }
-    let own = operator.is_on(&switch) == Some(true) && operator.is_on(&["driver", "nvidiaDriverCRD", "deployDefaultCR"]) == Some(false);
+    let own = operator.is_on(&switch) == Some(true)
+        && operator.is_on(&["driver", "nvidiaDriverCRD", "deployDefaultCR"]) == Some(false);
     if !own {
         return;
     }
     let place = subject.place(&[&DRIVER[..], &["nvidiaDriverCRD", "deployDefaultCR"]].concat());
-    for entry in driver.entries().iter().filter(|entry| !ALWAYS_READ.contains(&entry.key.as_str()) && !entry.node.is_null()) {
+    for entry in driver
+        .entries()
+        .iter()
+        .filter(|entry| !ALWAYS_READ.contains(&entry.key.as_str()) && !entry.node.is_null())
+    {
         Diagnostic::error(format!(
             "nobody reads `driver.{}`: the driver comes from NVIDIADriver objects that are not the chart's",
             entry.key

@@ -36,10 +36,14 @@ fn node(path: &KeyPath, node: &YamlNode, shape: TypeShape, findings: &mut Vec<Di
         YamlValue::List(items) => {
             let Some(inner) = shape.items() else { return };
             for (index, item) in items.iter().enumerate() {
-                let of_catalog = path.last() == Some("components") && path.keys().len() == 1 && item.get("chart").is_none();
+                let of_catalog = path.last() == Some("components")
+                    && path.keys().len() == 1
+                    && item.get("chart").is_none();
                 let path = path.child(index.to_string());
                 // The catalog's names and versions are known: what is none of them has been refused with the nearest one.
-                for entry in item.entries().iter().filter(|entry| !(of_catalog && ["name", "version"].contains(&entry.key.as_str()))) {
+                for entry in item.entries().iter().filter(|entry| {
+                    !(of_catalog && ["name", "version"].contains(&entry.key.as_str()))
+                }) {
                     // Names of components of the recipe, or refused.
                     if entry.key == "after" {
                         continue;
@@ -59,8 +63,12 @@ fn node(path: &KeyPath, node: &YamlNode, shape: TypeShape, findings: &mut Vec<Di
 
 fn text(text: &str, grammar: &Grammar, place: SourceSpan, findings: &mut Vec<Diagnostic>) {
     if !BY_RULE.contains(&grammar.name) && !(grammar.fits)(text) {
-        let reason = grammar.reason(text).map_or_else(String::new, |reason| format!(": {}", shown(&reason)));
-        Diagnostic::error(format!("`{}` {}{reason}", shown(text), grammar.what)).at(place).hint(grammar.hint).report(findings);
+        let reason =
+            grammar.reason(text).map_or_else(String::new, |reason| format!(": {}", shown(&reason)));
+        Diagnostic::error(format!("`{}` {}{reason}", shown(text), grammar.what))
+            .at(place)
+            .hint(grammar.hint)
+            .report(findings);
     }
 }
 
@@ -72,13 +80,18 @@ mod tests {
     #[test]
     fn every_text_of_the_schema_has_a_grammar() {
         fn visit(path: &KeyPath, shape: TypeShape, missing: &mut Vec<String>) {
-            let is_free = shape.takes("string") && shape.words().is_none() && !matches!(shape.name(), Some("Duration" | "Count"));
+            let is_free = shape.takes("string")
+                && shape.words().is_none()
+                && !matches!(shape.name(), Some("Duration" | "Count"));
             let known = shape.grammar().is_some_and(|name| grammar(name).is_some());
             if is_free && !known {
                 missing.push(path.to_string());
             }
             let keys: Vec<&str> = shape.keys().collect();
-            if keys.is_empty() && shape.takes("object") && shape.key_grammar().is_some_and(|name| grammar(name).is_none()) {
+            if keys.is_empty()
+                && shape.takes("object")
+                && shape.key_grammar().is_some_and(|name| grammar(name).is_none())
+            {
                 missing.push(format!("{path} (keys)"));
             }
             for key in keys {

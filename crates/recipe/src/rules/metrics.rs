@@ -6,12 +6,17 @@ use diagnostics::diagnostic::Diagnostic;
 /// Objects of the Prometheus operator need metrics that they can go by.
 pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let metrics = &subject.recipe.rollout.metrics;
-    for (key, enabled) in [("podMonitor", metrics.pod_monitor.enabled), ("prometheusRule", metrics.prometheus_rule.enabled)] {
+    for (key, enabled) in [
+        ("podMonitor", metrics.pod_monitor.enabled),
+        ("prometheusRule", metrics.prometheus_rule.enabled),
+    ] {
         if enabled && !metrics.enabled {
-            Diagnostic::error(format!("`rollout.metrics.{key}` is enabled, and no hook serves the metrics that it goes by"))
-                .at(subject.place(&["rollout", "metrics", key, "enabled"]))
-                .hint("set `rollout.metrics.enabled: true`")
-                .report(findings);
+            Diagnostic::error(format!(
+                "`rollout.metrics.{key}` is enabled, and no hook serves the metrics that it goes by"
+            ))
+            .at(subject.place(&["rollout", "metrics", key, "enabled"]))
+            .hint("set `rollout.metrics.enabled: true`")
+            .report(findings);
         }
     }
     if metrics.port == Some(0) {

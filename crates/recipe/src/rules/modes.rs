@@ -58,7 +58,11 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     gpu_values(subject, rollout.gpu_driver.mode, findings);
     let Some(ofed) = &rollout.ofed_driver else { return };
     for (key, modes, reason, instead) in OFED_KEYS {
-        let Some(entry) = policy_entry(subject, "ofedDriver", key).filter(|_| !modes.contains(&ofed.mode)) else { continue };
+        let Some(entry) =
+            policy_entry(subject, "ofedDriver", key).filter(|_| !modes.contains(&ofed.mode))
+        else {
+            continue;
+        };
         let own = format!("{instead}; with mode {} there is one of ours", names(modes));
         Diagnostic::error(reason).lint(Lint::UnknownField).at(entry).hint(own).report(findings);
     }
@@ -87,9 +91,15 @@ fn policy_entry(subject: &RuleTarget<'_>, driver: &str, key: &str) -> Option<Sou
 
 /// A preflight is a task of modes; without one nobody looks, however strict the recipe is.
 fn preflight(subject: &RuleTarget<'_>, driver: &str, mode: Mode, findings: &mut Vec<Diagnostic>) {
-    let entry = subject.node_at(&["rollout", driver]).and_then(|section| section.entry("preflight"));
-    let Some(entry) = entry.filter(|entry| !entry.node.is_null() && !mode.tasks().contains(&Task::Preflight)) else { return };
-    let modes: Vec<Mode> = Mode::ALL.into_iter().filter(|mode| mode.tasks().contains(&Task::Preflight)).collect();
+    let entry =
+        subject.node_at(&["rollout", driver]).and_then(|section| section.entry("preflight"));
+    let Some(entry) =
+        entry.filter(|entry| !entry.node.is_null() && !mode.tasks().contains(&Task::Preflight))
+    else {
+        return;
+    };
+    let modes: Vec<Mode> =
+        Mode::ALL.into_iter().filter(|mode| mode.tasks().contains(&Task::Preflight)).collect();
     findings.push(
         against(format!("`rollout.{driver}.preflight` has no effect in mode `{}`: nobody looks before the rollout", mode.name()))
             .at(entry.key_origin)
@@ -99,24 +109,34 @@ fn preflight(subject: &RuleTarget<'_>, driver: &str, mode: Mode, findings: &mut 
 
 /// Only `assist` may hold nodes while the operator is upgraded, or not: `steer` always does, `observe` and `drive` never do.
 fn operator_upgrade(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Diagnostic>) {
-    let entry = subject.node_at(&["rollout", "gpuDriver"]).and_then(|section| section.entry("operatorUpgrade"));
-    let Some(entry) = entry.filter(|entry| !entry.node.is_null() && mode != Mode::Assist) else { return };
+    let entry = subject
+        .node_at(&["rollout", "gpuDriver"])
+        .and_then(|section| section.entry("operatorUpgrade"));
+    let Some(entry) = entry.filter(|entry| !entry.node.is_null() && mode != Mode::Assist) else {
+        return;
+    };
     let why = match mode {
         Mode::Steer => "it holds every node in any case",
         Mode::Observe => "it writes to no node",
         Mode::Assist | Mode::Drive => "the operator upgrades no driver by itself",
     };
     findings.push(
-        against(format!("`rollout.gpuDriver.operatorUpgrade` has no effect in mode `{}`: {why}", mode.name()))
-            .at(entry.key_origin)
-            .hint("set `rollout.gpuDriver.mode` to `assist`, or remove the key"),
+        against(format!(
+            "`rollout.gpuDriver.operatorUpgrade` has no effect in mode `{}`: {why}",
+            mode.name()
+        ))
+        .at(entry.key_origin)
+        .hint("set `rollout.gpuDriver.mode` to `assist`, or remove the key"),
     );
 }
 
 /// Keys that the mode has no use for.
 fn keys(subject: &RuleTarget<'_>, driver: &str, mode: Mode, findings: &mut Vec<Diagnostic>) {
     for (key, modes) in KEYS {
-        let Some(place) = policy_entry(subject, driver, key).filter(|_| !modes.contains(&mode)) else { continue };
+        let Some(place) = policy_entry(subject, driver, key).filter(|_| !modes.contains(&mode))
+        else {
+            continue;
+        };
         let mut finding = Diagnostic::error(format!("`rollout.{driver}.policy.{key}` has no effect in mode `{}`", mode.name()))
             .lint(Lint::AgainstMode)
             .at(place)
@@ -125,7 +145,10 @@ fn keys(subject: &RuleTarget<'_>, driver: &str, mode: Mode, findings: &mut Vec<D
                 names(modes)
             ));
         if subject.node_at(&["rollout", driver, "mode"]).is_some() {
-            finding = finding.related(subject.place(&["rollout", driver, "mode"]), format!("mode `{}`", mode.name()));
+            finding = finding.related(
+                subject.place(&["rollout", driver, "mode"]),
+                format!("mode `{}`", mode.name()),
+            );
         }
         findings.push(finding);
     }
@@ -136,7 +159,10 @@ fn amounts(subject: &RuleTarget<'_>, driver: &DriverRollout, findings: &mut Vec<
     let policy = &driver.policy;
     let mut wrong = |key: &[&str], problem: &str, hint: &str| {
         let keys = [&["rollout", driver.key, "policy"], key].concat();
-        Diagnostic::error(format!("`{}`: {problem}", keys.join("."))).at(subject.place(&keys)).hint(hint).report(findings);
+        Diagnostic::error(format!("`{}`: {problem}", keys.join(".")))
+            .at(subject.place(&keys))
+            .hint(hint)
+            .report(findings);
     };
     let is_charts = driver.key == "gpuDriver" && !driver.mode.decides();
     let group = policy.topology.as_ref().map(|topology| topology.max_unavailable);
@@ -147,7 +173,9 @@ fn amounts(subject: &RuleTarget<'_>, driver: &DriverRollout, findings: &mut Vec<
     ];
     for (key, count) in counts {
         let problem = match count {
-            Some(Count::Number(0)) if is_charts && *key == ["maxUnavailable"] => "the chart takes 0 for not set and renders 25%",
+            Some(Count::Number(0)) if is_charts && *key == ["maxUnavailable"] => {
+                "the chart takes 0 for not set and renders 25%"
+            }
             Some(Count::Number(0) | Count::Percent(0)) => "no node could ever be upgraded",
             Some(Count::Percent(101..)) => "a fleet has no more than 100%",
             Some(Count::Number(1..) | Count::Percent(1..=100)) | None => continue,
@@ -157,8 +185,14 @@ fn amounts(subject: &RuleTarget<'_>, driver: &DriverRollout, findings: &mut Vec<
     if policy.attempts == Some(0) {
         wrong(&["attempts"], "no node would ever be tried", "set a number from 1 on");
     }
-    let long = |time: Option<Duration>, least: u64| time.is_some_and(|time| !(least..=LONGEST_SECONDS).contains(&time.as_secs()));
-    for (key, time, least) in [("soak", policy.soak, 0), ("driverStart", policy.driver_start, 1), ("validation", policy.validation, 1)] {
+    let long = |time: Option<Duration>, least: u64| {
+        time.is_some_and(|time| !(least..=LONGEST_SECONDS).contains(&time.as_secs()))
+    };
+    for (key, time, least) in [
+        ("soak", policy.soak, 0),
+        ("driverStart", policy.driver_start, 1),
+        ("validation", policy.validation, 1),
+    ] {
         if long(time, least) {
             wrong(&[key], &format!("must be from {least}s to 24h"), "such as `30m`");
         }
@@ -180,7 +214,13 @@ fn gpu_values(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Diagnosti
         );
         return;
     }
-    auto_upgrade(subject, "gpuDriver", mode, &[&GPU_VALUES[..], &["driver", "upgradePolicy", "autoUpgrade"]].concat(), findings);
+    auto_upgrade(
+        subject,
+        "gpuDriver",
+        mode,
+        &[&GPU_VALUES[..], &["driver", "upgradePolicy", "autoUpgrade"]].concat(),
+        findings,
+    );
     unused_evictions(subject, operator, mode, findings);
     if !mode.decides() {
         return;
@@ -201,7 +241,13 @@ fn gpu_values(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Diagnosti
     }
     let env = manager_env(subject);
     for entry in env {
-        let Some(name) = entry.get("name").and_then(YamlNode::text).filter(|name| DRIVER_MANAGER_OFF.contains(name)) else { continue };
+        let Some(name) = entry
+            .get("name")
+            .and_then(YamlNode::text)
+            .filter(|name| DRIVER_MANAGER_OFF.contains(name))
+        else {
+            continue;
+        };
         if entry.get("value").and_then(YamlNode::text) != Some("false") {
             findings.push(
                 against(format!("`{name}` must be \"false\" in mode `drive`: driver-manager would empty the node beside us"))
@@ -215,18 +261,32 @@ fn gpu_values(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Diagnosti
 
 /// The entries of the driver manager's environment.
 fn manager_env<'a>(subject: &RuleTarget<'a>) -> &'a [YamlNode] {
-    subject.node_at(&[&GPU_VALUES[..], &["driver", "manager", "env"]].concat()).map(YamlNode::items).unwrap_or_default()
+    subject
+        .node_at(&[&GPU_VALUES[..], &["driver", "manager", "env"]].concat())
+        .map(YamlNode::items)
+        .unwrap_or_default()
 }
 
 /// Where the operator upgrades, its driver manager leaves pods and node alone, whatever its environment says (gpu-operator issue 901).
-fn unused_evictions(subject: &RuleTarget<'_>, operator: &KnownComponent<'_>, mode: Mode, findings: &mut Vec<Diagnostic>) {
+fn unused_evictions(
+    subject: &RuleTarget<'_>,
+    operator: &KnownComponent<'_>,
+    mode: Mode,
+    findings: &mut Vec<Diagnostic>,
+) {
     let upgrades = match mode {
         Mode::Observe => operator.is_on(&["driver", "upgradePolicy", "autoUpgrade"]) != Some(false),
         Mode::Assist | Mode::Steer => true,
         Mode::Drive => false,
     };
     for entry in manager_env(subject).iter().filter(|_| upgrades) {
-        let Some(name) = entry.get("name").and_then(YamlNode::text).filter(|name| MANAGER_EVICTIONS.contains(name)) else { continue };
+        let Some(name) = entry
+            .get("name")
+            .and_then(YamlNode::text)
+            .filter(|name| MANAGER_EVICTIONS.contains(name))
+        else {
+            continue;
+        };
         Diagnostic::warning(format!(
             "`{name}` has no effect: with `autoUpgrade: true` the operator moves the pods, and the driver manager none"
         ))
@@ -242,19 +302,32 @@ fn ofed_values(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Diagnost
     let Some(operator) = subject.component(NETWORK_OPERATOR) else { return };
     let is_resource = !operator.entry.closest_version(operator.number).custom_resources.is_empty();
     let place: &[&str] = if is_resource { &["customResources", POLICY_KIND] } else { &["values"] };
-    let switch = [&["components", NETWORK_OPERATOR], place, &["ofedDriver", "upgradePolicy", "autoUpgrade"]].concat();
+    let switch =
+        [&["components", NETWORK_OPERATOR], place, &["ofedDriver", "upgradePolicy", "autoUpgrade"]]
+            .concat();
     auto_upgrade(subject, "ofedDriver", mode, &switch, findings);
 }
 
 /// Whether the operator upgrades by itself is what the modes differ in.
-fn auto_upgrade(subject: &RuleTarget<'_>, driver: &str, mode: Mode, switch: &[&str], findings: &mut Vec<Diagnostic>) {
+fn auto_upgrade(
+    subject: &RuleTarget<'_>,
+    driver: &str,
+    mode: Mode,
+    switch: &[&str],
+    findings: &mut Vec<Diagnostic>,
+) {
     let needed = match mode {
         Mode::Observe => return,
         Mode::Assist | Mode::Steer => true,
         Mode::Drive => false,
     };
-    let Some(written) = subject.node_at(switch).filter(|node| !node.is_null() && node.to_json() != needed) else { return };
-    let reason = if needed { "nobody would upgrade a node" } else { "two would upgrade the same node" };
+    let Some(written) =
+        subject.node_at(switch).filter(|node| !node.is_null() && node.to_json() != needed)
+    else {
+        return;
+    };
+    let reason =
+        if needed { "nobody would upgrade a node" } else { "two would upgrade the same node" };
     findings.push(
         against(format!("`autoUpgrade` must be {needed} in mode `{}`: {reason}", mode.name()))
             .at(written.origin)

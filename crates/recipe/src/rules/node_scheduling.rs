@@ -20,18 +20,27 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
 }
 
 /// What the recipe says, and the places that the chart has for it.
-fn check_part(subject: &RuleTarget<'_>, known: &KnownComponent<'_>, part: &SchedulingPart, findings: &mut Vec<Diagnostic>) {
+fn check_part(
+    subject: &RuleTarget<'_>,
+    known: &KnownComponent<'_>,
+    part: &SchedulingPart,
+    findings: &mut Vec<Diagnostic>,
+) {
     let SchedulingPart { group, key, .. } = *part;
     let paths = part.paths(&known.entry.node_scheduling);
     let written = ["components", known.name, "nodeScheduling", group, key];
     if paths.is_empty() {
-        Diagnostic::error(format!("the chart `{}` has no place for the `{key}` of its {group} pods", known.entry.chart))
-            .at(subject.place(&written))
-            .hint(advice(known, group, key))
-            .report(findings);
+        Diagnostic::error(format!(
+            "the chart `{}` has no place for the `{key}` of its {group} pods",
+            known.entry.chart
+        ))
+        .at(subject.place(&written))
+        .hint(advice(known, group, key))
+        .report(findings);
     }
     for path in paths {
-        let place: Vec<&str> = ["components", known.name, "values"].into_iter().chain(path.split('.')).collect();
+        let place: Vec<&str> =
+            ["components", known.name, "values"].into_iter().chain(path.split('.')).collect();
         if subject.node_at(&place).is_some_and(|node| !node.is_null()) {
             Diagnostic::error(format!("`{path}` is set twice"))
                 .lint(Lint::SetTwice)
@@ -44,7 +53,8 @@ fn check_part(subject: &RuleTarget<'_>, known: &KnownComponent<'_>, part: &Sched
 }
 
 fn advice(known: &KnownComponent<'_>, group: &str, key: &str) -> String {
-    let obsolete = known.version.and_then(|version| version.obsolete_keys.get("daemonsets.nodeSelector"));
+    let obsolete =
+        known.version.and_then(|version| version.obsolete_keys.get("daemonsets.nodeSelector"));
     match obsolete {
         Some(advice) if (group, key) == ("accelerated", "nodeSelector") => advice.clone(),
         Some(_) | None => "remove it, or set the keys that the chart has in `values`".to_owned(),
@@ -53,18 +63,25 @@ fn advice(known: &KnownComponent<'_>, group: &str, key: &str) -> String {
 
 /// Labels are texts: `true` without quotes is none.
 fn labels(subject: &RuleTarget<'_>, component: &RecipeComponent, findings: &mut Vec<Diagnostic>) {
-    let groups = [("system", &component.node_scheduling.system), ("accelerated", &component.node_scheduling.accelerated)];
+    let groups = [
+        ("system", &component.node_scheduling.system),
+        ("accelerated", &component.node_scheduling.accelerated),
+    ];
     for (group, asked) in groups {
         for (label, _) in asked.node_selector.iter().filter(|(_, value)| !value.is_string()) {
-            let keys = ["components", &component.name, "nodeScheduling", group, "nodeSelector", label];
+            let keys =
+                ["components", &component.name, "nodeScheduling", group, "nodeSelector", label];
             let node = subject.node_at(&keys);
             let hint = node
                 .filter(|node| matches!(node.to_json(), Value::Bool(_) | Value::Number(_)))
                 .map(|node| format!("quote it: `\"{}\"`", subject.sources.written(node.origin)));
-            Diagnostic::error(format!("the value of a node label is a text, and this is {}", node.map_or("nothing", YamlNode::kind)))
-                .at(subject.place(&keys))
-                .maybe_hint(hint)
-                .report(findings);
+            Diagnostic::error(format!(
+                "the value of a node label is a text, and this is {}",
+                node.map_or("nothing", YamlNode::kind)
+            ))
+            .at(subject.place(&keys))
+            .maybe_hint(hint)
+            .report(findings);
         }
     }
 }

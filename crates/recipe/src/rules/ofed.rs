@@ -25,12 +25,18 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
         return unused(subject, "the recipe does not deploy `network-operator`", findings);
     };
     let is_resource = !operator.entry.closest_version(operator.number).custom_resources.is_empty();
-    let place: &[&str] = if is_resource { &["customResources", POLICY_KIND, "ofedDriver"] } else { &["values", "ofedDriver"] };
+    let place: &[&str] = if is_resource {
+        &["customResources", POLICY_KIND, "ofedDriver"]
+    } else {
+        &["values", "ofedDriver"]
+    };
     let place = [&["components", NETWORK_OPERATOR], place].concat();
     one_place(subject, &place, findings);
     if is_resource {
         resource(subject, operator, &place, findings);
-    } else if operator.is_on(&["deployCR"]) != Some(true) || operator.is_on(&["ofedDriver", "deploy"]) != Some(true) {
+    } else if operator.is_on(&["deployCR"]) != Some(true)
+        || operator.is_on(&["ofedDriver", "deploy"]) != Some(true)
+    {
         unused(
             subject,
             "the chart renders an OFED driver only with `deployCR: true` and `ofedDriver: {deploy: true}` in its values",
@@ -51,7 +57,12 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-fn resource(subject: &RuleTarget<'_>, operator: &KnownComponent<'_>, place: &[&str], findings: &mut Vec<Diagnostic>) {
+fn resource(
+    subject: &RuleTarget<'_>,
+    operator: &KnownComponent<'_>,
+    place: &[&str],
+    findings: &mut Vec<Diagnostic>,
+) {
     let component = ["components", NETWORK_OPERATOR];
     let (policy, driver) = (subject.node_at(&place[..place.len() - 1]), subject.node_at(place));
     if policy.is_none_or(|node| node.entries().is_empty()) {
@@ -70,11 +81,16 @@ fn resource(subject: &RuleTarget<'_>, operator: &KnownComponent<'_>, place: &[&s
 
 /// `24.10-0.7.0.0-0`, `doca3.4.1-26.04-1.1.0.0-1`, `sha256:…`
 pub fn is_version(version: &str) -> bool {
-    (is_tag(version) && version.contains('.')) || version.strip_prefix("sha256:").is_some_and(is_digest)
+    (is_tag(version) && version.contains('.'))
+        || version.strip_prefix("sha256:").is_some_and(is_digest)
 }
 
 fn version(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
-    let Some(version) = subject.recipe.rollout.ofed_driver.as_ref().and_then(|driver| driver.version.as_ref()) else { return };
+    let Some(version) =
+        subject.recipe.rollout.ofed_driver.as_ref().and_then(|driver| driver.version.as_ref())
+    else {
+        return;
+    };
     if !is_version(version) {
         Diagnostic::error(format!("`{version}` is no version of the OFED driver"))
             .at(subject.place(&["rollout", "ofedDriver", "version"]))
@@ -87,7 +103,9 @@ fn version(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
 fn one_place(subject: &RuleTarget<'_>, place: &[&str], findings: &mut Vec<Diagnostic>) {
     let version = [place, &["version"]].concat();
     let own = ["rollout", "ofedDriver", "version"];
-    if subject.node_at(&own).is_some_and(|node| !node.is_null()) && subject.node_at(&version).is_some_and(|node| !node.is_null()) {
+    if subject.node_at(&own).is_some_and(|node| !node.is_null())
+        && subject.node_at(&version).is_some_and(|node| !node.is_null())
+    {
         Diagnostic::error("the OFED driver's version is set twice")
             .lint(Lint::SetTwice)
             .at(subject.place(&version))
@@ -97,7 +115,9 @@ fn one_place(subject: &RuleTarget<'_>, place: &[&str], findings: &mut Vec<Diagno
     }
     let policy = [place, &["upgradePolicy"]].concat();
     for (key, _) in POLICY {
-        let Some(entry) = subject.node_at(&policy).and_then(|node| node.entry(key)) else { continue };
+        let Some(entry) = subject.node_at(&policy).and_then(|node| node.entry(key)) else {
+            continue;
+        };
         let own = ["rollout", "ofedDriver", "policy", key];
         let mut finding = Diagnostic::error(format!(
             "`ofedDriver.upgradePolicy.{key}` does not belong here: time budgets are made from the recipe's policy"

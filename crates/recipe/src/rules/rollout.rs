@@ -24,7 +24,9 @@ const OPERATOR_VALUES: [&str; 4] = ["components", GPU_OPERATOR, "values", "drive
 
 /// Where a recipe sets what the chart's value `path` says, if the recipe's own policy does.
 pub fn policy_of(component: &str, path: &KeyPath) -> Option<KeyPath> {
-    let ["driver", "upgradePolicy", chart, rest @ ..] = &path.keys().iter().map(String::as_str).collect::<Vec<_>>()[..] else {
+    let ["driver", "upgradePolicy", chart, rest @ ..] =
+        &path.keys().iter().map(String::as_str).collect::<Vec<_>>()[..]
+    else {
         return None;
     };
     let (_, own) = POLICY.iter().find(|(known, _)| component == GPU_OPERATOR && known == chart)?;
@@ -43,19 +45,25 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
 }
 
 fn times(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
-    let times = |driver: DriverRollout| [(driver.key, "perNode", driver.per_node), (driver.key, "quiet", driver.quiet)];
+    let times = |driver: DriverRollout| {
+        [(driver.key, "perNode", driver.per_node), (driver.key, "quiet", driver.quiet)]
+    };
     for (driver, key, duration) in subject.recipe.rollout.drivers().flat_map(times) {
         if duration.as_secs() == 0 || duration.as_secs() > LONGEST_SECONDS {
-            Diagnostic::error(format!("`rollout.{driver}.{key}` must be from 1s to 24h, and is {duration}"))
-                .at(subject.place(&["rollout", driver, key]))
-                .report(findings);
+            Diagnostic::error(format!(
+                "`rollout.{driver}.{key}` must be from 1s to 24h, and is {duration}"
+            ))
+            .at(subject.place(&["rollout", driver, key]))
+            .report(findings);
         }
     }
 }
 
 /// `580.126.20`, `550.90`, `570.86.15-grid`, `sha256:…`. (Not the branch of precompiled drivers, `580`: that may stand in values.)
 pub fn is_version(version: &str) -> bool {
-    let known = is_tag(version) && version.starts_with(|first: char| first.is_ascii_digit()) && version.contains('.');
+    let known = is_tag(version)
+        && version.starts_with(|first: char| first.is_ascii_digit())
+        && version.contains('.');
     known || version.strip_prefix("sha256:").is_some_and(is_digest)
 }
 
@@ -71,8 +79,11 @@ fn driver_version(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
 
 fn waiting(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for DriverRollout { key: driver, policy, .. } in subject.recipe.rollout.drivers() {
-        let is_endless = |timeout: &Option<Duration>| timeout.is_none_or(|timeout| timeout.as_secs() == 0);
-        let Some(wait) = policy.wait_for_completion.filter(|wait| is_endless(&wait.timeout)) else { continue };
+        let is_endless =
+            |timeout: &Option<Duration>| timeout.is_none_or(|timeout| timeout.as_secs() == 0);
+        let Some(wait) = policy.wait_for_completion.filter(|wait| is_endless(&wait.timeout)) else {
+            continue;
+        };
         let what = if wait.timeout.is_none() { "has no `timeout`" } else { "has the timeout 0" };
         Diagnostic::error(format!("`waitForCompletion` {what}: it waits for ever, and the gate `settled` could never promise an end"))
             .lint(Lint::EndlessWait)
@@ -84,12 +95,18 @@ fn waiting(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
 
 /// A drain or a deletion of pods without an end holds its node for as long as one pod likes.
 fn leaving(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
-    let is_zero = |timeout: &Option<Duration>| timeout.is_some_and(|timeout| timeout.as_secs() == 0);
+    let is_zero =
+        |timeout: &Option<Duration>| timeout.is_some_and(|timeout| timeout.as_secs() == 0);
     let waits = |DriverRollout { key, policy, .. }: DriverRollout| {
         let deletion = policy.pod_deletion.and_then(|deletion| deletion.timeout);
-        [(key, "podDeletion", deletion), (key, "drain", policy.drain.and_then(|drain| drain.timeout))]
+        [
+            (key, "podDeletion", deletion),
+            (key, "drain", policy.drain.and_then(|drain| drain.timeout)),
+        ]
     };
-    for (driver, key, _) in subject.recipe.rollout.drivers().flat_map(waits).filter(|(.., timeout)| is_zero(timeout)) {
+    for (driver, key, _) in
+        subject.recipe.rollout.drivers().flat_map(waits).filter(|(.., timeout)| is_zero(timeout))
+    {
         Diagnostic::error(format!("`{key}` has the timeout 0: it waits for ever, and one pod that does not go holds its node"))
             .lint(Lint::EndlessWait)
             .at(subject.place(&["rollout", driver, "policy", key, "timeout"]))
@@ -101,18 +118,25 @@ fn leaving(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
 /// Version and policy have one place each.
 fn one_place(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let version = [&OPERATOR_VALUES[..], &["version"]].concat();
-    if subject.recipe.rollout.gpu_driver.version.is_some() && subject.node_at(&version).is_some_and(|node| !node.is_null()) {
+    if subject.recipe.rollout.gpu_driver.version.is_some()
+        && subject.node_at(&version).is_some_and(|node| !node.is_null())
+    {
         Diagnostic::error("the driver's version is set twice")
             .lint(Lint::SetTwice)
             .at(subject.place(&version))
             .label("the chart's value")
-            .related(subject.place(&["rollout", "gpuDriver", "version"]), "and the recipe's own setting")
+            .related(
+                subject.place(&["rollout", "gpuDriver", "version"]),
+                "and the recipe's own setting",
+            )
             .hint("keep `rollout.gpuDriver.version`; it is mapped into the chart's value")
             .report(findings);
     }
     let policy = [&OPERATOR_VALUES[..], &["upgradePolicy"]].concat();
     for (chart, own) in POLICY {
-        let Some(entry) = subject.node_at(&policy).and_then(|node| node.entry(chart)) else { continue };
+        let Some(entry) = subject.node_at(&policy).and_then(|node| node.entry(chart)) else {
+            continue;
+        };
         let keys = ["rollout", "gpuDriver", "policy", own];
         let mut finding = Diagnostic::error(format!(
             "`driver.upgradePolicy.{}` does not belong into values: time budgets are made from the recipe's policy",

@@ -54,7 +54,8 @@ impl ScalarCheck<'_> {
         if let (true, Some(text)) = (AMOUNTS.contains(&entry.key.as_str()), entry.node.text())
             && let Err(error) = text.parse::<Count>()
         {
-            let tidy: String = text.chars().filter(|character| !character.is_whitespace()).collect();
+            let tidy: String =
+                text.chars().filter(|character| !character.is_whitespace()).collect();
             Diagnostic::error(format!("`{path}`: {error}"))
                 .lint(Lint::WrongType)
                 .at(entry.node.origin)
@@ -97,7 +98,8 @@ impl ScalarReadings {
     fn read_scalar(written: &str) -> Option<Self> {
         let ages = |old, new| Some(Self { old, new });
         let digits = written.strip_prefix(['-', '+']).unwrap_or(written);
-        let all = |text: &str, allowed: fn(u8) -> bool| !text.is_empty() && text.bytes().all(allowed);
+        let all =
+            |text: &str, allowed: fn(u8) -> bool| !text.is_empty() && text.bytes().all(allowed);
         let octal = |byte: u8| (b'0'..=b'7').contains(&byte);
         match written.to_ascii_lowercase().as_str() {
             "y" | "yes" | "on" | "n" | "no" | "off" => return ages("a boolean", "a text"),
@@ -109,17 +111,28 @@ impl ScalarReadings {
         if digits.strip_prefix("0o").is_some_and(|rest| all(rest, octal)) {
             return ages("a text", "an octal number");
         }
-        if digits.strip_prefix("0b").is_some_and(|rest| all(rest, |byte| matches!(byte, b'0' | b'1'))) {
+        if digits
+            .strip_prefix("0b")
+            .is_some_and(|rest| all(rest, |byte| matches!(byte, b'0' | b'1')))
+        {
             return ages("a binary number", "a text");
         }
         let starts_with_digit = digits.starts_with(|first: char| first.is_ascii_digit());
-        if starts_with_digit && digits.contains('_') && all(digits, |byte| byte.is_ascii_digit() || byte == b'_') {
+        if starts_with_digit
+            && digits.contains('_')
+            && all(digits, |byte| byte.is_ascii_digit() || byte == b'_')
+        {
             return ages("a number", "a text");
         }
-        let is_part =
-            |part: &str| part.len() <= 2 && all(part, |byte| byte.is_ascii_digit()) && part.parse().is_ok_and(|part: u8| part < 60);
+        let is_part = |part: &str| {
+            part.len() <= 2
+                && all(part, |byte| byte.is_ascii_digit())
+                && part.parse().is_ok_and(|part: u8| part < 60)
+        };
         let mut parts = digits.split(':');
-        let first = parts.next().is_some_and(|first| !first.starts_with('0') && all(first, |byte| byte.is_ascii_digit()));
+        let first = parts.next().is_some_and(|first| {
+            !first.starts_with('0') && all(first, |byte| byte.is_ascii_digit())
+        });
         if first && digits.contains(':') && parts.all(is_part) {
             return ages("a number to the base of 60", "a text");
         }
@@ -133,7 +146,9 @@ mod tests {
 
     #[test]
     fn what_parsers_disagree_about() {
-        for written in ["yes", "Off", "NO", "n", "0644", "-012", "0o17", "0b101", "1_000", "12:30", "12:30:45"] {
+        for written in
+            ["yes", "Off", "NO", "n", "0644", "-012", "0o17", "0b101", "1_000", "12:30", "12:30:45"]
+        {
             assert!(ScalarReadings::read_scalar(written).is_some(), "{written}");
         }
         for written in [

@@ -25,7 +25,9 @@ pub(crate) fn entry(key: &str, node: &YamlNode) -> Option<String> {
     let text = node.text().filter(|text| !text.is_empty())?;
     match secret_shape(text) {
         Some(shape) => Some(format!("looks like {shape}")),
-        None => is_secret_key(key).then(|| "is named like a secret and has a literal text".to_owned()),
+        None => {
+            is_secret_key(key).then(|| "is named like a secret and has a literal text".to_owned())
+        }
     }
 }
 
@@ -38,7 +40,8 @@ impl SecretCheck<'_> {
     fn node(&mut self, path: &KeyPath, node: &YamlNode, key_origin: SourceSpan) {
         match &node.value {
             YamlValue::Map(entries) => {
-                let variable = node.get("name").and_then(YamlNode::text).filter(|name| is_secret_key(name));
+                let variable =
+                    node.get("name").and_then(YamlNode::text).filter(|name| is_secret_key(name));
                 for entry in entries {
                     let inner = path.child(&entry.key);
                     let is_variable = entry.key == "value" && variable.is_some();

@@ -12,14 +12,20 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-fn extra_consumers(subject: &RuleTarget<'_>, driver: &DriverRollout, findings: &mut Vec<Diagnostic>) {
+fn extra_consumers(
+    subject: &RuleTarget<'_>,
+    driver: &DriverRollout,
+    findings: &mut Vec<Diagnostic>,
+) {
     let keys = ["rollout", driver.key, "policy", "extraConsumers"];
     let written = subject.node_at(&keys);
     for (index, selector) in driver.policy.extra_consumers.iter().enumerate() {
         if !selector.parse::<Selector>().is_ok_and(|parsed| parsed.is_everything()) {
             continue;
         }
-        let place = written.and_then(|list| list.items().get(index)).map_or_else(|| subject.place(&keys), |item| item.origin);
+        let place = written
+            .and_then(|list| list.items().get(index))
+            .map_or_else(|| subject.place(&keys), |item| item.origin);
         Diagnostic::error("an empty selector takes every pod for one that uses the device")
             .at(place)
             .hint("label selectors look like `app=train`, `tier in (a,b)`, `!keep`; commas join what must all hold")

@@ -34,16 +34,27 @@ fn nested(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let hosts: Vec<HostComponent<'_>> = subject.hosts().collect();
     for extra in nested::extras(&hosts).into_iter().filter(|extra| extra.is_explicit) {
         let switch = extra.nested.conditions.first().map_or("", String::as_str);
-        let place: Vec<&str> = ["components", extra.host, "values"].into_iter().chain(switch.split('.')).collect();
-        Diagnostic::error(format!("`{}` would run twice: `{}` runs it, and before this component", extra.nested.component, extra.runner))
-            .lint(Lint::RunsTwice)
-            .at(subject.place(&place))
-            .hint(format!("remove `{switch}`: a bundle sets it to false where another component runs it"))
-            .report(findings);
+        let place: Vec<&str> =
+            ["components", extra.host, "values"].into_iter().chain(switch.split('.')).collect();
+        Diagnostic::error(format!(
+            "`{}` would run twice: `{}` runs it, and before this component",
+            extra.nested.component, extra.runner
+        ))
+        .lint(Lint::RunsTwice)
+        .at(subject.place(&place))
+        .hint(format!(
+            "remove `{switch}`: a bundle sets it to false where another component runs it"
+        ))
+        .report(findings);
     }
 }
 
-fn dra_driver(subject: &RuleTarget<'_>, dra: &KnownComponent<'_>, operator: Option<&KnownComponent<'_>>, findings: &mut Vec<Diagnostic>) {
+fn dra_driver(
+    subject: &RuleTarget<'_>,
+    dra: &KnownComponent<'_>,
+    operator: Option<&KnownComponent<'_>>,
+    findings: &mut Vec<Diagnostic>,
+) {
     let values = ["components", dra.name, "values"];
     let gpus = dra.is_on(&["resources", "gpus", "enabled"]);
     if gpus == Some(true) && dra.is_on(&["gpuResourcesEnabledOverride"]) != Some(true) {
@@ -53,20 +64,29 @@ fn dra_driver(subject: &RuleTarget<'_>, dra: &KnownComponent<'_>, operator: Opti
             .hint("set `gpuResourcesEnabledOverride: true`; or, for ComputeDomains alone, `resources: {gpus: {enabled: false}}`")
             .report(findings);
     }
-    if gpus == Some(true) && operator.is_some_and(|operator| operator.is_on(&["devicePlugin", "enabled"]) == Some(true)) {
+    if gpus == Some(true)
+        && operator
+            .is_some_and(|operator| operator.is_on(&["devicePlugin", "enabled"]) == Some(true))
+    {
         Diagnostic::warning("device plugin and DRA driver offer the same GPUs: the scheduler gives them away twice")
                 .lint(Lint::PluginBesideDra)
                 .at(subject.place(&["components", dra.name]))
                 .hint("set `devicePlugin: {enabled: false}` in the values of `gpu-operator`; or, for ComputeDomains alone, `resources: {gpus: {enabled: false}}` in the values of the DRA driver")
                 .hint("where each node has only one of them (node selectors), this warning can stand").report(findings);
     }
-    let managed = operator.is_some_and(|operator| operator.is_on(&["driver", "enabled"]) == Some(true));
+    let managed =
+        operator.is_some_and(|operator| operator.is_on(&["driver", "enabled"]) == Some(true));
     let root = dra.value(&["nvidiaDriverRoot"]);
     if managed && root.as_ref().is_some_and(|root| *root != json!(OPERATOR_DRIVER_ROOT)) {
-        Diagnostic::error("the DRA driver would not find the driver that the GPU operator installs")
-            .lint(Lint::DriverRoot)
-            .at(subject.place(&[&values[..], &["nvidiaDriverRoot"]].concat()))
-            .hint(format!("set `nvidiaDriverRoot: {OPERATOR_DRIVER_ROOT}` in the values of `{}`", dra.name))
-            .report(findings);
+        Diagnostic::error(
+            "the DRA driver would not find the driver that the GPU operator installs",
+        )
+        .lint(Lint::DriverRoot)
+        .at(subject.place(&[&values[..], &["nvidiaDriverRoot"]].concat()))
+        .hint(format!(
+            "set `nvidiaDriverRoot: {OPERATOR_DRIVER_ROOT}` in the values of `{}`",
+            dra.name
+        ))
+        .report(findings);
     }
 }

@@ -19,11 +19,13 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for component in &subject.known {
         let Some(values) = component.values else { continue };
         if let Some(entry) = values.entry(HOOK_KEY) {
-            Diagnostic::error(format!("the key `{HOOK_KEY}` in values belongs to the bundle's hook"))
-                .lint(Lint::BundleValue)
-                .at(entry.key_origin)
-                .hint("use the recipe's own `rollout` for settings of the rollout")
-                .report(findings);
+            Diagnostic::error(format!(
+                "the key `{HOOK_KEY}` in values belongs to the bundle's hook"
+            ))
+            .lint(Lint::BundleValue)
+            .at(entry.key_origin)
+            .hint("use the recipe's own `rollout` for settings of the rollout")
+            .report(findings);
         }
         let Some(version) = component.version else { continue };
         bundle_values(subject, component, findings);
@@ -46,10 +48,16 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
 }
 
 /// What every bundle sets itself must not be set otherwise.
-fn bundle_values(subject: &RuleTarget<'_>, component: &KnownComponent<'_>, findings: &mut Vec<Diagnostic>) {
+fn bundle_values(
+    subject: &RuleTarget<'_>,
+    component: &KnownComponent<'_>,
+    findings: &mut Vec<Diagnostic>,
+) {
     for (path, value) in component.version.iter().flat_map(|version| version.fixed_values()) {
         let keys: Vec<&str> = path.split('.').collect();
-        let Some(node) = component.values.and_then(|values| values.at_keys(&keys)) else { continue };
+        let Some(node) = component.values.and_then(|values| values.at_keys(&keys)) else {
+            continue;
+        };
         if node.to_json() != *value {
             let place = [&["components", component.name, "values"], &keys[..]].concat();
             Diagnostic::error(format!("`{path}` is {value} in every bundle"))
@@ -85,8 +93,13 @@ impl ValuesCheck<'_> {
         if let (Some(default), false) = (keys.default(), entry.node.is_null())
             && let Some((problem, hint)) = self.mismatch(path, &entry.node, default)
         {
-            let place = if entry.node.is_collection() { entry.key_origin } else { entry.node.origin };
-            Diagnostic::error(problem).lint(Lint::WrongType).at(place).maybe_hint(hint).report(self.findings);
+            let place =
+                if entry.node.is_collection() { entry.key_origin } else { entry.node.origin };
+            Diagnostic::error(problem)
+                .lint(Lint::WrongType)
+                .at(place)
+                .maybe_hint(hint)
+                .report(self.findings);
         } else if let Some(problem) = self.unknown_word(path, &entry.node) {
             self.findings.push(problem.lint(Lint::UnknownWord).at(entry.node.origin));
         } else if !keys.is_open() || keys.names().next().is_some() {
@@ -98,23 +111,45 @@ impl ValuesCheck<'_> {
     fn unknown_word(&self, path: &KeyPath, node: &YamlNode) -> Option<Diagnostic> {
         let words = self.component.entry.choices.get(&path.to_string())?;
         let text = node.text().filter(|text| !words.iter().any(|word| word == text))?;
-        let list: Vec<String> = words.iter().map(|word| if word.is_empty() { "`\"\"`".to_owned() } else { format!("`{word}`") }).collect();
+        let list: Vec<String> = words
+            .iter()
+            .map(|word| if word.is_empty() { "`\"\"`".to_owned() } else { format!("`{word}`") })
+            .collect();
         let near = did_you_mean(text, words.iter().map(String::as_str));
-        Some(Diagnostic::error(format!("`{path}` must be one of {}, and this is `{text}`", list.join(", "))).maybe_hint(near))
+        Some(
+            Diagnostic::error(format!(
+                "`{path}` must be one of {}, and this is `{text}`",
+                list.join(", ")
+            ))
+            .maybe_hint(near),
+        )
     }
 
     /// What is wrong with a value where the chart's default is `default`, and what to write.
-    fn mismatch(&self, path: &KeyPath, node: &YamlNode, default: &Json) -> Option<(String, Option<String>)> {
+    fn mismatch(
+        &self,
+        path: &KeyPath,
+        node: &YamlNode,
+        default: &Json,
+    ) -> Option<(String, Option<String>)> {
         let kind = node.kind();
         match (default, &node.value) {
-            (Json::Object(_), YamlValue::Map(_)) | (Json::Array(_), YamlValue::List(_)) | (Json::Null, _) => None,
-            (Json::Object(_), _) => Some((format!("`{path}` is a map in the chart, and this is {kind}"), None)),
-            (Json::Array(_), _) => Some((format!("`{path}` is a list in the chart, and this is {kind}"), None)),
+            (Json::Object(_), YamlValue::Map(_))
+            | (Json::Array(_), YamlValue::List(_))
+            | (Json::Null, _) => None,
+            (Json::Object(_), _) => {
+                Some((format!("`{path}` is a map in the chart, and this is {kind}"), None))
+            }
+            (Json::Array(_), _) => {
+                Some((format!("`{path}` is a list in the chart, and this is {kind}"), None))
+            }
             (_, YamlValue::Map(_) | YamlValue::List(_)) => {
                 Some((format!("`{path}` is a single value in the chart, and this is {kind}"), None))
             }
             (Json::Bool(_), YamlValue::String(text)) => Some((
-                format!("`{path}` is a switch, and this is a string: templates take every string for true, `\"false\"` as well"),
+                format!(
+                    "`{path}` is a switch, and this is a string: templates take every string for true, `\"false\"` as well"
+                ),
                 text.parse::<bool>().is_ok().then(|| format!("remove the quotes: `{text}`")),
             )),
             (Json::Bool(_), YamlValue::Number(_)) | (Json::Number(_), YamlValue::Bool(_)) => {
@@ -124,7 +159,8 @@ impl ValuesCheck<'_> {
             (Json::String(_), YamlValue::Number(_)) => self.number_for_text(path, node),
             (Json::String(default), YamlValue::Bool(_)) if !default.is_empty() => {
                 let written = self.subject.sources.written(node.origin);
-                let problem = format!("`{path}` is a text, and `{written}` without quotes is a boolean");
+                let problem =
+                    format!("`{path}` is a text, and `{written}` without quotes is a boolean");
                 Some((problem, Some(format!("quote it: `\"{written}\"`"))))
             }
             (
@@ -137,22 +173,34 @@ impl ValuesCheck<'_> {
     /// `580.10` without quotes is 580.1; `3` stays 3.
     fn number_for_text(&self, path: &KeyPath, node: &YamlNode) -> Option<(String, Option<String>)> {
         let written = self.subject.sources.written(node.origin);
-        let plain = written.bytes().all(|byte| byte.is_ascii_digit()) && (written == "0" || !written.starts_with('0'));
+        let plain = written.bytes().all(|byte| byte.is_ascii_digit())
+            && (written == "0" || !written.starts_with('0'));
         if plain && !matches!(path.last(), Some("version" | "tag")) {
             return None;
         }
-        Some((format!("`{path}` is a text, and `{written}` without quotes is a number"), Some(format!("quote it: `\"{written}\"`"))))
+        Some((
+            format!("`{path}` is a text, and `{written}` without quotes is a number"),
+            Some(format!("quote it: `\"{written}\"`")),
+        ))
     }
 
     fn unknown(&mut self, path: &KeyPath, entry: &MapEntry, keys: &ChartKeys) {
         let wrong = path.child(&entry.key);
         let Some(version) = self.component.version else { return };
-        let message = format!("the chart `{} {}` does not read `{wrong}`", self.component.entry.chart, version.version);
+        let message = format!(
+            "the chart `{} {}` does not read `{wrong}`",
+            self.component.entry.chart, version.version
+        );
         // What is known to do nothing is an error, however little is known of the other keys.
         let is_obsolete = version.obsolete_keys.contains_key(&wrong.to_string());
         let severity = if is_obsolete { Severity::Error } else { self.severity };
         let diagnostic = Diagnostic { severity, ..Diagnostic::error(message) };
         let adviser = KeyAdviser { component: self.component.name, version, all: self.all };
-        self.findings.push(diagnostic.lint(Lint::UnknownKey).at(entry.key_origin).hint(adviser.advice(path, &entry.key, keys)));
+        self.findings.push(
+            diagnostic
+                .lint(Lint::UnknownKey)
+                .at(entry.key_origin)
+                .hint(adviser.advice(path, &entry.key, keys)),
+        );
     }
 }

@@ -29,8 +29,14 @@ const IMPOSSIBLE: &[ImpossibleKey] = &[
         &["components", "*", "timeout"],
         "timeouts of every deployer are made from the hook's budget; one beside it would end the hook in its work",
     ),
-    deployer(&["components", "*", "force"], "replacing objects fails at their immutable fields and drops what others have set"),
-    deployer(&["components", "*", "skipCrds"], "CRDs have a release of their own, and the charts never bring them"),
+    deployer(
+        &["components", "*", "force"],
+        "replacing objects fails at their immutable fields and drops what others have set",
+    ),
+    deployer(
+        &["components", "*", "skipCrds"],
+        "CRDs have a release of their own, and the charts never bring them",
+    ),
     deployer(
         &["components", "*", "createNamespace"],
         "namespaces have a release of their own, with the Pod Security labels that they need",
@@ -41,12 +47,19 @@ const NO_WAIT: &str = "a bundle never waits for a release's objects: what the op
                        the upgrade that only comes after it, and `--atomic` would undo what takes its time";
 
 const fn deployer(path: &'static [&'static str], reason: &'static str) -> ImpossibleKey {
-    ImpossibleKey { path, lint: Lint::DeployerSetting, reason, instead: "remove it; `rollout` has what a recipe says about time" }
+    ImpossibleKey {
+        path,
+        lint: Lint::DeployerSetting,
+        reason,
+        instead: "remove it; `rollout` has what a recipe says about time",
+    }
 }
 
 /// Finds the row for this key.
 pub(super) fn impossible_key(path: &[String]) -> Option<&'static ImpossibleKey> {
-    let matches =
-        |row: &&ImpossibleKey| row.path.len() == path.len() && row.path.iter().zip(path).all(|(row, key)| *row == "*" || row == key);
+    let matches = |row: &&ImpossibleKey| {
+        row.path.len() == path.len()
+            && row.path.iter().zip(path).all(|(row, key)| *row == "*" || row == key)
+    };
     IMPOSSIBLE.iter().find(matches)
 }

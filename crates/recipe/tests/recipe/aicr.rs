@@ -27,13 +27,20 @@ fn options(fix_dead_keys: bool) -> Aicr {
 /// A real result, eight nodes.
 fn real(name: &str, fix_dead_keys: bool) -> ValidRecipe {
     let path = format!("{DATA}/recipe-results/{name}.yaml");
-    load_with(&path, &overrides(&["cluster.gpuNodes=8"]), &options(fix_dead_keys), &mut FileSystemReader)
-        .unwrap_or_else(|findings| panic!("{name}: {}", findings.render_plain()))
+    load_with(
+        &path,
+        &overrides(&["cluster.gpuNodes=8"]),
+        &options(fix_dead_keys),
+        &mut FileSystemReader,
+    )
+    .unwrap_or_else(|findings| panic!("{name}: {}", findings.render_plain()))
 }
 
 fn names() -> Vec<String> {
     let files = std::fs::read_dir(format!("{DATA}/recipe-results")).unwrap();
-    let mut names: Vec<String> = files.map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    let mut names: Vec<String> = files
+        .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
     names.sort();
     names
 }
@@ -43,13 +50,21 @@ fn every_real_result_renders_for_every_deployer() {
     assert_eq!(names().len(), 9);
     for name in names() {
         let recipe = real(&name, false).recipe;
-        let plan = plan(&recipe, &EmbeddedCatalog, &PlanOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let plan = plan(&recipe, &EmbeddedCatalog, &PlanOptions::default())
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         for deployer in DEPLOYERS {
-            let source = BundleSource::new("https://git.example.com/fleet.git", "main", "bundles").unwrap();
+            let source =
+                BundleSource::new("https://git.example.com/fleet.git", "main", "bundles").unwrap();
             let source = (deployer.source == SourceNeed::Rendered).then_some(&source);
             let options = PlanOptions::default();
-            let parts =
-                BundleInput { recipe: &recipe, plan: &plan, options: &options, deployer: *deployer, hook_chart: hook_chart::FILES, source };
+            let parts = BundleInput {
+                recipe: &recipe,
+                plan: &plan,
+                options: &options,
+                deployer: *deployer,
+                hook_chart: hook_chart::FILES,
+                source,
+            };
             assert!(build(parts).is_ok(), "{name} with {deployer}");
         }
     }
@@ -61,7 +76,11 @@ fn converted_result_reads_back_equal() {
     for (name, fix_dead_keys) in names().iter().flat_map(|name| [(name, false), (name, true)]) {
         let recipe = real(name, fix_dead_keys).recipe;
         let again = load("-", &[], &mut Fake::input(&yaml::to_string(&recipe).unwrap()));
-        assert_eq!(again.unwrap_or_else(|findings| panic!("{name}: {}", findings.render_plain())).recipe, recipe, "{name}");
+        assert_eq!(
+            again.unwrap_or_else(|findings| panic!("{name}: {}", findings.render_plain())).recipe,
+            recipe,
+            "{name}"
+        );
     }
 }
 
@@ -71,7 +90,10 @@ fn what_is_said_about_real_results() {
         let loaded = real(name, true);
         snapshot(&format!("aicr-{name}-fixed"), &yaml::to_string(&loaded.recipe).unwrap());
         let loaded = real(name, false);
-        snapshot(&format!("aicr-{name}"), &format!("{}\n\n{}", loaded.warnings.render_plain(), loaded.warnings.summary()));
+        snapshot(
+            &format!("aicr-{name}"),
+            &format!("{}\n\n{}", loaded.warnings.render_plain(), loaded.warnings.summary()),
+        );
     }
 }
 
@@ -81,9 +103,13 @@ fn manifest_files_are_never_dropped_silently() {
     for name in names() {
         let options = Aicr { without_manifests: false, ..options(false) };
         let path = format!("{DATA}/recipe-results/{name}.yaml");
-        let said = load_with(&path, &overrides(&["cluster.gpuNodes=8"]), &options, &mut FileSystemReader).unwrap_err().render_plain();
+        let said =
+            load_with(&path, &overrides(&["cluster.gpuNodes=8"]), &options, &mut FileSystemReader)
+                .unwrap_err()
+                .render_plain();
         let text = std::fs::read_to_string(&path).unwrap();
-        let files: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("- components/")).collect();
+        let files: Vec<&str> =
+            text.lines().filter_map(|line| line.trim().strip_prefix("- components/")).collect();
         assert!(!files.is_empty(), "{name}");
         for file in files {
             assert!(said.contains(&format!("`components/{file}`")), "{name}: nothing about {file}");
@@ -112,9 +138,13 @@ fn a_recipe_extends_a_result() {
         ("data/components/gpu-operator/own.yaml", "driver: {rdma: {enabled: false}}\n"),
     ]);
     let options = Aicr { data: Some("data/".to_owned()), ..Aicr::default() };
-    let loaded = load_with("mine.yaml", &[], &options, &mut reader).unwrap_or_else(|findings| panic!("{}", findings.render_plain()));
+    let loaded = load_with("mine.yaml", &[], &options, &mut reader)
+        .unwrap_or_else(|findings| panic!("{}", findings.render_plain()));
     let operator = &loaded.recipe.components[0];
-    assert_eq!((loaded.recipe.cluster.gpu_nodes, operator.version.as_deref()), (4, Some("v26.3.1")));
+    assert_eq!(
+        (loaded.recipe.cluster.gpu_nodes, operator.version.as_deref()),
+        (4, Some("v26.3.1"))
+    );
     assert_eq!(
         serde_json::to_value(&operator.values).unwrap(),
         serde_json::json!({"driver": {"rdma": {"enabled": true, "useHostMofed": true}, "version": "580.126.20"}})
@@ -138,7 +168,9 @@ fn snapshot(name: &str, text: &str) {
 
 /// A result with these components.
 fn result(components: &str) -> String {
-    format!("kind: RecipeResult\napiVersion: aicr.nvidia.com/v1alpha1\ncomponentRefs:\n{components}")
+    format!(
+        "kind: RecipeResult\napiVersion: aicr.nvidia.com/v1alpha1\ncomponentRefs:\n{components}"
+    )
 }
 
 /// Files in memory.
@@ -146,7 +178,12 @@ struct Fake(BTreeMap<String, Vec<u8>>);
 
 impl Fake {
     fn new(files: &[(&str, &str)]) -> Self {
-        Self(files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect())
+        Self(
+            files
+                .iter()
+                .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()))
+                .collect(),
+        )
     }
 
     fn input(text: &str) -> Self {
@@ -175,10 +212,21 @@ struct Case {
 }
 
 fn case(name: &'static str, components: &str) -> Case {
-    Case { name, result: result(components), files: Vec::new(), data: Some("data"), set: vec!["cluster.gpuNodes=8"] }
+    Case {
+        name,
+        result: result(components),
+        files: Vec::new(),
+        data: Some("data"),
+        set: vec!["cluster.gpuNodes=8"],
+    }
 }
 
-fn with_file(name: &'static str, components: &str, path: &'static str, text: &'static [u8]) -> Case {
+fn with_file(
+    name: &'static str,
+    components: &str,
+    path: &'static str,
+    text: &'static [u8],
+) -> Case {
     Case { files: vec![(path, text)], ..case(name, components) }
 }
 
@@ -187,7 +235,8 @@ fn whole(name: &'static str, result: &str) -> Case {
 }
 
 const OPERATOR: &str = "  - {name: gpu-operator, version: v26.3.1}\n";
-const OPERATOR_FILE: &str = "  - {name: gpu-operator, version: v26.3.1, valuesFile: components/gpu-operator/values.yaml}\n";
+const OPERATOR_FILE: &str =
+    "  - {name: gpu-operator, version: v26.3.1, valuesFile: components/gpu-operator/values.yaml}\n";
 const VALUES: &str = "data/components/gpu-operator/values.yaml";
 
 fn said(case: &Case) -> String {
@@ -209,7 +258,9 @@ fn say(name: &str, cases: &[Case]) {
 
 #[test]
 fn documents_that_are_no_recipe() {
-    let head = |api_version: &str, kind: &str| format!("kind: {kind}\napiVersion: {api_version}\ncomponentRefs:\n{OPERATOR}");
+    let head = |api_version: &str, kind: &str| {
+        format!("kind: {kind}\napiVersion: {api_version}\ncomponentRefs:\n{OPERATOR}")
+    };
     say(
         "aicr-documents",
         &[
@@ -217,8 +268,14 @@ fn documents_that_are_no_recipe() {
             whole("a format that is not known", &head("aicr.run/v1alpha3", "RecipeResult")),
             whole("an overlay", &head("aicr.nvidia.com/v1alpha1", "RecipeMetadata")),
             whole("no version", &format!("kind: RecipeResult\ncomponentRefs:\n{OPERATOR}")),
-            whole("nothing", "kind: RecipeResult\napiVersion: aicr.nvidia.com/v1alpha1\ncomponentRefs: []\n"),
-            whole("a key that is not known", &(head("aicr.run/v1alpha2", "RecipeResult") + "configuration: {a: 1}\n")),
+            whole(
+                "nothing",
+                "kind: RecipeResult\napiVersion: aicr.nvidia.com/v1alpha1\ncomponentRefs: []\n",
+            ),
+            whole(
+                "a key that is not known",
+                &(head("aicr.run/v1alpha2", "RecipeResult") + "configuration: {a: 1}\n"),
+            ),
             Case { set: vec![], ..case("nobody said how many nodes", OPERATOR) },
         ],
     );
@@ -236,16 +293,29 @@ fn values_files() {
             with_file("a key twice", OPERATOR_FILE, VALUES, b"driver: {}\ndriver: {}\n"),
             with_file("a list", OPERATOR_FILE, VALUES, b"- driver\n"),
             with_file("empty is fine", OPERATOR_FILE, VALUES, b"# nothing\n"),
-            case("out of the directory", "  - {name: gpu-operator, version: v26.3.1, valuesFile: ../secrets.yaml}\n"),
+            case(
+                "out of the directory",
+                "  - {name: gpu-operator, version: v26.3.1, valuesFile: ../secrets.yaml}\n",
+            ),
             case("no text", "  - {name: gpu-operator, version: v26.3.1, valuesFile: [a]}\n"),
-            with_file("a version as a number", OPERATOR_FILE, VALUES, b"driver:\n  version: 570.10\n"),
+            with_file(
+                "a version as a number",
+                OPERATOR_FILE,
+                VALUES,
+                b"driver:\n  version: 570.10\n",
+            ),
             with_file(
                 "a version as a number, of a chart that nobody knows",
                 "  - {name: queue, chart: queue, source: https://charts.example.com, version: 1.0.0, namespace: queue, valuesFile: components/queue/values.yaml}\n",
                 "data/components/queue/values.yaml",
                 b"image: {tag: 1.10}\n",
             ),
-            with_file("a secret", OPERATOR_FILE, VALUES, b"driver: {env: [{name: TOKEN, value: hunter2}]}\ntoken: hunter2\n"),
+            with_file(
+                "a secret",
+                OPERATOR_FILE,
+                VALUES,
+                b"driver: {env: [{name: TOKEN, value: hunter2}]}\ntoken: hunter2\n",
+            ),
         ],
     );
 }
@@ -257,30 +327,59 @@ fn components() {
         &[
             case("twice", &format!("{OPERATOR}{OPERATOR}")),
             case("without a name", "  - {version: v26.3.1}\n"),
-            case("not in the catalog and not described", &format!("{OPERATOR}  - {{name: queue, chart: queue, version: 1.0.0}}\n")),
+            case(
+                "not in the catalog and not described",
+                &format!("{OPERATOR}  - {{name: queue, chart: queue, version: 1.0.0}}\n"),
+            ),
             case(
                 "not in the catalog, described",
                 &format!(
                     "{OPERATOR}  - {{name: queue, chart: queue, source: 'oci://charts.example.com', version: 1.0.0, namespace: queue, dependencyRefs: [gpu-operator]}}\n"
                 ),
             ),
-            case("described badly", "  - {name: queue, chart: a/queue, source: charts, version: latest, namespace: queue}\n"),
+            case(
+                "described badly",
+                "  - {name: queue, chart: a/queue, source: charts, version: latest, namespace: queue}\n",
+            ),
             case("an unknown key", "  - {name: gpu-operator, version: v26.3.1, override: {}}\n"),
-            case("overrides that are no map", "  - {name: gpu-operator, version: v26.3.1, overrides: [a]}\n"),
+            case(
+                "overrides that are no map",
+                "  - {name: gpu-operator, version: v26.3.1, overrides: [a]}\n",
+            ),
             case("a chart version as a number", "  - {name: gpu-operator, version: 26.10}\n"),
             case("a version without its v", "  - {name: gpu-operator, version: 26.3.1}\n"),
-            case("a version that is not in the catalog", "  - {name: gpu-operator, version: 26.3.99}\n"),
+            case(
+                "a version that is not in the catalog",
+                "  - {name: gpu-operator, version: 26.3.99}\n",
+            ),
             case("another chart", "  - {name: gpu-operator, version: v26.3.1, chart: operator}\n"),
-            case("another repository", "  - {name: gpu-operator, version: v26.3.1, source: 'https://mirror.example.com/nvidia'}\n"),
+            case(
+                "another repository",
+                "  - {name: gpu-operator, version: v26.3.1, source: 'https://mirror.example.com/nvidia'}\n",
+            ),
             case(
                 "Kustomize",
-                &format!("{OPERATOR}  - {{name: queue, type: Kustomize, source: 'https://git.example.com', tag: v1, path: deploy}}\n"),
+                &format!(
+                    "{OPERATOR}  - {{name: queue, type: Kustomize, source: 'https://git.example.com', tag: v1, path: deploy}}\n"
+                ),
             ),
             case("patches", "  - {name: gpu-operator, version: v26.3.1, patches: [a.yaml]}\n"),
-            case("manifest files", "  - {name: gpu-operator, version: v26.3.1, preManifestFiles: [a.yaml], manifestFiles: [b.yaml]}\n"),
-            case("a switch that is none", "  - {name: gpu-operator, version: v26.3.1, overrides: {enabled: 'false'}}\n"),
-            case("switched off", "  - {name: gpu-operator, version: v26.3.1}\n  - {name: aws-efa, overrides: {enabled: false}, tag: v1}\n"),
-            Case { set: vec!["cluster.gpuNodes=8", "components.queue.values.a=1"], ..case("an override for what is not there", OPERATOR) },
+            case(
+                "manifest files",
+                "  - {name: gpu-operator, version: v26.3.1, preManifestFiles: [a.yaml], manifestFiles: [b.yaml]}\n",
+            ),
+            case(
+                "a switch that is none",
+                "  - {name: gpu-operator, version: v26.3.1, overrides: {enabled: 'false'}}\n",
+            ),
+            case(
+                "switched off",
+                "  - {name: gpu-operator, version: v26.3.1}\n  - {name: aws-efa, overrides: {enabled: false}, tag: v1}\n",
+            ),
+            Case {
+                set: vec!["cluster.gpuNodes=8", "components.queue.values.a=1"],
+                ..case("an override for what is not there", OPERATOR)
+            },
             case(
                 "a key that only newer charts have lost",
                 "  - {name: gpu-operator, version: v26.3.1, overrides: {cdi: {default: true}, dirver: {enabled: true}}}\n",
@@ -301,30 +400,60 @@ fn order_and_facts() {
     say(
         "aicr-order-and-facts",
         &[
-            case("a dependency that is not there", "  - {name: gpu-operator, version: v26.3.1, dependencyRefs: [cert-manger]}\n"),
+            case(
+                "a dependency that is not there",
+                "  - {name: gpu-operator, version: v26.3.1, dependencyRefs: [cert-manger]}\n",
+            ),
             whole("an order of what is not there", &ordered("[gpu-operator, nvidia-dra-driver]")),
             whole("an order that leaves one out", &ordered("[gpu-operator]")),
-            whole("an order against a dependency", &ordered("[nvidia-dra-driver-gpu, gpu-operator]")),
-            whole("an order that names one twice", &ordered("[gpu-operator, gpu-operator, nvidia-dra-driver-gpu]")),
+            whole(
+                "an order against a dependency",
+                &ordered("[nvidia-dra-driver-gpu, gpu-operator]"),
+            ),
+            whole(
+                "an order that names one twice",
+                &ordered("[gpu-operator, gpu-operator, nvidia-dra-driver-gpu]"),
+            ),
             case(
                 "a circle",
                 "  - {name: gpu-operator, dependencyRefs: [cert-manager]}\n  - {name: cert-manager, dependencyRefs: [gpu-operator]}\n",
             ),
-            case("dependencies that are no list", "  - {name: gpu-operator, version: v26.3.1, dependencyRefs: cert-manager}\n"),
+            case(
+                "dependencies that are no list",
+                "  - {name: gpu-operator, version: v26.3.1, dependencyRefs: cert-manager}\n",
+            ),
             whole("an order that is no list", &ordered("gpu-operator")),
             whole("an order of numbers", &ordered("[1]")),
-            whole("constraints that are no list", &constrained("constraints: {K8s.server.version: '>= 1.32'}")),
+            whole(
+                "constraints that are no list",
+                &constrained("constraints: {K8s.server.version: '>= 1.32'}"),
+            ),
             whole(
                 "two constraints on one thing",
-                &constrained("constraints: [{name: K8s.server.version, value: '>= 1.32'}, {name: K8s.server.version, value: '< 1.36'}]"),
+                &constrained(
+                    "constraints: [{name: K8s.server.version, value: '>= 1.32'}, {name: K8s.server.version, value: '< 1.36'}]",
+                ),
             ),
-            whole("no range of versions", &constrained("constraints: [{name: K8s.server.version, value: new}]")),
-            whole("constraints that nothing checks", &constrained("constraints: [{name: OS.release.ID, value: ubuntu}]")),
+            whole(
+                "no range of versions",
+                &constrained("constraints: [{name: K8s.server.version, value: new}]"),
+            ),
+            whole(
+                "constraints that nothing checks",
+                &constrained("constraints: [{name: OS.release.ID, value: ubuntu}]"),
+            ),
             whole(
                 "a version that the recipe itself forbids",
-                &constrained("validation: {deployment: {constraints: [{name: Deployment.gpu-operator.version, value: '>= v26.7.0'}]}}"),
+                &constrained(
+                    "validation: {deployment: {constraints: [{name: Deployment.gpu-operator.version, value: '>= v26.7.0'}]}}",
+                ),
             ),
-            whole("what AICR left out", &constrained("metadata: {constraintWarnings: [{overlay: h100, reason: driver too old}]}")),
+            whole(
+                "what AICR left out",
+                &constrained(
+                    "metadata: {constraintWarnings: [{overlay: h100, reason: driver too old}]}",
+                ),
+            ),
         ],
     );
 }
@@ -333,8 +462,12 @@ fn order_and_facts() {
 #[test]
 fn the_order_is_kept() {
     let recipe = real("h100-eks-ubuntu-training-kubeflow", false).recipe;
-    let names: Vec<&str> = recipe.components.iter().map(|component| component.name.as_str()).collect();
-    assert_eq!(names[..4], ["aws-ebs-csi-driver", "aws-efa", "cert-manager", "kube-prometheus-stack"]);
+    let names: Vec<&str> =
+        recipe.components.iter().map(|component| component.name.as_str()).collect();
+    assert_eq!(
+        names[..4],
+        ["aws-ebs-csi-driver", "aws-efa", "cert-manager", "kube-prometheus-stack"]
+    );
     let plan = plan(&recipe, &EmbeddedCatalog, &PlanOptions::default()).unwrap();
     let operator = plan.releases.iter().find(|release| release.name == "gpu-operator").unwrap();
     // `skyhook-customizations` has nothing but manifest files; what it waits for, the operator waits for now.

@@ -11,7 +11,8 @@ use contract::duration::Duration;
 use contract::policy::{self, Policy, UpgradeSettings};
 use contract::settings::Mode;
 use recipe::model::{
-    OfedDriverRollout, RecipeDrain, RecipeOfedUpgradePolicy, RecipePodDeletion, RecipeRollout, RecipeUpgradePolicy, RecipeWaitForCompletion,
+    OfedDriverRollout, RecipeDrain, RecipeOfedUpgradePolicy, RecipePodDeletion, RecipeRollout,
+    RecipeUpgradePolicy, RecipeWaitForCompletion,
 };
 use recipe::rules;
 
@@ -27,15 +28,23 @@ pub(super) fn of_values(values: &mut Map<String, Value>, driver: Driver) -> Reci
         if own == "waitForCompletion" && remove_if(values, &place, waits_for_nobody).is_some() {
             continue;
         }
-        let read = |value: &Value| Some((own, own_words(value))).filter(|(own, value)| is_readable(own, value));
+        let read = |value: &Value| {
+            Some((own, own_words(value))).filter(|(own, value)| is_readable(own, value))
+        };
         let taken = remove_if(values, &place, |value| read(value).is_some());
-        policy.extend(taken.and_then(|value| read(&value)).map(|(own, value)| (own.to_owned(), value)));
+        policy.extend(
+            taken.and_then(|value| read(&value)).map(|(own, value)| (own.to_owned(), value)),
+        );
     }
     // Each of them could be read.
-    let policy: RecipeUpgradePolicy = serde_json::from_value(Value::Object(policy)).unwrap_or_default();
+    let policy: RecipeUpgradePolicy =
+        serde_json::from_value(Value::Object(policy)).unwrap_or_default();
     // The server writes down what the network operator's CRD takes for granted.
     let is_usual = driver == Driver::Ofed && policy.max_parallel_upgrades == Some(1);
-    RecipeUpgradePolicy { max_parallel_upgrades: policy.max_parallel_upgrades.filter(|_| !is_usual), ..policy }
+    RecipeUpgradePolicy {
+        max_parallel_upgrades: policy.max_parallel_upgrades.filter(|_| !is_usual),
+        ..policy
+    }
 }
 
 /// Without a selector; the server writes a timeout all the same.
@@ -52,7 +61,9 @@ fn is_readable(own: &str, value: &Value) -> bool {
 fn own_words(value: &Value) -> Value {
     let Value::Object(fields) = value else { return value.clone() };
     let own = fields.iter().map(|(key, value)| match (key.as_str(), value.as_u64()) {
-        ("timeoutSeconds", Some(seconds)) => ("timeout".to_owned(), json!(Duration::from_secs(seconds))),
+        ("timeoutSeconds", Some(seconds)) => {
+            ("timeout".to_owned(), json!(Duration::from_secs(seconds)))
+        }
         _ => (key.clone(), value.clone()),
     });
     Value::Object(own.collect())
@@ -60,22 +71,34 @@ fn own_words(value: &Value) -> Value {
 
 /// Takes out whether a node is held before the driver is loaded on it for the first time; `None`: not.
 pub(super) fn safe_load(values: &mut Map<String, Value>) -> Option<bool> {
-    remove_if(values, &format!("{}.safeLoad", ofed::POLICY), Value::is_boolean)?.as_bool().filter(|on| *on)
+    remove_if(values, &format!("{}.safeLoad", ofed::POLICY), Value::is_boolean)?
+        .as_bool()
+        .filter(|on| *on)
 }
 
 /// The policy of a recipe in this mode. `said`: by the vendor's values; `upgrade`: by the hook's settings.
-pub(super) fn in_mode(mode: Mode, said: RecipeUpgradePolicy, upgrade: Option<&UpgradeSettings>, driver: Driver) -> RecipeUpgradePolicy {
+pub(super) fn in_mode(
+    mode: Mode,
+    said: RecipeUpgradePolicy,
+    upgrade: Option<&UpgradeSettings>,
+    driver: Driver,
+) -> RecipeUpgradePolicy {
     let usual = usual(driver);
     match (mode, upgrade) {
         (Mode::Observe, _) | (_, None) => said,
-        (Mode::Assist, Some(upgrade)) => RecipeUpgradePolicy { attempts: unlike(&upgrade.attempts, &usual.attempts), ..said },
+        (Mode::Assist, Some(upgrade)) => {
+            RecipeUpgradePolicy { attempts: unlike(&upgrade.attempts, &usual.attempts), ..said }
+        }
         (Mode::Drive, Some(upgrade)) => of_settings(upgrade, &usual, driver),
         // What is waited for stands in both.
         (Mode::Steer, Some(upgrade)) => {
             let ours = of_settings(upgrade, &usual, driver);
             RecipeUpgradePolicy {
                 wait_for_completion: said.wait_for_completion.or(ours.wait_for_completion),
-                pod_deletion: said.pod_deletion.or(ours.pod_deletion).filter(|_| driver != Driver::Ofed),
+                pod_deletion: said
+                    .pod_deletion
+                    .or(ours.pod_deletion)
+                    .filter(|_| driver != Driver::Ofed),
                 drain: said.drain.or(ours.drain),
                 // Who is evicted, NVIDIA's controllers decide: the chart has a default for what they do not ask.
                 extra_consumers: Vec::new(),
@@ -87,7 +110,13 @@ pub(super) fn in_mode(mode: Mode, said: RecipeUpgradePolicy, upgrade: Option<&Up
 
 /// What a recipe without a policy comes to.
 fn usual(driver: Driver) -> UpgradeSettings {
-    mode::upgrade(&RecipeRollout { ofed_driver: Some(OfedDriverRollout::default()), ..RecipeRollout::default() }, driver)
+    mode::upgrade(
+        &RecipeRollout {
+            ofed_driver: Some(OfedDriverRollout::default()),
+            ..RecipeRollout::default()
+        },
+        driver,
+    )
 }
 
 fn unlike<T: Clone + PartialEq>(value: &T, usual: &T) -> Option<T> {
@@ -98,21 +127,32 @@ fn time(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn of_settings(upgrade: &UpgradeSettings, usual: &UpgradeSettings, driver: Driver) -> RecipeUpgradePolicy {
-    let Policy { max_parallel_upgrades, max_unavailable, wait_for_completion, pod_deletion, drain } = &upgrade.policy;
+fn of_settings(
+    upgrade: &UpgradeSettings,
+    usual: &UpgradeSettings,
+    driver: Driver,
+) -> RecipeUpgradePolicy {
+    let Policy { max_parallel_upgrades, max_unavailable, wait_for_completion, pod_deletion, drain } =
+        &upgrade.policy;
     let seconds = |value: u64, usual: u64| unlike(&value, &usual).map(time);
-    let (deletion, draining) = (policy::PodDeletionPolicy::default(), policy::DrainPolicy::default());
+    let (deletion, draining) =
+        (policy::PodDeletionPolicy::default(), policy::DrainPolicy::default());
     RecipeUpgradePolicy {
         max_parallel_upgrades: unlike(max_parallel_upgrades, &usual.policy.max_parallel_upgrades),
-        max_unavailable: unlike(max_unavailable, &usual.policy.max_unavailable).map(|limit| limit.unwrap_or(Count::Percent(100))),
-        wait_for_completion: wait_for_completion
-            .as_ref()
-            .map(|wait| RecipeWaitForCompletion { pod_selector: wait.pod_selector.clone(), timeout: Some(time(wait.timeout_seconds)) }),
-        pod_deletion: pod_deletion.as_ref().filter(|_| *pod_deletion != usual.policy.pod_deletion).map(|step| RecipePodDeletion {
-            force: unlike(&step.force, &deletion.force),
-            timeout: seconds(step.timeout_seconds, deletion.timeout_seconds),
-            delete_empty_dir: unlike(&step.delete_empty_dir, &deletion.delete_empty_dir),
+        max_unavailable: unlike(max_unavailable, &usual.policy.max_unavailable)
+            .map(|limit| limit.unwrap_or(Count::Percent(100))),
+        wait_for_completion: wait_for_completion.as_ref().map(|wait| RecipeWaitForCompletion {
+            pod_selector: wait.pod_selector.clone(),
+            timeout: Some(time(wait.timeout_seconds)),
         }),
+        pod_deletion: pod_deletion
+            .as_ref()
+            .filter(|_| *pod_deletion != usual.policy.pod_deletion)
+            .map(|step| RecipePodDeletion {
+                force: unlike(&step.force, &deletion.force),
+                timeout: seconds(step.timeout_seconds, deletion.timeout_seconds),
+                delete_empty_dir: unlike(&step.delete_empty_dir, &deletion.delete_empty_dir),
+            }),
         drain: drain.as_ref().map(|step| RecipeDrain {
             enable: Some(true),
             force: unlike(&step.force, &draining.force),
@@ -127,12 +167,16 @@ fn of_settings(upgrade: &UpgradeSettings, usual: &UpgradeSettings, driver: Drive
         foreign_cordon: unlike(&upgrade.foreign_cordon, &usual.foreign_cordon),
         extra_consumers: upgrade.extra_consumers.clone(),
         driver_start: seconds(upgrade.start_seconds, usual.start_seconds),
-        validation: seconds(upgrade.validation_seconds, usual.validation_seconds).filter(|_| driver == Driver::Gpu),
+        validation: seconds(upgrade.validation_seconds, usual.validation_seconds)
+            .filter(|_| driver == Driver::Gpu),
     }
 }
 
 /// The policy in the words of the OFED driver's.
-pub(super) fn ofed(policy: RecipeUpgradePolicy, safe_load: Option<bool>) -> RecipeOfedUpgradePolicy {
+pub(super) fn ofed(
+    policy: RecipeUpgradePolicy,
+    safe_load: Option<bool>,
+) -> RecipeOfedUpgradePolicy {
     // The network operator has no validator.
     RecipeOfedUpgradePolicy {
         max_parallel_upgrades: policy.max_parallel_upgrades,

@@ -7,7 +7,11 @@ use catalog::lookup;
 use contract::names::DRIVER_MANAGER_OFF;
 
 /// Removes the value at a dotted path if it is as `wanted`, and returns it.
-pub(super) fn remove_if(values: &mut Map<String, Value>, path: &str, wanted: impl Fn(&Value) -> bool) -> Option<Value> {
+pub(super) fn remove_if(
+    values: &mut Map<String, Value>,
+    path: &str,
+    wanted: impl Fn(&Value) -> bool,
+) -> Option<Value> {
     let Some((key, rest)) = path.split_once('.') else {
         return if wanted(values.get(path)?) { values.remove(path) } else { None };
     };
@@ -27,7 +31,11 @@ pub(super) fn remove_fixed(values: &mut Map<String, Value>, path: &str, value: &
 /// Removes what mode `drive` switches off in the driver's init container.
 pub(super) fn remove_manager_switches(values: &mut Map<String, Value>) {
     let Some(Value::Array(entries)) = lookup(values, MANAGER_ENV) else { return };
-    let is_ours = |entry: &Value| DRIVER_MANAGER_OFF.iter().any(|name| *entry == serde_json::json!({"name": name, "value": "false"}));
+    let is_ours = |entry: &Value| {
+        DRIVER_MANAGER_OFF
+            .iter()
+            .any(|name| *entry == serde_json::json!({"name": name, "value": "false"}))
+    };
     let kept: Vec<Value> = entries.iter().filter(|entry| !is_ours(entry)).cloned().collect();
     if kept.is_empty() {
         remove_if(values, MANAGER_ENV, |_| true);

@@ -14,8 +14,15 @@ use recipe::load::load;
 use recipe::model::{ClusterFacts, Recipe, RecipeComponent, RecipeMetrics};
 use recipe::read::{ReadError, TextReader};
 
-fn written_back(cluster: ClusterFacts, components: Vec<RecipeComponent>, hooks: &[&Settings]) -> Recipe {
-    super::recipe(DeployedStack { cluster, components, hooks, metrics: RecipeMetrics::default() }, &EmbeddedCatalog)
+fn written_back(
+    cluster: ClusterFacts,
+    components: Vec<RecipeComponent>,
+    hooks: &[&Settings],
+) -> Recipe {
+    super::recipe(
+        DeployedStack { cluster, components, hooks, metrics: RecipeMetrics::default() },
+        &EmbeddedCatalog,
+    )
 }
 
 /// The recipe on standard input.
@@ -47,7 +54,8 @@ fn errors(recipe: &Value) -> Vec<String> {
 }
 
 fn planned(recipe: &Recipe) -> ReleasePlan {
-    plan(recipe, &EmbeddedCatalog, &PlanOptions::default()).unwrap_or_else(|error| panic!("{error}: {recipe:#?}"))
+    plan(recipe, &EmbeddedCatalog, &PlanOptions::default())
+        .unwrap_or_else(|error| panic!("{error}: {recipe:#?}"))
 }
 
 /// What the hook chart makes of a hook's values, as far as the way back reads it.
@@ -84,15 +92,27 @@ fn back(recipe: &Recipe, plan: &ReleasePlan) -> Recipe {
     for release in &plan.releases {
         match &release.kind {
             ReleaseKind::Upstream(upstream) => components.push(RecipeComponent {
-                version: recipe.components.iter().find(|one| one.name == release.name).and_then(|one| one.version.clone()),
+                version: recipe
+                    .components
+                    .iter()
+                    .find(|one| one.name == release.name)
+                    .and_then(|one| one.version.clone()),
                 namespace: Some(release.namespace.clone()),
                 values: upstream.values.clone(),
                 ..RecipeComponent::from_name(&release.name)
             }),
             ReleaseKind::Manifests(manifests) => {
-                let Some(component) = components.iter_mut().find(|one| Some(&one.name) == manifests.component.as_ref()) else { continue };
+                let Some(component) = components
+                    .iter_mut()
+                    .find(|one| Some(&one.name) == manifests.component.as_ref())
+                else {
+                    continue;
+                };
                 for object in &manifests.objects {
-                    component.custom_resources.insert(object["kind"].as_str().unwrap().to_owned(), object["spec"].clone());
+                    component.custom_resources.insert(
+                        object["kind"].as_str().unwrap().to_owned(),
+                        object["spec"].clone(),
+                    );
                 }
             }
             ReleaseKind::Hook(hook) => hooks.push(settings(hook, recipe)),
@@ -144,8 +164,12 @@ fn plan_written_back_is_the_same_plan() {
         gpu(
             json!({"mode": "observe", "version": "580.126.20", "policy": of_theirs, "perNode": "9m", "quiet": "30s", "tolerateNotReady": "5%"}),
         ),
-        gpu(json!({"mode": "assist", "policy": {"attempts": 5, "maxParallelUpgrades": 2}, "preflight": {"empty-dir": "ignore"}})),
-        gpu(json!({"mode": "steer", "policy": {"maxUnavailable": "100%", "drain": {"enable": true}}})),
+        gpu(
+            json!({"mode": "assist", "policy": {"attempts": 5, "maxParallelUpgrades": 2}, "preflight": {"empty-dir": "ignore"}}),
+        ),
+        gpu(
+            json!({"mode": "steer", "policy": {"maxUnavailable": "100%", "drain": {"enable": true}}}),
+        ),
         gpu(json!({"mode": "drive", "policy": everything, "preflight": {"empty-dir": "block"}})),
         json!({"rollout": {"dra": {"reroll": "off", "required": "false"}}}),
         json!({"rollout": {}, "components": [{"name": "gpu-operator", "version": "v26.3.1", "values": {"driver": {"enabled": false, "version": "570.1"}}}]}),
@@ -159,13 +183,22 @@ fn plan_written_back_is_the_same_plan() {
         ]}),
         with_ofed(&json!({}), &json!({})),
         with_ofed(&json!({"ofedDriver": {}}), &json!({})),
-        with_ofed(&json!({"ofedDriver": {"mode": "observe", "policy": {"drain": {"enable": true}}}}), &json!({"autoUpgrade": true})),
+        with_ofed(
+            &json!({"ofedDriver": {"mode": "observe", "policy": {"drain": {"enable": true}}}}),
+            &json!({"autoUpgrade": true}),
+        ),
         with_ofed(
             &json!({"ofedDriver": {"mode": "drive", "version": "doca3.4.1-26.04-1.1.0.0-1", "policy": ofed, "perNode": "25m"}}),
             &json!({}),
         ),
-        with_ofed(&json!({"ofedDriver": {"mode": "steer", "policy": {"safeLoad": true}}, "gpuDriver": {"mode": "steer"}}), &json!({})),
-        with_ofed(&json!({"ofedDriver": {"mode": "assist", "policy": {"attempts": 4}}}), &json!({})),
+        with_ofed(
+            &json!({"ofedDriver": {"mode": "steer", "policy": {"safeLoad": true}}, "gpuDriver": {"mode": "steer"}}),
+            &json!({}),
+        ),
+        with_ofed(
+            &json!({"ofedDriver": {"mode": "assist", "policy": {"attempts": 4}}}),
+            &json!({}),
+        ),
     ];
     for case in cases {
         let before = recipe(case.clone());
@@ -177,7 +210,11 @@ fn plan_written_back_is_the_same_plan() {
         assert!(planned(&after).releases == plan.releases, "{case:#}");
         let document = without_defaults(&after);
         assert_eq!(errors(&document), errors(&without_defaults(&before)), "{document:#}");
-        assert_eq!(serde_json::from_value::<Recipe>(document.clone()).expect("a recipe"), after, "{document:#}");
+        assert_eq!(
+            serde_json::from_value::<Recipe>(document.clone()).expect("a recipe"),
+            after,
+            "{document:#}"
+        );
     }
 }
 
@@ -192,7 +229,11 @@ fn an_upgrade_policy_leaves_the_values() {
         }},
     });
     let Value::Object(values) = values else { panic!("a map") };
-    let operator = RecipeComponent { version: Some("v26.3.1".to_owned()), values, ..RecipeComponent::from_name("gpu-operator") };
+    let operator = RecipeComponent {
+        version: Some("v26.3.1".to_owned()),
+        values,
+        ..RecipeComponent::from_name("gpu-operator")
+    };
     let cluster = recipe(json!({})).cluster;
     let document = without_defaults(&written_back(cluster.clone(), vec![operator], &[]));
     let rollout = json!({"gpuDriver": {
@@ -204,8 +245,13 @@ fn an_upgrade_policy_leaves_the_values() {
     let left = json!({"toolkit": {"version": "v1"}, "driver": {"upgradePolicy": {"autoUpgrade": true, "drain": {"enabled": true}}}});
     assert_eq!(document["components"][0]["values"], left);
     let mut as_it_was = document.clone();
-    as_it_was["components"][0]["values"]["driver"]["upgradePolicy"]["maxParallelUpgrades"] = json!(3);
-    assert_eq!(errors(&as_it_was).len(), errors(&document).len() + 1, "what stands there is no recipe's");
+    as_it_was["components"][0]["values"]["driver"]["upgradePolicy"]["maxParallelUpgrades"] =
+        json!(3);
+    assert_eq!(
+        errors(&as_it_was).len(),
+        errors(&document).len() + 1,
+        "what stands there is no recipe's"
+    );
 
     // As the server has it once its CRD's defaults are filled in.
     let spec = json!({"ofedDriver": {"version": "1", "upgradePolicy": {
@@ -231,7 +277,13 @@ fn hooks_of_missing_components_are_ignored() {
     let hooks: Vec<Settings> = plan
         .releases
         .iter()
-        .filter_map(|release| if let ReleaseKind::Hook(hook) = &release.kind { Some(settings(hook, &before)) } else { None })
+        .filter_map(|release| {
+            if let ReleaseKind::Hook(hook) = &release.kind {
+                Some(settings(hook, &before))
+            } else {
+                None
+            }
+        })
         .collect();
     assert!(hooks.iter().any(|hook| hook.has(Task::Drive)));
     // Argo CD keeps no Helm releases: only the hook knows then.
@@ -239,10 +291,21 @@ fn hooks_of_missing_components_are_ignored() {
     for hook in &mut told {
         hook.expected.driver_version = Some("580.1".to_owned());
     }
-    let operator = vec![RecipeComponent { version: Some("v26.3.1".to_owned()), ..RecipeComponent::from_name("gpu-operator") }];
-    let document = without_defaults(&written_back(before.cluster.clone(), operator, &told.iter().collect::<Vec<_>>()));
+    let operator = vec![RecipeComponent {
+        version: Some("v26.3.1".to_owned()),
+        ..RecipeComponent::from_name("gpu-operator")
+    }];
+    let document = without_defaults(&written_back(
+        before.cluster.clone(),
+        operator,
+        &told.iter().collect::<Vec<_>>(),
+    ));
     assert_eq!(document["rollout"]["gpuDriver"]["version"], "580.1");
-    let document = without_defaults(&written_back(before.cluster, Vec::new(), &hooks.iter().collect::<Vec<_>>()));
+    let document = without_defaults(&written_back(
+        before.cluster,
+        Vec::new(),
+        &hooks.iter().collect::<Vec<_>>(),
+    ));
     assert_eq!(document["rollout"], json!({"gpuDriver": {"mode": "observe"}}));
 }
 
@@ -256,7 +319,8 @@ fn of_chart(driver: Driver, mode: Mode) -> Settings {
         "dra": {"reroll": "auto", "required": "false", "namespaces": [], "maxUnavailable": "25%", "replacementSeconds": 300}, "expected": {},
     }))
     .expect("settings of a hook");
-    settings.upgrade.extra_consumers = if mode == Mode::Drive { vec!["a=b".to_owned()] } else { Vec::new() };
+    settings.upgrade.extra_consumers =
+        if mode == Mode::Drive { vec!["a=b".to_owned()] } else { Vec::new() };
     settings
 }
 
@@ -281,10 +345,18 @@ fn hook_chart_defaults_can_be_a_recipe() {
             let hook = of_chart(driver, mode);
             assert_eq!(unmapped_settings(&hook), Vec::<&str>::new());
             let recipe = written_back(recipe(json!({})).cluster, components, &[&hook]);
-            assert_eq!(errors(&without_defaults(&recipe)), Vec::<String>::new(), "{driver:?} {mode:?} {:#}", without_defaults(&recipe));
+            assert_eq!(
+                errors(&without_defaults(&recipe)),
+                Vec::<String>::new(),
+                "{driver:?} {mode:?} {:#}",
+                without_defaults(&recipe)
+            );
             planned(&recipe);
             let judged = if driver == Driver::Gpu { DraRequired::False } else { DraRequired::Auto };
-            assert_eq!(recipe.rollout.dra.required, judged, "a hook that stands alone judges itself");
+            assert_eq!(
+                recipe.rollout.dra.required, judged,
+                "a hook that stands alone judges itself"
+            );
         }
     }
 }
@@ -295,7 +367,10 @@ fn settings_without_a_recipe_key_are_named() {
     hook.upgrade.policy.pod_deletion = None;
     hook.grace_seconds = 60;
     hook.dra.max_unavailable = Count::Number(2);
-    assert_eq!(unmapped_settings(&hook), ["upgrade.policy.podDeletion.enable", "graceSeconds", "dra.maxUnavailable"]);
+    assert_eq!(
+        unmapped_settings(&hook),
+        ["upgrade.policy.podDeletion.enable", "graceSeconds", "dra.maxUnavailable"]
+    );
 }
 
 /// Precompiled drivers have a branch for a version, and no recipe's own setting takes that.
@@ -304,16 +379,26 @@ fn version_unfit_for_recipes_stays_in_values() {
     let cluster = recipe(json!({})).cluster;
     let of = |driver: Value| {
         let values = Map::from_iter([("driver".to_owned(), driver)]);
-        let operator = RecipeComponent { version: Some("v26.3.1".to_owned()), values, ..RecipeComponent::from_name("gpu-operator") };
+        let operator = RecipeComponent {
+            version: Some("v26.3.1".to_owned()),
+            values,
+            ..RecipeComponent::from_name("gpu-operator")
+        };
         let mut hook = of_chart(Driver::Gpu, Mode::Drive);
         hook.expected.driver_version = Some("580".to_owned());
         let document = without_defaults(&written_back(cluster.clone(), vec![operator], &[&hook]));
         assert_eq!(errors(&document), Vec::<String>::new(), "{document:#}");
-        (document["rollout"]["gpuDriver"]["version"].clone(), document["components"][0]["values"]["driver"].clone())
+        (
+            document["rollout"]["gpuDriver"]["version"].clone(),
+            document["components"][0]["values"]["driver"].clone(),
+        )
     };
     let branch = json!({"usePrecompiled": true, "version": "580"});
     assert_eq!(of(branch.clone()), (Value::Null, branch));
-    assert_eq!(of(json!({"rdma": {"enabled": true}, "version": ""})), (Value::Null, json!({"rdma": {"enabled": true}})));
+    assert_eq!(
+        of(json!({"rdma": {"enabled": true}, "version": ""})),
+        (Value::Null, json!({"rdma": {"enabled": true}}))
+    );
     // The chart's whole values, of a driver that is on the nodes already: nothing of its policy counts.
     let whole = json!({"enabled": false, "version": "580.1", "upgradePolicy": {"autoUpgrade": false, "maxParallelUpgrades": 1}});
     assert_eq!(of(whole), (Value::Null, json!({"enabled": false, "version": "580.1"})));

@@ -8,13 +8,25 @@ pub fn unmapped_settings(settings: &Settings) -> Vec<&'static str> {
     let (dra, plugin, usual) = (&settings.dra, &settings.device_plugin, Settings::default());
     let decides = settings.mode.decides() && settings.driver == Driver::Gpu;
     let rows = [
-        ("upgrade.policy.podDeletion.enable", decides && settings.upgrade.policy.pod_deletion.is_none()),
-        ("upgrade.extraConsumers", settings.mode == Mode::Steer && !settings.upgrade.extra_consumers.is_empty()),
+        (
+            "upgrade.policy.podDeletion.enable",
+            decides && settings.upgrade.policy.pod_deletion.is_none(),
+        ),
+        (
+            "upgrade.extraConsumers",
+            settings.mode == Mode::Steer && !settings.upgrade.extra_consumers.is_empty(),
+        ),
         ("graceSeconds", settings.grace_seconds != usual.grace_seconds),
         ("dra.maxUnavailable", dra.max_unavailable != usual.dra.max_unavailable),
         ("dra.replacementSeconds", dra.replacement_seconds != usual.dra.replacement_seconds),
-        ("devicePlugin.maxUnavailable", plugin.max_unavailable != usual.device_plugin.max_unavailable),
-        ("devicePlugin.replacementSeconds", plugin.replacement_seconds != usual.device_plugin.replacement_seconds),
+        (
+            "devicePlugin.maxUnavailable",
+            plugin.max_unavailable != usual.device_plugin.max_unavailable,
+        ),
+        (
+            "devicePlugin.replacementSeconds",
+            plugin.replacement_seconds != usual.device_plugin.replacement_seconds,
+        ),
     ];
     rows.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect()
 }

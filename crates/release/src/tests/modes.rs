@@ -39,7 +39,10 @@ fn hooks(plan: &ReleasePlan) -> Vec<(&str, &[Task])> {
 fn drivers(plan: &ReleasePlan) -> (Value, Value) {
     let network = super::release(plan, "network-operator-resources");
     let ReleaseKind::Manifests(manifests) = &network.kind else { panic!("no manifests") };
-    (upstream(plan, "gpu-operator").values["driver"].clone(), manifests.objects[0]["spec"]["ofedDriver"].clone())
+    (
+        upstream(plan, "gpu-operator").values["driver"].clone(),
+        manifests.objects[0]["spec"]["ofedDriver"].clone(),
+    )
 }
 
 #[test]
@@ -67,10 +70,22 @@ fn each_mode_has_its_values() {
     ];
     for (mode, gpu, ofed) in cases {
         let (found_gpu, found_ofed) = drivers(&planned(both(mode, &policy)).unwrap());
-        assert_eq!((&found_gpu["upgradePolicy"], &found_gpu["version"]), (&gpu, &json!("1.0")), "{mode:?}");
-        assert_eq!((&found_ofed["upgradePolicy"], &found_ofed["version"]), (&ofed, &json!("1.0")), "{mode:?}");
+        assert_eq!(
+            (&found_gpu["upgradePolicy"], &found_gpu["version"]),
+            (&gpu, &json!("1.0")),
+            "{mode:?}"
+        );
+        assert_eq!(
+            (&found_ofed["upgradePolicy"], &found_ofed["version"]),
+            (&ofed, &json!("1.0")),
+            "{mode:?}"
+        );
         let env = json!([{"name": "ENABLE_GPU_POD_EVICTION", "value": "false"}, {"name": "ENABLE_AUTO_DRAIN", "value": "false"}]);
-        assert_eq!(found_gpu.get("manager"), (mode == Mode::Drive).then(|| json!({"env": env})).as_ref(), "{mode:?}");
+        assert_eq!(
+            found_gpu.get("manager"),
+            (mode == Mode::Drive).then(|| json!({"env": env})).as_ref(),
+            "{mode:?}"
+        );
     }
 }
 
@@ -85,12 +100,15 @@ fn each_mode_has_its_tasks() {
     ];
     for (mode, pre, post) in cases {
         // The tasks of the mode, and those that come with no mode.
-        let allowed = |task: &Task| mode.tasks().contains(task) || !Mode::ALL.iter().any(|mode| mode.tasks().contains(task));
+        let allowed = |task: &Task| {
+            mode.tasks().contains(task) || !Mode::ALL.iter().any(|mode| mode.tasks().contains(task))
+        };
         let plan = planned(both(mode, &json!({}))).unwrap();
         let network = [&[PrepareNetwork][..], pre].concat();
         // In `assist` nodes are held only while the GPU operator is upgraded.
         let gpu: &[Task] = if mode == Mode::Assist { &[Preflight, Hold] } else { pre };
-        let mut expected = vec![("network-operator-pre", network.as_slice()), ("network-operator-post", post)];
+        let mut expected =
+            vec![("network-operator-pre", network.as_slice()), ("network-operator-post", post)];
         expected.extend((!gpu.is_empty()).then_some(("gpu-operator-pre", gpu)));
         expected.push(("gpu-operator-post", post));
         assert_eq!(hooks(&plan), expected, "{mode:?}");
@@ -108,24 +126,45 @@ fn mode_belongs_to_the_drivers_own_operator() {
         let plan = planned(json!({"rollout": rollout, "components": components})).unwrap();
         let found: Vec<(String, Vec<Task>, Value)> = hooks(&plan)
             .into_iter()
-            .map(|(name, tasks)| (name.to_owned(), tasks.to_vec(), hook(&plan, name).settings["mode"].clone()))
+            .map(|(name, tasks)| {
+                (name.to_owned(), tasks.to_vec(), hook(&plan, name).settings["mode"].clone())
+            })
             .collect();
         found
     };
-    let one = |name: &str, tasks: &[Task], mode: Mode| (name.to_owned(), tasks.to_vec(), json!(mode));
+    let one =
+        |name: &str, tasks: &[Task], mode: Mode| (name.to_owned(), tasks.to_vec(), json!(mode));
     let drive = json!({"gpuDriver": {"mode": "drive"}});
-    let dra = of(json!([{"name": "gpu-operator"}, {"name": "nvidia-dra-driver-gpu"}]), drive.clone());
-    assert_eq!(dra[2], one("nvidia-dra-driver-gpu-post", &[Task::Settle, Task::Reroll], Mode::Drive));
+    let dra =
+        of(json!([{"name": "gpu-operator"}, {"name": "nvidia-dra-driver-gpu"}]), drive.clone());
+    assert_eq!(
+        dra[2],
+        one("nvidia-dra-driver-gpu-post", &[Task::Settle, Task::Reroll], Mode::Drive)
+    );
     let off = json!({"driver": {"enabled": false}});
-    let only_settles = |rollout: Value, values: &Value| of(json!([{"name": "gpu-operator", "values": values}]), rollout);
-    assert_eq!(only_settles(drive.clone(), &off), [one("gpu-operator-post", &[Task::Settle], Mode::Observe)]);
+    let only_settles = |rollout: Value, values: &Value| {
+        of(json!([{"name": "gpu-operator", "values": values}]), rollout)
+    };
+    assert_eq!(
+        only_settles(drive.clone(), &off),
+        [one("gpu-operator-post", &[Task::Settle], Mode::Observe)]
+    );
     let sandbox = json!({"sandboxWorkloads": {"enabled": true}});
-    assert_eq!(only_settles(json!({}), &sandbox), [one("gpu-operator-post", &[Task::Settle], Mode::Observe)]);
+    assert_eq!(
+        only_settles(json!({}), &sandbox),
+        [one("gpu-operator-post", &[Task::Settle], Mode::Observe)]
+    );
     let alone = of(json!([{"name": "nvidia-dra-driver-gpu"}]), drive);
-    assert_eq!(alone, [one("nvidia-dra-driver-gpu-post", &[Task::Settle, Task::Reroll], Mode::Observe)]);
+    assert_eq!(
+        alone,
+        [one("nvidia-dra-driver-gpu-post", &[Task::Settle, Task::Reroll], Mode::Observe)]
+    );
     // Nothing is said of the OFED driver: its policy stays as it is.
     let network = json!([{"name": "network-operator", "customResources": {"NicClusterPolicy": {"ofedDriver": {"image": "x"}}}}]);
-    assert_eq!(of(network, json!({}))[1], one("network-operator-post", &[Task::Settle], Mode::Observe));
+    assert_eq!(
+        of(network, json!({}))[1],
+        one("network-operator-post", &[Task::Settle], Mode::Observe)
+    );
 }
 
 #[test]
@@ -163,17 +202,30 @@ fn drive_hook_receives_all_policy_settings() {
 
 #[test]
 fn budgets_follow_the_policy_that_is_in_force() {
-    let budget =
-        |mode: Mode, policy: Value| planned(both(mode, &policy)).map(|plan| hook(&plan, "gpu-operator-post").budget.clone()).unwrap();
+    let budget = |mode: Mode, policy: Value| {
+        planned(both(mode, &policy))
+            .map(|plan| hook(&plan, "gpu-operator-post").budget.clone())
+            .unwrap()
+    };
     let limits = json!({"maxParallelUpgrades": 4, "maxUnavailable": "50%"});
     for mode in Mode::ALL {
-        let found = budget(mode, if mode.decides() { limits.clone() } else { json!({"maxParallelUpgrades": 4}) });
+        let found = budget(
+            mode,
+            if mode.decides() { limits.clone() } else { json!({"maxParallelUpgrades": 4}) },
+        );
         assert_eq!(found.seconds, 4 * 720 + OVERHEAD_SECONDS, "{mode:?}");
     }
     let slow = budget(Mode::Drive, json!({"maxParallelUpgrades": 4, "soak": "5m", "attempts": 9}));
-    assert_eq!(slow.seconds, 6 * 720 + 5 * 300 + OVERHEAD_SECONDS, "one may fail, and then three of four are left");
+    assert_eq!(
+        slow.seconds,
+        6 * 720 + 5 * 300 + OVERHEAD_SECONDS,
+        "one may fail, and then three of four are left"
+    );
     insta::assert_snapshot!(slow.explanation, @"1h52m: 16 GPU nodes, 3 upgraded at once, 12m a node, 5m between them, 15m for everything else");
-    let failing = budget(Mode::Steer, json!({"maxParallelUpgrades": 4, "maxUnavailable": 4, "failureBudget": 3}));
+    let failing = budget(
+        Mode::Steer,
+        json!({"maxParallelUpgrades": 4, "maxUnavailable": 4, "failureBudget": 3}),
+    );
     assert_eq!(failing.seconds, 16 * 720 + OVERHEAD_SECONDS, "three that failed leave one at once");
     let plan = planned(both(Mode::Drive, &json!({}))).unwrap();
     assert_eq!(hook(&plan, "gpu-operator-pre").budget.seconds, OVERHEAD_SECONDS);
@@ -183,7 +235,9 @@ fn budgets_follow_the_policy_that_is_in_force() {
 #[test]
 fn values_against_mode_are_errors_others_stay() {
     let with = |mode: Mode, driver: Value| {
-        planned(json!({"rollout": {"gpuDriver": {"mode": mode}}, "components": [{"name": "gpu-operator", "values": {"driver": driver}}]}))
+        planned(
+            json!({"rollout": {"gpuDriver": {"mode": mode}}, "components": [{"name": "gpu-operator", "values": {"driver": driver}}]}),
+        )
     };
     let auto = |on: bool| json!({"upgradePolicy": {"autoUpgrade": on}});
     for mode in Mode::ALL {
@@ -192,7 +246,11 @@ fn values_against_mode_are_errors_others_stay() {
         match with(mode, auto(wrong)) {
             Ok(plan) => {
                 assert_eq!(mode, Mode::Observe);
-                assert_eq!(upstream(&plan, "gpu-operator").values["driver"], auto(wrong), "untouched");
+                assert_eq!(
+                    upstream(&plan, "gpu-operator").values["driver"],
+                    auto(wrong),
+                    "untouched"
+                );
             }
             Err(error) => assert_eq!(
                 error.to_string(),
@@ -219,12 +277,14 @@ fn values_against_mode_are_errors_others_stay() {
 /// of the one that waits.
 #[test]
 fn preflight_knows_waiting_job_and_strictness() {
-    let recipe =
-        json!({"rollout": {"gpuDriver": {"mode": "drive", "preflight": {"empty-dir": "warn"}}}, "components": [{"name": "gpu-operator"}]});
+    let recipe = json!({"rollout": {"gpuDriver": {"mode": "drive", "preflight": {"empty-dir": "warn"}}}, "components": [{"name": "gpu-operator"}]});
     let plan = planned(recipe).unwrap();
     let (pre, post) = (hook(&plan, "gpu-operator-pre"), hook(&plan, "gpu-operator-post"));
     assert_ne!(pre.budget.seconds, post.budget.seconds);
     let waits = json!({"release": "gpu-operator-post", "budgetSeconds": post.budget.seconds});
-    assert_eq!(pre.settings["preflight"], json!({"waits": waits, "strictness": {"empty-dir": "warn"}}));
+    assert_eq!(
+        pre.settings["preflight"],
+        json!({"waits": waits, "strictness": {"empty-dir": "warn"}})
+    );
     assert_eq!(post.settings.get("preflight"), None);
 }

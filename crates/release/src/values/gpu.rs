@@ -22,7 +22,8 @@ pub const MANAGER_ENV: &str = "driver.manager.env";
 /// nothing to wake or to steer.
 pub fn mode(driver: &GpuDriverRollout, values: &Map<String, Value>) -> Mode {
     let is = |path: &str, wanted: bool| lookup(values, path) == Some(&Value::Bool(wanted));
-    let is_idle = is("driver.enabled", false) || is("sandboxWorkloads.enabled", true) && driver.mode != Mode::Drive;
+    let is_idle = is("driver.enabled", false)
+        || is("sandboxWorkloads.enabled", true) && driver.mode != Mode::Drive;
     if is_idle { Mode::Observe } else { driver.mode }
 }
 
@@ -43,7 +44,12 @@ pub(crate) fn fixed(mode: Mode) -> Vec<FixedValue> {
 
 /// What the recipe sets in this mode. Eviction is `gpuPodDeletion` in values (`podDeletion` only in the custom resource).
 pub(super) fn mapped_values(driver: &GpuDriverRollout, mode: Mode) -> Vec<MappedValue> {
-    super::mapped_values(mode, (driver.version.as_ref(), DRIVER_VERSION), (&driver.policy, POLICY), &rules::rollout::POLICY)
+    super::mapped_values(
+        mode,
+        (driver.version.as_ref(), DRIVER_VERSION),
+        (&driver.policy, POLICY),
+        &rules::rollout::POLICY,
+    )
 }
 
 /// What a preflight is told of the operator's values, over the chart's defaults: as the hook chart reads them (`gpu-rollout.coming` in its
@@ -53,9 +59,16 @@ pub fn coming(values: &Map<String, Value>) -> ComingValues {
     if !values.get("driver").is_some_and(Value::is_object) {
         return ComingValues::default();
     }
-    let flag = |path: &str, default: bool| Some(lookup(values, path).and_then(Value::as_bool).unwrap_or(default));
+    let flag = |path: &str, default: bool| {
+        Some(lookup(values, path).and_then(Value::as_bool).unwrap_or(default))
+    };
     let environment = lookup(values, MANAGER_ENV).and_then(Value::as_array).into_iter().flatten();
-    let pair = |one: &Value| Some((one["name"].as_str()?.to_owned(), one["value"].as_str().unwrap_or_default().to_owned()));
+    let pair = |one: &Value| {
+        Some((
+            one["name"].as_str()?.to_owned(),
+            one["value"].as_str().unwrap_or_default().to_owned(),
+        ))
+    };
     ComingValues {
         driver: flag("driver.enabled", true),
         precompiled: flag("driver.usePrecompiled", false),

@@ -18,7 +18,9 @@ pub const AUTO_UPGRADE: &str = "ofedDriver.upgradePolicy.autoUpgrade";
 
 /// Whether a chart that renders NicClusterPolicy itself renders an OFED driver with these values.
 pub fn is_rendered(values: &Map<String, Value>) -> bool {
-    ["deployCR", "ofedDriver.deploy"].iter().all(|path| lookup(values, path) == Some(&Value::Bool(true)))
+    ["deployCR", "ofedDriver.deploy"]
+        .iter()
+        .all(|path| lookup(values, path) == Some(&Value::Bool(true)))
 }
 
 /// What the mode itself sets.
@@ -27,12 +29,20 @@ pub(crate) fn fixed(mode: Mode) -> Vec<FixedValue> {
         Mode::Observe => Vec::new(),
         Mode::Assist => vec![(AUTO_UPGRADE, json!(true))],
         // It fails closed, as for the GPU driver. There is no `maxUnavailable`.
-        Mode::Steer => vec![(AUTO_UPGRADE, json!(true)), ("ofedDriver.upgradePolicy.maxParallelUpgrades", json!(1))],
+        Mode::Steer => vec![
+            (AUTO_UPGRADE, json!(true)),
+            ("ofedDriver.upgradePolicy.maxParallelUpgrades", json!(1)),
+        ],
         Mode::Drive => vec![(AUTO_UPGRADE, json!(false))],
     }
 }
 
 /// What the recipe sets.
 pub(super) fn mapped_values(driver: &OfedDriverRollout) -> Vec<MappedValue> {
-    super::mapped_values(driver.mode, (driver.version.as_ref(), DRIVER_VERSION), (&driver.policy, POLICY), &rules::ofed::POLICY)
+    super::mapped_values(
+        driver.mode,
+        (driver.version.as_ref(), DRIVER_VERSION),
+        (&driver.policy, POLICY),
+        &rules::ofed::POLICY,
+    )
 }

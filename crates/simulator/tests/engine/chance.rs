@@ -1,10 +1,14 @@
 //! Worlds drawn from a seed: fleets, policies, workloads, faults.
 
 use contract::count::Count;
-use contract::policy::{CompletionPolicy, DrainPolicy, ForeignCordon, PodDeletionPolicy, TopologyLimit};
+use contract::policy::{
+    CompletionPolicy, DrainPolicy, ForeignCordon, PodDeletionPolicy, TopologyLimit,
+};
 use simulator::fault::{Fault, ScheduledFault};
 use simulator::random::{SeededRandom, TimeSpread};
-use simulator::setup::{BudgetProtection, PodPlacement, SimulationSetup, WorkloadKind, WorkloadSetup};
+use simulator::setup::{
+    BudgetProtection, PodPlacement, SimulationSetup, WorkloadKind, WorkloadSetup,
+};
 
 use crate::fleet::{NEW, OLD};
 use crate::script::given;
@@ -38,7 +42,10 @@ pub(crate) fn drawn(seed: u64, most_nodes: u64) -> SimulationSetup {
     let mut pauses = SeededRandom::stream(seed, "pauses", 0);
     if pauses.percent(15) {
         for _ in 0..=pauses.below(2) {
-            setup.faults.push(ScheduledFault { at: pauses.below(20 * MINUTE), fault: Fault::Pause(1_000 + pauses.below(20 * MINUTE)) });
+            setup.faults.push(ScheduledFault {
+                at: pauses.below(20 * MINUTE),
+                fault: Fault::Pause(1_000 + pauses.below(20 * MINUTE)),
+            });
         }
     }
     setup
@@ -48,48 +55,89 @@ fn policy(setup: &mut SimulationSetup, random: &mut SeededRandom) {
     let upgrade = &mut setup.settings.upgrade;
     let policy = &mut upgrade.policy;
     policy.max_parallel_upgrades = *random.choose(&[0, 1, 2, 3, 8]).expect("not empty");
-    let limits = [None, Some(Count::Number(1)), Some(Count::Number(2)), Some(Count::Percent(25)), Some(Count::Percent(100))];
+    let limits = [
+        None,
+        Some(Count::Number(1)),
+        Some(Count::Number(2)),
+        Some(Count::Percent(25)),
+        Some(Count::Percent(100)),
+    ];
     policy.max_unavailable = *random.choose(&limits).expect("not empty");
-    let deletion =
-        PodDeletionPolicy { force: random.percent(30), timeout_seconds: 60 + random.below(600), delete_empty_dir: random.percent(30) };
+    let deletion = PodDeletionPolicy {
+        force: random.percent(30),
+        timeout_seconds: 60 + random.below(600),
+        delete_empty_dir: random.percent(30),
+    };
     policy.pod_deletion = random.percent(80).then_some(deletion);
-    let drain = DrainPolicy { force: random.percent(30), timeout_seconds: 60 + random.below(600), ..DrainPolicy::default() };
+    let drain = DrainPolicy {
+        force: random.percent(30),
+        timeout_seconds: 60 + random.below(600),
+        ..DrainPolicy::default()
+    };
     policy.drain = random.percent(30).then_some(drain);
-    let wait =
-        CompletionPolicy { pod_selector: "wait=yes".to_owned(), timeout_seconds: *random.choose(&[0, 300, 1800]).expect("not empty") };
+    let wait = CompletionPolicy {
+        pod_selector: "wait=yes".to_owned(),
+        timeout_seconds: *random.choose(&[0, 300, 1800]).expect("not empty"),
+    };
     policy.wait_for_completion = random.percent(30).then_some(wait);
-    upgrade.failure_budget = *random.choose(&[Count::Number(0), Count::Number(1), Count::Percent(100)]).expect("not empty");
+    upgrade.failure_budget = *random
+        .choose(&[Count::Number(0), Count::Number(1), Count::Percent(100)])
+        .expect("not empty");
     upgrade.attempts = 1 + u32::try_from(random.below(3)).expect("small");
     upgrade.soak_seconds = *random.choose(&[0, 0, 0, 30, 300]).expect("not empty");
     upgrade.start_seconds = *random.choose(&[300, 900, 1800]).expect("not empty");
-    upgrade.foreign_cordon = if random.percent(30) { ForeignCordon::Include } else { ForeignCordon::Skip };
+    upgrade.foreign_cordon =
+        if random.percent(30) { ForeignCordon::Include } else { ForeignCordon::Skip };
     if random.percent(30) {
         setup.group_size = usize::try_from(2 + random.below(3)).expect("small");
-        upgrade.topology = Some(TopologyLimit { label: TOPOLOGY.to_owned(), max_unavailable: Count::Number(1) });
+        upgrade.topology =
+            Some(TopologyLimit { label: TOPOLOGY.to_owned(), max_unavailable: Count::Number(1) });
     }
 }
 
 fn times(setup: &mut SimulationSetup, random: &mut SeededRandom) {
     let times = &mut setup.times;
-    let drivers =
-        [TimeSpread::Constant(30_000), TimeSpread::Uniform(20_000, 200_000), TimeSpread::HeavyTail { least: 20_000, most: 250_000 }];
+    let drivers = [
+        TimeSpread::Constant(30_000),
+        TimeSpread::Uniform(20_000, 200_000),
+        TimeSpread::HeavyTail { least: 20_000, most: 250_000 },
+    ];
     times.driver = *random.choose(&drivers).expect("not empty");
-    let ends = [TimeSpread::Uniform(0, 200), TimeSpread::Uniform(2_000, 8_000), TimeSpread::Uniform(1_000, 60_000)];
+    let ends = [
+        TimeSpread::Uniform(0, 200),
+        TimeSpread::Uniform(2_000, 8_000),
+        TimeSpread::Uniform(1_000, 60_000),
+    ];
     times.operand_end = *random.choose(&ends).expect("not empty");
-    let lags = [TimeSpread::Uniform(1, 20), TimeSpread::Uniform(20, 120), TimeSpread::Uniform(20, 120), TimeSpread::Uniform(0, 5_000)];
+    let lags = [
+        TimeSpread::Uniform(1, 20),
+        TimeSpread::Uniform(20, 120),
+        TimeSpread::Uniform(20, 120),
+        TimeSpread::Uniform(0, 5_000),
+    ];
     times.watch = *random.choose(&lags).expect("not empty");
     let calls = [TimeSpread::Constant(5), TimeSpread::Uniform(2, 50), TimeSpread::Uniform(10, 900)];
     times.call = *random.choose(&calls).expect("not empty");
 }
 
 fn workers(name: &str, nodes: usize, random: &mut SeededRandom) -> WorkloadSetup {
-    let mut workers = WorkloadSetup::new(name, PodPlacement::Each(1 + usize::try_from(random.below(2)).expect("small")));
+    let mut workers = WorkloadSetup::new(
+        name,
+        PodPlacement::Each(1 + usize::try_from(random.below(2)).expect("small")),
+    );
     if random.percent(40) {
-        let some = (0..nodes).filter(|_| random.percent(40)).map(|index| format!("gpu-{index}")).collect();
+        let some =
+            (0..nodes).filter(|_| random.percent(40)).map(|index| format!("gpu-{index}")).collect();
         workers.placement = PodPlacement::On(some);
     }
     workers.kind = *random
-        .choose(&[WorkloadKind::ReplicaSet, WorkloadKind::ReplicaSet, WorkloadKind::Job, WorkloadKind::Bare, WorkloadKind::DaemonSet])
+        .choose(&[
+            WorkloadKind::ReplicaSet,
+            WorkloadKind::ReplicaSet,
+            WorkloadKind::Job,
+            WorkloadKind::Bare,
+            WorkloadKind::DaemonSet,
+        ])
         .expect("not empty");
     workers.gpu = random.percent(80);
     workers.empty_dir = random.percent(15);
@@ -131,14 +179,24 @@ fn faults(setup: &mut SimulationSetup, at: u64, random: &mut SeededRandom) {
         4 | 5 => then(at, Fault::Uncordon(node)),
         6 => then(at, Fault::Label(node, traits.own_state_label.to_owned(), None)),
         7 => then(at, Fault::Annotate(node, traits.own_record.to_owned(), None)),
-        8 => then(at / 4, Fault::DriverFails(node, Some(u32::try_from(1 + random.below(14)).expect("small")))),
+        8 => then(
+            at / 4,
+            Fault::DriverFails(node, Some(u32::try_from(1 + random.below(14)).expect("small"))),
+        ),
         9 => then(at / 4, Fault::DriverFails(node, None)),
         10 => then(at, Fault::PluginFails(node, random.percent(60).then_some(later))),
         11 => then(at, Fault::HoldBudget(crew, random.percent(70).then_some(later))),
         12 | 13 => then(at, Fault::KillHook(random.below(MINUTE))),
         14 => then(at, Fault::LoseLease(20_000 + random.below(MINUTE))),
         15 => then(at, Fault::OperatorDown(1_000 + random.below(3 * MINUTE))),
-        16 => then(at, Fault::Template(if random.percent(50) { OLD.to_owned() } else { "580.200.01".to_owned() })),
+        16 => then(
+            at,
+            Fault::Template(if random.percent(50) {
+                OLD.to_owned()
+            } else {
+                "580.200.01".to_owned()
+            }),
+        ),
         17 => {
             then(at, Fault::Deploy(Count::Number(0)));
             then(later, Fault::Deploy(Count::Number(2)));
@@ -149,7 +207,10 @@ fn faults(setup: &mut SimulationSetup, at: u64, random: &mut SeededRandom) {
                 0 => then(at, Fault::Maintenance(node, 1_000 + random.below(10 * MINUTE))),
                 1 => {
                     then(at, Fault::Label(node.clone(), traits.skip_label.to_owned(), value(true)));
-                    then(later, Fault::Label(node, traits.skip_label.to_owned(), value(random.percent(40))));
+                    then(
+                        later,
+                        Fault::Label(node, traits.skip_label.to_owned(), value(random.percent(40))),
+                    );
                 }
                 2 => then(at, Fault::Annotate(node, traits.requested.to_owned(), value(true))),
                 _ => then(at, Fault::Template(NEW.to_owned())),

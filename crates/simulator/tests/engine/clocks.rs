@@ -15,7 +15,10 @@ fn clocks_that_disagree_change_no_end() {
         let setup = read(story);
         let undisturbed = end(&simulate(&setup));
         for seed in 0..40 {
-            let report = simulate(&SimulationSetup { clocks: SimulatedClocks { seed: Some(seed) }, ..setup.clone() });
+            let report = simulate(&SimulationSetup {
+                clocks: SimulatedClocks { seed: Some(seed) },
+                ..setup.clone()
+            });
             assert_eq!(report.violations, Vec::<String>::new(), "{name}, seed {seed}");
             assert_eq!(end(&report), undisturbed, "{name}, seed {seed}");
         }
@@ -29,9 +32,16 @@ fn killed_hook_with_another_clock_ends_alike() {
         let setup = read(story);
         let undisturbed = end(&simulate(&setup));
         for seed in 0..20 {
-            let kills = (1..6).map(|kill| ScheduledFault { at: kill * (20_000 + 1_700 * seed), fault: Fault::KillHook(3_000) });
+            let kills = (1..6).map(|kill| ScheduledFault {
+                at: kill * (20_000 + 1_700 * seed),
+                fault: Fault::KillHook(3_000),
+            });
             let faults = setup.faults.iter().cloned().chain(kills).collect();
-            let report = simulate(&SimulationSetup { clocks: SimulatedClocks { seed: Some(seed) }, faults, ..setup.clone() });
+            let report = simulate(&SimulationSetup {
+                clocks: SimulatedClocks { seed: Some(seed) },
+                faults,
+                ..setup.clone()
+            });
             assert_eq!(report.violations, Vec::<String>::new(), "{name}, seed {seed}");
             assert_eq!(end(&report), undisturbed, "{name}, seed {seed}");
         }

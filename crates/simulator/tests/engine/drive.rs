@@ -45,7 +45,11 @@ impl Driven {
                 daemon_set.manager_environment.insert(key.into(), "false".into());
             }
         }
-        fleet.observed.revisions.push(observed::ObservedRevision { owner: "driver-ds".into(), revision: 2, hash: "new".into() });
+        fleet.observed.revisions.push(observed::ObservedRevision {
+            owner: "driver-ds".into(),
+            revision: 2,
+            hash: "new".into(),
+        });
         let names: Vec<String> = fleet.observed.nodes.keys().map(ToString::to_string).collect();
         for node in &names {
             fleet.driver_pod(node).containers_ready = true;
@@ -107,10 +111,18 @@ impl Driven {
     }
 
     fn patch(&mut self, patch: &NodePatch) {
-        assert_eq!(self.fleet.node(&patch.node).version, patch.version, "the patch knows of the node's newest change");
+        assert_eq!(
+            self.fleet.node(&patch.node).version,
+            patch.version,
+            "the patch knows of the node's newest change"
+        );
         self.fleet.patch(patch);
         let node = self.fleet.node(&patch.node);
-        let state = node.labels.get("gpu-rollout.dev/gpu-driver-upgrade-state").cloned().unwrap_or_else(|| "-".into());
+        let state = node
+            .labels
+            .get("gpu-rollout.dev/gpu-driver-upgrade-state")
+            .cloned()
+            .unwrap_or_else(|| "-".into());
         let cordon = if node.unschedulable { "cordoned" } else { "schedulable" };
         self.tell(&format!("{} {state} {cordon}", patch.node));
         self.touch(&patch.node);
@@ -122,16 +134,22 @@ impl Driven {
             Action::Evict(eviction) => {
                 self.tell(&format!("{} evict {}", eviction.node, eviction.pod));
                 self.workloads.retain(|pod| pod.uid != eviction.uid);
-                let history = EvictionHistory::after(None, at(self.second), EvictionReply::Accepted);
+                let history =
+                    EvictionHistory::after(None, at(self.second), EvictionReply::Accepted);
                 self.fleet.memory.evictions.insert(eviction.uid.clone(), history);
             }
             Action::DeleteDriver(deletion) => {
                 self.tell(&format!("{} delete driver", deletion.node));
-                assert!(self.fleet.node(&deletion.node).unschedulable, "{} takes new pods", deletion.node);
+                assert!(
+                    self.fleet.node(&deletion.node).unschedulable,
+                    "{} takes new pods",
+                    deletion.node
+                );
                 self.fleet.driver(&deletion.node, "new", NEW, self.second);
                 let pod = self.fleet.driver_pod(&deletion.node);
                 (pod.ready, pod.ready_since) = (false, None);
-                pod.containers = vec![ObservedContainer { started: None, ..pod.containers[0].clone() }];
+                pod.containers =
+                    vec![ObservedContainer { started: None, ..pod.containers[0].clone() }];
                 self.starting.insert(deletion.node.clone(), self.second + self.driver_seconds);
             }
             Action::ReplacePlugin { node, .. } => {
@@ -143,7 +161,12 @@ impl Driven {
 
     /// Decides and acts until nothing changes any more, then lets a second pass.
     pub(crate) fn tick(&mut self) -> bool {
-        let ready: Vec<String> = self.starting.iter().filter(|(_, at)| **at <= self.second).map(|(node, _)| node.clone()).collect();
+        let ready: Vec<String> = self
+            .starting
+            .iter()
+            .filter(|(_, at)| **at <= self.second)
+            .map(|(node, _)| node.clone())
+            .collect();
         for node in ready {
             self.starting.remove(&node);
             let second = self.second;
@@ -154,8 +177,12 @@ impl Driven {
         }
         for _ in 0..20 {
             let decision = self.fleet.decide(self.second);
-            let pods =
-                decision.focus.iter().map(|node| (node.clone(), self.workloads.iter().filter(|pod| pod.node == *node).cloned().collect()));
+            let pods = decision.focus.iter().map(|node| {
+                (
+                    node.clone(),
+                    self.workloads.iter().filter(|pod| pod.node == *node).cloned().collect(),
+                )
+            });
             let focused: BTreeMap<String, Vec<Workload>> = pods.collect();
             let seen = focused != self.fleet.observed.workloads.pods;
             self.fleet.observed.workloads.pods = focused;
@@ -178,7 +205,12 @@ impl Driven {
 
     pub(crate) fn run(&mut self) -> String {
         while self.tick() {
-            assert!(self.second < 10_000, "{}\n{:?}", self.story.join("\n"), self.last.as_ref().map(waits));
+            assert!(
+                self.second < 10_000,
+                "{}\n{:?}",
+                self.story.join("\n"),
+                self.last.as_ref().map(waits)
+            );
         }
         let verdict = self.last.as_ref().and_then(|last| last.verdict.clone()).expect("it is over");
         self.tell(&format!("{:?}: {}", verdict.code, verdict.message));
@@ -213,8 +245,18 @@ fn nodes_are_upgraded_and_released_one_by_one() {
         ],
         "{story}"
     );
-    assert!(story.ends_with("Success: settled: 3 of 3 nodes done; 3 DRA plugins replaced"), "{story}");
-    assert!(driven.fleet.observed.nodes.values().all(|node| !node.unschedulable && node.annotations.is_empty()));
+    assert!(
+        story.ends_with("Success: settled: 3 of 3 nodes done; 3 DRA plugins replaced"),
+        "{story}"
+    );
+    assert!(
+        driven
+            .fleet
+            .observed
+            .nodes
+            .values()
+            .all(|node| !node.unschedulable && node.annotations.is_empty())
+    );
 }
 
 #[test]
@@ -234,7 +276,12 @@ fn forbidden_pod_is_named_and_node_released_untouched() {
         ],
         "{story}"
     );
-    assert!(story.contains("NodesFailed: gpu-1: no pod was touched: ml/train-uid-13 has an emptyDir in memory"), "{story}");
+    assert!(
+        story.contains(
+            "NodesFailed: gpu-1: no pod was touched: ml/train-uid-13 has an emptyDir in memory"
+        ),
+        "{story}"
+    );
     assert!(!driven.fleet.node("gpu-1").unschedulable);
     assert_eq!(driven.fleet.driver_pod("gpu-1").revision.as_deref(), Some("old"));
 }
@@ -243,7 +290,9 @@ fn forbidden_pod_is_named_and_node_released_untouched() {
 #[test]
 fn node_with_lost_start_does_not_block_itself() {
     let starts = |decision: &Decision| {
-        let patches = decision.actions.iter().filter_map(|action| if let Action::PatchNode(patch) = action { Some(patch) } else { None });
+        let patches = decision.actions.iter().filter_map(|action| {
+            if let Action::PatchNode(patch) = action { Some(patch) } else { None }
+        });
         patches.map(|patch| patch.node.clone()).collect::<Vec<_>>()
     };
     for task in [Task::Drive, Task::Steer] {
@@ -261,7 +310,11 @@ fn node_with_lost_start_does_not_block_itself() {
         }
         assert_eq!(starts(&fleet.decide(0)), ["gpu-0"], "{task:?}");
         assert_eq!(starts(&fleet.decide(5)), [""; 0], "{task:?}: its answer may be on its way");
-        assert_eq!(starts(&fleet.decide(10)), ["gpu-0"], "{task:?}: it is asked for again, and no other node is started");
+        assert_eq!(
+            starts(&fleet.decide(10)),
+            ["gpu-0"],
+            "{task:?}: it is asked for again, and no other node is started"
+        );
     }
 }
 
@@ -278,7 +331,11 @@ fn about_to_evict() -> Driven {
 /// What is done about evictions: the pods that are asked, or that the node is given up.
 fn evicts(decision: &Decision) -> Vec<&str> {
     let deed = |action: &Action| {
-        matches!(action, Action::Evict(_)).then_some("evicts").or(matches!(action, Action::PatchNode(_)).then_some("patches"))
+        matches!(action, Action::Evict(_)).then_some("evicts").or(matches!(
+            action,
+            Action::PatchNode(_)
+        )
+        .then_some("patches"))
     };
     decision.actions.iter().filter_map(deed).collect()
 }
@@ -298,11 +355,10 @@ fn eviction_never_requested_is_never_late() {
     let mut driven = about_to_evict();
     assert_eq!(evicts(&driven.fleet.decide(400)), ["evicts"]);
     for pod in &driven.workloads {
-        driven
-            .fleet
-            .memory
-            .evictions
-            .insert(pod.uid.clone(), EvictionHistory::after(None, at(400), EvictionReply::Blocked { retry_after: None }));
+        driven.fleet.memory.evictions.insert(
+            pod.uid.clone(),
+            EvictionHistory::after(None, at(400), EvictionReply::Blocked { retry_after: None }),
+        );
     }
     assert_eq!(evicts(&driven.fleet.decide(406)), ["patches"], "now it is");
 }
@@ -313,7 +369,11 @@ fn answer_to_earlier_attempt_is_not_reused() {
     let mut driven = about_to_evict();
     for pod in &driven.workloads {
         let refused = EvictionReply::Blocked { retry_after: None };
-        driven.fleet.memory.evictions.insert(pod.uid.clone(), EvictionHistory::after(None, at(-60), refused));
+        driven
+            .fleet
+            .memory
+            .evictions
+            .insert(pod.uid.clone(), EvictionHistory::after(None, at(-60), refused));
     }
     assert_eq!(evicts(&driven.fleet.decide(400)), ["evicts"]);
 }
@@ -330,7 +390,9 @@ fn recurring_pods_are_as_late_as_the_first() {
 
 /// Whether the decision uncordons a node.
 fn uncordons(decision: &Decision) -> bool {
-    decision.actions.iter().any(|action| matches!(action, Action::PatchNode(patch) if patch.unschedulable == Some(false)))
+    decision.actions.iter().any(
+        |action| matches!(action, Action::PatchNode(patch) if patch.unschedulable == Some(false)),
+    )
 }
 
 /// A node that failed under an earlier digest kept its cordon, and its broken driver; a new run began with it and had no time left.
@@ -360,10 +422,20 @@ fn traces_of_another_daemon_set_are_not_adopted() {
     let mut driven = about_to_evict();
     let traits = Driver::DaemonSet.traits();
     let node = driven.fleet.node("gpu-0");
-    let text = node.annotations["gpu-rollout.dev/gpu-driver-upgrade"].replacen('{', r#"{"daemonSet":"one/driver","#, 1);
+    let text = node.annotations["gpu-rollout.dev/gpu-driver-upgrade"].replacen(
+        '{',
+        r#"{"daemonSet":"one/driver","#,
+        1,
+    );
     node.annotations.insert(traits.own_record.into(), text);
-    for (identity, anothers) in [(Some("two/driver"), true), (Some("one/driver"), false), (None, false)] {
-        assert_eq!(is_anothers(driven.fleet.node("gpu-0"), traits, identity), anothers, "{identity:?}");
+    for (identity, anothers) in
+        [(Some("two/driver"), true), (Some("one/driver"), false), (None, false)]
+    {
+        assert_eq!(
+            is_anothers(driven.fleet.node("gpu-0"), traits, identity),
+            anothers,
+            "{identity:?}"
+        );
     }
 }
 
@@ -382,7 +454,13 @@ fn template_changed_after_restart_only_start_evicts_first() {
 }
 
 fn driver_set(driven: &mut Driven) -> &mut observed::ObservedDaemonSet {
-    driven.fleet.observed.daemon_sets.iter_mut().find(|set| set.uid == "driver-ds").expect("the driver's DaemonSet")
+    driven
+        .fleet
+        .observed
+        .daemon_sets
+        .iter_mut()
+        .find(|set| set.uid == "driver-ds")
+        .expect("the driver's DaemonSet")
 }
 
 #[test]
@@ -391,7 +469,11 @@ fn node_that_loses_its_device_is_released() {
     driven.tick();
     assert!(driven.fleet.node("gpu-0").unschedulable, "it is being upgraded");
     let node = driven.fleet.node("gpu-0");
-    for label in [names::GPU_PRESENT_LABEL, names::DEPLOY_DRIVER_LABEL, "feature.node.kubernetes.io/pci-10de.present"] {
+    for label in [
+        names::GPU_PRESENT_LABEL,
+        names::DEPLOY_DRIVER_LABEL,
+        "feature.node.kubernetes.io/pci-10de.present",
+    ] {
         node.labels.remove(label);
     }
     driven.fleet.observed.pods.changed().retain(|pod| pod.node.as_deref() != Some("gpu-0"));
@@ -426,7 +508,11 @@ fn traces_of_another_drivers_hook_are_not_released() {
     node.labels.insert("gpu-rollout.dev/ofed-driver-upgrade-state".into(), "upgrade-failed".into());
     node.unschedulable = true;
     let decision = fleet.decide(0);
-    assert!(!decision.actions.iter().any(|action| matches!(action, Action::PatchNode(_))), "{:?}", decision.actions);
+    assert!(
+        !decision.actions.iter().any(|action| matches!(action, Action::PatchNode(_))),
+        "{:?}",
+        decision.actions
+    );
 }
 
 /// The list of its pods was waited for without an end, and with it the slot was lost to the others.
@@ -439,16 +525,31 @@ fn node_with_unlistable_pods_is_released_before_driver() {
     );
     let node = fleet.node("gpu-0");
     node.annotations.insert("gpu-rollout.dev/gpu-driver-upgrade".into(), record);
-    node.labels.insert("gpu-rollout.dev/gpu-driver-upgrade-state".into(), "pod-restart-required".into());
+    node.labels
+        .insert("gpu-rollout.dev/gpu-driver-upgrade-state".into(), "pod-restart-required".into());
     node.unschedulable = true;
     let patches = |decision: &Decision| {
-        let patches = decision.actions.iter().filter_map(|action| if let Action::PatchNode(patch) = action { Some(patch) } else { None });
-        patches.map(|patch| (patch.unschedulable, patch.labels.values().flatten().cloned().collect::<Vec<_>>())).collect::<Vec<_>>()
+        let patches = decision.actions.iter().filter_map(|action| {
+            if let Action::PatchNode(patch) = action { Some(patch) } else { None }
+        });
+        patches
+            .map(|patch| {
+                (patch.unschedulable, patch.labels.values().flatten().cloned().collect::<Vec<_>>())
+            })
+            .collect::<Vec<_>>()
     };
     for second in [0, 60, 119] {
         let decision = fleet.decide(second);
         assert_eq!(waits(&decision), ["gpu-0:PodsNotListed"], "{second}");
-        assert!(decision.focus.contains("gpu-0") && decision.actions.is_empty(), "{second}: {:?}", decision.actions);
+        assert!(
+            decision.focus.contains("gpu-0") && decision.actions.is_empty(),
+            "{second}: {:?}",
+            decision.actions
+        );
     }
-    assert_eq!(patches(&fleet.decide(120)), [(Some(false), vec!["upgrade-failed".to_owned()])], "its driver was not touched");
+    assert_eq!(
+        patches(&fleet.decide(120)),
+        [(Some(false), vec!["upgrade-failed".to_owned()])],
+        "its driver was not touched"
+    );
 }

@@ -41,17 +41,22 @@ fn runs(driven: &mut Driven, happens: impl Fn(&mut Fleet)) -> (Verdict, Decision
 /// With `settle.gpusMissing: report` the node failed at once, and stayed cordoned.
 #[test]
 fn gpu_lost_in_upgrade_is_reported_or_fails() {
-    for (setting, code) in [(MissingGpus::Report, ExitCode::Success), (MissingGpus::Fail, ExitCode::NodesFailed)] {
+    for (setting, code) in
+        [(MissingGpus::Report, ExitCode::Success), (MissingGpus::Fail, ExitCode::NodesFailed)]
+    {
         let mut driven = driven();
         driven.fleet.settings.settle.gpus_missing = setting;
         let (verdict, decision) = runs(&mut driven, |fleet| offers(fleet, "gpu-1", "7", "7"));
         assert_eq!(verdict.code, code, "{}", verdict.message);
-        if let Reason::Upgrading(UpgradeReason::Failed { message, .. }) = reason_of(&decision, "gpu-1") {
+        if let Reason::Upgrading(UpgradeReason::Failed { message, .. }) =
+            reason_of(&decision, "gpu-1")
+        {
             assert_eq!(*message, one_gpu_less().to_string());
         } else {
             assert_eq!(*reason_of(&decision, "gpu-1"), one_gpu_less());
         }
-        let reason = if setting == MissingGpus::Fail { "gpu-1:UpgradeFailed" } else { "gpu-1:GpusDegraded" };
+        let reason =
+            if setting == MissingGpus::Fail { "gpu-1:UpgradeFailed" } else { "gpu-1:GpusDegraded" };
         assert_eq!(named(&verdict).last().map(String::as_str), Some(reason));
         let cordoned = driven.fleet.node("gpu-1").unschedulable;
         assert_eq!(cordoned, setting == MissingGpus::Fail, "{}", verdict.message);
@@ -93,7 +98,10 @@ fn validator_that_was_broken_before_fails_no_upgrade() {
     change(&mut driven.fleet, Operand::Validator, "gpu-1", crashes);
     unready_validator(&mut driven.fleet);
     let (verdict, _) = runs(&mut driven, |_| {});
-    assert_eq!((verdict.code, named(&verdict)), (ExitCode::Success, vec!["*:Settled".to_owned(), "gpu-1:FailedBefore".to_owned()]));
+    assert_eq!(
+        (verdict.code, named(&verdict)),
+        (ExitCode::Success, vec!["*:Settled".to_owned(), "gpu-1:FailedBefore".to_owned()])
+    );
     assert!(!driven.fleet.node("gpu-1").unschedulable);
 }
 
@@ -113,11 +121,24 @@ fn failing_validator_on_new_driver_keeps_its_node() {
 #[test]
 fn node_whose_taint_excludes_drivers_is_not_touched() {
     let mut driven = driven();
-    driven.fleet.node("gpu-1").taints.push(ObservedTaint { key: "team".into(), value: "a".into(), effect: "NoSchedule".into() });
+    driven.fleet.node("gpu-1").taints.push(ObservedTaint {
+        key: "team".into(),
+        value: "a".into(),
+        effect: "NoSchedule".into(),
+    });
     let (verdict, decision) = runs(&mut driven, |_| {});
-    assert_eq!((verdict.code, named(&verdict)), (ExitCode::Success, vec!["*:Settled".to_owned(), "gpu-1:NodeTainted".to_owned()]));
-    assert_eq!((decision.outcomes["gpu-0"], decision.outcomes["gpu-1"]), (NodeOutcome::Done, NodeOutcome::Deferred));
-    assert_eq!(driven.story.iter().filter(|line| line.contains("gpu-1")).collect::<Vec<_>>(), [""; 0]);
+    assert_eq!(
+        (verdict.code, named(&verdict)),
+        (ExitCode::Success, vec!["*:Settled".to_owned(), "gpu-1:NodeTainted".to_owned()])
+    );
+    assert_eq!(
+        (decision.outcomes["gpu-0"], decision.outcomes["gpu-1"]),
+        (NodeOutcome::Done, NodeOutcome::Deferred)
+    );
+    assert_eq!(
+        driven.story.iter().filter(|line| line.contains("gpu-1")).collect::<Vec<_>>(),
+        [""; 0]
+    );
 }
 
 /// A failed node with 7 of 8 GPUs, under a policy that only reports that: it is released when it has been so for 30 s.
@@ -147,8 +168,16 @@ fn missing_gpu_of_a_failed_node_is_timed_once() {
     let degraded = |since: i64| Some(("GpusDegraded", at(since)));
     assert_eq!(apart(0, "7"), (degraded(0), false));
     assert_eq!(apart(20, "7"), (degraded(0), false), "it is timed once");
-    assert_eq!(apart(21, "0"), (Some(("GpusNotOffered", at(21))), false), "another reason has a time of its own");
-    assert_eq!(apart(25, "7"), (degraded(25), false), "and so has the first one when it comes back");
+    assert_eq!(
+        apart(21, "0"),
+        (Some(("GpusNotOffered", at(21))), false),
+        "another reason has a time of its own"
+    );
+    assert_eq!(
+        apart(25, "7"),
+        (degraded(25), false),
+        "and so has the first one when it comes back"
+    );
     for second in [26, 35, 54] {
         assert_eq!(apart(second, "7"), (degraded(25), false), "at {second}");
     }

@@ -21,7 +21,8 @@ fn gpu_operator_2509_waiting_nodes_name_the_failed_slot_holder() {
     fleet.observed.daemon_sets[0].desired = 6;
     fleet.driver("gpu-0", "new", NEW, -50);
     let pod = fleet.driver_pod("gpu-0");
-    (pod.ready, pod.containers_ready, pod.trouble) = (false, false, Some("nvidia-driver-ctr: CrashLoopBackOff".into()));
+    (pod.ready, pod.containers_ready, pod.trouble) =
+        (false, false, Some("nvidia-driver-ctr: CrashLoopBackOff".into()));
     fleet.state("gpu-0", "upgrade-failed");
     fleet.node("gpu-0").unschedulable = true;
     let app = ("app".to_owned(), "nvidia-driver-daemonset".to_owned());
@@ -32,9 +33,18 @@ fn gpu_operator_2509_waiting_nodes_name_the_failed_slot_holder() {
     let decision = fleet.decide(0);
     for node in ["gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5"] {
         let reason = reason_of(&decision, node);
-        let Reason::DriverOutOfDate { why: Some(why), .. } = reason else { panic!("{node}: {reason}") };
-        let nvidia_upgrade::explain::ControllerWait::Parallel { holders, limit: 1, .. } = &**why else { panic!("{node}: {reason}") };
-        assert_eq!(holders.iter().map(|holder| holder.node.as_str()).collect::<Vec<_>>(), ["gpu-0"], "{node}");
+        let Reason::DriverOutOfDate { why: Some(why), .. } = reason else {
+            panic!("{node}: {reason}")
+        };
+        let nvidia_upgrade::explain::ControllerWait::Parallel { holders, limit: 1, .. } = &**why
+        else {
+            panic!("{node}: {reason}")
+        };
+        assert_eq!(
+            holders.iter().map(|holder| holder.node.as_str()).collect::<Vec<_>>(),
+            ["gpu-0"],
+            "{node}"
+        );
     }
     fleet.pass(1000);
     let verdict = fleet.decide(3555).verdict.expect("the time is over");
@@ -73,7 +83,12 @@ fn gpu_operator_1368_endlessly_replaced_driver_is_never_settled() {
         fleet.driver("gpu-1", "old", OLD, second);
         for later in [0, 3, 6] {
             let decision = fleet.decide(second + later);
-            assert!(decision.verdict.is_none(), "after {} s: {:?}", second + later, decision.verdict);
+            assert!(
+                decision.verdict.is_none(),
+                "after {} s: {:?}",
+                second + later,
+                decision.verdict
+            );
             if !replaced(&decision).is_empty() {
                 fleet.plugin("gpu-1", second + later + 1, OLD);
             }
@@ -87,7 +102,11 @@ fn gpu_operator_1368_endlessly_replaced_driver_is_never_settled() {
     });
     let verdict = verdict.expect("the time is over");
     assert_eq!(verdict.code, ExitCode::Budget);
-    assert!(named(&verdict).iter().any(|one| one == "gpu-1:PluginsReplacedRepeatedly"), "{}", verdict.message);
+    assert!(
+        named(&verdict).iter().any(|one| one == "gpu-1:PluginsReplacedRepeatedly"),
+        "{}",
+        verdict.message
+    );
 }
 
 /// Toolkit, plugin and validator restart before the driver does. None of that is the end, and what restarted too early is stale later.
@@ -100,7 +119,11 @@ fn gpu_operator_2047_operand_restarts_before_driver_are_not_final() {
     fleet.driver("gpu-0", "new", NEW, 100);
     fleet.state("gpu-0", "upgrade-done");
     fleet.pass(100);
-    assert_eq!(replaced(&fleet.decide(102)), ["gpu-0"], "it is older than the driver that it serves");
+    assert_eq!(
+        replaced(&fleet.decide(102)),
+        ["gpu-0"],
+        "it is older than the driver that it serves"
+    );
 }
 
 /// The driver's own container is ready and the one for GPUDirect RDMA is not: the container is named.
@@ -108,12 +131,19 @@ fn gpu_operator_2047_operand_restarts_before_driver_are_not_final() {
 fn gpu_operator_2619_a_peermem_container_that_crashes_is_named() {
     let mut driven = Driven::new(1);
     driven.driver_seconds = 100_000;
-    (driven.fleet.settings.upgrade.start_seconds, driven.fleet.settings.upgrade.attempts) = (120, 1);
+    (driven.fleet.settings.upgrade.start_seconds, driven.fleet.settings.upgrade.attempts) =
+        (120, 1);
     driven.tick();
     let pod = driven.fleet.driver_pod("gpu-0");
-    (pod.running, pod.unready_restarts, pod.trouble) = (true, 3, Some("nvidia-peermem-ctr: CrashLoopBackOff".into()));
+    (pod.running, pod.unready_restarts, pod.trouble) =
+        (true, 3, Some("nvidia-peermem-ctr: CrashLoopBackOff".into()));
     let story = driven.run();
-    assert!(story.contains("NodesFailed: gpu-0: not ready within 120 s: nvidia-peermem-ctr: CrashLoopBackOff"), "{story}");
+    assert!(
+        story.contains(
+            "NodesFailed: gpu-0: not ready within 120 s: nvidia-peermem-ctr: CrashLoopBackOff"
+        ),
+        "{story}"
+    );
     assert!(driven.fleet.node("gpu-0").unschedulable, "{story}");
 }
 
@@ -121,9 +151,11 @@ fn gpu_operator_2619_a_peermem_container_that_crashes_is_named() {
 #[test]
 fn gpu_operator_898_hanging_validator_fails_its_node_by_name() {
     let mut driven = Driven::new(1);
-    (driven.fleet.settings.upgrade.validation_seconds, driven.fleet.settings.upgrade.attempts) = (120, 1);
+    (driven.fleet.settings.upgrade.validation_seconds, driven.fleet.settings.upgrade.attempts) =
+        (120, 1);
     let validator = Arc::make_mut(&mut driven.fleet.observed.validators.changed()[0]);
-    (validator.containers_ready, validator.trouble) = (false, Some("driver-validation: CrashLoopBackOff".into()));
+    (validator.containers_ready, validator.trouble) =
+        (false, Some("driver-validation: CrashLoopBackOff".into()));
     let story = driven.run();
     assert!(story.contains("NodesFailed: gpu-0: driver-validation: CrashLoopBackOff"), "{story}");
     assert!(driven.fleet.node("gpu-0").unschedulable, "{story}");
@@ -144,7 +176,8 @@ fn gpu_operator_831_a_reboot_is_no_upgrade() {
     assert_eq!(waits(&decision), ["gpu-0:DriverNotReady"]);
     assert_eq!(decision.actions, []);
     let pod = driven.fleet.driver_pod("gpu-0");
-    (pod.ready, pod.containers_ready, pod.unready_restarts, pod.ready_since) = (true, true, 0, Some(at(second + 90)));
+    (pod.ready, pod.containers_ready, pod.unready_restarts, pod.ready_since) =
+        (true, true, 0, Some(at(second + 90)));
     driven.fleet.pass(second + 90);
     let decision = driven.fleet.decide(second + 92);
     assert_eq!(replaced(&decision), ["gpu-0"]);
@@ -156,12 +189,19 @@ fn gpu_operator_831_a_reboot_is_no_upgrade() {
 fn network_operator_387_missing_driver_pod_blocks_only_its_node() {
     let mut driven = Driven::new(3);
     driven.fleet.observed.daemon_sets[0].desired = 3;
-    driven.fleet.observed.pods.changed().retain(|pod| pod.node.as_deref() != Some("gpu-0") || pod.owner.as_deref() != Some("driver-ds"));
+    driven.fleet.observed.pods.changed().retain(|pod| {
+        pod.node.as_deref() != Some("gpu-0") || pod.owner.as_deref() != Some("driver-ds")
+    });
     for _ in 0..120 {
         driven.tick();
     }
     for node in ["gpu-1", "gpu-2"] {
-        assert_eq!(driven.fleet.driver_pod(node).revision.as_deref(), Some("new"), "{}", driven.story.join("\n"));
+        assert_eq!(
+            driven.fleet.driver_pod(node).revision.as_deref(),
+            Some("new"),
+            "{}",
+            driven.story.join("\n")
+        );
         assert!(!driven.fleet.node(node).unschedulable);
     }
     assert_eq!(driven.last.as_ref().map(waits), Some(vec!["gpu-0:DriverPodMissing".to_owned()]));
@@ -174,17 +214,24 @@ fn sriov_network_operator_225_step_disabled_midway_leaves_no_cordon() {
         let mut driven = Driven::new(1);
         if drained {
             driven.fleet.settings.upgrade.policy.pod_deletion = None;
-            driven.fleet.settings.upgrade.policy.drain = Some(DrainPolicy { timeout_seconds: 0, ..DrainPolicy::default() });
+            driven.fleet.settings.upgrade.policy.drain =
+                Some(DrainPolicy { timeout_seconds: 0, ..DrainPolicy::default() });
         }
         driven.training("gpu-0").deleted_at = Some(at(100_000));
         for _ in 0..5 {
             driven.tick();
         }
         assert!(driven.fleet.node("gpu-0").unschedulable, "its pod is waited for");
-        (driven.fleet.settings.upgrade.policy.pod_deletion, driven.fleet.settings.upgrade.policy.drain) = (None, None);
+        (
+            driven.fleet.settings.upgrade.policy.pod_deletion,
+            driven.fleet.settings.upgrade.policy.drain,
+        ) = (None, None);
         driven.fleet.settings.digest = "another".into();
         let story = driven.run();
-        assert!(story.ends_with("Success: settled: 1 of 1 nodes done; 1 DRA plugins replaced"), "{story}");
+        assert!(
+            story.ends_with("Success: settled: 1 of 1 nodes done; 1 DRA plugins replaced"),
+            "{story}"
+        );
         assert!(!driven.fleet.node("gpu-0").unschedulable, "{story}");
     }
 }
@@ -200,7 +247,9 @@ fn system_upgrade_controller_71_our_cordon_ends_with_its_mode() {
     node.labels.insert("gpu-rollout.dev/gpu-driver-upgrade-state".into(), "upgrade-failed".into());
     node.unschedulable = true;
     let decision = fleet.decide(0);
-    let [Action::PatchNode(patch)] = &decision.actions[..] else { panic!("{:?}", decision.actions) };
+    let [Action::PatchNode(patch)] = &decision.actions[..] else {
+        panic!("{:?}", decision.actions)
+    };
     assert_eq!(patch.unschedulable, Some(false));
     assert_eq!(patch.annotations.get("gpu-rollout.dev/gpu-driver-upgrade"), Some(&None));
     assert_eq!(patch.labels.get("gpu-rollout.dev/gpu-driver-upgrade-state"), Some(&None));
@@ -227,11 +276,18 @@ fn gpu_operator_542_version_that_reaches_no_node_is_reported() {
 fn dra_1455_taints_hidden_by_restart_are_recorded_first() {
     let mut fleet = Fleet::at_rest(1);
     fleet.driver("gpu-0", "old", OLD, -10);
-    let OptionalApi::Served(slices) = &mut fleet.observed.dra.slices else { panic!("the fleet serves ResourceSlices") };
-    Arc::make_mut(&mut slices.changed()[0]).taints = vec!["gpu-3 gpu.nvidia.com/xid=48:NoSchedule".into()];
+    let OptionalApi::Served(slices) = &mut fleet.observed.dra.slices else {
+        panic!("the fleet serves ResourceSlices")
+    };
+    Arc::make_mut(&mut slices.changed()[0]).taints =
+        vec!["gpu-3 gpu.nvidia.com/xid=48:NoSchedule".into()];
     fleet.pass(0);
     let decision = fleet.decide(2);
     assert_eq!(replaced(&decision), ["gpu-0"]);
-    let causes: Vec<&str> = fleet.memory.nodes["gpu-0"].replaced.values().map(|one| one.cause.as_str()).collect();
-    assert!(matches!(causes[..], [cause] if cause.contains("gpu-3 gpu.nvidia.com/xid=48:NoSchedule")), "the taint is recorded: {causes:?}");
+    let causes: Vec<&str> =
+        fleet.memory.nodes["gpu-0"].replaced.values().map(|one| one.cause.as_str()).collect();
+    assert!(
+        matches!(causes[..], [cause] if cause.contains("gpu-3 gpu.nvidia.com/xid=48:NoSchedule")),
+        "the taint is recorded: {causes:?}"
+    );
 }

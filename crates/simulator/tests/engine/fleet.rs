@@ -9,8 +9,9 @@ use contract::settings::{Mode, Settings};
 use contract::task::Task;
 use jiff::Timestamp;
 use observed::{
-    ClusterPolicy, ImageSpec, Labels, LiveUpgradePolicy, Observed, ObservedContainer, ObservedDaemonSet, ObservedDeployment, ObservedNode,
-    ObservedPod, ObservedRevision, ObservedSlice, OptionalApi, Views,
+    ClusterPolicy, ImageSpec, Labels, LiveUpgradePolicy, Observed, ObservedContainer,
+    ObservedDaemonSet, ObservedDeployment, ObservedNode, ObservedPod, ObservedRevision,
+    ObservedSlice, OptionalApi, Views,
 };
 use planner::action::NodePatch;
 use planner::decide::{Action, Decision, Planner, decide};
@@ -55,8 +56,14 @@ impl Fleet {
             operator_is_quiet: true,
             uids: 0,
         };
-        fleet.observed.operator =
-            Some(ObservedDeployment { replicas: 1, current: 1, updated: 1, available: 1, observed: true, ..ObservedDeployment::default() });
+        fleet.observed.operator = Some(ObservedDeployment {
+            replicas: 1,
+            current: 1,
+            updated: 1,
+            available: 1,
+            observed: true,
+            ..ObservedDeployment::default()
+        });
         fleet.observed.cluster_policy = OptionalApi::Served(Some(ClusterPolicy {
             uid: "policy".into(),
             driver_enabled: true,
@@ -104,7 +111,10 @@ impl Fleet {
             uid: "plugin-ds".into(),
             observed: true,
             desired: 1,
-            images: BTreeMap::from([("gpus".to_owned(), "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0".to_owned())]),
+            images: BTreeMap::from([(
+                "gpus".to_owned(),
+                "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0".to_owned(),
+            )]),
             ..ObservedDaemonSet::default()
         }];
         fleet.observed.dra.slices = OptionalApi::Served(Views::new());
@@ -126,15 +136,32 @@ impl Fleet {
         let policy = self.policy().clone();
         let full = |image: &ImageSpec, suffix: &str| {
             let part = |part: &Option<String>| part.clone().unwrap_or_default();
-            format!("{}/{}:{}{suffix}", part(&image.repository), part(&image.image), part(&image.version))
+            format!(
+                "{}/{}:{}{suffix}",
+                part(&image.repository),
+                part(&image.image),
+                part(&image.version)
+            )
         };
         let chart = policy.labels["helm.sh/chart"].clone();
         for daemon_set in &mut self.observed.daemon_sets {
             let (kind, images) = if daemon_set.uid == "driver-ds" {
                 let driver = ("nvidia-driver-ctr".to_owned(), full(&policy.driver, "-ubuntu22.04"));
-                (names::DRIVER_COMPONENT, BTreeMap::from([driver, ("k8s-driver-manager".to_owned(), full(&policy.driver_manager, ""))]))
+                (
+                    names::DRIVER_COMPONENT,
+                    BTreeMap::from([
+                        driver,
+                        ("k8s-driver-manager".to_owned(), full(&policy.driver_manager, "")),
+                    ]),
+                )
             } else {
-                (names::TOOLKIT_APP, BTreeMap::from([("nvidia-container-toolkit-ctr".to_owned(), full(&policy.toolkit, ""))]))
+                (
+                    names::TOOLKIT_APP,
+                    BTreeMap::from([(
+                        "nvidia-container-toolkit-ctr".to_owned(),
+                        full(&policy.toolkit, ""),
+                    )]),
+                )
             };
             daemon_set.template_labels = labels(&[kind, ("helm.sh/chart", &chart)]);
             daemon_set.images = images;
@@ -144,7 +171,9 @@ impl Fleet {
     pub(crate) fn policy(&mut self) -> &mut ClusterPolicy {
         match &mut self.observed.cluster_policy {
             OptionalApi::Served(Some(policy)) => policy,
-            OptionalApi::Served(None) | OptionalApi::Absent => panic!("the fleet has a ClusterPolicy"),
+            OptionalApi::Served(None) | OptionalApi::Absent => {
+                panic!("the fleet has a ClusterPolicy")
+            }
         }
     }
 
@@ -179,7 +208,11 @@ impl Fleet {
     }
 
     fn revision(&mut self, owner: &str, revision: i64, hash: &str) {
-        self.observed.revisions.push(ObservedRevision { owner: owner.into(), revision, hash: hash.into() });
+        self.observed.revisions.push(ObservedRevision {
+            owner: owner.into(),
+            revision,
+            hash: hash.into(),
+        });
     }
 
     pub(crate) fn uid(&mut self) -> String {
@@ -237,12 +270,26 @@ impl Fleet {
         self.node(name).labels.insert(names::UPGRADE_STATE_LABEL.into(), state.into());
     }
 
-    fn put(&mut self, node: &str, kind: (&str, &str), owner: &str, revision: &str, container: (&str, String), second: i64) {
+    fn put(
+        &mut self,
+        node: &str,
+        kind: (&str, &str),
+        owner: &str,
+        revision: &str,
+        container: (&str, String),
+        second: i64,
+    ) {
         let uid = self.uid();
-        let pods = if owner == "plugin-ds" { &mut self.observed.dra.pods } else { &mut self.observed.pods };
-        pods.changed().retain(|pod| pod.node.as_deref() != Some(node) || pod.owner.as_deref() != Some(owner));
+        let pods = if owner == "plugin-ds" {
+            &mut self.observed.dra.pods
+        } else {
+            &mut self.observed.pods
+        };
+        pods.changed()
+            .retain(|pod| pod.node.as_deref() != Some(node) || pod.owner.as_deref() != Some(owner));
         pods.push(ObservedPod {
-            namespace: if owner == "plugin-ds" { "nvidia-dra-driver-gpu" } else { "gpu-operator" }.into(),
+            namespace: if owner == "plugin-ds" { "nvidia-dra-driver-gpu" } else { "gpu-operator" }
+                .into(),
             name: format!("{owner}-{uid}"),
             uid,
             owner: Some(owner.into()),
@@ -253,7 +300,12 @@ impl Fleet {
             ready: true,
             ready_since: Some(at(second)),
             created: at(second),
-            containers: vec![ObservedContainer { name: container.0.into(), image: container.1, started: Some(at(second)), restarts: 0 }],
+            containers: vec![ObservedContainer {
+                name: container.0.into(),
+                image: container.1,
+                started: Some(at(second)),
+                restarts: 0,
+            }],
             ..ObservedPod::default()
         });
     }
@@ -261,17 +313,33 @@ impl Fleet {
     /// The node's driver pod, started and ready at that second.
     pub(crate) fn driver(&mut self, node: &str, revision: &str, version: &str, second: i64) {
         let image = format!("nvcr.io/nvidia/driver:{version}-ubuntu22.04");
-        self.put(node, names::DRIVER_COMPONENT, "driver-ds", revision, ("nvidia-driver-ctr", image), second);
+        self.put(
+            node,
+            names::DRIVER_COMPONENT,
+            "driver-ds",
+            revision,
+            ("nvidia-driver-ctr", image),
+            second,
+        );
     }
 
     pub(crate) fn toolkit(&mut self, node: &str, second: i64) {
-        self.put(node, names::TOOLKIT_APP, "toolkit-ds", "toolkit", ("nvidia-container-toolkit-ctr", String::new()), second);
+        self.put(
+            node,
+            names::TOOLKIT_APP,
+            "toolkit-ds",
+            "toolkit",
+            ("nvidia-container-toolkit-ctr", String::new()),
+            second,
+        );
     }
 
     /// The node's plugin pod, and the slice that it publishes.
     pub(crate) fn plugin(&mut self, node: &str, second: i64, version: &str) {
         self.put(node, ("app", "plugin"), "plugin-ds", "plugin", ("gpus", String::new()), second);
-        let OptionalApi::Served(slices) = &mut self.observed.dra.slices else { panic!("the fleet serves ResourceSlices") };
+        let OptionalApi::Served(slices) = &mut self.observed.dra.slices else {
+            panic!("the fleet serves ResourceSlices")
+        };
         slices.changed().retain(|slice| slice.node != node);
         slices.push(ObservedSlice {
             driver: names::DRA_GPU_DRIVER.into(),
@@ -294,8 +362,16 @@ impl Fleet {
     }
 
     pub(crate) fn driver_pod(&mut self, node: &str) -> &mut ObservedPod {
-        let driver = |pod: &&mut ObservedPod| pod.node.as_deref() == Some(node) && pod.owner.as_deref() == Some("driver-ds");
-        self.observed.pods.changed().iter_mut().map(Arc::make_mut).find(driver).expect("the driver pod exists")
+        let driver = |pod: &&mut ObservedPod| {
+            pod.node.as_deref() == Some(node) && pod.owner.as_deref() == Some("driver-ds")
+        };
+        self.observed
+            .pods
+            .changed()
+            .iter_mut()
+            .map(Arc::make_mut)
+            .find(driver)
+            .expect("the driver pod exists")
     }
 
     /// One node's migration as the vendor's controller leaves it: new driver, uncordoned, done.
@@ -309,7 +385,8 @@ impl Fleet {
         if self.operator_is_quiet {
             crate::operator::is_quiet(&mut self.observed, &mut self.memory, at(second));
         }
-        let decision = self.planner.decide(&self.observed, &self.settings, &self.memory, at(second));
+        let decision =
+            self.planner.decide(&self.observed, &self.settings, &self.memory, at(second));
         let anew = decide(&self.observed, &self.settings, &self.memory, at(second));
         assert_eq!(decision, anew, "what builds on the last decision and what looks at everything");
         self.memory = decision.memory.clone();
@@ -326,12 +403,21 @@ impl Fleet {
         let nodes = std::mem::take(&mut self.memory.nodes);
         let (cohort, baseline) = (self.memory.cohort.take(), self.memory.baseline.take());
         self.planner = Planner::default();
-        self.memory = RunMemory { nodes, cohort, baseline, ..RunMemory::new(self.memory.started_at, self.memory.deadline) };
+        self.memory = RunMemory {
+            nodes,
+            cohort,
+            baseline,
+            ..RunMemory::new(self.memory.started_at, self.memory.deadline)
+        };
     }
 }
 
 fn image(repository: &str, image: &str, version: &str) -> ImageSpec {
-    ImageSpec { repository: Some(repository.into()), image: Some(image.into()), version: Some(version.into()) }
+    ImageSpec {
+        repository: Some(repository.into()),
+        image: Some(image.into()),
+        version: Some(version.into()),
+    }
 }
 
 /// The nodes whose plugins a decision replaces.
@@ -342,22 +428,39 @@ pub(crate) fn replaced(decision: &Decision) -> Vec<&str> {
 
 /// The names of what a decision waits for, with the node.
 pub(crate) fn waits(decision: &Decision) -> Vec<String> {
-    let text = |wait: &planner::reason::Wait| format!("{}:{}", wait.node.as_deref().unwrap_or("*"), wait.reason.name());
+    let text = |wait: &planner::reason::Wait| {
+        format!("{}:{}", wait.node.as_deref().unwrap_or("*"), wait.reason.name())
+    };
     decision.waits.iter().map(text).collect()
 }
 
 /// What a verdict names for programs: `node:Reason`, `*` for the fleet.
 pub(crate) fn named(verdict: &Verdict) -> Vec<String> {
-    verdict.reasons.iter().map(|one| format!("{}:{}", one.node.as_deref().unwrap_or("*"), one.reason)).collect()
+    verdict
+        .reasons
+        .iter()
+        .map(|one| format!("{}:{}", one.node.as_deref().unwrap_or("*"), one.reason))
+        .collect()
 }
 
 /// What the decision says of the node: what it waits for, ended for, or what is tolerated of it.
 pub(crate) fn reason_of<'a>(decision: &'a Decision, node: &str) -> &'a Reason {
-    let waits = decision.waits.iter().chain(&decision.ended).map(|wait| (wait.node.as_deref(), &wait.reason));
+    let waits = decision
+        .waits
+        .iter()
+        .chain(&decision.ended)
+        .map(|wait| (wait.node.as_deref(), &wait.reason));
     let tolerated = |note: &'a DecisionNote| {
-        let (DecisionNote::Tolerated { reason, .. } | DecisionNote::FailedBefore { reason, .. }) = note else { return None };
+        let (DecisionNote::Tolerated { reason, .. } | DecisionNote::FailedBefore { reason, .. }) =
+            note
+        else {
+            return None;
+        };
         Some((note.node(), reason))
     };
     let notes = decision.notes.iter().filter_map(tolerated);
-    waits.chain(notes).find(|(found, _)| *found == Some(node)).map_or_else(|| panic!("nothing of {node}"), |(_, reason)| &**reason)
+    waits
+        .chain(notes)
+        .find(|(found, _)| *found == Some(node))
+        .map_or_else(|| panic!("nothing of {node}"), |(_, reason)| &**reason)
 }

@@ -11,8 +11,13 @@ fn foreign_daemon_set_with_config_map_is_untouched() {
         let mut fleet = stand_alone(1);
         let mut exporter = daemon_set("exporter", "exporter");
         exporter.owner = owner;
-        fleet.observed.device_plugin.daemon_sets = vec![exporter, daemon_set("plugin", "nvidia-device-plugin-ctr")];
-        fleet.observed.device_plugin.revisions.push(ObservedRevision { owner: "exporter".into(), revision: 1, hash: "1".into() });
+        fleet.observed.device_plugin.daemon_sets =
+            vec![exporter, daemon_set("plugin", "nvidia-device-plugin-ctr")];
+        fleet.observed.device_plugin.revisions.push(ObservedRevision {
+            owner: "exporter".into(),
+            revision: 1,
+            hash: "1".into(),
+        });
         pod(&mut fleet, "gpu-0", "exporter", -5000);
         fleet.pass(0);
         configure(&mut fleet, "default", "b", 90);

@@ -25,14 +25,22 @@ fn now() -> Timestamp {
 }
 
 fn node(index: usize) -> ObservedNode {
-    let labels = ["gpu.present", "gpu.deploy.driver", "gpu.deploy.container-toolkit", "gpu.deploy.operator-validator"];
+    let labels = [
+        "gpu.present",
+        "gpu.deploy.driver",
+        "gpu.deploy.container-toolkit",
+        "gpu.deploy.operator-validator",
+    ];
     ObservedNode {
         name: format!("gpu-{index}"),
         uid: format!("node-{index}"),
         created: now(),
         ready: true,
         ready_since: Some(now()),
-        labels: labels.iter().map(|label| (format!("nvidia.com/{label}"), "true".to_owned())).collect(),
+        labels: labels
+            .iter()
+            .map(|label| (format!("nvidia.com/{label}"), "true".to_owned()))
+            .collect(),
         ..ObservedNode::default()
     }
 }
@@ -63,7 +71,11 @@ fn pod(name: &str, node: &str) -> Workload {
 fn found() -> FoundFleet {
     FoundFleet {
         nodes: (0..NODES).map(|index| FoundNode::new(&node(index), 8, true, now())).collect(),
-        pods: (0..NODES).map(|index| FoundPod::new(&pod(&format!("train-{index}"), &format!("gpu-{index}")), 1, now())).collect(),
+        pods: (0..NODES)
+            .map(|index| {
+                FoundPod::new(&pod(&format!("train-{index}"), &format!("gpu-{index}")), 1, now())
+            })
+            .collect(),
         budgets: Vec::new(),
         claims: OptionalApi::Absent,
         job_time: TimeSpread::Constant(0),
@@ -73,7 +85,8 @@ fn found() -> FoundFleet {
 fn run(found: FoundFleet) -> SimulationReport {
     let mut setup = SimulationSetup { found: Some(Arc::new(found)), ..given(NODES, 7) };
     setup.settings.upgrade.policy.max_parallel_upgrades = 1;
-    setup.settings.upgrade.policy.pod_deletion = Some(PodDeletionPolicy { timeout_seconds: 300, ..PodDeletionPolicy::default() });
+    setup.settings.upgrade.policy.pod_deletion =
+        Some(PodDeletionPolicy { timeout_seconds: 300, ..PodDeletionPolicy::default() });
     let report = simulate(&setup);
     assert_eq!(report.violations, [""; 0], "{}", report.describe());
     report
@@ -93,7 +106,12 @@ fn succeeded(report: &SimulationReport) {
 fn every_gpu_pod_leaves_its_node_and_returns() {
     let report = run(found());
     succeeded(&report);
-    assert_eq!(evicted(&report), ["train-0", "train-1", "train-2", "train-3"], "{}", report.describe());
+    assert_eq!(
+        evicted(&report),
+        ["train-0", "train-1", "train-2", "train-3"],
+        "{}",
+        report.describe()
+    );
     assert_eq!(report.peak_unavailable, 1);
 }
 
@@ -114,7 +132,11 @@ fn the_same_configuration_keeps_pods_where_they_are() {
     let report = run(found);
     succeeded(&report);
     assert_eq!(evicted(&report), ["train-0", "train-2", "train-3"], "{}", report.describe());
-    assert!(report.states.contains_key("gpu-1"), "its driver pod is restarted all the same: {}", report.describe());
+    assert!(
+        report.states.contains_key("gpu-1"),
+        "its driver pod is restarted all the same: {}",
+        report.describe()
+    );
 }
 
 /// A budget that counts pods on other nodes lets more go than the fleet's own pods would allow.
@@ -137,7 +159,10 @@ fn a_budget_counts_what_runs_elsewhere() {
     assert_eq!(evicted(&report).len(), NODES, "{}", report.describe());
     let report = run(FoundFleet { budgets: vec![budget(4, 4)], ..found() });
     assert_eq!(evicted(&report), [""; 0], "{}", report.describe());
-    assert!(report.verdict.is_some_and(|verdict| verdict.code != ExitCode::Success), "it can never be done");
+    assert!(
+        report.verdict.is_some_and(|verdict| verdict.code != ExitCode::Success),
+        "it can never be done"
+    );
 }
 
 /// All GPUs are taken: who leaves has to wait for the node to come back.
@@ -163,7 +188,8 @@ fn pods_find_room_only_where_gpus_are_free() {
     let mut setup = SimulationSetup { found: Some(Arc::new(full)), ..given(NODES, 7) };
     setup.settings.upgrade.policy.max_parallel_upgrades = 0;
     setup.settings.upgrade.policy.max_unavailable = Some(Count::Percent(100));
-    setup.settings.upgrade.policy.pod_deletion = Some(PodDeletionPolicy { timeout_seconds: 3600, ..PodDeletionPolicy::default() });
+    setup.settings.upgrade.policy.pod_deletion =
+        Some(PodDeletionPolicy { timeout_seconds: 3600, ..PodDeletionPolicy::default() });
     setup.settings.budget_seconds = 8 * 3600;
     let report = simulate(&setup);
     assert_eq!(report.violations, [""; 0], "{}", report.describe());
@@ -177,12 +203,21 @@ fn node_in_progress_is_adopted_with_its_cordon() {
     let gpu = Driver::Gpu.traits();
     let mut busy = node(0);
     busy.labels.insert(gpu.state_label.to_owned(), "drain-required".to_owned());
-    busy.labels.insert("nvidia.com/gpu.deploy.operator-validator".to_owned(), "paused-for-driver-upgrade".to_owned());
+    busy.labels.insert(
+        "nvidia.com/gpu.deploy.operator-validator".to_owned(),
+        "paused-for-driver-upgrade".to_owned(),
+    );
     busy.unschedulable = true;
     let given_back = FoundNode::new(&busy, 8, true, now()).node;
     assert!(!given_back.unschedulable && !given_back.labels.contains_key(gpu.state_label));
-    assert_eq!(given_back.labels.get("nvidia.com/gpu.deploy.operator-validator").map(String::as_str), Some("true"));
+    assert_eq!(
+        given_back.labels.get("nvidia.com/gpu.deploy.operator-validator").map(String::as_str),
+        Some("true")
+    );
     let mut foreign = node(0);
     foreign.unschedulable = true;
-    assert!(FoundNode::new(&foreign, 8, true, now()).node.unschedulable, "somebody else's cordon stays");
+    assert!(
+        FoundNode::new(&foreign, 8, true, now()).node.unschedulable,
+        "somebody else's cordon stays"
+    );
 }

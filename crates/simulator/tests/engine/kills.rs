@@ -19,13 +19,19 @@ pub(crate) const STORIES: [(&str, &str); 6] = [
         "a driver that fails",
         "nodes 2\ndriver 60s\nupgrade {policy: {maxUnavailable: 2}, attempts: 2, startSeconds: 120}\nat 0s driver-fails gpu-0 4",
     ),
-    ("an operator that is woken", "nodes 2\ndriver 60s\noperator assist v26.7.0\nworkers train replicaset each 1"),
+    (
+        "an operator that is woken",
+        "nodes 2\ndriver 60s\noperator assist v26.7.0\nworkers train replicaset each 1",
+    ),
     (
         "an operator that is steered",
         "nodes 3\ndriver 60s\nupgrade {policy: {maxParallelUpgrades: 2, maxUnavailable: 2}}\noperator steer v26.3.1\n\
          workers train replicaset each 1",
     ),
-    ("a pod that may not go", "nodes 2\ndriver 60s\nupgrade {attempts: 1}\nworkers notebook bare on gpu-0"),
+    (
+        "a pod that may not go",
+        "nodes 2\ndriver 60s\nupgrade {attempts: 1}\nworkers notebook bare on gpu-0",
+    ),
 ];
 
 /// What must be the same.
@@ -46,7 +52,8 @@ fn killed_before_and_after_everything_that_happens() {
         let setup = read(story);
         let undisturbed = simulate(&setup);
         assert_eq!(undisturbed.violations, Vec::<String>::new(), "{name}");
-        let mut moments: Vec<u64> = undisturbed.story.iter().flat_map(|(at, _)| [at.saturating_sub(1), at + 1]).collect();
+        let mut moments: Vec<u64> =
+            undisturbed.story.iter().flat_map(|(at, _)| [at.saturating_sub(1), at + 1]).collect();
         moments.dedup();
         assert!(moments.len() > 10, "{name}: {} moments", moments.len());
         for at in moments {

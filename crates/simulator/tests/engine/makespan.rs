@@ -55,7 +55,8 @@ fn is_within_five_percent(nodes: usize) {
     let report = simulate(&fleet(nodes));
     assert_eq!(report.violations, Vec::<String>::new());
     assert_eq!(report.verdict.as_ref().map(|verdict| verdict.code), Some(ExitCode::Success));
-    let mut order: Vec<(u64, &String)> = report.states.iter().map(|(node, states)| (states[0].0, node)).collect();
+    let mut order: Vec<(u64, &String)> =
+        report.states.iter().map(|(node, states)| (states[0].0, node)).collect();
     order.sort();
     let mut slots = vec![0_u64; SLOTS as usize];
     for (_, node) in order {
@@ -65,7 +66,12 @@ fn is_within_five_percent(nodes: usize) {
     let bound = slots.into_iter().max().expect("there are slots");
     let took = report.last_node;
     let over = took.saturating_sub(bound) * 10_000 / bound;
-    show(&format!("{nodes} nodes: {took} ms, bound {bound} ms, {}.{:02} % over; {} decisions", over / 100, over % 100, report.decisions));
+    show(&format!(
+        "{nodes} nodes: {took} ms, bound {bound} ms, {}.{:02} % over; {} decisions",
+        over / 100,
+        over % 100,
+        report.decisions
+    ));
     assert!(took * 100 <= bound * 105, "{took} ms; a list of the same nodes takes {bound} ms");
     assert_eq!(report.peak_in_progress, SLOTS as usize);
     assert!(most_writes(&report) <= 8, "{} writes on a node", most_writes(&report));

@@ -15,7 +15,10 @@ use crate::seeds::wrong;
 const SEEDS: u64 = 150;
 
 fn patches(decision: &mut Decision) -> impl Iterator<Item = &mut NodePatch> {
-    decision.actions.iter_mut().filter_map(|action| if let Action::PatchNode(patch) = action { Some(patch) } else { None })
+    decision
+        .actions
+        .iter_mut()
+        .filter_map(|action| if let Action::PatchNode(patch) = action { Some(patch) } else { None })
 }
 
 fn record() -> &'static str {
@@ -25,22 +28,40 @@ fn record() -> &'static str {
 /// Nodes that wait for a reason of this name.
 fn waiting<'a>(decision: &Decision, observed: &'a Observed, name: &str) -> Vec<&'a ObservedNode> {
     let of = |wait: &&planner::reason::Wait| wait.reason.name() == name;
-    decision.waits.iter().filter(of).filter_map(|wait| observed.nodes.get(wait.node.as_ref()?)).collect()
+    decision
+        .waits
+        .iter()
+        .filter(of)
+        .filter_map(|wait| observed.nodes.get(wait.node.as_ref()?))
+        .collect()
 }
 
 /// Starts nodes that are refused for this reason, as the last one was started.
 fn starts(decision: &mut Decision, observed: &Observed, reason: &str) {
-    let began = |patch: &&mut NodePatch| patch.unschedulable == Some(true) && patch.annotations.contains_key(record());
+    let began = |patch: &&mut NodePatch| {
+        patch.unschedulable == Some(true) && patch.annotations.contains_key(record())
+    };
     let Some(started) = patches(decision).find(began).cloned() else { return };
-    let Some(node) = waiting(decision, observed, reason).into_iter().find(|node| !node.unschedulable) else { return };
-    let patch = NodePatch { node: node.name.clone(), uid: node.uid.clone(), version: node.version.clone(), ..started };
+    let Some(node) =
+        waiting(decision, observed, reason).into_iter().find(|node| !node.unschedulable)
+    else {
+        return;
+    };
+    let patch = NodePatch {
+        node: node.name.clone(),
+        uid: node.uid.clone(),
+        version: node.version.clone(),
+        ..started
+    };
     decision.actions.push(Action::PatchNode(patch));
 }
 
 fn delete_drivers(decision: &mut Decision, observed: &Observed, reason: &str) {
     for node in waiting(decision, observed, reason) {
         let container = Driver::Gpu.traits().container;
-        let driver = observed.pods.iter().find(|pod| pod.node.as_ref() == Some(&node.name) && pod.containers[0].name == container);
+        let driver = observed.pods.iter().find(|pod| {
+            pod.node.as_ref() == Some(&node.name) && pod.containers[0].name == container
+        });
         let Some(pod) = driver else { continue };
         decision.actions.push(Action::DeleteDriver(PodDeletion {
             node: node.name.clone(),
@@ -52,11 +73,15 @@ fn delete_drivers(decision: &mut Decision, observed: &Observed, reason: &str) {
 }
 
 fn no_cordon(decision: &mut Decision, _: &Observed) {
-    patches(decision).filter(|patch| patch.unschedulable == Some(true)).for_each(|patch| patch.unschedulable = None);
+    patches(decision)
+        .filter(|patch| patch.unschedulable == Some(true))
+        .for_each(|patch| patch.unschedulable = None);
 }
 
 fn no_record(decision: &mut Decision, _: &Observed) {
-    patches(decision).filter(|patch| patch.unschedulable == Some(true)).for_each(|patch| drop(patch.annotations.remove(record())));
+    patches(decision)
+        .filter(|patch| patch.unschedulable == Some(true))
+        .for_each(|patch| drop(patch.annotations.remove(record())));
 }
 
 fn one_too_many(decision: &mut Decision, observed: &Observed) {
@@ -72,7 +97,11 @@ fn forgets_groups(decision: &mut Decision, observed: &Observed) {
 }
 
 fn removes_foreign_cordons(decision: &mut Decision, observed: &Observed) {
-    for node in observed.nodes.values().filter(|node| node.unschedulable && !node.annotations.contains_key(record())) {
+    for node in observed
+        .nodes
+        .values()
+        .filter(|node| node.unschedulable && !node.annotations.contains_key(record()))
+    {
         decision.actions.push(Action::PatchNode(NodePatch {
             node: node.name.clone(),
             uid: node.uid.clone(),
@@ -101,7 +130,11 @@ fn deletes_current_drivers(decision: &mut Decision, observed: &Observed) {
 
 fn replaces_plugins_again(decision: &mut Decision, observed: &Observed) {
     for node in waiting(decision, observed, "PluginNotReady") {
-        let plugin = observed.dra.pods.iter().find(|pod| pod.node.as_ref() == Some(&node.name) && !pod.deleting && !pod.ready);
+        let plugin = observed
+            .dra
+            .pods
+            .iter()
+            .find(|pod| pod.node.as_ref() == Some(&node.name) && !pod.deleting && !pod.ready);
         let Some(pod) = plugin else { continue };
         decision.actions.push(Action::ReplacePlugin {
             plugin: contract::record::ReplacedPodKind::Dra,
@@ -115,7 +148,8 @@ fn replaces_plugins_again(decision: &mut Decision, observed: &Observed) {
 }
 
 fn evicts_itself(decision: &mut Decision, observed: &Observed) {
-    for pod in observed.workloads.pods.values().flatten().filter(|pod| pod.name.ends_with("-hook")) {
+    for pod in observed.workloads.pods.values().flatten().filter(|pod| pod.name.ends_with("-hook"))
+    {
         decision.actions.push(Action::Evict(PodEviction {
             node: pod.node.clone(),
             namespace: pod.namespace.clone(),
@@ -126,7 +160,13 @@ fn evicts_itself(decision: &mut Decision, observed: &Observed) {
 }
 
 fn evicts_what_may_not_go(decision: &mut Decision, observed: &Observed) {
-    for pod in observed.workloads.pods.values().flatten().filter(|pod| pod.controller.is_none() && pod.deleted_at.is_none()) {
+    for pod in observed
+        .workloads
+        .pods
+        .values()
+        .flatten()
+        .filter(|pod| pod.controller.is_none() && pod.deleted_at.is_none())
+    {
         decision.actions.push(Action::Evict(PodEviction {
             node: pod.node.clone(),
             namespace: pod.namespace.clone(),
@@ -159,7 +199,9 @@ const MUTATIONS: [(&str, DecisionMutation); 15] = [
     ("evicts what may not go", evicts_what_may_not_go),
     ("says nothing", says_nothing),
     ("stands still", stands_still),
-    ("fails for nothing", |decision, _| decision.actions.retain(|action| !matches!(action, Action::DeleteDriver(_)))),
+    ("fails for nothing", |decision, _| {
+        decision.actions.retain(|action| !matches!(action, Action::DeleteDriver(_)))
+    }),
 ];
 
 #[test]
@@ -174,7 +216,8 @@ fn every_broken_rule_is_found() {
         });
         match found {
             Some((seed, wrong)) => {
-                let first: String = wrong.lines().next().unwrap_or_default().chars().take(150).collect();
+                let first: String =
+                    wrong.lines().next().unwrap_or_default().chars().take(150).collect();
                 show(&format!("{name}: seed {seed}: {first}"));
             }
             None => missed.push(name),

@@ -7,7 +7,10 @@ use contract::names;
 use contract::settings::{ExpectedNvidiaDriver, Mode};
 use contract::task::Task;
 use nvidia_upgrade::explain;
-use observed::{ImageSpec, Labels, LiveUpgradePolicy, NvidiaDriver, ObservedDaemonSet, OptionalApi, PolicyCondition, PolicyConditions};
+use observed::{
+    ImageSpec, Labels, LiveUpgradePolicy, NvidiaDriver, ObservedDaemonSet, OptionalApi,
+    PolicyCondition, PolicyConditions,
+};
 use planner::decide::{Action, Decision};
 use planner::estimate;
 use planner::reason::Reason;
@@ -20,9 +23,19 @@ use crate::fleet::{Fleet, NEW, OLD, named, waits};
 use crate::script::given;
 
 fn driver(name: &str, max_parallel: u32) -> NvidiaDriver {
-    let upgrade_policy =
-        LiveUpgradePolicy { stated: true, auto_upgrade: true, max_parallel: Some(max_parallel), ..LiveUpgradePolicy::default() };
-    NvidiaDriver { name: name.into(), uid: format!("driver-{name}"), generation: 1, upgrade_policy, ..NvidiaDriver::default() }
+    let upgrade_policy = LiveUpgradePolicy {
+        stated: true,
+        auto_upgrade: true,
+        max_parallel: Some(max_parallel),
+        ..LiveUpgradePolicy::default()
+    };
+    NvidiaDriver {
+        name: name.into(),
+        uid: format!("driver-{name}"),
+        generation: 1,
+        upgrade_policy,
+        ..NvidiaDriver::default()
+    }
 }
 
 /// Eight nodes, the even ones of driver `one`, which upgrades one at a time, the others of `two`, which upgrades two.
@@ -31,8 +44,13 @@ fn fleet() -> Fleet {
     fleet.is_assisted("v26.7.0");
     fleet.policy().uses_nvidia_drivers = true;
     fleet.policy().upgrade_policy.auto_upgrade = false;
-    let image = ImageSpec { repository: Some("nvcr.io/nvidia".into()), image: Some("driver".into()), version: Some(NEW.into()) };
-    let drivers = [driver("one", 1), driver("two", 2)].map(|driver| NvidiaDriver { driver: image.clone(), ..driver });
+    let image = ImageSpec {
+        repository: Some("nvcr.io/nvidia".into()),
+        image: Some("driver".into()),
+        version: Some(NEW.into()),
+    };
+    let drivers = [driver("one", 1), driver("two", 2)]
+        .map(|driver| NvidiaDriver { driver: image.clone(), ..driver });
     fleet.observed.nvidia_drivers = OptionalApi::Served(drivers.to_vec());
     fleet.observed.daemon_sets[0].owner = Some("driver-one".into());
     fleet.observed.daemon_sets[0].desired = 8;
@@ -48,7 +66,10 @@ fn fleet() -> Fleet {
 }
 
 pub(crate) fn belongs(fleet: &mut Fleet, index: usize, owner: &str) {
-    fleet.node(&format!("gpu-{index}")).labels.insert(names::DRIVER_OWNER_LABEL.into(), owner.into());
+    fleet
+        .node(&format!("gpu-{index}"))
+        .labels
+        .insert(names::DRIVER_OWNER_LABEL.into(), owner.into());
 }
 
 /// The limit that a node waits for, and who is in its way.
@@ -105,8 +126,17 @@ pub(crate) fn pool_at_rest(version: &str) -> Fleet {
     let mut fleet = Fleet::at_rest(3);
     fleet.observed.operator.as_mut().expect("the operator").version = Some(version.into());
     fleet.policy().uses_nvidia_drivers = true;
-    let image = ImageSpec { repository: Some("nvcr.io/nvidia".into()), image: Some("driver".into()), version: Some(OLD.into()) };
-    let chart = NvidiaDriver { is_default: true, field_manager: Some("helm".into()), driver: image, ..driver("default", 1) };
+    let image = ImageSpec {
+        repository: Some("nvcr.io/nvidia".into()),
+        image: Some("driver".into()),
+        version: Some(OLD.into()),
+    };
+    let chart = NvidiaDriver {
+        is_default: true,
+        field_manager: Some("helm".into()),
+        driver: image,
+        ..driver("default", 1)
+    };
     fleet.observed.nvidia_drivers = OptionalApi::Served(vec![chart]);
     for daemon_set in &mut fleet.observed.daemon_sets {
         if daemon_set.uid == "driver-ds" {
@@ -132,7 +162,13 @@ fn fleet_reason(fleet: &mut Fleet, second: i64) -> Option<Reason> {
     decision.waits.iter().find(|wait| wait.node.is_none()).map(|wait| (*wait.reason).clone())
 }
 
-fn precondition(name: &str, field: &'static str, expected: &str, found: &str, manager: Option<&str>) -> Reason {
+fn precondition(
+    name: &str,
+    field: &'static str,
+    expected: &str,
+    found: &str,
+    manager: Option<&str>,
+) -> Reason {
     Reason::Precondition {
         kind: "NVIDIADriver",
         name: name.into(),
@@ -151,8 +187,10 @@ fn default_nvidia_driver_with_old_version_is_unsettled() {
         assert!(fleet.decide(0).well, "{version}");
         fleet.settings.expected.driver_version = Some(NEW.into());
         fleet.settings.expected.nvidia_drivers = Some(true);
-        fleet.settings.expected.default_nvidia_driver =
-            Some(ExpectedNvidiaDriver { version: Some(NEW.into()), ..ExpectedNvidiaDriver::default() });
+        fleet.settings.expected.default_nvidia_driver = Some(ExpectedNvidiaDriver {
+            version: Some(NEW.into()),
+            ..ExpectedNvidiaDriver::default()
+        });
         let expected = precondition("default", "spec.version", NEW, OLD, Some("helm"));
         assert_eq!(fleet_reason(&mut fleet, 1), Some(expected), "{version}");
         let verdict = fleet.decide(121).verdict.expect("the grace time is over");
@@ -178,7 +216,9 @@ fn missing_default_nvidia_driver_is_awaited() {
 fn values_with_nvidia_drivers_wait_for_cluster_policy() {
     let mut fleet = Fleet::at_rest(1);
     fleet.settings.expected.nvidia_drivers = Some(true);
-    let Some(Reason::Precondition { field, .. }) = fleet_reason(&mut fleet, 0) else { panic!("it is not settled") };
+    let Some(Reason::Precondition { field, .. }) = fleet_reason(&mut fleet, 0) else {
+        panic!("it is not settled")
+    };
     assert_eq!(field, "spec.driver.useNvidiaDriverCRD");
 }
 
@@ -189,7 +229,13 @@ fn default_nvidia_driver_policy_matches_from_26_7() {
         let mut fleet = pool_at_rest(version);
         fleet.settings.expected.default_nvidia_driver = Some(ExpectedNvidiaDriver::default());
         fleet.settings.expected.upgrade_policy.max_parallel_upgrades = Some(4);
-        let expected = precondition("default", "spec.upgradePolicy.maxParallelUpgrades", "4", "1", Some("helm"));
+        let expected = precondition(
+            "default",
+            "spec.upgradePolicy.maxParallelUpgrades",
+            "4",
+            "1",
+            Some("helm"),
+        );
         let reason = fleet_reason(&mut fleet, 0);
         assert_eq!(reason == Some(expected), waits, "{version}: {reason:?}");
         assert_eq!(fleet.decide(0).well, !waits, "{version}");
@@ -213,22 +259,34 @@ fn steer_requires_one_node_of_every_nvidia_driver() {
     let is_quiet = |reason: Option<Reason>| matches!(reason, Some(Reason::Quiet { .. }));
     assert!(is_quiet(steer("v26.7.0", &|_| {})));
     for (index, name) in ["default", "blue"].into_iter().enumerate() {
-        let field = |change: &dyn Fn(&mut LiveUpgradePolicy)| steer("v26.7.0", &|fleet| change(&mut drivers(fleet)[index].upgrade_policy));
+        let field = |change: &dyn Fn(&mut LiveUpgradePolicy)| {
+            steer("v26.7.0", &|fleet| change(&mut drivers(fleet)[index].upgrade_policy))
+        };
         let manager = Some("helm");
-        let parallel = precondition(name, "spec.upgradePolicy.maxParallelUpgrades", "1", "3", manager);
+        let parallel =
+            precondition(name, "spec.upgradePolicy.maxParallelUpgrades", "1", "3", manager);
         assert_eq!(field(&|policy| policy.max_parallel = Some(3)), Some(parallel));
         let all = precondition(name, "spec.upgradePolicy.maxParallelUpgrades", "1", "0", manager);
         assert_eq!(field(&|policy| policy.max_parallel = Some(0)), Some(all), "0 is no limit");
         let off = precondition(name, "spec.upgradePolicy.autoUpgrade", "true", "false", manager);
         assert_eq!(field(&|policy| policy.auto_upgrade = false), Some(off));
     }
-    let wide = precondition("default", "spec.upgradePolicy.maxUnavailable", "25%", "100%", Some("helm"));
-    assert_eq!(steer("v26.7.0", &|fleet| drivers(fleet)[0].upgrade_policy.max_unavailable = Some("100%".into())), Some(wide));
-    let narrow = |fleet: &mut Fleet| drivers(fleet)[0].upgrade_policy.max_unavailable = Some("1".into());
+    let wide =
+        precondition("default", "spec.upgradePolicy.maxUnavailable", "25%", "100%", Some("helm"));
+    assert_eq!(
+        steer("v26.7.0", &|fleet| drivers(fleet)[0].upgrade_policy.max_unavailable =
+            Some("100%".into())),
+        Some(wide)
+    );
+    let narrow =
+        |fleet: &mut Fleet| drivers(fleet)[0].upgrade_policy.max_unavailable = Some("1".into());
     assert!(is_quiet(steer("v26.7.0", &narrow)));
     // Up to v26.3 the ClusterPolicy's policy governs the nodes of all of them.
-    assert!(is_quiet(steer("v26.3.3", &|fleet| drivers(fleet)[0].upgrade_policy.max_parallel = Some(3))));
-    let Some(Reason::Precondition { kind, field, .. }) = steer("v26.3.3", &|fleet| fleet.policy().upgrade_policy.max_unavailable = None)
+    assert!(is_quiet(
+        steer("v26.3.3", &|fleet| drivers(fleet)[0].upgrade_policy.max_parallel = Some(3))
+    ));
+    let Some(Reason::Precondition { kind, field, .. }) =
+        steer("v26.3.3", &|fleet| fleet.policy().upgrade_policy.max_unavailable = None)
     else {
         panic!("without a limit it does not fail closed")
     };
@@ -240,10 +298,15 @@ fn steer_requires_one_node_of_every_nvidia_driver() {
 fn gpu_node_without_owner_is_not_done() {
     let mut fleet = pool_at_rest("v26.7.0");
     fleet.node("gpu-1").labels.remove(names::DRIVER_OWNER_LABEL);
-    fleet.observed.daemon_sets[0].node_selector.insert(names::DRIVER_OWNER_LABEL.into(), "default".into());
+    fleet.observed.daemon_sets[0]
+        .node_selector
+        .insert(names::DRIVER_OWNER_LABEL.into(), "default".into());
     let decision = fleet.decide(0);
     assert_eq!(waits(&decision), ["gpu-1:NodeInOtherPool"]);
-    assert_eq!(*decision.waits[0].reason, Reason::NodeInOtherPool { wanted: "default".into(), found: None });
+    assert_eq!(
+        *decision.waits[0].reason,
+        Reason::NodeInOtherPool { wanted: "default".into(), found: None }
+    );
     // With an operator that sets no such label, nodes belong where selectors say.
     fleet.observed.operator.as_mut().expect("the operator").version = Some("v26.3.3".into());
     assert_eq!(waits(&fleet.decide(1)), ["gpu-1:NodeWithoutDaemonSet"]);
@@ -269,31 +332,52 @@ fn node_labeled_into_pool_waits_for_its_owner() {
     assert_eq!(*decision.waits[0].reason, expected);
     // Its owner has changed and the pool has no DaemonSet for it yet.
     belongs(&mut fleet, 2, "blue");
-    fleet.observed.daemon_sets[0].node_selector.insert(names::DRIVER_OWNER_LABEL.into(), "default".into());
+    fleet.observed.daemon_sets[0]
+        .node_selector
+        .insert(names::DRIVER_OWNER_LABEL.into(), "default".into());
     assert_eq!(waits(&fleet.decide(2)), ["gpu-2:NodeWithoutDaemonSet"]);
-    let of_blue = ObservedDaemonSet { uid: "blue-ds".into(), owner: Some("driver-blue".into()), ..fleet.observed.daemon_sets[0].clone() };
+    let of_blue = ObservedDaemonSet {
+        uid: "blue-ds".into(),
+        owner: Some("driver-blue".into()),
+        ..fleet.observed.daemon_sets[0].clone()
+    };
     let selector = Labels::from([(names::DRIVER_OWNER_LABEL.to_owned(), "blue".to_owned())]);
     fleet.observed.daemon_sets.push(ObservedDaemonSet { node_selector: selector, ..of_blue });
-    assert_eq!(waits(&fleet.decide(3)), ["gpu-2:DriverOutOfDate"], "the pod is of the other pool's DaemonSet");
+    assert_eq!(
+        waits(&fleet.decide(3)),
+        ["gpu-2:DriverOutOfDate"],
+        "the pod is of the other pool's DaemonSet"
+    );
 }
 
 pub(crate) fn failed(reason: &str, message: &str) -> PolicyConditions {
-    let condition =
-        |is_true, reason: &str, message: &str| Some(PolicyCondition { is_true, reason: reason.into(), message: message.into() });
-    PolicyConditions { ready: condition(false, "Error", ""), error: condition(true, reason, message) }
+    let condition = |is_true, reason: &str, message: &str| {
+        Some(PolicyCondition { is_true, reason: reason.into(), message: message.into() })
+    };
+    PolicyConditions {
+        ready: condition(false, "Error", ""),
+        error: condition(true, reason, message),
+    }
 }
 
 /// Conflicting selectors, a missing Secret, an invalid combination: only the condition says why nothing happens.
 #[test]
 fn failed_nvidia_driver_ends_run_after_grace_time() {
     for (reason, message) in [
-        ("ConflictingNodeSelector", "conflicting NVIDIADriver NodeSelectors found for resource: default, nodeSelector: \"pool=blue\""),
+        (
+            "ConflictingNodeSelector",
+            "conflicting NVIDIADriver NodeSelectors found for resource: default, nodeSelector: \"pool=blue\"",
+        ),
         ("ReconcileFailed", "secrets \"license\" not found"),
     ] {
         let mut fleet = pool_at_rest("v26.7.0");
         drivers(&mut fleet)[0].conditions = failed(reason, message);
-        let expected =
-            Reason::ReconcileFailed { kind: "NVIDIADriver", name: "default".into(), reason: reason.into(), message: message.into() };
+        let expected = Reason::ReconcileFailed {
+            kind: "NVIDIADriver",
+            name: "default".into(),
+            reason: reason.into(),
+            message: message.into(),
+        };
         assert_eq!(fleet_reason(&mut fleet, 0), Some(expected));
         assert_eq!(fleet.decide(119).verdict, None);
         let verdict = fleet.decide(120).verdict.expect("the grace time is over");
@@ -321,7 +405,8 @@ fn failed_nvidia_driver_without_nodes_is_not_awaited() {
 #[test]
 fn rolling_nvidia_driver_is_judged_by_its_pods() {
     let mut fleet = pool_at_rest("v26.3.3");
-    drivers(&mut fleet)[0].conditions = failed("DriverNotReady", "Waiting for driver pod to be ready");
+    drivers(&mut fleet)[0].conditions =
+        failed("DriverNotReady", "Waiting for driver pod to be ready");
     assert!(fleet.decide(0).well, "desired 0 somewhere, and every node is current");
     drivers(&mut fleet)[0].driver.version = Some(NEW.into());
     assert_eq!(waits(&fleet.decide(1)), ["*:SpecNotObserved"]);
@@ -331,8 +416,11 @@ fn rolling_nvidia_driver_is_judged_by_its_pods() {
 #[test]
 fn budget_is_that_of_the_slowest_nvidia_driver() {
     let mut fleet = fleet();
-    let seconds = |fleet: &Fleet| estimate::budget_seconds(&fleet.observed, &fleet.settings).expect("nodes are out of date");
-    let (per_node, overhead) = (fleet.settings.per_node_seconds, contract::budget::OVERHEAD_SECONDS);
+    let seconds = |fleet: &Fleet| {
+        estimate::budget_seconds(&fleet.observed, &fleet.settings).expect("nodes are out of date")
+    };
+    let (per_node, overhead) =
+        (fleet.settings.per_node_seconds, contract::budget::OVERHEAD_SECONDS);
     assert_eq!(seconds(&fleet), 4 * per_node + overhead, "four nodes of `one`, one at a time");
     drivers(&mut fleet)[0].upgrade_policy.max_parallel = Some(4);
     assert_eq!(seconds(&fleet), 2 * per_node + overhead, "four nodes of `two`, two at a time");
@@ -367,11 +455,12 @@ fn world(nodes: usize, seed: u64, pools: &[(u32, Count)], mode: Mode) -> Simulat
         Mode::Steer => vec![Task::Settle, Task::Wake, Task::Steer, Task::Reroll],
         Mode::Observe | Mode::Assist | Mode::Drive => vec![Task::Settle, Task::Wake, Task::Reroll],
     };
-    let pool = |(index, (max_parallel_upgrades, max_unavailable)): (usize, &(u32, Count))| PoolSetup {
-        name: format!("pool-{index}"),
-        max_parallel_upgrades: *max_parallel_upgrades,
-        max_unavailable: Some(*max_unavailable),
-    };
+    let pool =
+        |(index, (max_parallel_upgrades, max_unavailable)): (usize, &(u32, Count))| PoolSetup {
+            name: format!("pool-{index}"),
+            max_parallel_upgrades: *max_parallel_upgrades,
+            max_unavailable: Some(*max_unavailable),
+        };
     setup.pools = pools.iter().enumerate().map(pool).collect();
     setup
 }

@@ -8,8 +8,9 @@ use contract::names;
 use contract::record::NodeOutcome;
 use contract::task::Task;
 use observed::{
-    ImageSpec, Labels, LiveUpgradePolicy, NicClusterPolicy, Observed, ObservedContainer, ObservedDaemonSet, ObservedDeployment,
-    ObservedNode, ObservedPod, ObservedRevision, OptionalApi,
+    ImageSpec, Labels, LiveUpgradePolicy, NicClusterPolicy, Observed, ObservedContainer,
+    ObservedDaemonSet, ObservedDeployment, ObservedNode, ObservedPod, ObservedRevision,
+    OptionalApi,
 };
 use planner::decide::Decision;
 use planner::estimate;
@@ -30,7 +31,9 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
 pub(crate) fn policy(fleet: &mut Fleet) -> &mut NicClusterPolicy {
     match &mut fleet.observed.nic_cluster_policy {
         OptionalApi::Served(Some(policy)) => policy,
-        OptionalApi::Served(None) | OptionalApi::Absent => panic!("the network has a NicClusterPolicy"),
+        OptionalApi::Served(None) | OptionalApi::Absent => {
+            panic!("the network has a NicClusterPolicy")
+        }
     }
 }
 
@@ -40,8 +43,13 @@ fn image(version: &str) -> String {
 
 /// The operator makes its template from the policy, as revision `revision`.
 fn observes(fleet: &mut Fleet, version: &str, revision: i64, hash: &str) {
-    fleet.observed.daemon_sets[0].images = BTreeMap::from([("mofed-container".to_owned(), image(version))]);
-    fleet.observed.revisions.push(ObservedRevision { owner: "mofed".into(), revision, hash: hash.into() });
+    fleet.observed.daemon_sets[0].images =
+        BTreeMap::from([("mofed-container".to_owned(), image(version))]);
+    fleet.observed.revisions.push(ObservedRevision {
+        owner: "mofed".into(),
+        revision,
+        hash: hash.into(),
+    });
 }
 
 /// The node's driver pod.
@@ -129,7 +137,10 @@ pub(crate) fn network(nodes: usize) -> Fleet {
             observed: true,
             on_delete: true,
             desired: i32::try_from(nodes).expect("few"),
-            template_labels: labels(&[(names::OFED_DRIVER_LABEL, ""), (names::OFED_OWNER_LABEL, names::OFED_OWNER_POLICY)]),
+            template_labels: labels(&[
+                (names::OFED_DRIVER_LABEL, ""),
+                (names::OFED_OWNER_LABEL, names::OFED_OWNER_POLICY),
+            ]),
             node_selector: labels(&[(names::NIC_PRESENT_LABEL, "true")]),
             ..ObservedDaemonSet::default()
         }],
@@ -166,16 +177,26 @@ fn bump_is_followed_from_policy_to_last_node() {
     let decision = fleet.decide(0);
     assert_eq!(
         decision.waits[0].reason.to_string(),
-        format!("spec.ofedDriver.version of NicClusterPolicy `nic-cluster-policy` is `{OLD}`, and must be `{NEW}`")
+        format!(
+            "spec.ofedDriver.version of NicClusterPolicy `nic-cluster-policy` is `{OLD}`, and must be `{NEW}`"
+        )
     );
     policy(&mut fleet).ofed.as_mut().expect("an OFED driver").version = Some(NEW.into());
     assert_eq!(waits(&fleet.decide(1)), ["*:SpecNotObserved"]);
     observes(&mut fleet, NEW, 2, "new");
     fleet.observed.daemon_sets[0].observed = false;
-    assert_eq!(waits(&fleet.decide(2)), ["*:SpecNotObserved"], "the DaemonSet controller has yet to see it");
+    assert_eq!(
+        waits(&fleet.decide(2)),
+        ["*:SpecNotObserved"],
+        "the DaemonSet controller has yet to see it"
+    );
     fleet.observed.daemon_sets[0].observed = true;
     assert_eq!(waits(&fleet.decide(3)), ["nic-0:DriverOutOfDate", "nic-1:DriverOutOfDate"]);
-    assert_eq!(estimate::budget_seconds(&fleet.observed, &fleet.settings), Some(600 + 900), "two at once: no maxUnavailable here");
+    assert_eq!(
+        estimate::budget_seconds(&fleet.observed, &fleet.settings),
+        Some(600 + 900),
+        "two at once: no maxUnavailable here"
+    );
     state(&mut fleet, "nic-0", "drain-required");
     fleet.observed.pods.changed().retain(|pod| pod.node.as_deref() != Some("nic-0"));
     assert_eq!(waits(&fleet.decide(4)), ["nic-0:DriverPodMissing", "nic-1:DriverOutOfDate"]);
@@ -222,7 +243,9 @@ fn every_driver_daemon_set_needs_an_observed_generation() {
         let mut fleet = network(1);
         if of_node_policy {
             policy(&mut fleet).ofed = None;
-            fleet.observed.daemon_sets[0].template_labels.insert(names::OFED_OWNER_LABEL.into(), "nnp-storage".into());
+            fleet.observed.daemon_sets[0]
+                .template_labels
+                .insert(names::OFED_OWNER_LABEL.into(), "nnp-storage".into());
         }
         fleet.observed.daemon_sets[0].observed = false;
         assert_eq!(waits(&fleet.decide(0)), ["*:SpecNotObserved"], "{of_node_policy}");
@@ -245,9 +268,15 @@ fn failed_node_has_advice_and_skipped_is_deferred() {
     fleet.pass(600);
     let decision = fleet.decide(615);
     assert_eq!(*reason_of(&decision, "nic-1"), Reason::UpgradeFailed { trouble: None });
-    assert_eq!(*reason_of(&decision, "nic-2"), Reason::Skipped { label: names::OFED_UPGRADE_SKIP_LABEL });
+    assert_eq!(
+        *reason_of(&decision, "nic-2"),
+        Reason::Skipped { label: names::OFED_UPGRADE_SKIP_LABEL }
+    );
     let verdict = decision.verdict.expect("over");
-    assert_eq!((verdict.code, named(&verdict)), (ExitCode::NodesFailed, vec!["nic-1:UpgradeFailed".to_owned()]));
+    assert_eq!(
+        (verdict.code, named(&verdict)),
+        (ExitCode::NodesFailed, vec!["nic-1:UpgradeFailed".to_owned()])
+    );
 }
 
 #[test]
@@ -281,7 +310,10 @@ fn network_operator_557_driver_without_matching_nodes_is_not_awaited() {
 fn unserved_nodes_are_awaited_unless_affinity_excludes_them() {
     let mut fleet = network(1);
     nic_node(&mut fleet, "nic-1");
-    assert!(fleet.decide(0).well, "the DaemonSet has all the pods that it wants: its affinity leaves the node out");
+    assert!(
+        fleet.decide(0).well,
+        "the DaemonSet has all the pods that it wants: its affinity leaves the node out"
+    );
     fleet.observed.daemon_sets[0].desired = 2;
     assert_eq!(waits(&fleet.decide(1)), ["nic-1:DriverPodMissing"]);
     fleet.observed.daemon_sets[0].desired = 1;
@@ -299,8 +331,13 @@ fn unserved_nodes_are_awaited_unless_affinity_excludes_them() {
 fn node_policy_drivers_are_judged_by_node_alone() {
     let mut fleet = network(1);
     policy(&mut fleet).ofed = None;
-    fleet.observed.daemon_sets[0].template_labels.insert(names::OFED_OWNER_LABEL.into(), "nnp-storage".into());
-    assert_eq!(settles(&mut fleet).outcomes.values().copied().collect::<Vec<_>>(), [NodeOutcome::Done]);
+    fleet.observed.daemon_sets[0]
+        .template_labels
+        .insert(names::OFED_OWNER_LABEL.into(), "nnp-storage".into());
+    assert_eq!(
+        settles(&mut fleet).outcomes.values().copied().collect::<Vec<_>>(),
+        [NodeOutcome::Done]
+    );
     observes(&mut fleet, NEW, 2, "new");
     assert_eq!(waits(&fleet.decide(20)), ["nic-0:DriverOutOfDate"]);
 }
@@ -319,7 +356,10 @@ fn the_gpu_operators_labels_mean_nothing_here() {
     let mut fleet = network(1);
     fleet.node("nic-0").labels.insert(names::UPGRADE_STATE_LABEL.into(), "upgrade-failed".into());
     fleet.join("gpu-0", -9000);
-    assert_eq!(settles(&mut fleet).outcomes.values().copied().collect::<Vec<_>>(), [NodeOutcome::Done]);
+    assert_eq!(
+        settles(&mut fleet).outcomes.values().copied().collect::<Vec<_>>(),
+        [NodeOutcome::Done]
+    );
     assert_eq!(settings().driver, Driver::Gpu);
 }
 
@@ -327,9 +367,24 @@ fn the_gpu_operators_labels_mean_nothing_here() {
 fn each_grace_time_ends_with_own_exit_code() {
     type Change = fn(&mut Fleet);
     let cases: [(&str, Change, ExitCode, &str); 5] = [
-        ("no CRD", |fleet| fleet.observed.nic_cluster_policy = OptionalApi::Absent, ExitCode::ApiMissing, "*:PolicyApiMissing"),
-        ("no object", |fleet| fleet.observed.nic_cluster_policy = OptionalApi::Served(None), ExitCode::OperatorMissing, "*:PolicyMissing"),
-        ("no operator", |fleet| fleet.observed.operator = None, ExitCode::OperatorMissing, "*:OperatorMissing"),
+        (
+            "no CRD",
+            |fleet| fleet.observed.nic_cluster_policy = OptionalApi::Absent,
+            ExitCode::ApiMissing,
+            "*:PolicyApiMissing",
+        ),
+        (
+            "no object",
+            |fleet| fleet.observed.nic_cluster_policy = OptionalApi::Served(None),
+            ExitCode::OperatorMissing,
+            "*:PolicyMissing",
+        ),
+        (
+            "no operator",
+            |fleet| fleet.observed.operator = None,
+            ExitCode::OperatorMissing,
+            "*:OperatorMissing",
+        ),
         (
             "another driver",
             |fleet| fleet.settings.expected.ofed_driver_version = Some(NEW.into()),
@@ -339,7 +394,8 @@ fn each_grace_time_ends_with_own_exit_code() {
         (
             "another operator",
             |fleet| {
-                fleet.observed.operator.as_mut().expect("it is there").chart = Some("network-operator-24.7.1".into());
+                fleet.observed.operator.as_mut().expect("it is there").chart =
+                    Some("network-operator-24.7.1".into());
                 fleet.settings.component_version = Some("26.4.1".into());
             },
             ExitCode::Precondition,

@@ -39,7 +39,9 @@ fn world(seed: u64, operator: Option<&str>) -> SimulationSetup {
             _ => OperandFault::GpuDies(node),
         };
         // At the beginning, in the middle, and about when a run without work ends.
-        let at = *random.choose(&[0, random.clone().below(20 * MINUTE), 10_000 + random.clone().below(20_000)]).expect("not empty");
+        let at = *random
+            .choose(&[0, random.clone().below(20 * MINUTE), 10_000 + random.clone().below(20_000)])
+            .expect("not empty");
         setup.faults.push(ScheduledFault { at, fault: Fault::Operand(fault) });
     }
     setup
@@ -49,7 +51,8 @@ fn world(seed: u64, operator: Option<&str>) -> SimulationSetup {
 fn hangs(setup: &SimulationSetup, report: &SimulationReport) -> Option<String> {
     let verdict = report.verdict.as_ref().filter(|verdict| verdict.code == ExitCode::Budget)?;
     let for_ever = setup.faults.iter().any(|scheduled| is_permanent(&scheduled.fault));
-    let operand = report.waits.iter().find(|wait| wait.reason.is_about_operands()).filter(|_| !for_ever)?;
+    let operand =
+        report.waits.iter().find(|wait| wait.reason.is_about_operands()).filter(|_| !for_ever)?;
     Some(format!("it waits for ever: {operand}: {}", verdict.message))
 }
 
@@ -61,12 +64,19 @@ fn worlds(from: u64, count: u64, operator: Option<&str>) {
         let report = simulate(&setup);
         decisions += report.decisions;
         races += report.races;
-        settled += usize::from(report.verdict.as_ref().is_some_and(|verdict| verdict.code == ExitCode::Success));
+        settled += usize::from(
+            report.verdict.as_ref().is_some_and(|verdict| verdict.code == ExitCode::Success),
+        );
         if let Some(wrong) = wrong(&setup, &report).or_else(|| hangs(&setup, &report)) {
-            found.push(format!("operands {seed} {operator:?}: {}", wrong.chars().take(700).collect::<String>()));
+            found.push(format!(
+                "operands {seed} {operator:?}: {}",
+                wrong.chars().take(700).collect::<String>()
+            ));
         }
     }
-    show(&format!("{count} worlds with operands, {operator:?}: {decisions} decisions, {races} races, {settled} settled"));
+    show(&format!(
+        "{count} worlds with operands, {operator:?}: {decisions} decisions, {races} races, {settled} settled"
+    ));
     assert!(found.is_empty(), "{} of {count}:\n{}", found.len(), found.join("\n"));
 }
 
@@ -95,7 +105,13 @@ fn observe_fails_while_an_operand_is_down() {
 #[test]
 #[ignore = "`make soak`"]
 fn soak_operands() {
-    for operator in [None, Some("assist v26.7.0"), Some("assist v26.3.1"), Some("steer v26.7.0"), Some("observe v26.3.1")] {
+    for operator in [
+        None,
+        Some("assist v26.7.0"),
+        Some("assist v26.3.1"),
+        Some("steer v26.7.0"),
+        Some("observe v26.3.1"),
+    ] {
         worlds(10_000, number("RUNS", 10_000) / 10, operator);
     }
 }
@@ -108,7 +124,10 @@ fn at_rest(mode: Option<&str>, faults: &[(u64, OperandFault)]) -> SimulationRepo
     }
     setup.to.clone_from(&setup.from);
     setup.operands = true;
-    setup.faults = faults.iter().map(|(at, fault)| ScheduledFault { at: *at, fault: Fault::Operand(fault.clone()) }).collect();
+    setup.faults = faults
+        .iter()
+        .map(|(at, fault)| ScheduledFault { at: *at, fault: Fault::Operand(fault.clone()) })
+        .collect();
     simulate(&setup)
 }
 
@@ -119,28 +138,43 @@ fn ended(report: &SimulationReport) -> (u64, ExitCode, String) {
     (report.duration / 1000, verdict.code, verdict.message.clone())
 }
 
-const MODES: [Option<&str>; 4] = [None, Some("observe v26.7.0"), Some("assist v26.7.0"), Some("steer v26.7.0")];
+const MODES: [Option<&str>; 4] =
+    [None, Some("observe v26.7.0"), Some("assist v26.7.0"), Some("steer v26.7.0")];
 
 /// Each gating operand, unready, missing, old, one after the other, when the run is about to end: it ends after the last one is well.
 #[test]
 fn each_unready_missing_or_old_operand_delays_success() {
     for mode in MODES {
         let (quick, code, message) = ended(&at_rest(mode, &[]));
-        assert!(code == ExitCode::Success && quick < 60, "{mode:?}: {code:?} after {quick} s: {message}");
+        assert!(
+            code == ExitCode::Success && quick < 60,
+            "{mode:?}: {code:?} after {quick} s: {message}"
+        );
         let period = 10 * MINUTE;
         for operand in [Operand::Validator, Operand::DevicePlugin] {
             let fault = OperandFault::Fails("gpu-1".to_owned(), operand, Some(period));
             let (second, code, message) = ended(&at_rest(mode, &[(5_000, fault)]));
-            assert!(code == ExitCode::Success && second > 605, "{mode:?} {operand:?} unready: {code:?} after {second} s: {message}");
+            assert!(
+                code == ExitCode::Success && second > 605,
+                "{mode:?} {operand:?} unready: {code:?} after {second} s: {message}"
+            );
         }
         for operand in [Operand::Validator, Operand::DevicePlugin] {
-            let missing = |at, node: &str| (at, OperandFault::Missing(node.to_owned(), operand, period));
-            let (second, code, message) = ended(&at_rest(mode, &[missing(5_000, "gpu-1"), missing(300_000, "gpu-2")]));
-            assert!(code == ExitCode::Success && second > 900, "{mode:?} {operand:?} missing: {code:?} after {second} s: {message}");
+            let missing =
+                |at, node: &str| (at, OperandFault::Missing(node.to_owned(), operand, period));
+            let (second, code, message) =
+                ended(&at_rest(mode, &[missing(5_000, "gpu-1"), missing(300_000, "gpu-2")]));
+            assert!(
+                code == ExitCode::Success && second > 900,
+                "{mode:?} {operand:?} missing: {code:?} after {second} s: {message}"
+            );
         }
         let rolls = OperandFault::Rolls(Operand::DevicePlugin, period);
         let (second, code, message) = ended(&at_rest(mode, &[(5_000, rolls)]));
-        assert!(code == ExitCode::Success && second > 605, "{mode:?} old: {code:?} after {second} s: {message}");
+        assert!(
+            code == ExitCode::Success && second > 605,
+            "{mode:?} old: {code:?} after {second} s: {message}"
+        );
     }
 }
 
@@ -149,7 +183,10 @@ fn each_unready_missing_or_old_operand_delays_success() {
 fn what_does_not_gate_holds_up_no_success() {
     let node = || "gpu-1".to_owned();
     let stories: [(&str, Vec<(u64, OperandFault)>); 4] = [
-        ("*:OperandReported", vec![(5_000, OperandFault::Fails(node(), Operand::DcgmExporter, None))]),
+        (
+            "*:OperandReported",
+            vec![(5_000, OperandFault::Fails(node(), Operand::DcgmExporter, None))],
+        ),
         ("*:OperandReported", vec![(0, OperandFault::Fails(node(), Operand::DcgmExporter, None))]),
         ("FailedBefore", vec![(0, OperandFault::Fails(node(), Operand::DevicePlugin, None))]),
         ("GpusDegraded", vec![(5_000, OperandFault::GpuDies(node()))]),
@@ -158,7 +195,10 @@ fn what_does_not_gate_holds_up_no_success() {
         for (told, faults) in &stories {
             let report = at_rest(mode, faults);
             let (second, code, message) = ended(&report);
-            assert!(code == ExitCode::Success && second < 90, "{mode:?} {faults:?}: {code:?} after {second} s: {message}");
+            assert!(
+                code == ExitCode::Success && second < 90,
+                "{mode:?} {faults:?}: {code:?} after {second} s: {message}"
+            );
             let reasons = report.verdict.as_ref().map(named).unwrap_or_default();
             assert!(reasons.iter().any(|one| one.ends_with(told)), "{mode:?}: {reasons:?}");
         }

@@ -24,43 +24,87 @@ const TRAPS: [(u8, &str, Proof); 33] = [
     (
         1,
         "the spec was just edited, or the operator's pod just replaced",
-        Tests(&["ready_status_with_old_templates_is_not_believed", "old_leader_is_not_trusted_after_operator_upgrade"]),
+        Tests(&[
+            "ready_status_with_old_templates_is_not_believed",
+            "old_leader_is_not_trusted_after_operator_upgrade",
+        ]),
     ),
-    (2, "nobody leads for 15 s or 65 s", Tests(&["silent_leader_is_not_trusted", "olm_lease_is_waited_for"])),
+    (
+        2,
+        "nobody leads for 15 s or 65 s",
+        Tests(&["silent_leader_is_not_trusted", "olm_lease_is_waited_for"]),
+    ),
     (
         3,
         "two operators write during a chart upgrade",
-        Tests(&["rendered_again_is_waited_for_again", "operator_upgrade_replaces_each_driver_once"]),
+        Tests(&[
+            "rendered_again_is_waited_for_again",
+            "operator_upgrade_replaces_each_driver_once",
+        ]),
     ),
     (
         4,
         "no GPU node",
-        Tests(&["fleet_without_gpu_nodes_needs_operators_confirmation", "trap_04_fleet_without_gpu_nodes_needs_no_templates"]),
+        Tests(&[
+            "fleet_without_gpu_nodes_needs_operators_confirmation",
+            "trap_04_fleet_without_gpu_nodes_needs_no_templates",
+        ]),
     ),
     (
         5,
         "node-feature-discovery has not run",
-        Tests(&["fleet_without_gpu_nodes_needs_operators_confirmation", "first_discovered_cpu_node_made_cluster_gpu_free"]),
+        Tests(&[
+            "fleet_without_gpu_nodes_needs_operators_confirmation",
+            "first_discovered_cpu_node_made_cluster_gpu_free",
+        ]),
     ),
     (6, "DaemonSets were just created", Tests(&["trap_06_new_daemon_sets_are_not_ready"])),
-    (7, "chart bump up to v26.3, one node done", Tests(&["trap_07_bumped_chart_with_partial_nodes_is_unready"])),
-    (8, "rolling update half way", Tests(&["gating_operand_not_current_blocks_success", "trap_08_half_rolled_toolkit_is_not_ready"])),
+    (
+        7,
+        "chart bump up to v26.3, one node done",
+        Tests(&["trap_07_bumped_chart_with_partial_nodes_is_unready"]),
+    ),
+    (
+        8,
+        "rolling update half way",
+        Tests(&[
+            "gating_operand_not_current_blocks_success",
+            "trap_08_half_rolled_toolkit_is_not_ready",
+        ]),
+    ),
     (
         9,
         "an enabled DaemonSet is absent",
-        Tests(&["missing_daemon_set_of_operand_blocks_success", "trap_09_absent_driver_and_toolkit_are_missing"]),
+        Tests(&[
+            "missing_daemon_set_of_operand_blocks_success",
+            "trap_09_absent_driver_and_toolkit_are_missing",
+        ]),
     ),
-    (10, "condition Error next to a stale `ready`", Tests(&["trap_10_error_condition_outweighs_stale_ready"])),
+    (
+        10,
+        "condition Error next to a stale `ready`",
+        Tests(&["trap_10_error_condition_outweighs_stale_ready"]),
+    ),
     (
         11,
         "an NVIDIADriver rolls and reads `ready`",
-        Tests(&["rolling_nvidia_driver_is_judged_by_its_pods", "trap_11_rolling_nvidia_driver_is_not_ready"]),
+        Tests(&[
+            "rolling_nvidia_driver_is_judged_by_its_pods",
+            "trap_11_rolling_nvidia_driver_is_not_ready",
+        ]),
     ),
-    (12, "an NVIDIADriver without nodes is never ready", Tests(&["trap_12_nvidia_driver_without_nodes_is_not_awaited"])),
+    (
+        12,
+        "an NVIDIADriver without nodes is never ready",
+        Tests(&["trap_12_nvidia_driver_without_nodes_is_not_awaited"]),
+    ),
     (
         13,
         "an NVIDIADriver is ready without a DaemonSet",
-        Tests(&["gpu_node_without_owner_is_not_done", "trap_13_nvidia_driver_without_daemon_set_is_missing"]),
+        Tests(&[
+            "gpu_node_without_owner_is_not_done",
+            "trap_13_nvidia_driver_without_daemon_set_is_missing",
+        ]),
     ),
     (
         14,
@@ -72,32 +116,77 @@ const TRAPS: [(u8, &str, Proof); 33] = [
             "trap_14_dead_unlabeled_node_is_tolerated",
         ]),
     ),
-    (15, "ClusterPolicy ready with a skipped node", Tests(&["trap_15_skipped_node_is_deferred_not_done"])),
-    (16, "the last nodes are still cordoned", Tests(&["node_is_done_only_after_vendors_controller"])),
-    (17, "driver-manager has paused a node", Tests(&["paused_operand_is_still_waited_for", "trap_17_paused_toolkit_is_not_ready"])),
+    (
+        15,
+        "ClusterPolicy ready with a skipped node",
+        Tests(&["trap_15_skipped_node_is_deferred_not_done"]),
+    ),
+    (
+        16,
+        "the last nodes are still cordoned",
+        Tests(&["node_is_done_only_after_vendors_controller"]),
+    ),
+    (
+        17,
+        "driver-manager has paused a node",
+        Tests(&["paused_operand_is_still_waited_for", "trap_17_paused_toolkit_is_not_ready"]),
+    ),
     (
         18,
         "an untolerated taint",
-        Tests(&["untolerated_taint_is_named_and_does_not_hang", "trap_18_tainted_node_is_named_by_blocked_operands"]),
+        Tests(&[
+            "untolerated_taint_is_named_and_does_not_hang",
+            "trap_18_tainted_node_is_named_by_blocked_operands",
+        ]),
     ),
-    (19, "a driver pod terminates on a dead node", Tests(&["trap_19_terminating_pod_of_dead_node_is_named"])),
+    (
+        19,
+        "a driver pod terminates on a dead node",
+        Tests(&["trap_19_terminating_pod_of_dead_node_is_named"]),
+    ),
     (20, "overlapping pools", Tests(&["failed_nvidia_driver_ends_run_after_grace_time"])),
-    (21, "a node labeled from the default into a pool", Tests(&["node_labeled_into_pool_waits_for_its_owner"])),
+    (
+        21,
+        "a node labeled from the default into a pool",
+        Tests(&["node_labeled_into_pool_waits_for_its_owner"]),
+    ),
     (22, "operands with update strategy OnDelete", Tests(&["operand_on_delete_needs_ready_only"])),
-    (23, "the CRD of ServiceMonitor is missing", Tests(&["trap_23_missing_service_monitor_does_not_block"])),
+    (
+        23,
+        "the CRD of ServiceMonitor is missing",
+        Tests(&["trap_23_missing_service_monitor_does_not_block"]),
+    ),
     (
         24,
         "precompiled: a node without kernel label, a kernel without image",
-        Tests(&["trap_24_node_without_kernel_label_ends_run", "trap_24_kernel_without_image_is_named"]),
+        Tests(&[
+            "trap_24_node_without_kernel_label_ends_run",
+            "trap_24_kernel_without_image_is_named",
+        ]),
     ),
     (
         25,
         "precompiled: a kernel without nodes",
-        Tests(&["daemon_set_without_nodes_is_no_activity", "trap_25_flapping_daemon_set_does_not_block"]),
+        Tests(&[
+            "daemon_set_without_nodes_is_no_activity",
+            "trap_25_flapping_daemon_set_does_not_block",
+        ]),
     ),
-    (26, "drivers are disabled and their DaemonSets stay", Tests(&["trap_26_left_over_driver_is_not_settled"])),
-    (27, "sandbox workloads and a driver bump", Tests(&["trap_27_sandbox_workloads_name_who_must_upgrade"])),
-    (28, "ClusterPolicy and GPUCluster", Tests(&["trap_28_gpu_cluster_with_cluster_policy_ends_run"])),
+    (
+        26,
+        "drivers are disabled and their DaemonSets stay",
+        Tests(&["trap_26_left_over_driver_is_not_settled"]),
+    ),
+    (
+        27,
+        "sandbox workloads and a driver bump",
+        Tests(&["trap_27_sandbox_workloads_name_who_must_upgrade"]),
+    ),
+    (
+        28,
+        "ClusterPolicy and GPUCluster",
+        Tests(&["trap_28_gpu_cluster_with_cluster_policy_ends_run"]),
+    ),
     (
         29,
         "GPUCluster is ready while drivers roll",
@@ -106,10 +195,22 @@ const TRAPS: [(u8, &str, Proof); 33] = [
             "each_grace_time_ends_with_own_exit_code",
         ),
     ),
-    (30, "OLM upgrades the operator", Tests(&["trap_30_olm_upgrade_without_new_generation_is_unready"])),
+    (
+        30,
+        "OLM upgrades the operator",
+        Tests(&["trap_30_olm_upgrade_without_new_generation_is_unready"]),
+    ),
     (31, "a second ClusterPolicy", Tests(&["trap_31_ignored_cluster_policy_ends_run"])),
-    (32, "ClusterPolicy stays notReady after a missed event", Tests(&["trap_32_not_ready_after_missed_event_is_harmless"])),
-    (33, "an invalid NVIDIADriver, or one without its Secret", Tests(&["failed_nvidia_driver_ends_run_after_grace_time"])),
+    (
+        32,
+        "ClusterPolicy stays notReady after a missed event",
+        Tests(&["trap_32_not_ready_after_missed_event_is_harmless"]),
+    ),
+    (
+        33,
+        "an invalid NVIDIADriver, or one without its Secret",
+        Tests(&["failed_nvidia_driver_ends_run_after_grace_time"]),
+    ),
 ];
 
 /// The texts of all files of the engine's tests.
@@ -117,7 +218,11 @@ fn sources(folder: &Path) -> String {
     let mut text_of_all = String::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
-        let text = if path.is_dir() { sources(&path) } else { std::fs::read_to_string(&path).expect("a text") };
+        let text = if path.is_dir() {
+            sources(&path)
+        } else {
+            std::fs::read_to_string(&path).expect("a text")
+        };
         text_of_all.push_str(&text);
     }
     text_of_all
@@ -139,8 +244,13 @@ fn every_operand_trap_has_its_proof() {
         };
         assert!(!tests.is_empty(), "{number}: {trap}");
         for test in tests {
-            assert!(all_sources.contains(&format!("fn {test}(")), "{number} ({trap}): there is no test `{test}`");
-            let own = test.strip_prefix("trap_").and_then(|rest| rest.split('_').next()?.parse::<u8>().ok());
+            assert!(
+                all_sources.contains(&format!("fn {test}(")),
+                "{number} ({trap}): there is no test `{test}`"
+            );
+            let own = test
+                .strip_prefix("trap_")
+                .and_then(|rest| rest.split('_').next()?.parse::<u8>().ok());
             assert!(own.is_none_or(|own| own == *number), "{number}: {test}");
             named.push(*test);
         }
@@ -151,6 +261,9 @@ fn every_operand_trap_has_its_proof() {
         .filter_map(|rest| rest.split('(').next())
         .filter(|name| name.starts_with(|c: char| c.is_ascii_digit()));
     for name in numbered {
-        assert!(named.contains(&format!("trap_{name}").as_str()), "the table does not name trap_{name}");
+        assert!(
+            named.contains(&format!("trap_{name}").as_str()),
+            "the table does not name trap_{name}"
+        );
     }
 }

@@ -9,15 +9,20 @@ use contract::names;
 use contract::operand::Operand;
 use contract::record::{NodeOutcome, Verdict};
 use contract::settings::{GatingOperands, MissingGpus};
-use observed::{ImageSpec, Labels, ObservedDaemonSet, ObservedRevision, ObservedTaint, OperandPod, OperandSpec};
+use observed::{
+    ImageSpec, Labels, ObservedDaemonSet, ObservedRevision, ObservedTaint, OperandPod, OperandSpec,
+};
 use planner::decide::Decision;
 use planner::reason::Reason;
 
 use crate::fleet::{Fleet, at, named, reason_of, waits};
 
 /// The operands that the fleet has beside driver and toolkit, with the suffix of the label that places them.
-const OPERANDS: [(Operand, &str); 3] =
-    [(Operand::Validator, "operator-validator"), (Operand::DevicePlugin, "device-plugin"), (Operand::DcgmExporter, "dcgm-exporter")];
+const OPERANDS: [(Operand, &str); 3] = [
+    (Operand::Validator, "operator-validator"),
+    (Operand::DevicePlugin, "device-plugin"),
+    (Operand::DcgmExporter, "dcgm-exporter"),
+];
 const GPU: &str = "nvidia.com/gpu";
 
 fn labels(pairs: &[(&str, &str)]) -> Labels {
@@ -26,7 +31,11 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
 
 fn image(operand: Operand) -> ImageSpec {
     let image = operand.traits().daemon_set.trim_start_matches("nvidia-").to_owned();
-    ImageSpec { repository: Some("nvcr.io/nvidia".into()), image: Some(image), version: Some("v1".into()) }
+    ImageSpec {
+        repository: Some("nvcr.io/nvidia".into()),
+        image: Some(image),
+        version: Some("v1".into()),
+    }
 }
 
 /// A fleet of which every node has all operands, and eight GPUs.
@@ -41,7 +50,10 @@ pub(crate) fn equip(fleet: &mut Fleet) {
     let nodes = fleet.observed.nodes.len();
     let chart = fleet.policy().labels["helm.sh/chart"].clone();
     for (operand, suffix) in OPERANDS {
-        fleet.policy().operands.insert(operand, OperandSpec { enabled: true, image: image(operand) });
+        fleet
+            .policy()
+            .operands
+            .insert(operand, OperandSpec { enabled: true, image: image(operand) });
         let name = operand.traits().daemon_set;
         let container = format!("nvcr.io/nvidia/{}:v1", image(operand).image.expect("an image"));
         fleet.observed.daemon_sets.push(ObservedDaemonSet {
@@ -56,12 +68,19 @@ pub(crate) fn equip(fleet: &mut Fleet) {
             images: BTreeMap::from([(name.to_owned(), container)]),
             ..ObservedDaemonSet::default()
         });
-        fleet.observed.revisions.push(ObservedRevision { owner: name.into(), revision: 1, hash: "newest".into() });
+        fleet.observed.revisions.push(ObservedRevision {
+            owner: name.into(),
+            revision: 1,
+            hash: "newest".into(),
+        });
     }
     for index in 0..nodes {
         let node = format!("gpu-{index}");
         for (operand, suffix) in OPERANDS {
-            fleet.node(&node).labels.insert(format!("{}{suffix}", names::DEPLOY_LABEL_PREFIX), "true".into());
+            fleet
+                .node(&node)
+                .labels
+                .insert(format!("{}{suffix}", names::DEPLOY_LABEL_PREFIX), "true".into());
             fleet.observed.operand_pods.push(pod(operand, &node));
         }
         offers(fleet, &node, "8", "8");
@@ -80,18 +99,37 @@ fn pod(operand: Operand, node: &str) -> OperandPod {
     }
 }
 
-pub(crate) fn change(fleet: &mut Fleet, operand: Operand, node: &str, change: impl FnOnce(&mut OperandPod)) {
-    let mine = |pod: &&mut OperandPod| pod.node.as_deref() == Some(node) && *pod.owner == *operand.traits().daemon_set;
-    change(fleet.observed.operand_pods.changed().iter_mut().map(Arc::make_mut).find(mine).expect("the pod"));
+pub(crate) fn change(
+    fleet: &mut Fleet,
+    operand: Operand,
+    node: &str,
+    change: impl FnOnce(&mut OperandPod),
+) {
+    let mine = |pod: &&mut OperandPod| {
+        pod.node.as_deref() == Some(node) && *pod.owner == *operand.traits().daemon_set
+    };
+    change(
+        fleet
+            .observed
+            .operand_pods
+            .changed()
+            .iter_mut()
+            .map(Arc::make_mut)
+            .find(mine)
+            .expect("the pod"),
+    );
 }
 
 pub(crate) fn remove(fleet: &mut Fleet, operand: Operand, node: &str) {
-    fleet.observed.operand_pods.changed().retain(|pod| pod.node.as_deref() != Some(node) || *pod.owner != *operand.traits().daemon_set);
+    fleet.observed.operand_pods.changed().retain(|pod| {
+        pod.node.as_deref() != Some(node) || *pod.owner != *operand.traits().daemon_set
+    });
 }
 
 pub(crate) fn offers(fleet: &mut Fleet, node: &str, allocatable: &str, capacity: &str) {
     let node = fleet.node(node);
-    (node.gpus_allocatable, node.gpus_capacity) = (labels(&[(GPU, allocatable)]), labels(&[(GPU, capacity)]));
+    (node.gpus_allocatable, node.gpus_capacity) =
+        (labels(&[(GPU, allocatable)]), labels(&[(GPU, capacity)]));
 }
 
 pub(crate) fn crashes(pod: &mut OperandPod) {
@@ -131,9 +169,13 @@ fn fleet_with_all_operands_settles() {
 fn gating_operand_not_current_blocks_success() {
     type Break = fn(&mut Fleet, Operand);
     let breaks: [(&str, Break); 3] = [
-        ("OperandNotReady", |fleet, operand| change(fleet, operand, "gpu-1", |pod| pod.ready = false)),
+        ("OperandNotReady", |fleet, operand| {
+            change(fleet, operand, "gpu-1", |pod| pod.ready = false)
+        }),
         ("OperandMissing", |fleet, operand| remove(fleet, operand, "gpu-1")),
-        ("OperandOutdated", |fleet, operand| change(fleet, operand, "gpu-1", |pod| pod.revision = Some("old".into()))),
+        ("OperandOutdated", |fleet, operand| {
+            change(fleet, operand, "gpu-1", |pod| pod.revision = Some("old".into()))
+        }),
     ];
     for operand in [Operand::Validator, Operand::DevicePlugin] {
         for (name, broken) in breaks {
@@ -144,7 +186,11 @@ fn gating_operand_not_current_blocks_success() {
             let found = decision.waits[0].reason.operand().expect("an operand");
             assert_eq!(found.known, Some(operand));
             let verdict = ends(&mut fleet).0;
-            assert_eq!((verdict.code, named(&verdict)), (ExitCode::Budget, vec![format!("gpu-1:{name}")]), "{operand:?}");
+            assert_eq!(
+                (verdict.code, named(&verdict)),
+                (ExitCode::Budget, vec![format!("gpu-1:{name}")]),
+                "{operand:?}"
+            );
         }
     }
 }
@@ -166,9 +212,14 @@ fn every_operand_down_is_never_success() {
 fn missing_daemon_set_of_operand_blocks_success() {
     for operand in [Operand::Validator, Operand::DevicePlugin, Operand::DcgmExporter] {
         let mut fleet = fleet(1);
-        fleet.observed.daemon_sets.retain(|daemon_set| daemon_set.name != operand.traits().daemon_set);
+        fleet
+            .observed
+            .daemon_sets
+            .retain(|daemon_set| daemon_set.name != operand.traits().daemon_set);
         let decision = fleet.decide(0);
-        assert!(matches!(&*decision.waits[0].reason, Reason::DaemonSetMissing { what } if *what == operand.traits().daemon_set));
+        assert!(
+            matches!(&*decision.waits[0].reason, Reason::DaemonSetMissing { what } if *what == operand.traits().daemon_set)
+        );
         fleet.policy().operands.get_mut(&operand).expect("an operand").enabled = false;
         assert!(fleet.decide(1).well, "what is switched off is not waited for");
     }
@@ -177,7 +228,8 @@ fn missing_daemon_set_of_operand_blocks_success() {
 #[test]
 fn stale_template_of_operand_blocks_success() {
     let mut fleet = fleet(1);
-    fleet.policy().operands.get_mut(&Operand::DevicePlugin).expect("an operand").image.version = Some("v2".into());
+    fleet.policy().operands.get_mut(&Operand::DevicePlugin).expect("an operand").image.version =
+        Some("v2".into());
     assert_eq!(waits(&fleet.decide(0)), ["*:SpecNotObserved"]);
 }
 
@@ -186,7 +238,10 @@ fn unready_exporter_is_reported_but_does_not_gate() {
     let mut fleet = fleet(2);
     change(&mut fleet, Operand::DcgmExporter, "gpu-1", crashes);
     let (verdict, decision) = ends(&mut fleet);
-    assert_eq!((verdict.code, named(&verdict)), (ExitCode::Success, vec!["*:Settled".to_owned(), "*:OperandReported".to_owned()]));
+    assert_eq!(
+        (verdict.code, named(&verdict)),
+        (ExitCode::Success, vec!["*:Settled".to_owned(), "*:OperandReported".to_owned()])
+    );
     assert!(decision.notes.is_empty() && decision.waits.is_empty());
 }
 
@@ -199,7 +254,10 @@ fn exporter_gates_where_all_operands_do() {
 }
 
 fn assert_excused(verdict: &Verdict) {
-    assert_eq!((verdict.code, named(verdict)), (ExitCode::Success, vec!["*:Settled".to_owned(), "gpu-1:FailedBefore".to_owned()]));
+    assert_eq!(
+        (verdict.code, named(verdict)),
+        (ExitCode::Success, vec!["*:Settled".to_owned(), "gpu-1:FailedBefore".to_owned()])
+    );
 }
 
 #[test]
@@ -211,27 +269,37 @@ fn failure_from_before_the_run_never_gates() {
     assert_eq!(decision.outcomes.get("gpu-1"), Some(&NodeOutcome::Deferred));
     let (verdict, decision) = ends(&mut fleet);
     assert_excused(&verdict);
-    assert_eq!(decision.outcomes.values().filter(|outcome| **outcome == NodeOutcome::Deferred).count(), 1);
+    assert_eq!(
+        decision.outcomes.values().filter(|outcome| **outcome == NodeOutcome::Deferred).count(),
+        1
+    );
 }
 
 /// What was broken before must not hide what broke since.
 #[test]
 fn excuse_of_one_operand_covers_no_other() {
-    for (before, since) in [(Operand::Validator, Operand::DevicePlugin), (Operand::DevicePlugin, Operand::Validator)] {
+    for (before, since) in
+        [(Operand::Validator, Operand::DevicePlugin), (Operand::DevicePlugin, Operand::Validator)]
+    {
         let mut fleet = fleet(2);
         change(&mut fleet, before, "gpu-1", crashes);
         fleet.pass(0);
         change(&mut fleet, since, "gpu-1", crashes);
         let (verdict, decision) = ends(&mut fleet);
         assert_eq!(verdict.code, ExitCode::Budget, "{}", verdict.message);
-        assert_eq!(reason_of(&decision, "gpu-1").operand().and_then(|operand| operand.known), Some(since));
+        assert_eq!(
+            reason_of(&decision, "gpu-1").operand().and_then(|operand| operand.known),
+            Some(since)
+        );
     }
 }
 
 /// The excuse was lost as soon as another operand of the node was waited for.
 #[test]
 fn excuse_outlasts_what_else_is_waited_for() {
-    for (before, meanwhile) in [(Operand::Validator, Operand::DevicePlugin), (Operand::DevicePlugin, Operand::Validator)] {
+    for (before, meanwhile) in
+        [(Operand::Validator, Operand::DevicePlugin), (Operand::DevicePlugin, Operand::Validator)]
+    {
         let mut fleet = fleet(2);
         change(&mut fleet, before, "gpu-1", crashes);
         fleet.pass(0);
@@ -280,7 +348,12 @@ fn crash_loop_with_ready_moments_stays_excused() {
     // Another node keeps the run going.
     change(&mut fleet, Operand::DevicePlugin, "gpu-2", |pod| pod.ready = false);
     for second in 0..900 {
-        change(&mut fleet, Operand::DevicePlugin, "gpu-1", if second % 300 == 299 { works } else { crashes });
+        change(
+            &mut fleet,
+            Operand::DevicePlugin,
+            "gpu-1",
+            if second % 300 == 299 { works } else { crashes },
+        );
         fleet.pass(second);
     }
     assert_eq!(waits(&fleet.decide(900)), ["gpu-2:OperandNotReady"]);
@@ -298,7 +371,9 @@ fn node_without_gpus_blocks_success() {
 
 #[test]
 fn gpu_that_died_is_reported_or_fails() {
-    for (setting, code) in [(MissingGpus::Report, ExitCode::Success), (MissingGpus::Fail, ExitCode::NodesFailed)] {
+    for (setting, code) in
+        [(MissingGpus::Report, ExitCode::Success), (MissingGpus::Fail, ExitCode::NodesFailed)]
+    {
         let mut fleet = fleet(2);
         fleet.settings.settle.gpus_missing = setting;
         fleet.pass(0);
@@ -349,7 +424,10 @@ fn unlabeled_node_is_not_done() {
 #[test]
 fn disabled_operand_on_node_is_not_awaited() {
     let mut fleet = fleet(2);
-    fleet.node("gpu-1").labels.insert(format!("{}device-plugin", names::DEPLOY_LABEL_PREFIX), "false".into());
+    fleet
+        .node("gpu-1")
+        .labels
+        .insert(format!("{}device-plugin", names::DEPLOY_LABEL_PREFIX), "false".into());
     remove(&mut fleet, Operand::DevicePlugin, "gpu-1");
     offers(&mut fleet, "gpu-1", "0", "0");
     assert!(fleet.decide(0).well);
@@ -359,7 +437,12 @@ fn disabled_operand_on_node_is_not_awaited() {
 #[test]
 fn operand_on_delete_needs_ready_only() {
     let mut fleet = fleet(2);
-    for daemon_set in fleet.observed.daemon_sets.iter_mut().filter(|daemon_set| daemon_set.name == "nvidia-device-plugin-daemonset") {
+    for daemon_set in fleet
+        .observed
+        .daemon_sets
+        .iter_mut()
+        .filter(|daemon_set| daemon_set.name == "nvidia-device-plugin-daemonset")
+    {
         daemon_set.on_delete = true;
     }
     change(&mut fleet, Operand::DevicePlugin, "gpu-1", |pod| pod.revision = Some("old".into()));
@@ -369,7 +452,11 @@ fn operand_on_delete_needs_ready_only() {
 #[test]
 fn untolerated_taint_is_named_and_does_not_hang() {
     let mut fleet = fleet(2);
-    fleet.node("gpu-1").taints.push(ObservedTaint { key: "team".into(), value: "a".into(), effect: "NoSchedule".into() });
+    fleet.node("gpu-1").taints.push(ObservedTaint {
+        key: "team".into(),
+        value: "a".into(),
+        effect: "NoSchedule".into(),
+    });
     remove(&mut fleet, Operand::DevicePlugin, "gpu-1");
     assert_eq!(waits(&fleet.decide(0)), ["gpu-1:NodeTainted"]);
     let (verdict, decision) = ends(&mut fleet);
@@ -382,12 +469,18 @@ fn untolerated_taint_is_named_and_does_not_hang() {
 fn taint_of_every_node_is_not_deferred() {
     let mut fleet = fleet(2);
     for node in ["gpu-0", "gpu-1"] {
-        fleet.node(node).taints.push(ObservedTaint { key: "team".into(), value: "a".into(), effect: "NoSchedule".into() });
+        fleet.node(node).taints.push(ObservedTaint {
+            key: "team".into(),
+            value: "a".into(),
+            effect: "NoSchedule".into(),
+        });
         remove(&mut fleet, Operand::DevicePlugin, node);
     }
     let (verdict, decision) = ends(&mut fleet);
     assert_eq!(verdict.code, ExitCode::Budget, "{}", verdict.message);
-    let Reason::NodeTainted { taint, .. } = reason_of(&decision, "gpu-1") else { panic!("{}", verdict.message) };
+    let Reason::NodeTainted { taint, .. } = reason_of(&decision, "gpu-1") else {
+        panic!("{}", verdict.message)
+    };
     assert_eq!(taint, "team=a:NoSchedule");
 }
 
@@ -402,12 +495,22 @@ fn tolerated_node_covers_the_roll_it_stalls() {
     change(&mut fleet, Operand::DevicePlugin, "gpu-0", |pod| pod.revision = Some("newest".into()));
     fleet.node("gpu-1").ready = false;
     fleet.node("gpu-1").ready_since = Some(at(-5000));
-    change(&mut fleet, Operand::DevicePlugin, "gpu-1", |pod| (pod.deleting, pod.ready) = (true, false));
+    change(&mut fleet, Operand::DevicePlugin, "gpu-1", |pod| {
+        (pod.deleting, pod.ready) = (true, false)
+    });
     let pod = fleet.driver_pod("gpu-1");
     pod.ready = false;
     let decision = fleet.decide(0);
-    let stalled = decision.waits.iter().chain(&decision.ended).find(|wait| wait.node.as_deref() == Some("gpu-2")).expect("gpu-2 waits");
-    assert!(matches!(&*stalled.reason, Reason::OperandOutdated { stalled_by: Some(node), .. } if node == "gpu-1"), "{stalled}");
+    let stalled = decision
+        .waits
+        .iter()
+        .chain(&decision.ended)
+        .find(|wait| wait.node.as_deref() == Some("gpu-2"))
+        .expect("gpu-2 waits");
+    assert!(
+        matches!(&*stalled.reason, Reason::OperandOutdated { stalled_by: Some(node), .. } if node == "gpu-1"),
+        "{stalled}"
+    );
     let verdict = ends(&mut fleet).0;
     assert_eq!(verdict.code, ExitCode::Success, "{}", verdict.message);
 }

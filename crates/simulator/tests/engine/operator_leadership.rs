@@ -21,7 +21,12 @@ fn fleet(nodes: usize) -> Fleet {
 fn held_by(fleet: &mut Fleet, pod: &str, second: i64, renewed: Option<i64>) {
     leads(&mut fleet.observed, at(second));
     let holder = format!("{pod}_4a1b");
-    fleet.observed.operator_lease = Some(OperatorLease { holder, duration_seconds: 15, led_seconds: 1000, renewed: renewed.map(at) });
+    fleet.observed.operator_lease = Some(OperatorLease {
+        holder,
+        duration_seconds: 15,
+        led_seconds: 1000,
+        renewed: renewed.map(at),
+    });
 }
 
 /// An operator upgrade ended as a success 15 s after its Deployment was rolled out, and 2 s later the new operator began all nodes again.
@@ -52,7 +57,10 @@ fn silent_leader_is_not_trusted() {
     let mut fleet = fleet(1);
     held_by(&mut fleet, OPERATOR_POD, 0, None);
     let decision = fleet.decide(0);
-    assert!(matches!(&*decision.waits[0].reason, Reason::OperatorNotSeen { .. }), "not seen to renew so far");
+    assert!(
+        matches!(&*decision.waits[0].reason, Reason::OperatorNotSeen { .. }),
+        "not seen to renew so far"
+    );
     for second in 1..10 {
         held_by(&mut fleet, OPERATOR_POD, second, Some(second));
         fleet.pass(second);
@@ -63,7 +71,10 @@ fn silent_leader_is_not_trusted() {
     }
     held_by(&mut fleet, OPERATOR_POD, 25, Some(9));
     let decision = fleet.decide(25);
-    assert!(matches!(&*decision.waits[0].reason, Reason::OperatorNotLeading { silent: true, .. }), "15 s without a renewal");
+    assert!(
+        matches!(&*decision.waits[0].reason, Reason::OperatorNotLeading { silent: true, .. }),
+        "15 s without a renewal"
+    );
 }
 
 #[test]
@@ -83,9 +94,17 @@ fn olm_lease_is_waited_for() {
     for second in [0, 30, 64] {
         leads(&mut fleet.observed, at(second));
         let holder = format!("{OPERATOR_POD}_4a1b");
-        fleet.observed.operator_lease = Some(OperatorLease { holder, duration_seconds: 65, led_seconds: 1000, renewed: Some(at(0)) });
+        fleet.observed.operator_lease = Some(OperatorLease {
+            holder,
+            duration_seconds: 65,
+            led_seconds: 1000,
+            renewed: Some(at(0)),
+        });
         let decision = fleet.decide(second);
-        assert!(!matches!(&*decision.waits[0].reason, Reason::OperatorNotLeading { .. }), "{second}: it may still live");
+        assert!(
+            !matches!(&*decision.waits[0].reason, Reason::OperatorNotLeading { .. }),
+            "{second}: it may still live"
+        );
         assert_eq!(decision.verdict, None, "{second}: it was not seen to live");
     }
 }
@@ -95,7 +114,12 @@ fn olm_lease_is_waited_for() {
 fn rendered_again_is_waited_for_again() {
     let mut fleet = fleet(1);
     fleet.observed.daemon_sets[0].desired = 1;
-    for (second, generation, expected) in [(0, 1, "*:OperatorActing"), (6, 1, "*:Quiet"), (7, 2, "*:OperatorActing"), (12, 2, "*:Quiet")] {
+    for (second, generation, expected) in [
+        (0, 1, "*:OperatorActing"),
+        (6, 1, "*:Quiet"),
+        (7, 2, "*:OperatorActing"),
+        (12, 2, "*:Quiet"),
+    ] {
         held_by(&mut fleet, OPERATOR_POD, second, Some(second));
         fleet.observed.daemon_sets[0].generation = generation;
         assert_eq!(waits(&fleet.decide(second)), [expected], "{second}");
@@ -132,10 +156,11 @@ fn nothing_is_started_before_the_new_operator_leads() {
         let policy = fleet.policy();
         policy.upgrade_policy.auto_upgrade = mode != Mode::Drive;
         for daemon_set in &mut fleet.observed.daemon_sets {
-            daemon_set.manager_environment = [("ENABLE_GPU_POD_EVICTION", "false"), ("ENABLE_AUTO_DRAIN", "false")]
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .into_iter()
-                .collect();
+            daemon_set.manager_environment =
+                [("ENABLE_GPU_POD_EVICTION", "false"), ("ENABLE_AUTO_DRAIN", "false")]
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .into_iter()
+                    .collect();
         }
         fleet.observed.daemon_sets[0].desired = 2;
         fleet.operator_is_quiet = false;
@@ -171,7 +196,8 @@ fn operator_of_other_version_is_awaited_until_rendering() {
         fleet.observed.operator.as_mut().expect("the operator").version = Some("v26.7.0".into());
         for second in 0..120 {
             held_by(&mut fleet, OPERATOR_POD, second, Some(second));
-            fleet.observed.operator_lease.as_mut().expect("the Lease").led_seconds = u64::try_from(second).expect("positive");
+            fleet.observed.operator_lease.as_mut().expect("the Lease").led_seconds =
+                u64::try_from(second).expect("positive");
             if renders == Some(second) {
                 fleet.observed.daemon_sets[0].generation += 1;
             }
@@ -195,7 +221,8 @@ fn fresh_leader_gets_longer_to_render() {
     let mut fleet = fleet(1);
     for second in 0..16 {
         held_by(&mut fleet, OPERATOR_POD, second, Some(second));
-        fleet.observed.operator_lease.as_mut().expect("the Lease").led_seconds = u64::try_from(second).expect("positive");
+        fleet.observed.operator_lease.as_mut().expect("the Lease").led_seconds =
+            u64::try_from(second).expect("positive");
         let expected = if second < 15 { "*:OperatorActing" } else { "*:Quiet" };
         assert_eq!(waits(&fleet.decide(second)), [expected], "{second}");
     }

@@ -33,7 +33,13 @@ fn story(mode: &str, hold: HoldNodes) -> SimulationSetup {
 
 /// How often each node's driver pod was deleted.
 fn replacements(report: &SimulationReport) -> Vec<usize> {
-    let of = |node: &str| report.story.iter().filter(|(_, what)| what.starts_with(&format!("{node} driver pod deleted"))).count();
+    let of = |node: &str| {
+        report
+            .story
+            .iter()
+            .filter(|(_, what)| what.starts_with(&format!("{node} driver pod deleted")))
+            .count()
+    };
     (0..3).map(|index| of(&format!("gpu-{index}"))).collect()
 }
 
@@ -62,10 +68,14 @@ fn operator_upgrade_killed_anywhere_ends_the_same() {
     for mode in ["assist v26.7.0", "steer v26.3.1"] {
         let setup = story(mode, HoldNodes::Auto);
         let undisturbed = simulate(&setup);
-        let mut moments: Vec<u64> = undisturbed.story.iter().flat_map(|(at, _)| [at.saturating_sub(1), at + 1]).collect();
+        let mut moments: Vec<u64> =
+            undisturbed.story.iter().flat_map(|(at, _)| [at.saturating_sub(1), at + 1]).collect();
         moments.dedup();
         for at in moments.into_iter().step_by(3) {
-            let report = simulate(&SimulationSetup { faults: vec![ScheduledFault { at, fault: Fault::KillHook(3_000) }], ..setup.clone() });
+            let report = simulate(&SimulationSetup {
+                faults: vec![ScheduledFault { at, fault: Fault::KillHook(3_000) }],
+                ..setup.clone()
+            });
             let place = format!("{mode}, killed at {at} ms\n{}", report.describe());
             assert_eq!(report.violations, [""; 0], "{place}");
             assert_eq!(end(&report), end(&undisturbed), "{place}");
@@ -76,15 +86,23 @@ fn operator_upgrade_killed_anywhere_ends_the_same() {
 
 /// The settings of the hook before the operator's release.
 fn before(mode: Mode, hold: HoldNodes, to: Option<&str>) -> Settings {
-    let mut settings = Settings { release: "gpu-operator-pre".into(), mode, component_version: to.map(str::to_owned), ..settings() };
+    let mut settings = Settings {
+        release: "gpu-operator-pre".into(),
+        mode,
+        component_version: to.map(str::to_owned),
+        ..settings()
+    };
     settings.tasks = vec![Task::Preflight, Task::Hold];
     settings.operator_upgrade.hold = hold;
     settings
 }
 
 fn operator(chart: Option<&str>, version: Option<&str>) -> Observed {
-    let operator =
-        ObservedDeployment { chart: chart.map(str::to_owned), version: version.map(str::to_owned), ..ObservedDeployment::default() };
+    let operator = ObservedDeployment {
+        chart: chart.map(str::to_owned),
+        version: version.map(str::to_owned),
+        ..ObservedDeployment::default()
+    };
     Observed { operator: Some(operator), ..Observed::default() }
 }
 
@@ -94,7 +112,8 @@ fn setting_and_live_version_decide_about_holds() {
     let to = Some("v26.7.0");
     let old = operator(Some("gpu-operator-v26.3.1"), Some("v26.3.1"));
     let same = operator(Some("gpu-operator-v26.7.0"), Some("v26.7.0"));
-    let (absent, unknown, olm) = (Observed::default(), operator(None, None), operator(None, Some("26.7.0")));
+    let (absent, unknown, olm) =
+        (Observed::default(), operator(None, None), operator(None, Some("26.7.0")));
     for (observed, mode, hold, to, expected) in [
         (&old, Mode::Assist, Auto, to, "until rendered"),
         (&same, Mode::Assist, Auto, to, "leave"),
@@ -123,7 +142,8 @@ fn setting_and_live_version_decide_about_holds() {
 
 #[test]
 fn assist_holds_no_node_before_the_network_operator() {
-    let settings = Settings { driver: Driver::Ofed, ..before(Mode::Assist, HoldNodes::Auto, Some("26.4.1")) };
+    let settings =
+        Settings { driver: Driver::Ofed, ..before(Mode::Assist, HoldNodes::Auto, Some("26.4.1")) };
     let observed = operator(Some("network-operator-26.1.0"), None);
     assert!(matches!(before_operator(&observed, &settings, at(0)), HoldPlan::Leave(_)));
 }
@@ -149,9 +169,13 @@ fn held(nodes: usize) -> Fleet {
 /// The nodes that a decision releases.
 fn released(decision: &Decision) -> Vec<&str> {
     let traits = Driver::Gpu.traits();
-    let patches = decision.actions.iter().filter_map(|action| if let Action::PatchNode(patch) = action { Some(patch) } else { None });
-    let releases =
-        |patch: &&NodePatch| patch.annotations.get(traits.hold) == Some(&None) && patch.labels.get(traits.skip_label) == Some(&None);
+    let patches = decision.actions.iter().filter_map(|action| {
+        if let Action::PatchNode(patch) = action { Some(patch) } else { None }
+    });
+    let releases = |patch: &&NodePatch| {
+        patch.annotations.get(traits.hold) == Some(&None)
+            && patch.labels.get(traits.skip_label) == Some(&None)
+    };
     patches.filter(releases).map(|patch| patch.node.as_str()).collect()
 }
 
@@ -162,16 +186,29 @@ fn purpose(node: &ObservedNode) -> Option<HoldPurpose> {
 #[test]
 fn hold_names_its_release_and_deployment() {
     let mut fleet = held(1);
-    let Some(HoldPurpose::OperatorUpgrade(hold)) = purpose(fleet.node("gpu-0")) else { panic!("held for the operator's upgrade") };
-    assert_eq!((hold.release.as_str(), hold.digest.len(), hold.at), ("gpu-operator/gpu-operator-pre", 64, at(-60)));
+    let Some(HoldPurpose::OperatorUpgrade(hold)) = purpose(fleet.node("gpu-0")) else {
+        panic!("held for the operator's upgrade")
+    };
+    assert_eq!(
+        (hold.release.as_str(), hold.digest.len(), hold.at),
+        ("gpu-operator/gpu-operator-pre", 64, at(-60))
+    );
     assert_eq!((hold.from.as_deref(), hold.to.as_deref()), (Some("v26.3.1"), Some("v26.7.0")));
     let traits = Driver::Gpu.traits();
-    for (value, expected) in [("true", HoldPurpose::Steer), (HOLD, HoldPurpose::Pause), ("{\"version\":9}", HoldPurpose::Steer)] {
+    for (value, expected) in [
+        ("true", HoldPurpose::Steer),
+        (HOLD, HoldPurpose::Pause),
+        ("{\"version\":9}", HoldPurpose::Steer),
+    ] {
         fleet.node("gpu-0").annotations.insert(traits.hold.into(), value.into());
         assert_eq!(purpose(fleet.node("gpu-0")), Some(expected), "{value}");
     }
     fleet.node("gpu-0").labels.remove(traits.skip_label);
-    assert_eq!(UpgradeHold::read(fleet.node("gpu-0"), Driver::Gpu), None, "without the skip label nothing holds the node");
+    assert_eq!(
+        UpgradeHold::read(fleet.node("gpu-0"), Driver::Gpu),
+        None,
+        "without the skip label nothing holds the node"
+    );
 }
 
 #[test]
@@ -180,8 +217,13 @@ fn skip_label_of_others_is_not_held() {
     fleet.is_assisted("v26.3.1");
     fleet.node("gpu-0").labels.insert(Driver::Gpu.traits().skip_label.into(), "true".into());
     fleet.state("gpu-1", "drain-required");
-    let patches = missing(&fleet.observed, &before(Mode::Assist, HoldNodes::Auto, Some("v26.7.0")), at(0));
-    assert_eq!(patches.iter().map(|patch| patch.node.as_str()).collect::<Vec<_>>(), ["gpu-2"], "nor a node that is in progress");
+    let patches =
+        missing(&fleet.observed, &before(Mode::Assist, HoldNodes::Auto, Some("v26.7.0")), at(0));
+    assert_eq!(
+        patches.iter().map(|patch| patch.node.as_str()).collect::<Vec<_>>(),
+        ["gpu-2"],
+        "nor a node that is in progress"
+    );
 }
 
 #[test]
@@ -205,7 +247,10 @@ fn completed_rollout_with_holds_is_not_well() {
         fleet.migrate(node, -30);
     }
     let decision = fleet.decide(0);
-    assert!(!decision.well, "a hook that has nothing else to do must not exit before it releases the nodes");
+    assert!(
+        !decision.well,
+        "a hook that has nothing else to do must not exit before it releases the nodes"
+    );
     assert_eq!(released(&decision), ["gpu-0", "gpu-1"]);
 }
 
@@ -215,7 +260,14 @@ fn observe_names_holds_that_it_cannot_release() {
     (fleet.settings.mode, fleet.settings.tasks) = (Mode::Observe, vec![Task::Settle]);
     let decision = fleet.decide(0);
     assert_eq!(decision.actions, []);
-    assert!(decision.notes.iter().any(|note| matches!(note, DecisionNote::HeldByOtherMode { nodes: 2, .. })), "{:?}", decision.notes);
+    assert!(
+        decision
+            .notes
+            .iter()
+            .any(|note| matches!(note, DecisionNote::HeldByOtherMode { nodes: 2, .. })),
+        "{:?}",
+        decision.notes
+    );
 }
 
 fn pause() -> ObservedPause {
@@ -241,7 +293,9 @@ fn paused_node_changes_hands_around_the_upgrade() {
     let patches: Vec<NodePatch> = decision
         .actions
         .iter()
-        .filter_map(|action| if let Action::PatchNode(patch) = action { Some(patch.clone()) } else { None })
+        .filter_map(
+            |action| if let Action::PatchNode(patch) = action { Some(patch.clone()) } else { None },
+        )
         .collect();
     apply(&mut fleet, &patches);
     assert_eq!(purpose(fleet.node("gpu-0")), Some(HoldPurpose::Pause));
@@ -258,8 +312,14 @@ fn upgraded_operator_is_waited_for_until_it_renders() {
         let mut first = None;
         for second in 0..70 {
             leads(&mut fleet.observed, at(second));
-            let (holder, led_seconds) = (format!("{OPERATOR_POD}_4a1b"), u64::try_from(second).expect("positive"));
-            fleet.observed.operator_lease = Some(OperatorLease { holder, duration_seconds: 15, led_seconds, renewed: Some(at(second)) });
+            let (holder, led_seconds) =
+                (format!("{OPERATOR_POD}_4a1b"), u64::try_from(second).expect("positive"));
+            fleet.observed.operator_lease = Some(OperatorLease {
+                holder,
+                duration_seconds: 15,
+                led_seconds,
+                renewed: Some(at(second)),
+            });
             if renders == Some(second) {
                 fleet.observed.daemon_sets[0].applied_hash = Some("new".into());
             }

@@ -13,7 +13,10 @@ pub(crate) fn word(name: &str) -> Option<String> {
 }
 
 /// Shows a line.
-#[expect(clippy::print_stdout, reason = "the numbers of `make soak`, and one seed by hand, are the output")]
+#[expect(
+    clippy::print_stdout,
+    reason = "the numbers of `make soak`, and one seed by hand, are the output"
+)]
 pub(crate) fn show(line: &str) {
     println!("{line}");
 }

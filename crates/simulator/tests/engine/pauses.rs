@@ -53,7 +53,12 @@ fn pause_at(step: usize) {
         let setup = read(&format!("{story}\nbudget 24h\n{operator}"));
         let undisturbed = simulate(&setup);
         assert_eq!(undisturbed.violations, Vec::<String>::new(), "{name}");
-        assert_eq!(begun(&undisturbed).len(), 3, "{name}: each node once\n{}", undisturbed.describe());
+        assert_eq!(
+            begun(&undisturbed).len(),
+            3,
+            "{name}: each node once\n{}",
+            undisturbed.describe()
+        );
         let mut moments: Vec<u64> = undisturbed.story.iter().map(|(at, _)| at + 1).collect();
         moments.dedup();
         assert!(moments.len() > 20, "{name}: {} moments", moments.len());
@@ -63,7 +68,10 @@ fn pause_at(step: usize) {
             let report = simulate(&SimulationSetup { faults, ..setup.clone() });
             let place = format!("{name}, paused at {at} ms\n{}", report.describe());
             assert_eq!(report.violations, Vec::<String>::new(), "{place}");
-            let late: Vec<_> = begun(&report).into_iter().filter(|(begun, _)| (at + AT_ONCE..at + PAUSE).contains(begun)).collect();
+            let late: Vec<_> = begun(&report)
+                .into_iter()
+                .filter(|(begun, _)| (at + AT_ONCE..at + PAUSE).contains(begun))
+                .collect();
             assert!(late.is_empty(), "{late:?}: {place}");
             assert_eq!(end(&report), end(&undisturbed), "{place}");
         }

@@ -12,11 +12,20 @@ fn plugins_of_another_release_are_left_alone() {
         let mut fleet = stand_alone(1);
         let instance = |release: &str| pairs(&[(names::HELM_INSTANCE_LABEL, release)]);
         let seen = &mut fleet.observed.device_plugin;
-        seen.daemon_sets.iter_mut().for_each(|daemon_set| daemon_set.template_labels = instance("nvidia-device-plugin"));
+        seen.daemon_sets
+            .iter_mut()
+            .for_each(|daemon_set| daemon_set.template_labels = instance("nvidia-device-plugin"));
         // The same chart once more, for other nodes of the cluster: it has its own hook. It uses the same ConfigMap.
-        let other = ObservedDaemonSet { template_labels: instance("trial"), ..daemon_set("other", "nvidia-device-plugin-ctr") };
+        let other = ObservedDaemonSet {
+            template_labels: instance("trial"),
+            ..daemon_set("other", "nvidia-device-plugin-ctr")
+        };
         seen.daemon_sets.push(other);
-        seen.revisions.push(ObservedRevision { owner: "other".into(), revision: 1, hash: "1".into() });
+        seen.revisions.push(ObservedRevision {
+            owner: "other".into(),
+            revision: 1,
+            hash: "1".into(),
+        });
         pod(&mut fleet, "gpu-0", "other", -5000);
         fleet.settings.device_plugin.release = release.map(str::to_owned);
         configure(&mut fleet, "default", "b", -10);

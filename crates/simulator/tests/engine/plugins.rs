@@ -90,9 +90,15 @@ fn old_published_version_counts_after_publishing_time() {
     fleet.driver("gpu-0", "old", OLD, -5000);
     fleet.plugin("gpu-0", -20, "570.0");
     let decision = fleet.decide(0);
-    assert_eq!((waits(&decision), decision.wake_at <= at(30)), (vec!["gpu-0:SliceOutdated".to_owned()], true));
+    assert_eq!(
+        (waits(&decision), decision.wake_at <= at(30)),
+        (vec!["gpu-0:SliceOutdated".to_owned()], true)
+    );
     fleet.pass(0);
-    assert!(replaced(&fleet.decide(29)).is_empty(), "30 s by the hook's clock, whatever the pod's condition says");
+    assert!(
+        replaced(&fleet.decide(29)).is_empty(),
+        "30 s by the hook's clock, whatever the pod's condition says"
+    );
     assert_eq!(replaced(&fleet.decide(30)), ["gpu-0"]);
     let mut fleet = Fleet::at_rest(1);
     fleet.plugin("gpu-0", -200, "580.105.8");
@@ -108,7 +114,10 @@ fn old_published_version_counts_despite_unpublished_devices() {
     fleet.observed.dra.daemon_sets[0].images.insert(container.to_owned(), "image".to_owned());
     fleet.plugin("gpu-0", -20, "570.0");
     let decision = fleet.decide(0);
-    assert_eq!((waits(&decision), decision.wake_at <= at(30)), (vec!["gpu-0:SliceMissing".to_owned()], true));
+    assert_eq!(
+        (waits(&decision), decision.wake_at <= at(30)),
+        (vec!["gpu-0:SliceMissing".to_owned()], true)
+    );
     fleet.pass(0);
     assert!(replaced(&fleet.decide(29)).is_empty());
     assert_eq!(replaced(&fleet.decide(30)), ["gpu-0"]);
@@ -135,7 +144,11 @@ fn dra_616_only_few_plugins_are_away_at_once() {
     fleet.migrate("gpu-0", 70);
     fleet.pass(70);
     fleet.plugin("gpu-3", 72, NEW);
-    assert_eq!(replaced(&fleet.decide(72)), ["gpu-0"], "a free slot is used at once, whatever the order of the nodes");
+    assert_eq!(
+        replaced(&fleet.decide(72)),
+        ["gpu-0"],
+        "a free slot is used at once, whatever the order of the nodes"
+    );
 }
 
 #[test]
@@ -203,7 +216,12 @@ fn verdict_of_many_tolerated_nodes_stays_short() {
     let decision = fleet.decide(15);
     assert_eq!(decision.notes.len(), 40);
     let verdict = decision.verdict.expect("settled");
-    assert_eq!(verdict.reasons.len(), 6, "the verdict itself, and five nodes: {:?}", named(&verdict));
+    assert_eq!(
+        verdict.reasons.len(),
+        6,
+        "the verdict itself, and five nodes: {:?}",
+        named(&verdict)
+    );
     assert!(verdict.message.len() < 500, "{}", verdict.message);
 }
 

@@ -41,7 +41,8 @@ fn fleet(operator: Option<&str>) -> SimulationSetup {
     let mut setup = given(NODES, 11);
     setup.settings.upgrade.policy.max_parallel_upgrades = 1;
     setup.settings.upgrade.policy.max_unavailable = Some(Count::Number(2));
-    setup.settings.upgrade.policy.pod_deletion = Some(PodDeletionPolicy { timeout_seconds: 900, ..PodDeletionPolicy::default() });
+    setup.settings.upgrade.policy.pod_deletion =
+        Some(PodDeletionPolicy { timeout_seconds: 900, ..PodDeletionPolicy::default() });
     setup.workers.push(WorkloadSetup::new("train", PodPlacement::Each(1)));
     if let Some(operator) = operator {
         operated(&mut setup, operator);
@@ -50,35 +51,72 @@ fn fleet(operator: Option<&str>) -> SimulationSetup {
 }
 
 fn run(mut setup: SimulationSetup, admission: Option<WriteAdmission>) -> SimulationReport {
-    setup.faults.extend(admission.map(|admission| ScheduledFault { at: 0, fault: Fault::Admission(REFUSED.to_owned(), Some(admission)) }));
+    setup.faults.extend(admission.map(|admission| ScheduledFault {
+        at: 0,
+        fault: Fault::Admission(REFUSED.to_owned(), Some(admission)),
+    }));
     simulate(&setup)
 }
 
 fn others(report: &SimulationReport) -> BTreeMap<String, NodeOutcome> {
-    report.outcomes.iter().filter(|(node, _)| *node != REFUSED).map(|(node, outcome)| (node.clone(), *outcome)).collect()
+    report
+        .outcomes
+        .iter()
+        .filter(|(node, _)| *node != REFUSED)
+        .map(|(node, outcome)| (node.clone(), *outcome))
+        .collect()
 }
 
 /// The run with a refusal, held against the undisturbed one.
-fn check(mode: &str, operator: Option<&str>, admission: WriteAdmission) -> (SimulationReport, bool) {
+fn check(
+    mode: &str,
+    operator: Option<&str>,
+    admission: WriteAdmission,
+) -> (SimulationReport, bool) {
     let undisturbed = run(fleet(operator), None);
     let report = run(fleet(operator), Some(admission));
     let place = format!("{mode}, {admission}");
     assert_eq!(report.violations, [""; 0], "{place}\n{}", report.describe());
     let verdict = report.verdict.as_ref().expect("a verdict");
-    assert_eq!(others(&report), others(&undisturbed), "{place}: {}\n{}", verdict.message, report.describe());
+    assert_eq!(
+        others(&report),
+        others(&undisturbed),
+        "{place}: {}\n{}",
+        verdict.message,
+        report.describe()
+    );
     let refused = report.refused_by_node.get(REFUSED).copied().unwrap_or(0);
-    assert!(refused <= 2 * WEBHOOK_ATTEMPTS as usize, "{place}: {refused} refused requests\n{}", report.describe());
+    assert!(
+        refused <= 2 * WEBHOOK_ATTEMPTS as usize,
+        "{place}: {refused} refused requests\n{}",
+        report.describe()
+    );
     if refused == 0 {
-        assert_eq!(verdict.code, ExitCode::Success, "{place}: nothing was refused: {}", verdict.message);
+        assert_eq!(
+            verdict.code,
+            ExitCode::Success,
+            "{place}: nothing was refused: {}",
+            verdict.message
+        );
     }
     (report, refused > 0)
 }
 
 fn assert_fails(place: &str, report: &SimulationReport) {
     let verdict = report.verdict.as_ref().expect("a verdict");
-    assert_eq!(verdict.code, ExitCode::NodesFailed, "{place}: {}\n{}", verdict.message, report.describe());
+    assert_eq!(
+        verdict.code,
+        ExitCode::NodesFailed,
+        "{place}: {}\n{}",
+        verdict.message,
+        report.describe()
+    );
     assert_eq!(report.outcomes[REFUSED], NodeOutcome::Failed, "{place}: {}", verdict.message);
-    assert!(named(verdict).iter().any(|one| one == "gpu-1:WriteRefused"), "{place}: {}", verdict.message);
+    assert!(
+        named(verdict).iter().any(|one| one == "gpu-1:WriteRefused"),
+        "{place}: {}",
+        verdict.message
+    );
 }
 
 #[test]
@@ -87,16 +125,25 @@ fn refused_write_fails_its_node_in_drive() {
         let (report, refused) = check("drive", None, admission);
         assert!(refused, "{admission}");
         assert_fails(&admission.to_string(), &report);
-        let left = report.states.get(REFUSED).and_then(|states| states.last()).is_some_and(|(_, _, cordoned)| *cordoned);
+        let left = report
+            .states
+            .get(REFUSED)
+            .and_then(|states| states.last())
+            .is_some_and(|(_, _, cordoned)| *cordoned);
         // Only a node of which the end of the cordon is refused, or whose driver was replaced, keeps it.
-        let keeps = matches!(admission, WriteAdmission::DeniesCordon(false) | WriteAdmission::Drops(PatchPart::Cordon));
+        let keeps = matches!(
+            admission,
+            WriteAdmission::DeniesCordon(false) | WriteAdmission::Drops(PatchPart::Cordon)
+        );
         assert!(!left || keeps, "{admission}: it stays cordoned\n{}", report.describe());
     }
 }
 
 #[test]
 fn refused_write_fails_its_node_next_to_vendor() {
-    for operator in ["observe v26.7.0", "assist v26.7.0", "assist v26.3.1", "steer v26.7.0", "steer v26.3.1"] {
+    for operator in
+        ["observe v26.7.0", "assist v26.7.0", "assist v26.3.1", "steer v26.7.0", "steer v26.3.1"]
+    {
         for admission in ADMISSIONS {
             let (report, refused) = check(operator, Some(operator), admission);
             // What only wakes the controller is not missed: it finishes the node all the same.
@@ -124,7 +171,13 @@ fn refused_node_is_retried_by_new_deployment() {
         let report = simulate(&setup);
         assert_eq!(report.violations, [""; 0], "{admission}\n{}", report.describe());
         let verdict = report.verdict.as_ref().expect("a verdict");
-        assert_eq!(verdict.code, ExitCode::Success, "{admission}: {}\n{}", verdict.message, report.describe());
+        assert_eq!(
+            verdict.code,
+            ExitCode::Success,
+            "{admission}: {}\n{}",
+            verdict.message,
+            report.describe()
+        );
     }
 }
 
@@ -133,14 +186,24 @@ fn refused_write_survives_a_killed_hook() {
     for admission in ADMISSIONS {
         let mut setup = fleet(None);
         for minute in 1..20 {
-            setup.faults.push(ScheduledFault { at: minute * 47_000, fault: Fault::KillHook(5_000) });
+            setup
+                .faults
+                .push(ScheduledFault { at: minute * 47_000, fault: Fault::KillHook(5_000) });
         }
         let report = run(setup, Some(admission));
         assert_eq!(report.violations, [""; 0], "{admission}\n{}", report.describe());
         assert_fails(&format!("killed, {admission}"), &report);
         // What is denied once is remembered; a webhook that fails is asked a few times by each process.
-        let most = if matches!(admission, WriteAdmission::Fails(_)) { 20 * 2 * WEBHOOK_ATTEMPTS as usize } else { 10 };
-        assert!(report.refused_by_node[REFUSED] <= most, "{admission}: {}", report.refused_by_node[REFUSED]);
+        let most = if matches!(admission, WriteAdmission::Fails(_)) {
+            20 * 2 * WEBHOOK_ATTEMPTS as usize
+        } else {
+            10
+        };
+        assert!(
+            report.refused_by_node[REFUSED] <= most,
+            "{admission}: {}",
+            report.refused_by_node[REFUSED]
+        );
     }
 }
 
@@ -152,13 +215,21 @@ fn wake_label_goes_when_the_webhook_is_back() {
     fleet.is_assisted("v25.10.1");
     let mut bystander = fleet.observed.nodes["gpu-0"].clone();
     (bystander.name, bystander.uid) = ("cpu-0".to_owned(), "uid-cpu-0".to_owned());
-    bystander.labels = [(traits.state_label.to_owned(), "upgrade-done".to_owned())].into_iter().collect();
+    bystander.labels =
+        [(traits.state_label.to_owned(), "upgrade-done".to_owned())].into_iter().collect();
     bystander.annotations = [(traits.wake.to_owned(), "true".to_owned())].into_iter().collect();
     fleet.observed.nodes.insert("cpu-0", bystander);
-    let nodes = |decision: &Decision| -> Vec<String> { decision.actions.iter().map(|action| action.node().to_owned()).collect() };
+    let nodes = |decision: &Decision| -> Vec<String> {
+        decision.actions.iter().map(|action| action.node().to_owned()).collect()
+    };
     let decision = fleet.decide(0);
     assert_eq!(nodes(&decision), ["cpu-0"]);
-    fleet.memory.note_refusal(&decision.actions[0], RefusalKind::WebhookFailed, "no endpoints", at(0));
+    fleet.memory.note_refusal(
+        &decision.actions[0],
+        RefusalKind::WebhookFailed,
+        "no endpoints",
+        at(0),
+    );
     fleet.node("cpu-0").version.push('1');
     let decision = fleet.decide(5);
     assert_eq!((nodes(&decision), decision.wake_at), (Vec::new(), at(10)));

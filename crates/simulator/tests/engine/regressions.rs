@@ -48,8 +48,11 @@ fn nvidia_driver_mode_without_daemon_set_was_settled() {
     let mut fleet = Fleet::at_rest(2);
     fleet.policy().uses_nvidia_drivers = true;
     fleet.observed.daemon_sets.retain(|daemon_set| daemon_set.uid != "driver-ds");
-    fleet.observed.nvidia_drivers =
-        OptionalApi::Served(vec![NvidiaDriver { name: "default".into(), uid: "cr".into(), ..NvidiaDriver::default() }]);
+    fleet.observed.nvidia_drivers = OptionalApi::Served(vec![NvidiaDriver {
+        name: "default".into(),
+        uid: "cr".into(),
+        ..NvidiaDriver::default()
+    }]);
     assert_eq!(waits(&fleet.decide(0)), ["*:DaemonSetMissing"]);
 }
 
@@ -61,7 +64,10 @@ fn first_discovered_cpu_node_made_cluster_gpu_free() {
         fleet.join(name, -1000);
         fleet.node(name).labels.clear();
     }
-    fleet.node("cpu-0").labels.insert("feature.node.kubernetes.io/cpu-model.family".into(), "6".into());
+    fleet
+        .node("cpu-0")
+        .labels
+        .insert("feature.node.kubernetes.io/cpu-model.family".into(), "6".into());
     assert_eq!(waits(&fleet.decide(0)), ["*:NodesUndiscovered"]);
     assert_eq!(waits(&fleet.decide(120)), ["*:Quiet"], "some nodes are never labeled");
 }

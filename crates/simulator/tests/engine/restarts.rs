@@ -9,8 +9,8 @@ use contract::record::{NodeOutcome, RecordedPluginConfig};
 use contract::settings::{ConfigFallback, Reroll};
 use contract::task::Task;
 use observed::{
-    ClusterPolicy, Observed, ObservedConfigMap, ObservedContainer, ObservedDaemonSet, ObservedNode, ObservedPod, ObservedRevision,
-    OptionalApi,
+    ClusterPolicy, Observed, ObservedConfigMap, ObservedContainer, ObservedDaemonSet, ObservedNode,
+    ObservedPod, ObservedRevision, OptionalApi,
 };
 use planner::device_plugin::{DevicePlugins, NodePluginConfig};
 use planner::memory::RunMemory;
@@ -40,7 +40,12 @@ pub(crate) fn daemon_set(uid: &str, container: &str) -> ObservedDaemonSet {
 /// The pod of one DaemonSet on a node, ready since that second.
 pub(crate) fn pod(fleet: &mut Fleet, node: &str, owner: &str, second: i64) {
     let uid = fleet.uid();
-    fleet.observed.device_plugin.pods.changed().retain(|pod| pod.node.as_deref() != Some(node) || pod.owner.as_deref() != Some(owner));
+    fleet
+        .observed
+        .device_plugin
+        .pods
+        .changed()
+        .retain(|pod| pod.node.as_deref() != Some(node) || pod.owner.as_deref() != Some(owner));
     fleet.observed.device_plugin.pods.push(ObservedPod {
         namespace: NAMESPACE.into(),
         name: format!("{owner}-{uid}"),
@@ -83,15 +88,23 @@ pub(crate) fn stand_alone(nodes: usize) -> Fleet {
 }
 
 fn add_plugin(fleet: &mut Fleet, nodes: usize) {
-    fleet.observed.device_plugin.daemon_sets =
-        vec![daemon_set("plugin", "nvidia-device-plugin-ctr"), daemon_set("discovery", "gpu-feature-discovery-ctr")];
+    fleet.observed.device_plugin.daemon_sets = vec![
+        daemon_set("plugin", "nvidia-device-plugin-ctr"),
+        daemon_set("discovery", "gpu-feature-discovery-ctr"),
+    ];
     add_revisions(fleet);
     configure(fleet, "default", "a", -9000);
     configure(fleet, "shared", "a", -9000);
     for index in 0..nodes {
         let name = format!("gpu-{index}");
         if !fleet.observed.nodes.contains_key(&name) {
-            let node = ObservedNode { name: name.clone(), uid: name.clone(), created: at(-9000), ready: true, ..ObservedNode::default() };
+            let node = ObservedNode {
+                name: name.clone(),
+                uid: name.clone(),
+                created: at(-9000),
+                ready: true,
+                ..ObservedNode::default()
+            };
             fleet.observed.nodes.insert(name.clone(), node);
         }
         pod(fleet, &name, "plugin", -5000);
@@ -101,7 +114,11 @@ fn add_plugin(fleet: &mut Fleet, nodes: usize) {
 
 fn add_revisions(fleet: &mut Fleet) {
     for owner in ["plugin", "discovery"] {
-        fleet.observed.device_plugin.revisions.push(ObservedRevision { owner: owner.into(), revision: 1, hash: "1".into() });
+        fleet.observed.device_plugin.revisions.push(ObservedRevision {
+            owner: owner.into(),
+            revision: 1,
+            hash: "1".into(),
+        });
     }
 }
 
@@ -121,7 +138,10 @@ fn unchanged_fleet_is_not_touched_and_is_remembered() {
     let verdict = fleet.decide(15).verdict.expect("settled");
     assert_eq!(named(&verdict), ["*:Settled"]);
     assert!(fleet.memory.nodes.is_empty());
-    assert_eq!(fleet.memory.configs["shared"], RecordedPluginConfig { digest: "a".into(), since: at(-9000) });
+    assert_eq!(
+        fleet.memory.configs["shared"],
+        RecordedPluginConfig { digest: "a".into(), since: at(-9000) }
+    );
 }
 
 #[test]
@@ -133,7 +153,11 @@ fn changed_configuration_restarts_pods_once_in_small_batches() {
     configure(&mut fleet, "default", "b", 90);
     let decision = fleet.decide(100);
     assert_eq!(replaced(&decision), ["gpu-0", "gpu-0"], "both pods of one node");
-    assert_eq!(waits(&decision), ["gpu-0:RestartPending", "gpu-1:RestartQueued"], "gpu-2 uses another one");
+    assert_eq!(
+        waits(&decision),
+        ["gpu-0:RestartPending", "gpu-1:RestartQueued"],
+        "gpu-2 uses another one"
+    );
     assert_eq!(
         decision.waits[1].reason.to_string(),
         "a pod of the device plugin is stale (its container started 2023-11-14T20:50:00Z, its configuration `default` is as it is since \
@@ -142,16 +166,28 @@ fn changed_configuration_restarts_pods_once_in_small_batches() {
     assert!(fleet.decide(101).actions.is_empty(), "the deletions are under way");
     pod(&mut fleet, "gpu-0", "plugin", 105);
     let decision = fleet.decide(106);
-    assert_eq!(waits(&decision), ["gpu-0:RestartPending", "gpu-1:RestartQueued"], "the other pod is not back");
+    assert_eq!(
+        waits(&decision),
+        ["gpu-0:RestartPending", "gpu-1:RestartQueued"],
+        "the other pod is not back"
+    );
     pod(&mut fleet, "gpu-0", "discovery", 107);
     fleet.pass(108);
     let decision = fleet.decide(109);
-    assert!(waits(&decision).contains(&"gpu-1:RestartPending".to_owned()), "{:?}", waits(&decision));
+    assert!(
+        waits(&decision).contains(&"gpu-1:RestartPending".to_owned()),
+        "{:?}",
+        waits(&decision)
+    );
     pod(&mut fleet, "gpu-1", "plugin", 112);
     pod(&mut fleet, "gpu-1", "discovery", 112);
     fleet.pass(113);
     assert_eq!(named(&fleet.decide(128).verdict.expect("settled")), ["*:Settled"]);
-    assert_eq!(fleet.memory.nodes.values().map(|record| record.replaced.len()).sum::<usize>(), 4, "pods that were restarted");
+    assert_eq!(
+        fleet.memory.nodes.values().map(|record| record.replaced.len()).sum::<usize>(),
+        4,
+        "pods that were restarted"
+    );
     assert!(!fleet.memory.nodes.contains_key("gpu-2"));
     next_run(&mut fleet, 200);
     assert!(fleet.decide(200).well, "and a second run finds nothing to do");
@@ -181,7 +217,11 @@ fn config_map_time_counts_without_record_and_ties() {
     for (second, stale) in [(-5001, false), (-5000, true), (-4999, true)] {
         let mut fleet = stand_alone(1);
         configure(&mut fleet, "default", "a", second);
-        assert_eq!(!fleet.decide(0).actions.is_empty(), stale, "changed at {second}, pods of -5000");
+        assert_eq!(
+            !fleet.decide(0).actions.is_empty(),
+            stale,
+            "changed at {second}, pods of -5000"
+        );
     }
     let mut fleet = stand_alone(1);
     let config = fleet.observed.device_plugin.config.as_mut().expect("a ConfigMap");
@@ -193,7 +233,14 @@ fn config_map_time_counts_without_record_and_ties() {
 fn change_without_server_time_counts_as_now() {
     let mut fleet = stand_alone(1);
     fleet.pass(0);
-    fleet.observed.device_plugin.config.as_mut().expect("a ConfigMap").digests.insert("default".into(), "b".into());
+    fleet
+        .observed
+        .device_plugin
+        .config
+        .as_mut()
+        .expect("a ConfigMap")
+        .digests
+        .insert("default".into(), "b".into());
     fleet.pass(50);
     assert_eq!(fleet.memory.configs["default"].since, at(50));
     assert_eq!(replaced(&fleet.decide(52)), ["gpu-0", "gpu-0"]);
@@ -230,7 +277,10 @@ fn node_with_missing_configuration_keeps_its_gpus() {
     configure(&mut fleet, "default", "b", 90);
     let decision = fleet.decide(100);
     assert_eq!(replaced(&decision), ["gpu-1", "gpu-1"]);
-    assert_eq!(decision.notes, [DecisionNote::ConfigKeyMissing { nodes: vec![("gpu-0".into(), "gone".into())] }]);
+    assert_eq!(
+        decision.notes,
+        [DecisionNote::ConfigKeyMissing { nodes: vec![("gpu-0".into(), "gone".into())] }]
+    );
 }
 
 #[test]
@@ -253,7 +303,11 @@ fn pods_their_daemon_set_replaces_are_left_alone() {
     fleet.pass(0);
     configure(&mut fleet, "default", "b", 90);
     for owner in ["plugin", "discovery"] {
-        fleet.observed.device_plugin.revisions.push(ObservedRevision { owner: owner.into(), revision: 2, hash: "2".into() });
+        fleet.observed.device_plugin.revisions.push(ObservedRevision {
+            owner: owner.into(),
+            revision: 2,
+            hash: "2".into(),
+        });
     }
     let decision = fleet.decide(100);
     assert!(decision.actions.is_empty());
@@ -269,20 +323,45 @@ fn pods_wait_until_update_strategy_is_known() {
     type Arrange = fn(&mut Fleet);
     let cases: [(Arrange, Arrange); 3] = [
         (
-            |fleet| fleet.observed.device_plugin.daemon_sets.iter_mut().for_each(|one| one.observed = false),
-            |fleet| fleet.observed.device_plugin.daemon_sets.iter_mut().for_each(|one| one.observed = true),
+            |fleet| {
+                fleet
+                    .observed
+                    .device_plugin
+                    .daemon_sets
+                    .iter_mut()
+                    .for_each(|one| one.observed = false)
+            },
+            |fleet| {
+                fleet
+                    .observed
+                    .device_plugin
+                    .daemon_sets
+                    .iter_mut()
+                    .for_each(|one| one.observed = true)
+            },
         ),
         (|fleet| fleet.observed.device_plugin.revisions.clear(), |fleet| add_revisions(fleet)),
         (
             |fleet| {
                 let labels = pairs(&[("helm.sh/chart", "gpu-operator-v2"), ("app", "reserved")]);
-                let policy = ClusterPolicy { uid: "policy".into(), labels, ..ClusterPolicy::default() };
+                let policy =
+                    ClusterPolicy { uid: "policy".into(), labels, ..ClusterPolicy::default() };
                 fleet.observed.cluster_policy = OptionalApi::Served(Some(policy));
-                fleet.observed.device_plugin.daemon_sets.iter_mut().for_each(|one| one.owner = Some("policy".into()));
+                fleet
+                    .observed
+                    .device_plugin
+                    .daemon_sets
+                    .iter_mut()
+                    .for_each(|one| one.owner = Some("policy".into()));
             },
             |fleet| {
                 let labels = pairs(&[("helm.sh/chart", "gpu-operator-v2")]);
-                fleet.observed.device_plugin.daemon_sets.iter_mut().for_each(|one| one.template_labels.clone_from(&labels));
+                fleet
+                    .observed
+                    .device_plugin
+                    .daemon_sets
+                    .iter_mut()
+                    .for_each(|one| one.template_labels.clone_from(&labels));
             },
         ),
     ];
@@ -292,7 +371,11 @@ fn pods_wait_until_update_strategy_is_known() {
         configure(&mut fleet, "default", "b", 90);
         before(&mut fleet);
         let decision = fleet.decide(100);
-        assert_eq!((decision.actions.len(), waits(&decision)), (0, vec!["gpu-0:RestartRolling".to_owned()]), "case {index}");
+        assert_eq!(
+            (decision.actions.len(), waits(&decision)),
+            (0, vec!["gpu-0:RestartRolling".to_owned()]),
+            "case {index}"
+        );
         after(&mut fleet);
         assert_eq!(replaced(&fleet.decide(101)), ["gpu-0", "gpu-0"], "case {index}");
     }
@@ -307,19 +390,33 @@ fn missing_pod_fails_its_node_and_delays_others() {
     for owner in ["plugin", "discovery"] {
         pod(&mut fleet, "gpu-0", owner, 105);
     }
-    for pod in fleet.observed.device_plugin.pods.changed().iter_mut().map(Arc::make_mut).filter(|pod| pod.node.as_deref() == Some("gpu-0"))
+    for pod in fleet
+        .observed
+        .device_plugin
+        .pods
+        .changed()
+        .iter_mut()
+        .map(Arc::make_mut)
+        .filter(|pod| pod.node.as_deref() == Some("gpu-0"))
     {
-        (pod.ready, pod.trouble) = (false, Some("nvidia-device-plugin-init: CrashLoopBackOff".into()));
+        (pod.ready, pod.trouble) =
+            (false, Some("nvidia-device-plugin-init: CrashLoopBackOff".into()));
     }
     fleet.pass(110);
     fleet.pass(410);
     let decision = fleet.decide(411);
-    assert_eq!((decision.outcomes["gpu-0"], decision.outcomes["gpu-1"]), (NodeOutcome::Failed, NodeOutcome::Failed));
+    assert_eq!(
+        (decision.outcomes["gpu-0"], decision.outcomes["gpu-1"]),
+        (NodeOutcome::Failed, NodeOutcome::Failed)
+    );
     let verdict = fleet.decide(430).verdict.expect("over");
     assert_eq!(verdict.code, ExitCode::PluginsNotServing);
     assert_eq!(named(&verdict), ["gpu-0:RestartPending", "gpu-1:RestartHeldUp"]);
     let trouble = "nvidia-device-plugin-init: CrashLoopBackOff".to_owned();
-    assert_eq!(*reason_of(&decision, "gpu-0"), Reason::RestartPending { daemon_set: "plugin".into(), trouble });
+    assert_eq!(
+        *reason_of(&decision, "gpu-0"),
+        Reason::RestartPending { daemon_set: "plugin".into(), trouble }
+    );
 }
 
 #[test]
@@ -331,7 +428,14 @@ fn retry_of_failed_run_takes_no_more_nodes() {
     for owner in ["plugin", "discovery"] {
         pod(&mut fleet, "gpu-0", owner, 105);
     }
-    for pod in fleet.observed.device_plugin.pods.changed().iter_mut().map(Arc::make_mut).filter(|pod| pod.node.as_deref() == Some("gpu-0"))
+    for pod in fleet
+        .observed
+        .device_plugin
+        .pods
+        .changed()
+        .iter_mut()
+        .map(Arc::make_mut)
+        .filter(|pod| pod.node.as_deref() == Some("gpu-0"))
     {
         pod.ready = false;
     }
@@ -348,7 +452,11 @@ fn retry_of_failed_run_takes_no_more_nodes() {
         pod.ready = true;
     }
     next_run(&mut fleet, 4000);
-    assert_eq!(replaced(&fleet.decide(4000)), ["gpu-1", "gpu-1"], "once it is repaired the others get their turn");
+    assert_eq!(
+        replaced(&fleet.decide(4000)),
+        ["gpu-1", "gpu-1"],
+        "once it is repaired the others get their turn"
+    );
 }
 
 #[test]
@@ -398,7 +506,10 @@ fn node_that_is_not_ready_is_postponed() {
     configure(&mut fleet, "default", "b", 90);
     fleet.node("gpu-0").ready = false;
     let decision = fleet.decide(100);
-    assert_eq!((decision.actions.len(), waits(&decision)), (0, vec!["gpu-0:NodeNotReady".to_owned()]));
+    assert_eq!(
+        (decision.actions.len(), waits(&decision)),
+        (0, vec!["gpu-0:NodeNotReady".to_owned()])
+    );
     fleet.node("gpu-0").ready = true;
     assert_eq!(fleet.decide(101).actions.len(), 2);
 }
@@ -465,34 +576,88 @@ fn missing_configuration_during_driver_upgrade_ends_nothing() {
 }
 
 /// Keys of the ConfigMap, the node's label, the default, the fallbacks, the choice.
-type Row = (&'static [&'static str], Option<&'static str>, Option<&'static str>, &'static [ConfigFallback], NodePluginConfig<'static>);
+type Row = (
+    &'static [&'static str],
+    Option<&'static str>,
+    Option<&'static str>,
+    &'static [ConfigFallback],
+    NodePluginConfig<'static>,
+);
 
 #[test]
 fn a_node_chooses_as_config_manager_does() {
     let key = names::DEVICE_PLUGIN_CONFIG_LABEL;
     let both: &[&str] = &["default", "shared"];
     let rows: [Row; 12] = [
-        (both, Some("shared"), Some("default"), &[ConfigFallback::Named], NodePluginConfig::Key("shared")),
+        (
+            both,
+            Some("shared"),
+            Some("default"),
+            &[ConfigFallback::Named],
+            NodePluginConfig::Key("shared"),
+        ),
         (both, Some(""), Some("shared"), &[ConfigFallback::Named], NodePluginConfig::Key("shared")),
         (both, None, Some("shared"), &[ConfigFallback::Named], NodePluginConfig::Key("shared")),
-        (both, Some("gone"), Some("default"), &[ConfigFallback::Named], NodePluginConfig::Missing("gone")),
+        (
+            both,
+            Some("gone"),
+            Some("default"),
+            &[ConfigFallback::Named],
+            NodePluginConfig::Missing("gone"),
+        ),
         (both, None, Some("gone"), &[ConfigFallback::Named], NodePluginConfig::Missing("gone")),
-        (both, None, None, &[ConfigFallback::Named, ConfigFallback::Single], NodePluginConfig::Key("default")),
+        (
+            both,
+            None,
+            None,
+            &[ConfigFallback::Named, ConfigFallback::Single],
+            NodePluginConfig::Key("default"),
+        ),
         (both, None, None, &[ConfigFallback::Single], NodePluginConfig::None),
-        (&["only"], None, None, &[ConfigFallback::Named, ConfigFallback::Single], NodePluginConfig::Key("only")),
-        (&["only"], None, None, &[ConfigFallback::Empty, ConfigFallback::Single], NodePluginConfig::None),
+        (
+            &["only"],
+            None,
+            None,
+            &[ConfigFallback::Named, ConfigFallback::Single],
+            NodePluginConfig::Key("only"),
+        ),
+        (
+            &["only"],
+            None,
+            None,
+            &[ConfigFallback::Empty, ConfigFallback::Single],
+            NodePluginConfig::None,
+        ),
         (both, None, None, &[ConfigFallback::Empty], NodePluginConfig::None),
-        (&["one", "two"], None, None, &[ConfigFallback::Named, ConfigFallback::Single], NodePluginConfig::None),
-        (&[], None, None, &[ConfigFallback::Named, ConfigFallback::Single, ConfigFallback::Empty], NodePluginConfig::None),
+        (
+            &["one", "two"],
+            None,
+            None,
+            &[ConfigFallback::Named, ConfigFallback::Single],
+            NodePluginConfig::None,
+        ),
+        (
+            &[],
+            None,
+            None,
+            &[ConfigFallback::Named, ConfigFallback::Single, ConfigFallback::Empty],
+            NodePluginConfig::None,
+        ),
     ];
     for (keys, label, default, fallbacks, expected) in rows {
         let mut fleet = stand_alone(1);
         let digests = keys.iter().map(|key| ((*key).to_owned(), "a".to_owned())).collect();
-        fleet.observed.device_plugin.config = Some(ObservedConfigMap { digests, ..ObservedConfigMap::default() });
+        fleet.observed.device_plugin.config =
+            Some(ObservedConfigMap { digests, ..ObservedConfigMap::default() });
         fleet.settings.device_plugin.default = default.map(str::to_owned);
         fleet.settings.device_plugin.fallbacks = fallbacks.to_vec();
-        fleet.node("gpu-0").labels = label.into_iter().map(|label| (key.to_owned(), label.to_owned())).collect();
+        fleet.node("gpu-0").labels =
+            label.into_iter().map(|label| (key.to_owned(), label.to_owned())).collect();
         let plugins = DevicePlugins::new(&fleet.observed, &fleet.settings.device_plugin);
-        assert_eq!(plugins.choice(&fleet.observed.nodes["gpu-0"]), expected, "{keys:?} {label:?} {default:?} {fallbacks:?}");
+        assert_eq!(
+            plugins.choice(&fleet.observed.nodes["gpu-0"]),
+            expected,
+            "{keys:?} {label:?} {default:?} {fallbacks:?}"
+        );
     }
 }

@@ -19,13 +19,18 @@ fn folder() -> PathBuf {
 /// What there is to tell of a run.
 fn told(report: &SimulationReport) -> String {
     let mut text = report.describe();
-    let verdict = report.verdict.as_ref().map_or_else(|| "none".to_owned(), |verdict| format!("{:?}: {}", verdict.code, verdict.message));
-    writeln!(text, "{:>8} {verdict}\n", SecondsText(report.duration).to_string()).expect("a String takes it");
+    let verdict = report.verdict.as_ref().map_or_else(
+        || "none".to_owned(),
+        |verdict| format!("{:?}: {}", verdict.code, verdict.message),
+    );
+    writeln!(text, "{:>8} {verdict}\n", SecondsText(report.duration).to_string())
+        .expect("a String takes it");
     for wait in &report.waits {
         writeln!(text, "waits: {wait}").expect("a String takes it");
     }
     let deaths = report.outcomes.iter().map(|(node, outcome)| format!("{node} {outcome:?}"));
-    writeln!(text, "outcomes: {}", deaths.collect::<Vec<_>>().join(", ")).expect("a String takes it");
+    writeln!(text, "outcomes: {}", deaths.collect::<Vec<_>>().join(", "))
+        .expect("a String takes it");
     writeln!(
         text,
         "unavailable at once: {}; in progress at once: {}; pods evicted: {}, refused {}; most writes on a node: {}",
@@ -46,8 +51,10 @@ fn told(report: &SimulationReport) -> String {
 fn every_scenario_goes_as_it_is_written() {
     let only = word("SCENARIO");
     let mut wrong = Vec::new();
-    let mut paths: Vec<PathBuf> =
-        std::fs::read_dir(folder()).expect("the folder is there").map(|entry| entry.expect("readable").path()).collect();
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder())
+        .expect("the folder is there")
+        .map(|entry| entry.expect("readable").path())
+        .collect();
     paths.sort();
     for path in paths {
         let name = path.file_stem().expect("a file has a name").to_string_lossy().into_owned();
@@ -64,8 +71,15 @@ fn every_scenario_goes_as_it_is_written() {
         if std::env::var_os("UPDATE").is_some() {
             std::fs::write(&path, format!("{given}{LINE}{found}")).expect("writable");
         } else if found != written {
-            wrong.push(format!("{name}\n{}", similar::TextDiff::from_lines(written, &found).unified_diff().context_radius(2)));
+            wrong.push(format!(
+                "{name}\n{}",
+                similar::TextDiff::from_lines(written, &found).unified_diff().context_radius(2)
+            ));
         }
     }
-    assert!(wrong.is_empty(), "{}\nhint: UPDATE=1 cargo test --test engine scenario writes them anew", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{}\nhint: UPDATE=1 cargo test --test engine scenario writes them anew",
+        wrong.join("\n")
+    );
 }

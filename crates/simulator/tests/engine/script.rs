@@ -7,7 +7,10 @@ use contract::settings::{Mode, Settings};
 use contract::task::Task;
 use simulator::fault::{Fault, ScheduledFault};
 use simulator::random::TimeSpread;
-use simulator::setup::{BudgetProtection, OperatorUpgrade, PodPlacement, SimulationSetup, SimulationTimes, WorkloadKind, WorkloadSetup};
+use simulator::setup::{
+    BudgetProtection, OperatorUpgrade, PodPlacement, SimulationSetup, SimulationTimes,
+    WorkloadKind, WorkloadSetup,
+};
 
 use crate::fleet::{NEW, OLD};
 use crate::settings::settings;
@@ -48,7 +51,9 @@ pub(crate) fn given(nodes: usize, seed: u64) -> SimulationSetup {
 
 /// Milliseconds: `250ms`, `90s`, `5m`, `2h`.
 fn time(text: &str) -> u64 {
-    let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or_else(|| panic!("`{text}` has no unit"));
+    let digits = text
+        .find(|character: char| !character.is_ascii_digit())
+        .unwrap_or_else(|| panic!("`{text}` has no unit"));
     let (number, unit) = text.split_at(digits);
     let factor = match unit {
         "ms" => 1,
@@ -68,7 +73,9 @@ fn forever(text: Option<&str>) -> Option<u64> {
 fn spread(text: &str) -> TimeSpread {
     let (heavy, text) = text.strip_prefix("heavy ").map_or((false, text), |rest| (true, rest));
     match text.split_once("..") {
-        Some((least, most)) if heavy => TimeSpread::HeavyTail { least: time(least), most: time(most) },
+        Some((least, most)) if heavy => {
+            TimeSpread::HeavyTail { least: time(least), most: time(most) }
+        }
         Some((least, most)) => TimeSpread::Uniform(time(least), time(most)),
         None => TimeSpread::Constant(time(text)),
     }
@@ -81,7 +88,9 @@ fn count(text: &str) -> Count {
 /// `NAME KIND [each N | on NODE,NODE] [grace TIME] [emptyDir] [noGpu] [hidden] [finalizer TIME] [minAvailable N] [maxUnavailable N] [ends TIME] [label KEY=VALUE]`
 fn workers(text: &str) -> WorkloadSetup {
     let mut words = text.split_whitespace();
-    let mut next = |what: &str| words.next().unwrap_or_else(|| panic!("workers {text}: {what} is missing")).to_owned();
+    let mut next = |what: &str| {
+        words.next().unwrap_or_else(|| panic!("workers {text}: {what} is missing")).to_owned()
+    };
     let mut workers = WorkloadSetup::new(&next("the name"), PodPlacement::Each(1));
     workers.kind = match next("the kind").as_str() {
         "replicaset" => WorkloadKind::ReplicaSet,
@@ -91,17 +100,25 @@ fn workers(text: &str) -> WorkloadSetup {
         kind => panic!("workers {text}: no kind `{kind}`"),
     };
     while let Some(word) = words.next() {
-        let mut value = || words.next().unwrap_or_else(|| panic!("workers {text}: a value is missing"));
+        let mut value =
+            || words.next().unwrap_or_else(|| panic!("workers {text}: a value is missing"));
         match word {
-            "each" => workers.placement = PodPlacement::Each(value().parse().expect("a number of pods")),
-            "on" => workers.placement = PodPlacement::On(value().split(',').map(str::to_owned).collect()),
+            "each" => {
+                workers.placement = PodPlacement::Each(value().parse().expect("a number of pods"))
+            }
+            "on" => {
+                workers.placement =
+                    PodPlacement::On(value().split(',').map(str::to_owned).collect())
+            }
             "grace" => workers.grace_seconds = time(value()) / 1000,
             "emptyDir" => workers.empty_dir = true,
             "noGpu" => workers.gpu = false,
             "hidden" => (workers.gpu, workers.hidden) = (false, true),
             "finalizer" => workers.finalizer = time(value()),
             "minAvailable" => workers.budgets.push(BudgetProtection::MinAvailable(count(value()))),
-            "maxUnavailable" => workers.budgets.push(BudgetProtection::MaxUnavailable(count(value()))),
+            "maxUnavailable" => {
+                workers.budgets.push(BudgetProtection::MaxUnavailable(count(value())))
+            }
             "ends" => workers.ends = spread(value()),
             "label" => {
                 let (key, value) = value().split_once('=').expect("KEY=VALUE");
@@ -114,7 +131,8 @@ fn workers(text: &str) -> WorkloadSetup {
 }
 
 fn fault(text: &str) -> Fault {
-    let (text, period) = text.split_once(" for ").map_or((text, None), |(text, period)| (text, Some(period)));
+    let (text, period) =
+        text.split_once(" for ").map_or((text, None), |(text, period)| (text, Some(period)));
     let words: Vec<&str> = text.split_whitespace().collect();
     let own = |text: &str| text.to_owned();
     let set = |value: &str| (value != "-").then(|| value.to_owned());
@@ -128,7 +146,9 @@ fn fault(text: &str) -> Fault {
         ["label", node, key, value] => Fault::Label(own(node), own(key), set(value)),
         ["annotate", node, key, value] => Fault::Annotate(own(node), own(key), set(value)),
         ["driver-fails", node, "ever"] => Fault::DriverFails(own(node), None),
-        ["driver-fails", node, times] => Fault::DriverFails(own(node), Some(times.parse().expect("a number of starts"))),
+        ["driver-fails", node, times] => {
+            Fault::DriverFails(own(node), Some(times.parse().expect("a number of starts")))
+        }
         ["plugin-fails", node] => Fault::PluginFails(own(node), forever(period)),
         ["hold-budget", workers] => Fault::HoldBudget(own(workers), forever(period)),
         ["kill-hook"] => Fault::KillHook(some()),
@@ -160,12 +180,17 @@ pub(crate) fn operated(setup: &mut SimulationSetup, text: &str) {
 /// Reads what is given.
 pub(crate) fn read(text: &str) -> SimulationSetup {
     let mut setup = given(3, 1);
-    for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    for line in
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let rest = rest.trim();
         match word {
             "nodes" => setup.nodes = rest.parse().expect("a number of nodes"),
-            "operator-upgrade" => setup.operator_upgrade = Some(OperatorUpgrade { from: "v26.3.0".to_owned(), ready: time(rest) }),
+            "operator-upgrade" => {
+                setup.operator_upgrade =
+                    Some(OperatorUpgrade { from: "v26.3.0".to_owned(), ready: time(rest) })
+            }
             "seed" => setup.seed = rest.parse().expect("a seed"),
             "upgrade" => setup.settings.upgrade = yaml::<UpgradeSettings>(rest),
             "groups" => setup.group_size = rest.parse().expect("nodes in a group"),

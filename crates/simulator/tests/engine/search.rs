@@ -18,8 +18,12 @@ use crate::parameters::{number, show};
 use planner::decide::{Planner, decide};
 
 /// The engine as it is, or one with a broken rule.
-pub(crate) type Engine =
-    fn(&mut Planner, &observed::Observed, &contract::settings::Settings, &planner::memory::RunMemory) -> planner::decide::Decision;
+pub(crate) type Engine = fn(
+    &mut Planner,
+    &observed::Observed,
+    &contract::settings::Settings,
+    &planner::memory::RunMemory,
+) -> planner::decide::Decision;
 
 fn sound(
     planner: &mut Planner,
@@ -51,34 +55,68 @@ fn holds(name: &str, model: &Model, most: usize) -> Found {
 
 #[test]
 fn one_node_and_a_fault() {
-    assert!(holds("one node", &Model { nodes: 1, faults: 1, lag: false, pod: true, parallel: 1 }, 400_000).complete);
+    assert!(
+        holds(
+            "one node",
+            &Model { nodes: 1, faults: 1, lag: false, pod: true, parallel: 1 },
+            400_000
+        )
+        .complete
+    );
 }
 
 #[test]
 fn two_nodes_without_faults() {
-    assert!(holds("two nodes", &Model { nodes: 2, faults: 0, lag: false, pod: true, parallel: 1 }, 400_000).complete);
+    assert!(
+        holds(
+            "two nodes",
+            &Model { nodes: 2, faults: 0, lag: false, pod: true, parallel: 1 },
+            400_000
+        )
+        .complete
+    );
 }
 
 #[test]
 #[ignore = "`make soak`"]
 fn soak_search_one_node() {
     holds("three faults", &Model { nodes: 1, faults: 3, lag: false, pod: true, parallel: 1 }, MOST);
-    holds("a fault, caches that lag", &Model { nodes: 1, faults: 1, lag: true, pod: true, parallel: 1 }, MOST);
-    holds("two faults, caches that lag", &Model { nodes: 1, faults: 2, lag: true, pod: true, parallel: 1 }, MOST);
+    holds(
+        "a fault, caches that lag",
+        &Model { nodes: 1, faults: 1, lag: true, pod: true, parallel: 1 },
+        MOST,
+    );
+    holds(
+        "two faults, caches that lag",
+        &Model { nodes: 1, faults: 2, lag: true, pod: true, parallel: 1 },
+        MOST,
+    );
 }
 
 #[test]
 #[ignore = "`make soak`"]
 fn soak_search_two_nodes() {
     holds("one fault", &Model { nodes: 2, faults: 1, lag: false, pod: true, parallel: 1 }, MOST);
-    holds("one fault, both at once", &Model { nodes: 2, faults: 1, lag: false, pod: false, parallel: 2 }, MOST);
-    holds("caches that lag", &Model { nodes: 2, faults: 0, lag: true, pod: true, parallel: 1 }, MOST);
+    holds(
+        "one fault, both at once",
+        &Model { nodes: 2, faults: 1, lag: false, pod: false, parallel: 2 },
+        MOST,
+    );
+    holds(
+        "caches that lag",
+        &Model { nodes: 2, faults: 0, lag: true, pod: true, parallel: 1 },
+        MOST,
+    );
 }
 
 #[test]
 #[ignore = "`make soak`"]
 fn soak_search_three_nodes() {
-    holds("no fault", &Model { nodes: 3, faults: 0, lag: false, pod: true, parallel: 2 }, MOST_OF_THREE);
+    holds(
+        "no fault",
+        &Model { nodes: 3, faults: 0, lag: false, pod: true, parallel: 2 },
+        MOST_OF_THREE,
+    );
 }
 
 /// Where a search stops: it takes some two kilobytes a state.
@@ -112,7 +150,10 @@ fn small_world_finds_every_broken_rule_too() {
         });
         match found {
             Some((nodes, states, wrong)) => {
-                show(&format!("{name}: {nodes} nodes, {states} states: {}", wrong.lines().next().unwrap_or_default()));
+                show(&format!(
+                    "{name}: {nodes} nodes, {states} states: {}",
+                    wrong.lines().next().unwrap_or_default()
+                ));
             }
             None => missed.push(name),
         }

@@ -37,10 +37,16 @@ pub(crate) fn wrong(setup: &SimulationSetup, report: &SimulationReport) -> Optio
     // The time budget is a week: whatever ends by itself has ended.
     let traits = setup.settings.driver.traits();
     // A cordon of others may hold the only place for as long as nobody takes it away; so does one of which nobody knows any more whose it is.
-    let stays =
-        |fault: &Fault| matches!(fault, Fault::Cordon(_)) || matches!(fault, Fault::Annotate(_, key, _) if key == traits.own_record);
-    let for_ever = setup.faults.iter().any(|scheduled| stays(&scheduled.fault) || is_permanent(&scheduled.fault));
-    (verdict.code == ExitCode::Budget && !for_ever).then(|| format!("it does not settle: {}", verdict.message))
+    let stays = |fault: &Fault| {
+        matches!(fault, Fault::Cordon(_))
+            || matches!(fault, Fault::Annotate(_, key, _) if key == traits.own_record)
+    };
+    let for_ever = setup
+        .faults
+        .iter()
+        .any(|scheduled| stays(&scheduled.fault) || is_permanent(&scheduled.fault));
+    (verdict.code == ExitCode::Budget && !for_ever)
+        .then(|| format!("it does not settle: {}", verdict.message))
 }
 
 /// A world as it is drawn; `operator`: mode and version, where the operator's own controller does the upgrades.
@@ -79,7 +85,12 @@ fn seeds(from: u64, count: u64, most_nodes: u64, operator: Option<&str>) {
         found.is_empty(),
         "{} of {count}:\n{}",
         found.len(),
-        found.iter().take(12).map(|text| text.chars().take(700).collect::<String>()).collect::<Vec<_>>().join("\n")
+        found
+            .iter()
+            .take(12)
+            .map(|text| text.chars().take(700).collect::<String>())
+            .collect::<Vec<_>>()
+            .join("\n")
     );
 }
 
@@ -103,7 +114,14 @@ fn fifty_worlds_with_an_operator_that_is_steered() {
 #[test]
 #[ignore = "`make soak`"]
 fn soak_worlds_with_an_operator() {
-    for operator in ["observe v26.7.0", "assist v25.10.1", "assist v26.3.1", "assist v26.7.0", "steer v26.3.1", "steer v26.7.0"] {
+    for operator in [
+        "observe v26.7.0",
+        "assist v25.10.1",
+        "assist v26.3.1",
+        "assist v26.7.0",
+        "steer v26.3.1",
+        "steer v26.7.0",
+    ] {
         seeds(1_000, number("RUNS", 10_000) / 10, 12, Some(operator));
     }
 }

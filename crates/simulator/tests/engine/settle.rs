@@ -32,7 +32,10 @@ fn ready_status_with_old_templates_is_not_believed() {
     assert_eq!(waits(&decision), ["*:SpecNotObserved"]);
     assert!(fleet.decide(600).verdict.is_none(), "an operator that takes its time is waited for");
     fleet.migration_begins();
-    assert_eq!(waits(&fleet.decide(601)), ["gpu-0:DriverOutOfDate", "gpu-1:DriverOutOfDate", "gpu-2:DriverOutOfDate"]);
+    assert_eq!(
+        waits(&fleet.decide(601)),
+        ["gpu-0:DriverOutOfDate", "gpu-1:DriverOutOfDate", "gpu-2:DriverOutOfDate"]
+    );
 }
 
 #[test]
@@ -83,7 +86,10 @@ fn joining_nodes_are_reported_and_removed_ones_dropped() {
     fleet.join("gpu-9", 70);
     fleet.pass(100);
     let decision = fleet.decide(115);
-    assert_eq!(decision.outcomes.values().copied().collect::<Vec<_>>(), [NodeOutcome::Done, NodeOutcome::Gone]);
+    assert_eq!(
+        decision.outcomes.values().copied().collect::<Vec<_>>(),
+        [NodeOutcome::Done, NodeOutcome::Gone]
+    );
     assert_eq!(decision.notes, [DecisionNote::NodesJoined { nodes: 1, device: "GPU" }]);
     assert_eq!(named(&decision.verdict.expect("settled")), ["*:Settled", "*:NodesJoined"]);
 }
@@ -133,7 +139,10 @@ fn failed_nodes_fail_the_run_after_others_finish() {
     let trouble = Some("nvidia-driver-ctr: CrashLoopBackOff".to_owned());
     assert_eq!(*reason_of(&decision, "gpu-1"), Reason::UpgradeFailed { trouble });
     let verdict = decision.verdict.expect("over");
-    assert_eq!((verdict.code, named(&verdict)), (ExitCode::NodesFailed, vec!["gpu-1:UpgradeFailed".to_owned()]));
+    assert_eq!(
+        (verdict.code, named(&verdict)),
+        (ExitCode::NodesFailed, vec!["gpu-1:UpgradeFailed".to_owned()])
+    );
 }
 
 #[test]
@@ -160,16 +169,32 @@ fn powered_off_nodes_are_deferred_within_tolerance_only() {
     let node = fleet.node("gpu-1");
     node.ready = false;
     node.ready_since = Some(at(-4000));
-    assert_eq!(waits(&fleet.decide(100)), ["gpu-1:NodeNotReady"], "nothing is tolerated by default");
+    assert_eq!(
+        waits(&fleet.decide(100)),
+        ["gpu-1:NodeNotReady"],
+        "nothing is tolerated by default"
+    );
     fleet.settings.tolerate_not_ready = Count::Percent(100);
-    assert_eq!(waits(&fleet.decide(101)), ["gpu-1:NodeNotReady"], "it was seen to be down for a second");
+    assert_eq!(
+        waits(&fleet.decide(101)),
+        ["gpu-1:NodeNotReady"],
+        "it was seen to be down for a second"
+    );
     let decision = fleet.decide(700);
     assert_eq!(decision.outcomes["gpu-1"], NodeOutcome::Deferred);
     fleet.node("gpu-0").ready = false;
     fleet.node("gpu-0").ready_since = Some(at(-4000));
     fleet.driver_pod("gpu-0").ready = false;
-    assert_eq!(waits(&fleet.decide(702)), ["gpu-0:NodeNotReady"], "it was seen to be down only now");
-    assert_eq!(waits(&fleet.decide(1302)), ["gpu-1:NodeNotReady"], "a fleet without one good node is not settled");
+    assert_eq!(
+        waits(&fleet.decide(702)),
+        ["gpu-0:NodeNotReady"],
+        "it was seen to be down only now"
+    );
+    assert_eq!(
+        waits(&fleet.decide(1302)),
+        ["gpu-1:NodeNotReady"],
+        "a fleet without one good node is not settled"
+    );
 }
 
 #[test]
@@ -177,7 +202,8 @@ fn fleet_without_gpu_nodes_needs_operators_confirmation() {
     let mut fleet = Fleet::at_rest(0);
     assert_eq!(waits(&fleet.decide(0)), ["*:NoNodeFeatures"]);
     fleet.join("cpu-0", -1000);
-    fleet.node("cpu-0").labels = [("feature.node.kubernetes.io/cpu-model.family".to_owned(), "6".to_owned())].into();
+    fleet.node("cpu-0").labels =
+        [("feature.node.kubernetes.io/cpu-model.family".to_owned(), "6".to_owned())].into();
     fleet.policy().ready_reason = Some("NFDLabelsMissing".into());
     assert_eq!(waits(&fleet.decide(1)), ["*:NoGpuNodes"]);
     assert_eq!(fleet.decide(125).verdict.expect("over").code, ExitCode::NoGpuNodes);
@@ -190,11 +216,27 @@ fn fleet_without_gpu_nodes_needs_operators_confirmation() {
 fn each_grace_time_ends_with_own_exit_code() {
     type Change = fn(&mut Fleet);
     let cases: [(&str, Change, ExitCode); 6] = [
-        ("no CRD", |fleet| fleet.observed.cluster_policy = OptionalApi::Absent, ExitCode::ApiMissing),
-        ("no object", |fleet| fleet.observed.cluster_policy = OptionalApi::Served(None), ExitCode::OperatorMissing),
+        (
+            "no CRD",
+            |fleet| fleet.observed.cluster_policy = OptionalApi::Absent,
+            ExitCode::ApiMissing,
+        ),
+        (
+            "no object",
+            |fleet| fleet.observed.cluster_policy = OptionalApi::Served(None),
+            ExitCode::OperatorMissing,
+        ),
         ("no operator", |fleet| fleet.observed.operator = None, ExitCode::OperatorMissing),
-        ("another driver", |fleet| fleet.settings.expected.driver_version = Some(NEW.into()), ExitCode::Precondition),
-        ("another operator", |fleet| chart_and_hook(fleet, "gpu-operator-v25.10.1", "v26.3.1"), ExitCode::Precondition),
+        (
+            "another driver",
+            |fleet| fleet.settings.expected.driver_version = Some(NEW.into()),
+            ExitCode::Precondition,
+        ),
+        (
+            "another operator",
+            |fleet| chart_and_hook(fleet, "gpu-operator-v25.10.1", "v26.3.1"),
+            ExitCode::Precondition,
+        ),
         (
             "no DRA driver",
             |fleet| {
@@ -225,7 +267,10 @@ fn new_values_on_old_chart_were_called_settled() {
     let mut fleet = Fleet::at_rest(1);
     chart_and_hook(&mut fleet, "gpu-operator-v25.10.1", "v26.3.1");
     let reason = fleet.decide(0).waits[0].reason.to_string();
-    assert_eq!(reason, "deployment/gpu-operator is from chart `gpu-operator-v25.10.1`, and this hook is made for version `v26.3.1` of it");
+    assert_eq!(
+        reason,
+        "deployment/gpu-operator is from chart `gpu-operator-v25.10.1`, and this hook is made for version `v26.3.1` of it"
+    );
     chart_and_hook(&mut fleet, "gpu-operator-v26.3.1", "v26.3.1");
     fleet.pass(10);
     assert_eq!(fleet.decide(45).verdict.expect("settled").code, ExitCode::Success);
@@ -236,7 +281,10 @@ fn new_values_on_old_chart_were_called_settled() {
 fn operator_without_chart_is_accepted_as_is() {
     for change in [
         |fleet: &mut Fleet| fleet.settings.component_version = Some("v26.3.1".into()),
-        |fleet: &mut Fleet| fleet.observed.operator.as_mut().expect("it is there").chart = Some("gpu-operator-v25.10.1".into()),
+        |fleet: &mut Fleet| {
+            fleet.observed.operator.as_mut().expect("it is there").chart =
+                Some("gpu-operator-v25.10.1".into())
+        },
     ] {
         let mut fleet = Fleet::at_rest(1);
         change(&mut fleet);
@@ -273,7 +321,9 @@ fn a_mismatch_names_field_expected_found_and_manager() {
     let reason = fleet.decide(0).waits[0].reason.to_string();
     assert_eq!(
         reason,
-        format!("spec.driver.version of ClusterPolicy `cluster-policy` is `{OLD}`, and must be `{NEW}` (field manager `kubectl-edit`)")
+        format!(
+            "spec.driver.version of ClusterPolicy `cluster-policy` is `{OLD}`, and must be `{NEW}` (field manager `kubectl-edit`)"
+        )
     );
 }
 
@@ -298,7 +348,9 @@ fn nodes_outside_the_operators_control_are_not_awaited() {
         (names::WORKLOAD_CONFIG_LABEL, "vm-passthrough"),
     ] {
         let mut fleet = Fleet::at_rest(2);
-        fleet.observed.pods.changed().retain(|pod| pod.node.as_deref() != Some("gpu-1") || pod.owner.as_deref() != Some("driver-ds"));
+        fleet.observed.pods.changed().retain(|pod| {
+            pod.node.as_deref() != Some("gpu-1") || pod.owner.as_deref() != Some("driver-ds")
+        });
         fleet.node("gpu-1").labels.remove(names::DEPLOY_DRIVER_LABEL);
         fleet.node("gpu-1").labels.remove(names::DEPLOY_TOOLKIT_LABEL);
         assert_eq!(waits(&fleet.decide(0)), ["gpu-1:NodeNotLabeled"]);

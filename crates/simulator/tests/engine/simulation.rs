@@ -24,17 +24,24 @@ struct Course {
 }
 
 fn course() -> impl Strategy<Value = Course> {
-    (20..300_i64, 0..130_i64, 1..40_i64, prop::bool::weighted(0.2)).prop_map(|(driver_ready, finishing, plugin_start, fresh)| Course {
-        driver_ready,
-        finishing,
-        plugin_start,
-        fresh,
-    })
+    (20..300_i64, 0..130_i64, 1..40_i64, prop::bool::weighted(0.2)).prop_map(
+        |(driver_ready, finishing, plugin_start, fresh)| Course {
+            driver_ready,
+            finishing,
+            plugin_start,
+            fresh,
+        },
+    )
 }
 
 /// Runs the story second by second until there is a verdict; `kills` are the seconds at which the process dies, `lost` those at which
 /// it dies after writing the record and before acting.
-fn run(courses: &[Course], kills: &[i64], lost: &[i64], limit: u32) -> (ExitCode, BTreeMap<String, Vec<i64>>, i64) {
+fn run(
+    courses: &[Course],
+    kills: &[i64],
+    lost: &[i64],
+    limit: u32,
+) -> (ExitCode, BTreeMap<String, Vec<i64>>, i64) {
     let mut fleet = Fleet::at_rest(courses.len());
     fleet.settings.dra.max_unavailable = Count::Number(limit);
     fleet.bump();
@@ -66,7 +73,9 @@ fn run(courses: &[Course], kills: &[i64], lost: &[i64], limit: u32) -> (ExitCode
         }
         if !lost.contains(&second) {
             for action in &decision.actions {
-                let Action::ReplacePlugin { node, uid, .. } = action else { panic!("only plugins are replaced: {action:?}") };
+                let Action::ReplacePlugin { node, uid, .. } = action else {
+                    panic!("only plugins are replaced: {action:?}")
+                };
                 let pod = fleet.plugin_pod(node);
                 if pod.uid == *uid && !pod.deleting {
                     pod.deleting = true;

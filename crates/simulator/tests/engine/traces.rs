@@ -27,8 +27,11 @@ pub(crate) struct Line {
 }
 
 pub(crate) fn trace(name: &str) -> Vec<Line> {
-    let text =
-        fs::read_to_string(format!("{}/../../tests/data/traces/{name}.jsonl", env!("CARGO_MANIFEST_DIR"))).expect("the trace exists");
+    let text = fs::read_to_string(format!(
+        "{}/../../tests/data/traces/{name}.jsonl",
+        env!("CARGO_MANIFEST_DIR")
+    ))
+    .expect("the trace exists");
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     lines
         .filter(|line| line.get("object").is_some())
@@ -43,9 +46,14 @@ pub(crate) fn trace(name: &str) -> Vec<Line> {
 
 /// The wall clock of t = 0, from the first pod that was created after it; later than everything that was there at the start.
 pub(crate) fn origin(lines: &[Line]) -> Timestamp {
-    let created = |line: &Line| line.object["metadata"]["creationTimestamp"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
+    let created = |line: &Line| {
+        line.object["metadata"]["creationTimestamp"]
+            .as_str()
+            .and_then(|text| text.parse::<Timestamp>().ok())
+    };
     let before = lines.iter().filter(|line| line.second <= 0.0).filter_map(created).max();
-    let first = lines.iter().find(|line| line.second > 0.0 && line.added && line.object["kind"] == "Pod");
+    let first =
+        lines.iter().find(|line| line.second > 0.0 && line.added && line.object["kind"] == "Pod");
     let zero = first.and_then(|line| Some(created(line)? - seconds(line.second)));
     zero.max(before).expect("something was created")
 }
@@ -76,14 +84,22 @@ pub(crate) fn apply(views: &mut BTreeMap<String, Value>, line: &Line) {
 
 pub(crate) fn observed(views: &BTreeMap<String, Value>) -> Observed {
     let of = |kind: &str| {
-        views.iter().filter(move |(key, _)| key.starts_with(&format!("{kind}/"))).map(|(_, object)| object.clone()).collect::<Vec<_>>()
+        views
+            .iter()
+            .filter(move |(key, _)| key.starts_with(&format!("{kind}/")))
+            .map(|(_, object)| object.clone())
+            .collect::<Vec<_>>()
     };
     let with_node = |object: &Value| {
         let mut object = object.clone();
         // The traces are trimmed; what the types require is put back.
         for part in ["containers", "initContainers"] {
             for container in object["spec"][part].as_array_mut().into_iter().flatten() {
-                container.as_object_mut().expect("a container").entry("name").or_insert("unnamed".into());
+                container
+                    .as_object_mut()
+                    .expect("a container")
+                    .entry("name")
+                    .or_insert("unnamed".into());
             }
         }
         for part in ["containerStatuses", "initContainerStatuses"] {
@@ -97,13 +113,22 @@ pub(crate) fn observed(views: &BTreeMap<String, Value>) -> Observed {
     };
     let interner = Arc::new(LabelInterner::default());
     let daemon_sets: Vec<ObservedDaemonSet> = of("DaemonSet").iter().map(daemon_set).collect();
-    let mut policy = of("ClusterPolicy").iter().map(with_toolkit).find_map(|object| view(&object, project::cluster_policy));
+    let mut policy = of("ClusterPolicy")
+        .iter()
+        .map(with_toolkit)
+        .find_map(|object| view(&object, project::cluster_policy));
     if let Some(policy) = &mut policy {
         // The recordings leave out what was not of interest.
-        policy.operands.retain(|operand, _| daemon_sets.iter().any(|daemon_set| operand_of(daemon_set) == Some(*operand)));
+        policy.operands.retain(|operand, _| {
+            daemon_sets.iter().any(|daemon_set| operand_of(daemon_set) == Some(*operand))
+        });
     }
     Observed {
-        nodes: of("Node").iter().filter_map(|object| view(object, project::node)).map(|node| (node.name.clone(), node)).collect(),
+        nodes: of("Node")
+            .iter()
+            .filter_map(|object| view(object, project::node))
+            .map(|node| (node.name.clone(), node))
+            .collect(),
         operator: Some(ObservedDeployment {
             replicas: 1,
             current: 1,
@@ -115,9 +140,20 @@ pub(crate) fn observed(views: &BTreeMap<String, Value>) -> Observed {
         cluster_policy: OptionalApi::Served(policy),
         nvidia_drivers: OptionalApi::Served(Vec::new()),
         daemon_sets,
-        revisions: of("ControllerRevision").iter().filter_map(|object| view(object, project::revision)).collect(),
-        pods: of("Pod").iter().map(with_node).filter_map(|object| view(&object, project::pod)).collect(),
-        operand_pods: of("Pod").iter().map(with_node).filter_map(|object| view(&object, project::operand_pods(&interner))).collect(),
+        revisions: of("ControllerRevision")
+            .iter()
+            .filter_map(|object| view(object, project::revision))
+            .collect(),
+        pods: of("Pod")
+            .iter()
+            .map(with_node)
+            .filter_map(|object| view(&object, project::pod))
+            .collect(),
+        operand_pods: of("Pod")
+            .iter()
+            .map(with_node)
+            .filter_map(|object| view(&object, project::operand_pods(&interner)))
+            .collect(),
         ..Observed::default()
     }
 }
@@ -132,8 +168,14 @@ fn with_toolkit(object: &Value) -> Value {
 
 fn daemon_set(object: &Value) -> ObservedDaemonSet {
     let mut object = object.clone();
-    let status = object.as_object_mut().expect("an object").entry("status").or_insert_with(|| Value::Object(serde_json::Map::new()));
-    for field in ["currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"] {
+    let status = object
+        .as_object_mut()
+        .expect("an object")
+        .entry("status")
+        .or_insert_with(|| Value::Object(serde_json::Map::new()));
+    for field in
+        ["currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"]
+    {
         status.as_object_mut().expect("a status").entry(field).or_insert(0.into());
     }
     view(&object, project::daemon_set).expect("a DaemonSet")
@@ -179,8 +221,13 @@ fn really_done(name: &str) -> f64 {
     for line in trace(name) {
         if line.object["kind"] == "Node" {
             let node = line.object["metadata"]["name"].as_str().expect("a name").to_owned();
-            let state = line.object["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"].as_str().unwrap_or_default().to_owned();
-            if states.insert(node, state.clone()).is_none_or(|before| before != state) && line.second > 0.0 {
+            let state = line.object["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            if states.insert(node, state.clone()).is_none_or(|before| before != state)
+                && line.second > 0.0
+            {
                 last = line.second;
             }
         }
@@ -190,14 +237,22 @@ fn really_done(name: &str) -> f64 {
 
 #[test]
 fn driver_bump_settles_only_after_last_node() {
-    for name in
-        ["02-driver-bump-serial", "03-driver-bump-parallel", "04-restart-only", "06-drain-pdb", "07-wait-for-jobs", "16-rollback-mid-roll"]
-    {
+    for name in [
+        "02-driver-bump-serial",
+        "03-driver-bump-parallel",
+        "04-restart-only",
+        "06-drain-pdb",
+        "07-wait-for-jobs",
+        "16-rollback-mid-roll",
+    ] {
         let (code, second, message) = replay(name);
         assert_eq!(code, ExitCode::Success, "{name}: {message}");
         let done = really_done(name);
         assert!(second >= done, "{name}: settled at {second}, the last node was done at {done}");
-        assert!(second <= done + 16.0, "{name}: settled at {second}, the last node was done at {done}");
+        assert!(
+            second <= done + 16.0,
+            "{name}: settled at {second}, the last node was done at {done}"
+        );
     }
 }
 

@@ -21,10 +21,12 @@ fn left(driver: Driver, state: &str, more: &str) -> Fleet {
     fleet.settings.driver = driver;
     fleet.settings.mode = Mode::Drive;
     fleet.settings.tasks = vec![Task::Settle, Task::Drive];
-    fleet.settings.daemon_set = (driver == Driver::DaemonSet).then(|| fleet.observed.daemon_sets[0].name.clone());
+    fleet.settings.daemon_set =
+        (driver == Driver::DaemonSet).then(|| fleet.observed.daemon_sets[0].name.clone());
     let (traits, digest, since) = (driver.traits(), fleet.settings.digest.clone(), at(0));
-    let record =
-        format!(r#"{{"version":1,"state":"{state}","since":"{since}","started":"{since}","digest":"{digest}","cordoned":true{more}}}"#);
+    let record = format!(
+        r#"{{"version":1,"state":"{state}","since":"{since}","started":"{since}","digest":"{digest}","cordoned":true{more}}}"#
+    );
     let node = fleet.node("nic-0");
     node.annotations.insert(traits.own_record.into(), record);
     node.labels.insert(traits.own_state_label.into(), state.into());
@@ -44,9 +46,14 @@ fn wants(fleet: &mut Fleet, desired: i32, misscheduled: i32) {
 
 /// What `nic-0` waits for, and whether it is given back.
 fn stands(decision: &Decision) -> (String, bool) {
-    let given_back = |patch: &NodePatch| patch.node == "nic-0" && patch.unschedulable == Some(false);
-    let waits = waits(decision).into_iter().find_map(|wait| Some(wait.strip_prefix("nic-0:")?.to_owned()));
-    let back = decision.actions.iter().any(|action| matches!(action, Action::PatchNode(patch) if given_back(patch)));
+    let given_back =
+        |patch: &NodePatch| patch.node == "nic-0" && patch.unschedulable == Some(false);
+    let waits =
+        waits(decision).into_iter().find_map(|wait| Some(wait.strip_prefix("nic-0:")?.to_owned()));
+    let back = decision
+        .actions
+        .iter()
+        .any(|action| matches!(action, Action::PatchNode(patch) if given_back(patch)));
     (waits.unwrap_or_default(), back)
 }
 
@@ -85,7 +92,11 @@ fn changes_elsewhere_keep_an_upgrading_node_wanted() {
             let mut fleet = begun(driver);
             change(&mut fleet);
             for second in [0, 30, 61, 120] {
-                assert_eq!(stands(&fleet.decide(second)), ("DriverComing".into(), false), "{driver:?} {second}: {what}");
+                assert_eq!(
+                    stands(&fleet.decide(second)),
+                    ("DriverComing".into(), false),
+                    "{driver:?} {second}: {what}"
+                );
             }
         }
     }
@@ -98,16 +109,31 @@ fn unwanted_node_is_released_after_one_minute() {
         let mut fleet = begun(driver);
         wants(&mut fleet, 2, 0);
         for second in [0, 30] {
-            assert_eq!(stands(&fleet.decide(second)), ("DriverNotWanted".into(), false), "{driver:?} {second}");
+            assert_eq!(
+                stands(&fleet.decide(second)),
+                ("DriverNotWanted".into(), false),
+                "{driver:?} {second}"
+            );
         }
         wants(&mut fleet, 3, 0);
-        assert_eq!(stands(&fleet.decide(40)), ("DriverComing".into(), false), "{driver:?}: it was a moment's");
+        assert_eq!(
+            stands(&fleet.decide(40)),
+            ("DriverComing".into(), false),
+            "{driver:?}: it was a moment's"
+        );
         wants(&mut fleet, 2, 0);
         for second in [50, 80, 109] {
-            assert_eq!(stands(&fleet.decide(second)), ("DriverNotWanted".into(), false), "{driver:?} {second}");
+            assert_eq!(
+                stands(&fleet.decide(second)),
+                ("DriverNotWanted".into(), false),
+                "{driver:?} {second}"
+            );
         }
         fleet.node("nic-0").ready = false;
-        assert!(!stands(&fleet.decide(110)).1, "{driver:?}: a node that starts anew may have taints that keep pods away");
+        assert!(
+            !stands(&fleet.decide(110)).1,
+            "{driver:?}: a node that starts anew may have taints that keep pods away"
+        );
         fleet.node("nic-0").ready = true;
         assert!(!stands(&fleet.decide(120)).1, "{driver:?}: its minute begins anew");
         assert_eq!(stands(&fleet.decide(180)), ("DriverNotWanted".into(), true), "{driver:?}");
@@ -123,8 +149,7 @@ fn unwanted_node_is_released_after_one_minute() {
 #[test]
 fn unwanted_failed_node_does_not_stay_failed() {
     for driver in BOTH {
-        let failure =
-            r#","attempts":{"driver-timeout":3},"failure":{"cause":"driver-timeout","message":"no driver pod came within 600 s"}"#;
+        let failure = r#","attempts":{"driver-timeout":3},"failure":{"cause":"driver-timeout","message":"no driver pod came within 600 s"}"#;
         let mut fleet = left(driver, "upgrade-failed", failure);
         fleet.settings.upgrade.attempts = 1;
         assert_eq!(stands(&fleet.decide(0)), (String::new(), false), "{driver:?}: it has failed");

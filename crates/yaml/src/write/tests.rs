@@ -10,7 +10,11 @@ fn hard_to_write() -> Vec<String> {
 }
 
 fn nasty() -> impl Strategy<Value = String> {
-    let piece = prop_oneof![prop::sample::select(hard_to_write()), any::<char>().prop_map(String::from), "[ -~]{0,6}"];
+    let piece = prop_oneof![
+        prop::sample::select(hard_to_write()),
+        any::<char>().prop_map(String::from),
+        "[ -~]{0,6}"
+    ];
     prop::collection::vec(piece, 0..4).prop_map(|pieces| pieces.concat())
 }
 
@@ -25,7 +29,8 @@ fn tree() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(4, 24, 4, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::btree_map(nasty(), inner, 0..4).prop_map(|map| Value::Object(map.into_iter().collect())),
+            prop::collection::btree_map(nasty(), inner, 0..4)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
         ]
     })
 }
@@ -45,7 +50,11 @@ fn nasty_texts_read_back_in_every_place() {
         let written = to_string(&value).unwrap();
         assert_eq!(from_str::<Value>(&written).unwrap(), value, "{written}");
         assert_eq!(from_str::<Value>(&inline(&value)).unwrap(), value, "{text:?}");
-        assert_eq!(from_str::<Value>(&to_string(&json!(text)).unwrap()).unwrap(), json!(text), "{text:?}");
+        assert_eq!(
+            from_str::<Value>(&to_string(&json!(text)).unwrap()).unwrap(),
+            json!(text),
+            "{text:?}"
+        );
     }
 }
 
@@ -68,5 +77,8 @@ fn text_that_parsers_change_is_quoted_with_escapes() {
 
 #[test]
 fn number_with_exponent_has_dot_and_sign() {
-    assert_eq!(to_string(&json!([1e16, 1.5e300, 1e-7, 1.0])).unwrap(), "- 1.0e+16\n- 1.5e+300\n- 1.0e-7\n- 1.0\n");
+    assert_eq!(
+        to_string(&json!([1e16, 1.5e300, 1e-7, 1.0])).unwrap(),
+        "- 1.0e+16\n- 1.5e+300\n- 1.0e-7\n- 1.0\n"
+    );
 }

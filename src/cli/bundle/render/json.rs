@@ -38,8 +38,10 @@ struct RenderEntryError<'a> {
 
 /// Prints everything; how the command ends if nothing else is wrong.
 pub(super) fn print(outcomes: &[RenderOutcome], printer: &mut Printer) -> ExitCode {
-    let entries: Vec<RenderEntry<'_>> =
-        outcomes.iter().flat_map(|outcome| outcome.bundles.iter().map(move |bundle| entry(outcome, bundle))).collect();
+    let entries: Vec<RenderEntry<'_>> = outcomes
+        .iter()
+        .flat_map(|outcome| outcome.bundles.iter().map(move |bundle| entry(outcome, bundle)))
+        .collect();
     printer.json(&entries)
 }
 
@@ -55,6 +57,9 @@ fn entry<'a>(outcome: &'a RenderOutcome, bundle: &'a RenderedBundle) -> RenderEn
         releases: &outcome.releases,
         notes: outcome.notes.iter().cloned().chain(bundle.notes(outcome.label())).collect(),
         findings: (!outcome.findings.is_empty()).then(|| outcome.findings.render_plain()),
-        error: failure.map(|RenderFailure { message, hint, .. }| RenderEntryError { message, hint: hint.as_deref() }),
+        error: failure.map(|RenderFailure { message, hint, .. }| RenderEntryError {
+            message,
+            hint: hint.as_deref(),
+        }),
     }
 }

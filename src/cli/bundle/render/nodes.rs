@@ -3,11 +3,16 @@
 use super::RenderUsageError;
 use contract::selector::{is_label_key, is_label_value};
 use diagnostics::nearest::nearest;
-use recipe::model::{NodeScheduling, PodScheduling, RecipeToleration, TaintEffect, TolerationOperator};
+use recipe::model::{
+    NodeScheduling, PodScheduling, RecipeToleration, TaintEffect, TolerationOperator,
+};
 
 /// What a taint does, by Kubernetes' words.
-const EFFECTS: [(&str, TaintEffect); 3] =
-    [("NoSchedule", TaintEffect::NoSchedule), ("PreferNoSchedule", TaintEffect::PreferNoSchedule), ("NoExecute", TaintEffect::NoExecute)];
+const EFFECTS: [(&str, TaintEffect); 3] = [
+    ("NoSchedule", TaintEffect::NoSchedule),
+    ("PreferNoSchedule", TaintEffect::PreferNoSchedule),
+    ("NoExecute", TaintEffect::NoExecute),
+];
 
 /// A label that nodes have: `KEY=VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +40,9 @@ enum NodeOptionError {
     )]
     Value(String),
     /// Behind the colon stands no effect.
-    #[error("`{found}` is no effect of a taint; expected KEY[=VALUE][:EFFECT] with the effect {expected}")]
+    #[error(
+        "`{found}` is no effect of a taint; expected KEY[=VALUE][:EFFECT] with the effect {expected}"
+    )]
     Effect {
         /// What stands there.
         found: String,
@@ -58,11 +65,17 @@ fn label(text: &str) -> Result<NodeLabel, NodeOptionError> {
 /// # Errors
 /// It is no taint that a node can have.
 fn toleration(text: &str) -> Result<RecipeToleration, NodeOptionError> {
-    let (taint, effect) = text.split_once(':').map_or((text, None), |(taint, effect)| (taint, Some(effect)));
-    let (key, value) = taint.split_once('=').map_or((taint, None), |(key, value)| (key, Some(value)));
+    let (taint, effect) =
+        text.split_once(':').map_or((text, None), |(taint, effect)| (taint, Some(effect)));
+    let (key, value) =
+        taint.split_once('=').map_or((taint, None), |(key, value)| (key, Some(value)));
     Ok(RecipeToleration {
         key: Some(checked_key(key)?),
-        operator: Some(if value.is_some() { TolerationOperator::Equal } else { TolerationOperator::Exists }),
+        operator: Some(if value.is_some() {
+            TolerationOperator::Equal
+        } else {
+            TolerationOperator::Exists
+        }),
         value: value.map(checked_value).transpose()?,
         effect: effect.map(checked_effect).transpose()?,
         toleration_seconds: None,
@@ -74,14 +87,22 @@ fn checked_key(key: &str) -> Result<String, NodeOptionError> {
 }
 
 fn checked_value(value: &str) -> Result<String, NodeOptionError> {
-    if is_label_value(value) { Ok(value.to_owned()) } else { Err(NodeOptionError::Value(value.to_owned())) }
+    if is_label_value(value) {
+        Ok(value.to_owned())
+    } else {
+        Err(NodeOptionError::Value(value.to_owned()))
+    }
 }
 
 fn checked_effect(text: &str) -> Result<TaintEffect, NodeOptionError> {
     EFFECTS.iter().find(|(name, _)| *name == text).map(|(_, effect)| *effect).ok_or_else(|| {
         let names = EFFECTS.map(|(name, _)| name);
-        let meant = nearest(text, names).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-        NodeOptionError::Effect { found: text.to_owned(), expected: format!("`{}`{meant}", names.join("`, `")) }
+        let meant = nearest(text, names)
+            .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+        NodeOptionError::Effect {
+            found: text.to_owned(),
+            expected: format!("`{}`{meant}", names.join("`, `")),
+        }
     })
 }
 
@@ -109,15 +130,28 @@ impl NodeSchedulingOptions {
     /// # Errors
     /// A label with two values.
     pub(super) fn scheduling(self) -> Result<NodeScheduling, RenderUsageError> {
-        let Self { system_node_selector, system_node_toleration, accelerated_node_selector, accelerated_node_toleration } = self;
+        let Self {
+            system_node_selector,
+            system_node_toleration,
+            accelerated_node_selector,
+            accelerated_node_toleration,
+        } = self;
         Ok(NodeScheduling {
             system: group("--system-node-selector", system_node_selector, system_node_toleration)?,
-            accelerated: group("--accelerated-node-selector", accelerated_node_selector, accelerated_node_toleration)?,
+            accelerated: group(
+                "--accelerated-node-selector",
+                accelerated_node_selector,
+                accelerated_node_toleration,
+            )?,
         })
     }
 }
 
-fn group(flag: &str, labels: Vec<NodeLabel>, tolerations: Vec<RecipeToleration>) -> Result<PodScheduling, RenderUsageError> {
+fn group(
+    flag: &str,
+    labels: Vec<NodeLabel>,
+    tolerations: Vec<RecipeToleration>,
+) -> Result<PodScheduling, RenderUsageError> {
     let mut scheduling = PodScheduling::default();
     for NodeLabel { key, value } in labels {
         let value = value.into();
@@ -125,7 +159,9 @@ fn group(flag: &str, labels: Vec<NodeLabel>, tolerations: Vec<RecipeToleration>)
             let message = format!("`{flag} {key}=…` is given twice, with different values");
             return Err(RenderUsageError::usage(
                 message,
-                Some("a node has one value for a label, so no node would be found; name one of them"),
+                Some(
+                    "a node has one value for a label, so no node would be found; name one of them",
+                ),
             ));
         }
         scheduling.node_selector.insert(key, value);
@@ -146,23 +182,57 @@ mod tests {
 
     #[test]
     fn labels_and_taints_follow_kubernetes_syntax() {
-        assert_eq!(label("pool=system"), Ok(NodeLabel { key: "pool".to_owned(), value: "system".to_owned() }));
-        assert_eq!(label("node-role.kubernetes.io/control-plane=").map(|label| label.value), Ok(String::new()));
+        assert_eq!(
+            label("pool=system"),
+            Ok(NodeLabel { key: "pool".to_owned(), value: "system".to_owned() })
+        );
+        assert_eq!(
+            label("node-role.kubernetes.io/control-plane=").map(|label| label.value),
+            Ok(String::new())
+        );
         for (text, expected) in [
             ("dedicated", json!({"key": "dedicated", "operator": "Exists"})),
-            ("dedicated:NoExecute", json!({"key": "dedicated", "operator": "Exists", "effect": "NoExecute"})),
-            ("nvidia.com/gpu=yes", json!({"key": "nvidia.com/gpu", "operator": "Equal", "value": "yes"})),
-            ("a=:NoSchedule", json!({"key": "a", "operator": "Equal", "value": "", "effect": "NoSchedule"})),
+            (
+                "dedicated:NoExecute",
+                json!({"key": "dedicated", "operator": "Exists", "effect": "NoExecute"}),
+            ),
+            (
+                "nvidia.com/gpu=yes",
+                json!({"key": "nvidia.com/gpu", "operator": "Equal", "value": "yes"}),
+            ),
+            (
+                "a=:NoSchedule",
+                json!({"key": "a", "operator": "Equal", "value": "", "effect": "NoSchedule"}),
+            ),
         ] {
             assert_eq!(json!(toleration(text).unwrap()), expected, "{text}");
         }
         let long = "a".repeat(64);
-        for bad in
-            ["pool", "=system", "-a=b", "a/b/c=d", "A.example/b=c", "/a=b", "a=b c", "a=b/c", &format!("{long}=b"), &format!("a={long}")]
-        {
+        for bad in [
+            "pool",
+            "=system",
+            "-a=b",
+            "a/b/c=d",
+            "A.example/b=c",
+            "/a=b",
+            "a=b c",
+            "a=b/c",
+            &format!("{long}=b"),
+            &format!("a={long}"),
+        ] {
             assert!(label(bad).is_err(), "{bad}");
         }
-        for bad in ["", ":NoSchedule", "=b", "a:", "a:noschedule", "a=b:NoSchedule-", "a=b=c", "a:b:NoSchedule", "*"] {
+        for bad in [
+            "",
+            ":NoSchedule",
+            "=b",
+            "a:",
+            "a:noschedule",
+            "a=b:NoSchedule-",
+            "a=b=c",
+            "a:b:NoSchedule",
+            "*",
+        ] {
             assert!(toleration(bad).is_err(), "{bad}");
         }
         assert_eq!(

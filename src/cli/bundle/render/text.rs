@@ -9,7 +9,11 @@ use deployer::{BundleSource, shell_word};
 use release::model::IMAGE_WITHOUT_REGISTRY;
 
 /// One bundle: everything about it, and what to do with it.
-pub(super) fn print_single(outcomes: &[RenderOutcome], source: Option<&BundleSource>, printer: &mut Printer) {
+pub(super) fn print_single(
+    outcomes: &[RenderOutcome],
+    source: Option<&BundleSource>,
+    printer: &mut Printer,
+) {
     for outcome in outcomes {
         print_recipe(outcome, printer);
         for bundle in &outcome.bundles {
@@ -17,7 +21,12 @@ pub(super) fn print_single(outcomes: &[RenderOutcome], source: Option<&BundleSou
                 None => {}
                 Some(Err(failure)) => print_failure(failure, printer),
                 Some(Ok(written)) => {
-                    printer.note(&format!("{} `{}`: {} releases", verb(written), bundle.directory.display(), outcome.releases.len()));
+                    printer.note(&format!(
+                        "{} `{}`: {} releases",
+                        verb(written),
+                        bundle.directory.display(),
+                        outcome.releases.len()
+                    ));
                     print_releases(outcome, printer);
                     print_notes("note", &outcome.notes, printer);
                     print_notes("note", &bundle.notes(outcome.label()), printer);
@@ -51,7 +60,11 @@ pub(super) fn print_many(outcomes: &[RenderOutcome], printer: &mut Printer) {
 /// The line that stands above everything about a recipe.
 fn head(outcome: &RenderOutcome) -> String {
     let file = &outcome.file;
-    let result = if outcome.failure.is_some() { "no bundle".to_owned() } else { format!("{} releases", outcome.releases.len()) };
+    let result = if outcome.failure.is_some() {
+        "no bundle".to_owned()
+    } else {
+        format!("{} releases", outcome.releases.len())
+    };
     match &outcome.name {
         Some(name) if name != file => format!("{name} (`{file}`): {result}"),
         Some(_) | None => format!("`{file}`: {result}"),
@@ -88,7 +101,12 @@ fn print_notes(word: &str, list: &[String], printer: &mut Printer) {
     }
 }
 
-fn print_next(outcome: &RenderOutcome, bundle: &RenderedBundle, source: Option<&BundleSource>, printer: &mut Printer) {
+fn print_next(
+    outcome: &RenderOutcome,
+    bundle: &RenderedBundle,
+    source: Option<&BundleSource>,
+    printer: &mut Printer,
+) {
     let directory = shell_path(&bundle.directory);
     printer.note("next:");
     printer.note(&format!("  gpu-rollout bundle verify {directory}"));
@@ -103,9 +121,16 @@ fn print_next(outcome: &RenderOutcome, bundle: &RenderedBundle, source: Option<&
 
 fn print_summary(outcomes: &[RenderOutcome], printer: &mut Printer) {
     let all = outcomes.iter().map(|outcome| outcome.bundles.len()).sum::<usize>();
-    let written = outcomes.iter().flat_map(|outcome| &outcome.bundles).filter(|bundle| matches!(bundle.result, Some(Ok(_)))).count();
-    let failed: Vec<&str> =
-        outcomes.iter().filter(|outcome| outcome.failures().next().is_some()).map(|outcome| outcome.file.as_str()).collect();
+    let written = outcomes
+        .iter()
+        .flat_map(|outcome| &outcome.bundles)
+        .filter(|bundle| matches!(bundle.result, Some(Ok(_))))
+        .count();
+    let failed: Vec<&str> = outcomes
+        .iter()
+        .filter(|outcome| outcome.failures().next().is_some())
+        .map(|outcome| outcome.file.as_str())
+        .collect();
     if failed.is_empty() {
         printer.note(&format!("{written} bundles of {} recipes written; the README.md of each says how it is deployed", outcomes.len()));
     } else {

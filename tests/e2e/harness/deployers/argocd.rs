@@ -74,12 +74,21 @@ impl ArgoCd {
     pub(crate) async fn start(stack: &Stack, form: Form, follow: Follow) -> Result<Self> {
         let programs = Mutex::new(Programs::start(stack).await?);
         let repository = Repository::create(stack.helm.directory(), "fleet").await?;
-        Ok(Self { form, follow, repository, programs, commits: RefCell::default(), asked: RefCell::default() })
+        Ok(Self {
+            form,
+            follow,
+            repository,
+            programs,
+            commits: RefCell::default(),
+            asked: RefCell::default(),
+        })
     }
 
     /// What a user does who presses *Refresh* on every Application; returns when all of them have been looked at again.
     async fn refresh(&self, stack: &Stack) -> Result<()> {
-        let patch = Patch::Merge(json!({"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}));
+        let patch = Patch::Merge(
+            json!({"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}),
+        );
         let api = applications(stack);
         for application in list(&api).await? {
             api.patch(&application.name, &PatchParams::default(), &patch).await?;
@@ -138,8 +147,13 @@ impl ArgoCd {
             self.check_alive().await?;
             let all = list(&api).await?;
             let failed = all.iter().any(|application| application.has_failed(&commit));
-            let done = !all.is_empty() && all.iter().all(|application| application.is_done(&commit));
-            Ok((failed || done).then_some(if failed { Outcome::Failed } else { Outcome::Succeeded }))
+            let done =
+                !all.is_empty() && all.iter().all(|application| application.is_done(&commit));
+            Ok((failed || done).then_some(if failed {
+                Outcome::Failed
+            } else {
+                Outcome::Succeeded
+            }))
         });
         match waited.await {
             Ok(ended) => Ok(ended),
@@ -167,9 +181,18 @@ impl ArgoCd {
         let (api, mut names) = (applications(stack), BTreeSet::new());
         // The controller may write over it what it has just seen.
         until("nothing to be at work on another commit", LIMIT, async || {
-            let behind: Vec<Application> = list(&api).await?.into_iter().filter(|application| application.is_behind(&commit)).collect();
+            let behind: Vec<Application> = list(&api)
+                .await?
+                .into_iter()
+                .filter(|application| application.is_behind(&commit))
+                .collect();
             for application in &behind {
-                api.patch(&application.name, &PatchParams::default(), &Patch::Merge(Application::termination())).await?;
+                api.patch(
+                    &application.name,
+                    &PatchParams::default(),
+                    &Patch::Merge(Application::termination()),
+                )
+                .await?;
                 names.insert(application.name.clone());
             }
             Ok(behind.is_empty().then_some(()))
@@ -181,7 +204,9 @@ impl ArgoCd {
     /// The Application of a release.
     async fn application(&self, stack: &Stack, release: &str) -> Result<Application> {
         let all = list(&applications(stack)).await?;
-        all.into_iter().find(|application| application.name == format!("{ROOT}-{release}")).with_context(|| format!("no {release}"))
+        all.into_iter()
+            .find(|application| application.name == format!("{ROOT}-{release}"))
+            .with_context(|| format!("no {release}"))
     }
 
     /// What the README of `argocd` says to do once the bundle is pushed.
@@ -245,7 +270,11 @@ impl Deployer for ArgoCd {
         async move { Ok(self.application(stack, hook.name()).await?.says()) }.boxed_local()
     }
 
-    fn recover<'a>(&'a self, stack: &'a Stack, hook: &'a HookRelease<'a>) -> Told<'a, &'static str> {
+    fn recover<'a>(
+        &'a self,
+        stack: &'a Stack,
+        hook: &'a HookRelease<'a>,
+    ) -> Told<'a, &'static str> {
         async move {
             self.sync(stack, &self.application(stack, hook.name()).await?.name).await?;
             if self.form == Form::Applications {
@@ -287,7 +316,8 @@ async fn list(api: &Api<DynamicObject>) -> Result<Vec<Application>> {
 }
 
 fn read(file: &Path) -> Result<Value> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
     match serde_yaml::from_str(&text) {
         Ok(object) => Ok(object),
         Err(error) => bail!("{}: {error}", file.display()),

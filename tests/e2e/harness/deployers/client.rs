@@ -22,7 +22,10 @@ use crate::harness::stack::Stack;
 use crate::harness::tools::program;
 
 /// How a release is refused that somebody else has in hand: said by `deploy.sh`, and by Helm itself.
-const BUSY: [&str; 2] = ["is in the middle of another operation", "another operation (install/upgrade/rollback) is in progress"];
+const BUSY: [&str; 2] = [
+    "is in the middle of another operation",
+    "another operation (install/upgrade/rollback) is in progress",
+];
 /// The signal that nobody can handle (POSIX).
 const SIGKILL: i32 = 9;
 /// The Secrets of the revisions of a release that a killed client has left pending, as `deploy.sh` and the README of `helmfile` name them.
@@ -50,7 +53,10 @@ impl Client {
         let helm = bin.join("helm");
         let real = program(if kind == Kind::Helm3 { "helm3" } else { "helm4" })?;
         // Helm does not outlive the script or the helmfile that runs it; as after Ctrl-C, so that it is not killed where those are not.
-        fs::write(&helm, format!("#!/bin/sh\nexec setpriv --pdeathsig INT -- {} \"$@\"\n", real.display()))?;
+        fs::write(
+            &helm,
+            format!("#!/bin/sh\nexec setpriv --pdeathsig INT -- {} \"$@\"\n", real.display()),
+        )?;
         fs::set_permissions(&helm, fs::Permissions::from_mode(0o755))?;
         Ok(Self { kind, directory: bin, bundles: Cell::default(), helm, runs: Mutex::default() })
     }
@@ -63,7 +69,17 @@ impl Client {
         let (program, arguments) = match self.kind {
             Kind::Helmfile => {
                 let file = self.bundle().join("helmfile.yaml").display().to_string();
-                (program("helmfile")?, vec!["--no-color".to_owned(), "--file".into(), file, "--helm-binary".into(), helm, "sync".into()])
+                (
+                    program("helmfile")?,
+                    vec![
+                        "--no-color".to_owned(),
+                        "--file".into(),
+                        file,
+                        "--helm-binary".into(),
+                        helm,
+                        "sync".into(),
+                    ],
+                )
             }
             Kind::Helm3 | Kind::Helm4 | Kind::Flux | Kind::ArgoCd | Kind::ArgoCdHelm => {
                 let from = from.map(|release| ["--from".to_owned(), release.to_owned()]);
@@ -73,8 +89,17 @@ impl Client {
         let mut environment = stack.helm.environment().to_vec();
         environment.push(("HELM", self.helm.display().to_string()));
         // helmfile keeps what it fetches there, and nothing of whoever runs the tests is wanted.
-        environment.push(("HELMFILE_CACHE_HOME", stack.helm.directory().join("helmfile").display().to_string()));
-        runs.push(Process::start(stack.helm.directory(), &name, &program, arguments, &environment)?);
+        environment.push((
+            "HELMFILE_CACHE_HOME",
+            stack.helm.directory().join("helmfile").display().to_string(),
+        ));
+        runs.push(Process::start(
+            stack.helm.directory(),
+            &name,
+            &program,
+            arguments,
+            &environment,
+        )?);
         Ok(())
     }
 
@@ -102,7 +127,10 @@ impl Client {
 
     /// What `helm status` calls the release.
     async fn release(stack: &Stack, hook: &HookRelease<'_>) -> Result<String> {
-        let said = stack.helm.ok(&["status", hook.name(), "--namespace", hook.namespace(), "--output", "json"]).await?;
+        let said = stack
+            .helm
+            .ok(&["status", hook.name(), "--namespace", hook.namespace(), "--output", "json"])
+            .await?;
         let status: Value = serde_json::from_str(&said.stdout)?;
         Ok(status["info"]["status"].as_str().context("no status")?.to_owned())
     }
@@ -111,14 +139,27 @@ impl Client {
         let pending = Self::release(stack, hook).await?.starts_with("pending");
         if pending {
             self.begin(stack, Some(hook.name())).await?;
-            ensure!(self.ended().await? == Outcome::Failed, "a release was not finished, and nobody minds");
+            ensure!(
+                self.ended().await? == Outcome::Failed,
+                "a release was not finished, and nobody minds"
+            );
             let log = self.log().await;
-            ensure!(BUSY.iter().any(|busy| log.contains(busy)), "it is not said that the release was not finished:\n{log}");
+            ensure!(
+                BUSY.iter().any(|busy| log.contains(busy)),
+                "it is not said that the release was not finished:\n{log}"
+            );
             let selector = format!("owner=helm,name={},{PENDING}", hook.name());
             // helmfile's own words are Helm's; what to do stands in the README.
-            let told = if self.kind == Kind::Helmfile { fs::read_to_string(self.bundle().join("README.md"))? } else { log };
+            let told = if self.kind == Kind::Helmfile {
+                fs::read_to_string(self.bundle().join("README.md"))?
+            } else {
+                log
+            };
             let general = format!("owner=helm,name=RELEASE,{PENDING}");
-            ensure!(told.contains(&selector) || told.contains(&general), "it is not said what to do:\n{told}");
+            ensure!(
+                told.contains(&selector) || told.contains(&general),
+                "it is not said what to do:\n{told}"
+            );
             let secrets = Api::<Secret>::namespaced(stack.client.clone(), hook.namespace());
             let pending = ListParams::default().labels(&selector);
             let number = secrets.list(&pending).await?.items.len();
@@ -129,9 +170,13 @@ impl Client {
         self.wait(stack, Outcome::Succeeded).await?;
         Ok(match (self.kind == Kind::Helmfile, pending) {
             (true, false) => "`helmfile sync`",
-            (true, true) => "delete the Secret of the pending revision (README.md), `helmfile sync`",
+            (true, true) => {
+                "delete the Secret of the pending revision (README.md), `helmfile sync`"
+            }
             (false, false) => "`deploy.sh --from RELEASE`",
-            (false, true) => "delete the Secret of the pending revision (`deploy.sh` says how), `deploy.sh --from RELEASE`",
+            (false, true) => {
+                "delete the Secret of the pending revision (`deploy.sh` says how), `deploy.sh --from RELEASE`"
+            }
         })
     }
 
@@ -139,15 +184,24 @@ impl Client {
     async fn both(&self, stack: &Stack) -> Result<&'static str> {
         let ended = self.ended().await?;
         if let [.., first, _] = self.runs.lock().await.as_mut_slice() {
-            ensure!(first.wait().await?.success(), "the first run fails because of the second:\n{}", first.log());
+            ensure!(
+                first.wait().await?.success(),
+                "the first run fails because of the second:\n{}",
+                first.log()
+            );
         }
         if ended == Outcome::Failed {
             let log = self.log().await;
-            ensure!(BUSY.iter().any(|busy| log.contains(busy)), "the second run fails, but not because of the first one:\n{log}");
+            ensure!(
+                BUSY.iter().any(|busy| log.contains(busy)),
+                "the second run fails, but not because of the first one:\n{log}"
+            );
             self.begin(stack, None).await?;
             self.wait(stack, Outcome::Succeeded).await?;
         }
-        Ok("it waits in `gpu-operator-pre` for the first; if it stops at a release that the first is upgrading: run it again")
+        Ok(
+            "it waits in `gpu-operator-pre` for the first; if it stops at a release that the first is upgrading: run it again",
+        )
     }
 }
 
@@ -186,15 +240,25 @@ impl Deployer for Client {
     }
 
     fn says<'a>(&'a self, stack: &'a Stack, hook: &'a HookRelease<'a>) -> Told<'a, String> {
-        async move { Ok(format!("{}, release {}", self.exit().await?, Self::release(stack, hook).await?)) }.boxed_local()
+        async move {
+            Ok(format!("{}, release {}", self.exit().await?, Self::release(stack, hook).await?))
+        }
+        .boxed_local()
     }
 
-    fn recover<'a>(&'a self, stack: &'a Stack, hook: &'a HookRelease<'a>) -> Told<'a, &'static str> {
+    fn recover<'a>(
+        &'a self,
+        stack: &'a Stack,
+        hook: &'a HookRelease<'a>,
+    ) -> Told<'a, &'static str> {
         self.go_on(stack, hook).boxed_local()
     }
 
     fn kill(&self) -> Told<'_> {
-        async move { self.runs.lock().await.last_mut().context("nothing was handed over yet")?.kill().await }.boxed_local()
+        async move {
+            self.runs.lock().await.last_mut().context("nothing was handed over yet")?.kill().await
+        }
+        .boxed_local()
     }
 
     fn interrupt(&self) -> Told<'_> {

@@ -82,7 +82,9 @@ impl Flux {
             // Once for each cluster.
             let applier = Applier::new(&stack.client);
             for file in ["source.yaml", "sync.yaml"] {
-                applier.apply(&read(&self.bundle().join("flux-system").join(file))?, NAMESPACE).await?;
+                applier
+                    .apply(&read(&self.bundle().join("flux-system").join(file))?, NAMESPACE)
+                    .await?;
             }
         }
         self.fetch(stack).await
@@ -106,13 +108,17 @@ impl Flux {
         releases.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
         let forced = token.clone();
         let done = move |object: Option<&DynamicObject>| {
-            object.is_some_and(|object| object.data["status"]["lastHandledForceAt"] == forced && ready(object) == "True")
+            object.is_some_and(|object| {
+                object.data["status"]["lastHandledForceAt"] == forced && ready(object) == "True"
+            })
         };
         watch_until(releases, name, "the forced upgrade", LIMIT, done).await?;
         let kustomizations = api(&stack.client, &kustomizations());
         request(&kustomizations, SYNC, &token).await?;
         let done = move |object: Option<&DynamicObject>| {
-            object.is_some_and(|object| object.data["status"]["lastHandledReconcileAt"] == token && ready(object) == "True")
+            object.is_some_and(|object| {
+                object.data["status"]["lastHandledReconcileAt"] == token && ready(object) == "True"
+            })
         };
         watch_until(kustomizations, SYNC, "the reconciliation", LIMIT, done).await?;
         Ok(())
@@ -121,7 +127,8 @@ impl Flux {
     /// Asks for every release to be looked at once more (`flux reconcile helmrelease NAME`), and waits until that has been done.
     async fn reconcile_by_hand(&self, stack: &Stack) -> Result<()> {
         let api = api(&stack.client, &releases());
-        let names: Vec<String> = api.list(&ListParams::default()).await?.iter().map(ResourceExt::name_any).collect();
+        let names: Vec<String> =
+            api.list(&ListParams::default()).await?.iter().map(ResourceExt::name_any).collect();
         let token = Timestamp::now().to_string();
         for name in &names {
             request(&api, name, &token).await?;
@@ -129,7 +136,10 @@ impl Flux {
         for name in &names {
             let token = token.clone();
             let handled = move |object: Option<&DynamicObject>| {
-                object.is_some_and(|object| object.data["status"]["lastHandledReconcileAt"] == token && ready(object) == "True")
+                object.is_some_and(|object| {
+                    object.data["status"]["lastHandledReconcileAt"] == token
+                        && ready(object) == "True"
+                })
             };
             watch_until(api.clone(), name, "the reconciliation", LIMIT, handled).await?;
         }
@@ -146,17 +156,26 @@ impl Flux {
         // Flux names a commit of a branch so.
         let revision = format!("{BRANCH}@sha1:{}", self.commit.borrow());
         let wanted = revision.clone();
-        let end = move |object: Option<&DynamicObject>| object.is_some_and(|object| outcome(object, &wanted).is_some());
-        let object = watch_until(api(&stack.client, &kustomizations()), SYNC, "the end", LIMIT, end).await?;
-        let outcome = object.and_then(|object| outcome(&object, &revision)).context("the Kustomization is gone")?;
+        let end = move |object: Option<&DynamicObject>| {
+            object.is_some_and(|object| outcome(object, &wanted).is_some())
+        };
+        let object =
+            watch_until(api(&stack.client, &kustomizations()), SYNC, "the end", LIMIT, end).await?;
+        let outcome = object
+            .and_then(|object| outcome(&object, &revision))
+            .context("the Kustomization is gone")?;
         if outcome == Outcome::Succeeded {
             // The releases that the commit did not change have not seen it before their charts have.
             let charts = api(&stack.client, &charts());
             until("every chart of the repository to be of the commit", LIMIT, async || {
                 let charts = charts.list(&ListParams::default()).await?;
-                let mut local = charts.iter().filter(|chart| chart.data["spec"]["sourceRef"]["kind"] == "GitRepository");
-                let is_seen =
-                    |chart: &DynamicObject| chart.data["status"]["observedSourceArtifactRevision"] == revision && ready(chart) == "True";
+                let mut local = charts
+                    .iter()
+                    .filter(|chart| chart.data["spec"]["sourceRef"]["kind"] == "GitRepository");
+                let is_seen = |chart: &DynamicObject| {
+                    chart.data["status"]["observedSourceArtifactRevision"] == revision
+                        && ready(chart) == "True"
+                };
                 Ok(local.all(is_seen).then_some(()))
             })
             .await?;
@@ -210,7 +229,11 @@ impl Deployer for Flux {
         .boxed_local()
     }
 
-    fn recover<'a>(&'a self, stack: &'a Stack, hook: &'a HookRelease<'a>) -> Told<'a, &'static str> {
+    fn recover<'a>(
+        &'a self,
+        stack: &'a Stack,
+        hook: &'a HookRelease<'a>,
+    ) -> Told<'a, &'static str> {
         async move {
             tokio::select! {
                 forced = self.force(stack, hook.name()) => forced?,
@@ -225,7 +248,8 @@ impl Deployer for Flux {
     fn kill(&self) -> Told<'_> {
         async move {
             let mut controllers = self.controllers.lock().await;
-            let controller = controllers.iter_mut().find(|controller| controller.name() == HELM_CONTROLLER);
+            let controller =
+                controllers.iter_mut().find(|controller| controller.name() == HELM_CONTROLLER);
             controller.context("no helm-controller")?.restart().await
         }
         .boxed_local()
@@ -247,7 +271,12 @@ async fn status(stack: &Stack) -> Result<String> {
             let condition = condition(&object);
             let text = |key: &str| condition[key].as_str().unwrap_or_default();
             let (status, reason, message) = (text("status"), text("reason"), text("message"));
-            writeln!(lines, "{}/{}: Ready={status} {reason}: {message}", kind.kind, object.name_any())?;
+            writeln!(
+                lines,
+                "{}/{}: Ready={status} {reason}: {message}",
+                kind.kind,
+                object.name_any()
+            )?;
         }
     }
     Ok(lines)
@@ -268,8 +297,11 @@ fn controllers(directory: &Path, kubeconfig: &Path) -> Result<Vec<Process>> {
         ("HOME", home.display().to_string()),
         ("TMPDIR", temporary.display().to_string()),
     ];
-    let source =
-        [format!("--storage-path={}", storage.display()), format!("--storage-addr={address}"), format!("--storage-adv-addr={address}")];
+    let source = [
+        format!("--storage-path={}", storage.display()),
+        format!("--storage-addr={address}"),
+        format!("--storage-adv-addr={address}"),
+    ];
     let dependency = "--requeue-dependency=1s".to_owned();
     // What a bundle's README.md asks for.
     let gate = "--feature-gates=CancelHealthCheckOnNewRevision=true".to_owned();
@@ -299,7 +331,8 @@ fn outcome(kustomization: &DynamicObject, revision: &str) -> Option<Outcome> {
 
 /// The status of condition `Ready`, if it is about the newest generation.
 fn ready(object: &DynamicObject) -> &str {
-    let is_newest = object.data["status"]["observedGeneration"].as_i64() == object.metadata.generation;
+    let is_newest =
+        object.data["status"]["observedGeneration"].as_i64() == object.metadata.generation;
     condition(object)["status"].as_str().filter(|_| is_newest).unwrap_or_default()
 }
 
@@ -311,12 +344,15 @@ fn condition(object: &DynamicObject) -> &Value {
 
 async fn request(api: &Api<DynamicObject>, name: &str, token: &str) -> Result<()> {
     let patch = json!({"metadata": {"annotations": {REQUESTED: token}}});
-    api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.with_context(|| format!("asking for {name}"))?;
+    api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .with_context(|| format!("asking for {name}"))?;
     Ok(())
 }
 
 fn read(file: &Path) -> Result<Value> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
     Ok(serde_yaml::from_str(&text)?)
 }
 
@@ -333,7 +369,11 @@ fn charts() -> ApiResource {
 }
 
 fn kustomizations() -> ApiResource {
-    ApiResource::from_gvk(&GroupVersionKind::gvk("kustomize.toolkit.fluxcd.io", "v1", "Kustomization"))
+    ApiResource::from_gvk(&GroupVersionKind::gvk(
+        "kustomize.toolkit.fluxcd.io",
+        "v1",
+        "Kustomization",
+    ))
 }
 
 fn releases() -> ApiResource {

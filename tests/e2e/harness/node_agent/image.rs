@@ -38,7 +38,11 @@ pub(super) enum Content {
 /// Finds an image by its reference; `None`: nobody can pull it.
 pub(super) fn find(reference: &str) -> Option<Image> {
     if reference == SHELL_IMAGE {
-        return Some(Image { content: Content::Host(&["/bin", "/lib", "/lib64", "/usr"]), entrypoint: &["/bin/sh"], user: 65532 });
+        return Some(Image {
+            content: Content::Host(&["/bin", "/lib", "/lib64", "/usr"]),
+            entrypoint: &["/bin/sh"],
+            user: 65532,
+        });
     }
     let (repository, tag) = reference.rsplit_once(':')?;
     let root = match tag {

@@ -63,7 +63,10 @@ pub(super) async fn serve(shared: Arc<Shared>, listener: TcpListener, acceptor: 
                 let answer = answer(&shared, request.uri());
                 std::future::ready(Ok::<_, Infallible>(answer))
             });
-            hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await.ok();
+            hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), answer)
+                .await
+                .ok();
         });
     }
 }
@@ -98,12 +101,18 @@ struct Log {
 
 fn asked(shared: &Arc<Shared>, uri: &Uri) -> Result<Log> {
     let place: Vec<&str> = uri.path().split('/').collect();
-    let ["", "containerLogs", namespace, pod, _] = place[..] else { anyhow::bail!("this node serves nothing but logs") };
+    let ["", "containerLogs", namespace, pod, _] = place[..] else {
+        anyhow::bail!("this node serves nothing but logs")
+    };
     let option = |name: &str| {
-        let pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+        let pairs =
+            uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
         pairs.filter(|(key, _)| *key == name).map(|(_, value)| value).next_back()
     };
-    anyhow::ensure!(option("previous") != Some("true"), "previous terminated container in pod {pod} not found");
+    anyhow::ensure!(
+        option("previous") != Some("true"),
+        "previous terminated container in pod {pod} not found"
+    );
     let path = shared.log(namespace, pod);
     anyhow::ensure!(path.exists(), "no container of {namespace}/{pod} has written a log here");
     Ok(Log {
@@ -153,14 +162,19 @@ impl Log {
         if !self.timestamps {
             return (lines.concat(), all.len());
         }
-        let lines: Vec<String> = lines.into_iter().map(|line| format!("{} {line}", self.time_of(line))).collect();
+        let lines: Vec<String> =
+            lines.into_iter().map(|line| format!("{} {line}", self.time_of(line))).collect();
         (lines.concat(), all.len())
     }
 
     /// A kubelet keeps the time of each line. Here it is the one that the line begins with, or that of the last write.
     fn time_of(&self, line: &str) -> Timestamp {
         let own = line.split_whitespace().next().and_then(|word| word.parse().ok());
-        let written = || std::fs::metadata(&self.path).and_then(|file| file.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+        let written = || {
+            std::fs::metadata(&self.path)
+                .and_then(|file| file.modified())
+                .unwrap_or(SystemTime::UNIX_EPOCH)
+        };
         own.unwrap_or_else(|| Timestamp::try_from(written()).unwrap_or_default())
     }
 }

@@ -25,7 +25,8 @@ pub(super) async fn register(shared: &Shared, port: u16) -> Result<()> {
             "lastHeartbeatTime": now, "lastTransitionTime": now,
         })
     };
-    let resources = json!({"cpu": "4", "memory": "16Gi", "pods": "110", "ephemeral-storage": "100Gi"});
+    let resources =
+        json!({"cpu": "4", "memory": "16Gi", "pods": "110", "ephemeral-storage": "100Gi"});
     let node = serde_json::from_value(json!({
         "metadata": {"name": shared.node, "labels": {
             "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": shared.node, "kubernetes.io/os": "linux",
@@ -66,6 +67,8 @@ async fn renew_lease(shared: &Shared) -> Result<()> {
         },
     });
     let leases = Api::<Lease>::namespaced(shared.client.clone(), "kube-node-lease");
-    leases.patch(&shared.node, &PatchParams::apply("node-agent").force(), &Patch::Apply(lease)).await?;
+    leases
+        .patch(&shared.node, &PatchParams::apply("node-agent").force(), &Patch::Apply(lease))
+        .await?;
     Ok(())
 }

@@ -37,7 +37,11 @@ impl Deletion {
 }
 
 /// Runs the pod to its end and confirms its deletion when it is asked for.
-pub(super) async fn run(shared: Arc<Shared>, pod: Pod, mut deletion: watch::Receiver<Option<Deletion>>) {
+pub(super) async fn run(
+    shared: Arc<Shared>,
+    pod: Pod,
+    mut deletion: watch::Receiver<Option<Deletion>>,
+) {
     let worker = Worker { shared, pod };
     if !status::is_final(&worker.pod) {
         let last = worker.run_container(&mut deletion).await;
@@ -62,7 +66,9 @@ impl Worker {
     /// Returns the status to report last.
     async fn run_container(&self, deletion: &mut watch::Receiver<Option<Deletion>>) -> Value {
         let started = match Specification::of(&self.shared, &self.pod).await {
-            Ok(specification) => Sandbox::start(&self.shared, &self.pod, specification).await.map_err(Refusal::from),
+            Ok(specification) => {
+                Sandbox::start(&self.shared, &self.pod, specification).await.map_err(Refusal::from)
+            }
             Err(refusal) => Err(refusal),
         };
         let mut sandbox = match started {

@@ -28,7 +28,11 @@ pub(super) struct Sandbox {
 
 impl Sandbox {
     /// Starts a container.
-    pub(super) async fn start(shared: &Shared, pod: &Pod, specification: Specification) -> Result<Self> {
+    pub(super) async fn start(
+        shared: &Shared,
+        pod: &Pod,
+        specification: Specification,
+    ) -> Result<Self> {
         let directory = shared.directory.join(pod.uid().unwrap_or_default());
         fs::create_dir_all(&directory)?;
         let termination_log = directory.join("termination-log");
@@ -38,7 +42,11 @@ impl Sandbox {
         let information = directory.join("bwrap.json");
         // bubblewrap tells the process id of the container on a file descriptor that only a shell can open for it.
         let child = Command::new("sh")
-            .args(["-c", "information=$1; shift; exec bwrap --info-fd 3 \"$@\" 3>\"$information\"", "sh"])
+            .args([
+                "-c",
+                "information=$1; shift; exec bwrap --info-fd 3 \"$@\" 3>\"$information\"",
+                "sh",
+            ])
             .arg(&information)
             .args(arguments(&specification, &termination_log)?)
             .stdin(Stdio::null())
@@ -47,18 +55,21 @@ impl Sandbox {
             .kill_on_drop(true)
             .spawn()
             .context("starting bubblewrap")?;
-        let mut sandbox = Self { child, process: 0, started: Timestamp::now(), log, termination_log };
-        sandbox.process = until("bubblewrap to start a container", Duration::from_secs(20), async || {
-            if let Some(status) = sandbox.child.try_wait()?
-                && !information_is_there(&information)
-            {
-                bail!("bubblewrap ended: {status}: {}", fs::read_to_string(&sandbox.log)?);
-            }
-            let text = fs::read_to_string(&information).unwrap_or_default();
-            let information: Option<serde_json::Value> = serde_json::from_str(&text).ok();
-            Ok(information.and_then(|information| u32::try_from(information["child-pid"].as_u64()?).ok()))
-        })
-        .await?;
+        let mut sandbox =
+            Self { child, process: 0, started: Timestamp::now(), log, termination_log };
+        sandbox.process =
+            until("bubblewrap to start a container", Duration::from_secs(20), async || {
+                if let Some(status) = sandbox.child.try_wait()?
+                    && !information_is_there(&information)
+                {
+                    bail!("bubblewrap ended: {status}: {}", fs::read_to_string(&sandbox.log)?);
+                }
+                let text = fs::read_to_string(&information).unwrap_or_default();
+                let information: Option<serde_json::Value> = serde_json::from_str(&text).ok();
+                Ok(information
+                    .and_then(|information| u32::try_from(information["child-pid"].as_u64()?).ok()))
+            })
+            .await?;
         Ok(sandbox)
     }
 
@@ -106,7 +117,11 @@ fn information_is_there(path: &Path) -> bool {
 
 /// Sends a signal to a process.
 pub(super) async fn signal(process: u32, signal: &str) -> Result<()> {
-    let status = Command::new("kill").args(["-s", signal, &process.to_string()]).stderr(Stdio::null()).status().await?;
+    let status = Command::new("kill")
+        .args(["-s", signal, &process.to_string()])
+        .stderr(Stdio::null())
+        .status()
+        .await?;
     if !status.success() {
         bail!("process {process} is gone");
     }
@@ -116,24 +131,52 @@ pub(super) async fn signal(process: u32, signal: &str) -> Result<()> {
 /// bubblewrap's arguments.
 fn arguments(specification: &Specification, termination_log: &Path) -> Result<Vec<OsString>> {
     let mut arguments: Vec<OsString> = Vec::new();
-    let mut add = |words: &[&std::ffi::OsStr]| arguments.extend(words.iter().map(|word| (*word).to_owned()));
+    let mut add =
+        |words: &[&std::ffi::OsStr]| arguments.extend(words.iter().map(|word| (*word).to_owned()));
     match &specification.image.content {
-        Content::Host(directories) => directories.iter().for_each(|path| add(&["--ro-bind".as_ref(), path.as_ref(), path.as_ref()])),
+        Content::Host(directories) => directories
+            .iter()
+            .for_each(|path| add(&["--ro-bind".as_ref(), path.as_ref(), path.as_ref()])),
         // File by file, so that mount points can be made in directories that the image has.
         Content::Root(root) => {
-            for path in files(root).with_context(|| format!("reading the image's root {}", root.display()))? {
-                add(&["--ro-bind".as_ref(), path.as_ref(), Path::new("/").join(path.strip_prefix(root)?).as_ref()]);
+            for path in files(root)
+                .with_context(|| format!("reading the image's root {}", root.display()))?
+            {
+                add(&[
+                    "--ro-bind".as_ref(),
+                    path.as_ref(),
+                    Path::new("/").join(path.strip_prefix(root)?).as_ref(),
+                ]);
             }
         }
     }
     add(&["--proc", "/proc", "--dev", "/dev"].map(std::ffi::OsStr::new));
     add(&["--bind".as_ref(), termination_log.as_ref(), "/dev/termination-log".as_ref()]);
     for mount in &specification.mounts {
-        add(&[if mount.read_only { "--ro-bind" } else { "--bind" }.as_ref(), mount.source.as_ref(), mount.target.as_ref()]);
+        add(&[
+            if mount.read_only { "--ro-bind" } else { "--bind" }.as_ref(),
+            mount.source.as_ref(),
+            mount.target.as_ref(),
+        ]);
     }
-    add(&["--remount-ro", "/", "--unshare-user", "--unshare-pid", "--as-pid-1", "--unshare-ipc", "--unshare-uts"].map(std::ffi::OsStr::new));
-    add(&["--cap-drop", "ALL", "--die-with-parent", "--new-session", "--clearenv"].map(std::ffi::OsStr::new));
-    add(&["--uid".as_ref(), specification.user.to_string().as_ref(), "--gid".as_ref(), specification.group.to_string().as_ref()]);
+    add(&[
+        "--remount-ro",
+        "/",
+        "--unshare-user",
+        "--unshare-pid",
+        "--as-pid-1",
+        "--unshare-ipc",
+        "--unshare-uts",
+    ]
+    .map(std::ffi::OsStr::new));
+    add(&["--cap-drop", "ALL", "--die-with-parent", "--new-session", "--clearenv"]
+        .map(std::ffi::OsStr::new));
+    add(&[
+        "--uid".as_ref(),
+        specification.user.to_string().as_ref(),
+        "--gid".as_ref(),
+        specification.group.to_string().as_ref(),
+    ]);
     for (name, value) in &specification.environment {
         add(&["--setenv".as_ref(), name.as_ref(), value.as_ref()]);
     }

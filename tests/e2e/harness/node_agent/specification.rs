@@ -48,7 +48,9 @@ impl Specification {
             return Err(Refusal::configuration("this node agent runs no init containers"));
         }
         if spec.restart_policy.as_deref() != Some("Never") {
-            return Err(Refusal::configuration("this node agent restarts nothing: restartPolicy must be Never"));
+            return Err(Refusal::configuration(
+                "this node agent restarts nothing: restartPolicy must be Never",
+            ));
         }
         let reference = container.image.clone().unwrap_or_default();
         let image = image::find(&reference).ok_or_else(|| Refusal {
@@ -60,7 +62,10 @@ impl Specification {
         let mut command: Vec<String> = container.command.clone().unwrap_or_else(entrypoint);
         command.extend(container.args.clone().unwrap_or_default());
         let mut environment = vec![
-            ("PATH".to_owned(), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned()),
+            (
+                "PATH".to_owned(),
+                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
+            ),
             ("HOSTNAME".to_owned(), pod.name_any()),
             ("KUBERNETES_SERVICE_HOST".to_owned(), "127.0.0.1".to_owned()),
             ("KUBERNETES_SERVICE_PORT".to_owned(), shared.api_port.to_string()),
@@ -81,26 +86,41 @@ impl Specification {
 fn user(pod: &Pod, container: &Container, image: &Image) -> Result<(i64, i64), Refusal> {
     let of_pod = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
     let own = container.security_context.as_ref();
-    let run_as_user = own.and_then(|context| context.run_as_user).or(of_pod.and_then(|context| context.run_as_user));
-    let run_as_group = own.and_then(|context| context.run_as_group).or(of_pod.and_then(|context| context.run_as_group));
-    let non_root = own.and_then(|context| context.run_as_non_root).or(of_pod.and_then(|context| context.run_as_non_root));
+    let run_as_user = own
+        .and_then(|context| context.run_as_user)
+        .or(of_pod.and_then(|context| context.run_as_user));
+    let run_as_group = own
+        .and_then(|context| context.run_as_group)
+        .or(of_pod.and_then(|context| context.run_as_group));
+    let non_root = own
+        .and_then(|context| context.run_as_non_root)
+        .or(of_pod.and_then(|context| context.run_as_non_root));
     let user = run_as_user.unwrap_or(image.user);
     if non_root == Some(true) && user == 0 {
-        return Err(Refusal::configuration("container has runAsNonRoot and image will run as root"));
+        return Err(Refusal::configuration(
+            "container has runAsNonRoot and image will run as root",
+        ));
     }
     Ok((user, run_as_group.unwrap_or(user)))
 }
 
 /// Replaces `$(NAME)` where NAME is known, and leaves it where it is not, as Kubernetes does.
 fn expand(text: &str, environment: &[(String, String)]) -> String {
-    environment.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("$({name})"), value))
+    environment
+        .iter()
+        .fold(text.to_owned(), |text, (name, value)| text.replace(&format!("$({name})"), value))
 }
 
 /// The value of an environment variable.
 fn value(pod: &Pod, variable: &EnvVar) -> Result<String, Refusal> {
-    let Some(source) = &variable.value_from else { return Ok(variable.value.clone().unwrap_or_default()) };
+    let Some(source) = &variable.value_from else {
+        return Ok(variable.value.clone().unwrap_or_default());
+    };
     let Some(field) = &source.field_ref else {
-        return Err(Refusal::configuration(format!("this node agent fills env {} from fields only", variable.name)));
+        return Err(Refusal::configuration(format!(
+            "this node agent fills env {} from fields only",
+            variable.name
+        )));
     };
     field_value(pod, &field.field_path)
 }

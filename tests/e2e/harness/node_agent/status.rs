@@ -40,15 +40,15 @@ pub(super) fn ended(pod: &Pod, sandbox: &Sandbox, code: i32) -> Value {
         "startedAt": sandbox.started(),
         "finishedAt": Timestamp::now(),
     }});
-    let (phase, reason) = if code == 0 { ("Succeeded", "PodCompleted") } else { ("Failed", "PodFailed") };
+    let (phase, reason) =
+        if code == 0 { ("Succeeded", "PodCompleted") } else { ("Failed", "PodFailed") };
     status(pod, phase, false, reason, json!({"ready": false, "started": false, "state": state}))
 }
 
 fn status(pod: &Pod, phase: &str, ready: bool, reason: &str, container: Value) -> Value {
     let now = Timestamp::now();
     let ready = if ready { "True" } else { "False" };
-    let condition =
-        |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason, "lastTransitionTime": now});
+    let condition = |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason, "lastTransitionTime": now});
     let specification = pod.spec.iter().flat_map(|spec| &spec.containers).next();
     let mut container_status = json!({
         "name": specification.map(|container| &container.name),
@@ -79,7 +79,8 @@ fn status(pod: &Pod, phase: &str, ready: bool, reason: &str, container: Value) -
 pub(super) async fn write(api: &Api<Pod>, pod: &Pod, status: &Value) -> Result<()> {
     let mut patch = status.clone();
     patch["metadata"] = json!({"uid": pod.uid()});
-    match api.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await {
+    match api.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await
+    {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(error)) if matches!(error.code, 404 | 409) => Ok(()),
         Err(error) => Err(error.into()),

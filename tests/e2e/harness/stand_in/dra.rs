@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{
+    ApiResource, DynamicObject, GroupVersionKind, ObjectMeta, Patch, PatchParams, PostParams,
+};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
@@ -34,7 +36,10 @@ pub(crate) fn resource_slice_kind() -> ApiResource {
 }
 
 fn of_version(version: &str) -> ApiResource {
-    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, version, "ResourceSlice"), "resourceslices")
+    ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk(GROUP, version, "ResourceSlice"),
+        "resourceslices",
+    )
 }
 
 /// The kind in the best version that the API server has.
@@ -52,7 +57,8 @@ async fn served(client: &Client) -> Result<ApiResource> {
 /// Starts the plugins.
 pub(super) fn start(client: &Client, tasks: &mut JoinSet<()>) {
     let changed = Arc::new(Notify::new());
-    let pods: Cache<Pod> = Cache::start(Api::all(client.clone()), (), Config::default(), &changed, tasks);
+    let pods: Cache<Pod> =
+        Cache::start(Api::all(client.clone()), (), Config::default(), &changed, tasks);
     let client = client.clone();
     tasks.spawn_local(async move {
         let mut kind = None;
@@ -72,8 +78,12 @@ pub(super) fn start(client: &Client, tasks: &mut JoinSet<()>) {
 /// Publishes once, when the plugin is ready. `kind`: as found by the first one.
 async fn publish(client: &Client, kind: &mut Option<ApiResource>, pod: &Pod) -> Result<()> {
     let annotations = pod.annotations();
-    let (Some(version), None) = (annotations.get(SERVES), annotations.get(PUBLISHED)) else { return Ok(()) };
-    let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) else { return Ok(()) };
+    let (Some(version), None) = (annotations.get(SERVES), annotations.get(PUBLISHED)) else {
+        return Ok(());
+    };
+    let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) else {
+        return Ok(());
+    };
     if !is_ready(pod) || pod.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
@@ -81,7 +91,8 @@ async fn publish(client: &Client, kind: &mut Option<ApiResource>, pod: &Pod) -> 
         Some(kind) => kind,
         None => kind.insert(served(client).await?),
     };
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| container.name.as_str());
+    let containers =
+        pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| container.name.as_str());
     for driver in containers.filter_map(driver_of) {
         write_slice(client, kind, node, driver, version).await?;
     }
@@ -104,17 +115,28 @@ fn driver_of(container: &str) -> Option<&'static str> {
     }
 }
 
-async fn write_slice(client: &Client, kind: &ApiResource, node: &str, driver: &str, version: &str) -> Result<()> {
+async fn write_slice(
+    client: &Client,
+    kind: &ApiResource,
+    node: &str,
+    driver: &str,
+    version: &str,
+) -> Result<()> {
     let slices = Api::<DynamicObject>::all_with(client.clone(), kind);
     let is_first = kind.version == VERSIONS[2];
     let name = format!("{node}-{driver}");
     let Some(live) = slices.get_opt(&name).await? else {
         let metadata = ObjectMeta { name: Some(name), ..ObjectMeta::default() };
-        let object = DynamicObject { types: None, metadata, data: json!({"spec": slice(node, driver, version, 1, is_first)}) };
+        let object = DynamicObject {
+            types: None,
+            metadata,
+            data: json!({"spec": slice(node, driver, version, 1, is_first)}),
+        };
         slices.create(&PostParams::default(), &object).await?;
         return Ok(());
     };
-    let generation = live.data.pointer("/spec/pool/generation").and_then(Value::as_i64).unwrap_or(0) + 1;
+    let generation =
+        live.data.pointer("/spec/pool/generation").and_then(Value::as_i64).unwrap_or(0) + 1;
     let patch = json!({"spec": slice(node, driver, version, generation, is_first)});
     slices.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
     Ok(())
@@ -123,7 +145,11 @@ async fn write_slice(client: &Client, kind: &ApiResource, node: &str, driver: &s
 /// `is_first`: in the first version of the API what a device is stands under `basic`.
 fn slice(node: &str, driver: &str, version: &str, generation: i64, is_first: bool) -> Value {
     let device = |name: String, attributes: Value| {
-        if is_first { json!({"name": name, "basic": {"attributes": attributes}}) } else { json!({"name": name, "attributes": attributes}) }
+        if is_first {
+            json!({"name": name, "basic": {"attributes": attributes}})
+        } else {
+            json!({"name": name, "attributes": attributes})
+        }
     };
     let gpu = |index: usize| {
         let attributes = json!({
@@ -133,8 +159,11 @@ fn slice(node: &str, driver: &str, version: &str, generation: i64, is_first: boo
         });
         device(format!("gpu-{index}"), attributes)
     };
-    let part = |name: &str| device(format!("{name}-0"), json!({"type": {"string": name}, "id": {"int": 0}}));
-    let devices = if driver == GPU_DRIVER { [gpu(0), gpu(1)] } else { [part("daemon"), part("channel")] };
+    let part = |name: &str| {
+        device(format!("{name}-0"), json!({"type": {"string": name}, "id": {"int": 0}}))
+    };
+    let devices =
+        if driver == GPU_DRIVER { [gpu(0), gpu(1)] } else { [part("daemon"), part("channel")] };
     json!({
         "driver": driver,
         "nodeName": node,
@@ -145,6 +174,8 @@ fn slice(node: &str, driver: &str, version: &str, generation: i64, is_first: boo
 
 /// A driver version as a version attribute: leading zeros are dropped (`535.104.05` is published as `535.104.5`).
 pub(crate) fn published(version: &str) -> String {
-    let plain = |number: &str| number.parse::<u64>().map_or_else(|_| number.to_owned(), |number| number.to_string());
+    let plain = |number: &str| {
+        number.parse::<u64>().map_or_else(|_| number.to_owned(), |number| number.to_string())
+    };
     version.split('.').map(plain).collect::<Vec<_>>().join(".")
 }

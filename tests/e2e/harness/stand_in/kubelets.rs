@@ -82,12 +82,15 @@ struct Host<'a> {
 impl Host<'_> {
     /// The operand's pods that are not about to go.
     fn of(&self, operand: Operand) -> impl Iterator<Item = &Pod> {
-        self.pods.iter().copied().filter(move |pod| app(pod) == operand.name() && pod.metadata.deletion_timestamp.is_none())
+        self.pods.iter().copied().filter(move |pod| {
+            app(pod) == operand.name() && pod.metadata.deletion_timestamp.is_none()
+        })
     }
 
     /// The version of the driver that works here.
     fn driver(&self) -> Option<&str> {
-        let driver = self.pods.iter().find(|pod| app(pod) == Operand::Driver.name() && is_ready(pod))?;
+        let driver =
+            self.pods.iter().find(|pod| app(pod) == Operand::Driver.name() && is_ready(pod))?;
         Some(driver_version(driver.spec.as_ref()?.containers.first()?.image.as_deref()?))
     }
 
@@ -135,7 +138,9 @@ impl Kubelets {
                 Some(operand) => self.start_operand(operand, pod, node, host, script).await,
                 None => Ok(()),
             },
-            None if pod.labels().contains_key(NETWORK_DRIVER) => self.crash(pod, script.network_faults.get(node)).await,
+            None if pod.labels().contains_key(NETWORK_DRIVER) => {
+                self.crash(pod, script.network_faults.get(node)).await
+            }
             None => {
                 let Some(operand) = Operand::named(app(pod)) else { return Ok(()) };
                 if operand == Operand::Driver {
@@ -148,11 +153,20 @@ impl Kubelets {
 
     /// What its init containers wait for, in the order in which the operands wait for each other: driver, toolkit, the validator's look at
     /// the toolkit, device plugin, the validator's look at the GPUs.
-    async fn start_operand(&self, operand: Operand, pod: &Pod, node: &str, host: &Host<'_>, script: &Script) -> Result<()> {
+    async fn start_operand(
+        &self,
+        operand: Operand,
+        pod: &Pod,
+        node: &str,
+        host: &Host<'_>,
+        script: &Script,
+    ) -> Result<()> {
         let mut annotations = json!({});
         match operand {
             Operand::Driver => {
-                let others = |pod: &&Pod| Operand::named(app(pod)).is_some_and(|operand| operand != Operand::Driver);
+                let others = |pod: &&Pod| {
+                    Operand::named(app(pod)).is_some_and(|operand| operand != Operand::Driver)
+                };
                 if script.driver_manager && host.pods.iter().any(others) {
                     // The driver manager first sends the other operands away, then the driver is installed.
                     return self.label_operands(node, host, "true", PAUSED).await;
@@ -164,7 +178,8 @@ impl Kubelets {
             }
             Operand::Toolkit if !script.host_driver && host.driver().is_none() => return Ok(()),
             Operand::Validator if !pod.annotations().contains_key(TOOLKIT_VALIDATED) => {
-                let toolkit = !pod.annotations().contains_key(VALIDATES_TOOLKIT) || host.of(Operand::Toolkit).any(is_ready);
+                let toolkit = !pod.annotations().contains_key(VALIDATES_TOOLKIT)
+                    || host.of(Operand::Toolkit).any(is_ready);
                 if !script.host_driver && host.driver().is_none() || !toolkit {
                     return Ok(());
                 }
@@ -173,16 +188,27 @@ impl Kubelets {
             }
             Operand::Validator => {
                 let init = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
-                let waits_for_plugin = init.into_iter().any(|container| container.name == PLUGIN_VALIDATION);
-                if waits_for_plugin && host.live.is_none_or(|live| offered(live).unwrap_or(0) == 0) {
+                let waits_for_plugin =
+                    init.into_iter().any(|container| container.name == PLUGIN_VALIDATION);
+                if waits_for_plugin && host.live.is_none_or(|live| offered(live).unwrap_or(0) == 0)
+                {
                     return Ok(());
                 }
                 annotations[READY_AFTER] = "1s".into();
             }
-            Operand::DevicePlugin | Operand::Dcgm | Operand::DcgmExporter | Operand::FeatureDiscovery if !host.toolkit_is_validated() => {
+            Operand::DevicePlugin
+            | Operand::Dcgm
+            | Operand::DcgmExporter
+            | Operand::FeatureDiscovery
+                if !host.toolkit_is_validated() =>
+            {
                 return Ok(());
             }
-            Operand::Toolkit | Operand::DevicePlugin | Operand::Dcgm | Operand::DcgmExporter | Operand::FeatureDiscovery => {}
+            Operand::Toolkit
+            | Operand::DevicePlugin
+            | Operand::Dcgm
+            | Operand::DcgmExporter
+            | Operand::FeatureDiscovery => {}
         }
         if fault(operand, node, script).is_some() {
             annotations[NEVER_READY] = "true".into();
@@ -193,12 +219,24 @@ impl Kubelets {
     /// With `safeLoad` the init container first asks for the node, and waits until it has it.
     async fn start_network_driver(&self, pod: &Pod, node: &str, script: &Script) -> Result<()> {
         if script.safe_load.contains(node) {
-            let Some(live) = self.nodes.all().into_iter().find(|live| live.name_any() == node) else { return Ok(()) };
-            let version = |version: Option<String>| version.and_then(|version| version.parse::<u64>().ok());
+            let Some(live) = self.nodes.all().into_iter().find(|live| live.name_any() == node)
+            else {
+                return Ok(());
+            };
+            let version =
+                |version: Option<String>| version.and_then(|version| version.parse::<u64>().ok());
             let Some(asked) = version(pod.annotations().get(ASKED).cloned()) else {
                 let patch = Patch::Merge(json!({"metadata": {"annotations": {SAFE_LOAD: "true"}}}));
-                let asked = Api::<Node>::all(self.client.clone()).patch(node, &PatchParams::default(), &patch).await?;
-                return self.patch(pod, &json!({"metadata": {"annotations": {ASKED: asked.resource_version()}}}), false).await;
+                let asked = Api::<Node>::all(self.client.clone())
+                    .patch(node, &PatchParams::default(), &patch)
+                    .await?;
+                return self
+                    .patch(
+                        pod,
+                        &json!({"metadata": {"annotations": {ASKED: asked.resource_version()}}}),
+                        false,
+                    )
+                    .await;
             };
             let waits = live.annotations().get(SAFE_LOAD).is_some_and(|value| !value.is_empty());
             // What is known of the node may be older than the question.
@@ -215,14 +253,26 @@ impl Kubelets {
     }
 
     /// Changes the labels that let operands run on a node; other values than `from` are somebody's wish and stay.
-    async fn label_operands(&self, node: &str, host: &Host<'_>, from: &str, to: &str) -> Result<()> {
+    async fn label_operands(
+        &self,
+        node: &str,
+        host: &Host<'_>,
+        from: &str,
+        to: &str,
+    ) -> Result<()> {
         let Some(live) = host.live else { return Ok(()) };
-        let others = Operand::ALL.into_iter().filter(|operand| *operand != Operand::Driver).map(Operand::deploy_label);
+        let others = Operand::ALL
+            .into_iter()
+            .filter(|operand| *operand != Operand::Driver)
+            .map(Operand::deploy_label);
         let differs = |label: &&str| live.labels().get(*label).is_some_and(|live| live == from);
-        let labels: Map<String, Value> = others.filter(differs).map(|label| (label.to_owned(), Value::from(to))).collect();
+        let labels: Map<String, Value> =
+            others.filter(differs).map(|label| (label.to_owned(), Value::from(to))).collect();
         if !labels.is_empty() {
             let patch = json!({"metadata": {"labels": labels}});
-            Api::<Node>::all(self.client.clone()).patch(node, &PatchParams::default(), &Patch::Merge(patch)).await?;
+            Api::<Node>::all(self.client.clone())
+                .patch(node, &PatchParams::default(), &Patch::Merge(patch))
+                .await?;
         }
         Ok(())
     }
@@ -235,9 +285,16 @@ impl Kubelets {
 
     /// Restarts a container that is to crash.
     async fn crash(&self, pod: &Pod, fault: Option<&Fault>) -> Result<()> {
-        let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
+        let statuses = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.container_statuses.as_deref())
+            .unwrap_or_default();
         let Some(container) = statuses.first() else { return Ok(()) };
-        if fault != Some(&Fault::CrashLoop) || container.ready || container.restart_count >= MOST_CRASHES {
+        if fault != Some(&Fault::CrashLoop)
+            || container.ready
+            || container.restart_count >= MOST_CRASHES
+        {
             return Ok(());
         }
         let count = container.restart_count + 1;
@@ -250,7 +307,8 @@ impl Kubelets {
     }
 
     async fn patch(&self, pod: &Pod, patch: &Value, status: bool) -> Result<()> {
-        let pods = Api::<Pod>::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
+        let pods =
+            Api::<Pod>::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
         let (name, parameters) = (pod.name_any(), PatchParams::default());
         let patched = if status {
             pods.patch_status(&name, &parameters, &Patch::Merge(patch)).await

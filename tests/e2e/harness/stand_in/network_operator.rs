@@ -33,10 +33,17 @@ const WAIT: &str = "network.nvidia.com/operator.mofed.wait";
 const NIC_LABEL: &str = "feature.node.kubernetes.io/pci-15b3.present";
 
 /// Starts the operator.
-pub(super) fn start(client: &Client, place: &Place, script: &Arc<Mutex<Script>>, tasks: &mut JoinSet<()>) {
+pub(super) fn start(
+    client: &Client,
+    place: &Place,
+    script: &Arc<Mutex<Script>>,
+    tasks: &mut JoinSet<()>,
+) {
     let changed = Arc::new(Notify::new());
-    let kind =
-        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("mellanox.com", "v1alpha1", "NicClusterPolicy"), "nicclusterpolicies");
+    let kind = ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk("mellanox.com", "v1alpha1", "NicClusterPolicy"),
+        "nicclusterpolicies",
+    );
     let policies = Api::<DynamicObject>::all_with(client.clone(), &kind);
     let in_namespace = || Api::<Pod>::namespaced(client.clone(), NETWORK_NAMESPACE);
     let mut operator = Operator {
@@ -45,8 +52,20 @@ pub(super) fn start(client: &Client, place: &Place, script: &Arc<Mutex<Script>>,
         upgrades: UpgradeController::new(place, "network-operator"),
         policies: Cache::start(policies.clone(), kind, Config::default(), &changed, tasks),
         nodes: Cache::start(Api::all(client.clone()), (), Config::default(), &changed, tasks),
-        daemon_sets: Cache::start(Api::namespaced(client.clone(), NETWORK_NAMESPACE), (), Config::default(), &changed, tasks),
-        pods: Cache::start(in_namespace(), (), Config::default().labels(NETWORK_DRIVER), &changed, tasks),
+        daemon_sets: Cache::start(
+            Api::namespaced(client.clone(), NETWORK_NAMESPACE),
+            (),
+            Config::default(),
+            &changed,
+            tasks,
+        ),
+        pods: Cache::start(
+            in_namespace(),
+            (),
+            Config::default().labels(NETWORK_DRIVER),
+            &changed,
+            tasks,
+        ),
         api: policies,
     };
     tasks.spawn_local(async move {
@@ -74,7 +93,12 @@ struct Operator {
 
 impl Operator {
     async fn reconcile(&mut self) -> Result<()> {
-        let Some(policy) = self.policies.all().into_iter().find(|policy| policy.name_any() == "nic-cluster-policy") else {
+        let Some(policy) = self
+            .policies
+            .all()
+            .into_iter()
+            .find(|policy| policy.name_any() == "nic-cluster-policy")
+        else {
             return Ok(());
         };
         let ofed = &policy.data["spec"]["ofedDriver"];
@@ -82,12 +106,30 @@ impl Operator {
             let wanted = daemon_set(ofed, &policy);
             let live = self.daemon_sets.all().into_iter().next();
             // The only part of it that any scenario changes.
-            let image = |template: &DaemonSet| Some(template.spec.as_ref()?.template.spec.as_ref()?.containers.first()?.image.clone());
+            let image = |template: &DaemonSet| {
+                Some(
+                    template
+                        .spec
+                        .as_ref()?
+                        .template
+                        .spec
+                        .as_ref()?
+                        .containers
+                        .first()?
+                        .image
+                        .clone(),
+                )
+            };
             let same = live.as_deref().and_then(image).flatten().as_deref()
                 == wanted["spec"]["template"]["spec"]["containers"][0]["image"].as_str();
             if !same {
                 let api = Api::<DaemonSet>::namespaced(self.client.clone(), NETWORK_NAMESPACE);
-                api.patch(&format!("{APP}-ds"), &PatchParams::apply("network-operator").force(), &Patch::Apply(wanted)).await?;
+                api.patch(
+                    &format!("{APP}-ds"),
+                    &PatchParams::apply("network-operator").force(),
+                    &Patch::Apply(wanted),
+                )
+                .await?;
             }
         }
         self.label_nodes().await?;
@@ -103,12 +145,20 @@ impl Operator {
 
     async fn label_nodes(&self) -> Result<()> {
         for pod in self.pods.all() {
-            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
-            let Some(live) = self.nodes.all().into_iter().find(|live| live.name_any() == node) else { continue };
+            let node =
+                pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+            let Some(live) = self.nodes.all().into_iter().find(|live| live.name_any() == node)
+            else {
+                continue;
+            };
             let wait = if is_ready(&pod) { "false" } else { "true" };
-            if live.labels().get(WAIT).is_none_or(|live| live != wait) && pod.metadata.deletion_timestamp.is_none() {
+            if live.labels().get(WAIT).is_none_or(|live| live != wait)
+                && pod.metadata.deletion_timestamp.is_none()
+            {
                 let patch = json!({"metadata": {"labels": {WAIT: wait}}});
-                Api::<Node>::all(self.client.clone()).patch(&node, &PatchParams::default(), &Patch::Merge(patch)).await?;
+                Api::<Node>::all(self.client.clone())
+                    .patch(&node, &PatchParams::default(), &Patch::Merge(patch))
+                    .await?;
             }
         }
         Ok(())
@@ -120,7 +170,10 @@ impl Operator {
             daemon_set.status.as_ref().is_some_and(|status| {
                 let desired = status.desired_number_scheduled;
                 let observed = status.observed_generation == daemon_set.metadata.generation;
-                observed && desired != 0 && status.number_available == Some(desired) && status.updated_number_scheduled == Some(desired)
+                observed
+                    && desired != 0
+                    && status.number_available == Some(desired)
+                    && status.updated_number_scheduled == Some(desired)
             })
         });
         let state = if ready { "ready" } else { "notReady" };
@@ -128,14 +181,25 @@ impl Operator {
             return Ok(());
         }
         let status = json!({"status": {"state": state, "appliedStates": [{"name": "state-OFED", "state": state}]}});
-        self.api.patch_status(&policy.name_any(), &PatchParams::default(), &Patch::<Value>::Merge(status)).await?;
+        self.api
+            .patch_status(
+                &policy.name_any(),
+                &PatchParams::default(),
+                &Patch::<Value>::Merge(status),
+            )
+            .await?;
         Ok(())
     }
 }
 
 fn daemon_set(ofed: &Value, policy: &DynamicObject) -> Value {
     let field = |name: &str| ofed[name].as_str().unwrap_or_default();
-    let image = format!("{}/{}:{}-ubuntu24.04-amd64", field("repository"), field("image"), field("version"));
+    let image = format!(
+        "{}/{}:{}-ubuntu24.04-amd64",
+        field("repository"),
+        field("image"),
+        field("version")
+    );
     let labels = json!({"app": APP, NETWORK_DRIVER: "", "mofed-ds-format-version": "1", "ds-owner": "NicClusterPolicy"});
     let mut of_pod = labels.clone();
     of_pod["kernel"] = KERNEL.into();

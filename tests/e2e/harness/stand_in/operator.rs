@@ -35,11 +35,19 @@ pub(super) use operands::{PLUGIN_VALIDATION, VALIDATES_TOOLKIT};
 
 /// The kind ClusterPolicy.
 pub(crate) fn cluster_policy_kind() -> ApiResource {
-    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("nvidia.com", "v1", "ClusterPolicy"), "clusterpolicies")
+    ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk("nvidia.com", "v1", "ClusterPolicy"),
+        "clusterpolicies",
+    )
 }
 
 /// Starts the operator.
-pub(super) fn start(client: &Client, place: &Place, script: &Arc<Mutex<Script>>, tasks: &mut JoinSet<()>) {
+pub(super) fn start(
+    client: &Client,
+    place: &Place,
+    script: &Arc<Mutex<Script>>,
+    tasks: &mut JoinSet<()>,
+) {
     let changed = Arc::new(Notify::new());
     let caches = Caches::start(client, &changed, tasks);
     let leader = leadership::start(client, script, tasks);
@@ -108,7 +116,11 @@ impl Operator {
     }
 
     async fn reconcile(&mut self, observed: &Observed, script: &Script) -> Result<()> {
-        let generation = format!("{}/{}", observed.policy.uid().unwrap_or_default(), observed.policy.metadata.generation.unwrap_or(0));
+        let generation = format!(
+            "{}/{}",
+            observed.policy.uid().unwrap_or_default(),
+            observed.policy.metadata.generation.unwrap_or(0)
+        );
         if self.spec.as_ref().is_none_or(|(seen, _)| *seen != generation) {
             self.spec = Some((generation.clone(), Instant::now()));
             self.ready_since = None;
@@ -144,14 +156,23 @@ impl Operator {
             let live = observed.daemon_set(operand);
             match (wanted, live) {
                 (Some(wanted), live) => {
-                    let hash = |object: &DaemonSet| object.annotations().get(operands::HASH_ANNOTATION).cloned();
+                    let hash = |object: &DaemonSet| {
+                        object.annotations().get(operands::HASH_ANNOTATION).cloned()
+                    };
                     if live.and_then(hash) != Some(operands::hash(&wanted)) {
                         let wanted = operands::with_hash(wanted);
-                        api.patch(operand.name(), &PatchParams::apply("gpu-operator").force(), &Patch::Apply(wanted)).await?;
+                        api.patch(
+                            operand.name(),
+                            &PatchParams::apply("gpu-operator").force(),
+                            &Patch::Apply(wanted),
+                        )
+                        .await?;
                         written.push(operand);
                     }
                 }
-                (None, Some(_)) => drop(api.delete(operand.name(), &kube::api::DeleteParams::default()).await?),
+                (None, Some(_)) => {
+                    drop(api.delete(operand.name(), &kube::api::DeleteParams::default()).await?)
+                }
                 (None, None) => {}
             }
         }
@@ -159,7 +180,13 @@ impl Operator {
     }
 
     /// Writes the ClusterPolicy's status: `state` first, the conditions after it, as the real one does.
-    async fn report(&mut self, observed: &Observed, script: &Script, generation: &str, written: &[Operand]) -> Result<()> {
+    async fn report(
+        &mut self,
+        observed: &Observed,
+        script: &Script,
+        generation: &str,
+        written: &[Operand],
+    ) -> Result<()> {
         let mut verdict = status::verdict(observed, written);
         if verdict.is_ready() {
             let since = *self.ready_since.get_or_insert_with(Instant::now);

@@ -32,7 +32,10 @@ async fn answer(mut stream: TcpStream, directory: PathBuf) -> Result<()> {
     let content = if name.contains('/') { None } else { std::fs::read(directory.join(name)).ok() };
     let status = if content.is_some() { "200 OK" } else { "404 Not Found" };
     let content = content.unwrap_or_default();
-    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", content.len());
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        content.len()
+    );
     write.write_all(head.as_bytes()).await?;
     write.write_all(&content).await?;
     write.shutdown().await?;

@@ -28,7 +28,9 @@ impl Place {
 pub(crate) fn controller(generation: ControllerGeneration) -> Result<(PathBuf, &'static str)> {
     let (name, driver) = match generation {
         ControllerGeneration::Gpu26_7 => ("upgrade-controller-26.7", "--driver=gpu"),
-        ControllerGeneration::Gpu25 | ControllerGeneration::Gpu26_3 => ("upgrade-controller-26.3", "--driver=gpu"),
+        ControllerGeneration::Gpu25 | ControllerGeneration::Gpu26_3 => {
+            ("upgrade-controller-26.3", "--driver=gpu")
+        }
         ControllerGeneration::Network => ("upgrade-controller-26.3", "--driver=ofed"),
     };
     Ok((program(name)?, driver))
@@ -51,7 +53,11 @@ impl UpgradeController {
 
     /// Starts it, unless it runs. One that has ended by itself is started again, as its pod's kubelet would; that is an error all the same, with the
     /// end of its log. `tick`: when it looks again although nothing has changed.
-    pub(super) fn ensure(&mut self, generation: ControllerGeneration, tick: Duration) -> Result<()> {
+    pub(super) fn ensure(
+        &mut self,
+        generation: ControllerGeneration,
+        tick: Duration,
+    ) -> Result<()> {
         let alive = self.process.as_mut().map_or(Ok(()), Process::check_alive);
         if alive.is_err() {
             self.process = None;
@@ -62,7 +68,13 @@ impl UpgradeController {
             let tick = format!("--requeue-after={}ms", tick.as_millis());
             let log = format!("upgrade-controller-{}-{}", self.name, self.started);
             let environment = [("KUBECONFIG", self.place.kubeconfig.display().to_string())];
-            self.process = Some(Process::start(&self.place.directory, &log, &program, [driver, &tick], &environment)?);
+            self.process = Some(Process::start(
+                &self.place.directory,
+                &log,
+                &program,
+                [driver, &tick],
+                &environment,
+            )?);
         }
         alive
     }

@@ -69,7 +69,8 @@ impl Action {
     }
 }
 
-const OFTEN: [Action; 4] = [Action::ReplaceDrivers, Action::ReadyDrivers, Action::ReadyValidators, Action::Reap];
+const OFTEN: [Action; 4] =
+    [Action::ReplaceDrivers, Action::ReadyDrivers, Action::ReadyValidators, Action::Reap];
 const RARELY: [Action; 38] = [
     Action::Bump,
     Action::Bump,
@@ -169,23 +170,43 @@ impl World<'_> {
                     self.server.merge_if_there(&self.pod(name), &label).await?;
                 }
             }
-            Action::BreakDriver => self.status_of(&node, false, &unready(0), |host| &host.drivers).await?,
+            Action::BreakDriver => {
+                self.status_of(&node, false, &unready(0), |host| &host.drivers).await?
+            }
             Action::CrashDriver => {
                 let restarts = self.draw.one(&[10, 11, 12]);
                 self.status_of(&node, false, &unready(restarts), |host| &host.drivers).await?;
             }
-            Action::BreakValidator => self.status_of(&node, false, &unready(0), |host| &host.validators).await?,
+            Action::BreakValidator => {
+                self.status_of(&node, false, &unready(0), |host| &host.validators).await?
+            }
             Action::LoseValidator => self.lose_validators(&node).await?,
             Action::SecondValidator => self.add_validator(&node).await?,
-            Action::Cordon => self.patch_node(&node, json!({"spec": {"unschedulable": true}})).await?,
-            Action::Uncordon => self.patch_node(&node, json!({"spec": {"unschedulable": false}})).await?,
+            Action::Cordon => {
+                self.patch_node(&node, json!({"spec": {"unschedulable": true}})).await?
+            }
+            Action::Uncordon => {
+                self.patch_node(&node, json!({"spec": {"unschedulable": false}})).await?
+            }
             Action::Skip => {
-                let value = self.draw.one(&[json!("true"), json!("false"), Value::Null, Value::Null]);
-                self.patch_node(&node, json!({"metadata": {"labels": {traits.skip_label: value}}})).await?;
+                let value =
+                    self.draw.one(&[json!("true"), json!("false"), Value::Null, Value::Null]);
+                self.patch_node(&node, json!({"metadata": {"labels": {traits.skip_label: value}}}))
+                    .await?;
             }
             Action::Ready => {
-                let conditions = self.draw.one(&[json!([]), ready_condition("True"), ready_condition("False"), ready_condition("Unknown")]);
-                self.server.merge(&format!("/api/v1/nodes/{node}/status"), &json!({"status": {"conditions": conditions}})).await?;
+                let conditions = self.draw.one(&[
+                    json!([]),
+                    ready_condition("True"),
+                    ready_condition("False"),
+                    ready_condition("Unknown"),
+                ]);
+                self.server
+                    .merge(
+                        &format!("/api/v1/nodes/{node}/status"),
+                        &json!({"status": {"conditions": conditions}}),
+                    )
+                    .await?;
             }
             Action::AddWorkload => self.add_workload(&node).await?,
             Action::FinishWorkload => self.finish_workload(&node).await?,
@@ -193,18 +214,31 @@ impl World<'_> {
             Action::Unguard => self.unguard().await?,
             Action::Policy => self.change_policy().await?,
             Action::State => {
-                let mut states: Vec<Value> = ControllerState::ALL.into_iter().map(|state| state.label().into()).collect();
+                let mut states: Vec<Value> =
+                    ControllerState::ALL.into_iter().map(|state| state.label().into()).collect();
                 states.extend([Value::Null, "what-is-this".into()]);
                 let state = self.draw.one(&states);
-                self.patch_node(&node, json!({"metadata": {"labels": {traits.state_label: state}}})).await?;
+                self.patch_node(
+                    &node,
+                    json!({"metadata": {"labels": {traits.state_label: state}}}),
+                )
+                .await?;
             }
             Action::Request => {
                 let value = self.draw.one(&["true", "true", "yes"]);
-                self.patch_node(&node, json!({"metadata": {"annotations": {traits.requested: value}}})).await?;
+                self.patch_node(
+                    &node,
+                    json!({"metadata": {"annotations": {traits.requested: value}}}),
+                )
+                .await?;
             }
             Action::SafeLoad => {
                 let value = self.draw.one(&[json!("true"), json!(""), Value::Null]);
-                self.patch_node(&node, json!({"metadata": {"annotations": {traits.safe_load: value}}})).await?;
+                self.patch_node(
+                    &node,
+                    json!({"metadata": {"annotations": {traits.safe_load: value}}}),
+                )
+                .await?;
             }
             Action::StartTimes => {
                 // Too long ago, not too long ago, or no time at all.
@@ -213,7 +247,8 @@ impl World<'_> {
                 let drawn = self.draw.one(&[traits.wait_start, traits.validation_start]);
                 // What is being validated is rare, and so is its time that is over.
                 let validates = !self.validating().await?.is_empty();
-                let (key, value) = if validates { (traits.validation_start, ago(5_000)) } else { (drawn, value) };
+                let (key, value) =
+                    if validates { (traits.validation_start, ago(5_000)) } else { (drawn, value) };
                 self.patch_node(&node, json!({"metadata": {"annotations": {key: value}}})).await?;
                 if key == traits.validation_start {
                     self.delay_validations(&value).await?;
@@ -237,7 +272,11 @@ impl World<'_> {
                 let owner = self.daemon_sets[self.hosts[&node].daemon_set].owner;
                 let value = self.draw.one(&[json!(owner), Value::Null, json!("absent")]);
                 if owner.is_some() {
-                    self.patch_node(&node, json!({"metadata": {"labels": {names::DRIVER_OWNER_LABEL: value}}})).await?;
+                    self.patch_node(
+                        &node,
+                        json!({"metadata": {"labels": {names::DRIVER_OWNER_LABEL: value}}}),
+                    )
+                    .await?;
                 }
             }
             Action::Kill => {}
@@ -266,8 +305,15 @@ impl World<'_> {
         if let Some(owner) = self.daemon_sets[daemon_set].owner {
             labels[names::DRIVER_OWNER_LABEL] = owner.into();
         }
-        self.server.create("/api/v1/nodes", &json!({"metadata": {"name": name, "labels": labels}})).await?;
-        self.server.merge(&format!("/api/v1/nodes/{name}/status"), &json!({"status": {"conditions": ready_condition("True")}})).await?;
+        self.server
+            .create("/api/v1/nodes", &json!({"metadata": {"name": name, "labels": labels}}))
+            .await?;
+        self.server
+            .merge(
+                &format!("/api/v1/nodes/{name}/status"),
+                &json!({"status": {"conditions": ready_condition("True")}}),
+            )
+            .await?;
         self.hosts.insert(name.clone(), Host { daemon_set, ..Host::default() });
         self.count(daemon_set, 0).await?;
         self.add_driver(&name, true).await?;
@@ -302,8 +348,16 @@ impl World<'_> {
     }
 
     async fn delete_pod(&self, pod: &Value) -> Result<()> {
-        let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-        self.server.delete(&format!("/api/v1/namespaces/{}/pods/{}", text("/metadata/namespace"), text("/metadata/name"))).await
+        let text = |pointer: &str| {
+            pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        self.server
+            .delete(&format!(
+                "/api/v1/namespaces/{}/pods/{}",
+                text("/metadata/namespace"),
+                text("/metadata/name")
+            ))
+            .await
     }
 
     /// What is being deleted is gone, and so is what was on nodes that are gone.
@@ -326,7 +380,8 @@ impl World<'_> {
             let uid = uid(host);
             !pods.iter().any(|pod| pod["spec"]["nodeName"] == name.as_str() && owned(pod, &uid))
         };
-        let lacking: Vec<String> = self.hosts.iter().filter(lacks).map(|(name, _)| name.clone()).collect();
+        let lacking: Vec<String> =
+            self.hosts.iter().filter(lacks).map(|(name, _)| name.clone()).collect();
         for node in lacking {
             self.add_driver(&node, true).await?;
         }
@@ -336,7 +391,8 @@ impl World<'_> {
     async fn add_driver(&mut self, node: &str, has_owner: bool) -> Result<()> {
         let name = self.name("driver");
         let daemon_set = &self.daemon_sets[self.hosts[node].daemon_set];
-        let (uid, controller, owner) = (daemon_set.uid.clone(), daemon_set.name.clone(), daemon_set.owner);
+        let (uid, controller, owner) =
+            (daemon_set.uid.clone(), daemon_set.name.clone(), daemon_set.owner);
         let (revision, digest) = (daemon_set.newest.clone(), daemon_set.digest);
         let grace = self.draw.one(&[0, 0, 30]);
         let mut pod = json!({"metadata": {"name": name, "labels": self.labels(owner)}, "spec": {
@@ -345,8 +401,7 @@ impl World<'_> {
         }});
         if has_owner {
             pod["metadata"]["labels"]["controller-revision-hash"] = revision.into();
-            pod["metadata"]["ownerReferences"] =
-                json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": controller, "uid": uid, "controller": true}]);
+            pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": controller, "uid": uid, "controller": true}]);
         }
         self.server.create(&format!("/api/v1/namespaces/{}/pods", self.namespace()), &pod).await?;
         self.hosts.entry(node.to_owned()).or_default().drivers.push(name);
@@ -370,7 +425,13 @@ impl World<'_> {
     }
 
     /// Gives pods of a node a status. `keep_crashing`: not those that crash.
-    async fn status_of(&self, node: &str, keep_crashing: bool, status: &Value, of: impl Fn(&Host) -> &Vec<String>) -> Result<()> {
+    async fn status_of(
+        &self,
+        node: &str,
+        keep_crashing: bool,
+        status: &Value,
+        of: impl Fn(&Host) -> &Vec<String>,
+    ) -> Result<()> {
         let pods = self.pods().await?;
         self.status_among(&pods, node, keep_crashing, status, of).await
     }
@@ -384,10 +445,18 @@ impl World<'_> {
         of: impl Fn(&Host) -> &Vec<String>,
     ) -> Result<()> {
         for name in of(&self.hosts[node]) {
-            let Some(pod) = pods.iter().find(|pod| pod["metadata"]["name"] == name.as_str()) else { continue };
-            let crashes = pod["status"]["containerStatuses"][0]["restartCount"].as_i64().unwrap_or(0) > 10;
+            let Some(pod) = pods.iter().find(|pod| pod["metadata"]["name"] == name.as_str()) else {
+                continue;
+            };
+            let crashes =
+                pod["status"]["containerStatuses"][0]["restartCount"].as_i64().unwrap_or(0) > 10;
             if !(keep_crashing && crashes) {
-                self.server.merge_if_there(&format!("{}/status", self.pod(name)), &json!({"status": status})).await?;
+                self.server
+                    .merge_if_there(
+                        &format!("{}/status", self.pod(name)),
+                        &json!({"status": status}),
+                    )
+                    .await?;
             }
         }
         Ok(())
@@ -398,7 +467,11 @@ impl World<'_> {
         let traits = self.of.driver().traits();
         for node in self.validating().await? {
             self.status_of(&node, false, &unready(0), |host| &host.validators).await?;
-            self.patch_node(&node, json!({"metadata": {"annotations": {traits.validation_start: since}}})).await?;
+            self.patch_node(
+                &node,
+                json!({"metadata": {"annotations": {traits.validation_start: since}}}),
+            )
+            .await?;
         }
         Ok(())
     }
@@ -406,9 +479,15 @@ impl World<'_> {
     /// The nodes that are being validated.
     async fn validating(&self) -> Result<Vec<String>> {
         let traits = self.of.driver().traits();
-        let selector = format!("{}%3D{}", traits.state_label, ControllerState::ValidationRequired.label());
-        let nodes = self.server.list::<Node>(&format!("/api/v1/nodes?labelSelector={selector}")).await?;
-        Ok(nodes.iter().map(ResourceExt::name_any).filter(|name| self.hosts.contains_key(name)).collect())
+        let selector =
+            format!("{}%3D{}", traits.state_label, ControllerState::ValidationRequired.label());
+        let nodes =
+            self.server.list::<Node>(&format!("/api/v1/nodes?labelSelector={selector}")).await?;
+        Ok(nodes
+            .iter()
+            .map(ResourceExt::name_any)
+            .filter(|name| self.hosts.contains_key(name))
+            .collect())
     }
 
     async fn add_validator(&mut self, node: &str) -> Result<()> {

@@ -22,7 +22,11 @@ impl Server {
 
     async fn send(&self, method: Method, path: &str, kind: &str, body: &Value) -> Result<Value> {
         let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        let request = Request::builder().method(method.clone()).uri(path).header("content-type", kind).body(bytes)?;
+        let request = Request::builder()
+            .method(method.clone())
+            .uri(path)
+            .header("content-type", kind)
+            .body(bytes)?;
         self.client.request(request).await.with_context(|| format!("{method} {path} {body}"))
     }
 
@@ -47,14 +51,17 @@ impl Server {
 
     /// Deletes at once. An object, which may be gone already, or all of a kind.
     pub(super) async fn delete(&self, path: &str) -> Result<()> {
-        let at_once = serde_json::json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
+        let at_once =
+            serde_json::json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
         unless_gone(self.send(Method::DELETE, path, "application/json", &at_once).await.map(drop))
     }
 }
 
 fn unless_gone(result: Result<()>) -> Result<()> {
     match result {
-        Err(error) if matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 404) => Ok(()),
+        Err(error) if matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 404) => {
+            Ok(())
+        }
         result => result,
     }
 }

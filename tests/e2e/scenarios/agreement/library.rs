@@ -52,7 +52,11 @@ pub(super) struct Library {
 impl Library {
     pub(super) fn start(directory: &Path, kubeconfig: &Path, of: Of) -> Result<Self> {
         let log = directory.join("logs/upgrade-controller.log");
-        let log = File::options().create(true).append(true).open(&log).with_context(|| format!("opening {}", log.display()))?;
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .with_context(|| format!("opening {}", log.display()))?;
         let (program, driver) = controller(of.generation)?;
         let mut child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
@@ -82,7 +86,9 @@ impl Library {
 
     async fn ask(&mut self, line: &str) -> Result<Said> {
         self.input.write_all(format!("{line}\n").as_bytes()).await?;
-        let said = timeout(LIMIT, self.output.next_line()).await.with_context(|| format!("no answer to `{line}` within {LIMIT:?}"))?;
+        let said = timeout(LIMIT, self.output.next_line())
+            .await
+            .with_context(|| format!("no answer to `{line}` within {LIMIT:?}"))?;
         let said = said?.context("the upgrade controller has ended")?;
         serde_json::from_str(&said).with_context(|| said.clone())
     }

@@ -8,7 +8,9 @@ use jiff::Timestamp;
 use nvidia_upgrade::operator::policies;
 use nvidia_upgrade::pass::{PassError, PassWrite};
 use nvidia_upgrade::snapshot::SnapshotError;
-use nvidia_upgrade::task::{EvictionTask, drain_ended, drain_selector, drained, eviction, eviction_ended};
+use nvidia_upgrade::task::{
+    EvictionTask, drain_ended, drain_selector, drained, eviction, eviction_ended,
+};
 use nvidia_upgrade::users::{users, uses_gpu};
 use nvidia_upgrade::{ControllerState, UpgradeController};
 use observed::workload::{PodPhase, Workload};
@@ -51,10 +53,16 @@ impl Expected {
     /// What must stand in the library's own words for what ends the pass.
     pub(super) fn library_error(&self) -> Option<String> {
         Some(match self.error.as_ref()? {
-            PassError::Build(SnapshotError::PodCount { .. }) => "driver DaemonSet should not have Unscheduled pods".to_owned(),
-            PassError::Build(SnapshotError::NodeMissing { node, .. }) => format!("unable to get node {node}:"),
+            PassError::Build(SnapshotError::PodCount { .. }) => {
+                "driver DaemonSet should not have Unscheduled pods".to_owned()
+            }
+            PassError::Build(SnapshotError::NodeMissing { node, .. }) => {
+                format!("unable to get node {node}:")
+            }
             PassError::Build(SnapshotError::NoNode { .. }) => "unable to get node :".to_owned(),
-            PassError::NoHash { pod, .. } => format!("controller-revision-hash label not present for pod {pod}"),
+            PassError::NoHash { pod, .. } => {
+                format!("controller-revision-hash label not present for pod {pod}")
+            }
             PassError::NoRevision { .. } => "no revision found for daemonset".to_owned(),
             PassError::MaxUnavailable { .. } => "invalid value for IntOrString".to_owned(),
             PassError::NoDrain => "the upgrade policy has no drain".to_owned(),
@@ -113,7 +121,11 @@ impl Model {
             PassWrite::Uncordon { .. } => cordon(picture, name, false),
             PassWrite::DeletePod { namespace, name: pod, .. } => {
                 let pod = format!("{namespace}/{pod}");
-                let grace = seen.pods_on(name).iter().find(|workload| key(workload) == pod).map_or(0, grace);
+                let grace = seen
+                    .pods_on(name)
+                    .iter()
+                    .find(|workload| key(workload) == pod)
+                    .map_or(0, grace);
                 delete(picture, &pod, grace);
             }
             PassWrite::Evict { .. } => self.evict(name, seen, picture),
@@ -127,10 +139,17 @@ impl Model {
 
     /// The policy that holds for a node.
     fn policy(&self, node: &str, seen: &Seen) -> Policy {
-        let owner = seen.observed.nodes.get(node).and_then(|node| node.labels.get(names::DRIVER_OWNER_LABEL));
+        let owner = seen
+            .observed
+            .nodes
+            .get(node)
+            .and_then(|node| node.labels.get(names::DRIVER_OWNER_LABEL));
         let all = policies(&seen.observed, self.of.driver(), self.of.generation);
         let of_node = |of: Option<&str>| of.is_none() || of == owner.map(String::as_str);
-        all.into_iter().find(|(of, _)| of_node(*of)).map(|(_, rules)| rules.policy).unwrap_or_default()
+        all.into_iter()
+            .find(|(of, _)| of_node(*of))
+            .map(|(_, rules)| rules.policy)
+            .unwrap_or_default()
     }
 
     fn evict(&mut self, node: &str, seen: &Seen, picture: &mut Picture) {
@@ -140,9 +159,16 @@ impl Model {
         match eviction(&users(pods, seen.workloads(), &deletion, self.of.generation), &policy) {
             EvictionTask::Ends(state) => self.ends(node, state, picture),
             EvictionTask::Runs => {
-                let pods = pods.iter().filter(|pod| uses_gpu(pod, seen.workloads(), self.of.generation)).map(key).collect();
+                let pods = pods
+                    .iter()
+                    .filter(|pod| uses_gpu(pod, seen.workloads(), self.of.generation))
+                    .map(key)
+                    .collect();
                 let short = deletion.timeout_seconds == SHORT;
-                self.tasks.insert(node.to_owned(), Task { pods, given_up: BTreeSet::new(), drains: false, short, policy });
+                self.tasks.insert(
+                    node.to_owned(),
+                    Task { pods, given_up: BTreeSet::new(), drains: false, short, policy },
+                );
             }
         }
     }
@@ -151,13 +177,19 @@ impl Model {
         cordon(picture, node, true);
         let policy = self.policy(node, seen);
         let drain = policy.drain.clone().unwrap_or_default();
-        let selector = drain_selector(&drain.pod_selector, self.of.driver().traits().drain_skip_label).parse().ok();
+        let selector =
+            drain_selector(&drain.pod_selector, self.of.driver().traits().drain_skip_label)
+                .parse()
+                .ok();
         match selector.and_then(|selector| drained(seen.pods_on(node), &drain, &selector)) {
             None => self.ends(node, drain_ended(false), picture),
             Some(pods) => {
                 let pods = pods.into_iter().map(key).collect();
                 let short = drain.timeout_seconds == SHORT;
-                self.tasks.insert(node.to_owned(), Task { pods, given_up: BTreeSet::new(), drains: true, short, policy });
+                self.tasks.insert(
+                    node.to_owned(),
+                    Task { pods, given_up: BTreeSet::new(), drains: true, short, policy },
+                );
             }
         }
     }
@@ -175,20 +207,28 @@ impl Model {
                 if task.given_up.contains(&pod) || picture.pods.get(&pod) != Some(&false) {
                     continue;
                 }
-                let Some(workload) = seen.pods.values().flatten().find(|workload| key(workload) == pod) else { continue };
+                let Some(workload) =
+                    seen.pods.values().flatten().find(|workload| key(workload) == pod)
+                else {
+                    continue;
+                };
                 match answer(workload, seen) {
                     Answer::Granted => delete(picture, &pod, grace(workload)),
                     Answer::Refused => {}
                     Answer::Error => drop(task.given_up.insert(pod)),
                 }
             }
-            let left = task.pods.iter().any(|pod| picture.pods.contains_key(pod) && !task.given_up.contains(pod));
+            let left = task
+                .pods
+                .iter()
+                .any(|pod| picture.pods.contains_key(pod) && !task.given_up.contains(pod));
             if left && !task.short {
                 self.tasks.insert(node, task);
                 continue;
             }
             let well = !left && task.given_up.is_empty();
-            let state = if task.drains { drain_ended(well) } else { eviction_ended(well, &task.policy) };
+            let state =
+                if task.drains { drain_ended(well) } else { eviction_ended(well, &task.policy) };
             self.ends(&node, state, picture);
         }
     }
@@ -210,7 +250,11 @@ fn answer(pod: &Workload, seen: &Seen) -> Answer {
     }
     let has = |selector: &contract::selector::Selector| selector.matches(&pod.labels);
     let budgets = seen.workloads().budgets.iter();
-    let budgets: Vec<_> = budgets.filter(|budget| budget.namespace == pod.namespace && budget.selector.as_ref().is_some_and(has)).collect();
+    let budgets: Vec<_> = budgets
+        .filter(|budget| {
+            budget.namespace == pod.namespace && budget.selector.as_ref().is_some_and(has)
+        })
+        .collect();
     match budgets.as_slice() {
         [] => Answer::Granted,
         [budget] if budget.allowed > 0 && budget.observed => Answer::Granted,

@@ -17,8 +17,17 @@ pub(super) fn gpu(draw: &mut Draw, jobs: bool) -> Value {
         "maxParallelUpgrades": draw.one(&[0, 1, 1, 2, 3]),
         "drain": drain(draw),
     });
-    let limit =
-        draw.one(&[json!("100%"), json!("50%"), json!("25%"), json!(1), json!(2), json!(0), Value::Null, json!("lots"), json!("2")]);
+    let limit = draw.one(&[
+        json!("100%"),
+        json!("50%"),
+        json!("25%"),
+        json!(1),
+        json!(2),
+        json!(0),
+        Value::Null,
+        json!("lots"),
+        json!("2"),
+    ]);
     // An unreadable limit ends every pass: a few such worlds are enough.
     if !limit.is_null() && (limit != "lots" && limit != "2" || draw.once_in(4)) {
         policy["maxUnavailable"] = limit;

@@ -56,46 +56,82 @@ impl Picture {
             if found != wanted {
                 let absent = || "absent".to_owned();
                 // Writing into a String cannot fail.
-                let _infallible = writeln!(lines, "{name}\n  - {}\n  + {}", found.unwrap_or_else(absent), wanted.unwrap_or_else(absent));
+                let _infallible = writeln!(
+                    lines,
+                    "{name}\n  - {}\n  + {}",
+                    found.unwrap_or_else(absent),
+                    wanted.unwrap_or_else(absent)
+                );
             }
         };
-        for name in self.nodes.keys().chain(expected.nodes.keys().filter(|name| !self.nodes.contains_key(*name))) {
-            if self.nodes.get(name).zip(expected.nodes.get(name)).is_some_and(|(found, wanted)| found.is_as_expected(wanted)) {
+        for name in self
+            .nodes
+            .keys()
+            .chain(expected.nodes.keys().filter(|name| !self.nodes.contains_key(*name)))
+        {
+            if self
+                .nodes
+                .get(name)
+                .zip(expected.nodes.get(name))
+                .is_some_and(|(found, wanted)| found.is_as_expected(wanted))
+            {
                 continue;
             }
             let text = |picture: &Self| picture.nodes.get(name).map(|look| format!("{look:?}"));
             both(name, text(self), text(expected));
         }
-        for name in self.pods.keys().chain(expected.pods.keys().filter(|name| !self.pods.contains_key(*name))) {
-            let text = |picture: &Self| picture.pods.get(name).map(|deleting| format!("being deleted: {deleting}"));
+        for name in self
+            .pods
+            .keys()
+            .chain(expected.pods.keys().filter(|name| !self.pods.contains_key(*name)))
+        {
+            let text = |picture: &Self| {
+                picture.pods.get(name).map(|deleting| format!("being deleted: {deleting}"))
+            };
             both(name, text(self), text(expected));
         }
         lines
     }
 
     /// The states that nodes left and came into.
-    pub(super) fn moves_since<'p>(&'p self, before: &'p Self) -> impl Iterator<Item = (&'p str, &'p str)> {
-        let both = |(name, now): (&String, &'p NodeLook)| Some((before.nodes.get(name)?.state.as_str(), now.state.as_str()));
+    pub(super) fn moves_since<'p>(
+        &'p self,
+        before: &'p Self,
+    ) -> impl Iterator<Item = (&'p str, &'p str)> {
+        let both = |(name, now): (&String, &'p NodeLook)| {
+            Some((before.nodes.get(name)?.state.as_str(), now.state.as_str()))
+        };
         self.nodes.iter().filter_map(both).filter(|(from, to)| from != to)
     }
 
     fn add_node(&mut self, node: &ObservedNode, driver: Driver) {
-        let notes = keys(driver).into_iter().filter_map(|key| Some((key.to_owned(), node.annotations.get(key)?.clone())));
+        let notes = keys(driver)
+            .into_iter()
+            .filter_map(|key| Some((key.to_owned(), node.annotations.get(key)?.clone())));
         let state = node.labels.get(driver.traits().state_label).cloned().unwrap_or_default();
-        self.nodes.insert(node.name.clone(), NodeLook { state, cordoned: node.unschedulable, notes: notes.collect() });
+        self.nodes.insert(
+            node.name.clone(),
+            NodeLook { state, cordoned: node.unschedulable, notes: notes.collect() },
+        );
     }
 
     fn add_pod(&mut self, pod: &object::Pod) {
         let name = |name: &Option<String>| name.clone().unwrap_or_default();
         let metadata = &pod.metadata;
-        self.pods.insert(format!("{}/{}", name(&metadata.namespace), name(&metadata.name)), metadata.deletion_timestamp.is_some());
+        self.pods.insert(
+            format!("{}/{}", name(&metadata.namespace), name(&metadata.name)),
+            metadata.deletion_timestamp.is_some(),
+        );
     }
 
     /// As it is now.
     pub(super) async fn look(server: &Server, of: Of) -> Result<Self> {
         let mut picture = Self::default();
         let nodes = server.list::<object::Node>(NODES).await?;
-        nodes.iter().filter_map(project::node).for_each(|node| picture.add_node(&node, of.driver()));
+        nodes
+            .iter()
+            .filter_map(project::node)
+            .for_each(|node| picture.add_node(&node, of.driver()));
         server.list(PODS).await?.iter().for_each(|pod| picture.add_pod(pod));
         Ok(picture)
     }
@@ -104,7 +140,14 @@ impl Picture {
 /// The annotations that the library reads and writes.
 fn keys(driver: Driver) -> [&'static str; 6] {
     let traits = driver.traits();
-    [traits.safe_load, traits.initially_unschedulable, traits.wait_start, traits.validation_start, traits.requested, traits.requestor]
+    [
+        traits.safe_load,
+        traits.initially_unschedulable,
+        traits.wait_start,
+        traits.validation_start,
+        traits.requested,
+        traits.requestor,
+    ]
 }
 
 /// The value to expect where the model has written one: a time only has to be close to the time of the pass.
@@ -113,7 +156,9 @@ pub(super) fn about(value: &str) -> String {
 }
 
 fn is_as_expected(found: &str, expected: &str) -> bool {
-    let Some(Ok(time)) = expected.strip_prefix(ABOUT).map(str::parse::<i64>) else { return found == expected };
+    let Some(Ok(time)) = expected.strip_prefix(ABOUT).map(str::parse::<i64>) else {
+        return found == expected;
+    };
     found.parse::<i64>().is_ok_and(|found| found.abs_diff(time) <= OFF)
 }
 
@@ -123,7 +168,9 @@ impl NodeLook {
         self.state == expected.state
             && self.cordoned == expected.cordoned
             && self.notes.len() == expected.notes.len()
-            && both.into_iter().all(|((key, found), (other, expected))| key == other && is_as_expected(found, expected))
+            && both.into_iter().all(|((key, found), (other, expected))| {
+                key == other && is_as_expected(found, expected)
+            })
     }
 }
 
@@ -141,25 +188,35 @@ impl Seen {
         let all = |kind: &str| format!("/apis/apps/v1/namespaces/{namespace}/{kind}");
         let daemon_sets = server.list::<object::DaemonSet>(&all("daemonsets")).await?;
         observed.daemon_sets = daemon_sets.iter().filter_map(project::daemon_set).collect();
-        let revisions = server.list::<object::ControllerRevision>(&all("controllerrevisions")).await?;
+        let revisions =
+            server.list::<object::ControllerRevision>(&all("controllerrevisions")).await?;
         observed.revisions = revisions.iter().filter_map(project::revision).collect();
         let first = |objects: Vec<DynamicObject>| objects.into_iter().next();
-        observed.cluster_policy =
-            OptionalApi::Served(first(server.list(CLUSTER_POLICIES).await?).as_ref().and_then(project::cluster_policy));
-        observed.nic_cluster_policy =
-            OptionalApi::Served(first(server.list(NIC_CLUSTER_POLICIES).await?).as_ref().and_then(project::nic_cluster_policy));
+        observed.cluster_policy = OptionalApi::Served(
+            first(server.list(CLUSTER_POLICIES).await?).as_ref().and_then(project::cluster_policy),
+        );
+        observed.nic_cluster_policy = OptionalApi::Served(
+            first(server.list(NIC_CLUSTER_POLICIES).await?)
+                .as_ref()
+                .and_then(project::nic_cluster_policy),
+        );
         let drivers = server.list::<DynamicObject>(NVIDIA_DRIVERS).await?;
-        observed.nvidia_drivers = OptionalApi::Served(drivers.iter().filter_map(project::nvidia_driver).collect());
+        observed.nvidia_drivers =
+            OptionalApi::Served(drivers.iter().filter_map(project::nvidia_driver).collect());
 
         let pods = server.list::<object::Pod>(PODS).await?;
-        let jobs: Option<Selector> = waited_for(&observed, driver).and_then(|selector| selector.parse().ok());
+        let jobs: Option<Selector> =
+            waited_for(&observed, driver).and_then(|selector| selector.parse().ok());
         let mut by_node: BTreeMap<String, Vec<Workload>> = BTreeMap::new();
         let (mut drivers, mut validators) = (Vec::new(), Vec::new());
         for pod in &pods {
             let metadata = &pod.metadata;
-            let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
+            let label = |key: &str| {
+                metadata.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str)
+            };
             if metadata.namespace.as_deref() == Some(namespace) {
-                let validates = driver.traits().validator.is_some_and(|(key, value)| label(key) == Some(value));
+                let validates =
+                    driver.traits().validator.is_some_and(|(key, value)| label(key) == Some(value));
                 let kept = if validates { &mut validators } else { &mut drivers };
                 kept.extend(project::pod(pod));
             }
@@ -174,8 +231,10 @@ impl Seen {
         observed.pods = drivers.into_iter().collect();
         observed.validators = validators.into_iter().collect();
         let claims = server.list::<DynamicObject>(CLAIMS).await?;
-        observed.workloads.claims = OptionalApi::Served(claims.iter().filter_map(project::claim).collect());
-        let budgets = server.list::<PodDisruptionBudget>("/apis/policy/v1/poddisruptionbudgets").await?;
+        observed.workloads.claims =
+            OptionalApi::Served(claims.iter().filter_map(project::claim).collect());
+        let budgets =
+            server.list::<PodDisruptionBudget>("/apis/policy/v1/poddisruptionbudgets").await?;
         observed.workloads.budgets = budgets.iter().filter_map(project::budget).collect();
         Ok(Self { observed, pods: by_node, picture })
     }
@@ -195,7 +254,9 @@ impl Seen {
 fn waited_for(observed: &Observed, driver: Driver) -> Option<String> {
     let policy = match driver {
         Driver::Ofed => &observed.nic_cluster_policy.served()?.as_ref()?.upgrade_policy,
-        Driver::Gpu | Driver::DaemonSet => &observed.cluster_policy.served()?.as_ref()?.upgrade_policy,
+        Driver::Gpu | Driver::DaemonSet => {
+            &observed.cluster_policy.served()?.as_ref()?.upgrade_policy
+        }
     };
     policy.wait_for_completion.as_ref().map(|wait| wait.pod_selector.clone())
 }

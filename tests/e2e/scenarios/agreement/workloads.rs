@@ -43,7 +43,12 @@ impl World<'_> {
         let phase = self.draw.one(&["Running", "Running", "Running", "Pending", "Succeeded"]);
         self.server.create(&format!("/api/v1/namespaces/{APPS}/pods"), &pod).await?;
         let status = if phase == "Running" { ready() } else { json!({"phase": phase}) };
-        self.server.merge(&format!("/api/v1/namespaces/{APPS}/pods/{name}/status"), &json!({"status": status})).await?;
+        self.server
+            .merge(
+                &format!("/api/v1/namespaces/{APPS}/pods/{name}/status"),
+                &json!({"status": status}),
+            )
+            .await?;
         self.hosts.entry(node.to_owned()).or_default().workloads.push(name);
         Ok(())
     }
@@ -59,9 +64,15 @@ impl World<'_> {
         };
         let path = format!("/apis/resource.k8s.io/v1/namespaces/{APPS}/resourceclaims");
         let requests = json!([{"name": "one", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]);
-        self.server.create(&path, &json!({"metadata": {"name": name}, "spec": {"devices": {"requests": requests}}})).await?;
+        self.server
+            .create(
+                &path,
+                &json!({"metadata": {"name": name}, "spec": {"devices": {"requests": requests}}}),
+            )
+            .await?;
         if let Some(driver) = driver {
-            let results = json!([{"request": "one", "driver": driver, "pool": "pool", "device": "gpu-0"}]);
+            let results =
+                json!([{"request": "one", "driver": driver, "pool": "pool", "device": "gpu-0"}]);
             let status = json!({"status": {"allocation": {"devices": {"results": results}}}});
             self.server.merge(&format!("{path}/{name}/status"), &status).await?;
         }

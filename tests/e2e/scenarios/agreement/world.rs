@@ -42,13 +42,19 @@ pub(super) async fn prepare(server: &Server) -> Result<()> {
     let applier = Applier::new(server.client());
     for file in CRDS {
         let path = repository(file);
-        let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("reading {}", path.display()))?;
         applier.apply_crd(&serde_yaml::from_str(&text)?).await?;
     }
     for name in [OPERATOR_NAMESPACE, NETWORK_NAMESPACE, APPS] {
         server.create("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await?;
         // No controller makes it, and no pod may be without.
-        server.create(&format!("/api/v1/namespaces/{name}/serviceaccounts"), &json!({"metadata": {"name": "default"}})).await?;
+        server
+            .create(
+                &format!("/api/v1/namespaces/{name}/serviceaccounts"),
+                &json!({"metadata": {"name": "default"}}),
+            )
+            .await?;
     }
     Ok(())
 }
@@ -135,7 +141,8 @@ impl<'s> World<'s> {
         };
         let per_driver = generation == ControllerGeneration::Gpu26_7 && world.draw.once_in(3);
         world.create_policies(per_driver).await?;
-        let owners: Vec<Option<&'static str>> = if per_driver { OWNERS.into_iter().map(Some).collect() } else { vec![None] };
+        let owners: Vec<Option<&'static str>> =
+            if per_driver { OWNERS.into_iter().map(Some).collect() } else { vec![None] };
         for owner in owners {
             world.create_daemon_set(owner).await?;
         }
@@ -173,7 +180,16 @@ impl<'s> World<'s> {
         }
         let upgrades = policy::gpu(&mut self.draw, !per_driver);
         let mut spec = json!({"driver": {"enabled": true, "useNvidiaDriverCRD": per_driver, "upgradePolicy": upgrades}});
-        for section in ["daemonsets", "dcgm", "dcgmExporter", "devicePlugin", "gfd", "nodeStatusExporter", "operator", "toolkit"] {
+        for section in [
+            "daemonsets",
+            "dcgm",
+            "dcgmExporter",
+            "devicePlugin",
+            "gfd",
+            "nodeStatusExporter",
+            "operator",
+            "toolkit",
+        ] {
             spec[section] = json!({});
         }
         let object = json!({"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}, "spec": spec});
@@ -218,25 +234,44 @@ impl<'s> World<'s> {
     pub(super) async fn sandbox(&mut self) -> Result<()> {
         let enabled = self.draw.once_in(2);
         for path in self.policies.iter().filter(|path| path.starts_with(CLUSTER_POLICIES)) {
-            self.server.merge(path, &json!({"spec": {"sandboxWorkloads": {"enabled": enabled}}})).await?;
+            self.server
+                .merge(path, &json!({"spec": {"sandboxWorkloads": {"enabled": enabled}}}))
+                .await?;
         }
         Ok(())
     }
 
     pub(super) fn labels(&self, owner: Option<&str>) -> Value {
         match (self.of.driver(), owner) {
-            (Driver::Ofed, _) => json!({"app": "mofed", "nvidia.com/ofed-driver": "", "ds-owner": "NicClusterPolicy"}),
-            (_, Some(owner)) => json!({"app": format!("nvidia-gpu-driver-{owner}"), "app.kubernetes.io/component": "nvidia-driver"}),
-            (_, None) => json!({"app": "nvidia-driver-daemonset", "app.kubernetes.io/component": "nvidia-driver"}),
+            (Driver::Ofed, _) => {
+                json!({"app": "mofed", "nvidia.com/ofed-driver": "", "ds-owner": "NicClusterPolicy"})
+            }
+            (_, Some(owner)) => {
+                json!({"app": format!("nvidia-gpu-driver-{owner}"), "app.kubernetes.io/component": "nvidia-driver"})
+            }
+            (_, None) => {
+                json!({"app": "nvidia-driver-daemonset", "app.kubernetes.io/component": "nvidia-driver"})
+            }
         }
     }
 
     async fn create_daemon_set(&mut self, owner: Option<&'static str>) -> Result<()> {
-        let name = owner.map_or_else(|| "driver".to_owned(), |owner| format!("nvidia-gpu-driver-{owner}"));
+        let name =
+            owner.map_or_else(|| "driver".to_owned(), |owner| format!("nvidia-gpu-driver-{owner}"));
         let labels = self.labels(owner);
-        let created = self.server.create(&self.all("daemonsets"), &daemon_set(&name, &labels, &labels["app"], 1)).await?;
+        let created = self
+            .server
+            .create(&self.all("daemonsets"), &daemon_set(&name, &labels, &labels["app"], 1))
+            .await?;
         let uid = created["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-        self.daemon_sets.push(DaemonSet { name, uid, owner, digest: 1, revisions: 0, newest: String::new() });
+        self.daemon_sets.push(DaemonSet {
+            name,
+            uid,
+            owner,
+            digest: 1,
+            revisions: 0,
+            newest: String::new(),
+        });
         self.revise(self.daemon_sets.len() - 1).await
     }
 
@@ -244,7 +279,8 @@ impl<'s> World<'s> {
     async fn create_other(&self, name: &str, namespace: &str) -> Result<String> {
         let labels = json!({"app": name});
         let path = format!("/apis/apps/v1/namespaces/{namespace}/daemonsets");
-        let created = self.server.create(&path, &daemon_set(name, &labels, &labels["app"], 0)).await?;
+        let created =
+            self.server.create(&path, &daemon_set(name, &labels, &labels["app"], 0)).await?;
         Ok(created["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
     }
 
@@ -284,7 +320,8 @@ impl<'s> World<'s> {
     pub(super) async fn change_digest(&mut self, place: usize) -> Result<()> {
         let daemon_set = &mut self.daemon_sets[place];
         daemon_set.digest += 1;
-        let template = json!({"spec": {"template": {"spec": {"containers": [container(daemon_set.digest)]}}}});
+        let template =
+            json!({"spec": {"template": {"spec": {"containers": [container(daemon_set.digest)]}}}});
         let path = format!("{}/{}", self.all("daemonsets"), self.daemon_sets[place].name);
         self.server.merge(&path, &template).await
     }
@@ -293,9 +330,13 @@ impl<'s> World<'s> {
     pub(super) async fn count(&self, place: usize, more: i64) -> Result<()> {
         let nodes = self.hosts.values().filter(|host| host.daemon_set == place).count();
         let desired = (i64::try_from(nodes)? + more).max(0);
-        let status =
-            json!({"status": {"desiredNumberScheduled": desired, "currentNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0}});
-        self.server.merge(&format!("{}/{}/status", self.all("daemonsets"), self.daemon_sets[place].name), &status).await
+        let status = json!({"status": {"desiredNumberScheduled": desired, "currentNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0}});
+        self.server
+            .merge(
+                &format!("{}/{}/status", self.all("daemonsets"), self.daemon_sets[place].name),
+                &status,
+            )
+            .await
     }
 }
 

@@ -33,7 +33,12 @@ async fn installed_upgraded_and_looked_at_once_more() -> Result<()> {
         argocd.wait(stack, Outcome::Succeeded).await?;
         ensure!(fired(stack, begin)? == [1, 1, 1], "{:?}", fired(stack, begin)?);
         for hook in &hooks {
-            ensure!(hook.deleted_pods()?.is_empty(), "{} replaced what was not stale: {:#?}", hook.name(), hook.deleted_pods()?);
+            ensure!(
+                hook.deleted_pods()?.is_empty(),
+                "{} replaced what was not stale: {:#?}",
+                hook.name(),
+                hook.deleted_pods()?
+            );
         }
         let before = stack.plugins().await?;
         ensure!(before.len() == nodes.len(), "a plugin on every node: {before:?}");

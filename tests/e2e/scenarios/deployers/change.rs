@@ -59,12 +59,24 @@ pub(super) async fn changed(
     let seen = fired(stack, begin)?;
     let mut cell = Vec::new();
     for (index, hook) in hooks.iter().enumerate() {
-        ensure!(seen[index] == usize::from(expected(index)), "{} fired {} times: {seen:?}", hook.name(), seen[index]);
+        ensure!(
+            seen[index] == usize::from(expected(index)),
+            "{} fired {} times: {seen:?}",
+            hook.name(),
+            seen[index]
+        );
         if seen[index] > 0 {
-            let kept = !hook.pods().await?.is_empty() || matches!(deployer.kind(), Kind::ArgoCd | Kind::ArgoCdHelm);
+            let kept = !hook.pods().await?.is_empty()
+                || matches!(deployer.kind(), Kind::ArgoCd | Kind::ArgoCdHelm);
             ensure!(kept, "{} and its log are gone", hook.name());
             let end = hook.end().await?;
-            ensure!(end.exit_code == 0, "{}: {:?}\n{}", hook.name(), end.message, hook.logs().await?);
+            ensure!(
+                end.exit_code == 0,
+                "{}: {:?}\n{}",
+                hook.name(),
+                end.message,
+                hook.logs().await?
+            );
             cell.push(told(hook, NAMES[index], begin, reasons[index], plugins > 0)?);
         }
     }
@@ -76,7 +88,13 @@ pub(super) async fn changed(
 }
 
 /// What a hook has done since a moment, for a table. `counted`: it is known how many plugins it replaces.
-pub(super) fn told(hook: &HookRelease<'_>, name: &str, since: Timestamp, reason: Reason, counted: bool) -> Result<String> {
+pub(super) fn told(
+    hook: &HookRelease<'_>,
+    name: &str,
+    since: Timestamp,
+    reason: Reason,
+    counted: bool,
+) -> Result<String> {
     let fired = hook.firings(since)?;
     let requests = hook.requests(since)?;
     let writes: Vec<&Request> = requests.iter().filter(|request| request.is_write()).collect();
@@ -100,5 +118,8 @@ pub(super) fn told(hook: &HookRelease<'_>, name: &str, since: Timestamp, reason:
 
 /// A plugin that was replaced.
 pub(super) fn is_replacement(request: &Request) -> bool {
-    request.verb == "delete" && request.resource == "pods" && request.namespace == DRA_NAMESPACE && request.code == 200
+    request.verb == "delete"
+        && request.resource == "pods"
+        && request.namespace == DRA_NAMESPACE
+        && request.code == 200
 }

@@ -23,7 +23,9 @@ pub(super) fn replace(bundle: &Path, name: &str, from: &str, to: &str) -> Result
 
 /// The same: in the lines that begin so, what comes after.
 pub(super) fn set_lines(bundle: &Path, name: &str, begin: &str, end: &str) -> Result<()> {
-    let set = |line: &str| if line.starts_with(begin) { format!("{begin}{end}\n") } else { line.to_owned() };
+    let set = |line: &str| {
+        if line.starts_with(begin) { format!("{begin}{end}\n") } else { line.to_owned() }
+    };
     edit(bundle, name, |text| text.split_inclusive('\n').map(set).collect())
 }
 
@@ -54,7 +56,13 @@ fn named(bundle: &Path, name: &str) -> Result<Vec<PathBuf>> {
     let mut found = vec![bundle.to_owned()];
     for part in name.split('/') {
         let (begin, end) = part.split_once('*').unwrap_or((part, ""));
-        let fits = |name: &str| if part.contains('*') { name.starts_with(begin) && name.ends_with(end) } else { name == part };
+        let fits = |name: &str| {
+            if part.contains('*') {
+                name.starts_with(begin) && name.ends_with(end)
+            } else {
+                name == part
+            }
+        };
         let mut next = Vec::new();
         for folder in found.iter().filter(|path| path.is_dir()) {
             for entry in fs::read_dir(folder)? {

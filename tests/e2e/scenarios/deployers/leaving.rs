@@ -29,7 +29,8 @@ const DEADLINE: Duration = Duration::from_mins(20);
 const LIMIT: Duration = Duration::from_mins(3);
 const NODES: usize = 2;
 /// What the bundle keeps, and where.
-const RELEASES: [&str; 3] = ["gpu-operator-crds", "gpu-rollout-namespaces", "nvidia-dra-driver-gpu-crds"];
+const RELEASES: [&str; 3] =
+    ["gpu-operator-crds", "gpu-rollout-namespaces", "nvidia-dra-driver-gpu-crds"];
 
 async fn leaving(kind: Kind) -> Result<()> {
     scenario_within(DEADLINE, &format!("leaving-{}", kind.word()), async |stack| {
@@ -52,21 +53,29 @@ async fn leaving(kind: Kind) -> Result<()> {
         let left = until("what was deployed to be gone", LIMIT, async || {
             let mut left = Census::take(&stack.client).await?.since(&before);
             left.retain(|name| !is_vendors(name));
-            let too_much: Vec<_> = left.iter().filter(|name| !is_kept(name) && !is_record(kind, name) && !is_leftover(name)).collect();
+            let too_much: Vec<_> = left
+                .iter()
+                .filter(|name| !is_kept(name) && !is_record(kind, name) && !is_leftover(name))
+                .collect();
             ensure!(too_much.is_empty(), "still there: {too_much:#?}");
             Ok(Some(left))
         })
         .await?;
         let kept: Vec<&String> = standing.iter().filter(|name| is_kept(name)).collect();
-        ensure!(left.iter().filter(|name| is_kept(name)).eq(kept.iter().copied()), "CRDs and namespaces stay: {left:#?}\nwere: {kept:#?}");
-        let count = |list: &[String], kind: &str| list.iter().filter(|name| name.starts_with(kind)).count();
+        ensure!(
+            left.iter().filter(|name| is_kept(name)).eq(kept.iter().copied()),
+            "CRDs and namespaces stay: {left:#?}\nwere: {kept:#?}"
+        );
+        let count =
+            |list: &[String], kind: &str| list.iter().filter(|name| name.starts_with(kind)).count();
         let (jobs, leases) = (count(&left, "Job "), count(&left, "Lease "));
 
         terminal.run(&by_hand.unwrap_or_default()).await?;
         let end = until("the leftovers to be gone", LIMIT, async || {
             let mut left = Census::take(&stack.client).await?.since(&before);
             left.retain(|name| !is_vendors(name));
-            let too_much: Vec<_> = left.iter().filter(|name| !is_kept(name) && !is_record(kind, name)).collect();
+            let too_much: Vec<_> =
+                left.iter().filter(|name| !is_kept(name) && !is_record(kind, name)).collect();
             ensure!(too_much.is_empty(), "still there: {too_much:#?}");
             Ok(Some(left))
         })
@@ -76,7 +85,14 @@ async fn leaving(kind: Kind) -> Result<()> {
 
         let cells = Cells::new("leaving", kind);
         cells.note("components and hooks", "gone");
-        cells.note("CRDs and namespaces", format!("{} and {} stay", count(&end, "CustomResourceDefinition "), count(&end, "Namespace ")));
+        cells.note(
+            "CRDs and namespaces",
+            format!(
+                "{} and {} stay",
+                count(&end, "CustomResourceDefinition "),
+                count(&end, "Namespace ")
+            ),
+        );
         cells.note(
             "their releases",
             match count(&end, "Secret ") {
@@ -84,7 +100,10 @@ async fn leaving(kind: Kind) -> Result<()> {
                 releases => format!("{releases} stay, `helm list` shows them"),
             },
         );
-        cells.note("to be deleted by hand", if jobs == 0 { "the Lease".to_owned() } else { format!("{jobs} Jobs, the Lease") });
+        cells.note(
+            "to be deleted by hand",
+            if jobs == 0 { "the Lease".to_owned() } else { format!("{jobs} Jobs, the Lease") },
+        );
         cells.check()
     })
     .await
@@ -102,13 +121,20 @@ fn is_vendors(name: &str) -> bool {
 /// Helm's release Secrets of what `undeploy.sh` leaves in place.
 fn is_record(kind: Kind, name: &str) -> bool {
     let is_of = |release: &str| name.contains(&format!("/sh.helm.release.v1.{release}.v"));
-    matches!(kind, Kind::Helm3 | Kind::Helm4) && name.starts_with("Secret ") && RELEASES.into_iter().any(is_of)
+    matches!(kind, Kind::Helm3 | Kind::Helm4)
+        && name.starts_with("Secret ")
+        && RELEASES.into_iter().any(is_of)
 }
 
 /// What the last lines of the section are about.
 fn is_leftover(name: &str) -> bool {
-    let of_hook = ["gpu-operator/gpu-operator-pre", "gpu-operator/gpu-operator-post", "nvidia-dra-driver-gpu/nvidia-dra-driver-gpu-post"];
-    let is_of = |job: &str| name == format!("Job {job}") || name.starts_with(&format!("Pod {job}-"));
+    let of_hook = [
+        "gpu-operator/gpu-operator-pre",
+        "gpu-operator/gpu-operator-post",
+        "nvidia-dra-driver-gpu/nvidia-dra-driver-gpu-post",
+    ];
+    let is_of =
+        |job: &str| name == format!("Job {job}") || name.starts_with(&format!("Pod {job}-"));
     name == "Lease default/gpu-rollout" || of_hook.into_iter().any(is_of)
 }
 
@@ -117,10 +143,18 @@ async fn check_nodes(stack: &Stack) -> Result<()> {
     for node in Api::<Node>::all(stack.client.clone()).list(&ListParams::default()).await? {
         let spec = node.spec.clone().unwrap_or_default();
         ensure!(spec.unschedulable != Some(true), "{} is cordoned", node.name_any());
-        let foreign = spec.taints.iter().flatten().find(|taint| taint.key != KWOK_TAINT && taint.key.contains("gpu-rollout"));
+        let foreign = spec
+            .taints
+            .iter()
+            .flatten()
+            .find(|taint| taint.key != KWOK_TAINT && taint.key.contains("gpu-rollout"));
         ensure!(foreign.is_none(), "{}: {foreign:?}", node.name_any());
-        let ours: Vec<_> =
-            node.labels().keys().chain(node.annotations().keys()).filter(|key| key.starts_with("gpu-rollout.dev/")).collect();
+        let ours: Vec<_> = node
+            .labels()
+            .keys()
+            .chain(node.annotations().keys())
+            .filter(|key| key.starts_with("gpu-rollout.dev/"))
+            .collect();
         ensure!(ours.is_empty(), "{}: {ours:?}", node.name_any());
     }
     Ok(())

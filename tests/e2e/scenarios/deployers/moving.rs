@@ -41,7 +41,8 @@ async fn moving(to: Kind) -> Result<()> {
         deployer.deploy(stack, &ask).await?;
         let mut terminal = Terminal::open(stack, to).await?;
         terminal.enter(deployer.bundle());
-        let mut blocks = if has_steps(to) { terminal.blocks("Taking over from Helm")? } else { Vec::new() };
+        let mut blocks =
+            if has_steps(to) { terminal.blocks("Taking over from Helm")? } else { Vec::new() };
         let forget = blocks.pop();
         for block in blocks {
             terminal.run(&block).await?;
@@ -49,22 +50,33 @@ async fn moving(to: Kind) -> Result<()> {
         finish(stack, &*deployer).await?;
         cells.note("its first deployment", seen(stack, begin, Reason::Others, [1, 1, 1], 0).await?);
         let after = Census::take(&stack.client).await?;
-        let gone: Vec<String> = before.since(&after).into_iter().filter(|name| !is_of_hook(name)).collect();
+        let gone: Vec<String> =
+            before.since(&after).into_iter().filter(|name| !is_of_hook(name)).collect();
         ensure!(gone.is_empty(), "these are gone, or others of their names are there: {gone:#?}");
         check_deletions(stack, begin)?;
         cells.note("objects and pods", "all stay");
 
         let written = records(&after);
         if let Some(forget) = forget {
-            ensure!(written == secrets, "nobody goes on with Helm's release Secrets: {secrets} before, {written} now");
+            ensure!(
+                written == secrets,
+                "nobody goes on with Helm's release Secrets: {secrets} before, {written} now"
+            );
             terminal.run(&forget).await?;
             let forgotten = Census::take(&stack.client).await?;
             ensure!(records(&forgotten) == 0, "Helm has forgotten all: {forgotten:#?}");
-            let gone: Vec<String> = after.since(&forgotten).into_iter().filter(|name| !name.starts_with("Secret ")).collect();
+            let gone: Vec<String> = after
+                .since(&forgotten)
+                .into_iter()
+                .filter(|name| !name.starts_with("Secret "))
+                .collect();
             ensure!(gone.is_empty(), "nothing but Helm's release Secrets goes: {gone:#?}");
             cells.note("Helm's release Secrets", "stale, to be deleted by hand");
         } else {
-            ensure!(written == 2 * secrets, "each release is upgraded once: {secrets} records before, {written} now");
+            ensure!(
+                written == 2 * secrets,
+                "each release is upgraded once: {secrets} records before, {written} now"
+            );
             cells.note("Helm's release Secrets", "go on: one upgrade of each release");
         }
 
@@ -72,7 +84,8 @@ async fn moving(to: Kind) -> Result<()> {
         deployer.deploy(stack, &Ask { driver: NEW.driver, ..ask }).await?;
         finish(stack, &*deployer).await?;
         let every = usize::from(to.is_client());
-        cells.note("the next upgrade", seen(stack, begin, Reason::Own, [1, 1, every], NODES).await?);
+        cells
+            .note("the next upgrade", seen(stack, begin, Reason::Own, [1, 1, every], NODES).await?);
         cells.check()
     })
     .await
@@ -103,15 +116,30 @@ async fn finish(stack: &Stack, deployer: &dyn Deployer) -> Result<()> {
 }
 
 /// What the hooks have done since a moment: so many firings, and so many plugins replaced by the one that does so.
-async fn seen(stack: &Stack, since: Timestamp, reason: Reason, firings: [usize; 3], plugins: usize) -> Result<String> {
+async fn seen(
+    stack: &Stack,
+    since: Timestamp,
+    reason: Reason,
+    firings: [usize; 3],
+    plugins: usize,
+) -> Result<String> {
     let seen = fired(stack, since)?;
     ensure!(seen == firings, "fired {seen:?}, expected {firings:?}");
     let mut cell = Vec::new();
     for (index, hook) in hooks(stack).iter().enumerate() {
         if firings[index] > 0 {
             let end = hook.end().await?;
-            ensure!(end.exit_code == 0, "{}: {:?}\n{}", hook.name(), end.message, hook.logs().await?);
-            cell.push(told(hook, NAMES[index], since, reason, plugins > 0).with_context(|| hook.name().to_owned())?);
+            ensure!(
+                end.exit_code == 0,
+                "{}: {:?}\n{}",
+                hook.name(),
+                end.message,
+                hook.logs().await?
+            );
+            cell.push(
+                told(hook, NAMES[index], since, reason, plugins > 0)
+                    .with_context(|| hook.name().to_owned())?,
+            );
         }
     }
     Ok(cell.join(", "))
@@ -119,16 +147,30 @@ async fn seen(stack: &Stack, since: Timestamp, reason: Reason, firings: [usize; 
 
 /// Jobs of hooks and their pods are replaced with every firing.
 fn is_of_hook(name: &str) -> bool {
-    let hooks = ["gpu-operator/gpu-operator-pre", "gpu-operator/gpu-operator-post", "nvidia-dra-driver-gpu/nvidia-dra-driver-gpu-post"];
-    hooks.into_iter().any(|hook| name == format!("Job {hook}") || name.starts_with(&format!("Pod {hook}-")))
+    let hooks = [
+        "gpu-operator/gpu-operator-pre",
+        "gpu-operator/gpu-operator-post",
+        "nvidia-dra-driver-gpu/nvidia-dra-driver-gpu-post",
+    ];
+    hooks
+        .into_iter()
+        .any(|hook| name == format!("Job {hook}") || name.starts_with(&format!("Pod {hook}-")))
 }
 
 /// Nobody has deleted anything but the Jobs of hooks, and the pods of those.
 fn check_deletions(stack: &Stack, since: Timestamp) -> Result<()> {
     let mut requests = stack.audit.by_user("admin")?;
-    requests.retain(|request| request.verb.starts_with("delete") && request.code == 200 && request.time >= since);
-    requests.retain(|request| !is_of_hook(&format!("Job {}/{}", request.namespace, request.name)) || request.resource != "jobs");
-    requests.retain(|request| !is_of_hook(&format!("Pod {}/{}", request.namespace, request.name)) || request.resource != "pods");
+    requests.retain(|request| {
+        request.verb.starts_with("delete") && request.code == 200 && request.time >= since
+    });
+    requests.retain(|request| {
+        !is_of_hook(&format!("Job {}/{}", request.namespace, request.name))
+            || request.resource != "jobs"
+    });
+    requests.retain(|request| {
+        !is_of_hook(&format!("Pod {}/{}", request.namespace, request.name))
+            || request.resource != "pods"
+    });
     ensure!(requests.is_empty(), "these were deleted: {requests:#?}");
     Ok(())
 }

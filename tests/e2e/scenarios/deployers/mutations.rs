@@ -32,9 +32,17 @@ async fn without_a_trigger(kind: Kind) -> Result<()> {
         kind,
         |bundle| remove(bundle, "*/templates/trigger.yaml"),
         async |stack, deployer, ask| {
-            changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, ask).await).await.context("the install")?;
+            changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, ask).await)
+                .await
+                .context("the install")?;
             let policy = Ask { max_unavailable: "100%", ..ask.clone() };
-            fails(changed(stack, deployer, OPERATOR, 0, async || deployer.deploy(stack, &policy).await).await, &["fired 0 times"])
+            fails(
+                changed(stack, deployer, OPERATOR, 0, async || {
+                    deployer.deploy(stack, &policy).await
+                })
+                .await,
+                &["fired 0 times"],
+            )
         },
     )
     .await
@@ -47,10 +55,19 @@ mod job_that_vanishes {
 
     /// Nobody can ask a Job why it failed that is not there any more.
     async fn story(kind: Kind) -> Result<()> {
-        let vanish =
-            |bundle: &Path| replace(bundle, "*/templates/job.yaml", "\n  backoffLimit:", "\n  ttlSecondsAfterFinished: 5\n  backoffLimit:");
+        let vanish = |bundle: &Path| {
+            replace(
+                bundle,
+                "*/templates/job.yaml",
+                "\n  backoffLimit:",
+                "\n  ttlSecondsAfterFinished: 5\n  backoffLimit:",
+            )
+        };
         broken("vanishes", kind, vanish, async |stack, deployer, ask| {
-            fails(changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, ask).await).await, &["and its log are gone"])
+            fails(
+                changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, ask).await).await,
+                &["and its log are gone"],
+            )
         })
         .await
     }
@@ -66,7 +83,12 @@ mod waiting_for_objects {
     async fn story(kind: Kind) -> Result<()> {
         let wait = |bundle: &Path| {
             if bundle.join("deploy.sh").is_file() {
-                replace(bundle, "deploy.sh", "set -- upgrade --install", "set -- upgrade --install --wait")?;
+                replace(
+                    bundle,
+                    "deploy.sh",
+                    "set -- upgrade --install",
+                    "set -- upgrade --install --wait",
+                )?;
                 return replace(bundle, "deploy.sh", " 600 ", " 30 ");
             }
             let operator = "releases/*-gpu-operator.yaml";
@@ -75,13 +97,22 @@ mod waiting_for_objects {
         };
         broken("waits", kind, wait, async |stack, deployer, ask| {
             let whole = Ask { gpu_driver: json!({"mode": "drive"}), ..Ask::old(NODES) };
-            changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, &whole).await).await.context("the install")?;
+            changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, &whole).await)
+                .await
+                .context("the install")?;
             let [first, second] = [NEW.driver, OTHER].map(|driver| Ask { driver, ..whole.clone() });
             stack.set_driver(first.driver).await?;
-            changed(stack, deployer, OPERATOR, NODES, async || deployer.deploy(stack, &first).await).await.context("without waiting")?;
+            changed(stack, deployer, OPERATOR, NODES, async || {
+                deployer.deploy(stack, &first).await
+            })
+            .await
+            .context("without waiting")?;
             stack.set_driver(second.driver).await?;
             let waiting = Ask { afterwards: ask.afterwards, ..second };
-            let seen = changed(stack, deployer, OPERATOR, NODES, async || deployer.deploy(stack, &waiting).await).await;
+            let seen = changed(stack, deployer, OPERATOR, NODES, async || {
+                deployer.deploy(stack, &waiting).await
+            })
+            .await;
             // Helm names what is not ready, or that its time was over while it asked.
             fails(seen, &["/cluster-policy", "would exceed context deadline"])
         })
@@ -97,15 +128,25 @@ mod values_not_shared {
     /// An edit of the operator's values does not reach a hook that has values of its own.
     async fn story(kind: Kind) -> Result<()> {
         let alone = |bundle: &Path| {
-            replace(bundle, "releases/*-gpu-operator-post.yaml", "    - kind: ConfigMap\n      name: gpu-operator-values\n", "")
+            replace(
+                bundle,
+                "releases/*-gpu-operator-post.yaml",
+                "    - kind: ConfigMap\n      name: gpu-operator-values\n",
+                "",
+            )
         };
         broken("not-shared", kind, alone, async |stack, deployer, ask| {
-            changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, ask).await).await.context("the install")?;
+            changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, ask).await)
+                .await
+                .context("the install")?;
             let edit = async || {
                 replace_driver(&deployer.bundle(), OLD.driver, NEW.driver)?;
                 deployer.hand_over(stack, "Another driver, by hand").await
             };
-            fails(changed(stack, deployer, OPERATOR, NODES, edit).await, &["gpu-operator-post fired 0 times"])
+            fails(
+                changed(stack, deployer, OPERATOR, NODES, edit).await,
+                &["gpu-operator-post fired 0 times"],
+            )
         })
         .await
     }
@@ -152,7 +193,10 @@ fn fails(cell: Result<String>, whys: &[&str]) -> Result<()> {
         Ok(cell) => bail!("the broken bundle was not noticed: {cell}"),
         Err(error) => {
             let text = format!("{error:#}");
-            ensure!(whys.iter().any(|why| text.contains(why)), "noticed, but not as one of {whys:?}: {text}");
+            ensure!(
+                whys.iter().any(|why| text.contains(why)),
+                "noticed, but not as one of {whys:?}: {text}"
+            );
             Ok(())
         }
     }

@@ -46,7 +46,11 @@ async fn network_road(kind: Kind) -> Result<()> {
         deployer.deploy(stack, &old).await?;
         finish(stack, &*deployer, &hooks).await?;
         check_fired(&hooks, begin)?;
-        ensure!(hooks[1].deleted_pods()?.is_empty(), "a first installation replaces nothing: {:#?}", hooks[1].deleted_pods()?);
+        ensure!(
+            hooks[1].deleted_pods()?.is_empty(),
+            "a first installation replaces nothing: {:#?}",
+            hooks[1].deleted_pods()?
+        );
         let policy = policy(stack).await?;
         check_network(stack, Network::Old).await?;
         cells.note("24.7.1 is installed", "policy made by its chart");
@@ -62,15 +66,28 @@ async fn network_road(kind: Kind) -> Result<()> {
         let deleted = hooks[1].deleted_pods()?;
         for (node, driver) in &drivers {
             let times = deleted.iter().filter(|request| request.name == driver.name_any()).count();
-            ensure!(times == 1, "the network driver of {node} was replaced {times} times: {deleted:#?}");
+            ensure!(
+                times == 1,
+                "the network driver of {node} was replaced {times} times: {deleted:#?}"
+            );
         }
-        ensure!(deleted.len() == drivers.len(), "only network drivers were replaced, each once: {deleted:#?}");
+        ensure!(
+            deleted.len() == drivers.len(),
+            "only network drivers were replaced, each once: {deleted:#?}"
+        );
         cells.note("network drivers", "each replaced once");
         let after = is_after(stack, &hooks[1], begin)?;
-        ensure!(after || !kind.keeps_order(), "the GPU operator was upgraded before the network's hook had ended");
+        ensure!(
+            after || !kind.keeps_order(),
+            "the GPU operator was upgraded before the network's hook had ended"
+        );
         cells.note(
             "GPU operator",
-            if after { "upgraded after the network hook" } else { "upgraded at once; its hook waits for what it needs" },
+            if after {
+                "upgraded after the network hook"
+            } else {
+                "upgraded at once; its hook waits for what it needs"
+            },
         );
         cells.check()
     })
@@ -98,9 +115,13 @@ fn check_fired(hooks: &[HookRelease<'_>], since: Timestamp) -> Result<()> {
 }
 
 async fn policy(stack: &Stack) -> Result<DynamicObject> {
-    let kind =
-        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("mellanox.com", "v1alpha1", "NicClusterPolicy"), "nicclusterpolicies");
-    Ok(Api::<DynamicObject>::all_with(stack.client.clone(), &kind).get("nic-cluster-policy").await?)
+    let kind = ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk("mellanox.com", "v1alpha1", "NicClusterPolicy"),
+        "nicclusterpolicies",
+    );
+    Ok(Api::<DynamicObject>::all_with(stack.client.clone(), &kind)
+        .get("nic-cluster-policy")
+        .await?)
 }
 
 /// Every node runs this release's network driver.
@@ -108,7 +129,11 @@ async fn check_network(stack: &Stack, release: Network) -> Result<()> {
     let drivers = stack.network_drivers().await?;
     ensure!(drivers.len() == NODES, "a network driver on every node: {:?}", drivers.keys());
     for (node, driver) in drivers {
-        let image = driver.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone()).unwrap_or_default();
+        let image = driver
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.containers.first()?.image.clone())
+            .unwrap_or_default();
         ensure!(image.contains(release.driver()) && is_ready(&driver), "{node} runs {image}");
     }
     Ok(())
@@ -126,5 +151,6 @@ fn is_after(stack: &Stack, network: &HookRelease<'_>, since: Timestamp) -> Resul
 /// Somebody changes the GPU operator itself.
 fn is_operator(request: &Request) -> bool {
     let names = (request.namespace.as_str(), request.resource.as_str(), request.name.as_str());
-    names == (OPERATOR_NAMESPACE, "deployments", "gpu-operator") && matches!(request.verb.as_str(), "patch" | "update")
+    names == (OPERATOR_NAMESPACE, "deployments", "gpu-operator")
+        && matches!(request.verb.as_str(), "patch" | "update")
 }

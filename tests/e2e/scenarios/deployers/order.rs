@@ -64,7 +64,10 @@ async fn order(kind: Kind) -> Result<()> {
 async fn releases_in_order(stack: &Stack, kind: Kind, begin: Timestamp) -> Result<&'static str> {
     let [pre, post, dra] = &hooks(stack);
     let fired_at = |hook: &HookRelease<'_>| -> Result<Timestamp> {
-        hook.fired_at(begin)?.first().copied().with_context(|| format!("{} has not fired", hook.name()))
+        hook.fired_at(begin)?
+            .first()
+            .copied()
+            .with_context(|| format!("{} has not fired", hook.name()))
     };
     let operator = touched(stack, "deployments", OPERATOR_NAMESPACE, begin)?;
     let driver = touched(stack, "daemonsets", DRA_NAMESPACE, begin)?;
@@ -87,8 +90,11 @@ async fn releases_in_order(stack: &Stack, kind: Kind, begin: Timestamp) -> Resul
 /// When a deployer first wrote the only object of this kind in a namespace.
 fn touched(stack: &Stack, resource: &str, namespace: &str, begin: Timestamp) -> Result<Timestamp> {
     let requests = stack.audit.by_user("admin")?;
-    let mut writes = requests.iter().filter(|request| request.is_write() && matches!(request.code, 200 | 201) && request.time >= begin);
-    let first = writes.find(|request| request.resource == resource && request.namespace == namespace);
+    let mut writes = requests.iter().filter(|request| {
+        request.is_write() && matches!(request.code, 200 | 201) && request.time >= begin
+    });
+    let first =
+        writes.find(|request| request.resource == resource && request.namespace == namespace);
     Ok(first.with_context(|| format!("nobody has written {resource} in {namespace}"))?.time)
 }
 
@@ -110,7 +116,10 @@ async fn late(stack: &Stack, deployer: &dyn Deployer, cells: &Cells, new: &Ask) 
     } else if kind.keeps_order() {
         until("the deployer to say what is missing", LIMIT, async || {
             let status = deployer.status(stack).await?.to_lowercase();
-            Ok(["404", "not found", "failed to fetch"].iter().any(|words| status.contains(words)).then_some(()))
+            Ok(["404", "not found", "failed to fetch"]
+                .iter()
+                .any(|words| status.contains(words))
+                .then_some(()))
         })
         .await?;
         ensure!(fired(stack, begin)?[1] == 0, "the hook fired without its operator");
@@ -118,7 +127,10 @@ async fn late(stack: &Stack, deployer: &dyn Deployer, cells: &Cells, new: &Ask) 
         deployer.look(stack).await?;
         "the hook does not begin; goes on by itself"
     } else {
-        until("the hook to see the old chart", LIMIT, async || Ok(post.logs().await?.contains("OtherChart").then_some(()))).await?;
+        until("the hook to see the old chart", LIMIT, async || {
+            Ok(post.logs().await?.contains("OtherChart").then_some(()))
+        })
+        .await?;
         let seen = Timestamp::now();
         let leases = Api::<Lease>::namespaced(stack.client.clone(), "default");
         until("the hook to stay where it is", LIMIT, async || {
@@ -136,7 +148,10 @@ async fn late(stack: &Stack, deployer: &dyn Deployer, cells: &Cells, new: &Ask) 
     deployer.wait(stack, Outcome::Succeeded).await.with_context(|| ROW)?;
     let served = stack.served().await?;
     let wanted = published(LATER.1);
-    ensure!(served.len() == NODES && served.values().all(|driver| *driver == wanted), "every node serves {wanted}: {served:?}");
+    ensure!(
+        served.len() == NODES && served.values().all(|driver| *driver == wanted),
+        "every node serves {wanted}: {served:?}"
+    );
     cells.note(ROW, seen);
     Ok(())
 }

@@ -165,12 +165,18 @@ impl Story<'_> {
         .await?;
         self.stack.control_plane.start_api_server().await?;
         match self.deployer.kind() {
-            Kind::Helm3 | Kind::Helm4 | Kind::Helmfile | Kind::Flux => self.end("API server restarted", &round).await,
+            Kind::Helm3 | Kind::Helm4 | Kind::Helmfile | Kind::Flux => {
+                self.end("API server restarted", &round).await
+            }
             Kind::ArgoCd | Kind::ArgoCdHelm => {
                 // Whether a request of its controller falls into the outage is chance.
                 self.deployer.wait(self.stack, Outcome::Succeeded).await?;
                 self.check(&round).await?;
-                self.note("API server restarted", self.said().await?, "by itself, if it was disturbed at all");
+                self.note(
+                    "API server restarted",
+                    self.said().await?,
+                    "by itself, if it was disturbed at all",
+                );
                 Ok(())
             }
         }
@@ -198,7 +204,11 @@ impl Story<'_> {
         let end = self.hook.end().await?;
         let named = self.hook.named().await?;
         let failed = format!("{broken}:UpgradeFailed");
-        ensure!(end.exit_code == i32::from(ExitCode::NodesFailed.number()) && named == [failed], "{}: {named:?}", end.exit_code);
+        ensure!(
+            end.exit_code == i32::from(ExitCode::NodesFailed.number()) && named == [failed],
+            "{}: {named:?}",
+            end.exit_code
+        );
         self.repair(&broken).await?;
         self.end("hook fails", &Round { drivers: NODES + 1, ..round }).await
     }
@@ -206,13 +216,23 @@ impl Story<'_> {
     /// What the hook's advice says: repair the driver on the node, which here takes a new pod, then label the node.
     async fn repair(&self, node: &str) -> Result<()> {
         let advice = Reason::UpgradeFailed { trouble: None }.advice(Driver::Gpu);
-        ensure!(self.hook.logs().await?.contains(advice), "the hook does not say what to do: {}", self.hook.logs().await?);
+        ensure!(
+            self.hook.logs().await?.contains(advice),
+            "the hook does not say what to do: {}",
+            self.hook.logs().await?
+        );
         self.stack.rewrite(|script| script.faults.clear())?;
         let drivers = self.stack.drivers().await?;
         let pod = drivers.get(node).context("no driver pod")?.name_any();
-        Api::<Pod>::namespaced(self.stack.client.clone(), OPERATOR_NAMESPACE).delete(&pod, &DeleteParams::default()).await?;
-        let label = Patch::Merge(json!({"metadata": {"labels": {"nvidia.com/gpu-driver-upgrade-state": "upgrade-required"}}}));
-        Api::<Node>::all(self.stack.client.clone()).patch(node, &PatchParams::default(), &label).await?;
+        Api::<Pod>::namespaced(self.stack.client.clone(), OPERATOR_NAMESPACE)
+            .delete(&pod, &DeleteParams::default())
+            .await?;
+        let label = Patch::Merge(
+            json!({"metadata": {"labels": {"nvidia.com/gpu-driver-upgrade-state": "upgrade-required"}}}),
+        );
+        Api::<Node>::all(self.stack.client.clone())
+            .patch(node, &PatchParams::default(), &label)
+            .await?;
         Ok(())
     }
 
@@ -220,7 +240,10 @@ impl Story<'_> {
     async fn budget_exceeded(&self) -> Result<()> {
         let round = self.begin_with(&Ask { afterwards: small_budget, ..ask() }, SLOWEST).await?;
         let code = i32::from(ExitCode::Budget.number());
-        until("the budget to be over", LIMIT, async || Ok((self.hook.end().await?.exit_code == code).then_some(()))).await?;
+        until("the budget to be over", LIMIT, async || {
+            Ok((self.hook.end().await?.exit_code == code).then_some(()))
+        })
+        .await?;
         self.end("hook exceeds its budget", &round).await
     }
 
@@ -233,7 +256,12 @@ impl Story<'_> {
         self.stack.rewrite(|script| script.driver = time)?;
         let driver = DRIVERS[self.rounds.get() % DRIVERS.len()];
         self.rounds.set(self.rounds.get() + 1);
-        let round = Round { driver, begin: Timestamp::now(), plugins: self.stack.plugins().await?, drivers: NODES };
+        let round = Round {
+            driver,
+            begin: Timestamp::now(),
+            plugins: self.stack.plugins().await?,
+            drivers: NODES,
+        };
         self.deployer.deploy(self.stack, &Ask { driver, ..ask.clone() }).await?;
         Ok(round)
     }
@@ -277,27 +305,57 @@ impl Story<'_> {
         let (drivers, served) = (self.stack.drivers().await?, self.stack.served().await?);
         for node in &self.nodes {
             let driver = drivers.get(node).with_context(|| format!("no driver on {node}"))?;
-            let image = driver.spec.as_ref().and_then(|spec| spec.containers.first()?.image.as_deref()).unwrap_or_default();
-            ensure!(driver_version(image) == round.driver, "{node} runs {image}, and not {}", round.driver);
-            ensure!(served.get(node) == Some(&published(round.driver)), "{node} serves {:?}", served.get(node));
+            let image = driver
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.containers.first()?.image.as_deref())
+                .unwrap_or_default();
+            ensure!(
+                driver_version(image) == round.driver,
+                "{node} runs {image}, and not {}",
+                round.driver
+            );
+            ensure!(
+                served.get(node) == Some(&published(round.driver)),
+                "{node} serves {:?}",
+                served.get(node)
+            );
         }
         let mut replaced = BTreeSet::new();
         for hook in hooks(self.stack) {
             for request in hook.requests(round.begin)?.into_iter().filter(is_replacement) {
-                ensure!(replaced.insert(request.name.clone()), "{} was replaced twice", request.name);
+                ensure!(
+                    replaced.insert(request.name.clone()),
+                    "{} was replaced twice",
+                    request.name
+                );
             }
         }
         for (node, plugin) in &round.plugins {
-            ensure!(replaced.contains(plugin.name()), "{} of {node} was not replaced: {replaced:?}", plugin.name());
+            ensure!(
+                replaced.contains(plugin.name()),
+                "{} of {node} was not replaced: {replaced:?}",
+                plugin.name()
+            );
         }
         let of_driver = |request: &Request| {
-            request.verb == "delete" && request.resource == "pods" && request.name.starts_with(DRIVER_PODS) && request.time >= round.begin
+            request.verb == "delete"
+                && request.resource == "pods"
+                && request.name.starts_with(DRIVER_PODS)
+                && request.time >= round.begin
         };
         let requests = self.stack.audit.by_user("admin")?.into_iter();
-        let deleted: BTreeSet<String> = requests.filter(of_driver).map(|request| request.name).collect();
-        ensure!(deleted.len() <= round.drivers, "more driver pods were replaced than {}: {deleted:?}", round.drivers);
-        let cordoned = |node: &Node| node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
-        for node in Api::<Node>::all(self.stack.client.clone()).list(&ListParams::default()).await? {
+        let deleted: BTreeSet<String> =
+            requests.filter(of_driver).map(|request| request.name).collect();
+        ensure!(
+            deleted.len() <= round.drivers,
+            "more driver pods were replaced than {}: {deleted:?}",
+            round.drivers
+        );
+        let cordoned =
+            |node: &Node| node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+        for node in Api::<Node>::all(self.stack.client.clone()).list(&ListParams::default()).await?
+        {
             ensure!(!cordoned(&node), "{} is left cordoned", node.name_any());
         }
         Ok(())

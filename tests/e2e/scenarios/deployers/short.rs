@@ -23,7 +23,8 @@ const NODES: usize = 2;
 /// The hook's own settings in the bundle.
 const SETTINGS: &str = "*-gpu-operator-post/rollout.yaml";
 /// What the hook is told by mistake: to look for a ClusterPolicy that is not there, for three seconds.
-const MISTAKE: (&str, &str) = ("  mode: assist\n", "  mode: assist\n  clusterPolicy: elsewhere\n  graceSeconds: 3\n");
+const MISTAKE: (&str, &str) =
+    ("  mode: assist\n", "  mode: assist\n  clusterPolicy: elsewhere\n  graceSeconds: 3\n");
 
 async fn short(kind: Kind) -> Result<()> {
     short_on(None, kind).await
@@ -31,7 +32,11 @@ async fn short(kind: Kind) -> Result<()> {
 
 /// The story on the API server of a minor version of Kubernetes, such as `1.32`.
 pub(super) async fn short_on(version: Option<&'static str>, kind: Kind) -> Result<()> {
-    let name = format!("short-{}{}", kind.word(), version.map(|version| format!("-{version}")).unwrap_or_default());
+    let name = format!(
+        "short-{}{}",
+        kind.word(),
+        version.map(|version| format!("-{version}")).unwrap_or_default()
+    );
     scenario_on(version, DEADLINE, &name, async |stack| {
         stack.play(Script { driver: (300, 1_000), ..Script::seeded(21) }).await?;
         stack.add_gpu_nodes(NODES).await?;
@@ -42,15 +47,22 @@ pub(super) async fn short_on(version: Option<&'static str>, kind: Kind) -> Resul
         let old = Ask { afterwards: try_again_soon, ..Ask::old(NODES) };
         changed(stack, deployer, ALL, 0, async || deployer.deploy(stack, &old).await).await?;
         let new = old.with(&NEW);
-        changed(stack, deployer, OPERATOR, NODES, async || deployer.deploy(stack, &new).await).await?;
-        changed(stack, deployer, NONE, 0, async || deployer.hand_over(stack, "Nothing has changed").await).await?;
+        changed(stack, deployer, OPERATOR, NODES, async || deployer.deploy(stack, &new).await)
+            .await?;
+        changed(stack, deployer, NONE, 0, async || {
+            deployer.hand_over(stack, "Nothing has changed").await
+        })
+        .await?;
 
         let begin = Timestamp::now();
         replace(&deployer.bundle(), SETTINGS, MISTAKE.0, MISTAKE.1)?;
         deployer.hand_over(stack, "A mistake").await?;
         deployer.wait(stack, Outcome::Failed).await?;
         let [pre, post, dra] = fired(stack, begin)?;
-        ensure!(post > 0 && pre <= 1 && dra == 0, "what comes after a failed hook does not begin: {pre}, {post}, {dra}");
+        ensure!(
+            post > 0 && pre <= 1 && dra == 0,
+            "what comes after a failed hook does not begin: {pre}, {post}, {dra}"
+        );
         let named = hooks(stack)[1].named().await?;
         ensure!(named == ["*:PolicyMissing"], "{named:?}");
 

@@ -35,17 +35,29 @@ async fn triggers(kind: Kind) -> Result<()> {
         let old = Ask::old(NODES);
 
         table.row("first install", ALL, 0, async || deployer.deploy(stack, &old).await).await?;
-        table.row("nothing changed", NONE, 0, async || deployer.hand_over(stack, "Nothing has changed").await).await?;
+        table
+            .row("nothing changed", NONE, 0, async || {
+                deployer.hand_over(stack, "Nothing has changed").await
+            })
+            .await?;
         if kind.is_client() {
             table.cells.note("refreshed by hand, nothing changed", "–");
         } else {
-            table.row("refreshed by hand, nothing changed", NONE, 0, async || deployer.look(stack).await.map(drop)).await?;
+            table
+                .row("refreshed by hand, nothing changed", NONE, 0, async || {
+                    deployer.look(stack).await.map(drop)
+                })
+                .await?;
         }
 
         let policy = Ask { max_unavailable: "100%", ..old.clone() };
-        table.row("policy changed", OPERATOR, 0, async || deployer.deploy(stack, &policy).await).await?;
+        table
+            .row("policy changed", OPERATOR, 0, async || deployer.deploy(stack, &policy).await)
+            .await?;
         let image = Ask { hook_tag: "e2e-next", ..policy.clone() };
-        table.row("hook image bumped", ALL, 0, async || deployer.deploy(stack, &image).await).await?;
+        table
+            .row("hook image bumped", ALL, 0, async || deployer.deploy(stack, &image).await)
+            .await?;
 
         let edit = async || {
             replace_driver(&deployer.bundle(), OLD.driver, EDITED)?;
@@ -53,10 +65,22 @@ async fn triggers(kind: Kind) -> Result<()> {
         };
         table.row("values.yaml edited in the bundle", OPERATOR, NODES, edit).await?;
         let driver = Ask { driver: NEW.driver, ..image.clone() };
-        table.row("driver version bumped", OPERATOR, NODES, async || deployer.deploy(stack, &driver).await).await?;
+        table
+            .row("driver version bumped", OPERATOR, NODES, async || {
+                deployer.deploy(stack, &driver).await
+            })
+            .await?;
         let chart = Ask { chart: NEW.chart, ..driver.clone() };
-        table.row("operator chart bumped", OPERATOR, NODES, async || deployer.deploy(stack, &chart).await).await?;
-        table.row("previous bundle deployed again", OPERATOR, NODES, async || deployer.deploy(stack, &driver).await).await?;
+        table
+            .row("operator chart bumped", OPERATOR, NODES, async || {
+                deployer.deploy(stack, &chart).await
+            })
+            .await?;
+        table
+            .row("previous bundle deployed again", OPERATOR, NODES, async || {
+                deployer.deploy(stack, &driver).await
+            })
+            .await?;
         table.cells.check()
     })
     .await
@@ -69,8 +93,16 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    async fn row(&self, row: &'static str, reasons: Reasons, plugins: usize, change: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
-        let cell = changed(self.stack, self.deployer, reasons, plugins, change).await.with_context(|| row)?;
+    async fn row(
+        &self,
+        row: &'static str,
+        reasons: Reasons,
+        plugins: usize,
+        change: impl AsyncFnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let cell = changed(self.stack, self.deployer, reasons, plugins, change)
+            .await
+            .with_context(|| row)?;
         self.cells.note(row, cell);
         Ok(())
     }

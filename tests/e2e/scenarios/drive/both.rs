@@ -8,7 +8,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{LIMIT, check_deleted_once, check_done, is_cordoned, nodes, settings, tell_cost, upgrade};
+use super::{
+    LIMIT, check_deleted_once, check_done, is_cordoned, nodes, settings, tell_cost, upgrade,
+};
 use crate::harness::hook_release::HookRelease;
 use crate::harness::network::{NETWORK_CHART, NEW_NETWORK, OLD_NETWORK, nic_cluster_policy};
 use crate::harness::rights;
@@ -33,7 +35,8 @@ fn network_settings() -> Value {
 async fn holds_the_lease(stack: &Stack, hook: &HookRelease<'_>) -> Result<()> {
     let leases = Api::<Lease>::namespaced(stack.client.clone(), "default");
     until(&format!("{} to hold the Lease", hook.name()), LIMIT, async || {
-        let holder = leases.get_opt("gpu-rollout").await?.and_then(|lease| lease.spec?.holder_identity);
+        let holder =
+            leases.get_opt("gpu-rollout").await?.and_then(|lease| lease.spec?.holder_identity);
         Ok(holder.filter(|holder| holder.starts_with(hook.name())).map(drop))
     })
     .await
@@ -42,12 +45,21 @@ async fn holds_the_lease(stack: &Stack, hook: &HookRelease<'_>) -> Result<()> {
 /// Network before GPU, never both on a node, and the network driver is told to load only on a node that takes no pods.
 fn check_turns(turns: &Turns) -> Result<()> {
     for (node, looks) in turns.by_node() {
-        ensure!(looks.iter().all(|look| look.gpu.is_none() || look.ofed.is_none()), "both drivers on {node}: {looks:#?}");
+        ensure!(
+            looks.iter().all(|look| look.gpu.is_none() || look.ofed.is_none()),
+            "both drivers on {node}: {looks:#?}"
+        );
         let first_gpu = looks.iter().position(|look| look.gpu.is_some()).unwrap_or(looks.len());
-        ensure!(looks[first_gpu..].iter().all(|look| look.ofed.is_none()), "the GPU driver came first on {node}: {looks:#?}");
+        ensure!(
+            looks[first_gpu..].iter().all(|look| look.ofed.is_none()),
+            "the GPU driver came first on {node}: {looks:#?}"
+        );
         let told = looks.windows(2).find(|pair| pair[0].waits_to_load && !pair[1].waits_to_load);
         ensure!(told.is_some() == (node == "gpu-1"), "safe load on {node}: {looks:#?}");
-        ensure!(told.is_none_or(|pair| pair[0].cordoned), "the driver was loaded beside workloads: {looks:#?}");
+        ensure!(
+            told.is_none_or(|pair| pair[0].cordoned),
+            "the driver was loaded beside workloads: {looks:#?}"
+        );
     }
     let most = turns.most_cordoned();
     ensure!(most == 2, "as many nodes were away at once as both drivers together may take: {most}");
@@ -58,11 +70,14 @@ fn check_turns(turns: &Turns) -> Result<()> {
 #[ignore = "end to end: make e2e"]
 async fn network_and_gpu_drivers_share_budget_not_node() -> Result<()> {
     scenario("drive-both", async |stack| {
-        let names = stack.fleet(Script { driver: (500, 1_500), ..Script::seeded(54) }, 4, false).await?;
+        let names =
+            stack.fleet(Script { driver: (500, 1_500), ..Script::seeded(54) }, 4, false).await?;
         stack.network(&names).await?;
         stack.create_namespace(NAMESPACE).await?;
         let networks = json!({"k8s.v1.cni.cncf.io/networks": "rdma-net"});
-        stack.run(&Serving { name: "mpi", replicas: 4, annotations: networks, ..Serving::default() }).await?;
+        stack
+            .run(&Serving { name: "mpi", replicas: 4, annotations: networks, ..Serving::default() })
+            .await?;
         stack.await_serving("mpi", 4).await?;
         stack.rewrite(|live| {
             live.network_faults = [("gpu-3".to_owned(), Fault::CrashLoop)].into();
@@ -74,30 +89,53 @@ async fn network_and_gpu_drivers_share_budget_not_node() -> Result<()> {
 
         let (turns, begin) = (Turns::record(&stack.client), Timestamp::now());
         stack.ask_for_network(NEW_NETWORK).await?;
-        let (values, network_settings, mut gpu_settings) =
-            (json!({"objects": [nic_cluster_policy(NEW_NETWORK)]}), network_settings(), settings(2, 240));
+        let (values, network_settings, mut gpu_settings) = (
+            json!({"objects": [nic_cluster_policy(NEW_NETWORK)]}),
+            network_settings(),
+            settings(2, 240),
+        );
         // Nothing but the other driver's record keeps it from the node that the network hook leaves cordoned.
         gpu_settings["upgrade"]["foreignCordon"] = "include".into();
-        let (network_said, gpu_said) = tokio::join!(network.deploy(&values, &network_settings), async {
-            holds_the_lease(stack, &network).await?;
-            upgrade(stack, &gpu, &gpu_settings).await
-        });
+        let (network_said, gpu_said) =
+            tokio::join!(network.deploy(&values, &network_settings), async {
+                holds_the_lease(stack, &network).await?;
+                upgrade(stack, &gpu, &gpu_settings).await
+            });
         let (network_said, gpu_said) = (network_said?, gpu_said?);
 
         let logs = (network.logs().await?, gpu.logs().await?);
-        ensure!(!network_said.success && gpu_said.success, "{network_said:?}\n{gpu_said:?}\n{}\n{}", logs.0, logs.1);
+        ensure!(
+            !network_said.success && gpu_said.success,
+            "{network_said:?}\n{gpu_said:?}\n{}\n{}",
+            logs.0,
+            logs.1
+        );
         ensure!(logs.1.contains(WAITING_FOR_LEASE), "they ran at once:\n{}", logs.1);
         check_turns(&turns)?;
         check_done(stack, &["gpu-3"]).await?;
         for (node, pod) in stack.network_drivers().await? {
-            let image = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone()).unwrap_or_default();
-            ensure!(image.contains(NEW_NETWORK) && !image.contains(OLD_NETWORK), "{node} runs {image}");
+            let image = pod
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.containers.first()?.image.clone())
+                .unwrap_or_default();
+            ensure!(
+                image.contains(NEW_NETWORK) && !image.contains(OLD_NETWORK),
+                "{node} runs {image}"
+            );
         }
         let nodes = nodes(stack).await?;
-        ensure!(nodes.values().all(|node| !node.annotations().contains_key(SAFE_LOAD)), "no driver waits to be loaded");
+        ensure!(
+            nodes.values().all(|node| !node.annotations().contains_key(SAFE_LOAD)),
+            "no driver waits to be loaded"
+        );
         // The node without a network keeps its old GPU driver, counts as unavailable, and is told by both.
         let failed = nodes.get("gpu-3").context("gpu-3")?;
-        ensure!(is_cordoned(failed) && failed.labels().get(STATE).is_some_and(|state| state == "upgrade-failed"), "{failed:?}");
+        ensure!(
+            is_cordoned(failed)
+                && failed.labels().get(STATE).is_some_and(|state| state == "upgrade-failed"),
+            "{failed:?}"
+        );
         ensure!(network.named().await? == ["gpu-3:UpgradeFailed"], "{:?}", network.named().await?);
         ensure!(gpu.named().await?[0] == "*:Settled", "{:?}", gpu.named().await?);
         let deferred = gpu.node_record("gpu-3").await?;

@@ -9,7 +9,10 @@ use kube::api::DeleteParams;
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use super::{LIMIT, check_deleted_once, check_done, evictions_of, is_cordoned, nodes, settings, tell_cost, upgrade};
+use super::{
+    LIMIT, check_deleted_once, check_done, evictions_of, is_cordoned, nodes, settings, tell_cost,
+    upgrade,
+};
 use crate::harness::hook_release::HookRelease;
 use crate::harness::kwok::{KWOK_TAINT, REAL};
 use crate::harness::rights;
@@ -49,11 +52,17 @@ async fn hook_that_dies_twice_deletes_pods_once() -> Result<()> {
 
         let (turns, begin) = (Turns::record(&stack.client), Timestamp::now());
         let deaths = async {
-            until("the first eviction", LIMIT, async || Ok((!evictions_of(&hook, begin)?.is_empty()).then_some(()))).await?;
+            until("the first eviction", LIMIT, async || {
+                Ok((!evictions_of(&hook, begin)?.is_empty()).then_some(()))
+            })
+            .await?;
             let pod = hook.running_pod().await?;
             let pods = Api::<Pod>::namespaced(stack.client.clone(), OPERATOR_NAMESPACE);
             pods.delete(&pod.name_any(), &DeleteParams::default()).await?;
-            until("the first driver to be deleted", LIMIT, async || Ok((!hook.deleted_pods()?.is_empty()).then_some(()))).await?;
+            until("the first driver to be deleted", LIMIT, async || {
+                Ok((!hook.deleted_pods()?.is_empty()).then_some(()))
+            })
+            .await?;
             kill(stack, &hook).await
         };
         let settings = settings(1, 240);
@@ -67,7 +76,11 @@ async fn hook_that_dies_twice_deletes_pods_once() -> Result<()> {
         let evicted = check_evicted_once(&hook, begin)?;
         ensure!(evicted >= 6, "{evicted} pods were evicted");
         for node in drivers.keys() {
-            ensure!(turns.gpu_starts(node) == 1, "{node} went once: {:#?}", turns.by_node().get(node));
+            ensure!(
+                turns.gpu_starts(node) == 1,
+                "{node} went once: {:#?}",
+                turns.by_node().get(node)
+            );
         }
         ensure!(turns.most_cordoned() == 1, "{} nodes were away at once", turns.most_cordoned());
         stack.check_rerolled(&before, std::slice::from_ref(&hook), said.ended).await?;
@@ -87,7 +100,9 @@ async fn hook_on_only_node_survives_its_drain() -> Result<()> {
         stack.join("gpu-0")?;
         stack.create_namespace(NAMESPACE).await?;
         stack.serve("serve", 2, None).await?;
-        stack.run(&Serving { name: "web", gpus: 0, node: Some("gpu-0"), ..Serving::default() }).await?;
+        stack
+            .run(&Serving { name: "web", gpus: 0, node: Some("gpu-0"), ..Serving::default() })
+            .await?;
         stack.await_serving("web", 1).await?;
         let drivers = stack.drivers().await?;
         let hook = HookRelease::new(stack, "gpu-rollout");
@@ -102,7 +117,10 @@ async fn hook_on_only_node_survives_its_drain() -> Result<()> {
 
         let begin = Timestamp::now();
         let death = async {
-            until("the driver to be deleted", LIMIT, async || Ok((!hook.deleted_pods()?.is_empty()).then_some(()))).await?;
+            until("the driver to be deleted", LIMIT, async || {
+                Ok((!hook.deleted_pods()?.is_empty()).then_some(()))
+            })
+            .await?;
             let node = nodes(stack).await?.remove("gpu-0").context("gpu-0")?;
             ensure!(is_cordoned(&node), "{node:?}");
             kill(stack, &hook).await
@@ -113,8 +131,13 @@ async fn hook_on_only_node_survives_its_drain() -> Result<()> {
 
         ensure!(said.success, "{said:?}\n{}", hook.logs().await?);
         let pods = hook.pods().await?;
-        let there = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some("gpu-0");
-        ensure!(pods.len() == 2 && pods.iter().all(there), "both pods ran on the node itself: {pods:#?}");
+        let there = |pod: &Pod| {
+            pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some("gpu-0")
+        };
+        ensure!(
+            pods.len() == 2 && pods.iter().all(there),
+            "both pods ran on the node itself: {pods:#?}"
+        );
         check_done(stack, &[]).await?;
         check_deleted_once(&hook, OPERATOR_NAMESPACE, &drivers, &[])?;
         let evictions = evictions_of(&hook, begin)?;

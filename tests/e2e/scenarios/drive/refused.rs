@@ -19,7 +19,12 @@ const REFUSED: [&str; 4] = ["gpu-1", "gpu-2", "gpu-3", "gpu-4"];
 const HOOK: &str = "system:serviceaccount:gpu-operator:gpu-rollout";
 
 /// A ValidatingAdmissionPolicy for what the hook writes, with its binding.
-async fn refuse(stack: &Stack, name: &str, (operation, resource): (&str, &str), expression: &str) -> Result<()> {
+async fn refuse(
+    stack: &Stack,
+    name: &str,
+    (operation, resource): (&str, &str),
+    expression: &str,
+) -> Result<()> {
     let policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name},
         "spec": {
@@ -52,13 +57,32 @@ async fn refused_write_fails_its_node_alone() -> Result<()> {
         stack.create_namespace(NAMESPACE).await?;
         stack.serve("serve", NODES, None).await?;
         let pods = stack.pods_by_node(NAMESPACE, "app=serve").await?;
-        let on_node = |node: &str| pods.get(node).map_or_else(|| "none".to_owned(), ResourceExt::name_any);
+        let on_node =
+            |node: &str| pods.get(node).map_or_else(|| "none".to_owned(), ResourceExt::name_any);
         let uncordoned = "!has(object.spec.unschedulable) || !object.spec.unschedulable";
-        refuse(stack, "cordon", ("UPDATE", "nodes"), &format!("object.metadata.name != 'gpu-1' || {uncordoned}")).await?;
+        refuse(
+            stack,
+            "cordon",
+            ("UPDATE", "nodes"),
+            &format!("object.metadata.name != 'gpu-1' || {uncordoned}"),
+        )
+        .await?;
         let label = "gpu-rollout.dev/gpu-driver-upgrade-state";
         let labeled = format!("has(object.metadata.labels) && '{label}' in object.metadata.labels");
-        refuse(stack, "label", ("UPDATE", "nodes"), &format!("object.metadata.name != 'gpu-2' || !({labeled})")).await?;
-        refuse(stack, "eviction", ("CREATE", "pods/eviction"), &format!("object.metadata.name != '{}'", on_node("gpu-3"))).await?;
+        refuse(
+            stack,
+            "label",
+            ("UPDATE", "nodes"),
+            &format!("object.metadata.name != 'gpu-2' || !({labeled})"),
+        )
+        .await?;
+        refuse(
+            stack,
+            "eviction",
+            ("CREATE", "pods/eviction"),
+            &format!("object.metadata.name != '{}'", on_node("gpu-3")),
+        )
+        .await?;
         refuse(stack, "driver", ("DELETE", "pods"), "oldObject.spec.nodeName != 'gpu-4'").await?;
         let hook = HookRelease::new(stack, "gpu-rollout");
         let mut settings = settings(2, 300);
@@ -77,10 +101,20 @@ async fn refused_write_fails_its_node_alone() -> Result<()> {
                 continue;
             }
             ensure!(told(&verdict["message"], node), "{node}: {verdict}");
-            let reason = hook.node_record(node).await?.reason.with_context(|| format!("no reason of {node}"))?;
+            let reason = hook
+                .node_record(node)
+                .await?
+                .reason
+                .with_context(|| format!("no reason of {node}"))?;
             ensure!(reason.name == "WriteRefused", "{node}: {reason}");
-            ensure!(reason.text.contains(&format!("{policy}: ask the platform team")), "the policy's own words: {reason}");
-            ensure!(!is_cordoned(&nodes[node]), "{node}: its driver was not touched, and it is uncordoned");
+            ensure!(
+                reason.text.contains(&format!("{policy}: ask the platform team")),
+                "the policy's own words: {reason}"
+            );
+            ensure!(
+                !is_cordoned(&nodes[node]),
+                "{node}: its driver was not touched, and it is uncordoned"
+            );
         }
         Ok(())
     })

@@ -9,7 +9,10 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use super::{LIMIT, STATE, check_deleted_once, check_done, evictions_of, is_cordoned, nodes, settings, tell_cost, upgrade};
+use super::{
+    LIMIT, STATE, check_deleted_once, check_done, evictions_of, is_cordoned, nodes, settings,
+    tell_cost, upgrade,
+};
 use crate::harness::apply::Applier;
 use crate::harness::hook_release::HookRelease;
 use crate::harness::rights;
@@ -24,7 +27,9 @@ async fn running(stack: &Stack, app: &str) -> Result<Pod> {
     let pods = Api::<Pod>::namespaced(stack.client.clone(), NAMESPACE);
     until(&format!("a running pod of {app}"), LIMIT, async || {
         let found = pods.list(&ListParams::default().labels(&format!("app={app}"))).await?;
-        let runs = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
+        let runs = |pod: &Pod| {
+            pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+        };
         Ok(found.into_iter().find(runs))
     })
     .await
@@ -33,7 +38,8 @@ async fn running(stack: &Stack, app: &str) -> Result<Pod> {
 /// A Job on a node; it runs until [`finish`].
 async fn train(stack: &Stack, node: &str) -> Result<Pod> {
     let labels = json!({"wait": "yes"});
-    let mut template = Serving { name: "train", node: Some(node), labels, ..Serving::default() }.template();
+    let mut template =
+        Serving { name: "train", node: Some(node), labels, ..Serving::default() }.template();
     template["spec"]["restartPolicy"] = "Never".into();
     let job = json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train", "namespace": NAMESPACE},
@@ -57,16 +63,28 @@ async fn finish(stack: &Stack, pod: &Pod) -> Result<Timestamp> {
 }
 
 /// Lets the late one go when the hook has asked for it in vain, and the job end when it is waited for.
-async fn yields(stack: &Stack, hook: &HookRelease<'_>, begin: Timestamp, late: &Pod, job: &Pod) -> Result<(Timestamp, Timestamp)> {
+async fn yields(
+    stack: &Stack,
+    hook: &HookRelease<'_>,
+    begin: Timestamp,
+    late: &Pod,
+    job: &Pod,
+) -> Result<(Timestamp, Timestamp)> {
     until("an eviction that is refused", LIMIT, async || {
-        Ok(evictions_of(hook, begin)?.iter().any(|eviction| eviction.name == late.name_any() && eviction.code == 429).then_some(()))
+        Ok(evictions_of(hook, begin)?
+            .iter()
+            .any(|eviction| eviction.name == late.name_any() && eviction.code == 429)
+            .then_some(()))
     })
     .await?;
     let budgets = Api::<PodDisruptionBudget>::namespaced(stack.client.clone(), NAMESPACE);
     let yielded = Timestamp::now();
     budgets.delete("late", &DeleteParams::default()).await?;
     let waits = format!("1 job runs on the node: {NAMESPACE}/{}", job.name_any());
-    until("the job to be waited for", LIMIT, async || Ok(hook.logs().await?.contains(&waits).then_some(()))).await?;
+    until("the job to be waited for", LIMIT, async || {
+        Ok(hook.logs().await?.contains(&waits).then_some(()))
+    })
+    .await?;
     Ok((yielded, finish(stack, job).await?))
 }
 
@@ -77,10 +95,28 @@ async fn late_and_impossible_budgets_and_jobs_are_respected() -> Result<()> {
         stack.fleet(Script { driver: (500, 1_500), ..Script::seeded(55) }, 4, false).await?;
         stack.create_namespace(NAMESPACE).await?;
         // The whole node for each of two pods: the second one waits for a place, and none may go meanwhile.
-        stack.run(&Serving { name: "late", replicas: 2, gpus: 8, node: Some("gpu-0"), ..Serving::default() }).await?;
-        stack.protect("late", &json!({"minAvailable": 1, "selector": {"matchLabels": {"app": "late"}}})).await?;
+        stack
+            .run(&Serving {
+                name: "late",
+                replicas: 2,
+                gpus: 8,
+                node: Some("gpu-0"),
+                ..Serving::default()
+            })
+            .await?;
+        stack
+            .protect(
+                "late",
+                &json!({"minAvailable": 1, "selector": {"matchLabels": {"app": "late"}}}),
+            )
+            .await?;
         stack.run(&Serving { name: "never", node: Some("gpu-1"), ..Serving::default() }).await?;
-        stack.protect("never", &json!({"maxUnavailable": 0, "selector": {"matchLabels": {"app": "never"}}})).await?;
+        stack
+            .protect(
+                "never",
+                &json!({"maxUnavailable": 0, "selector": {"matchLabels": {"app": "never"}}}),
+            )
+            .await?;
         let job = train(stack, "gpu-2").await?;
         let (late, never) = (running(stack, "late").await?, running(stack, "never").await?);
         stack.await_serving("late", 1).await?;
@@ -88,10 +124,14 @@ async fn late_and_impossible_budgets_and_jobs_are_respected() -> Result<()> {
         let drivers = stack.drivers().await?;
         let hook = HookRelease::new(stack, "gpu-rollout");
         let mut settings = settings(2, 240);
-        settings["upgrade"]["policy"]["waitForCompletion"] = json!({"podSelector": "wait=yes", "timeoutSeconds": 120});
+        settings["upgrade"]["policy"]["waitForCompletion"] =
+            json!({"podSelector": "wait=yes", "timeoutSeconds": 120});
 
         let begin = Timestamp::now();
-        let (said, times) = tokio::join!(upgrade(stack, &hook, &settings), yields(stack, &hook, begin, &late, &job));
+        let (said, times) = tokio::join!(
+            upgrade(stack, &hook, &settings),
+            yields(stack, &hook, begin, &late, &job)
+        );
         let (said, (yielded, finished)) = (said?, times?);
 
         ensure!(!said.success, "one node fails\n{said:?}\n{}", hook.logs().await?);
@@ -101,19 +141,34 @@ async fn late_and_impossible_budgets_and_jobs_are_respected() -> Result<()> {
         let nodes = nodes(stack).await?;
         let given_back = nodes.get("gpu-1").context("gpu-1")?;
         ensure!(!is_cordoned(given_back), "{given_back:?}");
-        ensure!(given_back.labels().get(STATE).is_some_and(|state| state == "upgrade-failed"), "{:?}", given_back.labels());
+        ensure!(
+            given_back.labels().get(STATE).is_some_and(|state| state == "upgrade-failed"),
+            "{:?}",
+            given_back.labels()
+        );
         ensure!(running(stack, "never").await?.uid() == never.uid(), "its pod was left alone");
         let evictions = evictions_of(&hook, begin)?;
-        let asked = |pod: &Pod| evictions.iter().filter(|eviction| eviction.name == pod.name_any()).collect::<Vec<_>>();
+        let asked = |pod: &Pod| {
+            evictions.iter().filter(|eviction| eviction.name == pod.name_any()).collect::<Vec<_>>()
+        };
         ensure!(asked(&never).is_empty() && asked(&job).is_empty(), "{evictions:#?}");
-        let went: Vec<_> = asked(&late).into_iter().filter(|eviction| eviction.code == 201).collect();
+        let went: Vec<_> =
+            asked(&late).into_iter().filter(|eviction| eviction.code == 201).collect();
         ensure!(went.len() == 1 && went[0].time > yielded, "{evictions:#?}");
         stack.await_serving("late", 1).await?;
         // The job ended by itself, and only then its driver went.
         let driver = drivers.get("gpu-2").context("gpu-2")?.name_any();
-        ensure!(hook.deleted_pods()?.iter().all(|deleted| deleted.name != driver || deleted.time >= finished), "the job was waited for");
+        ensure!(
+            hook.deleted_pods()?
+                .iter()
+                .all(|deleted| deleted.name != driver || deleted.time >= finished),
+            "the job was waited for"
+        );
         let jobs = Api::<Job>::namespaced(stack.client.clone(), NAMESPACE);
-        ensure!(jobs.get("train").await?.status.and_then(|status| status.succeeded) == Some(1), "the job has succeeded");
+        ensure!(
+            jobs.get("train").await?.status.and_then(|status| status.succeeded) == Some(1),
+            "the job has succeeded"
+        );
         check_deleted_once(&hook, OPERATOR_NAMESPACE, &drivers, &["gpu-1"])?;
         tell_cost(&hook, "drive-yielding", begin, 4)?;
         rights::check(stack, &hook, "drive-yielding").await

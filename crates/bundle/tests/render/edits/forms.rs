@@ -38,7 +38,13 @@ impl fmt::Display for Form {
 
 impl Form {
     pub(crate) fn new(deployer: Deployer, helm_name: &'static str, bundle: &Path) -> Self {
-        Self { deployer, helm_name, helm: tool(helm_name), bundle: bundle.to_owned(), scratch: tempfile::tempdir().unwrap() }
+        Self {
+            deployer,
+            helm_name,
+            helm: tool(helm_name),
+            bundle: bundle.to_owned(),
+            scratch: tempfile::tempdir().unwrap(),
+        }
     }
 
     /// The digests in the trigger ConfigMaps, by release.
@@ -56,7 +62,10 @@ impl Form {
             let (metadata, digest) = (&object["metadata"], &object["data"]["digest"]);
             if let Some(release) = text(&metadata["name"]).strip_suffix("-trigger") {
                 // The namespace too has to be the same with every deployer.
-                digests.insert(release.to_owned(), format!("{} in {}", text(digest), text(&metadata["namespace"])));
+                digests.insert(
+                    release.to_owned(),
+                    format!("{} in {}", text(digest), text(&metadata["namespace"])),
+                );
             }
         }
         digests
@@ -67,7 +76,10 @@ impl Form {
         let with_values = installs.iter().filter(|install| !install.values.is_empty());
         let made = with_values.flat_map(|install| {
             let mut command = Command::new(&self.helm);
-            command.args(["template", &install.release]).arg(&install.chart).args(["--namespace", &install.namespace]);
+            command
+                .args(["template", &install.release])
+                .arg(&install.chart)
+                .args(["--namespace", &install.namespace]);
             command.args(["--kube-version", "1.34.0"]);
             for file in &install.values {
                 command.arg("--values").arg(file);
@@ -80,12 +92,15 @@ impl Form {
     /// The commands that `deploy.sh` says it would run.
     fn of_deploy_script(&self) -> Vec<Install> {
         let mut command = Command::new("sh");
-        let said = output(command.arg(self.bundle.join("deploy.sh")).arg("--dry-run").env("HELM", &self.helm));
+        let said = output(
+            command.arg(self.bundle.join("deploy.sh")).arg("--dry-run").env("HELM", &self.helm),
+        );
         let commands = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         let commands = commands.filter(|words| words.first() == Some(&self.helm.to_str().unwrap()));
         let installs = commands.map(|words| {
             assert_eq!(words[1..3], ["upgrade", "--install"], "{words:?}");
-            let after = |flag| words.windows(2).filter(move |pair| pair[0] == flag).map(|pair| pair[1]);
+            let after =
+                |flag| words.windows(2).filter(move |pair| pair[0] == flag).map(|pair| pair[1]);
             Install {
                 release: words[3].to_owned(),
                 namespace: after("--namespace").next().unwrap().to_owned(),
@@ -100,8 +115,17 @@ impl Form {
     fn of_helmfile(&self) -> Vec<Value> {
         let mut command = Command::new(tool("helmfile"));
         command.current_dir(&self.bundle).arg("--helm-binary").arg(&self.helm);
-        command.args(["--selector", "kind=hook", "template", "--skip-deps", "--args", "--kube-version=1.34.0"]);
-        for variable in ["HOME", "HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "HELMFILE_CACHE_HOME"] {
+        command.args([
+            "--selector",
+            "kind=hook",
+            "template",
+            "--skip-deps",
+            "--args",
+            "--kube-version=1.34.0",
+        ]);
+        for variable in
+            ["HOME", "HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "HELMFILE_CACHE_HOME"]
+        {
             command.env(variable, self.scratch.path().join(variable));
         }
         documents(&mut command)
@@ -110,7 +134,8 @@ impl Form {
     /// The HelmReleases after Kustomize, with the ConfigMaps that they take their values from.
     fn of_kustomization(&self) -> Vec<Install> {
         let objects = documents(Command::new(tool("kustomize")).arg("build").arg(&self.bundle));
-        let of_kind = |kind: &'static str| objects.iter().filter(move |object| object["kind"] == kind);
+        let of_kind =
+            |kind: &'static str| objects.iter().filter(move |object| object["kind"] == kind);
         let mut maps = BTreeMap::new();
         for map in of_kind("ConfigMap") {
             let name = text(&map["metadata"]["name"]);
@@ -120,14 +145,18 @@ impl Form {
             maps.insert(name, path);
         }
         let local = of_kind("HelmRelease").map(|object| &object["spec"]);
-        let local = local.filter(|spec| spec["chart"]["spec"]["sourceRef"]["kind"] == "GitRepository");
+        let local =
+            local.filter(|spec| spec["chart"]["spec"]["sourceRef"]["kind"] == "GitRepository");
         let installs = local.map(|spec| {
             let references = spec["valuesFrom"].as_array().into_iter().flatten();
             Install {
                 release: text(&spec["releaseName"]).to_owned(),
                 namespace: text(&spec["targetNamespace"]).to_owned(),
-                chart: self.in_bundle(text(&spec["chart"]["spec"]["chart"]).strip_prefix("./").unwrap()),
-                values: references.map(|reference| maps[text(&reference["name"])].clone()).collect(),
+                chart: self
+                    .in_bundle(text(&spec["chart"]["spec"]["chart"]).strip_prefix("./").unwrap()),
+                values: references
+                    .map(|reference| maps[text(&reference["name"])].clone())
+                    .collect(),
             }
         });
         installs.collect()
@@ -135,7 +164,8 @@ impl Form {
 
     /// The Applications in the folder that the root Application names.
     fn applications(&self) -> Vec<Value> {
-        let read = |path: &Path| -> Value { yaml::from_str(&fs::read_to_string(path).unwrap()).unwrap() };
+        let read =
+            |path: &Path| -> Value { yaml::from_str(&fs::read_to_string(path).unwrap()).unwrap() };
         let root = read(&self.bundle.join("root.yaml"));
         let folder = fs::read_dir(self.in_bundle(text(&root["spec"]["source"]["path"]))).unwrap();
         folder.map(|entry| read(&entry.unwrap().path())).collect()
@@ -145,17 +175,22 @@ impl Form {
     fn umbrella(&self) -> Vec<Value> {
         let mut command = Command::new(&self.helm);
         command.args(["template", "umbrella"]).arg(&self.bundle).args(["--namespace", "argocd"]);
-        command.args(["--set=repoURL=https://git.example.com/fleet.git", "--set=targetRevision=main"]);
+        command
+            .args(["--set=repoURL=https://git.example.com/fleet.git", "--set=targetRevision=main"]);
         command.arg(format!("--set=path={}", self.path_in_repository()));
         documents(&mut command)
     }
 
     fn of_applications(&self, objects: &[Value]) -> Vec<Install> {
-        let applications = objects.iter().filter(|object| object["kind"] == "Application").map(|object| &object["spec"]);
+        let applications = objects
+            .iter()
+            .filter(|object| object["kind"] == "Application")
+            .map(|object| &object["spec"]);
         // Several sources are a chart of the vendor and its values.
         let local = applications.filter(|spec| spec["source"]["path"].is_string());
         let installs = local.map(|spec| {
-            let (chart, helm) = (self.in_bundle(text(&spec["source"]["path"])), &spec["source"]["helm"]);
+            let (chart, helm) =
+                (self.in_bundle(text(&spec["source"]["path"])), &spec["source"]["helm"]);
             let files = helm["valueFiles"].as_array().into_iter().flatten();
             Install {
                 release: text(&helm["releaseName"]).to_owned(),
@@ -173,7 +208,8 @@ impl Form {
 
     /// Where a path of the repository is.
     fn in_bundle(&self, path: &str) -> PathBuf {
-        self.bundle.join(path.strip_prefix(&self.path_in_repository()).unwrap().trim_start_matches('/'))
+        self.bundle
+            .join(path.strip_prefix(&self.path_in_repository()).unwrap().trim_start_matches('/'))
     }
 }
 

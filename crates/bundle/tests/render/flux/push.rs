@@ -39,9 +39,16 @@ impl Scene {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let bundle = directory.path().join("it's a/bundle");
-        write(&library::bundle_from("eks-gb200-training", "flux".parse().unwrap(), super::URLS[1]), &bundle, false).unwrap();
+        write(
+            &library::bundle_from("eks-gb200-training", "flux".parse().unwrap(), super::URLS[1]),
+            &bundle,
+            false,
+        )
+        .unwrap();
         let scene = Self { directory, bundle };
-        for (name, text) in [("helm", HELM), ("flux", FLUX), ("calls", ""), ("there", ""), ("failing", "")] {
+        for (name, text) in
+            [("helm", HELM), ("flux", FLUX), ("calls", ""), ("there", ""), ("failing", "")]
+        {
             fs::write(scene.path(name), text).unwrap();
             fs::set_permissions(scene.path(name), fs::Permissions::from_mode(0o755)).unwrap();
         }
@@ -56,7 +63,10 @@ impl Scene {
     fn run(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new("sh");
         command.arg(self.bundle.join("push.sh")).args(arguments).current_dir("/");
-        command.env("HELM", self.path("helm")).env("FLUX", self.path("flux")).env("TMPDIR", self.path("tmp"));
+        command
+            .env("HELM", self.path("helm"))
+            .env("FLUX", self.path("flux"))
+            .env("TMPDIR", self.path("tmp"));
         command.output().unwrap()
     }
 
@@ -70,7 +80,9 @@ impl Scene {
             let rest = if index == 0 {
                 part
             } else {
-                part.trim_start_matches(|character: char| character.is_ascii_alphanumeric() || character == '.')
+                part.trim_start_matches(|character: char| {
+                    character.is_ascii_alphanumeric() || character == '.'
+                })
             };
             text.extend([if index == 0 { "" } else { "STAGE" }, rest]);
         }
@@ -121,7 +133,12 @@ fn push_leaves_an_existing_chart_alone() {
     let output = scene.run(&["--plain-http", "--tag=v1"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let calls = scene.calls();
-    assert!(!calls.contains("gpu-rollout-0.1.0") && calls.contains("<--plain-http>") && calls.contains("<--insecure-registry>"), "{calls}");
+    assert!(
+        !calls.contains("gpu-rollout-0.1.0")
+            && calls.contains("<--plain-http>")
+            && calls.contains("<--insecure-registry>"),
+        "{calls}"
+    );
     assert!(calls.contains("<oci://registry.example.com/gpu:v1>"), "{calls}");
 }
 
@@ -131,7 +148,11 @@ fn push_failure_stops_before_the_bundle() {
     fs::write(scene.path("failing"), "push\n").unwrap();
     let output = scene.run(&[]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8(output.stderr).unwrap().starts_with("error: chart gpu-rollout-namespaces could not be pushed\nhint: "));
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .starts_with("error: chart gpu-rollout-namespaces could not be pushed\nhint: ")
+    );
     assert!(!scene.calls().contains("artifact"));
     for arguments in [&["--tag"][..], &["--tga", "x"], &["x"], &["--tag="]] {
         assert_eq!(scene.run(arguments).status.code(), Some(2), "{arguments:?}");
@@ -142,6 +163,12 @@ fn push_failure_stops_before_the_bundle() {
 fn the_script_is_clean_for_shellcheck() {
     let scene = Scene::new();
     // Not every machine has it; the lint step of the continuous integration does.
-    let Ok(output) = Command::new("shellcheck").args(["--shell=sh", "push.sh"]).current_dir(&scene.bundle).output() else { return };
+    let Ok(output) = Command::new("shellcheck")
+        .args(["--shell=sh", "push.sh"])
+        .current_dir(&scene.bundle)
+        .output()
+    else {
+        return;
+    };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }

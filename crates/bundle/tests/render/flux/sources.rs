@@ -17,10 +17,22 @@ fn trap_flux_misses_changed_template_of_same_version() {
             let version = chart["version"].as_str().unwrap();
             assert!(version.contains("+d"), "{}: {folder}", scene.name);
             if let Some(reference) = spec.get("chartRef") {
-                let source = &sources[&format!("sources/{}.yaml", reference["name"].as_str().unwrap())];
-                assert_eq!(source["spec"]["ref"]["tag"], version.replace('+', "_"), "{}: {folder}", scene.name);
+                let source =
+                    &sources[&format!("sources/{}.yaml", reference["name"].as_str().unwrap())];
+                assert_eq!(
+                    source["spec"]["ref"]["tag"],
+                    version.replace('+', "_"),
+                    "{}: {folder}",
+                    scene.name
+                );
                 let url = source["spec"]["url"].as_str().unwrap();
-                assert_eq!(url, format!("oci://registry.example.com/gpu/charts/{}", chart["name"].as_str().unwrap()));
+                assert_eq!(
+                    url,
+                    format!(
+                        "oci://registry.example.com/gpu/charts/{}",
+                        chart["name"].as_str().unwrap()
+                    )
+                );
             } else {
                 // Flux ignores it for a chart from Git, but a new version is a new generation, which others wait for.
                 assert_eq!(spec["chart"]["spec"]["version"], version, "{}: {folder}", scene.name);
@@ -52,10 +64,21 @@ fn every_source_is_there_and_used() {
         for (_, release, object) in scene.releases() {
             let spec = &object["spec"];
             let reference = spec.get("chartRef").unwrap_or(&spec["chart"]["spec"]["sourceRef"]);
-            let (kind, name) = (reference["kind"].as_str().unwrap(), reference["name"].as_str().unwrap());
-            let path = if kind == "GitRepository" { "flux-system/source.yaml".to_owned() } else { format!("sources/{name}.yaml") };
+            let (kind, name) =
+                (reference["kind"].as_str().unwrap(), reference["name"].as_str().unwrap());
+            let path = if kind == "GitRepository" {
+                "flux-system/source.yaml".to_owned()
+            } else {
+                format!("sources/{name}.yaml")
+            };
             let source = scene.yaml(&path);
-            assert_eq!((&source["kind"], &source["metadata"]["name"]), (&kind.into(), &name.into()), "{}: {}", scene.name, release.name);
+            assert_eq!(
+                (&source["kind"], &source["metadata"]["name"]),
+                (&kind.into(), &name.into()),
+                "{}: {}",
+                scene.name,
+                release.name
+            );
             used.insert(path);
         }
         let there: BTreeSet<String> = scene.objects(&["sources"]).into_keys().collect();
@@ -74,10 +97,12 @@ fn every_source_is_there_and_used() {
 fn trap_kustomize_reads_only_its_own_folder() {
     for scene in scenes() {
         let kustomization = scene.yaml("kustomization.yaml");
-        let lists = ["resources", "configurations"].map(|key| kustomization[key].as_array().unwrap());
+        let lists =
+            ["resources", "configurations"].map(|key| kustomization[key].as_array().unwrap());
         let paths = lists.into_iter().flatten().map(|path| path.as_str().unwrap());
         let generators = kustomization["configMapGenerator"].as_array().unwrap();
-        let generated = generators.iter().flat_map(|generator| generator["files"].as_array().unwrap());
+        let generated =
+            generators.iter().flat_map(|generator| generator["files"].as_array().unwrap());
         let generated = generated.map(|file| file.as_str().unwrap().split_once('=').unwrap().1);
         for path in paths.chain(generated) {
             assert!(scene.tree.get(path).is_some(), "{}: {path}", scene.name);
@@ -85,7 +110,11 @@ fn trap_kustomize_reads_only_its_own_folder() {
         // Charts are no resources, and what applies the bundle is not applied by it.
         for resource in kustomization["resources"].as_array().unwrap() {
             let resource = resource.as_str().unwrap();
-            assert!(resource.starts_with("releases/") || resource.starts_with("sources/"), "{}: {resource}", scene.name);
+            assert!(
+                resource.starts_with("releases/") || resource.starts_with("sources/"),
+                "{}: {resource}",
+                scene.name
+            );
         }
         assert_eq!(kustomization["namespace"], "flux-system");
     }

@@ -52,16 +52,30 @@ impl Scene {
         let helm = tool(helm);
         let charts = directory.path().join("charts");
         let url = serve(charts.clone());
-        let repositories = EmbeddedCatalog.repositories().into_iter().map(|name| (name.to_owned(), url.clone()));
-        let options = PlanOptions { chart_repositories: repositories.collect(), ..PlanOptions::default() };
+        let repositories =
+            EmbeddedCatalog.repositories().into_iter().map(|name| (name.to_owned(), url.clone()));
+        let options =
+            PlanOptions { chart_repositories: repositories.collect(), ..PlanOptions::default() };
         let plan = plan(&recipe, &EmbeddedCatalog, &options).unwrap();
         let deployer = "helmfile".parse().unwrap();
-        let parts = BundleInput { recipe: &recipe, plan: &plan, options: &options, deployer, hook_chart: hook_chart::FILES, source: None };
+        let parts = BundleInput {
+            recipe: &recipe,
+            plan: &plan,
+            options: &options,
+            deployer,
+            hook_chart: hook_chart::FILES,
+            source: None,
+        };
         let bundle = directory.path().join("a bundle");
         write(&build(parts).unwrap(), &bundle, false).unwrap();
         stand_in(&plan, &charts, &helm);
         let scene = Self { directory, bundle, plan, helm, helmfile: tool("helmfile") };
-        for (name, text) in [("calls", ""), ("failing", ""), ("list", "NAME\n"), ("helm", scene.helm.to_str().unwrap())] {
+        for (name, text) in [
+            ("calls", ""),
+            ("failing", ""),
+            ("list", "NAME\n"),
+            ("helm", scene.helm.to_str().unwrap()),
+        ] {
             scene.put(name, text);
         }
         scene.put("noting-helm", NOTING_HELM);
@@ -80,12 +94,19 @@ impl Scene {
     fn run(&self, helm: &Path, arguments: &[&str]) -> Output {
         let mut command = Command::new(&self.helmfile);
         command.current_dir(&self.bundle).arg("--helm-binary").arg(helm).args(arguments);
-        for (variable, place) in
-            [("HELM_CACHE_HOME", "cache"), ("HELM_CONFIG_HOME", "config"), ("HELM_DATA_HOME", "data"), ("HOME", "home")]
-        {
+        for (variable, place) in [
+            ("HELM_CACHE_HOME", "cache"),
+            ("HELM_CONFIG_HOME", "config"),
+            ("HELM_DATA_HOME", "data"),
+            ("HOME", "home"),
+        ] {
             command.env(variable, self.path(place));
         }
-        command.env("HELMFILE_CACHE_HOME", self.path("helmfile-cache")).env("KUBECONFIG", self.path("none")).output().unwrap()
+        command
+            .env("HELMFILE_CACHE_HOME", self.path("helmfile-cache"))
+            .env("KUBECONFIG", self.path("none"))
+            .output()
+            .unwrap()
     }
 
     /// What helmfile prints.
@@ -98,7 +119,10 @@ impl Scene {
         self.put("calls", "");
         let output = self.run(&self.path("noting-helm"), arguments);
         let calls = fs::read_to_string(self.path("calls")).unwrap();
-        (output.status.success(), calls.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
+        (
+            output.status.success(),
+            calls.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect(),
+        )
     }
 }
 
@@ -116,14 +140,20 @@ fn said(output: &Output, what: &[&str]) -> String {
 /// Charts of the names and versions of the plan that show the values which they get.
 fn stand_in(plan: &ReleasePlan, charts: &Path, helm: &Path) {
     fs::create_dir_all(charts).unwrap();
-    let run = |arguments: &[&str]| said(&Command::new(helm).current_dir(charts).args(arguments).output().unwrap(), arguments);
+    let run = |arguments: &[&str]| {
+        said(&Command::new(helm).current_dir(charts).args(arguments).output().unwrap(), arguments)
+    };
     for release in &plan.releases {
         let ReleaseKind::Upstream(upstream) = &release.kind else { continue };
         let place = upstream.chart.place();
         let name = place.rsplit('/').next().unwrap();
         let source = charts.join("source").join(&release.name).join(name);
         fs::create_dir_all(source.join("templates")).unwrap();
-        fs::write(source.join("Chart.yaml"), format!("apiVersion: v2\nname: {name}\nversion: {:?}\n", upstream.version)).unwrap();
+        fs::write(
+            source.join("Chart.yaml"),
+            format!("apiVersion: v2\nname: {name}\nversion: {:?}\n", upstream.version),
+        )
+        .unwrap();
         let seen = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-seen\n  namespace: {{ .Release.Namespace }}\ndata:\n  values: {{ .Values | toJson | quote }}\n";
         fs::write(source.join("templates/seen.yaml"), seen).unwrap();
         run(&["package", source.to_str().unwrap()]);
@@ -156,7 +186,11 @@ fn answer(mut stream: TcpStream, directory: &Path) -> std::io::Result<()> {
     let content = fs::read(directory.join(name)).ok();
     let status = if content.is_some() { "200 OK" } else { "404 Not Found" };
     let content = content.unwrap_or_default();
-    write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", content.len())?;
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        content.len()
+    )?;
     stream.write_all(&content)
 }
 
@@ -199,8 +233,10 @@ fn each(helm: &str) {
 
 /// `list` and `build`: releases, charts, versions, timeouts.
 fn lists(scene: &Scene, label: &str) {
-    let listed: Vec<Value> = serde_json::from_str(&scene.output(&["list", "--output", "json"])).unwrap();
-    let listed: BTreeMap<&str, &Value> = listed.iter().map(|release| (release["name"].as_str().unwrap(), release)).collect();
+    let listed: Vec<Value> =
+        serde_json::from_str(&scene.output(&["list", "--output", "json"])).unwrap();
+    let listed: BTreeMap<&str, &Value> =
+        listed.iter().map(|release| (release["name"].as_str().unwrap(), release)).collect();
     assert_eq!(listed.len(), scene.plan.releases.len(), "{label}");
     for (folder, release) in folders(&scene.plan) {
         let found = listed[release.name.as_str()];
@@ -211,43 +247,83 @@ fn lists(scene: &Scene, label: &str) {
         let chart = found["chart"].as_str().unwrap();
         match &release.kind {
             ReleaseKind::Upstream(upstream) => {
-                assert_eq!(chart.rsplit('/').next(), upstream.chart.place().rsplit('/').next(), "{label}");
+                assert_eq!(
+                    chart.rsplit('/').next(),
+                    upstream.chart.place().rsplit('/').next(),
+                    "{label}"
+                );
                 assert_eq!(found["version"], upstream.version, "{label}");
             }
-            ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => assert_eq!(chart, format!("./{folder}"), "{label}"),
+            ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => {
+                assert_eq!(chart, format!("./{folder}"), "{label}")
+            }
         }
     }
     let built: Vec<Value> = serde_yaml::from_multiple(&scene.output(&["build"])).unwrap();
-    let built: Vec<&Value> = built.iter().filter_map(|state| state["releases"].as_array()).flatten().collect();
-    let timeouts: BTreeMap<&str, u64> =
-        built.iter().map(|release| (release["name"].as_str().unwrap(), release["timeout"].as_u64().unwrap())).collect();
+    let built: Vec<&Value> =
+        built.iter().filter_map(|state| state["releases"].as_array()).flatten().collect();
+    let timeouts: BTreeMap<&str, u64> = built
+        .iter()
+        .map(|release| (release["name"].as_str().unwrap(), release["timeout"].as_u64().unwrap()))
+        .collect();
     for release in &scene.plan.releases {
-        assert_eq!(timeouts[release.name.as_str()], release.timeout_seconds, "{label}: {}", release.name);
+        assert_eq!(
+            timeouts[release.name.as_str()],
+            release.timeout_seconds,
+            "{label}: {}",
+            release.name
+        );
     }
 }
 
 /// `template`: values, trigger digests, CRDs, other objects.
 fn gives_values(scene: &Scene, label: &str) {
-    let objects: Vec<Value> = serde_yaml::from_multiple(&scene.output(&["template", "--args", "--kube-version=1.34.0"])).unwrap();
-    let named = |name: &str| objects.iter().find(|object| object["kind"] == "ConfigMap" && object["metadata"]["name"] == name).unwrap();
+    let objects: Vec<Value> =
+        serde_yaml::from_multiple(&scene.output(&["template", "--args", "--kube-version=1.34.0"]))
+            .unwrap();
+    let named = |name: &str| {
+        objects
+            .iter()
+            .find(|object| object["kind"] == "ConfigMap" && object["metadata"]["name"] == name)
+            .unwrap()
+    };
     for (folder, release) in folders(&scene.plan) {
         match &release.kind {
             ReleaseKind::Upstream(upstream) => {
                 let seen = named(&format!("{}-seen", release.name));
-                let values: Value = serde_json::from_str(seen["data"]["values"].as_str().unwrap()).unwrap();
+                let values: Value =
+                    serde_json::from_str(seen["data"]["values"].as_str().unwrap()).unwrap();
                 assert_eq!(values, Value::Object(upstream.values.clone()), "{label}: {folder}");
             }
             ReleaseKind::Hook(hook) => {
                 let mut command = Command::new(&scene.helm);
-                command.current_dir(&scene.bundle).args(["template", &release.name, &folder, "--namespace", &release.namespace]);
+                command.current_dir(&scene.bundle).args([
+                    "template",
+                    &release.name,
+                    &folder,
+                    "--namespace",
+                    &release.namespace,
+                ]);
                 command.args(["--kube-version", "1.34.0"]);
-                for file in values_of(&scene.plan, hook).into_iter().chain([format!("{folder}/rollout.yaml")]) {
+                for file in values_of(&scene.plan, hook)
+                    .into_iter()
+                    .chain([format!("{folder}/rollout.yaml")])
+                {
                     command.args(["--values", &file]);
                 }
-                let direct: Vec<Value> = serde_yaml::from_multiple(&said(&command.output().unwrap(), &["template"])).unwrap();
+                let direct: Vec<Value> =
+                    serde_yaml::from_multiple(&said(&command.output().unwrap(), &["template"]))
+                        .unwrap();
                 let trigger = format!("{}-trigger", release.name);
-                let expected = direct.iter().find(|object| object["metadata"]["name"] == trigger.as_str()).unwrap();
-                assert_eq!(named(&trigger)["data"]["digest"], expected["data"]["digest"], "{label}: {folder}");
+                let expected = direct
+                    .iter()
+                    .find(|object| object["metadata"]["name"] == trigger.as_str())
+                    .unwrap();
+                assert_eq!(
+                    named(&trigger)["data"]["digest"],
+                    expected["data"]["digest"],
+                    "{label}: {folder}"
+                );
             }
             ReleaseKind::Crds(crds) => {
                 let found: BTreeSet<&str> = objects
@@ -255,10 +331,16 @@ fn gives_values(scene: &Scene, label: &str) {
                     .filter(|object| object["kind"] == "CustomResourceDefinition")
                     .map(|object| object["metadata"]["name"].as_str().unwrap())
                     .collect();
-                assert!(crds.crds.iter().all(|crd| found.contains(crd.name.as_str())), "{label}: {folder}");
+                assert!(
+                    crds.crds.iter().all(|crd| found.contains(crd.name.as_str())),
+                    "{label}: {folder}"
+                );
             }
             ReleaseKind::Manifests(manifests) => {
-                assert!(manifests.objects.iter().all(|object| objects.contains(object)), "{label}: {folder}");
+                assert!(
+                    manifests.objects.iter().all(|object| objects.contains(object)),
+                    "{label}: {folder}"
+                );
             }
         }
     }
@@ -270,12 +352,25 @@ fn syncs(scene: &Scene, label: &str) {
     assert!(succeeded && calls.len() == scene.plan.releases.len(), "{label}: {calls:#?}");
     let mut done: Vec<&str> = Vec::new();
     for call in &calls {
-        let has = |flag: &str| call.iter().any(|word| word == flag || word.starts_with(&format!("{flag}=")));
-        let after = |flag: &str| call.iter().position(|word| word == flag).map(|place| call[place + 1].as_str());
-        let release = scene.plan.releases.iter().find(|release| release.name == release_of(call)).unwrap();
-        assert!(release.needs.iter().all(|need| done.contains(&need.as_str())), "{label}: {} too early", release.name);
+        let has = |flag: &str| {
+            call.iter().any(|word| word == flag || word.starts_with(&format!("{flag}=")))
+        };
+        let after = |flag: &str| {
+            call.iter().position(|word| word == flag).map(|place| call[place + 1].as_str())
+        };
+        let release =
+            scene.plan.releases.iter().find(|release| release.name == release_of(call)).unwrap();
+        assert!(
+            release.needs.iter().all(|need| done.contains(&need.as_str())),
+            "{label}: {} too early",
+            release.name
+        );
         done.push(&release.name);
-        assert_eq!(after("--timeout"), Some(format!("{}s", release.timeout_seconds).as_str()), "{label}: {call:?}");
+        assert_eq!(
+            after("--timeout"),
+            Some(format!("{}s", release.timeout_seconds).as_str()),
+            "{label}: {call:?}"
+        );
         assert_eq!(after("--namespace"), Some(release.namespace.as_str()), "{label}: {call:?}");
         assert_eq!(after("--history-max"), Some("5"), "{label}: {call:?}");
         let is_ours = matches!(release.kind, ReleaseKind::Crds(_) | ReleaseKind::Manifests(_));
@@ -284,7 +379,15 @@ fn syncs(scene: &Scene, label: &str) {
             assert_eq!(has("--skip-crds"), upstream.skip_crds, "{label}: {call:?}");
             assert_eq!(after("--version"), Some(upstream.version.as_str()), "{label}: {call:?}");
         }
-        for flag in ["--wait", "--atomic", "--rollback-on-failure", "--force", "--no-hooks", "--create-namespace", "--reuse-values"] {
+        for flag in [
+            "--wait",
+            "--atomic",
+            "--rollback-on-failure",
+            "--force",
+            "--no-hooks",
+            "--create-namespace",
+            "--reuse-values",
+        ] {
             assert!(!has(flag), "{label}: {flag} in {call:?}");
         }
     }
@@ -299,7 +402,11 @@ fn trap_helmfile_continues_after_failure_only_where_independent() {
     assert!(!succeeded);
     for release in &scene.plan.releases {
         let ran = calls.iter().any(|call| release_of(call) == release.name);
-        assert!(!ran || !release.needs.iter().any(|need| need == "gpu-operator-post"), "{} ran", release.name);
+        assert!(
+            !ran || !release.needs.iter().any(|need| need == "gpu-operator-post"),
+            "{} ran",
+            release.name
+        );
     }
 }
 
@@ -313,6 +420,10 @@ fn helmfile_destroys_in_the_opposite_order() {
     assert!(succeeded && calls.len() == scene.plan.releases.len(), "{calls:#?}");
     let place = |name: &str| calls.iter().position(|call| release_of(call) == name).unwrap();
     for release in &scene.plan.releases {
-        assert!(release.needs.iter().all(|need| place(need) > place(&release.name)), "{} outlives what it needs", release.name);
+        assert!(
+            release.needs.iter().all(|need| place(need) > place(&release.name)),
+            "{} outlives what it needs",
+            release.name
+        );
     }
 }

@@ -83,7 +83,8 @@ pub(crate) fn states(tree: &BundleTree) -> Vec<State> {
     let mut next = Some("helmfile.yaml".to_owned());
     while let Some(path) = next {
         let text = String::from_utf8(tree.get(&path).unwrap().content.clone()).unwrap();
-        let state: State = yaml::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}\n{text}"));
+        let state: State =
+            yaml::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}\n{text}"));
         next = state.helmfiles.first().map(|earlier| earlier.path.clone());
         states.insert(0, state);
     }

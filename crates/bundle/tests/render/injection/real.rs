@@ -33,19 +33,31 @@ fn values() -> Map<String, Value> {
             Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
         }
     }
-    let keys: Map<String, Value> = PAYLOADS.iter().map(|payload| ((*payload).to_owned(), json!(payload))).collect();
+    let keys: Map<String, Value> =
+        PAYLOADS.iter().map(|payload| ((*payload).to_owned(), json!(payload))).collect();
     let trees: Vec<Value> = reading::trees(150).iter().map(tame).collect();
-    Map::from_iter([("payloads".to_owned(), json!(PAYLOADS)), ("keys".to_owned(), json!(keys)), ("trees".to_owned(), json!(trees))])
+    Map::from_iter([
+        ("payloads".to_owned(), json!(PAYLOADS)),
+        ("keys".to_owned(), json!(keys)),
+        ("trees".to_owned(), json!(trees)),
+    ])
 }
 
 /// A recipe whose free texts are hostile.
 pub(crate) fn hostile() -> Value {
     let mut recipe = bases().swap_remove(0);
-    let env: Vec<Value> =
-        PAYLOADS.iter().enumerate().map(|(index, payload)| json!({"name": format!("E{index}"), "value": payload})).collect();
-    let annotations: Map<String, Value> =
-        PAYLOADS.iter().enumerate().map(|(index, payload)| (format!("example.com/a{index}"), json!(payload))).collect();
-    recipe["metadata"]["description"] = json!("{{ fail \"x\" }} # `touch injected` $(touch injected) 'x' \"y\" --- key: injected");
+    let env: Vec<Value> = PAYLOADS
+        .iter()
+        .enumerate()
+        .map(|(index, payload)| json!({"name": format!("E{index}"), "value": payload}))
+        .collect();
+    let annotations: Map<String, Value> = PAYLOADS
+        .iter()
+        .enumerate()
+        .map(|(index, payload)| (format!("example.com/a{index}"), json!(payload)))
+        .collect();
+    recipe["metadata"]["description"] =
+        json!("{{ fail \"x\" }} # `touch injected` $(touch injected) 'x' \"y\" --- key: injected");
     recipe["rollout"]["metrics"]["dashboard"]["annotations"] = json!(annotations);
     let components = recipe["components"].as_array_mut().unwrap();
     components[0]["values"] = json!({"driver": {"env": env.clone()}});
@@ -57,7 +69,9 @@ pub(crate) fn hostile() -> Value {
 /// The files of a bundle that are YAML as they stand.
 fn documents(bundle: &Path) -> Vec<(PathBuf, String)> {
     let all = files(bundle.parent().unwrap().parent().unwrap()).into_iter();
-    all.filter(|(name, _)| is_yaml(name) && !is_helm_template(name)).map(|(name, text)| (bundle.join(name), text)).collect()
+    all.filter(|(name, _)| is_yaml(name) && !is_helm_template(name))
+        .map(|(name, text)| (bundle.join(name), text))
+        .collect()
 }
 
 #[test]
@@ -74,10 +88,15 @@ fn go_reads_every_hostile_bundle_as_meant() {
             let meant: Vec<Value> = serde_yaml::from_multiple(text).unwrap();
             assert_eq!(found, &json!(meant), "{}", path.display());
         }
-        let queue = documents
-            .iter()
-            .position(|(path, _)| path.ends_with("values.yaml") && path.parent().unwrap().to_str().unwrap().ends_with("-queue"));
-        assert_eq!(reading::read(&paths[queue.unwrap()..=queue.unwrap()])[0], json!([values()]), "{deployer}");
+        let queue = documents.iter().position(|(path, _)| {
+            path.ends_with("values.yaml")
+                && path.parent().unwrap().to_str().unwrap().ends_with("-queue")
+        });
+        assert_eq!(
+            reading::read(&paths[queue.unwrap()..=queue.unwrap()])[0],
+            json!([values()]),
+            "{deployer}"
+        );
     }
 }
 
@@ -104,39 +123,82 @@ fn passes_on(program: &Path) {
     let chart = directory.path().join("chart");
     fs::create_dir_all(chart.join("templates")).unwrap();
     fs::write(chart.join("Chart.yaml"), "apiVersion: v2\nname: show\nversion: 1.0.0\n").unwrap();
-    fs::write(chart.join("templates/values.yaml"), "shown: {{ .Values | toJson | b64enc }}\n").unwrap();
+    fs::write(chart.join("templates/values.yaml"), "shown: {{ .Values | toJson | b64enc }}\n")
+        .unwrap();
     for (folder, release) in folders(&plan) {
         match &release.kind {
             ReleaseKind::Upstream(upstream) => {
                 let values = format!("{folder}/values.yaml");
-                let text = helm(program, &bundle, &["template", chart.to_str().unwrap(), "--values", &values]);
+                let text = helm(
+                    program,
+                    &bundle,
+                    &["template", chart.to_str().unwrap(), "--values", &values],
+                );
                 let shown = text.lines().find_map(|line| line.strip_prefix("shown: ")).unwrap();
                 let shown: Value = serde_json::from_slice(&base64(shown)).unwrap();
                 assert_eq!(shown, json!(upstream.values), "{folder}");
             }
             ReleaseKind::Manifests(manifests) => {
-                let text = helm(program, &bundle, &["template", &release.name, &folder, "--namespace", &release.namespace]);
-                assert_eq!(serde_yaml::from_multiple::<Value>(&text).unwrap(), manifests.objects, "{folder}");
+                let text = helm(
+                    program,
+                    &bundle,
+                    &["template", &release.name, &folder, "--namespace", &release.namespace],
+                );
+                assert_eq!(
+                    serde_yaml::from_multiple::<Value>(&text).unwrap(),
+                    manifests.objects,
+                    "{folder}"
+                );
             }
             ReleaseKind::Hook(hook) if hook.settings["metrics"].get("dashboard").is_some() => {
                 let values = format!("{folder}/rollout.yaml");
-                let arguments = ["template", &release.name, &folder, "--values", &values, "--kube-version", "1.34.0"];
-                let objects: Vec<Value> = serde_yaml::from_multiple(&helm(program, &bundle, &arguments)).unwrap();
+                let arguments = [
+                    "template",
+                    &release.name,
+                    &folder,
+                    "--values",
+                    &values,
+                    "--kube-version",
+                    "1.34.0",
+                ];
+                let objects: Vec<Value> =
+                    serde_yaml::from_multiple(&helm(program, &bundle, &arguments)).unwrap();
                 let meant = &recipe["rollout"]["metrics"]["dashboard"]["annotations"];
-                let has_all =
-                    |object: &Value| meant.as_object().unwrap().iter().all(|(key, value)| &object["metadata"]["annotations"][key] == value);
+                let has_all = |object: &Value| {
+                    meant
+                        .as_object()
+                        .unwrap()
+                        .iter()
+                        .all(|(key, value)| &object["metadata"]["annotations"][key] == value)
+                };
                 assert!(objects.iter().any(has_all), "{folder}");
             }
             ReleaseKind::Hook(_) | ReleaseKind::Crds(_) => {}
         }
     }
     // The umbrella chart of Argo CD.
-    let (_, tree) = bundles(&loaded, &PlanOptions::default()).into_iter().find(|(deployer, _)| *deployer == "argocd-helm").unwrap();
+    let (_, tree) = bundles(&loaded, &PlanOptions::default())
+        .into_iter()
+        .find(|(deployer, _)| *deployer == "argocd-helm")
+        .unwrap();
     let umbrella = directory.path().join("umbrella");
     write(&tree, &umbrella, false).unwrap();
-    let text = helm(program, &umbrella, &["template", "x", ".", "--set", "repoURL=https://git.example.com/fleet.git,targetRevision=main"]);
+    let text = helm(
+        program,
+        &umbrella,
+        &[
+            "template",
+            "x",
+            ".",
+            "--set",
+            "repoURL=https://git.example.com/fleet.git,targetRevision=main",
+        ],
+    );
     let applications: Vec<Value> = serde_yaml::from_multiple(&text).unwrap();
-    assert_eq!(applications.iter().filter(|object| object["kind"] == "Application").count(), plan.releases.len());
+    assert_eq!(
+        applications.iter().filter(|object| object["kind"] == "Application").count(),
+        plan.releases.len()
+    );
     assert!(!bundle.join("injected").exists() && !umbrella.join("injected").exists());
 }
 
@@ -162,7 +224,10 @@ const HELM: &str = "#!/bin/sh\ncase $1 in\n  version) echo v3.18.0; exit 0 ;;\n 
 fn deploy_script_passes_every_word_unchanged() {
     let loaded = read(&hostile()).unwrap();
     let place = "/mnt/a b;touch injected&(x)#*";
-    let options = PlanOptions { chart_repositories: [("nvidia".to_owned(), place.to_owned())].into(), ..PlanOptions::default() };
+    let options = PlanOptions {
+        chart_repositories: [("nvidia".to_owned(), place.to_owned())].into(),
+        ..PlanOptions::default()
+    };
     let plan = plan(&loaded.recipe, &EmbeddedCatalog, &options).unwrap();
     let source = bundle::BundleInput {
         recipe: &loaded.recipe,
@@ -179,7 +244,10 @@ fn deploy_script_passes_every_word_unchanged() {
     fs::write(&stub, HELM).unwrap();
     fs::set_permissions(&stub, fs::Permissions::from_mode(0o755)).unwrap();
     for script in ["deploy.sh", "undeploy.sh"] {
-        assert!(Command::new("sh").arg("-n").arg(bundle.join(script)).status().unwrap().success(), "{script}");
+        assert!(
+            Command::new("sh").arg("-n").arg(bundle.join(script)).status().unwrap().success(),
+            "{script}"
+        );
     }
     let output = Command::new("sh")
         .arg(bundle.join("deploy.sh"))
@@ -190,11 +258,14 @@ fn deploy_script_passes_every_word_unchanged() {
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = fs::read_to_string(&calls).unwrap();
-    let calls: Vec<Vec<&str>> = text.split_terminator("\0\0").map(|call| call.split('\0').collect()).collect();
+    let calls: Vec<Vec<&str>> =
+        text.split_terminator("\0\0").map(|call| call.split('\0').collect()).collect();
     assert_eq!(calls.len(), plan.releases.len());
     for (call, release) in calls.iter().zip(&plan.releases) {
         assert_eq!(call[..3], ["upgrade", "--install", &release.name]);
-        let behind = |option: &str| call.iter().position(|word| *word == option).map(|index| call[index + 1]);
+        let behind = |option: &str| {
+            call.iter().position(|word| *word == option).map(|index| call[index + 1])
+        };
         assert_eq!(behind("--namespace"), Some(release.namespace.as_str()));
         if let ReleaseKind::Upstream(upstream) = &release.kind {
             assert!(call.contains(&"--values"), "{call:?}");

@@ -13,12 +13,20 @@ use meaningless::is_meaningless;
 
 const RECIPE: &str = "eks-gb200-training";
 /// Files in numbered folders that facts read; of others only the digest counts, and those of short texts are had faster.
-const READ: [&str; 6] = ["Chart.yaml", "values.yaml", "rollout.yaml", "rights.yaml", "job.yaml", "namespace-gpu-operator.yaml"];
+const READ: [&str; 6] = [
+    "Chart.yaml",
+    "values.yaml",
+    "rollout.yaml",
+    "rights.yaml",
+    "job.yaml",
+    "namespace-gpu-operator.yaml",
+];
 
 /// A bundle's texts.
 fn texts(deployer: Deployer) -> BTreeMap<String, String> {
     let short = |(path, text): (&str, &str)| {
-        let is_read = !is_numbered(path) || READ.iter().any(|name| path.ends_with(&format!("/{name}")));
+        let is_read =
+            !is_numbered(path) || READ.iter().any(|name| path.ends_with(&format!("/{name}")));
         // The second hook chart is the same, and is read in the same way.
         let is_copy = path.contains("nvidia-dra-driver-gpu-post/");
         let text = match path {
@@ -51,7 +59,13 @@ struct Mutation {
 
 impl Mutation {
     fn shown(&self) -> String {
-        format!("{}:{}: `{}` → `{}`", self.file, self.line, self.from.trim(), self.to.as_deref().unwrap_or("(gone)").trim())
+        format!(
+            "{}:{}: `{}` → `{}`",
+            self.file,
+            self.line,
+            self.from.trim(),
+            self.to.as_deref().unwrap_or("(gone)").trim()
+        )
     }
 
     fn applied(&self, texts: &BTreeMap<String, String>) -> TextFiles {
@@ -90,14 +104,22 @@ impl Scene {
     /// With these deployers alone: charts are read in the same way for all of them.
     fn of(names: &[&str]) -> Self {
         let texts: Vec<_> = names.iter().map(|name| texts(name.parse().unwrap())).collect();
-        let facts = texts.iter().map(|texts| read_facts(&texts.clone().into_iter().collect()).unwrap()).collect();
+        let facts = texts
+            .iter()
+            .map(|texts| read_facts(&texts.clone().into_iter().collect()).unwrap())
+            .collect();
         Self { facts, texts }
     }
 
     /// Parity with other files of the deployer at `index`.
     fn parity(&self, index: usize, files: &TextFiles) -> Result<ParityReport, ReadbackError> {
         let changed = read_facts(files)?;
-        let others = self.facts.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, facts)| facts.clone());
+        let others = self
+            .facts
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != index)
+            .map(|(_, facts)| facts.clone());
         Ok(compare(&[changed].into_iter().chain(others).collect::<Vec<_>>()))
     }
 
@@ -112,8 +134,18 @@ impl Scene {
             for (file, text) in &self.texts[index] {
                 for (at, from) in text.lines().enumerate() {
                     let Some(to) = change(file, from) else { continue };
-                    let before = at.checked_sub(1).and_then(|before| text.lines().nth(before)).unwrap_or_default().to_owned();
-                    let mutation = Mutation { file: file.clone(), line: at + 1, before, from: from.to_owned(), to };
+                    let before = at
+                        .checked_sub(1)
+                        .and_then(|before| text.lines().nth(before))
+                        .unwrap_or_default()
+                        .to_owned();
+                    let mutation = Mutation {
+                        file: file.clone(),
+                        line: at + 1,
+                        before,
+                        from: from.to_owned(),
+                        to,
+                    };
                     let parity = self.parity(index, &mutation.applied(&self.texts[index]));
                     count += 1;
                     if !expected(deployer, &mutation, &parity) {
@@ -124,15 +156,26 @@ impl Scene {
             }
         }
         assert!(count > 0, "nothing was changed");
-        assert!(unnamed.is_empty(), "{} of {count} changes are not named:\n{}", unnamed.len(), unnamed.concat());
+        assert!(
+            unnamed.is_empty(),
+            "{} of {count} changes are not named:\n{}",
+            unnamed.len(),
+            unnamed.concat()
+        );
     }
 }
 
 /// Whether parity names the release, by a fact that starts with one of `facts`.
-fn names(parity: &Result<ParityReport, ReadbackError>, release: Option<&str>, facts: &[&str]) -> bool {
+fn names(
+    parity: &Result<ParityReport, ReadbackError>,
+    release: Option<&str>,
+    facts: &[&str],
+) -> bool {
     let Ok(parity) = parity else { return false };
     let is_it = |fact: &str| facts.is_empty() || facts.iter().any(|start| fact.starts_with(start));
-    parity.differences.iter().any(|difference| release.is_none_or(|release| release == difference.release) && is_it(&difference.fact))
+    parity.differences.iter().any(|difference| {
+        release.is_none_or(|release| release == difference.release) && is_it(&difference.fact)
+    })
 }
 
 /// The value of a YAML line changed: a switch turned, a number and a time lowered, a text lengthened.
@@ -148,7 +191,11 @@ fn changed_value(line: &str) -> Option<String> {
         "true" => "false".to_owned(),
         "false" => "true".to_owned(),
         number if number.parse::<u64>().is_ok() => "7".to_owned(),
-        time if time.starts_with(|first: char| first.is_ascii_digit()) && time.ends_with(['s', 'm', 'h']) => "7s".to_owned(),
+        time if time.starts_with(|first: char| first.is_ascii_digit())
+            && time.ends_with(['s', 'm', 'h']) =>
+        {
+            "7s".to_owned()
+        }
         quoted if quoted.ends_with('"') => format!("{}x\"", &quoted[..quoted.len() - 1]),
         text => format!("{text}x"),
     };
@@ -159,7 +206,8 @@ fn changed_value(line: &str) -> Option<String> {
 fn is_own(path: &str) -> bool {
     let others = ["README.md", "recipe.yaml", "bundle-info.yaml", "checksums.txt"];
     // The first five releases are one of each kind, and further ones are written by the same template.
-    let is_further = ["apps/006", "apps/007", "apps/008", "templates/006", "templates/007", "templates/008"];
+    let is_further =
+        ["apps/006", "apps/007", "apps/008", "templates/006", "templates/007", "templates/008"];
     !is_numbered(path)
         && !is_further.iter().any(|start| path.starts_with(start))
         && !others.contains(&path)
@@ -174,11 +222,22 @@ fn every_changed_deployer_value_is_named() {
         |deployer, mutation, parity| match parity {
             // What cannot be read any more, or is not found, stops everything: the message names the file.
             Err(ReadbackError::Unreadable { path, .. }) => *path == mutation.file,
-            Err(ReadbackError::Missing(path)) => mutation.to.as_ref().is_some_and(|line| line.contains(path)),
+            Err(ReadbackError::Missing(path)) => {
+                mutation.to.as_ref().is_some_and(|line| line.contains(path))
+            }
             Err(ReadbackError::NoDeployer | ReadbackError::SeveralDeployers(_)) => false,
-            Ok(found) if found.equal => is_meaningless(deployer, &mutation.file, mutation.before.trim(), mutation.from.trim()),
+            Ok(found) if found.equal => is_meaningless(
+                deployer,
+                &mutation.file,
+                mutation.before.trim(),
+                mutation.from.trim(),
+            ),
             // A release in another wave, or of another bundle, is in the wrong place for those that need it.
-            Ok(_) if ["sync-wave", "gpu-rollout.dev/bundle"].iter().any(|key| mutation.from.contains(key)) => {
+            Ok(_)
+                if ["sync-wave", "gpu-rollout.dev/bundle"]
+                    .iter()
+                    .any(|key| mutation.from.contains(key)) =>
+            {
                 names(parity, None, &["unmetNeeds"])
             }
             Ok(_) => names(parity, mutation.release(), &[]),
@@ -194,11 +253,15 @@ fn every_changed_word_of_a_step_is_named() {
     let mut checked = 0;
     for (at, line) in script.lines().enumerate() {
         let words: Vec<&str> = line.split(' ').collect();
-        let [kind @ ("upstream" | "crds" | "manifests" | "hook"), folder, ..] = words.as_slice() else { continue };
+        let [kind @ ("upstream" | "crds" | "manifests" | "hook"), folder, ..] = words.as_slice()
+        else {
+            continue;
+        };
         let release = folder.split_once('-').map(|(_, name)| name);
         for changed in 0..words.len() {
             let mut words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            words[changed] = if changed == 3 { "7".to_owned() } else { format!("{}x", words[changed]) };
+            words[changed] =
+                if changed == 3 { "7".to_owned() } else { format!("{}x", words[changed]) };
             let mutation = Mutation {
                 file: "deploy.sh".to_owned(),
                 line: at + 1,
@@ -209,7 +272,12 @@ fn every_changed_word_of_a_step_is_named() {
             let parity = scene.parity(0, &mutation.applied(&scene.texts[0]));
             // The version of CRDs is only spoken, and what is no step of `crds-elsewhere` leaves the CRDs to the chart.
             let is_spoken = (*kind == "crds" && changed == 4) || words[changed] == "crds-in-chartx";
-            assert!(names(&parity, release, &[]) || is_spoken, "{}: {}", mutation.shown(), lines(&parity.unwrap()));
+            assert!(
+                names(&parity, release, &[]) || is_spoken,
+                "{}: {}",
+                mutation.shown(),
+                lines(&parity.unwrap())
+            );
             checked += 1;
         }
     }
@@ -226,11 +294,17 @@ fn every_lost_argument_of_helm_is_named() {
     let start = script.lines().position(|line| line == "step() {").unwrap();
     let mut checked = 0;
     for (at, line) in script.lines().enumerate() {
-        let is_gate = line == "set -eu" || (at > start && ["  exit 1", "  name=${folder#*-}"].contains(&line));
+        let is_gate = line == "set -eu"
+            || (at > start && ["  exit 1", "  name=${folder#*-}"].contains(&line));
         let words: Vec<&str> = line.split([' ', '"']).collect();
-        let flags: Vec<&str> = words.into_iter().filter(|word| word.starts_with("--") && *word != "--").collect();
-        let has_flag = at > start && !line.starts_with('#') && flags.iter().any(|flag| !other.contains(flag)) && !line.contains("printf");
-        let has_path = at > start && line.contains("$bundle/") && !line.trim_start().starts_with('#');
+        let flags: Vec<&str> =
+            words.into_iter().filter(|word| word.starts_with("--") && *word != "--").collect();
+        let has_flag = at > start
+            && !line.starts_with('#')
+            && flags.iter().any(|flag| !other.contains(flag))
+            && !line.contains("printf");
+        let has_path =
+            at > start && line.contains("$bundle/") && !line.trim_start().starts_with('#');
         let mut changes: Vec<Option<String>> = Vec::new();
         if is_gate || (has_path && !has_flag) {
             changes.push(None);
@@ -240,7 +314,13 @@ fn every_lost_argument_of_helm_is_named() {
             changes.extend(told.map(|flag| Some(line.replacen(&format!(" {flag}"), "", 1))));
         }
         for to in changes {
-            let mutation = Mutation { file: "deploy.sh".to_owned(), line: at + 1, before: String::new(), from: line.to_owned(), to };
+            let mutation = Mutation {
+                file: "deploy.sh".to_owned(),
+                line: at + 1,
+                before: String::new(),
+                from: line.to_owned(),
+                to,
+            };
             let parity = scene.parity(0, &mutation.applied(&scene.texts[0]));
             assert!(names(&parity, None, &[]), "{}", mutation.shown());
             checked += 1;
@@ -254,17 +334,26 @@ fn every_lost_argument_of_helm_is_named() {
 fn every_changed_order_of_steps_is_named() {
     let scene = Scene::new();
     let script = &scene.texts[0]["deploy.sh"];
-    let is_step =
-        |line: &&str| ["upstream ", "crds ", "manifests ", "hook "].iter().any(|kind| line.starts_with(kind)) && !line.ends_with('{');
+    let is_step = |line: &&str| {
+        ["upstream ", "crds ", "manifests ", "hook "].iter().any(|kind| line.starts_with(kind))
+            && !line.ends_with('{')
+    };
     let steps: Vec<&str> = script.lines().filter(is_step).collect();
     assert!(steps.len() > 5);
     for pair in steps.windows(2) {
-        let swapped = script.replace(&format!("{}\n{}", pair[0], pair[1]), &format!("{}\n{}", pair[1], pair[0]));
-        let texts =
-            scene.texts[0].iter().map(|(path, text)| (path.clone(), if path == "deploy.sh" { swapped.clone() } else { text.clone() }));
+        let swapped = script
+            .replace(&format!("{}\n{}", pair[0], pair[1]), &format!("{}\n{}", pair[1], pair[0]));
+        let texts = scene.texts[0].iter().map(|(path, text)| {
+            (path.clone(), if path == "deploy.sh" { swapped.clone() } else { text.clone() })
+        });
         let parity = scene.parity(0, &texts.collect());
         let release = pair[1].split_once('-').and_then(|(_, rest)| rest.split(' ').next());
-        assert!(names(&parity, release, &["position"]), "{}: {release:?}: {}", pair[1], lines(&parity.unwrap()));
+        assert!(
+            names(&parity, release, &["position"]),
+            "{}: {release:?}: {}",
+            pair[1],
+            lines(&parity.unwrap())
+        );
     }
 }
 
@@ -273,8 +362,12 @@ fn every_changed_order_of_steps_is_named() {
 fn every_need_that_is_gone_is_named() {
     let scene = Scene::new();
     let own = |index: usize, files: &TextFiles| {
-        read_facts(files)
-            .is_ok_and(|found| found.releases.iter().all(|(name, release)| release.after == scene.facts[index].releases[name].after))
+        read_facts(files).is_ok_and(|found| {
+            found
+                .releases
+                .iter()
+                .all(|(name, release)| release.after == scene.facts[index].releases[name].after)
+        })
     };
     let mut checked = 0;
     for index in 0..scene.texts.len() {
@@ -297,7 +390,10 @@ fn every_need_that_is_gone_is_named() {
                     continue;
                 }
                 let depth = all[at].len() - all[at].trim_start().len();
-                let more = all[at + 1..].iter().take_while(|line| line.len() - line.trim_start().len() > depth).count();
+                let more = all[at + 1..]
+                    .iter()
+                    .take_while(|line| line.len() - line.trim_start().len() > depth)
+                    .count();
                 let mut changed = all.clone();
                 changed.drain(at..=at + more);
                 let changed = changed
@@ -308,7 +404,9 @@ fn every_need_that_is_gone_is_named() {
                     + "\n";
                 let files: TextFiles = scene.texts[index]
                     .iter()
-                    .map(|(path, text)| (path.clone(), if path == file { changed.clone() } else { text.clone() }))
+                    .map(|(path, text)| {
+                        (path.clone(), if path == file { changed.clone() } else { text.clone() })
+                    })
                     .collect();
                 let parity = scene.parity(index, &files);
                 assert!(
@@ -327,13 +425,23 @@ fn every_need_that_is_gone_is_named() {
 /// Hooks, their order, and what is never pruned, in every chart of every bundle.
 #[test]
 fn every_changed_annotation_is_named() {
-    let readers = ["helm.sh/hook", "helm.sh/resource-policy", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/"];
-    let is_annotation = |file: &str, line: &str| is_numbered(file) && readers.iter().any(|reader| line.trim_start().starts_with(reader));
+    let readers = [
+        "helm.sh/hook",
+        "helm.sh/resource-policy",
+        "argocd.argoproj.io/",
+        "kustomize.toolkit.fluxcd.io/",
+    ];
+    let is_annotation = |file: &str, line: &str| {
+        is_numbered(file) && readers.iter().any(|reader| line.trim_start().starts_with(reader))
+    };
     let named = |_: &str, mutation: &Mutation, parity: &Result<ParityReport, ReadbackError>| {
         names(parity, mutation.release(), &["chart.annotations"])
     };
     let scene = Scene::of(&["helm", "argocd-helm"]);
-    scene.check(|file, line| is_annotation(file, line).then(|| changed_value(line).map(Some)).flatten(), named);
+    scene.check(
+        |file, line| is_annotation(file, line).then(|| changed_value(line).map(Some)).flatten(),
+        named,
+    );
     scene.check(|file, line| is_annotation(file, line).then_some(None), named);
 }
 
@@ -343,16 +451,25 @@ fn every_changed_right_or_job_bound_is_named() {
     let scene = Scene::of(&["helm", "argocd-helm"]);
     scene.check(
         |file, line| {
-            (file.ends_with("files/rights.yaml") && !line.trim_start().starts_with("why:")).then(|| changed_value(line).map(Some)).flatten()
+            (file.ends_with("files/rights.yaml") && !line.trim_start().starts_with("why:"))
+                .then(|| changed_value(line).map(Some))
+                .flatten()
         },
         // A right for a task or driver that this hook has not is none of its rights, before and after.
         |_, mutation, parity| {
-            names(parity, mutation.release(), &["hook.rights"]) || names(parity, mutation.release(), &["chart.files[files/rights.yaml]"])
+            names(parity, mutation.release(), &["hook.rights"])
+                || names(parity, mutation.release(), &["chart.files[files/rights.yaml]"])
         },
     );
     scene.check(
         |file, line| {
-            let keys = ["activeDeadlineSeconds", "backoffLimit", "restartPolicy", "terminationGracePeriodSeconds", "serviceAccountName"];
+            let keys = [
+                "activeDeadlineSeconds",
+                "backoffLimit",
+                "restartPolicy",
+                "terminationGracePeriodSeconds",
+                "serviceAccountName",
+            ];
             (file.ends_with("/job.yaml") && keys.iter().any(|key| line.trim().starts_with(key)))
                 .then(|| changed_value(line).map(Some))
                 .flatten()
@@ -362,10 +479,13 @@ fn every_changed_right_or_job_bound_is_named() {
     scene.check(
         |file, line| {
             // Its own; what a preflight is told of another release is part of the trigger.
-            (file.ends_with("/rollout.yaml") && line.starts_with("  budgetSeconds")).then(|| changed_value(line).map(Some)).flatten()
+            (file.ends_with("/rollout.yaml") && line.starts_with("  budgetSeconds"))
+                .then(|| changed_value(line).map(Some))
+                .flatten()
         },
         |_, mutation, parity| {
-            names(parity, mutation.release(), &["hook.budgetSeconds"]) && names(parity, mutation.release(), &["hook.trigger"])
+            names(parity, mutation.release(), &["hook.budgetSeconds"])
+                && names(parity, mutation.release(), &["hook.trigger"])
         },
     );
 }

@@ -18,8 +18,11 @@ fn broken(deployer: &str, edits: &[(&str, &str, &str)]) -> Vec<String> {
         fs::write(output.join(path), text.replace(from, to)).unwrap();
     }
     let findings = verify(&output).unwrap();
-    let promises = findings.into_iter().filter(|finding| matches!(finding, BundleFinding::Promise { .. }));
-    promises.map(|finding| finding.to_string().replace(directory.path().to_str().unwrap(), "")).collect()
+    let promises =
+        findings.into_iter().filter(|finding| matches!(finding, BundleFinding::Promise { .. }));
+    promises
+        .map(|finding| finding.to_string().replace(directory.path().to_str().unwrap(), ""))
+        .collect()
 }
 
 fn says(found: &[String], expected: &[&str]) -> bool {
@@ -43,9 +46,17 @@ fn version_changed_alone_is_found_for_every_deployer() {
         ("argocd-helm", "templates/005-gpu-operator.yaml"),
     ] {
         // The version of the CRDs is another word of the script.
-        let (from, to) = if deployer == "helm" { ("600 v26.7.0", "600 v26.7.1") } else { ("v26.7.0", "v26.7.1") };
+        let (from, to) = if deployer == "helm" {
+            ("600 v26.7.0", "600 v26.7.1")
+        } else {
+            ("v26.7.0", "v26.7.1")
+        };
         let found = broken(deployer, &[(path, from, to)]);
-        let expected = ["its hook gpu-operator-post is made for v26.7.0", "with the CRDs of version v26.7.0", "says gpu-operator v26.7.0"];
+        let expected = [
+            "its hook gpu-operator-post is made for v26.7.0",
+            "with the CRDs of version v26.7.0",
+            "says gpu-operator v26.7.0",
+        ];
         assert!(says(&found, &expected), "{deployer}: {found:?}");
     }
 }
@@ -55,13 +66,36 @@ fn unshared_values_are_found_for_every_deployer() {
     let shared = "005-gpu-operator/values.yaml";
     for (deployer, path, from, to) in [
         ("helm", "deploy.sh", "4590 005-gpu-operator/values.yaml", "4590"),
-        ("helmfile", "helmfile.yaml", "      - \"005-gpu-operator/values.yaml\"\n      - \"006", "      - \"006"),
-        ("flux", "releases/006-gpu-operator-post.yaml", "    - kind: ConfigMap\n      name: gpu-operator-values\n", ""),
-        ("argocd", "apps/006-gpu-operator-post.yaml", "        - \"../005-gpu-operator/values.yaml\"\n", ""),
-        ("argocd-helm", "templates/006-gpu-operator-post.yaml", "        - \"../005-gpu-operator/values.yaml\"\n", ""),
+        (
+            "helmfile",
+            "helmfile.yaml",
+            "      - \"005-gpu-operator/values.yaml\"\n      - \"006",
+            "      - \"006",
+        ),
+        (
+            "flux",
+            "releases/006-gpu-operator-post.yaml",
+            "    - kind: ConfigMap\n      name: gpu-operator-values\n",
+            "",
+        ),
+        (
+            "argocd",
+            "apps/006-gpu-operator-post.yaml",
+            "        - \"../005-gpu-operator/values.yaml\"\n",
+            "",
+        ),
+        (
+            "argocd-helm",
+            "templates/006-gpu-operator-post.yaml",
+            "        - \"../005-gpu-operator/values.yaml\"\n",
+            "",
+        ),
     ] {
         let found = broken(deployer, &[(path, from, to)]);
-        assert!(says(&found, &[&format!("gpu-operator-post does not share `{shared}`")]), "{deployer}: {found:?}");
+        assert!(
+            says(&found, &[&format!("gpu-operator-post does not share `{shared}`")]),
+            "{deployer}: {found:?}"
+        );
     }
 }
 
@@ -70,7 +104,12 @@ fn hook_before_component_is_found_for_every_deployer() {
     for (deployer, path, from, to) in [
         ("helm", "deploy.sh", "hook 006-gpu-operator-post", "# hook 006-gpu-operator-post"),
         ("helmfile", "helmfile.yaml", "    needs:\n      - \"gpu-operator/gpu-operator\"\n", ""),
-        ("flux", "releases/006-gpu-operator-post.yaml", "    - name: gpu-operator\n", "    - name: cert-manager\n"),
+        (
+            "flux",
+            "releases/006-gpu-operator-post.yaml",
+            "    - name: gpu-operator\n",
+            "    - name: cert-manager\n",
+        ),
         ("argocd", "apps/006-gpu-operator-post.yaml", "sync-wave: \"", "sync-wave: \"-"),
         ("argocd-helm", "templates/006-gpu-operator-post.yaml", "sync-wave: \"", "sync-wave: \"-"),
     ] {
@@ -90,10 +129,20 @@ fn timeout_below_budget_is_found_where_one_exists() {
         ("helm", "deploy.sh", "gpu-operator 4590", "gpu-operator 4589"),
         ("helmfile", "helmfile.yaml", "timeout: 4590", "timeout: 4589"),
         ("flux", "releases/006-gpu-operator-post.yaml", "timeout: 1h16m30s", "timeout: 1h16m29s"),
-        ("argocd", "006-gpu-operator-post/rollout.yaml", "budgetSeconds: 4500", "budgetSeconds: 4500"),
+        (
+            "argocd",
+            "006-gpu-operator-post/rollout.yaml",
+            "budgetSeconds: 4500",
+            "budgetSeconds: 4500",
+        ),
     ] {
         let found = broken(deployer, &[(path, from, to)]);
-        let is_found = says(&found, &["gpu-operator-post gets 4589 s, less than the 4590 s that its budget of 4500 s needs"]);
+        let is_found = says(
+            &found,
+            &[
+                "gpu-operator-post gets 4589 s, less than the 4590 s that its budget of 4500 s needs",
+            ],
+        );
         assert_eq!(is_found, deployer != "argocd", "{deployer}: {found:?}");
     }
 }

@@ -35,12 +35,18 @@ fn allow(fleet: &Driven) {
         ("delete", "coordination.k8s.io", "leases"),
         ("patch", "", "nodes"),
     ];
-    fleet.world.server.change(|state| state.grants.extend(rights.map(|(verb, group, resource)| Grant::everywhere(verb, group, resource))));
+    fleet.world.server.change(|state| {
+        state
+            .grants
+            .extend(rights.map(|(verb, group, resource)| Grant::everywhere(verb, group, resource)))
+    });
 }
 
 fn cordoned(fleet: &Driven) -> BTreeSet<String> {
     let names = (0..NODES).map(|index| format!("gpu-{index}"));
-    names.filter(|name| fleet.world.get("nodes", "", name)["spec"]["unschedulable"] == true).collect()
+    names
+        .filter(|name| fleet.world.get("nodes", "", name)["spec"]["unschedulable"] == true)
+        .collect()
 }
 
 /// Everything of ours that is anywhere.
@@ -48,11 +54,16 @@ fn ours(fleet: &Driven) -> Vec<String> {
     let state = fleet.world.server.state();
     let mut found = Vec::new();
     for (key, object) in &state.store.objects {
-        let named = (key.resource == "leases" && key.name == names::LEASE_NAME) || key.name == names::PAUSE_NAME;
+        let named = (key.resource == "leases" && key.name == names::LEASE_NAME)
+            || key.name == names::PAUSE_NAME;
         found.extend(named.then(|| format!("{} {}", key.resource, key.name)));
         if key.resource == "nodes" {
-            let parts = ["labels", "annotations"].map(|part| object["metadata"][part].as_object().cloned().unwrap_or_default());
-            let keys = parts.iter().flat_map(|part| part.keys()).filter(|key| key.starts_with("gpu-rollout.dev/"));
+            let parts = ["labels", "annotations"]
+                .map(|part| object["metadata"][part].as_object().cloned().unwrap_or_default());
+            let keys = parts
+                .iter()
+                .flat_map(|part| part.keys())
+                .filter(|key| key.starts_with("gpu-rollout.dev/"));
             found.extend(keys.map(|label| format!("{}: {label}", key.name)));
         }
     }
@@ -92,14 +103,24 @@ async fn aborts(fleet: &Driven, pod: &Pod) -> bool {
 }
 
 /// At the given call of the hook, and where `dies` says so an abort that dies at a call of its own before. False: there was no such call.
-async fn aborted(story: &Story, undisturbed: &Undisturbed, nth: usize, dies: Option<(usize, Effect)>) -> bool {
+async fn aborted(
+    story: &Story,
+    undisturbed: &Undisturbed,
+    nth: usize,
+    dies: Option<(usize, Effect)>,
+) -> bool {
     let fleet = story.begin();
     let before = cordoned(&fleet);
     let Some(pod) = reached(&fleet, nth, Effect::Tell).await else { return false };
     let place = undisturbed.place(story, &format!("aborted ({dies:?})"), nth);
     allow(&fleet);
     if let Some((call, effect)) = dies {
-        fleet.world.server.state().faults.push(Fault::new(|request| request.who == HOLDER, call, 1, effect));
+        fleet.world.server.state().faults.push(Fault::new(
+            |request| request.who == HOLDER,
+            call,
+            1,
+            effect,
+        ));
         aborts(&fleet, &pod).await;
         fleet.world.server.state().faults.clear();
         fleet.world.pass(60).await;
@@ -127,7 +148,9 @@ async fn abort_at(step: impl Fn(usize) -> usize, deaths: &[Option<(usize, Effect
 
 /// The calls of an abort: pause, Job, Lease, nodes, Lease, pause.
 fn deaths() -> Vec<Option<(usize, Effect)>> {
-    let all = (0..14).flat_map(|call| [Effect::CrashBefore, Effect::CrashAfter].map(|effect| Some((call, effect))));
+    let all = (0..14).flat_map(|call| {
+        [Effect::CrashBefore, Effect::CrashAfter].map(|effect| Some((call, effect)))
+    });
     std::iter::once(None).chain(all).collect()
 }
 
@@ -150,8 +173,12 @@ async fn soak_abort_at_any_call_removes_our_objects() {
 async fn fleet_still_paused_is_held_after_abort() {
     let traits = Driver::Gpu.traits();
     let change = |settings: &mut Settings| settings.mode = Mode::Assist;
-    let label = |state: &'static str| move |node: &mut Value| node["metadata"]["labels"][traits.state_label] = json!(state);
-    let fleet = Driven::new(Driver::Gpu, change).node("gpu-0", label("upgrade-done")).node("gpu-1", label("drain-required"));
+    let label = |state: &'static str| {
+        move |node: &mut Value| node["metadata"]["labels"][traits.state_label] = json!(state)
+    };
+    let fleet = Driven::new(Driver::Gpu, change)
+        .node("gpu-0", label("upgrade-done"))
+        .node("gpu-1", label("drain-required"));
     let fleet = fleet.node("gpu-2", |node| {
         label("upgrade-required")(node);
         node["metadata"]["labels"][traits.skip_label] = json!("gpu-rollout-wake-1");
@@ -160,18 +187,30 @@ async fn fleet_still_paused_is_held_after_abort() {
     let settings = fleet.stages[0].0.clone();
     fleet.world.remove("jobs", &settings.namespace, &settings.release);
     let holds = |fleet: &Driven| -> Vec<(Value, Value)> {
-        let nodes = (0..NODES).map(|index| fleet.world.get("nodes", "", &format!("gpu-{index}"))["metadata"].clone());
-        nodes.map(|node| (node["labels"][traits.skip_label].clone(), node["annotations"][traits.hold].clone())).collect()
+        let nodes = (0..NODES)
+            .map(|index| fleet.world.get("nodes", "", &format!("gpu-{index}"))["metadata"].clone());
+        nodes
+            .map(|node| {
+                (
+                    node["labels"][traits.skip_label].clone(),
+                    node["annotations"][traits.hold].clone(),
+                )
+            })
+            .collect()
     };
     let held = (json!("true"), json!("pause"));
     let free = (Value::Null, Value::Null);
-    let leftovers = find_leftovers(&fleet.world.server.client(HOLDER), &[&settings], true).await.unwrap();
+    let leftovers =
+        find_leftovers(&fleet.world.server.client(HOLDER), &[&settings], true).await.unwrap();
     assert_eq!(leftovers.begun, ["gpu-1"], "the abort does not stop its upgrade");
     for _ in 0..2 {
         // The second one finds nothing left to do.
         assert_eq!(abort_of(&fleet, &settings, true).await, Vec::<String>::new());
         assert_eq!(holds(&fleet), [held.clone(), free.clone(), held.clone()]);
-        assert!(!fleet.world.get("configmaps", "default", names::PAUSE_NAME).is_null(), "the pause stays");
+        assert!(
+            !fleet.world.get("configmaps", "default", names::PAUSE_NAME).is_null(),
+            "the pause stays"
+        );
     }
     assert_eq!(abort_of(&fleet, &settings, false).await, Vec::<String>::new());
     assert_eq!(holds(&fleet), [free.clone(), free.clone(), free]);
@@ -181,23 +220,38 @@ async fn fleet_still_paused_is_held_after_abort() {
 /// Where a hook drives, NVIDIA's controller is off: it finishes no node, whatever its labels say.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn abort_of_driven_fleet_names_no_begun_node() {
-    let label = |node: &mut Value| node["metadata"]["labels"][Driver::Gpu.traits().state_label] = json!("drain-required");
+    let label = |node: &mut Value| {
+        node["metadata"]["labels"][Driver::Gpu.traits().state_label] = json!("drain-required")
+    };
     let fleet = Driven::new(Driver::Gpu, |_| ()).node("gpu-1", label);
     allow(&fleet);
-    let leftovers = find_leftovers(&fleet.world.server.client(HOLDER), &[&fleet.stages[0].0], false).await.unwrap();
+    let leftovers =
+        find_leftovers(&fleet.world.server.client(HOLDER), &[&fleet.stages[0].0], false)
+            .await
+            .unwrap();
     assert_eq!(leftovers.begun, Vec::<String>::new());
 }
 
 /// It exited with the code of failed upgrades, and sent people to driver pods.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn abort_with_refused_patch_lacks_rights() {
-    let hold = |node: &mut Value| node["metadata"]["annotations"][Driver::Gpu.traits().hold] = json!("pause");
+    let hold = |node: &mut Value| {
+        node["metadata"]["annotations"][Driver::Gpu.traits().hold] = json!("pause")
+    };
     let fleet = Driven::new(Driver::Gpu, |_| ()).node("gpu-1", hold);
     allow(&fleet);
     let settings = fleet.stages[0].0.clone();
     fleet.world.remove("jobs", &settings.namespace, &settings.release);
-    let answer = Effect::Answer(403, "nodes \"gpu-1\" is forbidden: User \"ada\" cannot patch resource \"nodes\" in API group \"\"");
-    fleet.world.server.state().faults.push(Fault::new(|request| request.is("patch", "nodes"), 0, usize::MAX, answer));
+    let answer = Effect::Answer(
+        403,
+        "nodes \"gpu-1\" is forbidden: User \"ada\" cannot patch resource \"nodes\" in API group \"\"",
+    );
+    fleet.world.server.state().faults.push(Fault::new(
+        |request| request.is("patch", "nodes"),
+        0,
+        usize::MAX,
+        answer,
+    ));
     let failures = failures_of(&fleet, &settings, false).await;
     assert_eq!(exit_code(&failures), ExitCode::Rights);
     assert!(texts(&failures)[0].starts_with("gpu-1: the API server refuses: "), "{failures:?}");
@@ -207,8 +261,14 @@ async fn abort_of(fleet: &Driven, settings: &Settings, stays_paused: bool) -> Ve
     texts(&failures_of(fleet, settings, stays_paused).await)
 }
 
-async fn failures_of(fleet: &Driven, settings: &Settings, stays_paused: bool) -> Vec<NodeWriteFailure> {
+async fn failures_of(
+    fleet: &Driven,
+    settings: &Settings,
+    stays_paused: bool,
+) -> Vec<NodeWriteFailure> {
     let (client, clock) = (fleet.world.server.client(HOLDER), fleet.world.clock.clone());
     let pause = Pause { selector: None, by: "somebody".to_owned(), reason: None, at: clock.now() };
-    abort(&client, &[settings], &pause, (stays_paused, Arc::new(move || clock.now())), |_| ()).await.unwrap()
+    abort(&client, &[settings], &pause, (stays_paused, Arc::new(move || clock.now())), |_| ())
+        .await
+        .unwrap()
 }

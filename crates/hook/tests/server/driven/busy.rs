@@ -13,7 +13,9 @@ use crate::world::at;
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn busy_server_is_asked_for_evictions_when_allowed() {
     let made = || {
-        let fleet = Driven::new(Driver::Gpu, |settings| settings.upgrade.policy.pod_deletion.as_mut().unwrap().timeout_seconds = 0);
+        let fleet = Driven::new(Driver::Gpu, |settings| {
+            settings.upgrade.policy.pod_deletion.as_mut().unwrap().timeout_seconds = 0
+        });
         fleet.serves("serve", "gpu-0", 12, true).protected("serve", 1)
     };
     let evicts = |request: &Request| request.is("create", "pods/eviction");
@@ -22,13 +24,24 @@ async fn busy_server_is_asked_for_evictions_when_allowed() {
         fleet.world.server.state().faults.push(Fault::new(evicts, 0, usize::MAX, effect));
         let pod = fleet.start("pod-a");
         fleet.world.pass(600).await;
-        let asked: Vec<Timestamp> = fleet.world.log().iter().filter(|entry| evicts(&entry.request)).map(|entry| entry.at).collect();
+        let asked: Vec<Timestamp> = fleet
+            .world
+            .log()
+            .iter()
+            .filter(|entry| evicts(&entry.request))
+            .map(|entry| entry.at)
+            .collect();
         assert!((12 + 8..=most).contains(&asked.len()), "{effect:?}: {} requests", asked.len());
         fleet.world.server.state().faults.clear();
         let ended = fleet.ends(pod).await;
         assert_eq!(ended.code, ExitCode::Success, "{effect:?}: {}", ended.message);
         fleet.assert_safe("busy");
-        let first = fleet.world.log().into_iter().find(|entry| entry.applied && evicts(&entry.request)).unwrap();
+        let first = fleet
+            .world
+            .log()
+            .into_iter()
+            .find(|entry| entry.applied && evicts(&entry.request))
+            .unwrap();
         assert!(first.at <= at(600 + 61), "{effect:?}: at most a minute later: {}", first.at);
     }
 }

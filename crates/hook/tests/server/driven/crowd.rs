@@ -20,14 +20,25 @@ async fn node_waiting_for_a_place_has_not_failed() {
         fleet = fleet.works(("Job", "train"), &format!("gpu-{index}"), 1, true);
     }
     let fleet = fleet.begin();
-    let too_busy = Fault::new(|request| request.is("create", "pods/eviction"), 0, usize::MAX, Effect::Status(429));
+    let too_busy = Fault::new(
+        |request| request.is("create", "pods/eviction"),
+        0,
+        usize::MAX,
+        Effect::Status(429),
+    );
     fleet.world.server.state().faults.push(too_busy);
     let pod = fleet.start("pod-a");
     fleet.world.pass(200).await;
     fleet.world.server.state().faults.clear();
     let ended = fleet.ends(pod).await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
-    let begun = |entry: &crate::fake::request::Entry| entry.applied && entry.request.is("delete", "pods");
-    let drivers = fleet.world.log().into_iter().filter(|entry| begun(entry) && entry.request.name.contains("driver-daemonset")).count();
+    let begun =
+        |entry: &crate::fake::request::Entry| entry.applied && entry.request.is("delete", "pods");
+    let drivers = fleet
+        .world
+        .log()
+        .into_iter()
+        .filter(|entry| begun(entry) && entry.request.name.contains("driver-daemonset"))
+        .count();
     assert_eq!(drivers, nodes, "each of them once");
 }

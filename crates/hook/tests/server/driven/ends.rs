@@ -14,16 +14,26 @@ async fn every_story_ends_as_promised_with_minimal_writes() {
         fleet.assert_safe(place);
         let writes = fleet.writes();
         let count = |object: String| writes.get(&object).copied().unwrap_or(0);
-        for (index, (patches, drivers)) in story.patches.into_iter().zip(story.drivers).enumerate() {
+        for (index, (patches, drivers)) in story.patches.into_iter().zip(story.drivers).enumerate()
+        {
             let node = format!("gpu-{index}");
             assert_eq!(count(format!("node {node}")), patches, "{place}: patches of {node}");
             for driver in fleet.drivers.iter().map(|driver| Kind::driver(*driver)) {
-                assert_eq!(count(format!("{driver:?} of {node}")), drivers, "{place}: {driver:?} deleted on {node}");
+                assert_eq!(
+                    count(format!("{driver:?} of {node}")),
+                    drivers,
+                    "{place}: {driver:?} deleted on {node}"
+                );
             }
-            let left = story.left.iter().find(|(name, _)| *name == node).map_or("", |(_, left)| *left);
+            let left =
+                story.left.iter().find(|(name, _)| *name == node).map_or("", |(_, left)| *left);
             assert_eq!(fleet.left(&node), left, "{place}: {node}");
         }
         let evictions = writes.iter().filter(|(object, _)| object.starts_with("eviction of "));
-        assert_eq!(evictions.map(|(_, count)| *count).collect::<Vec<_>>(), vec![1; story.evictions], "{place}: {writes:?}");
+        assert_eq!(
+            evictions.map(|(_, count)| *count).collect::<Vec<_>>(),
+            vec![1; story.evictions],
+            "{place}: {writes:?}"
+        );
     }
 }

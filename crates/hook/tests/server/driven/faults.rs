@@ -6,8 +6,15 @@ use crate::fake::fault::Effect;
 use crate::fake::request::Entry;
 
 /// Everything that can become of one call. The last one has its effect when the process has long asked again.
-const EFFECTS: [Effect; 7] =
-    [Effect::Status(409), Effect::Status(429), Effect::Busy(7), Effect::Status(500), Effect::Hang, Effect::LoseAnswer, Effect::Late(13)];
+const EFFECTS: [Effect; 7] = [
+    Effect::Status(409),
+    Effect::Status(429),
+    Effect::Busy(7),
+    Effect::Status(500),
+    Effect::Hang,
+    Effect::LoseAnswer,
+    Effect::Late(13),
+];
 
 async fn disturbed(story: &Story, undisturbed: &Undisturbed, nth: usize, effect: Effect) {
     let fleet = story.begin();
@@ -62,7 +69,8 @@ async fn away(story: &Story, undisturbed: &Undisturbed, nth: usize, silent: bool
         fleet.world.server.goes_away(45);
     }
     let ended = fleet.ends(pod).await;
-    let place = undisturbed.place(story, if silent { "silence" } else { "the server goes away" }, nth);
+    let place =
+        undisturbed.place(story, if silent { "silence" } else { "the server goes away" }, nth);
     assert_eq!(ended.code, story.code, "{place}: {}", ended.message);
     assert!(ended.message.contains(story.says), "{place}: {}", ended.message);
     undisturbed.assert_same(&fleet, 0, &place).await;

@@ -17,7 +17,9 @@ const DEADLINE: u64 = 3600 - MARGIN_SECONDS;
 /// `gpu-0` waits for a job that does not end.
 fn waiting() -> Driven {
     let wait = CompletionPolicy { pod_selector: "app=train".into(), timeout_seconds: 0 };
-    let fleet = Driven::new(Driver::Gpu, |settings| settings.upgrade.policy.wait_for_completion = Some(wait.clone()));
+    let fleet = Driven::new(Driver::Gpu, |settings| {
+        settings.upgrade.policy.wait_for_completion = Some(wait.clone())
+    });
     fleet.works(("Job", "train"), "gpu-0", 1, true).begin()
 }
 
@@ -38,7 +40,9 @@ async fn watch_gap_at_deadline_ends_before_nodes_release() {
     fleet.world.pass(DEADLINE - 10).await;
     assert_ne!(fleet.left("gpu-0"), "");
     fleet.world.server.change(|state| {
-        let reads = |request: &crate::fake::request::Request| ["list", "watch"].contains(&request.verb) && request.resource != "leases";
+        let reads = |request: &crate::fake::request::Request| {
+            ["list", "watch"].contains(&request.verb) && request.resource != "leases"
+        };
         state.faults.push(Fault::new(reads, 0, usize::MAX, Effect::Status(500)));
         state.breaks.push(Break::Cut);
     });
@@ -52,11 +56,14 @@ async fn lease_lost_during_release_is_taken_again() {
     let fleet = waiting();
     let pod = fleet.start("pod-a");
     fleet.world.pass(DEADLINE - 1).await;
-    let patches = Fault::new(|request| request.is("patch", "nodes"), 0, usize::MAX, Effect::Status(500));
+    let patches =
+        Fault::new(|request| request.is("patch", "nodes"), 0, usize::MAX, Effect::Status(500));
     fleet.world.server.state().faults.push(patches);
     fleet.world.pass(2).await;
     let holder = |name: Option<&str>| {
-        fleet.world.edit("leases", "default", names::LEASE_NAME, |lease| lease["spec"]["holderIdentity"] = json!(name));
+        fleet.world.edit("leases", "default", names::LEASE_NAME, |lease| {
+            lease["spec"]["holderIdentity"] = json!(name)
+        });
     };
     holder(Some("somebody"));
     fleet.world.pass(8).await;
@@ -93,7 +100,8 @@ async fn what_could_not_be_given_back_is_named() {
     let fleet = waiting();
     let pod = fleet.start("pod-a");
     fleet.world.pass(DEADLINE - 5).await;
-    let patches = Fault::new(|request| request.is("patch", "nodes"), 0, usize::MAX, Effect::Status(500));
+    let patches =
+        Fault::new(|request| request.is("patch", "nodes"), 0, usize::MAX, Effect::Status(500));
     fleet.world.server.state().faults.push(patches);
     let ended = fleet.ends(pod).await;
     assert_eq!(ended.code, ExitCode::Budget, "{}", ended.message);

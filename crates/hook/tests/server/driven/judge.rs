@@ -50,17 +50,29 @@ impl Driven {
     /// How it stands now.
     pub(crate) fn end(&self) -> End {
         let state = self.world.server.state();
-        let of =
-            |resource: &'static str| state.store.objects.iter().filter(move |(key, _)| key.resource == resource).map(|(_, value)| value);
-        let nodes = of("nodes").map(|node| (name_of(node).to_owned(), self.lasting(node))).collect();
+        let of = |resource: &'static str| {
+            state
+                .store
+                .objects
+                .iter()
+                .filter(move |(key, _)| key.resource == resource)
+                .map(|(_, value)| value)
+        };
+        let nodes =
+            of("nodes").map(|node| (name_of(node).to_owned(), self.lasting(node))).collect();
         let kinds = of("pods").filter_map(|pod| Some((pod, Kind::of(pod)?)));
-        let revision = |pod: &Value| pod["metadata"]["labels"]["controller-revision-hash"].as_str().unwrap().to_owned();
-        let mut operands: Vec<(String, Kind, String, bool)> =
-            kinds.map(|(pod, kind)| (node_of(pod).to_owned(), kind, revision(pod), is_ready(pod))).collect();
+        let revision = |pod: &Value| {
+            pod["metadata"]["labels"]["controller-revision-hash"].as_str().unwrap().to_owned()
+        };
+        let mut operands: Vec<(String, Kind, String, bool)> = kinds
+            .map(|(pod, kind)| (node_of(pod).to_owned(), kind, revision(pod), is_ready(pod)))
+            .collect();
         operands.sort();
         let mut workloads: BTreeMap<String, (usize, usize)> = BTreeMap::new();
         for pod in of("pods").filter(|pod| Kind::of(pod).is_none()) {
-            let entry = workloads.entry(pod["metadata"]["labels"]["app"].as_str().unwrap().to_owned()).or_default();
+            let entry = workloads
+                .entry(pod["metadata"]["labels"]["app"].as_str().unwrap().to_owned())
+                .or_default();
             entry.0 += 1;
             entry.1 += usize::from(is_ready(pod));
         }
@@ -72,8 +84,12 @@ impl Driven {
         let mut annotations = node["metadata"]["annotations"].clone();
         for driver in &self.drivers {
             if let Some(record) = record(*driver, node) {
-                annotations[driver.traits().own_record] =
-                    json!([record["state"], record["failure"]["cause"], record["attempts"], record["cordoned"]]);
+                annotations[driver.traits().own_record] = json!([
+                    record["state"],
+                    record["failure"]["cause"],
+                    record["attempts"],
+                    record["cordoned"]
+                ]);
             }
         }
         json!([node["metadata"]["labels"], annotations, node["spec"]["unschedulable"]])
@@ -84,10 +100,19 @@ impl Driven {
         let node = self.world.get("nodes", "", node);
         let record = record(self.driver(), &node).unwrap_or_default();
         let cause = record["failure"]["cause"].as_str().unwrap_or_default();
-        let attempts = record["attempts"][cause].as_u64().map(|attempts| attempts.to_string()).unwrap_or_default();
-        let state = node["metadata"]["labels"][self.driver().traits().own_state_label].as_str().unwrap_or_default();
+        let attempts = record["attempts"][cause]
+            .as_u64()
+            .map(|attempts| attempts.to_string())
+            .unwrap_or_default();
+        let state = node["metadata"]["labels"][self.driver().traits().own_state_label]
+            .as_str()
+            .unwrap_or_default();
         let cordon = if node["spec"]["unschedulable"] == true { "cordoned" } else { "" };
-        [state, cause, &attempts, cordon].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+        [state, cause, &attempts, cordon]
+            .into_iter()
+            .filter(|word| !word.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     /// Writes of the hook's pods by object, the Lease, the record and events apart.
@@ -106,7 +131,10 @@ impl Driven {
     fn pods_ever(&self) -> BTreeMap<(String, String), Value> {
         let state = self.world.server.state();
         let pods = state.store.history.iter().filter(|change| change.key.resource == "pods");
-        pods.map(|change| ((change.key.namespace.clone(), change.key.name.clone()), change.object.clone())).collect()
+        pods.map(|change| {
+            ((change.key.namespace.clone(), change.key.name.clone()), change.object.clone())
+        })
+        .collect()
     }
 
     /// What must have held at every moment.
@@ -118,7 +146,12 @@ impl Driven {
     /// What did not hold, and when.
     fn violations(&self) -> Vec<String> {
         let history: Vec<Change> = self.world.server.state().store.history.clone();
-        let mut now = Moment { fleet: self, nodes: BTreeMap::new(), pods: BTreeMap::new(), broken: Vec::new() };
+        let mut now = Moment {
+            fleet: self,
+            nodes: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            broken: Vec::new(),
+        };
         for change in &history {
             now.passes(change);
         }
@@ -163,7 +196,8 @@ impl Moment<'_> {
             "pods" if change.kind == "DELETED" => drop(self.pods.remove(&key)),
             "pods" => {
                 let before = self.pods.insert(key, change.object.clone());
-                if is_deleting(&change.object) && before.is_none_or(|before| !is_deleting(&before)) {
+                if is_deleting(&change.object) && before.is_none_or(|before| !is_deleting(&before))
+                {
                     self.deletion(change);
                 }
             }
@@ -179,12 +213,19 @@ impl Moment<'_> {
         let before = self.nodes.insert(change.key.name.clone(), change.object.clone());
         let cordoned = |node: &Value| node["spec"]["unschedulable"] == true;
         let foreign = |node: &Value| node["metadata"]["annotations"][FOREIGN].is_string();
-        if before.is_some_and(|before| foreign(&before) && cordoned(&before)) && foreign(&change.object) && !cordoned(&change.object) {
+        if before.is_some_and(|before| foreign(&before) && cordoned(&before))
+            && foreign(&change.object)
+            && !cordoned(&change.object)
+        {
             self.breaks(change, "lost the cordon that somebody else had put on it");
         }
         let drivers = &self.fleet.drivers;
         let under_way = |node: &Value| {
-            let state = |driver: &Driver| node["metadata"]["labels"][driver.traits().own_state_label].as_str().map(str::to_owned);
+            let state = |driver: &Driver| {
+                node["metadata"]["labels"][driver.traits().own_state_label]
+                    .as_str()
+                    .map(str::to_owned)
+            };
             drivers.iter().filter_map(state).filter(|state| state != "upgrade-failed").count()
         };
         if under_way(&change.object) > 1 {
@@ -192,7 +233,10 @@ impl Moment<'_> {
         }
         let in_progress = self.nodes.values().filter(|node| under_way(node) > 0).count();
         let ours = |node: &&Value| {
-            cordoned(node) && drivers.iter().any(|driver| record(*driver, node).is_some_and(|record| record["cordoned"] == true))
+            cordoned(node)
+                && drivers.iter().any(|driver| {
+                    record(*driver, node).is_some_and(|record| record["cordoned"] == true)
+                })
         };
         let unavailable = self.nodes.values().filter(ours).count();
         let policy = &self.fleet.world.settings.upgrade.policy;
@@ -216,9 +260,13 @@ impl Moment<'_> {
         if !kind.is_some_and(Kind::is_driver) {
             return;
         }
-        let network = |other: &&Value| Kind::of(other) == Some(Kind::Mofed) && node_of(other) == name_of(&node);
+        let network = |other: &&Value| {
+            Kind::of(other) == Some(Kind::Mofed) && node_of(other) == name_of(&node)
+        };
         if kind == Some(Kind::Driver)
-            && self.pods.values().find(network).is_some_and(|mofed| mofed["metadata"]["labels"]["controller-revision-hash"] != "new")
+            && self.pods.values().find(network).is_some_and(|mofed| {
+                mofed["metadata"]["labels"]["controller-revision-hash"] != "new"
+            })
         {
             self.breaks(change, "was replaced before the network's driver");
         }
@@ -226,9 +274,13 @@ impl Moment<'_> {
         // Where pod deletion comes first, a drain is only for the nodes on which it did not get through.
         let (deletes, drains) = (policy.pod_deletion.is_some(), policy.drain.is_some());
         let protects = |other: &&Value| {
-            let holds = other["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"].is_string();
+            let holds =
+                other["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"].is_string();
             let over = matches!(other["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-            Kind::of(other).is_none() && node_of(other) == name_of(&node) && !over && (drains && !deletes || holds && deletes)
+            Kind::of(other).is_none()
+                && node_of(other) == name_of(&node)
+                && !over
+                && (drains && !deletes || holds && deletes)
         };
         let there: BTreeSet<&str> = self.pods.values().filter(protects).map(name_of).collect();
         if !there.is_empty() {

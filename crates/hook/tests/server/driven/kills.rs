@@ -39,8 +39,13 @@ async fn kill(step: impl Fn(usize) -> usize, ways: impl Fn(&Entry) -> &'static [
 async fn kill_at_any_write_keeps_the_end() {
     // The first story is short and has the writes that all have: every second of its calls. `make soak` takes every call of every story.
     // Whoever dies before a request leaves what the one before it left: one way is enough here.
-    kill(|at| if at == 0 { 2 } else { 23 }, |entry| if entry.request.is_write() { &[Effect::CrashAfter] } else { &[Effect::CrashBefore] })
-        .await;
+    kill(
+        |at| if at == 0 { 2 } else { 23 },
+        |entry| {
+            if entry.request.is_write() { &[Effect::CrashAfter] } else { &[Effect::CrashBefore] }
+        },
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]

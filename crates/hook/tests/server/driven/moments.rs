@@ -38,7 +38,8 @@ impl Undisturbed {
         let calls = fleet.world.log();
         fleet.world.pass(COME_UP_SECONDS).await;
         let waits_for_pods = story.patches.into_iter().max().filter(|_| story.evictions > 0);
-        let told = Arc::new(Self { end: fleet.end(), writes: fleet.writes(), calls, waits_for_pods });
+        let told =
+            Arc::new(Self { end: fleet.end(), writes: fleet.writes(), calls, waits_for_pods });
         TOLD.lock().unwrap().insert(story.name, Arc::clone(&told));
         told
     }
@@ -47,7 +48,11 @@ impl Undisturbed {
     /// it, when nothing has been written. `at`, the story's number, moves them, so that the stories together meet every kind of call. With
     /// a step of one it is every call that there is.
     pub(crate) fn moments(&self, at: usize, step: usize) -> Vec<usize> {
-        let begins = self.calls.iter().position(|entry| entry.applied && entry.request.resource == "leases").unwrap();
+        let begins = self
+            .calls
+            .iter()
+            .position(|entry| entry.applied && entry.request.resource == "leases")
+            .unwrap();
         let chosen = |nth: &usize| match step {
             1 => true,
             _ if *nth < begins => (nth + at * 5).is_multiple_of(step * 4),
@@ -59,7 +64,14 @@ impl Undisturbed {
     /// A call in words, for who reads of a failure at it.
     pub(crate) fn place(&self, story: &Story, what: &str, nth: usize) -> String {
         let call = &self.calls[nth].request;
-        format!("{}: {what} at call {nth} of {}: {} {} {}", story.name, self.calls.len(), call.verb, call.resource, call.name)
+        format!(
+            "{}: {what} at call {nth} of {}: {} {} {}",
+            story.name,
+            self.calls.len(),
+            call.verb,
+            call.resource,
+            call.name
+        )
     }
 
     /// Writes beyond those of the undisturbed run. Which pods there are to evict depends on where the scheduler puts them: each once; and so
@@ -73,8 +85,12 @@ impl Undisturbed {
                 _ => undisturbed,
             }
         };
-        let more = writes.iter().filter_map(|(object, count)| Some((object, count.checked_sub(expected(object))?)));
-        more.filter(|(_, more)| *more > 0).map(|(object, more)| format!("{more} × {object}")).collect()
+        let more = writes
+            .iter()
+            .filter_map(|(object, count)| Some((object, count.checked_sub(expected(object))?)));
+        more.filter(|(_, more)| *more > 0)
+            .map(|(object, more)| format!("{more} × {object}"))
+            .collect()
     }
 
     /// The same end, safely, with at most so many writes more, each on an object of its own.
@@ -83,13 +99,21 @@ impl Undisturbed {
         fleet.assert_safe(place);
         assert_eq!(fleet.end(), self.end, "{place}");
         let excess = self.excess(&fleet.writes());
-        assert!(excess.len() <= more && excess.iter().all(|one| one.starts_with("1 × ")), "{place}: {excess:?}");
+        assert!(
+            excess.len() <= more && excess.iter().all(|one| one.starts_with("1 × ")),
+            "{place}: {excess:?}"
+        );
     }
 }
 
 /// Puts an effect on one call of `pod-a`.
 pub(crate) fn strike(fleet: &Driven, nth: usize, effect: Effect) {
-    fleet.world.server.state().faults.push(Fault::new(|request| request.who == "pod-a", nth, 1, effect));
+    fleet.world.server.state().faults.push(Fault::new(
+        |request| request.who == "pod-a",
+        nth,
+        1,
+        effect,
+    ));
 }
 
 /// Starts `pod-a` and waits for the call on which an effect is that tells; `None`: the pod ended without it.

@@ -80,14 +80,24 @@ impl Kind {
     pub(crate) fn of(pod: &Value) -> Option<Self> {
         let labels = &pod["metadata"]["labels"];
         let all = [Self::Driver, Self::Mofed, Self::Toolkit, Self::Validator, Self::Plugin];
-        all.into_iter().find(|kind| kind.labels().as_object().into_iter().flatten().all(|(key, value)| labels[key] == *value))
+        all.into_iter().find(|kind| {
+            kind.labels()
+                .as_object()
+                .into_iter()
+                .flatten()
+                .all(|(key, value)| labels[key] == *value)
+        })
     }
 
     fn labels(self) -> Value {
         match self {
-            Self::Driver => json!({"app": self.name(), names::DRIVER_COMPONENT.0: names::DRIVER_COMPONENT.1}),
+            Self::Driver => {
+                json!({"app": self.name(), names::DRIVER_COMPONENT.0: names::DRIVER_COMPONENT.1})
+            }
             Self::Mofed => json!({names::OFED_DRIVER_LABEL: "", "ds-owner": "NicClusterPolicy"}),
-            Self::Toolkit | Self::Validator => json!({"app": self.name(), names::CHART_LABEL: "gpu-operator-v26.3.1"}),
+            Self::Toolkit | Self::Validator => {
+                json!({"app": self.name(), names::CHART_LABEL: "gpu-operator-v26.3.1"})
+            }
             Self::Plugin => json!({"app.kubernetes.io/name": "nvidia-dra-driver-gpu"}),
         }
     }
@@ -103,10 +113,20 @@ impl Kind {
 
     fn containers(self, version: &str) -> Value {
         let (name, image) = match self {
-            Self::Driver => ("nvidia-driver-ctr", format!("nvcr.io/nvidia/driver:{version}-ubuntu22.04")),
-            Self::Mofed => ("mofed-container", format!("nvcr.io/nvidia/mellanox/doca-driver:{version}-ubuntu22.04-amd64")),
-            Self::Toolkit => ("nvidia-container-toolkit-ctr", "nvcr.io/nvidia/k8s/container-toolkit:v1.18.1".into()),
-            Self::Validator => ("nvidia-operator-validator", "nvcr.io/nvidia/gpu-operator:v26.3.1".into()),
+            Self::Driver => {
+                ("nvidia-driver-ctr", format!("nvcr.io/nvidia/driver:{version}-ubuntu22.04"))
+            }
+            Self::Mofed => (
+                "mofed-container",
+                format!("nvcr.io/nvidia/mellanox/doca-driver:{version}-ubuntu22.04-amd64"),
+            ),
+            Self::Toolkit => (
+                "nvidia-container-toolkit-ctr",
+                "nvcr.io/nvidia/k8s/container-toolkit:v1.18.1".into(),
+            ),
+            Self::Validator => {
+                ("nvidia-operator-validator", "nvcr.io/nvidia/gpu-operator:v26.3.1".into())
+            }
             Self::Plugin => ("gpus", "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0".into()),
         };
         json!([{"name": name, "image": image}])
@@ -118,10 +138,16 @@ impl Kind {
 
     /// The DaemonSet, with the driver's new version in its template.
     pub(crate) fn daemon_set(self, version: &str, nodes: usize) -> Value {
-        let (policy, api) =
-            if self == Self::Mofed { ("NicClusterPolicy", "mellanox.com/v1alpha1") } else { ("ClusterPolicy", "nvidia.com/v1") };
+        let (policy, api) = if self == Self::Mofed {
+            ("NicClusterPolicy", "mellanox.com/v1alpha1")
+        } else {
+            ("ClusterPolicy", "nvidia.com/v1")
+        };
         let owner = json!([{"apiVersion": api, "kind": policy, "name": "policy", "uid": "policy", "controller": true}]);
-        let off: Vec<Value> = names::MANAGER_EVICTIONS.iter().map(|name| json!({"name": name, "value": "false"})).collect();
+        let off: Vec<Value> = names::MANAGER_EVICTIONS
+            .iter()
+            .map(|name| json!({"name": name, "value": "false"}))
+            .collect();
         let manager = json!([{"name": "k8s-driver-manager", "image": "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.9.1", "env": off}]);
         let mut labels = self.labels();
         if matches!(self, Self::Driver | Self::Toolkit) {
@@ -167,7 +193,9 @@ pub(crate) fn node(name: &str, drivers: &[Driver]) -> Value {
     let mut labels = json!({});
     for driver in drivers {
         let present: &[&str] = match driver {
-            Driver::Gpu => &[names::GPU_PRESENT_LABEL, names::DEPLOY_DRIVER_LABEL, names::DEPLOY_TOOLKIT_LABEL],
+            Driver::Gpu => {
+                &[names::GPU_PRESENT_LABEL, names::DEPLOY_DRIVER_LABEL, names::DEPLOY_TOOLKIT_LABEL]
+            }
             Driver::Ofed => &[names::NIC_PRESENT_LABEL],
             Driver::DaemonSet => unreachable!("these stories are about the operators' drivers"),
         };

@@ -23,7 +23,8 @@ fn pause(fleet: &Driven) {
 /// Whether the call takes something from a node: a cordon, an eviction, the end of a driver.
 fn takes(entry: &Entry) -> bool {
     let request = &entry.request;
-    let cordons = request.is("patch", "nodes") && request.body["spec"]["unschedulable"] == Value::Bool(true);
+    let cordons =
+        request.is("patch", "nodes") && request.body["spec"]["unschedulable"] == Value::Bool(true);
     let evicts = request.is("create", "pods/eviction");
     let ends_driver = request.is("delete", "pods") && request.namespace != DRA;
     request.who == "pod-a" && entry.applied && (cordons || evicts || ends_driver)

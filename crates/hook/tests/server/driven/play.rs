@@ -125,7 +125,9 @@ impl Play {
                 let state = self.server.state();
                 self.position = self.position.min(state.store.history.len());
                 let new = &state.store.history[self.position..];
-                new.iter().map(|change| (change.kind, change.key.clone(), change.object.clone())).collect()
+                new.iter()
+                    .map(|change| (change.kind, change.key.clone(), change.object.clone()))
+                    .collect()
             };
             if changes.is_empty() {
                 return;
@@ -137,7 +139,9 @@ impl Play {
                     ("pods", _) => self.leaves(&key, &object),
                     ("nodes", "MODIFIED") => {
                         self.loads(&key.name);
-                        if object["spec"]["unschedulable"] == true && self.script.leaving.remove(key.name.as_str()) {
+                        if object["spec"]["unschedulable"] == true
+                            && self.script.leaving.remove(key.name.as_str())
+                        {
                             self.after(LEAVE_SECONDS, Event::Leaves(key.name));
                         }
                     }
@@ -154,7 +158,9 @@ impl Play {
         if pod["metadata"]["deletionTimestamp"].is_string() && self.leaving.insert(uid) {
             let grace = if Kind::of(pod).is_some() { 1 } else { 3 };
             if Kind::of(pod).is_none() {
-                edit(&self.server, key, |pod| pod["status"]["conditions"][0]["status"] = json!("False"));
+                edit(&self.server, key, |pod| {
+                    pod["status"]["conditions"][0]["status"] = json!("False")
+                });
             }
             self.after(grace, Event::Remove(key.clone()));
         }
@@ -164,27 +170,39 @@ impl Play {
         if let Some(kind) = Kind::of(pod) {
             // Toolkit and validator come back with the driver.
             if !matches!(kind, Kind::Toolkit | Kind::Validator) {
-                self.after(1, Event::Create(kind, pod["spec"]["nodeName"].as_str().unwrap().to_owned()));
+                self.after(
+                    1,
+                    Event::Create(kind, pod["spec"]["nodeName"].as_str().unwrap().to_owned()),
+                );
             }
             return;
         }
         let owner = &pod["metadata"]["ownerReferences"][0];
         if owner["kind"] == "ReplicaSet" {
-            let holds = pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"].is_string();
+            let holds =
+                pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"].is_string();
             workload(&self.server, ("ReplicaSet", owner["name"].as_str().unwrap()), holds);
         }
     }
 
     /// A driver pod that waits may load as soon as the annotation is gone.
     fn loads(&mut self, node: &str) {
-        let Some(object) = self.server.state().store.objects.get(&Key::new("nodes", "", node)).cloned() else { return };
-        let waits = |driver: Driver| object["metadata"]["annotations"][driver.traits().safe_load].is_string();
+        let Some(object) =
+            self.server.state().store.objects.get(&Key::new("nodes", "", node)).cloned()
+        else {
+            return;
+        };
+        let waits = |driver: Driver| {
+            object["metadata"]["annotations"][driver.traits().safe_load].is_string()
+        };
         if !self.script.safe_load {
             return;
         }
         let waiting = self.pods(|pod| {
             let driver = Kind::of(pod).and_then(Kind::installs);
-            driver.is_some_and(|driver| !waits(driver)) && pod["spec"]["nodeName"] == node && pod["status"]["phase"] == "Pending"
+            driver.is_some_and(|driver| !waits(driver))
+                && pod["spec"]["nodeName"] == node
+                && pod["status"]["phase"] == "Pending"
         });
         for (key, _) in waiting {
             if self.loading.insert(key.clone()) {
@@ -195,7 +213,8 @@ impl Play {
 
     fn pods(&self, wanted: impl Fn(&Value) -> bool) -> Vec<(Key, Value)> {
         let state = self.server.state();
-        let pods = state.store.objects.iter().filter(|(key, pod)| key.resource == "pods" && wanted(pod));
+        let pods =
+            state.store.objects.iter().filter(|(key, pod)| key.resource == "pods" && wanted(pod));
         pods.map(|(key, pod)| (key.clone(), pod.clone())).collect()
     }
 
@@ -208,8 +227,11 @@ impl Play {
     /// Binds what is not bound to the schedulable node with the fewest pods.
     fn schedule(&mut self) {
         for (key, pod) in self.pods(|pod| pod["spec"]["nodeName"].is_null()) {
-            let busy = |node: &str| self.pods(|pod| Kind::of(pod).is_none() && pod["spec"]["nodeName"] == node).len();
-            let free = self.nodes().into_iter().filter(|(_, node)| node["spec"]["unschedulable"] != true);
+            let busy = |node: &str| {
+                self.pods(|pod| Kind::of(pod).is_none() && pod["spec"]["nodeName"] == node).len()
+            };
+            let free =
+                self.nodes().into_iter().filter(|(_, node)| node["spec"]["unschedulable"] != true);
             let Some((_, node)) = free.map(|(name, _)| (busy(&name), name)).min() else { continue };
             edit(&self.server, &key, |pod| pod["spec"]["nodeName"] = json!(node));
             let app = pod["metadata"]["labels"]["app"].as_str().unwrap();
@@ -222,16 +244,26 @@ impl Play {
     fn budgets(&self) {
         let keys: Vec<Key> = {
             let state = self.server.state();
-            state.store.objects.keys().filter(|key| key.resource == "poddisruptionbudgets").cloned().collect()
+            state
+                .store
+                .objects
+                .keys()
+                .filter(|key| key.resource == "poddisruptionbudgets")
+                .cloned()
+                .collect()
         };
         for key in keys {
             let pods = self.pods(|pod| pod["metadata"]["labels"]["app"] == key.name);
             let healthy = pods
                 .iter()
-                .filter(|(_, pod)| pod["status"]["conditions"][0]["status"] == "True" && pod["metadata"]["deletionTimestamp"].is_null())
+                .filter(|(_, pod)| {
+                    pod["status"]["conditions"][0]["status"] == "True"
+                        && pod["metadata"]["deletionTimestamp"].is_null()
+                })
                 .count();
             edit(&self.server, &key, |budget| {
-                let desired = usize::try_from(budget["spec"]["minAvailable"].as_u64().unwrap()).unwrap();
+                let desired =
+                    usize::try_from(budget["spec"]["minAvailable"].as_u64().unwrap()).unwrap();
                 budget["status"] = json!({
                     "observedGeneration": 1, "disruptionsAllowed": healthy.saturating_sub(desired), "currentHealthy": healthy,
                     "desiredHealthy": desired, "expectedPods": pods.len(),
@@ -266,7 +298,8 @@ impl Play {
         for (key, _) in self.pods(|pod| pod["spec"]["nodeName"] == node) {
             self.server.change(|state| state.store.remove(&key));
         }
-        let slice = Key::new("resourceslices", "", slice(node, NEW)["metadata"]["name"].as_str().unwrap());
+        let slice =
+            Key::new("resourceslices", "", slice(node, NEW)["metadata"]["name"].as_str().unwrap());
         self.server.change(|state| state.store.remove(&slice));
         let sets: Vec<Key> = {
             let state = self.server.state();
@@ -284,7 +317,9 @@ impl Play {
 
     fn create(&mut self, kind: Kind, node: &str) {
         let there = self.pods(|pod| Kind::of(pod) == Some(kind) && pod["spec"]["nodeName"] == node);
-        if !there.is_empty() || !self.server.state().store.objects.contains_key(&Key::new("nodes", "", node)) {
+        if !there.is_empty()
+            || !self.server.state().store.objects.contains_key(&Key::new("nodes", "", node))
+        {
             return;
         }
         let key = create(&self.server, kind, node, "new", NEW);
@@ -300,10 +335,13 @@ impl Play {
     fn driver_starts(&mut self, key: &Key, node: &str, driver: Driver) {
         if driver == Driver::Gpu {
             edit(&self.server, &Key::new("nodes", "", node), |object| {
-                object["metadata"]["labels"][names::DEPLOY_TOOLKIT_LABEL] = json!("paused-for-driver-upgrade");
+                object["metadata"]["labels"][names::DEPLOY_TOOLKIT_LABEL] =
+                    json!("paused-for-driver-upgrade");
             });
             for kind in [Kind::Toolkit, Kind::Validator] {
-                for (key, _) in self.pods(|pod| Kind::of(pod) == Some(kind) && pod["spec"]["nodeName"] == node) {
+                for (key, _) in
+                    self.pods(|pod| Kind::of(pod) == Some(kind) && pod["spec"]["nodeName"] == node)
+                {
                     self.server.change(|state| state.store.remove(&key));
                 }
             }
@@ -312,7 +350,9 @@ impl Play {
             self.after(CRASH_SECONDS, Event::Crashes(key.clone(), 0));
         } else if self.script.safe_load {
             let annotation = driver.traits().safe_load;
-            edit(&self.server, &Key::new("nodes", "", node), |object| object["metadata"]["annotations"][annotation] = json!("true"));
+            edit(&self.server, &Key::new("nodes", "", node), |object| {
+                object["metadata"]["annotations"][annotation] = json!("true")
+            });
         } else {
             self.after(self.script.driver_seconds, Event::Runs(key.clone()));
         }
@@ -341,7 +381,11 @@ impl Play {
 pub(crate) fn create(server: &Server, kind: Kind, node: &str, hash: &str, version: &str) -> Key {
     let now = server.clock.now();
     server.change(|state| {
-        let key = Key::new("pods", kind.namespace(), &format!("{}-{:05x}", kind.name(), state.store.unique()));
+        let key = Key::new(
+            "pods",
+            kind.namespace(),
+            &format!("{}-{:05x}", kind.name(), state.store.unique()),
+        );
         state.store.create(key.clone(), kind.pod(node, hash, version), now);
         key
     })
@@ -361,11 +405,19 @@ pub(crate) fn workload(server: &Server, owner: (&str, &str), holds_gpu: bool) ->
 pub(crate) fn publish(server: &Server, node: &str) {
     let version = {
         let state = server.state();
-        let on_node =
-            |(key, pod): &(&Key, &Value)| key.resource == "pods" && pod["spec"]["nodeName"] == node && Kind::of(pod) == Some(Kind::Driver);
+        let on_node = |(key, pod): &(&Key, &Value)| {
+            key.resource == "pods"
+                && pod["spec"]["nodeName"] == node
+                && Kind::of(pod) == Some(Kind::Driver)
+        };
         let driver = state.store.objects.iter().rfind(on_node);
-        let image = driver.map(|(_, pod)| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned()).unwrap_or_default();
-        image.trim_start_matches("nvcr.io/nvidia/driver:").trim_end_matches("-ubuntu22.04").to_owned()
+        let image = driver
+            .map(|(_, pod)| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned())
+            .unwrap_or_default();
+        image
+            .trim_start_matches("nvcr.io/nvidia/driver:")
+            .trim_end_matches("-ubuntu22.04")
+            .to_owned()
     };
     let now = server.clock.now();
     let slice = slice(node, &version);
@@ -380,12 +432,15 @@ pub(crate) fn publish(server: &Server, node: &str) {
 pub(crate) fn job_ends(server: &Server) {
     let keys: Vec<Key> = {
         let state = server.state();
-        let of_job = |(key, pod): &(&Key, &Value)| key.resource == "pods" && pod["metadata"]["ownerReferences"][0]["kind"] == "Job";
+        let of_job = |(key, pod): &(&Key, &Value)| {
+            key.resource == "pods" && pod["metadata"]["ownerReferences"][0]["kind"] == "Job"
+        };
         state.store.objects.iter().filter(of_job).map(|(key, _)| key.clone()).collect()
     };
     for key in keys {
         edit(server, &key, |pod| {
-            pod["status"] = json!({"phase": "Succeeded", "conditions": [{"type": "Ready", "status": "False"}]});
+            pod["status"] =
+                json!({"phase": "Succeeded", "conditions": [{"type": "Ready", "status": "False"}]});
         });
     }
 }

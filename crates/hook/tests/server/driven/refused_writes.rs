@@ -25,7 +25,10 @@ const ANSWERS: [Effect; 5] = [
     ),
     // No words that tell whose they are: the right itself is asked for.
     Effect::Answer(403, "gpu-1 is forbidden: it is reserved, ask the platform team"),
-    Effect::Answer(403, "pods \"x\" is forbidden: exceeded quota: ask the platform team, requested: pods=1, used: pods=4, limited: pods=4"),
+    Effect::Answer(
+        403,
+        "pods \"x\" is forbidden: exceeded quota: ask the platform team, requested: pods=1, used: pods=4, limited: pods=4",
+    ),
     Effect::Answer(422, "Node \"gpu-1\" is invalid: ask the platform team"),
     Effect::Answer(
         500,
@@ -37,7 +40,8 @@ fn fleet() -> Driven {
     let fleet = Driven::new(Driver::Gpu, |settings| {
         settings.budget_seconds = 2 * 3600;
         settings.upgrade.policy.max_unavailable = Some(Count::Number(2));
-        settings.upgrade.policy.pod_deletion = Some(PodDeletionPolicy { timeout_seconds: 600, ..PodDeletionPolicy::default() });
+        settings.upgrade.policy.pod_deletion =
+            Some(PodDeletionPolicy { timeout_seconds: 600, ..PodDeletionPolicy::default() });
     });
     fleet.serves("train", REFUSED, 1, true)
 }
@@ -46,31 +50,49 @@ fn fleet() -> Driven {
 fn pods(fleet: &Driven, chosen: impl Fn(&Value) -> bool) -> Vec<String> {
     let state = fleet.world.server.state();
     let on_node = |pod: &Value| pod["spec"]["nodeName"] == REFUSED && chosen(pod);
-    state.store.objects.iter().filter(|(key, pod)| key.resource == "pods" && on_node(pod)).map(|(key, _)| key.name.clone()).collect()
+    state
+        .store
+        .objects
+        .iter()
+        .filter(|(key, pod)| key.resource == "pods" && on_node(pod))
+        .map(|(key, _)| key.name.clone())
+        .collect()
 }
 
 /// The writes of the node of one kind.
 fn writes(fleet: &Driven, what: &str) -> Box<dyn Fn(&Request) -> bool + Send> {
     let is_driver = |pod: &Value| Kind::of(pod) == Some(Kind::driver(Driver::Gpu));
     match what {
-        "node" => Box::new(|request: &Request| request.is("patch", "nodes") && request.name == REFUSED),
+        "node" => {
+            Box::new(|request: &Request| request.is("patch", "nodes") && request.name == REFUSED)
+        }
         "cordon" => Box::new(|request: &Request| {
-            request.is("patch", "nodes") && request.name == REFUSED && request.body["spec"]["unschedulable"] == true
+            request.is("patch", "nodes")
+                && request.name == REFUSED
+                && request.body["spec"]["unschedulable"] == true
         }),
         "uncordon" => Box::new(|request: &Request| {
-            request.is("patch", "nodes") && request.name == REFUSED && request.body["spec"].get("unschedulable").is_some_and(Value::is_null)
+            request.is("patch", "nodes")
+                && request.name == REFUSED
+                && request.body["spec"].get("unschedulable").is_some_and(Value::is_null)
         }),
         "eviction" => {
             let names = pods(fleet, |pod| Kind::of(pod).is_none());
-            Box::new(move |request: &Request| request.is("create", "pods/eviction") && names.contains(&request.name))
+            Box::new(move |request: &Request| {
+                request.is("create", "pods/eviction") && names.contains(&request.name)
+            })
         }
         "driver" => {
             let names = pods(fleet, is_driver);
-            Box::new(move |request: &Request| request.is("delete", "pods") && names.contains(&request.name))
+            Box::new(move |request: &Request| {
+                request.is("delete", "pods") && names.contains(&request.name)
+            })
         }
         "plugin" => {
             let names = pods(fleet, |pod| Kind::of(pod).is_some() && !is_driver(pod));
-            Box::new(move |request: &Request| request.is("delete", "pods") && names.contains(&request.name))
+            Box::new(move |request: &Request| {
+                request.is("delete", "pods") && names.contains(&request.name)
+            })
         }
         what => panic!("no writes `{what}`"),
     }
@@ -79,12 +101,18 @@ fn writes(fleet: &Driven, what: &str) -> Box<dyn Fn(&Request) -> bool + Send> {
 fn record(fleet: &Driven) -> NodeRecord {
     let settings = &fleet.stages[0].0;
     let object = fleet.world.get("configmaps", &settings.namespace, &settings.record);
-    serde_json::from_str(object["data"][format!("{NODE_KEY_PREFIX}{REFUSED}")].as_str().unwrap()).unwrap()
+    serde_json::from_str(object["data"][format!("{NODE_KEY_PREFIX}{REFUSED}")].as_str().unwrap())
+        .unwrap()
 }
 
 fn refused_requests(fleet: &Driven) -> usize {
     let is_refused = |status: u16| matches!(status, 403 | 422 | 500);
-    fleet.world.log().iter().filter(|entry| entry.request.is_write() && is_refused(entry.status)).count()
+    fleet
+        .world
+        .log()
+        .iter()
+        .filter(|entry| entry.request.is_write() && is_refused(entry.status))
+        .count()
 }
 
 /// With the 422, 0 of the nodes were upgraded until the deadline; with the 403 the run ended for all after a minute.
@@ -100,13 +128,20 @@ async fn refused_write_fails_its_node_and_no_other() {
             let place = format!("{what}, {answer:?}");
             assert_eq!(ended.code, ExitCode::NodesFailed, "{place}: {}", ended.message);
             assert_eq!(named(&ended), ["gpu-1:WriteRefused"], "{place}");
-            assert!(ended.message.contains("ask the platform team"), "{place}: the server's words: {}", ended.message);
+            assert!(
+                ended.message.contains("ask the platform team"),
+                "{place}: the server's words: {}",
+                ended.message
+            );
             fleet.assert_safe(&place);
             for index in (0..NODES).filter(|index| *index != 1) {
                 assert_eq!(fleet.left(&format!("gpu-{index}")), "", "{place}: gpu-{index}");
             }
             let refused = refused_requests(&fleet);
-            assert!((1..=2 * WEBHOOK_ATTEMPTS as usize).contains(&refused), "{place}: {refused} refused requests");
+            assert!(
+                (1..=2 * WEBHOOK_ATTEMPTS as usize).contains(&refused),
+                "{place}: {refused} refused requests"
+            );
             let record = record(&fleet);
             assert_eq!(record.outcome, Some(NodeOutcome::Failed), "{place}");
             assert!(record.reason.is_some_and(|reason| reason.name == "WriteRefused"), "{place}");
@@ -161,10 +196,23 @@ async fn patch_that_admission_changes_is_not_repeated() {
     let ended = fleet.run("pod-a").await;
     assert_eq!(ended.code, ExitCode::NodesFailed, "{}", ended.message);
     assert_eq!(named(&ended), ["gpu-1:WriteRefused"]);
-    assert!(ended.message.contains("gpu-rollout.dev/gpu-driver-upgrade-state"), "what admission drops is named: {}", ended.message);
-    let patches = fleet.world.log().iter().filter(|entry| entry.request.is("patch", "nodes") && entry.request.name == REFUSED).count();
+    assert!(
+        ended.message.contains("gpu-rollout.dev/gpu-driver-upgrade-state"),
+        "what admission drops is named: {}",
+        ended.message
+    );
+    let patches = fleet
+        .world
+        .log()
+        .iter()
+        .filter(|entry| entry.request.is("patch", "nodes") && entry.request.name == REFUSED)
+        .count();
     assert!(patches <= 4, "{patches} patches");
-    assert_ne!(fleet.world.get("nodes", "", REFUSED)["spec"]["unschedulable"], true, "it is given back");
+    assert_ne!(
+        fleet.world.get("nodes", "", REFUSED)["spec"]["unschedulable"],
+        true,
+        "it is given back"
+    );
     for index in (0..NODES).filter(|index| *index != 1) {
         assert_eq!(fleet.left(&format!("gpu-{index}")), "", "gpu-{index}");
     }

@@ -17,8 +17,13 @@ use crate::world::{edit, named};
 async fn restored_etcd_is_believed_after_a_minute() {
     for (how, most) in [(Break::Gone, 70), (Break::EndOfFile, 5 * 66 + 75)] {
         let wait = CompletionPolicy { pod_selector: "app=train".into(), timeout_seconds: 0 };
-        let fleet = Driven::new(Driver::Gpu, |settings| settings.upgrade.policy.wait_for_completion = Some(wait.clone()));
-        let fleet = fleet.works(("Job", "train"), "gpu-0", 1, true).with(|script| script.people.push((900, job_ends))).begin();
+        let fleet = Driven::new(Driver::Gpu, |settings| {
+            settings.upgrade.policy.wait_for_completion = Some(wait.clone())
+        });
+        let fleet = fleet
+            .works(("Job", "train"), "gpu-0", 1, true)
+            .with(|script| script.people.push((900, job_ends)))
+            .begin();
         let server = fleet.world.server.clone();
         let pod = fleet.start("pod-a");
         fleet.world.pass(100).await;
@@ -40,10 +45,16 @@ async fn restored_etcd_is_believed_after_a_minute() {
         for node in ["gpu-0", "gpu-1", "gpu-2"] {
             assert_eq!(fleet.left(node), "", "{how:?} {node}");
         }
-        let watches = fleet.world.log().into_iter().filter(|entry| entry.request.verb == "watch" && entry.request.resource == "nodes");
+        let watches = fleet
+            .world
+            .log()
+            .into_iter()
+            .filter(|entry| entry.request.verb == "watch" && entry.request.resource == "nodes");
         let version = |text: &str| text.parse::<u64>().unwrap() < version + 1000;
-        let anew =
-            watches.filter(|entry| entry.at > restored && version(&entry.request.query["resourceVersion"])).map(|entry| entry.at).min();
+        let anew = watches
+            .filter(|entry| entry.at > restored && version(&entry.request.query["resourceVersion"]))
+            .map(|entry| entry.at)
+            .min();
         let took = anew.unwrap().duration_since(restored).as_secs();
         assert!((60..=most).contains(&took), "{how:?}: believed after {took} s");
     }

@@ -48,7 +48,8 @@ fn two_at_once(settings: &mut Settings) {
 
 fn draining(settings: &mut Settings) {
     settings.upgrade.policy.pod_deletion = None;
-    settings.upgrade.policy.drain = Some(DrainPolicy { timeout_seconds: 120, ..DrainPolicy::default() });
+    settings.upgrade.policy.drain =
+        Some(DrainPolicy { timeout_seconds: 120, ..DrainPolicy::default() });
 }
 
 /// One attempt a node; one that fails leaves room for the others.
@@ -78,7 +79,10 @@ const WELL: Story = Story {
 };
 
 /// All of them with their numbers, or those whose name has `$STORY` in it: one that a soak failed at is told again by itself.
-#[expect(clippy::disallowed_methods, reason = "a test: the story comes from the one who tells it again")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test: the story comes from the one who tells it again"
+)]
 pub(crate) fn numbered() -> impl Iterator<Item = (usize, &'static Story)> {
     let named = std::env::var("STORY").unwrap_or_default();
     STORIES.iter().enumerate().filter(move |(_, story)| story.name.contains(&named))
@@ -89,7 +93,12 @@ pub(crate) const STORIES: &[Story] = &[
     Story { name: "plain", make: || gpu(two_at_once), ..WELL },
     Story {
         name: "pods with GPUs",
-        make: || gpu(two_at_once).serves("serve", "gpu-0", 2, true).serves("serve", "gpu-1", 1, true).serves("web", "gpu-0", 2, false),
+        make: || {
+            gpu(two_at_once)
+                .serves("serve", "gpu-0", 2, true)
+                .serves("serve", "gpu-1", 1, true)
+                .serves("web", "gpu-0", 2, false)
+        },
         evictions: 6,
         ..WELL
     },
@@ -105,28 +114,41 @@ pub(crate) const STORIES: &[Story] = &[
     Story {
         name: "a budget that yields late",
         make: || {
-            let fleet = gpu(|_| {}).serves("serve", "gpu-0", 1, true).serves("serve", "gpu-1", 1, true).protected("serve", 1);
+            let fleet = gpu(|_| {})
+                .serves("serve", "gpu-0", 1, true)
+                .serves("serve", "gpu-1", 1, true)
+                .protected("serve", 1);
             // One of them is not ready at first: none may go.
             let unready = |server: &crate::fake::Server, status: &str| {
                 let key = {
                     let state = server.state();
-                    let mut keys = state.store.objects.keys().filter(|key| key.resource == "pods" && key.name.starts_with("serve-"));
+                    let mut keys = state
+                        .store
+                        .objects
+                        .keys()
+                        .filter(|key| key.resource == "pods" && key.name.starts_with("serve-"));
                     keys.nth(1).unwrap().clone()
                 };
-                crate::world::edit(server, &key, |pod| pod["status"]["conditions"][0]["status"] = json!(status));
+                crate::world::edit(server, &key, |pod| {
+                    pod["status"]["conditions"][0]["status"] = json!(status)
+                });
             };
             unready(&fleet.world.server, "False");
             fleet.with(|script| {
                 script.people.push((40, |server| {
                     let key = {
                         let state = server.state();
-                        let not_ready = |(key, pod): &(&crate::fake::store::Key, &serde_json::Value)| {
-                            key.name.starts_with("serve-") && pod["status"]["conditions"][0]["status"] == "False"
-                        };
+                        let not_ready =
+                            |(key, pod): &(&crate::fake::store::Key, &serde_json::Value)| {
+                                key.name.starts_with("serve-")
+                                    && pod["status"]["conditions"][0]["status"] == "False"
+                            };
                         state.store.objects.iter().find(not_ready).map(|(key, _)| key.clone())
                     };
                     if let Some(key) = key {
-                        crate::world::edit(server, &key, |pod| pod["status"]["conditions"][0]["status"] = json!("True"));
+                        crate::world::edit(server, &key, |pod| {
+                            pod["status"]["conditions"][0]["status"] = json!("True")
+                        });
                     }
                 }));
             })
@@ -148,15 +170,19 @@ pub(crate) const STORIES: &[Story] = &[
         name: "a job that is waited for",
         make: || {
             let wait = CompletionPolicy { pod_selector: "app=train".into(), timeout_seconds: 0 };
-            let fleet = gpu(|settings| settings.upgrade.policy.wait_for_completion = Some(wait.clone()));
-            fleet.works(("Job", "train"), "gpu-1", 1, true).with(|script| script.people.push((50, job_ends)))
+            let fleet =
+                gpu(|settings| settings.upgrade.policy.wait_for_completion = Some(wait.clone()));
+            fleet
+                .works(("Job", "train"), "gpu-1", 1, true)
+                .with(|script| script.people.push((50, job_ends)))
         },
         ..WELL
     },
     Story {
         name: "drain",
         make: || {
-            let fleet = gpu(draining).serves("serve", "gpu-0", 2, true).serves("web", "gpu-1", 2, false);
+            let fleet =
+                gpu(draining).serves("serve", "gpu-0", 2, true).serves("web", "gpu-1", 2, false);
             fleet.protected("serve", 1)
         },
         evictions: 6,
@@ -167,9 +193,13 @@ pub(crate) const STORIES: &[Story] = &[
         make: || {
             let fleet = gpu(|settings| {
                 draining(settings);
-                settings.upgrade.policy.pod_deletion = Some(PodDeletionPolicy { timeout_seconds: 10, ..PodDeletionPolicy::default() });
+                settings.upgrade.policy.pod_deletion =
+                    Some(PodDeletionPolicy { timeout_seconds: 10, ..PodDeletionPolicy::default() });
             });
-            let fleet = fleet.serves("serve", "gpu-0", 2, true).serves("web", "gpu-0", 1, false).protected("serve", 1);
+            let fleet = fleet
+                .serves("serve", "gpu-0", 2, true)
+                .serves("web", "gpu-0", 1, false)
+                .protected("serve", 1);
             fleet.with(|script| script.slow = [("serve", 30)].into())
         },
         patches: [4, 4, 3],
@@ -218,8 +248,10 @@ pub(crate) const STORIES: &[Story] = &[
         name: "evictions that need a second attempt",
         make: || {
             // Long enough that one call without an answer, and the pause after it, do not take all of an attempt.
-            let deletion = PodDeletionPolicy { timeout_seconds: 30, ..PodDeletionPolicy::default() };
-            let fleet = gpu(|settings| settings.upgrade.policy.pod_deletion = Some(deletion.clone()));
+            let deletion =
+                PodDeletionPolicy { timeout_seconds: 30, ..PodDeletionPolicy::default() };
+            let fleet =
+                gpu(|settings| settings.upgrade.policy.pod_deletion = Some(deletion.clone()));
             let fleet = fleet.serves("serve", "gpu-1", 2, true).protected("serve", 1);
             fleet.with(|script| script.slow = [("serve", 70)].into())
         },
@@ -256,12 +288,21 @@ pub(crate) const STORIES: &[Story] = &[
         left: &[("gpu-1", "cordoned")],
         ..WELL
     },
-    Story { name: "safe load", make: || gpu(|_| {}).with(|script| script.safe_load = true), patches: [4; 3], ..WELL },
+    Story {
+        name: "safe load",
+        make: || gpu(|_| {}).with(|script| script.safe_load = true),
+        patches: [4; 3],
+        ..WELL
+    },
     Story {
         name: "an orphaned driver pod",
         make: || {
-            let fleet = gpu(|settings| settings.upgrade.policy.pod_deletion = Some(PodDeletionPolicy::default()));
-            fleet.driver_pod("gpu-1", |pod| pod["metadata"]["ownerReferences"] = json!([])).serves("serve", "gpu-1", 1, true)
+            let fleet = gpu(|settings| {
+                settings.upgrade.policy.pod_deletion = Some(PodDeletionPolicy::default())
+            });
+            fleet
+                .driver_pod("gpu-1", |pod| pod["metadata"]["ownerReferences"] = json!([]))
+                .serves("serve", "gpu-1", 1, true)
         },
         evictions: 1,
         ..WELL
@@ -269,7 +310,9 @@ pub(crate) const STORIES: &[Story] = &[
     Story {
         name: "OFED with drain",
         make: || {
-            let fleet = Driven::new(Driver::Ofed, draining).serves("serve", "gpu-0", 2, false).protected("serve", 1);
+            let fleet = Driven::new(Driver::Ofed, draining)
+                .serves("serve", "gpu-0", 2, false)
+                .protected("serve", 1);
             fleet.with(|script| script.safe_load = true)
         },
         says: "settled: 3 of 3 nodes done",
@@ -287,7 +330,9 @@ pub(crate) const STORIES: &[Story] = &[
     Story {
         name: "OFED, then GPU on the same nodes",
         make: || {
-            let fleet = Driven::of(&[Driver::Ofed, Driver::Gpu], draining).serves("serve", "gpu-0", 2, true).protected("serve", 1);
+            let fleet = Driven::of(&[Driver::Ofed, Driver::Gpu], draining)
+                .serves("serve", "gpu-0", 2, true)
+                .protected("serve", 1);
             fleet.with(|script| script.driver_seconds = 4)
         },
         patches: [6; 3],

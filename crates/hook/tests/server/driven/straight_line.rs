@@ -30,7 +30,8 @@ fn share(count: usize, of: usize) -> f64 {
 async fn upgrade(nodes: usize) -> Asked {
     let mut fleet = Driven::sized(nodes, &[Driver::Gpu], |settings| {
         settings.upgrade.policy.max_parallel_upgrades = u32::try_from(nodes / 10).unwrap();
-        settings.upgrade.policy.max_unavailable = Some(Count::Number(u32::try_from(nodes / 10).unwrap()));
+        settings.upgrade.policy.max_unavailable =
+            Some(Count::Number(u32::try_from(nodes / 10).unwrap()));
     });
     for index in 0..nodes {
         fleet = fleet.serves("serve", &format!("gpu-{index}"), 1, true);

@@ -31,9 +31,16 @@ async fn interrupted(story: &Story, undisturbed: &Undisturbed, nth: usize) {
     first.stop.send_replace(true);
     let ended = fleet.ends(first).await;
     let took = fleet.world.second() - before;
-    assert!(took < i64::try_from(TERMINATION_GRACE_SECONDS).unwrap(), "{place}: killed after {took} s");
+    assert!(
+        took < i64::try_from(TERMINATION_GRACE_SECONDS).unwrap(),
+        "{place}: killed after {took} s"
+    );
     assert_ne!(fleet.world.holder().as_deref(), Some("pod-a"), "{place}: the Lease was kept");
-    assert!(ended.code == ExitCode::Interrupted || ended.code == story.code, "{place}: {}", ended.message);
+    assert!(
+        ended.code == ExitCode::Interrupted || ended.code == story.code,
+        "{place}: {}",
+        ended.message
+    );
     let ended = fleet.run("pod-b").await;
     assert_eq!(ended.code, story.code, "{place}: {}", ended.message);
     assert!(ended.message.contains(story.says), "{place}: {}", ended.message);
@@ -63,12 +70,23 @@ async fn soak_signal_at_any_call_is_survived() {
 /// From a call on the hook is cut off, and another pod of its Job takes the Lease when it has run out. The first one comes back while the
 /// other is at work. That only one of them acts at a time is held against the log of every story (`world/check.rs`). `effect`: whether the
 /// call in hand arrives at once, or when the other one has the Lease.
-async fn handed_over(story: &Story, undisturbed: &Undisturbed, nth: usize, effect: Effect, cut_off: u64) {
+async fn handed_over(
+    story: &Story,
+    undisturbed: &Undisturbed,
+    nth: usize,
+    effect: Effect,
+    cut_off: u64,
+) {
     let fleet = story.begin();
     let Some(first) = reached(&fleet, nth, effect).await else { return };
     let server = fleet.world.server.clone();
     server.change(|state| {
-        state.faults.push(Fault::new(|request| request.who == "pod-a", 0, usize::MAX, Effect::Hang));
+        state.faults.push(Fault::new(
+            |request| request.who == "pod-a",
+            0,
+            usize::MAX,
+            Effect::Hang,
+        ));
         state.breaks.push(Break::Cut);
     });
     let second = fleet.start("pod-b");
@@ -89,7 +107,8 @@ async fn hand_over(step: usize) {
     for (at, story) in numbered() {
         let undisturbed = Undisturbed::of(story).await;
         for (turn, nth) in undisturbed.moments(at, step).into_iter().enumerate() {
-            let effect = if (turn + at).is_multiple_of(2) { Effect::Late(27) } else { Effect::Tell };
+            let effect =
+                if (turn + at).is_multiple_of(2) { Effect::Late(27) } else { Effect::Tell };
             let cut_off = [25, 33, 47][(turn + at) % 3];
             handed_over(story, &undisturbed, nth, effect, cut_off).await;
         }
@@ -113,11 +132,17 @@ async fn taken(story: &Story, undisturbed: &Undisturbed, nth: usize) {
     let server = fleet.world.server.clone();
     let Some(first) = reached(&fleet, nth, Effect::Tell).await else { return };
     server.change(|state| {
-        state.faults.push(Fault::new(|request| request.who == "pod-a", 0, usize::MAX, Effect::Hang));
+        state.faults.push(Fault::new(
+            |request| request.who == "pod-a",
+            0,
+            usize::MAX,
+            Effect::Hang,
+        ));
         state.breaks.push(Break::Cut);
     });
     let clock = fleet.world.clock.clone();
-    let leases = LeaseCandidate::new(&server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
+    let leases =
+        LeaseCandidate::new(&server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
     let theirs = async {
         let held = leases.acquire(|_| ()).await.unwrap();
         assert!(held.is_valid());
@@ -165,7 +190,8 @@ fn with_a_newer_record(parallel: u32) -> Driven {
     fleet.node("gpu-1", |node| {
         let traits = Driver::Gpu.traits();
         node["metadata"]["labels"][traits.own_state_label] = json!("rebooting");
-        node["metadata"]["annotations"][traits.own_record] = json!(r#"{"version": 2, "shape": ["unknown"]}"#);
+        node["metadata"]["annotations"][traits.own_record] =
+            json!(r#"{"version": 2, "shape": ["unknown"]}"#);
         node["spec"]["unschedulable"] = json!(true);
     })
 }
@@ -195,13 +221,18 @@ async fn older_program_refuses_run_of_newer_one() {
             first.handle.abort();
             let settings = &fleet.stages[0].0;
             let run = json!(r#"{"formatVersion": 9, "shape": ["unknown"]}"#);
-            fleet.world.edit("configmaps", &settings.namespace, &settings.record, |record| record["data"]["run"] = run);
+            fleet.world.edit("configmaps", &settings.namespace, &settings.record, |record| {
+                record["data"]["run"] = run
+            });
             let before = fleet.end();
             let ended = fleet.run("pod-b").await;
             let place = undisturbed.place(story, "a newer run record", nth);
             assert_eq!(ended.code, ExitCode::NewerFormat, "{place}: {}", ended.message);
-            let wrote =
-                fleet.world.writes("pod-b").into_iter().find(|entry| !matches!(entry.request.resource.as_str(), "leases" | "events"));
+            let wrote = fleet
+                .world
+                .writes("pod-b")
+                .into_iter()
+                .find(|entry| !matches!(entry.request.resource.as_str(), "leases" | "events"));
             assert!(wrote.is_none(), "{place}: {wrote:?}");
             assert_eq!(fleet.end().nodes, before.nodes, "{place}");
         }
@@ -225,7 +256,8 @@ async fn followed(story: &Story, undisturbed: &Undisturbed, nth: usize) {
             for driver in &fleet.drivers {
                 let key = driver.traits().own_record;
                 if node["metadata"]["annotations"][key].is_string() {
-                    node["metadata"]["annotations"][key] = knows_more(&node["metadata"]["annotations"][key]);
+                    node["metadata"]["annotations"][key] =
+                        knows_more(&node["metadata"]["annotations"][key]);
                 }
             }
         });
@@ -249,7 +281,11 @@ async fn followed(story: &Story, undisturbed: &Undisturbed, nth: usize) {
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn additions_of_newer_program_are_ignored() {
-    for (at, story) in [story("pods with GPUs"), story("a driver that fails"), story("OFED with drain")].into_iter().enumerate() {
+    for (at, story) in
+        [story("pods with GPUs"), story("a driver that fails"), story("OFED with drain")]
+            .into_iter()
+            .enumerate()
+    {
         let undisturbed = Undisturbed::of(story).await;
         for nth in undisturbed.moments(at, 29) {
             followed(story, &undisturbed, nth).await;
@@ -273,8 +309,13 @@ async fn replaced(story: &Story, undisturbed: &Undisturbed, nth: usize) {
     if story.code == ExitCode::Success {
         assert_eq!(end, undisturbed.end, "{place}");
         // What had failed is tried anew, with as many attempts as before.
-        let tried_anew = |more: &String| story.patches[1] == TRIED_TWICE && more.ends_with("node gpu-1");
-        let excess: Vec<String> = undisturbed.excess(&fleet.writes()).into_iter().filter(|more| !tried_anew(more)).collect();
+        let tried_anew =
+            |more: &String| story.patches[1] == TRIED_TWICE && more.ends_with("node gpu-1");
+        let excess: Vec<String> = undisturbed
+            .excess(&fleet.writes())
+            .into_iter()
+            .filter(|more| !tried_anew(more))
+            .collect();
         assert_eq!(excess, Vec::<String>::new(), "{place}");
     } else {
         // A new digest is a new attempt for what failed: only that node may differ.
@@ -324,18 +365,24 @@ async fn begins_a_node_and_lets_go(fleet: &Driven, held: HeldLease) {
 /// A fleet whose first node is left alone, on a server whose watches of nodes lie a minute behind; and a hook's road to the Lease.
 fn late_watches() -> (Driven, LeaseCandidate) {
     let skip = Driver::Gpu.traits().skip_label;
-    let fleet = Driven::new(Driver::Gpu, |_| {}).node("gpu-0", |node| node["metadata"]["labels"][skip] = json!("true")).begin();
+    let fleet = Driven::new(Driver::Gpu, |_| {})
+        .node("gpu-0", |node| node["metadata"]["labels"][skip] = json!("true"))
+        .begin();
     let server = &fleet.world.server;
     server.state().late = Some((vec!["nodes"], Duration::from_mins(1)));
     let clock = fleet.world.clock.clone();
-    let leases = LeaseCandidate::new(&server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
+    let leases =
+        LeaseCandidate::new(&server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
     (fleet, leases)
 }
 
 /// A limit of one node leaves no room, whatever the late watches show.
 async fn no_second_one_is_begun(fleet: &Driven, hook: Pod) {
     fleet.world.pass(20).await;
-    assert!(fleet.world.get("nodes", "", "gpu-1")["spec"]["unschedulable"].is_null(), "a second node was begun");
+    assert!(
+        fleet.world.get("nodes", "", "gpu-1")["spec"]["unschedulable"].is_null(),
+        "a second node was begun"
+    );
     fleet.world.server.change(|state| state.late = None);
     let ended = fleet.ends(hook).await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
@@ -375,7 +422,11 @@ async fn caches_restart_only_if_lease_may_have_moved() {
     for (was_free, lists) in [(true, 1), (false, 2)] {
         let fleet = Driven::new(Driver::Gpu, |_| {}).begin();
         let clock = fleet.world.clock.clone();
-        let leases = LeaseCandidate::new(&fleet.world.server.client("pod-x"), "pod-x", Arc::new(move || clock.now()));
+        let leases = LeaseCandidate::new(
+            &fleet.world.server.client("pod-x"),
+            "pod-x",
+            Arc::new(move || clock.now()),
+        );
         let held = leases.acquire(|_| ()).await.unwrap();
         if was_free {
             held.release().await;
@@ -385,7 +436,8 @@ async fn caches_restart_only_if_lease_may_have_moved() {
         }
         let ended = fleet.run("pod-b").await;
         assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
-        let listed = fleet.world.log().into_iter().filter(|entry| entry.request.is("list", "nodes")).count();
+        let listed =
+            fleet.world.log().into_iter().filter(|entry| entry.request.is("list", "nodes")).count();
         assert_eq!(listed, lists, "free: {was_free}");
     }
 }

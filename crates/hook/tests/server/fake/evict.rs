@@ -11,7 +11,8 @@ use super::{State, failure};
 /// A refusal with a cause, as programs read it.
 fn caused(code: u16, message: &str, reason: &str, cause: &str, retry_after: u32) -> Answer {
     let mut status = failure(code, message);
-    status["details"] = json!({"causes": [{"reason": reason, "message": cause}], "retryAfterSeconds": retry_after});
+    status["details"] =
+        json!({"causes": [{"reason": reason, "message": cause}], "retryAfterSeconds": retry_after});
     (code, status)
 }
 
@@ -19,7 +20,10 @@ impl State {
     pub(super) fn evict(&mut self, request: &Request, now: Timestamp) -> Answer {
         let options = &request.body["deleteOptions"];
         let wanted = &options["preconditions"]["uid"];
-        if request.body["apiVersion"] != "policy/v1" || request.body["kind"] != "Eviction" || wanted.is_null() {
+        if request.body["apiVersion"] != "policy/v1"
+            || request.body["kind"] != "Eviction"
+            || wanted.is_null()
+        {
             self.violations.push(format!("an eviction without version or UID: {request:?}"));
         }
         if !options["gracePeriodSeconds"].is_null() {
@@ -27,17 +31,30 @@ impl State {
         }
         let namespace = self.store.objects.get(&Key::new("namespaces", "", &request.namespace));
         if namespace.is_some_and(|namespace| namespace["status"]["phase"] == "Terminating") {
-            return caused(403, "the namespace is being terminated", "NamespaceTerminating", "namespace is being terminated", 0);
+            return caused(
+                403,
+                "the namespace is being terminated",
+                "NamespaceTerminating",
+                "namespace is being terminated",
+                0,
+            );
         }
         let key = Key::new("pods", &request.namespace, &request.name);
-        let Some(pod) = self.store.objects.get(&key).cloned() else { return refused(404, "pod not found") };
+        let Some(pod) = self.store.objects.get(&key).cloned() else {
+            return refused(404, "pod not found");
+        };
         let protects = |budget: &Value| {
             let labels = budget["spec"]["selector"]["matchLabels"].as_object();
-            labels.is_some_and(|labels| labels.iter().all(|(key, value)| pod["metadata"]["labels"][key] == *value))
+            labels.is_some_and(|labels| {
+                labels.iter().all(|(key, value)| pod["metadata"]["labels"][key] == *value)
+            })
         };
-        let in_namespace = |key: &&Key| key.resource == "poddisruptionbudgets" && key.namespace == request.namespace;
+        let in_namespace = |key: &&Key| {
+            key.resource == "poddisruptionbudgets" && key.namespace == request.namespace
+        };
         let budgets: Vec<Key> = self.store.objects.keys().filter(in_namespace).cloned().collect();
-        let budgets: Vec<Key> = budgets.into_iter().filter(|key| protects(&self.store.objects[key])).collect();
+        let budgets: Vec<Key> =
+            budgets.into_iter().filter(|key| protects(&self.store.objects[key])).collect();
         let deleting = !pod["metadata"]["deletionTimestamp"].is_null();
         match budgets.as_slice() {
             _ if deleting => {}
@@ -46,14 +63,23 @@ impl State {
                 let mut budget = self.store.objects[key].clone();
                 let allowed = budget["status"]["disruptionsAllowed"].as_i64().unwrap_or(0);
                 if allowed <= 0 {
-                    let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-                    let cause = format!("The disruption budget {} needs 1 healthy pods and has 1 currently", key.name);
+                    let message =
+                        "Cannot evict pod as it would violate the pod's disruption budget.";
+                    let cause = format!(
+                        "The disruption budget {} needs 1 healthy pods and has 1 currently",
+                        key.name
+                    );
                     return caused(429, message, "DisruptionBudget", &cause, 0);
                 }
                 budget["status"]["disruptionsAllowed"] = json!(allowed - 1);
                 self.store.update(key, budget);
             }
-            _ => return refused(500, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."),
+            _ => {
+                return refused(
+                    500,
+                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+                );
+            }
         }
         // The budget is spent before the precondition is looked at, as on the real server.
         if *wanted != pod["metadata"]["uid"] {
@@ -64,6 +90,9 @@ impl State {
             pod["metadata"]["deletionTimestamp"] = json!(text(now));
             self.store.update(&key, pod);
         }
-        (201, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}))
+        (
+            201,
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
+        )
     }
 }

@@ -39,7 +39,12 @@ pub(crate) struct Fault {
 
 impl Fault {
     /// On the `nth` matching request (from 0), and on the `times - 1` after it.
-    pub(crate) fn new(matches: impl Fn(&Request) -> bool + Send + 'static, nth: usize, times: usize, effect: Effect) -> Self {
+    pub(crate) fn new(
+        matches: impl Fn(&Request) -> bool + Send + 'static,
+        nth: usize,
+        times: usize,
+        effect: Effect,
+    ) -> Self {
         Self { matches: Box::new(matches), skip: nth, times, effect }
     }
 

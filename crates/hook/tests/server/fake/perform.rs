@@ -22,9 +22,20 @@ fn config_map_refusal(request: &Request, object: &Value) -> Option<Answer> {
     }
     let data = || object["data"].as_object().into_iter().flatten();
     let admitted = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let invalid = |key: &str| key.is_empty() || key.len() > 253 || !key.bytes().all(admitted) || key == "." || key.starts_with("..");
+    let invalid = |key: &str| {
+        key.is_empty()
+            || key.len() > 253
+            || !key.bytes().all(admitted)
+            || key == "."
+            || key.starts_with("..")
+    };
     if let Some((key, _)) = data().find(|(key, _)| invalid(key)) {
-        return Some(refused(422, &format!("data[{key}]: Invalid value: a valid config key must consist of ... and be at most 253 bytes")));
+        return Some(refused(
+            422,
+            &format!(
+                "data[{key}]: Invalid value: a valid config key must consist of ... and be at most 253 bytes"
+            ),
+        ));
     }
     let values: usize = data().map(|(_, text)| text.as_str().map_or(0, str::len)).sum();
     if values > LARGEST_CONFIG_MAP {
@@ -43,7 +54,8 @@ impl State {
     /// 404 for what is not served, 403 for what is not allowed.
     pub(super) fn refusal(&mut self, request: &Request) -> Option<Answer> {
         let versions = self.served.get(&(request.group.as_str(), request.resource.as_str()));
-        let unserved = !versions.is_some_and(|versions| versions.contains(&request.version.as_str()));
+        let unserved =
+            !versions.is_some_and(|versions| versions.contains(&request.version.as_str()));
         // Who may not even ask is told nothing about what is served; whoever may, gets the truth.
         if request.resource != "selfsubjectaccessreviews" {
             let grant = self.grants.iter().find(|grant| grant.covers_request(request));
@@ -72,11 +84,18 @@ impl State {
         let key = request.key();
         let visible = self.visible(&request.resource);
         let existing = || {
-            let found = self.store.list_at(&request.resource, visible).into_iter().find(|(found, _)| *found == key);
+            let found = self
+                .store
+                .list_at(&request.resource, visible)
+                .into_iter()
+                .find(|(found, _)| *found == key);
             found.map(|(_, object)| object)
         };
         match request.verb {
-            "get" => existing().map_or_else(|| refused(404, "not found"), |object| (200, convert(request, &object))),
+            "get" => existing().map_or_else(
+                || refused(404, "not found"),
+                |object| (200, convert(request, &object)),
+            ),
             "list" => self.list(request),
             "create" if request.resource == "pods/eviction" => self.evict(request, now),
             "create" => self.create(request, now),
@@ -89,13 +108,15 @@ impl State {
 
     fn groups(&self) -> Value {
         let mut groups: Vec<Value> = Vec::new();
-        for ((group, _), versions) in self.served.iter().filter(|((group, _), _)| !group.is_empty()) {
+        for ((group, _), versions) in self.served.iter().filter(|((group, _), _)| !group.is_empty())
+        {
             if groups.iter().any(|known| known["name"] == *group) {
                 continue;
             }
             let entry = |version: &&str| json!({"groupVersion": format!("{group}/{version}"), "version": version});
             let entries: Vec<Value> = versions.iter().map(entry).collect();
-            groups.push(json!({"name": group, "versions": entries, "preferredVersion": entries[0]}));
+            groups
+                .push(json!({"name": group, "versions": entries, "preferredVersion": entries[0]}));
         }
         json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
     }
@@ -111,7 +132,8 @@ impl State {
             (resource, subresource) => format!("{resource}/{subresource}"),
         };
         let covers = |grant: &&super::Grant| {
-            grant.covers(verb, group, &resource, part("namespace"), part("name")) && !self.denied.contains(&grant.short())
+            grant.covers(verb, group, &resource, part("namespace"), part("name"))
+                && !self.denied.contains(&grant.short())
         };
         let mut answer = request.body.clone();
         answer["status"] = json!({"allowed": self.grants.iter().any(|grant| covers(&grant))});
@@ -127,19 +149,31 @@ impl State {
         if continued.is_some() && version < self.compacted {
             return refused(410, "the provided continue parameter is too old");
         }
-        let limit: usize = request.query.get("limit").and_then(|text| text.parse().ok()).unwrap_or(usize::MAX);
+        let limit: usize =
+            request.query.get("limit").and_then(|text| text.parse().ok()).unwrap_or(usize::MAX);
         let all = self.store.list_at(&request.resource, version);
-        let mut found = all.iter().filter(|(key, object)| request.selects(key, object)).skip(offset);
-        let items: Vec<Value> = found.by_ref().take(limit).map(|(_, object)| convert(request, object)).collect();
+        let mut found =
+            all.iter().filter(|(key, object)| request.selects(key, object)).skip(offset);
+        let items: Vec<Value> =
+            found.by_ref().take(limit).map(|(_, object)| convert(request, object)).collect();
         let mut metadata = json!({"resourceVersion": version.to_string()});
         if found.next().is_some() {
             metadata["continue"] = json!(format!("{version}:{}", offset + items.len()));
         }
-        let api_version = if request.group.is_empty() { request.version.clone() } else { format!("{}/{}", request.group, request.version) };
+        let api_version = if request.group.is_empty() {
+            request.version.clone()
+        } else {
+            format!("{}/{}", request.group, request.version)
+        };
         // Any name ending in List is taken for it, except by types that know their own.
-        let kind =
-            items.first().and_then(|item| item["kind"].as_str()).map_or_else(|| list_kind(&request.resource), |kind| format!("{kind}List"));
-        (200, json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items}))
+        let kind = items
+            .first()
+            .and_then(|item| item["kind"].as_str())
+            .map_or_else(|| list_kind(&request.resource), |kind| format!("{kind}List"));
+        (
+            200,
+            json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items}),
+        )
     }
 
     fn create(&mut self, request: &Request, now: Timestamp) -> Answer {
@@ -220,7 +254,9 @@ impl State {
         let regarding = body["regarding"]["namespace"].as_str().unwrap_or("default");
         // A dot before the generated suffix is refused: the part after it would be an empty label.
         let prefix = body["metadata"]["generateName"].as_str().unwrap_or_default();
-        let admitted = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+        let admitted = |byte: u8| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.')
+        };
         let valid = prefix.bytes().all(admitted)
             && prefix.ends_with('-')
             && filled.iter().all(|field| (1..=128).contains(&length(field)))

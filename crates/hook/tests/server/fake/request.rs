@@ -57,13 +57,21 @@ fn decoded(text: &str) -> String {
 
 impl Request {
     pub(crate) fn parse(who: &str, parts: &http::request::Parts, body: &[u8]) -> Self {
-        let pairs = parts.uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-        let query: BTreeMap<String, String> = pairs.map(|(key, value)| (decoded(key), decoded(value))).collect();
-        let mut path: Vec<&str> = parts.uri.path().split('/').filter(|part| !part.is_empty()).collect();
+        let pairs = parts
+            .uri
+            .query()
+            .unwrap_or_default()
+            .split('&')
+            .filter_map(|pair| pair.split_once('='));
+        let query: BTreeMap<String, String> =
+            pairs.map(|(key, value)| (decoded(key), decoded(value))).collect();
+        let mut path: Vec<&str> =
+            parts.uri.path().split('/').filter(|part| !part.is_empty()).collect();
         let mut request = Self { who: who.to_owned(), query, ..Self::default() };
         request.body = serde_json::from_slice(body).unwrap_or(Value::Null);
         let content_type = parts.headers.get(http::header::CONTENT_TYPE);
-        request.content_type = content_type.map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
+        request.content_type =
+            content_type.map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
         let group_parts = if path.first() == Some(&"api") { 1 } else { 2 };
         if path.len() <= group_parts {
             request.verb = "discover";
@@ -86,11 +94,22 @@ impl Request {
             Some(_) => panic!("no other subresource is ever used: {}", parts.uri),
             None => {}
         }
-        if let Some(name) = request.query.get("fieldSelector").and_then(|selector| selector.strip_prefix("metadata.name=")) {
+        if let Some(name) = request
+            .query
+            .get("fieldSelector")
+            .and_then(|selector| selector.strip_prefix("metadata.name="))
+        {
             request.name = String::from(name);
         }
         request.verb = match parts.method {
-            Method::GET if request.query.get("watch").is_some_and(|watch| watch == "true" || watch == "1") => "watch",
+            Method::GET
+                if request
+                    .query
+                    .get("watch")
+                    .is_some_and(|watch| watch == "true" || watch == "1") =>
+            {
+                "watch"
+            }
             Method::GET if single => "get",
             Method::GET => "list",
             Method::POST => "create",
@@ -108,7 +127,8 @@ impl Request {
 
     /// Whether it asks for a change. Access reviews change nothing.
     pub(crate) fn is_write(&self) -> bool {
-        matches!(self.verb, "create" | "update" | "patch" | "delete" | "deletecollection") && self.resource != "selfsubjectaccessreviews"
+        matches!(self.verb, "create" | "update" | "patch" | "delete" | "deletecollection")
+            && self.resource != "selfsubjectaccessreviews"
     }
 
     /// The node whose pods are asked for.

@@ -37,7 +37,9 @@ pub(crate) fn grants(settings: &Settings) -> Vec<Grant> {
         let objects: Vec<Option<String>> = match right.object {
             RightTarget::Any => vec![None],
             RightTarget::Job => vec![Some(settings.release.clone())],
-            RightTarget::Record => (0..OBJECTS).map(|index| Some(object_name(&settings.record, index))).collect(),
+            RightTarget::Record => {
+                (0..OBJECTS).map(|index| Some(object_name(&settings.record, index))).collect()
+            }
             RightTarget::Lease => vec![Some(names::LEASE_NAME.into())],
             RightTarget::Pauses => vec![Some(names::PAUSE_NAME.into())],
             RightTarget::OperatorDeployment => vec![Some(settings.operator_deployment().into())],
@@ -45,14 +47,25 @@ pub(crate) fn grants(settings: &Settings) -> Vec<Grant> {
             RightTarget::DriverDaemonSet => settings.daemon_set.iter().cloned().map(Some).collect(),
             RightTarget::ClusterPolicy => vec![Some(settings.cluster_policy.clone())],
             RightTarget::NicClusterPolicy => vec![Some(names::NIC_CLUSTER_POLICY.into())],
-            RightTarget::DraNamespaces => settings.dra.namespaces.iter().cloned().map(Some).collect(),
-            RightTarget::DevicePluginConfig => settings.device_plugin.config_map.iter().cloned().map(Some).collect(),
+            RightTarget::DraNamespaces => {
+                settings.dra.namespaces.iter().cloned().map(Some).collect()
+            }
+            RightTarget::DevicePluginConfig => {
+                settings.device_plugin.config_map.iter().cloned().map(Some).collect()
+            }
         };
         for verb in right.verbs {
             for namespace in &namespaces {
                 for name in &objects {
                     let (namespace, name) = (namespace.clone(), name.clone());
-                    all.push(Grant { row, verb, group: right.group, resource: right.resource, namespace, name });
+                    all.push(Grant {
+                        row,
+                        verb,
+                        group: right.group,
+                        resource: right.resource,
+                        namespace,
+                        name,
+                    });
                 }
             }
         }
@@ -62,11 +75,22 @@ pub(crate) fn grants(settings: &Settings) -> Vec<Grant> {
 
 impl Grant {
     /// One that no table holds, for tests of single calls.
-    pub(crate) fn everywhere(verb: &'static str, group: &'static str, resource: &'static str) -> Self {
+    pub(crate) fn everywhere(
+        verb: &'static str,
+        group: &'static str,
+        resource: &'static str,
+    ) -> Self {
         Self { row: usize::MAX, verb, group, resource, namespace: None, name: None }
     }
 
-    pub(crate) fn covers(&self, verb: &str, group: &str, resource: &str, namespace: &str, name: &str) -> bool {
+    pub(crate) fn covers(
+        &self,
+        verb: &str,
+        group: &str,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+    ) -> bool {
         // A Namespace object's own namespace is itself to RBAC; a rule of a ClusterRole covers it all the same.
         self.verb == verb
             && self.group == group
@@ -76,7 +100,13 @@ impl Grant {
     }
 
     pub(crate) fn covers_request(&self, request: &Request) -> bool {
-        self.covers(request.verb, &request.group, &request.resource, &request.namespace, &request.name)
+        self.covers(
+            request.verb,
+            &request.group,
+            &request.resource,
+            &request.namespace,
+            &request.name,
+        )
     }
 
     /// As tests deny it: `delete pods`.

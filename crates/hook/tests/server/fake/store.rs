@@ -59,7 +59,13 @@ impl Store {
         } else {
             self.objects.insert(key.clone(), object.clone());
         }
-        self.history.push(Change { version: self.version, key, kind, object: object.clone(), at: Instant::now() });
+        self.history.push(Change {
+            version: self.version,
+            key,
+            kind,
+            object: object.clone(),
+            at: Instant::now(),
+        });
         object
     }
 
@@ -118,7 +124,11 @@ impl Store {
                 .collect();
         }
         let mut objects = BTreeMap::new();
-        for change in self.history.iter().filter(|change| change.version <= version && change.key.resource == resource) {
+        for change in self
+            .history
+            .iter()
+            .filter(|change| change.version <= version && change.key.resource == resource)
+        {
             match change.kind {
                 "DELETED" => objects.remove(&change.key),
                 _ => objects.insert(change.key.clone(), change.object.clone()),

@@ -42,12 +42,20 @@ fn line(kind: &str, object: &Value) -> Vec<u8> {
 
 fn error(code: u16, message: &str) -> Vec<u8> {
     let reason = if code == 410 { "Expired" } else { "InternalError" };
-    line("ERROR", &json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message}))
+    line(
+        "ERROR",
+        &json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message}),
+    )
 }
 
 /// Streams what changes after `cursor`.
-pub(crate) fn stream(server: Server, request: Request, cursor: u64) -> impl Stream<Item = Result<Frame<Bytes>, io::Error>> + Send {
-    let seconds = request.query.get("timeoutSeconds").and_then(|text| text.parse().ok()).unwrap_or(290);
+pub(crate) fn stream(
+    server: Server,
+    request: Request,
+    cursor: u64,
+) -> impl Stream<Item = Result<Frame<Bytes>, io::Error>> + Send {
+    let seconds =
+        request.query.get("timeoutSeconds").and_then(|text| text.parse().ok()).unwrap_or(290);
     let now = Instant::now();
     let (breaks, limit) = {
         let state = server.state();
@@ -55,7 +63,16 @@ pub(crate) fn stream(server: Server, request: Request, cursor: u64) -> impl Stre
     };
     let seconds = limit.unwrap_or(seconds);
     let until = now + Duration::from_secs(seconds);
-    let watch = Watch { server, request, cursor, until, bookmark: now + BOOKMARK, breaks, over: false, held: None };
+    let watch = Watch {
+        server,
+        request,
+        cursor,
+        until,
+        bookmark: now + BOOKMARK,
+        breaks,
+        over: false,
+        held: None,
+    };
     stream::unfold(watch, async |mut watch| {
         let item = watch.next().await?;
         Some((item.map(|bytes| Frame::data(Bytes::from(bytes))), watch))
@@ -85,7 +102,9 @@ impl Watch {
     fn wake_at(&self) -> Instant {
         let silent = self.server.state().silent_until;
         let regular = self.until.min(self.bookmark);
-        silent.filter(|until| *until > Instant::now()).unwrap_or_else(|| self.held.map_or(regular, |held| held.min(regular)))
+        silent
+            .filter(|until| *until > Instant::now())
+            .unwrap_or_else(|| self.held.map_or(regular, |held| held.min(regular)))
     }
 
     /// What there is to send now.
@@ -109,7 +128,9 @@ impl Watch {
         self.held = None;
         if let Some(lag) = state.lag(&self.request.resource) {
             let from = usize::try_from(self.cursor).unwrap().min(state.store.history.len());
-            if let Some(change) = state.store.history[from..].iter().find(|change| change.at + lag > now) {
+            if let Some(change) =
+                state.store.history[from..].iter().find(|change| change.at + lag > now)
+            {
                 self.held = Some(change.at + lag);
                 visible = visible.min(change.version - 1);
             }
@@ -144,8 +165,12 @@ impl Watch {
                 // From a version that is yet to come the server watches in silence.
                 return Next::Nothing;
             }
-            let metadata = json!({"resourceVersion": self.cursor.to_string(), "creationTimestamp": null});
-            return Next::Item(Ok(line("BOOKMARK", &json!({"kind": "Any", "apiVersion": "v1", "metadata": metadata}))));
+            let metadata =
+                json!({"resourceVersion": self.cursor.to_string(), "creationTimestamp": null});
+            return Next::Item(Ok(line(
+                "BOOKMARK",
+                &json!({"kind": "Any", "apiVersion": "v1", "metadata": metadata}),
+            )));
         }
         Next::Nothing
     }

@@ -30,7 +30,15 @@ type Number = fn(&FleetTotals) -> usize;
 impl Claims {
     /// Returns what is not true.
     pub(super) fn check(&mut self, moment: &Moment<'_>) -> Vec<String> {
-        let mut lies = [nodes(moment), run(moment), eta(moment), texts(moment), doctor(moment), report(moment)].concat();
+        let mut lies = [
+            nodes(moment),
+            run(moment),
+            eta(moment),
+            texts(moment),
+            doctor(moment),
+            report(moment),
+        ]
+        .concat();
         lies.extend(self.times(moment));
         lies.extend(self.metrics(moment));
         lies.extend(self.ends(moment));
@@ -53,7 +61,10 @@ impl Claims {
                 && (*reason, state) == (waiting.reason, &row.state)
                 && since.is_some_and(|since| since > *before)
             {
-                lies.push(format!("{} waits for {reason} since {before}, and later since {since:?}", row.node));
+                lies.push(format!(
+                    "{} waits for {reason} since {before}, and later since {since:?}",
+                    row.node
+                ));
             }
             now.insert(row.node.clone(), (waiting.reason, row.state.clone(), since));
         }
@@ -66,9 +77,13 @@ impl Claims {
         let mut lies = Vec::new();
         for row in &moment.status.nodes {
             let (before, since) = self.ends.remove(&row.node).unwrap_or_default();
-            let since = since.or(Some(moment.status.at)).filter(|_| before.is_some() && row.end > before);
+            let since =
+                since.or(Some(moment.status.at)).filter(|_| before.is_some() && row.end > before);
             if since.is_some_and(|since| moment.status.at.duration_since(since) > PUT_OFF) {
-                lies.push(format!("{} has been expected later and later since {since:?}", row.node));
+                lies.push(format!(
+                    "{} has been expected later and later since {since:?}",
+                    row.node
+                ));
             }
             self.ends.insert(row.node.clone(), (row.end, since));
         }
@@ -80,7 +95,10 @@ impl Claims {
     fn metrics(&mut self, moment: &Moment<'_>) -> Vec<String> {
         let known: Vec<&FleetTotals> = self.totals.iter().chain([&moment.status.totals]).collect();
         let sample = |name: &str, with: &str| {
-            let line = moment.metrics.lines().find(|line| line.split('{').next() == Some(name) && line.contains(with))?;
+            let line = moment
+                .metrics
+                .lines()
+                .find(|line| line.split('{').next() == Some(name) && line.contains(with))?;
             line.rsplit(' ').next()?.parse::<f64>().ok()
         };
         let numbers: [(&'static str, &'static str, Number); 6] = [
@@ -95,7 +113,8 @@ impl Claims {
         for (name, with, number) in numbers {
             let told: Vec<usize> = known.iter().map(|totals| number(totals)).collect();
             #[expect(clippy::cast_precision_loss, reason = "a few nodes")]
-            let disagrees = |found: &f64| told.iter().all(|told| (*told as f64 - found).abs() > 0.1);
+            let disagrees =
+                |found: &f64| told.iter().all(|told| (*told as f64 - found).abs() > 0.1);
             let found = sample(name, with).filter(disagrees);
             let before = self.doubtful.remove(&(name, with));
             self.doubtful.extend(found.map(|found| ((name, with), found)));
@@ -124,17 +143,31 @@ fn nodes(moment: &Moment<'_>) -> Vec<String> {
         if row.stage != NodeStage::Done && row.waiting.is_none() {
             lies.push(format!("{} is not done, and has no reason", row.node));
         }
-        if row.stage == NodeStage::Unknown && row.waiting.as_ref().is_none_or(|waiting| !waiting.whole_fleet) {
+        if row.stage == NodeStage::Unknown
+            && row.waiting.as_ref().is_none_or(|waiting| !waiting.whole_fleet)
+        {
             lies.push(format!("{} is unknown, and not because of the whole fleet", row.node));
         }
         if row.cordoned != truth.cordoned {
-            lies.push(format!("{} is called cordoned: {}, and it is: {}", row.node, row.cordoned, truth.cordoned));
+            lies.push(format!(
+                "{} is called cordoned: {}, and it is: {}",
+                row.node, row.cordoned, truth.cordoned
+            ));
         }
     }
     let totals = &moment.status.totals;
-    let sum = totals.done + totals.in_progress + totals.pending + totals.failed + totals.unknown + totals.deferred;
+    let sum = totals.done
+        + totals.in_progress
+        + totals.pending
+        + totals.failed
+        + totals.unknown
+        + totals.deferred;
     if (sum, totals.nodes) != (moment.nodes.len(), moment.nodes.len()) {
-        lies.push(format!("{sum} nodes have a stage, {} are counted, {} are there", totals.nodes, moment.nodes.len()));
+        lies.push(format!(
+            "{sum} nodes have a stage, {} are counted, {} are there",
+            totals.nodes,
+            moment.nodes.len()
+        ));
     }
     lies
 }
@@ -144,7 +177,9 @@ fn run(moment: &Moment<'_>) -> Vec<String> {
     let phase = moment.status.run.as_ref().map(|run| run.phase);
     let is_true = match (&moment.hook, moment.has_verdict) {
         (_, true) | (HookState::Ended, _) => phase == Some(RunPhase::Ended),
-        (HookState::Running(_), false) => matches!(phase, Some(RunPhase::Starting | RunPhase::AtWork | RunPhase::WaitsForLease)),
+        (HookState::Running(_), false) => {
+            matches!(phase, Some(RunPhase::Starting | RunPhase::AtWork | RunPhase::WaitsForLease))
+        }
         (HookState::Dead, false) => phase == Some(RunPhase::BetweenPods),
     };
     (!is_true).then(|| format!("the run is said to be {phase:?}")).into_iter().collect()
@@ -153,10 +188,13 @@ fn run(moment: &Moment<'_>) -> Vec<String> {
 /// An end is expected only where nodes move.
 fn eta(moment: &Moment<'_>) -> Vec<String> {
     let status = &moment.status;
-    let (over, totals) = (moment.has_verdict || matches!(moment.hook, HookState::Ended), &status.totals);
+    let (over, totals) =
+        (moment.has_verdict || matches!(moment.hook, HookState::Ended), &status.totals);
     let mut lies = Vec::new();
     let moves = |row: &NodeRow| {
-        row.waiting.as_ref().is_some_and(|waiting| waiting.resolves_itself && waiting.obstacles.is_empty())
+        row.waiting
+            .as_ref()
+            .is_some_and(|waiting| waiting.resolves_itself && waiting.obstacles.is_empty())
             && moment.nodes.get(&row.node).is_some_and(|truth| truth.ready)
     };
     for row in status.nodes.iter().filter(|row| row.end.is_some()) {
@@ -169,16 +207,30 @@ fn eta(moment: &Moment<'_>) -> Vec<String> {
     }
     let open = totals.in_progress + totals.pending + totals.unknown > 0;
     if open != (totals.end.is_some() || totals.no_eta.is_some()) {
-        lies.push(format!("nodes are left: {open}; end {:?}, or none because of {:?}", totals.end, totals.no_eta));
+        lies.push(format!(
+            "nodes are left: {open}; end {:?}, or none because of {:?}",
+            totals.end, totals.no_eta
+        ));
     }
     lies
 }
 
 /// Times are printed to the second.
 fn texts(moment: &Moment<'_>) -> Vec<String> {
-    let waits = moment.status.nodes.iter().filter_map(|row| row.waiting.as_ref()).chain(&moment.status.fleet);
-    let texts = waits.map(|waiting| waiting.text.clone()).chain(moment.findings.iter().map(|finding| finding.text.clone()));
-    let is_long = |text: &String| text.split('.').skip(1).any(|part| part.chars().take_while(char::is_ascii_digit).count() > 5);
+    let waits = moment
+        .status
+        .nodes
+        .iter()
+        .filter_map(|row| row.waiting.as_ref())
+        .chain(&moment.status.fleet);
+    let texts = waits
+        .map(|waiting| waiting.text.clone())
+        .chain(moment.findings.iter().map(|finding| finding.text.clone()));
+    let is_long = |text: &String| {
+        text.split('.')
+            .skip(1)
+            .any(|part| part.chars().take_while(char::is_ascii_digit).count() > 5)
+    };
     texts.filter(is_long).map(|text| format!("a time to the nanosecond: {text}")).collect()
 }
 
@@ -188,7 +240,11 @@ fn doctor(moment: &Moment<'_>) -> Vec<String> {
     let mut lies = Vec::new();
     if let Some(finding) = found("unattended-cordons") {
         let attended = matches!(moment.hook, HookState::Running(_)) && !moment.has_verdict;
-        let idle: Vec<&String> = finding.nodes.iter().filter(|node| moment.nodes.get(*node).is_none_or(|truth| !truth.cordoned)).collect();
+        let idle: Vec<&String> = finding
+            .nodes
+            .iter()
+            .filter(|node| moment.nodes.get(*node).is_none_or(|truth| !truth.cordoned))
+            .collect();
         if attended || !idle.is_empty() {
             lies.push(format!("doctor: unattended cordons of {:?}", finding.nodes));
         }

@@ -42,7 +42,11 @@ pub(super) struct Moment<'w> {
 impl<'w> Moment<'w> {
     pub(super) fn new(world: &'w World, snapshot: &RolloutSnapshot, hook: HookState<'w>) -> Self {
         let status = status(snapshot);
-        let metrics = if let HookState::Running(metrics) = &hook { metrics.text(world.clock.now()) } else { String::new() };
+        let metrics = if let HookState::Running(metrics) = &hook {
+            metrics.text(world.clock.now())
+        } else {
+            String::new()
+        };
         Self {
             hook,
             nodes: nodes(world),
@@ -68,9 +72,14 @@ impl<'w> Moment<'w> {
 
 fn nodes(world: &World) -> BTreeMap<String, NodeTruth> {
     let state = world.server.state();
-    let of = |resource: &'static str| state.store.objects.iter().filter(move |(key, _)| key.resource == resource);
+    let of = |resource: &'static str| {
+        state.store.objects.iter().filter(move |(key, _)| key.resource == resource)
+    };
     let drivers = |node: &str| -> Vec<&Value> {
-        let on_node = |pod: &Value| pod["spec"]["nodeName"] == node && pod["metadata"]["labels"]["app"] == "nvidia-driver-daemonset";
+        let on_node = |pod: &Value| {
+            pod["spec"]["nodeName"] == node
+                && pod["metadata"]["labels"]["app"] == "nvidia-driver-daemonset"
+        };
         of("pods").map(|(_, pod)| pod).filter(|pod| on_node(pod)).collect()
     };
     let truth = |(key, node): (&crate::fake::store::Key, &Value)| {

@@ -23,7 +23,10 @@ impl World {
 
     /// All writes that a pod asked for.
     pub(crate) fn writes(&self, who: &str) -> Vec<Entry> {
-        self.log().into_iter().filter(|entry| entry.request.who == who && entry.request.is_write()).collect()
+        self.log()
+            .into_iter()
+            .filter(|entry| entry.request.who == who && entry.request.is_write())
+            .collect()
     }
 
     /// The run in the record.
@@ -34,36 +37,55 @@ impl World {
 
     /// The nodes in the record.
     pub(crate) fn recorded_nodes(&self) -> BTreeMap<String, NodeRecord> {
-        let record = |index| self.get("configmaps", OPERATOR, &object_name(&format!("{RELEASE}-record"), index));
+        let record = |index| {
+            self.get("configmaps", OPERATOR, &object_name(&format!("{RELEASE}-record"), index))
+        };
         let records: Vec<Value> = (0..OBJECTS).map(record).collect();
         let entries = records.iter().filter_map(|record| record["data"].as_object()).flatten();
-        let nodes = entries.filter_map(|(key, text)| Some((key.strip_prefix("node.")?, serde_json::from_str(text.as_str()?).ok()?)));
+        let nodes = entries.filter_map(|(key, text)| {
+            Some((key.strip_prefix("node.")?, serde_json::from_str(text.as_str()?).ok()?))
+        });
         nodes.map(|(name, record)| (name.to_owned(), record)).collect()
     }
 
     /// Reasons and notes of all events, oldest first.
     pub(crate) fn events(&self) -> Vec<(String, String)> {
-        let word = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+        let word =
+            |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
         let log = self.log();
-        let created = log.iter().filter(|entry| entry.applied && entry.request.is("create", "events"));
-        created.map(|entry| (word(&entry.request.body, "reason"), word(&entry.request.body, "note"))).collect()
+        let created =
+            log.iter().filter(|entry| entry.applied && entry.request.is("create", "events"));
+        created
+            .map(|entry| (word(&entry.request.body, "reason"), word(&entry.request.body, "note")))
+            .collect()
     }
 
     /// Who holds the Lease.
     pub(crate) fn holder(&self) -> Option<String> {
-        self.get("leases", "default", names::LEASE_NAME)["spec"]["holderIdentity"].as_str().map(str::to_owned)
+        self.get("leases", "default", names::LEASE_NAME)["spec"]["holderIdentity"]
+            .as_str()
+            .map(str::to_owned)
     }
 
     /// Plugin pods that a hook had deleted: node, UID, when. From what was stored, so however often it was asked for.
     pub(crate) fn deletions(&self) -> Vec<(String, String, Timestamp)> {
         let state = self.server.state();
         let mut found: Vec<(String, String, Timestamp)> = Vec::new();
-        for change in state.store.history.iter().filter(|change| change.key.resource == "pods" && change.key.namespace == DRA) {
+        for change in state
+            .store
+            .history
+            .iter()
+            .filter(|change| change.key.resource == "pods" && change.key.namespace == DRA)
+        {
             let metadata = &change.object["metadata"];
             if let Some(at) = metadata["deletionTimestamp"].as_str() {
                 let uid = metadata["uid"].as_str().unwrap().to_owned();
                 if !found.iter().any(|(_, known, _)| *known == uid) {
-                    found.push((change.object["spec"]["nodeName"].as_str().unwrap().to_owned(), uid, at.parse().unwrap()));
+                    found.push((
+                        change.object["spec"]["nodeName"].as_str().unwrap().to_owned(),
+                        uid,
+                        at.parse().unwrap(),
+                    ));
                 }
             }
         }
@@ -73,13 +95,12 @@ impl World {
     /// When the new driver became ready on each node that has it.
     pub(crate) fn migrated(&self) -> BTreeMap<String, Timestamp> {
         let state = self.server.state();
-        let pods = state
-            .store
-            .objects
-            .iter()
-            .filter(|(key, pod)| key.resource == "pods" && pod["metadata"]["labels"]["controller-revision-hash"] == "new");
+        let pods = state.store.objects.iter().filter(|(key, pod)| {
+            key.resource == "pods" && pod["metadata"]["labels"]["controller-revision-hash"] == "new"
+        });
         let ready = pods.filter_map(|(_, pod)| {
-            let at = pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"].as_str()?;
+            let at =
+                pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"].as_str()?;
             Some((pod["spec"]["nodeName"].as_str()?.to_owned(), at.parse().ok()?))
         });
         ready.collect()
@@ -94,14 +115,26 @@ impl World {
         nodes.sort();
         assert_eq!(nodes, migrated.keys().collect::<Vec<_>>(), "each node once");
         for (node, uid, at) in &deletions {
-            assert_eq!(Some(uid), self.originals.get(node), "{node}: the pod that stood there before");
-            assert!(*at > migrated[node], "{node}: deleted at {at}, its driver was ready at {}", migrated[node]);
+            assert_eq!(
+                Some(uid),
+                self.originals.get(node),
+                "{node}: the pod that stood there before"
+            );
+            assert!(
+                *at > migrated[node],
+                "{node}: deleted at {at}, its driver was ready at {}",
+                migrated[node]
+            );
             let slice = self.get("resourceslices", "", &format!("{node}-gpu.nvidia.com-x"));
-            assert_eq!(slice["spec"]["devices"][0]["attributes"]["driverVersion"]["version"], NEW, "{node}");
+            assert_eq!(
+                slice["spec"]["devices"][0]["attributes"]["driverVersion"]["version"], NEW,
+                "{node}"
+            );
         }
         let state = self.server.state();
         let plugins = state.store.objects.iter().filter(|(_, pod)| {
-            pod["metadata"]["ownerReferences"][0]["uid"] == Operand::Plugin.daemon_set() && pod["status"]["phase"] == "Running"
+            pod["metadata"]["ownerReferences"][0]["uid"] == Operand::Plugin.daemon_set()
+                && pod["status"]["phase"] == "Running"
         });
         assert_eq!(plugins.count(), self.originals.len(), "every node has its plugin");
     }
@@ -117,13 +150,22 @@ impl World {
                 let next = entry.request.body["spec"]["holderIdentity"].as_str();
                 if let Some((holder, since)) = &held {
                     let own = holder == who;
-                    assert!(own || age(since) >= long, "{who} took the Lease from {holder} after {}", age(since));
+                    assert!(
+                        own || age(since) >= long,
+                        "{who} took the Lease from {holder} after {}",
+                        age(since)
+                    );
                 }
                 held = next.map(|holder| (holder.to_owned(), entry.at));
                 assert!(next.is_none_or(|holder| holder == who));
             } else if !entry.late {
-                let (holder, since) = held.as_ref().unwrap_or_else(|| panic!("{who} wrote without the Lease: {entry:?}"));
-                assert!(holder == who && age(since) < long, "{who} wrote while {holder} held the Lease: {entry:?}");
+                let (holder, since) = held
+                    .as_ref()
+                    .unwrap_or_else(|| panic!("{who} wrote without the Lease: {entry:?}"));
+                assert!(
+                    holder == who && age(since) < long,
+                    "{who} wrote while {holder} held the Lease: {entry:?}"
+                );
             }
         }
     }
@@ -132,8 +174,11 @@ impl World {
 /// What people say needs no Lease: what they change from a workstation, that the fleet is paused, and that a Job is to end.
 fn is_said(entry: &Entry) -> bool {
     let request = &entry.request;
-    let pauses = request.name == names::PAUSE_NAME || request.body["metadata"]["name"] == names::PAUSE_NAME;
-    request.who == PERSON || request.resource == "jobs" || (request.resource == "configmaps" && pauses)
+    let pauses =
+        request.name == names::PAUSE_NAME || request.body["metadata"]["name"] == names::PAUSE_NAME;
+    request.who == PERSON
+        || request.resource == "jobs"
+        || (request.resource == "configmaps" && pauses)
 }
 
 impl Drop for World {

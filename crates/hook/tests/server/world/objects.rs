@@ -109,18 +109,30 @@ impl Operand {
             Self::Driver => {
                 json!({"app": "nvidia-driver-daemonset", "app.kubernetes.io/component": "nvidia-driver", "helm.sh/chart": "gpu-operator-v26.3.1"})
             }
-            Self::Toolkit => json!({"app": "nvidia-container-toolkit-daemonset", "helm.sh/chart": "gpu-operator-v26.3.1"}),
-            Self::Validator => json!({"app": "nvidia-operator-validator", "helm.sh/chart": "gpu-operator-v26.3.1"}),
+            Self::Toolkit => {
+                json!({"app": "nvidia-container-toolkit-daemonset", "helm.sh/chart": "gpu-operator-v26.3.1"})
+            }
+            Self::Validator => {
+                json!({"app": "nvidia-operator-validator", "helm.sh/chart": "gpu-operator-v26.3.1"})
+            }
             Self::Plugin => json!({"app.kubernetes.io/name": "nvidia-dra-driver-gpu"}),
         }
     }
 
     fn containers(self, version: &str) -> Value {
         match self {
-            Self::Driver => json!([{"name": "nvidia-driver-ctr", "image": format!("nvcr.io/nvidia/driver:{version}-ubuntu22.04")}]),
-            Self::Toolkit => json!([{"name": "nvidia-container-toolkit-ctr", "image": "nvcr.io/nvidia/k8s/container-toolkit:v1.18.1"}]),
-            Self::Validator => json!([{"name": "nvidia-operator-validator", "image": "nvcr.io/nvidia/gpu-operator:v26.3.1"}]),
-            Self::Plugin => json!([{"name": "gpus", "image": "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0"}]),
+            Self::Driver => {
+                json!([{"name": "nvidia-driver-ctr", "image": format!("nvcr.io/nvidia/driver:{version}-ubuntu22.04")}])
+            }
+            Self::Toolkit => {
+                json!([{"name": "nvidia-container-toolkit-ctr", "image": "nvcr.io/nvidia/k8s/container-toolkit:v1.18.1"}])
+            }
+            Self::Validator => {
+                json!([{"name": "nvidia-operator-validator", "image": "nvcr.io/nvidia/gpu-operator:v26.3.1"}])
+            }
+            Self::Plugin => {
+                json!([{"name": "gpus", "image": "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0"}])
+            }
         }
     }
 
@@ -137,8 +149,7 @@ impl Operand {
 
 pub(crate) fn daemon_set(operand: Operand, version: &str, nodes: usize) -> Value {
     let manager = json!([{"name": "k8s-driver-manager", "image": "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.9.1"}]);
-    let owner =
-        json!([{"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "name": "cluster-policy", "uid": "policy", "controller": true}]);
+    let owner = json!([{"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "name": "cluster-policy", "uid": "policy", "controller": true}]);
     json!({
         "kind": "DaemonSet", "apiVersion": "apps/v1",
         "metadata": {

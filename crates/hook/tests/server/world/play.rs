@@ -29,7 +29,9 @@ pub(super) async fn renewals(server: Server, clock: RunClock) {
     let key = Key::new("leases", OPERATOR, names::OPERATOR_LEASE);
     loop {
         seconds(2).await;
-        edit(&server, &key, |lease| lease["spec"]["renewTime"] = json!(objects::micro(clock.now())));
+        edit(&server, &key, |lease| {
+            lease["spec"]["renewTime"] = json!(objects::micro(clock.now()))
+        });
     }
 }
 
@@ -38,7 +40,14 @@ async fn seconds(seconds: u64) {
 }
 
 /// Makes a pod that does not run yet; answers its key.
-fn create(server: &Server, operand: Operand, node: &str, hash: &str, version: &str, now: Timestamp) -> Key {
+fn create(
+    server: &Server,
+    operand: Operand,
+    node: &str,
+    hash: &str,
+    version: &str,
+    now: Timestamp,
+) -> Key {
     server.change(|state| {
         let name = format!("{}-{:05x}", operand.daemon_set(), state.store.unique());
         let key = Key::new("pods", operand.namespace(), &name);
@@ -61,7 +70,14 @@ fn runs(server: &Server, operand: Operand, key: &Key, node: &str, version: &str,
 }
 
 /// A pod that has been running since then; answers its UID.
-pub(super) fn start(server: &Server, operand: Operand, node: &str, hash: &str, version: &str, since: Timestamp) -> String {
+pub(super) fn start(
+    server: &Server,
+    operand: Operand,
+    node: &str,
+    hash: &str,
+    version: &str,
+    since: Timestamp,
+) -> String {
     let key = create(server, operand, node, hash, version, since);
     runs(server, operand, &key, node, version, since);
     let state = server.state();
@@ -72,15 +88,20 @@ pub(super) fn start(server: &Server, operand: Operand, node: &str, hash: &str, v
 fn pods_of(server: &Server, operand: Operand, node: &str) -> Vec<(Key, Value)> {
     let state = server.state();
     let from = Key::new("pods", operand.namespace(), operand.daemon_set());
-    let pods =
-        state.store.objects.range(from..).take_while(|(key, _)| key.resource == "pods" && key.name.starts_with(operand.daemon_set()));
-    pods.filter(|(_, pod)| pod["spec"]["nodeName"] == node).map(|(key, pod)| (key.clone(), pod.clone())).collect()
+    let pods = state.store.objects.range(from..).take_while(|(key, _)| {
+        key.resource == "pods" && key.name.starts_with(operand.daemon_set())
+    });
+    pods.filter(|(_, pod)| pod["spec"]["nodeName"] == node)
+        .map(|(key, pod)| (key.clone(), pod.clone()))
+        .collect()
 }
 
 /// The version of the driver that is loaded on a node: that of its driver pod.
 fn loaded(server: &Server, node: &str) -> String {
     let driver = pods_of(server, Operand::Driver, node).pop();
-    let image = driver.map(|(_, pod)| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned()).unwrap_or_default();
+    let image = driver
+        .map(|(_, pod)| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned())
+        .unwrap_or_default();
     image.trim_start_matches("nvcr.io/nvidia/driver:").trim_end_matches("-ubuntu22.04").to_owned()
 }
 
@@ -94,7 +115,8 @@ pub(super) async fn plugins(server: Server, pace: Pace) {
         {
             let state = server.state();
             for change in &state.store.history[position..] {
-                let deleted = change.key.resource == "pods" && change.object["metadata"]["deletionTimestamp"].is_string();
+                let deleted = change.key.resource == "pods"
+                    && change.object["metadata"]["deletionTimestamp"].is_string();
                 if deleted && seen.insert(change.key.clone()) {
                     let node = change.object["spec"]["nodeName"].as_str().unwrap().to_owned();
                     restarts.spawn(restart(server.clone(), pace, change.key.clone(), node));
@@ -112,7 +134,11 @@ async fn restart(server: Server, pace: Pace, old: Key, node: String) {
     seconds(1).await;
     server.change(|state| state.store.remove(&old));
     seconds(pace.restart).await;
-    if server.state().store.objects.contains_key(&Key::new("daemonsets", DRA, Operand::Plugin.daemon_set())) {
+    if server.state().store.objects.contains_key(&Key::new(
+        "daemonsets",
+        DRA,
+        Operand::Plugin.daemon_set(),
+    )) {
         let key = create(&server, Operand::Plugin, &node, "plugin", "", server.clock.now());
         seconds(pace.plugin).await;
         let version = loaded(&server, &node);
@@ -127,12 +153,15 @@ pub(super) async fn migration(server: Server, pace: Pace, nodes: Vec<String>) {
     let revision = objects::revision(Operand::Driver, 2, "new");
     let name = revision["metadata"]["name"].as_str().unwrap().to_owned();
     edit(&server, &daemon_set, |object| {
-        object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(format!("nvcr.io/nvidia/driver:{NEW}-ubuntu22.04"));
+        object["spec"]["template"]["spec"]["containers"][0]["image"] =
+            json!(format!("nvcr.io/nvidia/driver:{NEW}-ubuntu22.04"));
         object["metadata"]["generation"] = json!(2);
     });
     seconds(1).await;
     let now = server.clock.now();
-    server.change(|state| state.store.create(Key::new("controllerrevisions", OPERATOR, &name), revision, now));
+    server.change(|state| {
+        state.store.create(Key::new("controllerrevisions", OPERATOR, &name), revision, now)
+    });
     edit(&server, &daemon_set, |object| object["status"]["observedGeneration"] = json!(2));
     for node in &nodes {
         state(&server, node, "upgrade-required");
@@ -148,7 +177,9 @@ pub(super) async fn migration(server: Server, pace: Pace, nodes: Vec<String>) {
 }
 
 fn state(server: &Server, node: &str, state: &str) {
-    edit(server, &Key::new("nodes", "", node), |object| object["metadata"]["labels"][names::UPGRADE_STATE_LABEL] = json!(state));
+    edit(server, &Key::new("nodes", "", node), |object| {
+        object["metadata"]["labels"][names::UPGRADE_STATE_LABEL] = json!(state)
+    });
 }
 
 /// One node gets its new driver, as the vendor's controller does it.

@@ -32,7 +32,10 @@ fn longest(index: usize, outcome: Option<NodeOutcome>) -> (String, NodeRecord) {
 }
 
 fn owned(objects: Vec<BTreeMap<String, Cow<'_, str>>>) -> Vec<ConfigMapData> {
-    objects.into_iter().map(|object| object.into_iter().map(|(key, text)| (key, text.into_owned())).collect()).collect()
+    objects
+        .into_iter()
+        .map(|object| object.into_iter().map(|(key, text)| (key, text.into_owned())).collect())
+        .collect()
 }
 
 fn store(
@@ -41,7 +44,8 @@ fn store(
     detail: EntryDetail,
     changed: &BTreeSet<&str>,
 ) -> Option<(Vec<ConfigMapData>, EntryDetail)> {
-    let contents = RecordContents { fixed: vec![(0, "run".into(), "{}".into())], nodes, changed, detail };
+    let contents =
+        RecordContents { fixed: vec![(0, "run".into(), "{}".into())], nodes, changed, detail };
     lay_out(&contents, stored).map(|(objects, detail)| (owned(objects), detail))
 }
 
@@ -69,16 +73,23 @@ fn ten_thousand_unfinished_nodes_fit() {
         let (name, record) = longest(index, None);
         nodes.insert(name.as_str(), record);
     }
-    let (objects, detail) = store(&nodes, &vec![ConfigMapData::new(); OBJECTS], EntryDetail::Full, &names(&nodes)).expect("room");
+    let (objects, detail) =
+        store(&nodes, &vec![ConfigMapData::new(); OBJECTS], EntryDetail::Full, &names(&nodes))
+            .expect("room");
     assert_within_limits(&objects);
     assert!(detail > EntryDetail::Full);
     let found = read(&objects);
     assert_eq!(found.len(), 10_000);
     for (name, record) in &nodes {
         let needed = |record: &NodeRecord| {
-            let replaced =
-                |(uid, one): (&String, &PluginReplacement)| (uid.clone(), one.daemon_set.clone(), one.under.clone(), one.at, one.back_at);
-            (record.uid.clone(), record.outcome, record.replaced.iter().map(replaced).collect::<Vec<_>>())
+            let replaced = |(uid, one): (&String, &PluginReplacement)| {
+                (uid.clone(), one.daemon_set.clone(), one.under.clone(), one.at, one.back_at)
+            };
+            (
+                record.uid.clone(),
+                record.outcome,
+                record.replaced.iter().map(replaced).collect::<Vec<_>>(),
+            )
         };
         assert_eq!(needed(&found[&**name]), needed(record));
     }
@@ -91,7 +102,9 @@ fn waiting_nodes_without_replacement_never_fill_the_record() {
         let (name, record) = longest(index, None);
         nodes.insert(name.as_str(), NodeRecord { replaced: BTreeMap::new(), ..record });
     }
-    let (objects, _) = store(&nodes, &vec![ConfigMapData::new(); OBJECTS], EntryDetail::Full, &names(&nodes)).expect("room");
+    let (objects, _) =
+        store(&nodes, &vec![ConfigMapData::new(); OBJECTS], EntryDetail::Full, &names(&nodes))
+            .expect("room");
     assert_within_limits(&objects);
 }
 
@@ -114,7 +127,8 @@ fn reports_of_done_nodes_are_shortened_first() {
         nodes.insert(format!("done-{index}").as_str(), done.clone());
     }
     nodes.insert("open", longest(2, None).1);
-    let (objects, detail) = store(&nodes, &[ConfigMapData::new()], EntryDetail::Full, &names(&nodes)).expect("room");
+    let (objects, detail) =
+        store(&nodes, &[ConfigMapData::new()], EntryDetail::Full, &names(&nodes)).expect("room");
     assert_eq!(detail, EntryDetail::ShortDone);
     let found = read(&objects);
     assert_eq!(found["open"], nodes["open"]);
@@ -128,7 +142,9 @@ fn entry_that_grows_moves_to_a_later_object() {
     for index in 0..50 {
         nodes.insert(format!("node-{index}").as_str(), longest(index, None).1);
     }
-    let (before, _) = store(&nodes, &vec![ConfigMapData::new(); 3], EntryDetail::Full, &names(&nodes)).expect("room");
+    let (before, _) =
+        store(&nodes, &vec![ConfigMapData::new(); 3], EntryDetail::Full, &names(&nodes))
+            .expect("room");
     for index in 0..50 {
         let mut grown = longest(index, None).1;
         grown.reason = Some("x".repeat(20_000).into());
@@ -143,7 +159,9 @@ fn entry_that_grows_moves_to_a_later_object() {
             .iter()
             .zip(&before)
             .enumerate()
-            .map(|(index, (new, old))| if index + written >= after.len() { new } else { old }.clone())
+            .map(|(index, (new, old))| {
+                if index + written >= after.len() { new } else { old }.clone()
+            })
             .collect();
         let found = read(&half);
         assert_eq!(found.len(), 50, "{written} written");

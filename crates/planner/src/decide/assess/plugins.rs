@@ -50,7 +50,14 @@ pub(in crate::decide) struct StalePlugin {
 }
 
 impl StalePlugin {
-    fn new(plugin: ReplacedPodKind, pod: &ObservedPod, daemon_set: &ObservedDaemonSet, under: &str, cause: String, ready: bool) -> Self {
+    fn new(
+        plugin: ReplacedPodKind,
+        pod: &ObservedPod,
+        daemon_set: &ObservedDaemonSet,
+        under: &str,
+        cause: String,
+        ready: bool,
+    ) -> Self {
         Self {
             plugin,
             namespace: pod.namespace.clone(),
@@ -67,8 +74,13 @@ impl StalePlugin {
     /// What the node waits for once its pod is being replaced.
     pub(in crate::decide) fn being_replaced(&self) -> Reason {
         match self.plugin {
-            ReplacedPodKind::Dra => Reason::PluginNotReady { trouble: Some("being replaced".to_owned()) },
-            ReplacedPodKind::Device => Reason::RestartPending { daemon_set: self.name.clone(), trouble: "being restarted".to_owned() },
+            ReplacedPodKind::Dra => {
+                Reason::PluginNotReady { trouble: Some("being replaced".to_owned()) }
+            }
+            ReplacedPodKind::Device => Reason::RestartPending {
+                daemon_set: self.name.clone(),
+                trouble: "being restarted".to_owned(),
+            },
         }
     }
 
@@ -115,16 +127,23 @@ pub(in crate::decide) fn dra(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Ve
     let mut found = false;
     for daemon_set in plugins.daemon_sets() {
         let replaced = was_replaced(draft, daemon_set, &base.identity);
-        if replaced && let Some(stale) = repeat(draft, daemon_set, plugins.pods_on(draft.node), ReplacedPodKind::Dra) {
+        if replaced
+            && let Some(stale) =
+                repeat(draft, daemon_set, plugins.pods_on(draft.node), ReplacedPodKind::Dra)
+        {
             needs.push(PluginNeed::Waits(stale.being_replaced()));
             found = true;
             continue;
         }
-        let outdated = plugins.publishes_outdated(draft.node, daemon_set, base).is_some_and(|(pod, outdated)| {
-            let since = draft.memory.outdated_since(&pod.uid, outdated, fleet.now);
-            since.is_some_and(|since| draft.alarm.passed(since, PUBLISH_SECONDS))
-        });
-        let Some(status) = plugins.on_node(draft.node, daemon_set, base, replaced, settings.dra.reroll, outdated) else {
+        let outdated = plugins.publishes_outdated(draft.node, daemon_set, base).is_some_and(
+            |(pod, outdated)| {
+                let since = draft.memory.outdated_since(&pod.uid, outdated, fleet.now);
+                since.is_some_and(|since| draft.alarm.passed(since, PUBLISH_SECONDS))
+            },
+        );
+        let Some(status) =
+            plugins.on_node(draft.node, daemon_set, base, replaced, settings.dra.reroll, outdated)
+        else {
             // A DaemonSet without a node selector that had a pod here is to bring another one.
             if is_away(draft, daemon_set) {
                 needs.push(PluginNeed::Waits(Reason::PluginMissing));
@@ -134,12 +153,21 @@ pub(in crate::decide) fn dra(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Ve
         found = true;
         match status {
             DraPluginStatus::Serving(pod) => is_back(draft, daemon_set, pod),
-            DraPluginStatus::Stale { .. } if let Some(refused) = refused_writes::keeps_its_pods(draft) => {
+            DraPluginStatus::Stale { .. }
+                if let Some(refused) = refused_writes::keeps_its_pods(draft) =>
+            {
                 needs.push(PluginNeed::Waits(refused));
             }
             DraPluginStatus::Stale { pod, daemon_set, cause } => {
                 let ready = draft.alarm.passed(ready_since, READY_SECONDS);
-                needs.push(PluginNeed::Stale(StalePlugin::new(ReplacedPodKind::Dra, pod, daemon_set, &base.identity, cause, ready)));
+                needs.push(PluginNeed::Stale(StalePlugin::new(
+                    ReplacedPodKind::Dra,
+                    pod,
+                    daemon_set,
+                    &base.identity,
+                    cause,
+                    ready,
+                )));
             }
             DraPluginStatus::Waiting(reason) => needs.push(PluginNeed::Waits(reason)),
         }
@@ -151,7 +179,10 @@ pub(in crate::decide) fn dra(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Ve
 }
 
 /// What the node needs of the pods of its device plugin, one after the other. What was not restarted by us is not waited for either.
-pub(in crate::decide) fn device(draft: &mut NodeDraft<'_>, base: Option<&PluginBase>) -> Vec<PluginNeed> {
+pub(in crate::decide) fn device(
+    draft: &mut NodeDraft<'_>,
+    base: Option<&PluginBase>,
+) -> Vec<PluginNeed> {
     let (fleet, node) = (draft.fleet, draft.node);
     let devices = &fleet.devices;
     // A restart would leave the node without its GPUs. What was restarted before is still waited for.
@@ -170,17 +201,24 @@ pub(in crate::decide) fn device(draft: &mut NodeDraft<'_>, base: Option<&PluginB
         let (recorded, mut reasons): (Vec<StalePluginPod>, Vec<StalePluginPod>) =
             reasons.into_iter().partition(|stale| was_replaced(draft, daemon_set, &stale.under));
         if !recorded.is_empty()
-            && let Some(stale) = repeat(draft, daemon_set, devices.pods_on(node), ReplacedPodKind::Device)
+            && let Some(stale) =
+                repeat(draft, daemon_set, devices.pods_on(node), ReplacedPodKind::Device)
         {
             needs.push(PluginNeed::Waits(stale.being_replaced()));
             continue;
         }
         let need = match reasons.pop().filter(|_| restarts) {
             Some(_) if devices.is_rolled(pod, daemon_set) => {
-                Some(PluginNeed::Waits(Reason::RestartRolling { daemon_set: daemon_set.name.clone() }))
+                Some(PluginNeed::Waits(Reason::RestartRolling {
+                    daemon_set: daemon_set.name.clone(),
+                }))
             }
-            Some(_) if let Some(refused) = refused_writes::keeps_its_pods(draft) => Some(PluginNeed::Waits(refused)),
-            Some(_) if !node.ready => Some(PluginNeed::Waits(Reason::NodeNotReady { since: node.ready_since })),
+            Some(_) if let Some(refused) = refused_writes::keeps_its_pods(draft) => {
+                Some(PluginNeed::Waits(refused))
+            }
+            Some(_) if !node.ready => {
+                Some(PluginNeed::Waits(Reason::NodeNotReady { since: node.ready_since }))
+            }
             // One that is older than its driver serves what is gone: that is mended also while nothing new is begun.
             Some(stale)
                 if base.is_none_or(|base| stale.under != base.identity)
@@ -189,8 +227,18 @@ pub(in crate::decide) fn device(draft: &mut NodeDraft<'_>, base: Option<&PluginB
                 Some(PluginNeed::Waits(reason))
             }
             Some(stale) => {
-                let ready = stale.since.or(ready_since).is_none_or(|since| draft.alarm.passed(since, READY_SECONDS));
-                let stale = StalePlugin::new(ReplacedPodKind::Device, pod, daemon_set, &stale.under, stale.cause, ready);
+                let ready = stale
+                    .since
+                    .or(ready_since)
+                    .is_none_or(|since| draft.alarm.passed(since, READY_SECONDS));
+                let stale = StalePlugin::new(
+                    ReplacedPodKind::Device,
+                    pod,
+                    daemon_set,
+                    &stale.under,
+                    stale.cause,
+                    ready,
+                );
                 Some(PluginNeed::Stale(stale))
             }
             None if !away => None,
@@ -210,29 +258,44 @@ pub(in crate::decide) fn missing_config<'a>(draft: &NodeDraft<'a>) -> Option<&'a
 }
 
 /// Whether the pod in place of a restarted one is ready again.
-fn returned(draft: &mut NodeDraft<'_>, daemon_set: &ObservedDaemonSet, pod: &ObservedPod) -> Option<Reason> {
+fn returned(
+    draft: &mut NodeDraft<'_>,
+    daemon_set: &ObservedDaemonSet,
+    pod: &ObservedPod,
+) -> Option<Reason> {
     if !(pod.running && pod.ready) {
         let trouble = pod.unschedulable.clone().or_else(|| pod.trouble.clone());
         let node = draft.node;
-        return Some(if node.ready { pending(daemon_set, trouble, "not ready") } else { Reason::NodeNotReady { since: node.ready_since } });
+        return Some(if node.ready {
+            pending(daemon_set, trouble, "not ready")
+        } else {
+            Reason::NodeNotReady { since: node.ready_since }
+        });
     }
     is_back(draft, daemon_set, pod);
     None
 }
 
 fn pending(daemon_set: &ObservedDaemonSet, trouble: Option<String>, state: &str) -> Reason {
-    Reason::RestartPending { daemon_set: daemon_set.name.clone(), trouble: trouble.unwrap_or_else(|| state.to_owned()) }
+    Reason::RestartPending {
+        daemon_set: daemon_set.name.clone(),
+        trouble: trouble.unwrap_or_else(|| state.to_owned()),
+    }
 }
 
 /// Whether a plugin of this DaemonSet was replaced on the node for being behind this very thing.
 fn was_replaced(draft: &NodeDraft<'_>, daemon_set: &ObservedDaemonSet, under: &str) -> bool {
-    let same = |replacement: &PluginReplacement| replacement.under == under && replacement.daemon_set == daemon_set.uid;
+    let same = |replacement: &PluginReplacement| {
+        replacement.under == under && replacement.daemon_set == daemon_set.uid
+    };
     draft.record().is_some_and(|record| record.replaced.values().any(same))
 }
 
 /// Whether a plugin of this DaemonSet that was replaced on the node is not back.
 fn is_away(draft: &NodeDraft<'_>, daemon_set: &ObservedDaemonSet) -> bool {
-    let away = |replacement: &PluginReplacement| replacement.back_at.is_none() && replacement.daemon_set == daemon_set.uid;
+    let away = |replacement: &PluginReplacement| {
+        replacement.back_at.is_none() && replacement.daemon_set == daemon_set.uid
+    };
     draft.record().is_some_and(|record| record.replaced.values().any(away))
 }
 
@@ -245,10 +308,15 @@ fn repeat<'p>(
     plugin: ReplacedPodKind,
 ) -> Option<StalePlugin> {
     let replaced = &draft.memory.record.as_ref()?.replaced;
-    let recorded = |pod: &&ObservedPod| !pod.deleting && pod.owner.as_ref() == Some(&daemon_set.uid) && replaced.contains_key(&pod.uid);
+    let recorded = |pod: &&ObservedPod| {
+        !pod.deleting
+            && pod.owner.as_ref() == Some(&daemon_set.uid)
+            && replaced.contains_key(&pod.uid)
+    };
     let pod = pods.find(recorded)?;
     let before = &replaced[&pod.uid];
-    let stale = StalePlugin::new(plugin, pod, daemon_set, &before.under, before.cause.clone(), true);
+    let stale =
+        StalePlugin::new(plugin, pod, daemon_set, &before.under, before.cause.clone(), true);
     delete(draft, &stale);
     Some(stale)
 }
@@ -266,9 +334,12 @@ pub(in crate::decide) fn delete(draft: &mut NodeDraft<'_>, stale: &StalePlugin) 
 fn is_back(draft: &mut NodeDraft<'_>, daemon_set: &ObservedDaemonSet, serving: &ObservedPod) {
     let now = draft.now();
     let comes_back = |uid: &String, replacement: &PluginReplacement| {
-        replacement.back_at.is_none() && replacement.daemon_set == daemon_set.uid && *uid != serving.uid
+        replacement.back_at.is_none()
+            && replacement.daemon_set == daemon_set.uid
+            && *uid != serving.uid
     };
-    for (uid, replacement) in draft.memory.record.iter_mut().flat_map(|record| &mut record.replaced) {
+    for (uid, replacement) in draft.memory.record.iter_mut().flat_map(|record| &mut record.replaced)
+    {
         if comes_back(uid, replacement) {
             replacement.back_at = Some(now);
         }

@@ -32,7 +32,8 @@ impl NodeEnding {
     fn holds_for(&self, reason: Option<&Arc<Reason>>, fleet: &FleetInputs<'_>) -> bool {
         match (reason, &self.reason) {
             (Some(reason), Some(known)) => {
-                let is_only_described = self.outcome.is_none() && (fleet.has(Task::Drive) || reason.asks_why());
+                let is_only_described =
+                    self.outcome.is_none() && (fleet.has(Task::Drive) || reason.asks_why());
                 reason == known || is_only_described && reason.name() == known.name()
             }
             (reason, known) => reason.is_none() && known.is_none(),
@@ -44,12 +45,15 @@ impl NodeEnding {
 pub(in crate::decide) fn end_all(nodes: &mut RunNodes<'_>) {
     let fleet = nodes.fleet;
     let members = nodes.listed.iter().filter(|node| node.assessment.is_member).count();
-    let tolerated = fleet.settings.tolerate_not_ready.resolve(members).min(members.saturating_sub(1));
+    let tolerated =
+        fleet.settings.tolerate_not_ready.resolve(members).min(members.saturating_sub(1));
     let mut not_ready = NotReadyNodes { found: 0, tolerated };
     for node in &mut nodes.listed {
         let known = node.known.and_then(|known| known.found.as_ref()).map(|(_, ending)| ending);
         node.ending = match known.filter(|_| node.draft.is_none()) {
-            Some(known) if known.holds_for(node.reason.as_ref(), fleet) => NodeEnding { reason: node.reason.clone(), ..known.clone() },
+            Some(known) if known.holds_for(node.reason.as_ref(), fleet) => {
+                NodeEnding { reason: node.reason.clone(), ..known.clone() }
+            }
             Some(_) | None => end(node, fleet, &mut not_ready),
         };
     }
@@ -62,7 +66,11 @@ struct NotReadyNodes {
     tolerated: usize,
 }
 
-fn end<'a>(node: &mut RunNode<'a>, fleet: &'a FleetInputs<'a>, not_ready: &mut NotReadyNodes) -> NodeEnding {
+fn end<'a>(
+    node: &mut RunNode<'a>,
+    fleet: &'a FleetInputs<'a>,
+    not_ready: &mut NotReadyNodes,
+) -> NodeEnding {
     let (is_member, reason) = (node.assessment.is_member, node.reason.clone());
     let draft = node.draft(fleet);
     if !(is_member || draft.is_member()) {
@@ -91,7 +99,12 @@ fn end<'a>(node: &mut RunNode<'a>, fleet: &'a FleetInputs<'a>, not_ready: &mut N
 }
 
 /// What a reason has become after so long; `None`: it is still waited for.
-fn outcome(draft: &mut NodeDraft<'_>, reason: &Reason, since: Timestamp, not_ready: &mut NotReadyNodes) -> Option<NodeOutcome> {
+fn outcome(
+    draft: &mut NodeDraft<'_>,
+    reason: &Reason,
+    since: Timestamp,
+    not_ready: &mut NotReadyNodes,
+) -> Option<NodeOutcome> {
     let (fleet, settings) = (draft.fleet, draft.settings());
     let per_node = settings.per_node_seconds;
     if let Some(outcome) = outcome_at_once(reason) {
@@ -118,7 +131,8 @@ fn outcome(draft: &mut NodeDraft<'_>, reason: &Reason, since: Timestamp, not_rea
     }
     if reason.exit_code() == ExitCode::PluginsNotServing {
         let limit = settings.device_plugin.replacement_seconds;
-        let over = matches!(reason, Reason::RestartHeldUp { .. }) || draft.alarm.passed(since, limit);
+        let over =
+            matches!(reason, Reason::RestartHeldUp { .. }) || draft.alarm.passed(since, limit);
         return over.then_some(NodeOutcome::Failed);
     }
     if reason.exit_code() != ExitCode::DraNotServing {
@@ -141,13 +155,19 @@ fn outcome_at_once(reason: &Reason) -> Option<NodeOutcome> {
         reason,
         Reason::Skipped { .. }
             | Reason::Upgrading(
-                UpgradeReason::OtherDriver { ours: true, .. } | UpgradeReason::ForeignCordon | UpgradeReason::FailureBudget { .. }
+                UpgradeReason::OtherDriver { ours: true, .. }
+                    | UpgradeReason::ForeignCordon
+                    | UpgradeReason::FailureBudget { .. }
             )
     );
     let failed = matches!(
         reason,
         Reason::WriteRefused { .. }
-            | Reason::Upgrading(UpgradeReason::Failed { .. } | UpgradeReason::NewerRecord { .. } | UpgradeReason::NoTime { .. })
+            | Reason::Upgrading(
+                UpgradeReason::Failed { .. }
+                    | UpgradeReason::NewerRecord { .. }
+                    | UpgradeReason::NoTime { .. }
+            )
     );
     if left_alone {
         return Some(NodeOutcome::Deferred);
@@ -160,8 +180,12 @@ fn note(draft: &mut NodeDraft<'_>, outcome: Option<NodeOutcome>, reason: Option<
     let now = draft.now();
     let reason = reason.map(|reason| RecordedReason::new(reason.name(), reason.lasting()));
     draft.change_record(|record| {
-        let name = |reason: &Option<RecordedReason>| reason.as_ref().map(|reason| reason.name.clone());
-        if record.since.is_none() || record.outcome != outcome || name(&record.reason) != name(&reason) {
+        let name =
+            |reason: &Option<RecordedReason>| reason.as_ref().map(|reason| reason.name.clone());
+        if record.since.is_none()
+            || record.outcome != outcome
+            || name(&record.reason) != name(&reason)
+        {
             record.outcome = outcome;
             record.since = Some(now);
         }

@@ -9,7 +9,9 @@ use crate::reason::{Reason, Wait};
 use contract::budget::MARGIN_SECONDS;
 use contract::driver::Driver;
 use contract::exit::ExitCode;
-use contract::record::{NodeOutcome, NodeRecord, PluginReplacement, ReplacedPodKind, Verdict, VerdictReason};
+use contract::record::{
+    NodeOutcome, NodeRecord, PluginReplacement, ReplacedPodKind, Verdict, VerdictReason,
+};
 use contract::task::Task;
 use observed::ObservedNode;
 use observed::named::Named;
@@ -46,39 +48,62 @@ pub(super) struct RunState<'a> {
 impl RunState<'_> {
     /// Quiet period, deadline, verdict. `pending`: something is to be done that keeps the run from ending; `nodes`: those that the run is about. The answer: whether
     /// all is well, the quiet period aside, and the verdict.
-    pub(super) fn judge<'n>(&mut self, pending: bool, nodes: &(impl Iterator<Item = &'n ObservedNode> + Clone)) -> (bool, Option<Verdict>) {
+    pub(super) fn judge<'n>(
+        &mut self,
+        pending: bool,
+        nodes: &(impl Iterator<Item = &'n ObservedNode> + Clone),
+    ) -> (bool, Option<Verdict>) {
         let well = self.fleet.waits.is_empty() && !pending;
         let quiet = self.quiet_seconds();
         let mut verdict = None;
         if well {
             let uids = || nodes.clone().map(|node| &node.uid);
             let same = |(before, _): &(Arc<[String]>, Timestamp)| before.iter().eq(uids());
-            let (fleet, since) = self.fleet.memory.well.take().filter(same).unwrap_or_else(|| (uids().cloned().collect(), self.fleet.now));
+            let (fleet, since) = self
+                .fleet
+                .memory
+                .well
+                .take()
+                .filter(same)
+                .unwrap_or_else(|| (uids().cloned().collect(), self.fleet.now));
             self.fleet.memory.well = Some((fleet, since));
             if self.fleet.alarm.passed(since, quiet) && self.leader_was_seen(since) {
                 verdict = Some(self.settled());
             } else {
                 let until = after(since, quiet);
-                self.fleet.waits.push(Wait { node: None, reason: Reason::Quiet { until }.into(), since });
+                self.fleet.waits.push(Wait {
+                    node: None,
+                    reason: Reason::Quiet { until }.into(),
+                    since,
+                });
             }
         } else {
             self.fleet.memory.well = None;
             // What the whole fleet waits for in vain ends the run; failed nodes do not keep the others from finishing.
-            if let Some(failure) = self.fleet.failures.iter().find(|failure| failure.node.is_none()).cloned() {
+            if let Some(failure) =
+                self.fleet.failures.iter().find(|failure| failure.node.is_none()).cloned()
+            {
                 verdict = Some(self.failed(failure.reason.exit_code(), &[failure]));
             }
         }
         let deadline = self.fleet.memory.deadline;
         let latest = after(deadline, MARGIN_SECONDS / 2);
         // A quiet period that is all that is missing may still end, within the margin that the deadline leaves.
-        let well_at = self.fleet.memory.well.as_ref().map(|(_, since)| after(*since, quiet)).filter(|at| well && *at <= latest);
+        let well_at = self
+            .fleet
+            .memory
+            .well
+            .as_ref()
+            .map(|(_, since)| after(*since, quiet))
+            .filter(|at| well && *at <= latest);
         // Nodes that were not touched are given back first: the verdict is the last word, and nobody would come back for them.
         let is_handing_back = self.is_handing_back && self.fleet.now < latest;
         if is_handing_back {
             // The deadline is behind us; a patch that was not taken is asked for again.
             self.fleet.alarm.at = after(self.fleet.now, HANDING_BACK_SECONDS).min(latest);
         }
-        if verdict.is_none() && self.fleet.now >= deadline && well_at.is_none() && !is_handing_back {
+        if verdict.is_none() && self.fleet.now >= deadline && well_at.is_none() && !is_handing_back
+        {
             verdict = Some(self.out_of_time());
         }
         if let Some(at) = well_at.filter(|_| self.fleet.now >= deadline) {
@@ -92,9 +117,15 @@ impl RunState<'_> {
     /// no image tag.
     fn quiet_seconds(&self) -> u64 {
         let policy = self.fleet.observed.live_nic_cluster_policy();
-        let silent = policy.is_some_and(|policy| policy.ofed.is_some() && policy.observed_generation.is_none());
-        let settles = self.fleet.settings.has(Task::Settle) && self.fleet.settings.driver == Driver::Ofed;
-        if settles && silent { self.fleet.settings.quiet_seconds.max(SILENT_QUIET_SECONDS) } else { self.fleet.settings.quiet_seconds }
+        let silent = policy
+            .is_some_and(|policy| policy.ofed.is_some() && policy.observed_generation.is_none());
+        let settles =
+            self.fleet.settings.has(Task::Settle) && self.fleet.settings.driver == Driver::Ofed;
+        if settles && silent {
+            self.fleet.settings.quiet_seconds.max(SILENT_QUIET_SECONDS)
+        } else {
+            self.fleet.settings.quiet_seconds
+        }
     }
 
     /// Returns whether the operator's leader was seen to renew its Lease since then; if not, the next decision is soon.
@@ -103,7 +134,9 @@ impl RunState<'_> {
             return true;
         }
         let renewed = self.fleet.observed.operator_lease.as_ref().and_then(|lease| lease.renewed);
-        let seen = renewed.is_some_and(|renewed| renewed >= since && after(renewed, RENEWED_SECONDS) >= self.fleet.now);
+        let seen = renewed.is_some_and(|renewed| {
+            renewed >= since && after(renewed, RENEWED_SECONDS) >= self.fleet.now
+        });
         if !seen {
             self.fleet.alarm.set(after(self.fleet.now, LEADER_SECONDS));
         }
@@ -113,16 +146,26 @@ impl RunState<'_> {
     fn settled(&self) -> Verdict {
         // Nodes that have failed weigh more than plugins that did not come back; within a code the order is that of the nodes.
         let mut failures = self.fleet.failures.clone();
-        failures.sort_by_key(|failure| (failure.reason.exit_code() != ExitCode::NodesFailed, failure.reason.waits_for_others()));
+        failures.sort_by_key(|failure| {
+            (failure.reason.exit_code() != ExitCode::NodesFailed, failure.reason.waits_for_others())
+        });
         if let Some(first) = failures.first() {
             return self.failed(first.reason.exit_code(), &failures);
         }
         let count = |outcome| self.outcomes.values().filter(|found| **found == outcome).count();
         let replaced = |plugin: ReplacedPodKind| -> usize {
-            let ours = |one: &&PluginReplacement| one.at >= self.fleet.memory.started_at && one.plugin == plugin;
-            self.fleet.memory.nodes.values().map(|record| record.replaced.values().filter(ours).count()).sum()
+            let ours = |one: &&PluginReplacement| {
+                one.at >= self.fleet.memory.started_at && one.plugin == plugin
+            };
+            self.fleet
+                .memory
+                .nodes
+                .values()
+                .map(|record| record.replaced.values().filter(ours).count())
+                .sum()
         };
-        let mut message = format!("settled: {} of {} nodes done", count(NodeOutcome::Done), self.outcomes.len());
+        let mut message =
+            format!("settled: {} of {} nodes done", count(NodeOutcome::Done), self.outcomes.len());
         for (outcome, word) in [(NodeOutcome::Deferred, "deferred"), (NodeOutcome::Gone, "gone")] {
             if count(outcome) > 0 {
                 // Writing to a String cannot fail.
@@ -133,11 +176,19 @@ impl RunState<'_> {
             let _ = write!(message, "; {} DRA plugins replaced", replaced(ReplacedPodKind::Dra));
         }
         if self.fleet.settings.has(Task::RestartPlugins) {
-            let _ = write!(message, "; {} pods of the device plugin restarted", replaced(ReplacedPodKind::Device));
+            let _ = write!(
+                message,
+                "; {} pods of the device plugin restarted",
+                replaced(ReplacedPodKind::Device)
+            );
         }
         let mut reasons = vec![VerdictReason::new(None, "Settled")];
         let mut of_nodes = 0;
-        for note in self.fleet.notes.iter().chain(&operands::reported(self.fleet.observed, self.fleet.settings, self.fleet.now)) {
+        for note in self.fleet.notes.iter().chain(&operands::reported(
+            self.fleet.observed,
+            self.fleet.settings,
+            self.fleet.now,
+        )) {
             of_nodes += usize::from(note.node().is_some());
             if note.node().is_none() || of_nodes <= NAMED {
                 let _ = write!(message, "; {note}");
@@ -151,7 +202,8 @@ impl RunState<'_> {
     }
 
     fn out_of_time(&self) -> Verdict {
-        let mut waits: Vec<Wait> = self.fleet.failures.iter().chain(&self.fleet.waits).cloned().collect();
+        let mut waits: Vec<Wait> =
+            self.fleet.failures.iter().chain(&self.fleet.waits).cloned().collect();
         waits.sort_by_key(|wait| wait.reason.waits_for_others());
         let codes: Vec<ExitCode> = waits.iter().map(|wait| wait.reason.exit_code()).collect();
         let code = match codes.first() {
@@ -160,16 +212,26 @@ impl RunState<'_> {
         };
         let mut verdict = self.failed(code, &waits);
         let (told, reasons) = self.describe_restarted_again();
-        verdict.message = format!("the time budget of {} s is over: {}{told}", self.fleet.settings.budget_seconds, verdict.message);
+        verdict.message = format!(
+            "the time budget of {} s is over: {}{told}",
+            self.fleet.settings.budget_seconds, verdict.message
+        );
         verdict.reasons.extend(reasons);
         verdict
     }
 
     /// Describes nodes whose driver was started again and again: in the last decision all may be well with them.
     fn describe_restarted_again(&self) -> (String, Vec<VerdictReason>) {
-        let replaced = |record: &NodeRecord| record.replaced.values().filter(|one| one.at >= self.fleet.memory.started_at).count();
-        let counts =
-            self.fleet.memory.nodes.iter().map(|(name, record)| (name, replaced(record))).filter(|(_, count)| *count > MOST_REPLACEMENTS);
+        let replaced = |record: &NodeRecord| {
+            record.replaced.values().filter(|one| one.at >= self.fleet.memory.started_at).count()
+        };
+        let counts = self
+            .fleet
+            .memory
+            .nodes
+            .iter()
+            .map(|(name, record)| (name, replaced(record)))
+            .filter(|(_, count)| *count > MOST_REPLACEMENTS);
         let told = counts.take(NAMED).map(|(name, count)| {
             let text = format!("; {name}: its plugins were replaced {count} times, each time for another start of its driver or toolkit");
             (text, VerdictReason::new(Some(name), "PluginsReplacedRepeatedly"))
@@ -182,10 +244,21 @@ impl RunState<'_> {
         if waits.len() > NAMED {
             named.push(format!("and {} more", waits.len() - NAMED));
         }
-        let advice =
-            waits.first().map(|wait| format!("; what to do: {}", wait.reason.advice(self.fleet.settings.driver))).unwrap_or_default();
-        let (handed_back, more) = describe_handed_back(&self.fleet.memory, self.fleet.observed, self.fleet.settings.driver.traits());
+        let advice = waits
+            .first()
+            .map(|wait| format!("; what to do: {}", wait.reason.advice(self.fleet.settings.driver)))
+            .unwrap_or_default();
+        let (handed_back, more) = describe_handed_back(
+            &self.fleet.memory,
+            self.fleet.observed,
+            self.fleet.settings.driver.traits(),
+        );
         let reasons = waits.iter().take(NAMED).map(Wait::verdict_reason).chain(more).collect();
-        Verdict { code, message: format!("{}{advice}{handed_back}", named.join("; ")), reasons, at: self.fleet.now }
+        Verdict {
+            code,
+            message: format!("{}{advice}{handed_back}", named.join("; ")),
+            reasons,
+            at: self.fleet.now,
+        }
     }
 }

@@ -58,12 +58,18 @@ struct RetryCount {
 }
 
 /// Assesses the node's upgrade: what of ours is on it is removed. `left`: what it waits for apart from that.
-pub(in crate::decide) fn assess(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> UpgradeStanding {
+pub(in crate::decide) fn assess(
+    draft: &mut NodeDraft<'_>,
+    left: Option<&Arc<Reason>>,
+) -> UpgradeStanding {
     UpgradeStanding::with(cleaned(draft, left).unwrap_or(UpgradeTurn::Left))
 }
 
 /// Takes away what of ours is on a node and has done its work. `Some`: the node waits for that.
-pub(in crate::decide) fn cleaned(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> Option<UpgradeTurn> {
+pub(in crate::decide) fn cleaned(
+    draft: &mut NodeDraft<'_>,
+    left: Option<&Arc<Reason>>,
+) -> Option<UpgradeTurn> {
     let steers = draft.fleet.has(Task::Steer);
     let is_known = draft.fleet.generation.is_some();
     if is_known && !steers && paused(draft.fleet.observed, draft.node).is_some() {
@@ -75,7 +81,9 @@ pub(in crate::decide) fn cleaned(draft: &mut NodeDraft<'_>, left: Option<&Arc<Re
         // A hold of mode `steer`, or of an upgrade of the operator: the newest operator leads, and nobody else would let go of the node.
         hold::released(draft.node, draft.settings().driver)
     } else if left.is_none() && is_known {
-        wakes_and_retries(draft).or_else(|| if steers { None } else { abort::of_driver(draft.node, draft.settings().driver) })?
+        wakes_and_retries(draft).or_else(|| {
+            if steers { None } else { abort::of_driver(draft.node, draft.settings().driver) }
+        })?
     } else {
         return None;
     };
@@ -94,7 +102,9 @@ fn wakes_and_retries(draft: &NodeDraft<'_>) -> Option<NodePatch> {
     if node.labels.get(traits.skip_label).is_some_and(|value| value.starts_with(WAKE_VALUE)) {
         patch.labels.insert(traits.skip_label.to_owned(), None);
     }
-    if node.annotations.contains_key(traits.retries) && matches!(state, ControllerState::Unknown | ControllerState::Done) {
+    if node.annotations.contains_key(traits.retries)
+        && matches!(state, ControllerState::Unknown | ControllerState::Done)
+    {
         patch.annotations.insert(traits.retries.to_owned(), None);
     }
     (!patch.is_empty()).then_some(patch)
@@ -106,8 +116,12 @@ pub(in crate::decide) fn retry_failed(nodes: &mut RunNodes<'_>) {
     let mut retried = false;
     for node in &mut nodes.listed {
         let given_up = matches!(node.reason.as_deref(), Some(Reason::UpgradeFailed { .. }));
-        let cleaned = !fleet.has(Task::Steer) && matches!(node.assessment.upgrade.turn, UpgradeTurn::Waits(_));
-        if !given_up || cleaned || fleet.memory.refused(node.node).is_some_and(|refused| refused.stays) {
+        let cleaned = !fleet.has(Task::Steer)
+            && matches!(node.assessment.upgrade.turn, UpgradeTurn::Waits(_));
+        if !given_up
+            || cleaned
+            || fleet.memory.refused(node.node).is_some_and(|refused| refused.stays)
+        {
             continue;
         }
         if !fleet.has(Task::Steer) && paused(fleet.observed, node.node).is_some() {
@@ -122,16 +136,22 @@ pub(in crate::decide) fn retry_failed(nodes: &mut RunNodes<'_>) {
 /// A node that the controller gave up while its old driver ran on. The label restarts its upgrade; times that it noted for the
 /// last one would end the next at once. `retried`: another one is tried again with this decision.
 fn retry(draft: &mut NodeDraft<'_>, retried: &mut bool) -> Option<Reason> {
-    let (fleet, node, traits, settings) = (draft.fleet, draft.node, draft.traits(), draft.settings());
+    let (fleet, node, traits, settings) =
+        (draft.fleet, draft.node, draft.traits(), draft.settings());
     draft.effects.depends_on_others = true;
     // Under `steer` only a node that we have let go of under this digest is tried again by its label.
-    let lifted = read(node, traits).record().is_some_and(|record| record.state == Lifted && record.digest == settings.digest);
+    let lifted = read(node, traits)
+        .record()
+        .is_some_and(|record| record.state == Lifted && record.digest == settings.digest);
     if fleet.has(Task::Steer) && !lifted {
         return None;
     }
     let driver = fleet.operands.as_ref().and_then(|operands| operands.driver_pod(node));
     driver.filter(|pod| !pod.newest && !pod.pod.deleting)?;
-    let known = node.annotations.get(traits.retries).and_then(|text| serde_json::from_str::<RetryCount>(text).ok());
+    let known = node
+        .annotations
+        .get(traits.retries)
+        .and_then(|text| serde_json::from_str::<RetryCount>(text).ok());
     let known = known.filter(|retries| retries.digest == settings.digest);
     // The controller's own attempt is the first.
     let attempts = 1 + known.as_ref().map_or(0, |retries| retries.attempts);
@@ -140,18 +160,31 @@ fn retry(draft: &mut NodeDraft<'_>, retried: &mut bool) -> Option<Reason> {
         return None;
     }
     let message = "the operator gave the node up, and its old driver runs on";
-    let retrying = |at| Reason::Upgrading(UpgradeReason::Retry { message: message.to_owned(), attempts, limit, at });
+    let retrying = |at| {
+        Reason::Upgrading(UpgradeReason::Retry { message: message.to_owned(), attempts, limit, at })
+    };
     let failed_since = draft.waits(&retrying(Timestamp::MIN));
     let at = failed_since.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
     // Where we steer, a node that somebody uncordoned is cordoned again first.
     let closed = !lifted || node.unschedulable;
     if at <= fleet.now && closed && !*retried && has_room(fleet, node) {
         *retried = true;
-        let count = RetryCount { version: RETRIES_VERSION, digest: settings.digest.clone(), attempts, at: fleet.now };
+        let count = RetryCount {
+            version: RETRIES_VERSION,
+            digest: settings.digest.clone(),
+            attempts,
+            at: fleet.now,
+        };
         let mut patch = NodePatch::for_node(node);
-        patch.labels.insert(traits.state_label.to_owned(), Some(ControllerState::UpgradeRequired.label().to_owned()));
+        patch.labels.insert(
+            traits.state_label.to_owned(),
+            Some(ControllerState::UpgradeRequired.label().to_owned()),
+        );
         // A struct of plain fields always has a JSON form.
-        patch.annotations.insert(traits.retries.to_owned(), Some(serde_json::to_string(&count).unwrap_or_default()));
+        patch.annotations.insert(
+            traits.retries.to_owned(),
+            Some(serde_json::to_string(&count).unwrap_or_default()),
+        );
         for noted in [traits.wait_start, traits.validation_start] {
             if node.annotations.contains_key(noted) {
                 patch.annotations.insert(noted.to_owned(), None);
@@ -167,19 +200,28 @@ fn retry(draft: &mut NodeDraft<'_>, retried: &mut bool) -> Option<Reason> {
 /// Whether the node's own policy lets one more be in progress: the cordon of one that is tried again would let it pass the controller's
 /// limits.
 fn has_room(fleet: &FleetInputs<'_>, node: &ObservedNode) -> bool {
-    let live = policies::live(fleet.observed, fleet.settings).into_iter().find(|live| live.governs(node));
+    let live =
+        policies::live(fleet.observed, fleet.settings).into_iter().find(|live| live.governs(node));
     let limit = live.as_ref().and_then(|live| live.policy.max_parallel).unwrap_or(1);
     let governed = |node: &&ObservedNode| live.as_ref().is_none_or(|live| live.governs(node));
     let busy = |node: &&ObservedNode| ControllerState::of_node(node, fleet.traits).is_busy();
-    limit == 0 || fleet.observed.nodes.values().filter(governed).filter(busy).count() < limit as usize
+    limit == 0
+        || fleet.observed.nodes.values().filter(governed).filter(busy).count() < limit as usize
 }
 
 /// Wakes the controller if it would move a node, has had time to notice, and has not been woken too often for it.
-pub(in crate::decide) fn wake(memory: &mut RunMemory, nodes: &mut RunNodes<'_>, generation: ControllerGeneration, moves: &[PredictedMove]) {
+pub(in crate::decide) fn wake(
+    memory: &mut RunMemory,
+    nodes: &mut RunNodes<'_>,
+    generation: ControllerGeneration,
+    moves: &[PredictedMove],
+) {
     let fleet = nodes.fleet;
     let mut pending = BTreeMap::new();
     // What it has begun with it finishes. Other paused nodes are kept from it by their holds; until those are seen it must not be woken.
-    let is_free = |name: &str| fleet.observed.nodes.get(name).is_none_or(|node| paused(fleet.observed, node).is_none());
+    let is_free = |name: &str| {
+        fleet.observed.nodes.get(name).is_none_or(|node| paused(fleet.observed, node).is_none())
+    };
     for one in moves.iter().filter(|one| one.from.is_busy() || is_free(&one.node)) {
         let key = (one.node.clone(), one.from.label());
         let since = memory.pending.get(&key).copied().unwrap_or(fleet.now);
@@ -196,7 +238,8 @@ pub(in crate::decide) fn wake(memory: &mut RunMemory, nodes: &mut RunNodes<'_>, 
     }
     memory.pending = pending;
     let Some((first, _)) = due.first() else { return };
-    let by_skip = generation.is_woken_by(WakingChange::NodeSkip) || generation.is_woken_by(WakingChange::NodeLabel);
+    let by_skip = generation.is_woken_by(WakingChange::NodeSkip)
+        || generation.is_woken_by(WakingChange::NodeLabel);
     let patch = if by_skip { waking_skip_label(nodes, first) } else { waking_state_label(nodes) };
     if patch.is_some_and(|(node, patch)| nodes.draft(node).issue(patch)) {
         for key in due {
@@ -211,13 +254,22 @@ fn takes_patches(fleet: &FleetInputs<'_>, node: &ObservedNode) -> bool {
 }
 
 /// A skip label that skips nothing, on the node that is to go on; on another one if somebody else's label is there.
-fn waking_skip_label<'a>(nodes: &RunNodes<'a>, name: &str) -> Option<(&'a ObservedNode, NodePatch)> {
+fn waking_skip_label<'a>(
+    nodes: &RunNodes<'a>,
+    name: &str,
+) -> Option<(&'a ObservedNode, NodePatch)> {
     let (fleet, label) = (nodes.fleet, nodes.fleet.traits.skip_label);
-    let free = |node: &&ObservedNode| node.labels.get(label).is_none_or(|value| value.starts_with(WAKE_VALUE));
+    let free = |node: &&ObservedNode| {
+        node.labels.get(label).is_none_or(|value| value.starts_with(WAKE_VALUE))
+    };
     let may = |node: &&'a ObservedNode| free(node) && takes_patches(fleet, node);
     let own = fleet.observed.nodes.get(name).filter(may);
     let node = own.or_else(|| nodes.listed.iter().map(|node| node.node).find(may))?;
-    let number = node.labels.get(label).and_then(|value| value.strip_prefix(WAKE_VALUE)?.parse::<u32>().ok()).unwrap_or(0);
+    let number = node
+        .labels
+        .get(label)
+        .and_then(|value| value.strip_prefix(WAKE_VALUE)?.parse::<u32>().ok())
+        .unwrap_or(0);
     let mut patch = NodePatch::for_node(node);
     patch.labels.insert(label.to_owned(), Some(format!("{WAKE_VALUE}{}", number.wrapping_add(1))));
     Some((node, patch))
@@ -231,15 +283,20 @@ fn waking_state_label<'a>(nodes: &RunNodes<'a>) -> Option<(&'a ObservedNode, Nod
     let is_bystander = |node: &&ObservedNode| {
         nodes.place(&node.name).is_none()
             && !is_driver_node(node, fleet.settings.driver)
-            && (!node.labels.contains_key(traits.state_label) || node.annotations.contains_key(traits.wake))
+            && (!node.labels.contains_key(traits.state_label)
+                || node.annotations.contains_key(traits.wake))
     };
     if let Some(node) = fleet.observed.nodes.values().filter(is_bystander).find(may) {
         let mut patch = NodePatch::for_node(node);
-        patch.labels.insert(traits.state_label.to_owned(), Some(ControllerState::Done.label().to_owned()));
+        patch
+            .labels
+            .insert(traits.state_label.to_owned(), Some(ControllerState::Done.label().to_owned()));
         patch.annotations.insert(traits.wake.to_owned(), Some("true".to_owned()));
         return Some((node, patch));
     }
-    let is = |node: &ObservedNode, state: ControllerState| node.labels.has(traits.state_label, state.label());
+    let is = |node: &ObservedNode, state: ControllerState| {
+        node.labels.has(traits.state_label, state.label())
+    };
     // One that still waits for its turn; the controller puts it there again. The last one: its turn is the farthest.
     // One that somebody asked to be upgraded though it is current would be forgotten with its label.
     let outdated = |node: &&ObservedNode| {
@@ -248,7 +305,13 @@ fn waking_state_label<'a>(nodes: &RunNodes<'a>) -> Option<(&'a ObservedNode, Nod
     };
     let listed = || nodes.listed.iter().map(|node| node.node);
     let done = listed().filter(|node| is(node, ControllerState::Done)).find(may);
-    let waiting = || listed().rev().filter(|node| is(node, ControllerState::UpgradeRequired)).filter(outdated).find(may);
+    let waiting = || {
+        listed()
+            .rev()
+            .filter(|node| is(node, ControllerState::UpgradeRequired))
+            .filter(outdated)
+            .find(may)
+    };
     let node = done.or_else(waiting)?;
     let mut patch = NodePatch::for_node(node);
     patch.labels.insert(traits.state_label.to_owned(), None);
@@ -261,7 +324,8 @@ pub(in crate::decide) fn clean_bystanders(nodes: &mut RunNodes<'_>) {
     let traits = fleet.traits;
     let listed = nodes.listed.iter().filter(|node| node.draft.is_some()).map(|node| node.node);
     let others = nodes.others.iter().map(|(_, node, _)| *node);
-    let labeled: Vec<&ObservedNode> = listed.chain(others).filter(|node| node.annotations.contains_key(traits.wake)).collect();
+    let labeled: Vec<&ObservedNode> =
+        listed.chain(others).filter(|node| node.annotations.contains_key(traits.wake)).collect();
     for node in labeled {
         let mut patch = NodePatch::for_node(node);
         let ours = node.labels.has(traits.state_label, ControllerState::Done.label());

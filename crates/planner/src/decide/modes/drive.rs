@@ -54,12 +54,21 @@ pub(in crate::decide) struct DrivenNode<'a> {
 
 impl<'a> DrivenNode<'a> {
     /// Returns the node with its record. `None`: no task settles drivers.
-    pub(in crate::decide) fn of(fleet: &'a FleetInputs<'a>, node: &'a ObservedNode) -> Option<Self> {
+    pub(in crate::decide) fn of(
+        fleet: &'a FleetInputs<'a>,
+        node: &'a ObservedNode,
+    ) -> Option<Self> {
         let (operands, traits) = (fleet.operands.as_ref()?, fleet.traits);
         // A record of another DaemonSet is not ours to continue.
         let is_anothers = is_anothers(node, traits, fleet.identity.as_deref());
         let found = if is_anothers { NodeRecordState::Nothing } else { read(node, traits) };
-        Some(Self { node, pod: operands.driver_pod(node), wanted: operands.driver_wanted(node), tainted: operands.tainted(node), found })
+        Some(Self {
+            node,
+            pod: operands.driver_pod(node),
+            wanted: operands.driver_wanted(node),
+            tainted: operands.tainted(node),
+            found,
+        })
     }
 
     pub(in crate::decide) fn record(&self) -> Option<&UpgradeRecord> {
@@ -67,7 +76,8 @@ impl<'a> DrivenNode<'a> {
     }
 
     fn in_progress(&self) -> bool {
-        self.record().is_some_and(|record| record.state.is_in_progress()) || matches!(self.found, NodeRecordState::Newer(_))
+        self.record().is_some_and(|record| record.state.is_in_progress())
+            || matches!(self.found, NodeRecordState::Newer(_))
     }
 
     /// Somebody else has cordoned it.
@@ -87,14 +97,18 @@ impl<'a> DrivenNode<'a> {
 
     /// Whether the driver's installation is the same in the old pod and in the new template: workloads can stay.
     fn is_restart_only(&self, traits: &DriverTraits) -> bool {
-        let Some(pod) = self.pod.as_ref().filter(|pod| !pod.newest && !pod.pod.orphaned) else { return false };
+        let Some(pod) = self.pod.as_ref().filter(|pod| !pod.newest && !pod.pod.orphaned) else {
+            return false;
+        };
         let same = pod.pod.config_digest.is_some() && pod.pod.config_digest == pod.template_digest;
         same && !asked_for(self.node, traits)
     }
 
     /// The node's driver pod is the newest one, and works.
     pub(in crate::decide) fn is_current(&self) -> bool {
-        self.pod.as_ref().is_some_and(|driver| driver.newest && !driver.pod.deleting && driver.pod.containers_ready)
+        self.pod.as_ref().is_some_and(|driver| {
+            driver.newest && !driver.pod.deleting && driver.pod.containers_ready
+        })
     }
 
     /// No driver DaemonSet is to have a pod on the node, and none is there. While a node is not ready its taints may keep pods away.
@@ -106,7 +120,8 @@ impl<'a> DrivenNode<'a> {
 /// The driver pod waits with loading, or a person asks for an upgrade.
 fn asked_for(node: &ObservedNode, traits: &DriverTraits) -> bool {
     let annotation = |key: &str| node.annotations.text(key);
-    annotation(traits.safe_load).is_some_and(|value| !value.is_empty()) || is_requested(node, traits)
+    annotation(traits.safe_load).is_some_and(|value| !value.is_empty())
+        || is_requested(node, traits)
 }
 
 /// A person asks for an upgrade of this very node, failed or cordoned as it is.
@@ -115,25 +130,42 @@ pub(in crate::decide) fn is_requested(node: &ObservedNode, traits: &DriverTraits
 }
 
 /// Assesses the node's upgrade. `left`: what it waits for apart from its upgrade.
-pub(in crate::decide) fn assess(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> UpgradeStanding {
-    let Some(driven) = DrivenNode::of(draft.fleet, draft.node) else { return UpgradeStanding::with(UpgradeTurn::Left) };
+pub(in crate::decide) fn assess(
+    draft: &mut NodeDraft<'_>,
+    left: Option<&Arc<Reason>>,
+) -> UpgradeStanding {
+    let Some(driven) = DrivenNode::of(draft.fleet, draft.node) else {
+        return UpgradeStanding::with(UpgradeTurn::Left);
+    };
     // Whether limits are shares of the node too. Of a driver without operator nobody knows where a pod is still to come: a node without one
     // must not make the fleet seem larger for a short time.
-    let counts = draft.settings().driver.has_operator() || driven.pod.is_some() || driven.record().is_some();
+    let counts =
+        draft.settings().driver.has_operator() || driven.pod.is_some() || driven.record().is_some();
     let throttled = counts.then(|| throttled(draft, &driven));
     let given_up = is_given_up(draft, &driven);
     let turn = next(draft, &driven, left);
-    UpgradeStanding { throttled, given_up, ends: turn == UpgradeTurn::Over && draft.is_under_way(), turn }
+    UpgradeStanding {
+        throttled,
+        given_up,
+        ends: turn == UpgradeTurn::Over && draft.is_under_way(),
+        turn,
+    }
 }
 
 /// The node as limits see it. What was asked for and has not been seen counts as if it had.
-pub(in crate::decide) fn throttled(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> ThrottledNode {
+pub(in crate::decide) fn throttled(
+    draft: &NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+) -> ThrottledNode {
     let node = driven.node;
     let started = draft.memory.patched.as_ref().filter(|patched| patched.starts);
     // Of a patch that admission changed nothing may ever be seen.
     let refused = draft.refused_write();
-    let started = started.is_some_and(|patched| refused.is_none() || draft.now() < after(patched.at, REPEAT_SECONDS));
-    let in_progress = driven.in_progress() && refused.is_none_or(|refused| !refused.stays) || started;
+    let started = started.is_some_and(|patched| {
+        refused.is_none() || draft.now() < after(patched.at, REPEAT_SECONDS)
+    });
+    let in_progress =
+        driven.in_progress() && refused.is_none_or(|refused| !refused.stays) || started;
     let topology = draft.settings().upgrade.topology.as_ref();
     let other = others::other_driver(node, draft.settings().driver);
     ThrottledNode {
@@ -148,7 +180,10 @@ pub(in crate::decide) fn is_given_up(draft: &NodeDraft<'_>, driven: &DrivenNode<
     if draft.refused_write().is_some() {
         return true;
     }
-    let Some(record) = driven.record().filter(|record| record.state == UpgradeState::UpgradeFailed) else { return false };
+    let Some(record) = driven.record().filter(|record| record.state == UpgradeState::UpgradeFailed)
+    else {
+        return false;
+    };
     let Some(failure) = &record.failure else { return false };
     let settings = draft.settings();
     record.digest == settings.digest
@@ -158,7 +193,11 @@ pub(in crate::decide) fn is_given_up(draft: &NodeDraft<'_>, driven: &DrivenNode<
 }
 
 /// What comes next for a node.
-fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, left: Option<&Arc<Reason>>) -> UpgradeTurn {
+fn next(
+    draft: &mut NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+    left: Option<&Arc<Reason>>,
+) -> UpgradeTurn {
     if driven.record().is_some() {
         // From now on the run is about the node, whatever becomes of it.
         draft.change_record(|_| {});
@@ -172,10 +211,14 @@ fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, left: Option<&Arc<Re
         return UpgradeTurn::Waits(reason.into());
     }
     match &driven.found {
-        NodeRecordState::Newer(version) => UpgradeTurn::waits(UpgradeReason::NewerRecord { version: *version }),
+        NodeRecordState::Newer(version) => {
+            UpgradeTurn::waits(UpgradeReason::NewerRecord { version: *version })
+        }
         NodeRecordState::Broken => clear_away(draft),
         NodeRecordState::Nothing => untouched(draft, driven, left),
-        NodeRecordState::Record(record) if record.state == UpgradeState::UpgradeFailed => failed(draft, driven, record, left),
+        NodeRecordState::Record(record) if record.state == UpgradeState::UpgradeFailed => {
+            failed(draft, driven, record, left)
+        }
         NodeRecordState::Record(_) => {
             draft.memory.waiting_apart = None;
             UpgradeTurn::UnderWay
@@ -189,15 +232,25 @@ fn over(left: Option<&Arc<Reason>>) -> UpgradeTurn {
 }
 
 /// A node that carries nothing of ours.
-fn untouched(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>, left: Option<&Arc<Reason>>) -> UpgradeTurn {
+fn untouched(
+    draft: &NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+    left: Option<&Arc<Reason>>,
+) -> UpgradeTurn {
     if !driven.needs_upgrade(draft.traits()) {
         return over(left);
     }
-    forbidden(draft, driven).map_or(UpgradeTurn::Candidate(0), |reason| UpgradeTurn::Waits(reason.into()))
+    forbidden(draft, driven)
+        .map_or(UpgradeTurn::Candidate(0), |reason| UpgradeTurn::Waits(reason.into()))
 }
 
 /// A node whose upgrade failed. It is done as soon as all is well, whoever repaired it; it is tried again while it has attempts left.
-fn failed(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRecord, left: Option<&Arc<Reason>>) -> UpgradeTurn {
+fn failed(
+    draft: &mut NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+    record: &UpgradeRecord,
+    left: Option<&Arc<Reason>>,
+) -> UpgradeTurn {
     let Some(failure) = &record.failure else { return clear_away(draft) };
     let settings = draft.settings();
     if driven.is_unwanted() {
@@ -208,23 +261,40 @@ fn failed(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRe
         draft.memory.waiting_apart = None;
     }
     let well = left.is_none_or(|reason| validation::is_excused(draft, reason));
-    if driven.is_current() && well && (validation(draft).is_none() || validation::validator_failed_before(draft, left)) {
+    if driven.is_current()
+        && well
+        && (validation(draft).is_none() || validation::validator_failed_before(draft, left))
+    {
         return UpgradeTurn::Waits(give_back(draft, driven, record).into());
     }
     // A person who asks for the node has removed what it failed for: its attempts are counted again.
     // What refused its writes in an earlier run may have been changed since.
-    let same = record.digest == settings.digest && !is_requested(driven.node, draft.traits()) && !failure.cause.is_refusal();
-    let (attempts, limit) = (record.attempts(failure.cause, &settings.digest), settings.upgrade.attempts);
+    let same = record.digest == settings.digest
+        && !is_requested(driven.node, draft.traits())
+        && !failure.cause.is_refusal();
+    let (attempts, limit) =
+        (record.attempts(failure.cause, &settings.digest), settings.upgrade.attempts);
     let message = || failure.message.clone();
     if same && attempts >= limit {
-        return UpgradeTurn::waits(UpgradeReason::Failed { cause: failure.cause, message: message(), attempts, cordoned: record.cordoned });
+        return UpgradeTurn::waits(UpgradeReason::Failed {
+            cause: failure.cause,
+            message: message(),
+            attempts,
+            cordoned: record.cordoned,
+        });
     }
     let at = record.since.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
     if same && at > draft.now() {
         draft.alarm.set(at);
-        return UpgradeTurn::waits(UpgradeReason::Retry { message: message(), attempts, limit, at });
+        return UpgradeTurn::waits(UpgradeReason::Retry {
+            message: message(),
+            attempts,
+            limit,
+            at,
+        });
     }
-    forbidden(draft, driven).map_or(UpgradeTurn::Candidate(attempts + 1), |reason| UpgradeTurn::Waits(reason.into()))
+    forbidden(draft, driven)
+        .map_or(UpgradeTurn::Candidate(attempts + 1), |reason| UpgradeTurn::Waits(reason.into()))
 }
 
 /// What forbids the node's start, limits apart.
@@ -238,13 +308,21 @@ fn forbidden(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> Option<Reason> {
 }
 
 /// What others forbid of it.
-pub(in crate::decide) fn forbidden_by_others(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> Option<Reason> {
+pub(in crate::decide) fn forbidden_by_others(
+    draft: &NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+) -> Option<Reason> {
     let (fleet, node) = (draft.fleet, driven.node);
-    if let Some(reason) = others::paused(fleet.observed, node).or_else(|| others::others_have_it(fleet, node)) {
+    if let Some(reason) =
+        others::paused(fleet.observed, node).or_else(|| others::others_have_it(fleet, node))
+    {
         return Some(reason);
     }
     let asked_for = is_requested(node, fleet.traits);
-    if driven.foreign_cordon() && fleet.settings.upgrade.foreign_cordon == ForeignCordon::Skip && !asked_for {
+    if driven.foreign_cordon()
+        && fleet.settings.upgrade.foreign_cordon == ForeignCordon::Skip
+        && !asked_for
+    {
         return Some(Reason::Upgrading(UpgradeReason::ForeignCordon));
     }
     if !node.ready {

@@ -64,7 +64,11 @@ pub(in crate::decide) fn ask_controller(
 fn held_by_other_mode(nodes: &RunNodes<'_>) -> Option<DecisionNote> {
     let settings = nodes.fleet.settings;
     let is_theirs = |purpose: HoldPurpose| purpose != HoldPurpose::Pause;
-    let held = nodes.listed.iter().filter(|node| HoldPurpose::from_node(node.node, settings.driver).is_some_and(is_theirs)).count();
+    let held = nodes
+        .listed
+        .iter()
+        .filter(|node| HoldPurpose::from_node(node.node, settings.driver).is_some_and(is_theirs))
+        .count();
     (held > 0).then(|| DecisionNote::HeldByOtherMode { nodes: held, mode: settings.mode.name() })
 }
 
@@ -112,7 +116,10 @@ impl ControllerReasons<'_> {
             return Some(reason);
         }
         let Some(place) = line.filter(|_| own.is_none()) else {
-            return Some(own.map_or_else(|| Arc::clone(&reason), |wait| Arc::new(Reason::clone(&reason).with_why(Some(wait)))));
+            return Some(own.map_or_else(
+                || Arc::clone(&reason),
+                |wait| Arc::new(Reason::clone(&reason).with_why(Some(wait))),
+            ));
         };
         if let Some((known, without, with)) = &self.last
             && *known == place
@@ -138,9 +145,13 @@ impl ControllerView {
     fn new(fleet: &FleetInputs<'_>, unchanged: Option<&Unchanged<'_>>) -> Self {
         let (observed, driver) = (fleet.observed, fleet.settings.driver);
         let inputs = SnapshotInputs::from_observed(observed, driver);
-        let known = unchanged.and_then(|unchanged| Some((unchanged.memo.controller.as_ref()?, unchanged)));
+        let known =
+            unchanged.and_then(|unchanged| Some((unchanged.memo.controller.as_ref()?, unchanged)));
         let Some((before, unchanged)) = known else {
-            return Self { cache: SnapshotCache::new(observed, &inputs), watched: watched(observed, driver, None) };
+            return Self {
+                cache: SnapshotCache::new(observed, &inputs),
+                watched: watched(observed, driver, None),
+            };
         };
         let mut cache = before.cache.clone();
         cache.update(observed, &inputs, unchanged.changed.iter().map(String::as_str));
@@ -160,21 +171,26 @@ fn foresee<'r>(
     let (observed, driver) = (fleet.observed, fleet.settings.driver);
     let inputs = SnapshotInputs::from_observed(observed, driver);
     let passes = policies(observed, driver, generation);
-    let is_sandboxed = observed.live_cluster_policy().is_some_and(|policy| policy.sandbox_workloads);
-    let off = (passes.is_empty() && driver == Driver::Gpu && is_sandboxed).then_some(ControllerWait::SandboxWorkloads);
+    let is_sandboxed =
+        observed.live_cluster_policy().is_some_and(|policy| policy.sandbox_workloads);
+    let off = (passes.is_empty() && driver == Driver::Gpu && is_sandboxed)
+        .then_some(ControllerWait::SandboxWorkloads);
     let mut outlook = ControllerOutlook { off, ..ControllerOutlook::default() };
     for (owner, rules) in passes {
         let snapshot = cache.snapshot(observed, &inputs, owner, &rules.policy);
         let options = PassOptions::new(generation, fleet.now).seen_from_outside(&snapshot);
         // Where the jobs are not watched, nobody can tell whether they have ended.
         let blind = rules.policy.wait_for_completion.is_some();
-        let may = |one: &PredictedMove| !(blind && one.from == ControllerState::WaitForJobsRequired);
+        let may =
+            |one: &PredictedMove| !(blind && one.from == ControllerState::WaitForJobsRequired);
         let found = explain_pass(&snapshot, &rules, &options, asleep_since);
         outlook.moves.extend(found.moves.into_iter().filter(may));
         outlook.own.extend(found.waits.into_iter().map(|waiting| (waiting.node, waiting.wait)));
         if let Some(wait) = found.pending_wait {
             let place = outlook.common.len();
-            outlook.line.extend(snapshot.counted.pending_nodes.into_iter().map(|name| (name, place)));
+            outlook
+                .line
+                .extend(snapshot.counted.pending_nodes.into_iter().map(|name| (name, place)));
             outlook.common.push(wait);
         }
     }
@@ -184,7 +200,11 @@ fn foresee<'r>(
 
 /// Notes what every release of the controller watches, and returns since when that has not changed. `None` at the first decision of a process: the
 /// controller may have been asleep for long, and each command would report the time of its own start.
-fn asleep_since(memory: &mut RunMemory, view: &ControllerView, now: Timestamp) -> Option<Timestamp> {
+fn asleep_since(
+    memory: &mut RunMemory,
+    view: &ControllerView,
+    now: Timestamp,
+) -> Option<Timestamp> {
     match memory.vendor_seen {
         Some((before, since)) if before == view.watched => Some(since),
         before => {

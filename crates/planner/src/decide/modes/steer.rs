@@ -19,16 +19,22 @@ use crate::decide::assess::{UpgradeStanding, UpgradeTurn};
 use crate::decide::modes::assist;
 use crate::decide::modes::drive::patch::put;
 use crate::decide::modes::drive::{
-    DrivenNode, clear_away, cordon_again, fail, forbidden_by_others, give_back, is_given_up, is_requested, throttled, validation,
+    DrivenNode, clear_away, cordon_again, fail, forbidden_by_others, give_back, is_given_up,
+    is_requested, throttled, validation,
 };
 use crate::decide::node_draft::NodeDraft;
 use crate::decide::refused_writes;
 use crate::time::after;
 
 /// Assesses the node's upgrade. `left`: what it waits for apart from its upgrade.
-pub(in crate::decide) fn assess(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> UpgradeStanding {
+pub(in crate::decide) fn assess(
+    draft: &mut NodeDraft<'_>,
+    left: Option<&Arc<Reason>>,
+) -> UpgradeStanding {
     let cleaned = assist::cleaned(draft, left);
-    let Some(driven) = DrivenNode::of(draft.fleet, draft.node) else { return UpgradeStanding::with(cleaned.unwrap_or(UpgradeTurn::Left)) };
+    let Some(driven) = DrivenNode::of(draft.fleet, draft.node) else {
+        return UpgradeStanding::with(cleaned.unwrap_or(UpgradeTurn::Left));
+    };
     let member = throttled(draft, &driven);
     // One that the controller gave up holds no slot; if it keeps its cordon it is unavailable by that.
     let active = ControllerState::of_node(draft.node, draft.traits()).is_busy();
@@ -54,14 +60,19 @@ fn left_or(waits: bool, otherwise: UpgradeTurn) -> UpgradeTurn {
 /// What comes next for a node. `waits`: it waits for something apart from its upgrade.
 fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> UpgradeTurn {
     match &driven.found {
-        NodeRecordState::Newer(version) => UpgradeTurn::waits(UpgradeReason::NewerRecord { version: *version }),
+        NodeRecordState::Newer(version) => {
+            UpgradeTurn::waits(UpgradeReason::NewerRecord { version: *version })
+        }
         NodeRecordState::Broken => clear_away(draft),
         NodeRecordState::Record(record)
             if record.state == UpgradeState::UpgradeFailed
                 && !record.cordoned
                 && (record.digest != draft.settings().digest
                     || is_requested(driven.node, draft.traits())
-                    || record.failure.as_ref().is_some_and(|failure| failure.cause.is_refusal())) =>
+                    || record
+                        .failure
+                        .as_ref()
+                        .is_some_and(|failure| failure.cause.is_refusal())) =>
         {
             // It failed for what was deployed before, or what refused its writes may have been changed, or somebody asks for it: it is held, and
             // gets its turn like any other.
@@ -85,12 +96,17 @@ pub(in crate::decide) fn advance(
 ) -> Reason {
     draft.effects.depends_on_others = true;
     let (fleet, settings) = (draft.fleet, draft.settings());
-    if matches!(ControllerState::of_node(draft.node, draft.traits()), ControllerState::Unknown | ControllerState::Done)
-        && driven.is_current()
+    if matches!(
+        ControllerState::of_node(draft.node, draft.traits()),
+        ControllerState::Unknown | ControllerState::Done
+    ) && driven.is_current()
     {
         if let Some(trouble) = validation(draft) {
             let until = fleet.memory.deadline;
-            let since = draft.waits(&Reason::Upgrading(UpgradeReason::Validating { trouble: trouble.clone(), until }));
+            let since = draft.waits(&Reason::Upgrading(UpgradeReason::Validating {
+                trouble: trouble.clone(),
+                until,
+            }));
             let until = after(since, settings.upgrade.validation_seconds);
             if until <= fleet.now {
                 return match &record.failure {
@@ -111,13 +127,19 @@ pub(in crate::decide) fn advance(
     {
         // Its attempts are used up: it must not keep its slot.
         let touched = driven.pod.as_ref().is_none_or(|driver| driver.newest);
-        let cause = if touched { FailureCause::DriverFailing } else { FailureCause::EvictionTimeout };
+        let cause =
+            if touched { FailureCause::DriverFailing } else { FailureCause::EvictionTimeout };
         let mut given_up = record.clone();
         given_up.attempts.insert(cause, settings.upgrade.attempts.saturating_sub(1));
-        let message = format!("the operator gave the node up{}", trouble.as_ref().map(|text| format!(": {text}")).unwrap_or_default());
+        let message = format!(
+            "the operator gave the node up{}",
+            trouble.as_ref().map(|text| format!(": {text}")).unwrap_or_default()
+        );
         return fail(draft, driven, &given_up, cause, message);
     }
-    if let Some(failure) = record.failure.as_ref().filter(|_| record.state == UpgradeState::UpgradeFailed) {
+    if let Some(failure) =
+        record.failure.as_ref().filter(|_| record.state == UpgradeState::UpgradeFailed)
+    {
         return failed_reason(draft, record, failure);
     }
     if record.state == UpgradeState::Lifted && !draft.node.unschedulable {
@@ -136,7 +158,12 @@ fn failed_reason(draft: &NodeDraft<'_>, record: &UpgradeRecord, failure: &NodeFa
 }
 
 /// A node of which a write was refused. What NVIDIA's controller has begun it finishes.
-fn refused_turn(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, refused: &RefusedWrite, waits: bool) -> UpgradeTurn {
+fn refused_turn(
+    draft: &mut NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+    refused: &RefusedWrite,
+    waits: bool,
+) -> UpgradeTurn {
     let node = draft.node;
     if draft.is_patched() {
         return UpgradeTurn::waits(UpgradeReason::Cordoning);
@@ -149,15 +176,27 @@ fn refused_turn(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, refused: &Re
     }
     match &driven.found {
         NodeRecordState::Record(record) if record.state.is_in_progress() && !refused.stays => {
-            let old = |driver: &DriverPod<'_>| !driver.newest && driver.pod.containers_ready && !driver.pod.deleting;
+            let old = |driver: &DriverPod<'_>| {
+                !driver.newest && driver.pod.containers_ready && !driver.pod.deleting
+            };
             let untouched = driven.pod.as_ref().is_some_and(old);
-            let cause = if untouched { FailureCause::WriteRefused } else { FailureCause::WriteRefusedAfterRestart };
+            let cause = if untouched {
+                FailureCause::WriteRefused
+            } else {
+                FailureCause::WriteRefusedAfterRestart
+            };
             UpgradeTurn::Waits(fail(draft, driven, record, cause, refused.message.clone()).into())
         }
-        NodeRecordState::Nothing if !driven.needs_upgrade(draft.traits()) && !hold::is_held(node, draft.settings().driver) => {
+        NodeRecordState::Nothing
+            if !driven.needs_upgrade(draft.traits())
+                && !hold::is_held(node, draft.settings().driver) =>
+        {
             left_or(waits, UpgradeTurn::Over)
         }
-        NodeRecordState::Nothing | NodeRecordState::Broken | NodeRecordState::Newer(_) | NodeRecordState::Record(_) => {
+        NodeRecordState::Nothing
+        | NodeRecordState::Broken
+        | NodeRecordState::Newer(_)
+        | NodeRecordState::Record(_) => {
             UpgradeTurn::Waits(refused_writes::write_refused(draft, refused).into())
         }
     }
@@ -174,14 +213,18 @@ fn held(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
         let current = driven.pod.as_ref().is_some_and(|driver| driver.newest);
         if ControllerState::of_node(node, traits) == ControllerState::UpgradeRequired && current {
             // The template went back before its turn came: the controller would not check whether there is still something to do.
-            patch.labels.insert(traits.state_label.to_owned(), Some(ControllerState::Done.label().to_owned()));
+            patch.labels.insert(
+                traits.state_label.to_owned(),
+                Some(ControllerState::Done.label().to_owned()),
+            );
         }
         // It has nothing to be held back from.
         draft.issue(patch);
         return UpgradeTurn::waits(UpgradeReason::GivingBack);
     }
     if hold::is_held(node, kind) {
-        return forbidden_by_others(draft, driven).map_or(UpgradeTurn::Candidate(0), |reason| UpgradeTurn::Waits(reason.into()));
+        return forbidden_by_others(draft, driven)
+            .map_or(UpgradeTurn::Candidate(0), |reason| UpgradeTurn::Waits(reason.into()));
     }
     if hold::can_be_held(node, kind) {
         // A hold that was lost: the controller goes one node at a time without us, but not by our limits.
@@ -205,7 +248,10 @@ pub(in crate::decide) fn lift(draft: &mut NodeDraft<'_>) {
     patch.unschedulable = (!node.unschedulable).then_some(true);
     if ControllerState::of_node(node, traits) == ControllerState::Failed {
         // The controller gave it up before; its label restarts the upgrade.
-        patch.labels.insert(traits.state_label.to_owned(), Some(ControllerState::UpgradeRequired.label().to_owned()));
+        patch.labels.insert(
+            traits.state_label.to_owned(),
+            Some(ControllerState::UpgradeRequired.label().to_owned()),
+        );
     }
     draft.issue_start(patch);
 }

@@ -40,7 +40,11 @@ struct AwayPlugins {
 }
 
 /// Replaces what may be replaced, and tells nodes with stale plugins what they wait for.
-pub(in crate::decide) fn replace<'a>(nodes: &mut [RunNode<'a>], fleet: &'a FleetInputs<'a>, limits: ReplacementLimits) {
+pub(in crate::decide) fn replace<'a>(
+    nodes: &mut [RunNode<'a>],
+    fleet: &'a FleetInputs<'a>,
+    limits: ReplacementLimits,
+) {
     if !nodes.iter().any(|node| node.assessment.needs.is_stale()) {
         return;
     }
@@ -48,7 +52,8 @@ pub(in crate::decide) fn replace<'a>(nodes: &mut [RunNode<'a>], fleet: &'a Fleet
     for node in nodes.iter_mut().filter(|node| node.assessment.needs.is_stale()) {
         let assessment = std::sync::Arc::clone(&node.assessment);
         let mut first = |needs: &[PluginNeed]| {
-            let reasons: Vec<Reason> = needs.iter().map(|need| away.reason(need, node.draft(fleet), limits)).collect();
+            let reasons: Vec<Reason> =
+                needs.iter().map(|need| away.reason(need, node.draft(fleet), limits)).collect();
             reasons.into_iter().next()
         };
         let (dra, device) = (first(&assessment.needs.dra), first(&assessment.needs.device));
@@ -58,21 +63,36 @@ pub(in crate::decide) fn replace<'a>(nodes: &mut [RunNode<'a>], fleet: &'a Fleet
 
 impl AwayPlugins {
     fn count(nodes: &[RunNode<'_>], fleet: &FleetInputs<'_>) -> Self {
-        let drafts = || nodes.iter().filter_map(|node| Some((&node.node.name, node.draft.as_ref()?)));
+        let drafts =
+            || nodes.iter().filter_map(|node| Some((&node.node.name, node.draft.as_ref()?)));
         let drafted: BTreeSet<&str> = drafts().map(|(name, _)| name.as_str()).collect();
         let ready = |name: &str| fleet.observed.nodes.get(name).is_some_and(|node| node.ready);
-        let remembered = fleet.memory.nodes.iter().filter(|(name, record)| is_open(record) && !drafted.contains(&***name));
+        let remembered = fleet
+            .memory
+            .nodes
+            .iter()
+            .filter(|(name, record)| is_open(record) && !drafted.contains(&***name));
         let remembered = remembered.map(|(name, record)| (&**name, record));
-        let changed = drafts().filter_map(|(name, draft)| Some((name.as_str(), draft.memory.record.as_ref()?)));
-        let holders: Vec<&NodeRecord> =
-            remembered.chain(changed).filter(|(name, record)| holds_slot(record, ready(name))).map(|(_, record)| record).collect();
-        let failed = holders.iter().filter(|record| record.outcome == Some(NodeOutcome::Failed)).count();
+        let changed = drafts()
+            .filter_map(|(name, draft)| Some((name.as_str(), draft.memory.record.as_ref()?)));
+        let holders: Vec<&NodeRecord> = remembered
+            .chain(changed)
+            .filter(|(name, record)| holds_slot(record, ready(name)))
+            .map(|(_, record)| record)
+            .collect();
+        let failed =
+            holders.iter().filter(|record| record.outcome == Some(NodeOutcome::Failed)).count();
         Self { nodes: holders.len(), failed }
     }
 
     /// What a node waits for of a DaemonSet, whose stale pod is replaced if there is room. With all slots held by nodes that have failed there
     /// will be none.
-    fn reason(&mut self, need: &PluginNeed, draft: &mut NodeDraft<'_>, limits: ReplacementLimits) -> Reason {
+    fn reason(
+        &mut self,
+        need: &PluginNeed,
+        draft: &mut NodeDraft<'_>,
+        limits: ReplacementLimits,
+    ) -> Reason {
         let stale = match need {
             PluginNeed::Waits(reason) => return reason.clone(),
             PluginNeed::Stale(stale) => stale,
@@ -84,7 +104,11 @@ impl AwayPlugins {
             self.nodes += usize::from(!held);
             return stale.being_replaced();
         }
-        if stale.ready && self.failed >= limit { stale.held_up(self.failed) } else { stale.queued(self.nodes, limit) }
+        if stale.ready && self.failed >= limit {
+            stale.held_up(self.failed)
+        } else {
+            stale.queued(self.nodes, limit)
+        }
     }
 }
 
@@ -111,14 +135,22 @@ pub(in crate::decide) fn close(
     devices: &DevicePlugins<'_>,
     now: Timestamp,
 ) -> Vec<String> {
-    let known: BTreeSet<&String> = plugins.daemon_sets().chain(devices.daemon_sets()).map(|daemon_set| &daemon_set.uid).collect();
-    let is_lost = |replacement: &PluginReplacement| replacement.back_at.is_none() && !known.contains(&replacement.daemon_set);
+    let known: BTreeSet<&String> = plugins
+        .daemon_sets()
+        .chain(devices.daemon_sets())
+        .map(|daemon_set| &daemon_set.uid)
+        .collect();
+    let is_lost = |replacement: &PluginReplacement| {
+        replacement.back_at.is_none() && !known.contains(&replacement.daemon_set)
+    };
     let lost = memory.nodes.iter().filter(|(_, record)| record.replaced.values().any(is_lost));
     let lost: Vec<String> = lost.map(|(name, _)| name.to_string()).collect();
     for name in &lost {
         let record = memory.nodes.get_mut(name);
         let replaced = record.into_iter().flat_map(|record| record.replaced.values_mut());
-        replaced.filter(|replacement| is_lost(replacement)).for_each(|replacement| replacement.back_at = Some(now));
+        replaced
+            .filter(|replacement| is_lost(replacement))
+            .for_each(|replacement| replacement.back_at = Some(now));
     }
     lost.into_iter().filter(|name| observed.nodes.contains_key(name)).collect()
 }

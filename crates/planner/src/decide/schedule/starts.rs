@@ -16,12 +16,21 @@ use crate::time::after;
 
 /// Starts as many candidates as may be, and tells every one what it waits for. `ends`: a node comes to its end in this very decision; `start`: begins
 /// with a node that was tried so often before.
-pub(super) fn start<'a>(nodes: &mut RunNodes<'a>, ends: bool, start: impl Fn(&mut NodeDraft<'a>, u32)) {
+pub(super) fn start<'a>(
+    nodes: &mut RunNodes<'a>,
+    ends: bool,
+    start: impl Fn(&mut NodeDraft<'a>, u32),
+) {
     let candidate = |(place, node): (usize, &RunNode<'_>)| {
-        if let UpgradeTurn::Candidate(again) = node.assessment.upgrade.turn { Some((again, place)) } else { None }
+        if let UpgradeTurn::Candidate(again) = node.assessment.upgrade.turn {
+            Some((again, place))
+        } else {
+            None
+        }
     };
     // Nodes that were tried before come last: they must not keep the others from their turn.
-    let mut candidates: Vec<(u32, usize)> = nodes.listed.iter().enumerate().filter_map(candidate).collect();
+    let mut candidates: Vec<(u32, usize)> =
+        nodes.listed.iter().enumerate().filter_map(candidate).collect();
     if candidates.is_empty() {
         return;
     }
@@ -30,8 +39,13 @@ pub(super) fn start<'a>(nodes: &mut RunNodes<'a>, ends: bool, start: impl Fn(&mu
     let standings: Vec<(&'a str, Arc<NodeAssessment>)> =
         nodes.listed.iter().map(|node| (&**node.name, Arc::clone(&node.assessment))).collect();
     let upgrades = || standings.iter().map(|(name, assessment)| (*name, &assessment.upgrade));
-    let members: Vec<(&str, &ThrottledNode)> = upgrades().filter_map(|(name, upgrade)| Some((name, upgrade.throttled.as_ref()?))).collect();
-    let failed: Vec<String> = upgrades().filter(|(_, upgrade)| upgrade.given_up).map(|(name, _)| name.to_owned()).collect();
+    let members: Vec<(&str, &ThrottledNode)> = upgrades()
+        .filter_map(|(name, upgrade)| Some((name, upgrade.throttled.as_ref()?)))
+        .collect();
+    let failed: Vec<String> = upgrades()
+        .filter(|(_, upgrade)| upgrade.given_up)
+        .map(|(name, _)| name.to_owned())
+        .collect();
     let mut throttle = StartThrottle::new(&fleet.settings.upgrade, &members);
     let barrier = barrier(fleet, &mut nodes.alarm, failed, members.len(), ends);
     let mut last: Option<Arc<Reason>> = None;
@@ -50,7 +64,8 @@ pub(super) fn start<'a>(nodes: &mut RunNodes<'a>, ends: bool, start: impl Fn(&mu
             }
         };
         // Most of them are refused for one and the same reason.
-        let reason = last.take().filter(|last| **last == reason).unwrap_or_else(|| Arc::new(reason));
+        let reason =
+            last.take().filter(|last| **last == reason).unwrap_or_else(|| Arc::new(reason));
         node.reason = Some(Arc::clone(&reason));
         last = Some(reason);
     }
@@ -70,7 +85,11 @@ fn refused<'m>(
     }
     if let Some(UpgradeReason::NoTime { deadline, per_node, .. }) = barrier {
         // More time is the wrong advice to somebody whose nodes are held up by others.
-        return Some(UpgradeReason::NoTime { deadline: *deadline, per_node: *per_node, held: throttle.standing(member) });
+        return Some(UpgradeReason::NoTime {
+            deadline: *deadline,
+            per_node: *per_node,
+            held: throttle.standing(member),
+        });
     }
     if let Some(barrier) = barrier {
         return Some(barrier.clone());
@@ -79,7 +98,13 @@ fn refused<'m>(
 }
 
 /// What forbids every start. `failed`: the nodes that were given up, of so many.
-fn barrier(fleet: &FleetInputs<'_>, alarm: &mut Alarm, failed: Vec<String>, of: usize, ends: bool) -> Option<UpgradeReason> {
+fn barrier(
+    fleet: &FleetInputs<'_>,
+    alarm: &mut Alarm,
+    failed: Vec<String>,
+    of: usize,
+    ends: bool,
+) -> Option<UpgradeReason> {
     let (settings, memory) = (fleet.settings, fleet.memory);
     let budget = settings.upgrade.failure_budget.resolve(of);
     if failed.len() > budget {
@@ -94,8 +119,11 @@ fn barrier(fleet: &FleetInputs<'_>, alarm: &mut Alarm, failed: Vec<String>, of: 
         return None;
     }
     // Nodes that are left alone were not upgraded.
-    let upgraded = |record: &&NodeRecord| matches!(record.outcome, Some(NodeOutcome::Done | NodeOutcome::Failed));
+    let upgraded = |record: &&NodeRecord| {
+        matches!(record.outcome, Some(NodeOutcome::Done | NodeOutcome::Failed))
+    };
     let ended = memory.nodes.values().filter(upgraded).filter_map(|record| record.since);
-    let last = ended.filter(|since| *since >= memory.started_at).chain(ends.then_some(fleet.now)).max()?;
+    let last =
+        ended.filter(|since| *since >= memory.started_at).chain(ends.then_some(fleet.now)).max()?;
     (!alarm.passed(last, soak)).then_some(UpgradeReason::Soak { until: after(last, soak) })
 }

@@ -6,7 +6,13 @@ use contract::selector::Selector;
 use observed::workload::{DisruptionBudget, PodPhase, Workload};
 
 /// Of `replicas` pods, of which `healthy` are: what the disruption controller makes of the spec.
-fn budget(max_unavailable: Option<&str>, min_available: Option<&str>, replicas: i32, healthy: i32, desired: i32) -> DisruptionBudget {
+fn budget(
+    max_unavailable: Option<&str>,
+    min_available: Option<&str>,
+    replicas: i32,
+    healthy: i32,
+    desired: i32,
+) -> DisruptionBudget {
     DisruptionBudget {
         namespace: "team".into(),
         name: "server".into(),
@@ -61,7 +67,11 @@ fn kured_82_impossible_budget_is_told_from_slow_one() {
         (None, Some("1"), 1, 1, 1, "AllMustStay"),
     ] {
         let budget = budget(max_unavailable, min_available, replicas, healthy, desired);
-        assert_eq!(verdict(&[budget], &server()), expected, "max {max_unavailable:?} min {min_available:?} of {replicas}");
+        assert_eq!(
+            verdict(&[budget], &server()),
+            expected,
+            "max {max_unavailable:?} min {min_available:?} of {replicas}"
+        );
     }
 }
 
@@ -69,9 +79,19 @@ fn kured_82_impossible_budget_is_told_from_slow_one() {
 fn gravity_1277_broken_pods_that_their_budget_protects() {
     let all_broken = budget(None, Some("2"), 3, 0, 2);
     assert_eq!(alone(&all_broken, &broken()), "Unhealthy");
-    assert_eq!(verdict(&[DisruptionBudget { evicts_unhealthy: true, ..all_broken.clone() }], &broken()), "Free");
-    assert_eq!(verdict(&[budget(None, Some("2"), 3, 2, 2)], &broken()), "Free", "the others are enough");
-    assert_eq!(verdict(&[DisruptionBudget { allowed: 1, ..all_broken.clone() }], &broken()), "Free");
+    assert_eq!(
+        verdict(&[DisruptionBudget { evicts_unhealthy: true, ..all_broken.clone() }], &broken()),
+        "Free"
+    );
+    assert_eq!(
+        verdict(&[budget(None, Some("2"), 3, 2, 2)], &broken()),
+        "Free",
+        "the others are enough"
+    );
+    assert_eq!(
+        verdict(&[DisruptionBudget { allowed: 1, ..all_broken.clone() }], &broken()),
+        "Free"
+    );
     let young = Workload { created: at(-599), ..broken() };
     assert_eq!(alone(&all_broken, &young), "Starting");
     assert_eq!(verdict(&[all_broken], &Workload { created: at(-600), ..young }), "Unhealthy");
@@ -81,7 +101,11 @@ fn gravity_1277_broken_pods_that_their_budget_protects() {
 
 #[test]
 fn two_budgets_on_one_pod_are_an_error() {
-    let second = DisruptionBudget { name: "all".into(), selector: Some(Selector::default()), ..budget(Some("1"), None, 3, 3, 2) };
+    let second = DisruptionBudget {
+        name: "all".into(),
+        selector: Some(Selector::default()),
+        ..budget(Some("1"), None, 3, 3, 2)
+    };
     assert_eq!(verdict(&[budget(Some("1"), None, 3, 3, 2), second.clone()], &server()), "Several");
     assert_eq!(verdict(&[second], &server()), "Free");
 }
@@ -111,7 +135,11 @@ fn budget_protects_selected_pods_of_its_namespace() {
 #[test]
 fn budget_its_controller_has_not_seen_is_awaited() {
     let unseen = DisruptionBudget { observed: false, ..budget(None, Some("3"), 3, 3, 2) };
-    assert_eq!(verdict(&[unseen], &server()), "Unobserved", "how many pods there are is of the old spec");
+    assert_eq!(
+        verdict(&[unseen], &server()),
+        "Unobserved",
+        "how many pods there are is of the old spec"
+    );
     let unseen = DisruptionBudget { observed: false, ..budget(Some("0"), None, 3, 3, 2) };
     assert_eq!(verdict(&[unseen], &server()), "NoneMayGo", "no state can change that");
 }

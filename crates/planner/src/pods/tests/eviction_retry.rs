@@ -21,9 +21,15 @@ fn pause(uid: &str, attempts: u32, answer: EvictionReply) -> SignedDuration {
 fn pauses_grow_from_five_seconds_to_a_minute() {
     for uid in ["a", "b", "8f3c1d52-9a0e-4a57-bb0f-6f6d3a5c1e11"] {
         for answer in [BLOCKED, EvictionReply::Lost] {
-            for (attempts, least, most) in
-                [(1, 5, 7), (2, 10, 13), (3, 20, 25), (4, 40, 50), (5, 48, 60), (100, 48, 60), (u32::MAX, 48, 60)]
-            {
+            for (attempts, least, most) in [
+                (1, 5, 7),
+                (2, 10, 13),
+                (3, 20, 25),
+                (4, 40, 50),
+                (5, 48, 60),
+                (100, 48, 60),
+                (u32::MAX, 48, 60),
+            ] {
                 let pause = pause(uid, attempts, answer);
                 assert!(pause >= SignedDuration::from_secs(least), "{uid} {attempts}: {pause}");
                 assert!(pause <= SignedDuration::from_secs(most), "{uid} {attempts}: {pause}");
@@ -42,7 +48,8 @@ fn retry_after_of_the_server_is_honored() {
 #[test]
 fn pauses_are_stable_per_pod_and_differ_between() {
     assert_eq!(pause("a", 3, BLOCKED), pause("a", 3, BLOCKED));
-    let pods: Vec<SignedDuration> = (0..50).map(|index| pause(&format!("uid-{index}"), 5, BLOCKED)).collect();
+    let pods: Vec<SignedDuration> =
+        (0..50).map(|index| pause(&format!("uid-{index}"), 5, BLOCKED)).collect();
     let mut different = pods.clone();
     different.sort();
     different.dedup();
@@ -73,7 +80,10 @@ fn what_was_accepted_is_repeated_after_a_minute() {
 fn server_error_may_be_temporary() {
     for answer in [EvictionReply::Refused, EvictionReply::Denied, EvictionReply::Lost] {
         assert!(pause("a", 1, answer) < SignedDuration::from_secs(8), "{answer:?}");
-        assert!(pause("a", 8, answer) > SignedDuration::from_secs(40), "{answer:?}: and it may last");
+        assert!(
+            pause("a", 8, answer) > SignedDuration::from_secs(40),
+            "{answer:?}: and it may last"
+        );
     }
 }
 
@@ -81,13 +91,24 @@ fn server_error_may_be_temporary() {
 fn turn_is_limited_and_longest_due_come_first() {
     let uids: Vec<String> = (0..AT_ONCE + 5).map(|index| format!("uid-{index:02}")).collect();
     let old = history(1, BLOCKED);
-    let asked: BTreeMap<&str, Option<&EvictionHistory>> =
-        uids.iter().enumerate().map(|(index, uid)| (uid.as_str(), (index < 10).then_some(&old))).collect();
+    let asked: BTreeMap<&str, Option<&EvictionHistory>> = uids
+        .iter()
+        .enumerate()
+        .map(|(index, uid)| (uid.as_str(), (index < 10).then_some(&old)))
+        .collect();
     let first = turn(asked.clone(), None, at(1000));
     assert_eq!(first.now.len(), AT_ONCE);
-    assert_eq!(&first.now[..15], uids[10..].iter().map(String::as_str).collect::<Vec<_>>(), "new ones have waited longest");
+    assert_eq!(
+        &first.now[..15],
+        uids[10..].iter().map(String::as_str).collect::<Vec<_>>(),
+        "new ones have waited longest"
+    );
     assert_eq!(first.next, Some(at(1000)), "there are more to ask for at once");
-    let waiting = turn(asked.iter().filter_map(|(uid, history)| Some((*uid, Some((*history)?)))), None, at(100));
+    let waiting = turn(
+        asked.iter().filter_map(|(uid, history)| Some((*uid, Some((*history)?)))),
+        None,
+        at(100),
+    );
     assert_eq!(waiting.now, Vec::<&str>::new());
     let soonest = uids[..10].iter().map(|uid| old.due(uid)).min();
     assert_eq!(waiting.next, soonest);
@@ -100,7 +121,10 @@ fn kured_78_what_was_asked_and_answered_is_told() {
         history(3, EvictionReply::Blocked { retry_after: Some(30) }).text("a", at(110)),
         "asked to leave 3 times in 110 s, a PodDisruptionBudget forbids it for now; again in 20 s"
     );
-    assert_eq!(history(1, EvictionReply::Refused).text("a", at(500)), "asked to leave once, refused by the API server");
+    assert_eq!(
+        history(1, EvictionReply::Refused).text("a", at(500)),
+        "asked to leave once, refused by the API server"
+    );
     assert_eq!(history(1, EvictionReply::Lost).answer.to_string(), "without an answer");
     assert_eq!(EvictionReply::Accepted.to_string(), "accepted, and its deletion has not begun");
 }
@@ -116,7 +140,11 @@ fn busy_server_gets_one_request_after_its_pause() {
     let waiting = turn(asked, Some(&busy), at(129));
     assert_eq!((waiting.now, waiting.next), (Vec::new(), Some(at(130))));
     let first = turn(asked, Some(&busy), at(130));
-    assert_eq!((first.now, first.next), (vec!["b"], Some(at(130))), "one, and it is seen what is answered");
+    assert_eq!(
+        (first.now, first.next),
+        (vec!["b"], Some(at(130))),
+        "one, and it is seen what is answered"
+    );
     assert_eq!(turn(asked, None, at(130)).now, ["b", "a", "c"]);
 }
 
@@ -128,7 +156,13 @@ fn pauses_of_busy_server_grow_to_a_minute() {
         pauses.push(next.until.duration_since(at(0)).as_secs());
         busy = Some(next);
     }
-    assert!(pauses.iter().zip([5, 10, 20, 40, 48, 48, 48]).all(|(pause, least)| (least..=60).contains(pause)), "{pauses:?}");
+    assert!(
+        pauses
+            .iter()
+            .zip([5, 10, 20, 40, 48, 48, 48])
+            .all(|(pause, least)| (least..=60).contains(pause)),
+        "{pauses:?}"
+    );
     assert!(pauses.is_sorted_by_key(|pause| (*pause).min(48)), "{pauses:?}");
     assert_eq!(BusyServer::after(None, at(0), Some(3600)).until, at(60), "whatever it says");
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::pods::device_users::{DeviceRelation, DeviceRules, DeviceUse, DeviceUsers, HiddenDeviceUse, consumers};
+use crate::pods::device_users::{
+    DeviceRelation, DeviceRules, DeviceUse, DeviceUsers, HiddenDeviceUse, consumers,
+};
 use crate::pods::fixture::{gpu_pod, labeled, of_daemon_set, pod};
 use contract::driver::Driver;
 use contract::policy::UpgradeSettings;
@@ -17,7 +19,12 @@ fn set(names: &[&str]) -> BTreeSet<String> {
 }
 
 fn claim(name: &str, drivers: &[&str]) -> DeviceClaim {
-    DeviceClaim { namespace: "team".into(), name: name.into(), drivers: set(drivers), ..DeviceClaim::default() }
+    DeviceClaim {
+        namespace: "team".into(),
+        name: name.into(),
+        drivers: set(drivers),
+        ..DeviceClaim::default()
+    }
 }
 
 fn claims() -> OptionalApi<Vec<DeviceClaim>> {
@@ -61,7 +68,11 @@ fn gpu_resources_mark_gpu_pods_like_the_vendor() {
         for phase in [PodPhase::Running, PodPhase::Pending] {
             let pod = Workload { phase, ..asks(resources) };
             assert_eq!(holds(Driver::Gpu, VENDOR, &pod), expected, "{resources:?} {phase:?}");
-            assert_eq!(holds(Driver::Gpu, DeviceRules::Ours, &pod), expected, "{resources:?} {phase:?}");
+            assert_eq!(
+                holds(Driver::Gpu, DeviceRules::Ours, &pod),
+                expected,
+                "{resources:?} {phase:?}"
+            );
         }
     }
 }
@@ -69,7 +80,10 @@ fn gpu_resources_mark_gpu_pods_like_the_vendor() {
 #[test]
 fn kubernetes_26080_finished_pods_hold_nothing() {
     for phase in [PodPhase::Succeeded, PodPhase::Failed] {
-        let pods = [Workload { phase, ..gpu_pod("trainer") }, Workload { phase, ..with_claim(Some("gpu")) }];
+        let pods = [
+            Workload { phase, ..gpu_pod("trainer") },
+            Workload { phase, ..with_claim(Some("gpu")) },
+        ];
         for pod in pods {
             assert_eq!(judge(Driver::Gpu, VENDOR, &pod), DeviceRelation::No);
             assert_eq!(judge(Driver::Gpu, DeviceRules::Ours, &pod), DeviceRelation::No);
@@ -105,7 +119,8 @@ fn claims_mark_gpu_pods_like_the_vendor() {
         );
     }
     let absent = OptionalApi::Absent;
-    let unread = DeviceUsers::new(Driver::Gpu, DeviceRules::Ours, &absent).judge(&with_claim(Some("gpu")));
+    let unread =
+        DeviceUsers::new(Driver::Gpu, DeviceRules::Ours, &absent).judge(&with_claim(Some("gpu")));
     assert_eq!(unread, DeviceRelation::Holds(DeviceUse::UnreadableClaim("gpu".into())));
 }
 
@@ -113,48 +128,92 @@ fn claims_mark_gpu_pods_like_the_vendor() {
 fn sidecar_can_hold_a_gpu_unseen_by_vendor() {
     let pod = Workload { sidecar_resources: set(&["nvidia.com/gpu"]), ..pod("trainer") };
     assert_eq!(judge(Driver::Gpu, VENDOR, &pod), DeviceRelation::No);
-    assert_eq!(judge(Driver::Gpu, DeviceRules::Ours, &pod), DeviceRelation::Holds(DeviceUse::Sidecar("nvidia.com/gpu".into())));
+    assert_eq!(
+        judge(Driver::Gpu, DeviceRules::Ours, &pod),
+        DeviceRelation::Holds(DeviceUse::Sidecar("nvidia.com/gpu".into()))
+    );
 }
 
 #[test]
 fn gpu_operator_2570_pods_without_request_go_only_if_selected() {
     let by_class = Workload { runtime_class: Some("nvidia".into()), ..pod("notebook") };
     let by_files = Workload { host_devices: true, ..pod("notebook") };
-    assert_eq!(judge(Driver::Gpu, DeviceRules::Ours, &by_class), DeviceRelation::Hidden(HiddenDeviceUse::RuntimeClass("nvidia".into())));
-    assert_eq!(judge(Driver::Gpu, DeviceRules::Ours, &by_files), DeviceRelation::Hidden(HiddenDeviceUse::HostDevices));
+    assert_eq!(
+        judge(Driver::Gpu, DeviceRules::Ours, &by_class),
+        DeviceRelation::Hidden(HiddenDeviceUse::RuntimeClass("nvidia".into()))
+    );
+    assert_eq!(
+        judge(Driver::Gpu, DeviceRules::Ours, &by_files),
+        DeviceRelation::Hidden(HiddenDeviceUse::HostDevices)
+    );
     assert_eq!(judge(Driver::Gpu, VENDOR, &by_class), DeviceRelation::No);
-    assert_eq!(judge(Driver::Ofed, DeviceRules::Ours, &by_class), DeviceRelation::No, "GPUs are no matter of the network's");
+    assert_eq!(
+        judge(Driver::Ofed, DeviceRules::Ours, &by_class),
+        DeviceRelation::No,
+        "GPUs are no matter of the network's"
+    );
     let other = Workload { runtime_class: Some("kata".into()), ..pod("notebook") };
     assert_eq!(judge(Driver::Gpu, DeviceRules::Ours, &other), DeviceRelation::No);
 
-    let upgrade = UpgradeSettings { extra_consumers: vec!["app in (notebook)".into()], ..UpgradeSettings::default() };
+    let upgrade = UpgradeSettings {
+        extra_consumers: vec!["app in (notebook)".into()],
+        ..UpgradeSettings::default()
+    };
     let selectors = consumers(&upgrade).expect("selectors");
     let claims = claims();
-    let holders = DeviceUsers::new(Driver::Gpu, DeviceRules::Ours, &claims).with_consumers(&selectors);
+    let holders =
+        DeviceUsers::new(Driver::Gpu, DeviceRules::Ours, &claims).with_consumers(&selectors);
     assert_eq!(
         holders.judge(&labeled("app", "notebook", by_class.clone())),
         DeviceRelation::Holds(DeviceUse::Selected("app=notebook".into()))
     );
-    assert_eq!(holders.judge(&by_class), DeviceRelation::Hidden(HiddenDeviceUse::RuntimeClass("nvidia".into())));
+    assert_eq!(
+        holders.judge(&by_class),
+        DeviceRelation::Hidden(HiddenDeviceUse::RuntimeClass("nvidia".into()))
+    );
 }
 
 #[test]
 fn the_operators_own_pods_are_not_hidden_holders() {
-    let exporter = of_daemon_set("nvidia-dcgm-exporter", Workload { runtime_class: Some("nvidia".into()), ..pod("exporter") });
+    let exporter = of_daemon_set(
+        "nvidia-dcgm-exporter",
+        Workload { runtime_class: Some("nvidia".into()), ..pod("exporter") },
+    );
     let claims = claims();
     let judge = |namespaces: &[&'static str]| {
-        DeviceUsers::new(Driver::Gpu, DeviceRules::Ours, &claims).with_operands_in(namespaces.iter().copied()).judge(&exporter)
+        DeviceUsers::new(Driver::Gpu, DeviceRules::Ours, &claims)
+            .with_operands_in(namespaces.iter().copied())
+            .judge(&exporter)
     };
     assert_eq!(judge(&["team"]), DeviceRelation::No);
-    assert!(matches!(judge(&["gpu-operator"]), DeviceRelation::Hidden(_)), "a stand-alone exporter");
+    assert!(
+        matches!(judge(&["gpu-operator"]), DeviceRelation::Hidden(_)),
+        "a stand-alone exporter"
+    );
 }
 
 #[test]
 fn consumers_are_selectors_and_never_everything() {
-    let of = |text: &str| consumers(&UpgradeSettings { extra_consumers: vec![text.into()], ..UpgradeSettings::default() });
-    assert_eq!(of("app=x").expect("a selector"), ["app=x".parse::<Selector>().expect("a selector")]);
-    assert_eq!(of(" ").expect_err("everything").to_string(), "extraConsumers: an empty selector would evict every pod; a drain does that");
-    assert!(of("a b").expect_err("no selector").to_string().starts_with("extraConsumers: `a b` is no label selector"));
+    let of = |text: &str| {
+        consumers(&UpgradeSettings {
+            extra_consumers: vec![text.into()],
+            ..UpgradeSettings::default()
+        })
+    };
+    assert_eq!(
+        of("app=x").expect("a selector"),
+        ["app=x".parse::<Selector>().expect("a selector")]
+    );
+    assert_eq!(
+        of(" ").expect_err("everything").to_string(),
+        "extraConsumers: an empty selector would evict every pod; a drain does that"
+    );
+    assert!(
+        of("a b")
+            .expect_err("no selector")
+            .to_string()
+            .starts_with("extraConsumers: `a b` is no label selector")
+    );
 }
 
 #[test]

@@ -15,7 +15,10 @@ use super::scene::{PreflightScene, environ, labels};
 fn found(mode: Mode, change: impl FnOnce(&mut PreflightScene)) -> Vec<String> {
     let mut scene = PreflightScene::new(4);
     scene.settings.mode = mode;
-    scene.coming().manager_environment = Some(environ(&[("ENABLE_GPU_POD_EVICTION", if mode == Mode::Drive { "false" } else { "true" })]));
+    scene.coming().manager_environment = Some(environ(&[(
+        "ENABLE_GPU_POD_EVICTION",
+        if mode == Mode::Drive { "false" } else { "true" },
+    )]));
     change(&mut scene);
     let all = scene.texts();
     all.into_iter().filter(|text| !text.starts_with("mode-change")).collect()
@@ -23,7 +26,8 @@ fn found(mode: Mode, change: impl FnOnce(&mut PreflightScene)) -> Vec<String> {
 
 #[test]
 fn two_that_upgrade_or_none_are_found() {
-    let off = |scene: &mut PreflightScene| scene.cluster_policy().upgrade_policy.auto_upgrade = false;
+    let off =
+        |scene: &mut PreflightScene| scene.cluster_policy().upgrade_policy.auto_upgrade = false;
     let coming = |on| move |scene: &mut PreflightScene| scene.coming().auto_upgrade = Some(on);
     let two = "actors: autoUpgrade is on in the ClusterPolicy, and the hook drives: two would upgrade the same nodes";
     let none = "actors: autoUpgrade is off in the ClusterPolicy, and the hook only steers: nobody would upgrade the nodes";
@@ -31,7 +35,11 @@ fn two_that_upgrade_or_none_are_found() {
     let nothing: [&str; 0] = [];
     assert_eq!(found(Mode::Drive, |_| {}), [two]);
     assert_eq!(found(Mode::Drive, off), nothing);
-    assert_eq!(found(Mode::Drive, coming(false)), nothing, "it is on for as long as the release is not deployed");
+    assert_eq!(
+        found(Mode::Drive, coming(false)),
+        nothing,
+        "it is on for as long as the release is not deployed"
+    );
     assert_eq!(found(Mode::Steer, |_| {}), nothing);
     assert_eq!(found(Mode::Steer, off), [none]);
     assert_eq!(found(Mode::Assist, off), [nobody]);
@@ -51,7 +59,12 @@ fn each_nvidia_driver_has_its_own_upgrade_policy() {
         scene.observed.nvidia_drivers = OptionalApi::Served(vec![of("a", true), of("b", false)]);
     };
     let texts = found(Mode::Drive, change);
-    assert_eq!(texts, ["actors: autoUpgrade is on in NVIDIADriver `a`, and the hook drives: two would upgrade the same nodes"]);
+    assert_eq!(
+        texts,
+        [
+            "actors: autoUpgrade is on in NVIDIADriver `a`, and the hook drives: two would upgrade the same nodes"
+        ]
+    );
 }
 
 #[test]
@@ -64,12 +77,24 @@ fn driver_manager_212_manager_that_evicts_too_is_found() {
         })
     };
     let off = &[("ENABLE_GPU_POD_EVICTION", "false"), ("ENABLE_AUTO_DRAIN", "false")][..];
-    let text = |which: &str| vec![format!("manager-eviction: the driver manager evicts by itself ({which}), and the hook drives")];
+    let text = |which: &str| {
+        vec![format!(
+            "manager-eviction: the driver manager evicts by itself ({which}), and the hook drives"
+        )]
+    };
     assert_eq!(manager(Some(off), &[]), Vec::<String>::new());
     assert_eq!(manager(None, off), Vec::<String>::new());
-    assert_eq!(manager(Some(&off[..1]), &[]), Vec::<String>::new(), "the operator itself switches the drain off");
+    assert_eq!(
+        manager(Some(&off[..1]), &[]),
+        Vec::<String>::new(),
+        "the operator itself switches the drain off"
+    );
     assert_eq!(manager(Some(&[]), off), text("ENABLE_GPU_POD_EVICTION"));
-    assert_eq!(manager(None, &[]), text("ENABLE_GPU_POD_EVICTION, ENABLE_AUTO_DRAIN"), "the program's own defaults");
+    assert_eq!(
+        manager(None, &[]),
+        text("ENABLE_GPU_POD_EVICTION, ENABLE_AUTO_DRAIN"),
+        "the program's own defaults"
+    );
     assert_eq!(manager(None, &off[..1]), text("ENABLE_AUTO_DRAIN"));
 }
 
@@ -77,13 +102,16 @@ fn driver_manager_212_manager_that_evicts_too_is_found() {
 fn entering_or_leaving_drive_replaces_driver_pods_once() {
     let change = |live: &str, coming: &str| {
         let mut scene = PreflightScene::new(4);
-        scene.observed.daemon_sets[0].manager_environment = labels(&[("ENABLE_GPU_POD_EVICTION", live), ("ENABLE_AUTO_DRAIN", "false")]);
+        scene.observed.daemon_sets[0].manager_environment =
+            labels(&[("ENABLE_GPU_POD_EVICTION", live), ("ENABLE_AUTO_DRAIN", "false")]);
         scene.coming().manager_environment = Some(environ(&[("ENABLE_GPU_POD_EVICTION", coming)]));
         scene.texts()
     };
     assert_eq!(
         change("true", "false"),
-        ["mode-change: the driver manager no longer evicts by itself: the driver pods of all 4 nodes are replaced once"]
+        [
+            "mode-change: the driver manager no longer evicts by itself: the driver pods of all 4 nodes are replaced once"
+        ]
     );
     assert_eq!(change("false", "true").len(), 1);
     assert_eq!(change("true", "true").len() + change("false", "false").len(), 0);
@@ -94,11 +122,17 @@ fn too_small_budget_names_the_number_to_set() {
     let mut scene = PreflightScene::new(12);
     assert_eq!(
         scene.texts(),
-        ["time-budget: 12 nodes, 1 at a time and 600 s each, need a budget of 8100 s, and it is 3600 s: set rollout.budgetSeconds to 8100"]
+        [
+            "time-budget: 12 nodes, 1 at a time and 600 s each, need a budget of 8100 s, and it is 3600 s: set rollout.budgetSeconds to 8100"
+        ]
     );
     assert_eq!(scene.findings()[0].severity, CheckSeverity::Warning);
     scene.settings.mode = Mode::Drive;
-    let budget = scene.findings().into_iter().find(|finding| finding.check == PreflightCheck::TimeBudget).expect("a finding");
+    let budget = scene
+        .findings()
+        .into_iter()
+        .find(|finding| finding.check == PreflightCheck::TimeBudget)
+        .expect("a finding");
     assert_eq!(budget.severity, CheckSeverity::Blocking);
     scene.settings.mode = Mode::Assist;
     scene.settings.budget_seconds = 8100;
@@ -114,9 +148,12 @@ fn budget_before_operator_is_the_waiting_jobs() {
     let mut scene = PreflightScene::new(12);
     scene.settings.tasks = vec![Task::Preflight];
     (scene.settings.mode, scene.settings.budget_seconds) = (Mode::Steer, 900);
-    let budgets = |scene: &PreflightScene| scene.texts().into_iter().filter(|text| text.starts_with("time-budget")).collect::<Vec<_>>();
+    let budgets = |scene: &PreflightScene| {
+        scene.texts().into_iter().filter(|text| text.starts_with("time-budget")).collect::<Vec<_>>()
+    };
     assert_eq!(budgets(&scene), Vec::<String>::new(), "nobody says which Job waits");
-    scene.settings.preflight.waits = Some(WaitingJob { release: "gpu-operator-post".into(), budget_seconds: 3600 });
+    scene.settings.preflight.waits =
+        Some(WaitingJob { release: "gpu-operator-post".into(), budget_seconds: 3600 });
     assert_eq!(
         budgets(&scene),
         [
@@ -124,7 +161,8 @@ fn budget_before_operator_is_the_waiting_jobs() {
              them: set its rollout.budgetSeconds, and rollout.preflight.waits.budgetSeconds here, to 8100"
         ]
     );
-    scene.settings.preflight.waits = Some(WaitingJob { release: "gpu-operator-post".into(), budget_seconds: 8100 });
+    scene.settings.preflight.waits =
+        Some(WaitingJob { release: "gpu-operator-post".into(), budget_seconds: 8100 });
     assert_eq!(budgets(&scene), Vec::<String>::new());
 }
 
@@ -155,7 +193,11 @@ fn policy_is_ours_in_drive_else_live_one() {
     }
     scene.settings.mode = Mode::Assist;
     scene.observed.cluster_policy = OptionalApi::Absent;
-    assert_eq!(policy(&scene.observed, &scene.settings), scene.settings.upgrade.policy, "a first install");
+    assert_eq!(
+        policy(&scene.observed, &scene.settings),
+        scene.settings.upgrade.policy,
+        "a first install"
+    );
 }
 
 #[test]
@@ -167,7 +209,12 @@ fn the_network_operators_auto_upgrade_is_its_own() {
         upgrade_policy: LiveUpgradePolicy { auto_upgrade: true, ..LiveUpgradePolicy::default() },
         ..NicClusterPolicy::default()
     }));
-    assert_eq!(scene.texts(), ["actors: autoUpgrade is on in the NicClusterPolicy, and the hook drives: two would upgrade the same nodes"]);
+    assert_eq!(
+        scene.texts(),
+        [
+            "actors: autoUpgrade is on in the NicClusterPolicy, and the hook drives: two would upgrade the same nodes"
+        ]
+    );
 }
 
 /// Without the hook the operator would start three nodes at once.
@@ -190,8 +237,10 @@ fn steer_with_parallel_nvidia_driver_may_not_begin() {
         })
     };
     let texts = with(vec![of("default", 3, "25%"), of("blue", 1, "100%"), of("green", 1, "25%")]);
-    let fields =
-        ["spec.upgradePolicy.maxParallelUpgrades of NVIDIADriver `default`", "spec.upgradePolicy.maxUnavailable of NVIDIADriver `blue`"];
+    let fields = [
+        "spec.upgradePolicy.maxParallelUpgrades of NVIDIADriver `default`",
+        "spec.upgradePolicy.maxUnavailable of NVIDIADriver `blue`",
+    ];
     assert_eq!(texts.len(), 2, "{texts:?}");
     for (text, field) in texts.iter().zip(fields) {
         assert!(text.starts_with(&format!("actors: {field}")), "{text}");

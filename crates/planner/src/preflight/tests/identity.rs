@@ -20,8 +20,11 @@ enum LiveIdentity {
 
 fn fleet(live: LiveIdentity) -> PreflightScene {
     let mut scene = PreflightScene::new(3);
-    scene.observed.nvidia_drivers =
-        OptionalApi::Served(vec![NvidiaDriver { name: "default".into(), uid: "crd".into(), ..NvidiaDriver::default() }]);
+    scene.observed.nvidia_drivers = OptionalApi::Served(vec![NvidiaDriver {
+        name: "default".into(),
+        uid: "crd".into(),
+        ..NvidiaDriver::default()
+    }]);
     let template = &mut scene.observed.daemon_sets[0];
     let own = |key: &str| labels(&[names::DRIVER_COMPONENT, (key, "true")]);
     match live {
@@ -37,7 +40,8 @@ fn fleet(live: LiveIdentity) -> PreflightScene {
 fn becomes(live: LiveIdentity, coming: ComingValues) -> Option<String> {
     let mut scene = fleet(live);
     *scene.coming() = coming;
-    let texts: Vec<String> = scene.texts().into_iter().filter(|text| text.starts_with("daemon-set-identity")).collect();
+    let texts: Vec<String> =
+        scene.texts().into_iter().filter(|text| text.starts_with("daemon-set-identity")).collect();
     let text = texts.first()?;
     let (_, rest) = text.split_once(" gives way to ").expect("what it becomes");
     let (becomes, cost) = rest.split_once(": ").expect("what that means");
@@ -80,7 +84,10 @@ fn the_driver_toolkit_counts_on_openshift_only() {
     let mut scene = fleet(LiveIdentity::Compiled);
     scene.coming().driver_toolkit = Some(true);
     assert_eq!(scene.texts(), Vec::<String>::new());
-    scene.node("gpu-0").labels.insert("feature.node.kubernetes.io/system-os_release.OSTREE_VERSION".into(), "418".into());
+    scene
+        .node("gpu-0")
+        .labels
+        .insert("feature.node.kubernetes.io/system-os_release.OSTREE_VERSION".into(), "418".into());
     let findings = scene.findings();
     assert_eq!(findings.len(), 1);
     assert_eq!(findings[0].nodes, ["gpu-0", "gpu-1", "gpu-2"]);
@@ -114,7 +121,10 @@ fn cloud_native_stack_95_disabling_ofed_driver_removes_its_pods() {
     scene.observed.daemon_sets = vec![ObservedDaemonSet {
         name: "mofed-ubuntu22.04-5b8c-ds".into(),
         uid: "mofed".into(),
-        template_labels: labels(&[(names::OFED_DRIVER_LABEL, ""), (names::OFED_OWNER_LABEL, "nnp-storage")]),
+        template_labels: labels(&[
+            (names::OFED_DRIVER_LABEL, ""),
+            (names::OFED_OWNER_LABEL, "nnp-storage"),
+        ]),
         ..ObservedDaemonSet::default()
     }];
     Arc::make_mut(&mut scene.observed.pods.changed()[0]).owner = Some("mofed".into());

@@ -25,10 +25,22 @@ fn label(scene: &mut PreflightScene, node: &str, key: &str, value: &str) {
 
 #[test]
 fn gpu_operator_715_fleet_without_ready_node_is_not_touched() {
-    let all = |scene: &mut PreflightScene| scene.observed.nodes.values_mut().for_each(|node| node.ready = false);
-    assert_eq!(found(all), ["no-ready-nodes: none of the 4 GPU nodes is ready: gpu-0, gpu-1, gpu-2, gpu-3"]);
-    assert_eq!(found(|scene| scene.node("gpu-2").ready = false), ["not-ready-nodes: 1 of 4 GPU nodes are not ready: gpu-2"]);
-    assert_eq!(found(|scene| scene.observed.nodes.clear()), none(), "a first install before any node has joined");
+    let all = |scene: &mut PreflightScene| {
+        scene.observed.nodes.values_mut().for_each(|node| node.ready = false)
+    };
+    assert_eq!(
+        found(all),
+        ["no-ready-nodes: none of the 4 GPU nodes is ready: gpu-0, gpu-1, gpu-2, gpu-3"]
+    );
+    assert_eq!(
+        found(|scene| scene.node("gpu-2").ready = false),
+        ["not-ready-nodes: 1 of 4 GPU nodes are not ready: gpu-2"]
+    );
+    assert_eq!(
+        found(|scene| scene.observed.nodes.clear()),
+        none(),
+        "a first install before any node has joined"
+    );
 }
 
 #[test]
@@ -46,11 +58,22 @@ fn kubernetes_upgrade_in_progress_is_found() {
         scene.node("gpu-2").unschedulable = true;
     };
     let texts = found(cordoned);
-    assert!(texts[0].ends_with("an upgrade of Kubernetes is probably on its way, with gpu-2 cordoned"), "{texts:?}");
+    assert!(
+        texts[0].ends_with("an upgrade of Kubernetes is probably on its way, with gpu-2 cordoned"),
+        "{texts:?}"
+    );
     let mut half = PreflightScene::new(2);
     half.node("gpu-1").kubelet = "v1.34.0".into();
-    assert_eq!(half.findings()[0].nodes, ["gpu-1"], "of two that are equally common the newer one is the exception");
-    assert_eq!(found(|scene| scene.node("gpu-1").kubelet = String::new()), none(), "unknown is no version");
+    assert_eq!(
+        half.findings()[0].nodes,
+        ["gpu-1"],
+        "of two that are equally common the newer one is the exception"
+    );
+    assert_eq!(
+        found(|scene| scene.node("gpu-1").kubelet = String::new()),
+        none(),
+        "unknown is no version"
+    );
 }
 
 #[test]
@@ -66,15 +89,27 @@ fn gpu_operator_2820_nodes_that_others_cordoned_are_named() {
     };
     for driver in Driver::ALL.into_iter().filter(|driver| driver.has_operator()) {
         for state in ["upgrade-required", "upgrade-done", ""] {
-            assert_eq!(found(with_state(driver, state)), [text], "{state}: the vendor's controller has not begun, or has ended");
+            assert_eq!(
+                found(with_state(driver, state)),
+                [text],
+                "{state}: the vendor's controller has not begun, or has ended"
+            );
         }
-        for state in ["cordon-required", "drain-required", "pod-restart-required", "upgrade-failed"] {
-            assert_eq!(found(with_state(driver, state)), none(), "{state}: the cordon is the vendor's");
+        for state in ["cordon-required", "drain-required", "pod-restart-required", "upgrade-failed"]
+        {
+            assert_eq!(
+                found(with_state(driver, state)),
+                none(),
+                "{state}: the cordon is the vendor's"
+            );
         }
     }
     let before = |scene: &mut PreflightScene| {
         with_state(Driver::Gpu, "drain-required")(scene);
-        scene.node("gpu-0").annotations.insert(Driver::Gpu.traits().initially_unschedulable.into(), "true".into());
+        scene
+            .node("gpu-0")
+            .annotations
+            .insert(Driver::Gpu.traits().initially_unschedulable.into(), "true".into());
     };
     assert_eq!(found(before), [text], "it was cordoned before the vendor came");
 }
@@ -92,7 +127,11 @@ fn our_own_cordon_is_not_called_foreign() {
     };
     let left = "leftovers: 1 nodes carry labels or annotations of gpu-rollout: gpu-0 (gpu-rollout.dev/gpu-driver-upgrade)";
     assert_eq!(found(record(true)), [left]);
-    assert_eq!(found(record(false)), ["foreign-cordons: somebody else has cordoned 1 nodes: gpu-0", left], "we found it cordoned");
+    assert_eq!(
+        found(record(false)),
+        ["foreign-cordons: somebody else has cordoned 1 nodes: gpu-0", left],
+        "we found it cordoned"
+    );
 }
 
 #[test]
@@ -104,8 +143,10 @@ fn what_an_earlier_run_has_left_is_named() {
     };
     assert_eq!(
         found(labels),
-        ["leftovers: 2 nodes carry labels or annotations of gpu-rollout: gpu-0 (gpu-rollout.dev/gpu-driver-upgrade-state), gpu-1 \
-          (gpu-rollout.dev/gpu-driver-hold)"]
+        [
+            "leftovers: 2 nodes carry labels or annotations of gpu-rollout: gpu-0 (gpu-rollout.dev/gpu-driver-upgrade-state), gpu-1 \
+          (gpu-rollout.dev/gpu-driver-hold)"
+        ]
     );
     let without_device = |scene: &mut PreflightScene| {
         label(scene, "gpu-0", Driver::Gpu.traits().own_state_label, "drain-required");
@@ -133,21 +174,30 @@ fn libs_76_maintenance_that_others_asked_for_is_named() {
     };
     assert_eq!(
         found(change),
-        ["node-maintenance: 2 NodeMaintenances stand: gpu-0 (asked for by `nic.configuration.operator`, Draining), gpu-1 (asked for by \
-          `admin`, not begun)"]
+        [
+            "node-maintenance: 2 NodeMaintenances stand: gpu-0 (asked for by `nic.configuration.operator`, Draining), gpu-1 (asked for by \
+          `admin`, not begun)"
+        ]
     );
 }
 
 #[test]
 fn gpu_operator_316_operands_still_paused_after_upgrade_are_named() {
     let pause = |scene: &mut PreflightScene| {
-        label(scene, "gpu-0", "nvidia.com/gpu.deploy.container-toolkit", "paused-for-driver-upgrade");
+        label(
+            scene,
+            "gpu-0",
+            "nvidia.com/gpu.deploy.container-toolkit",
+            "paused-for-driver-upgrade",
+        );
         label(scene, "gpu-0", "nvidia.com/gpu.deploy.dcgm", "x_paused-for-driver-upgrade");
     };
     assert_eq!(
         found(pause),
-        ["paused-operands: operands of 1 nodes are paused for an upgrade that is over: gpu-0 (nvidia.com/gpu.deploy.container-toolkit, \
-          nvidia.com/gpu.deploy.dcgm)"]
+        [
+            "paused-operands: operands of 1 nodes are paused for an upgrade that is over: gpu-0 (nvidia.com/gpu.deploy.container-toolkit, \
+          nvidia.com/gpu.deploy.dcgm)"
+        ]
     );
     let starting = |scene: &mut PreflightScene| {
         pause(scene);

@@ -35,11 +35,21 @@ fn gpu_operator_454_pods_with_empty_dir_name_policy_key() {
     assert_eq!(found(|scene| scene.pods.push(memory(gpu_pod("llm")))), [text]);
     let lossy = |scene: &mut PreflightScene| {
         scene.pods.push(memory(gpu_pod("llm")));
-        scene.policy.pod_deletion = Some(PodDeletionPolicy { delete_empty_dir: true, ..PodDeletionPolicy::default() });
+        scene.policy.pod_deletion =
+            Some(PodDeletionPolicy { delete_empty_dir: true, ..PodDeletionPolicy::default() });
     };
     assert_eq!(found(lossy), none());
-    assert_eq!(found(|scene| scene.pods.push(memory(pod("cache")))), none(), "it has no GPU, and only those go");
-    assert_eq!(found(|scene| scene.pods.push(memory(Workload { phase: PodPhase::Succeeded, ..gpu_pod("job") }))), none());
+    assert_eq!(
+        found(|scene| scene.pods.push(memory(pod("cache")))),
+        none(),
+        "it has no GPU, and only those go"
+    );
+    assert_eq!(
+        found(|scene| scene
+            .pods
+            .push(memory(Workload { phase: PodPhase::Succeeded, ..gpu_pod("job") }))),
+        none()
+    );
 }
 
 #[test]
@@ -54,7 +64,8 @@ fn kubernetes_57049_pods_that_nobody_brings_back_are_named() {
     assert_eq!(found(change), [text]);
     let forced = |scene: &mut PreflightScene| {
         change(scene);
-        scene.policy.pod_deletion = Some(PodDeletionPolicy { force: true, ..PodDeletionPolicy::default() });
+        scene.policy.pod_deletion =
+            Some(PodDeletionPolicy { force: true, ..PodDeletionPolicy::default() });
     };
     assert_eq!(found(forced), none());
 }
@@ -77,14 +88,22 @@ fn drain_decides_about_every_pod_it_selects() {
         scene.pods.push(memory(labeled(names::DRAIN_SKIP_LABEL, "true", gpu_pod("llm"))));
         with_drain(scene);
     };
-    assert!(found(skipped)[0].starts_with("empty-dir: 1 pods that have to go have an emptyDir: team/llm"), "{:?}", found(skipped));
+    assert!(
+        found(skipped)[0]
+            .starts_with("empty-dir: 1 pods that have to go have an emptyDir: team/llm"),
+        "{:?}",
+        found(skipped)
+    );
 }
 
 #[test]
 fn gpu_operator_2570_daemon_set_and_static_pods_are_pinned() {
     let text = "pinned-holders: 2 pods that use the GPU cannot be evicted: team/exporter of DaemonSet dcgm, team/static is a static pod";
     let change = |scene: &mut PreflightScene| {
-        scene.pods.extend([of_daemon_set("dcgm", gpu_pod("exporter")), Workload { mirror: true, ..bare(gpu_pod("static")) }]);
+        scene.pods.extend([
+            of_daemon_set("dcgm", gpu_pod("exporter")),
+            Workload { mirror: true, ..bare(gpu_pod("static")) },
+        ]);
     };
     assert_eq!(found(change), [text]);
     let drained = |scene: &mut PreflightScene| {
@@ -93,7 +112,10 @@ fn gpu_operator_2570_daemon_set_and_static_pods_are_pinned() {
     };
     assert_eq!(found(drained), [text], "a drain leaves them, and the driver does not unload");
     let leaving = |scene: &mut PreflightScene| {
-        scene.pods.push(Workload { deleted_at: Some(at(30)), ..of_daemon_set("dcgm", gpu_pod("exporter")) });
+        scene.pods.push(Workload {
+            deleted_at: Some(at(30)),
+            ..of_daemon_set("dcgm", gpu_pod("exporter"))
+        });
     };
     assert_eq!(found(leaving), none());
 }
@@ -103,7 +125,10 @@ fn gpu_operator_2570_pods_without_gpu_request_appear_before_cordon() {
     let class = |pod: Workload| Workload { runtime_class: Some("nvidia".into()), ..pod };
     let change = |scene: &mut PreflightScene| {
         scene.pods.push(class(labeled("app", "notebook", pod("notebook"))));
-        scene.pods.push(Workload { namespace: "gpu-operator".into(), ..class(of_daemon_set("nvidia-dcgm-exporter", pod("exporter"))) });
+        scene.pods.push(Workload {
+            namespace: "gpu-operator".into(),
+            ..class(of_daemon_set("nvidia-dcgm-exporter", pod("exporter")))
+        });
     };
     assert_eq!(
         found(change),
@@ -123,7 +148,10 @@ fn hawk_1363_pods_that_terminate_without_end_are_named() {
     let change = |scene: &mut PreflightScene| {
         let leaving = |name: &str, due| Workload { deleted_at: Some(at(due)), ..gpu_pod(name) };
         scene.pods.push(leaving("wedged", -147_600));
-        scene.pods.push(Workload { finalizers: vec!["example.com/hold".into()], ..leaving("held", -900) });
+        scene.pods.push(Workload {
+            finalizers: vec!["example.com/hold".into()],
+            ..leaving("held", -900)
+        });
         scene.pods.push(leaving("quick", -300));
         scene.pods.push(Workload { grace_seconds: 3600, ..leaving("patient", 600) });
     };
@@ -137,7 +165,10 @@ fn hawk_1363_pods_that_terminate_without_end_are_named() {
 
 #[test]
 fn kubernetes_57049_controllers_of_unknown_kinds_are_named() {
-    let of = |api: &str, kind: &str, name: &str| Workload { controller: Some(controller(api, kind, "llm")), ..gpu_pod(name) };
+    let of = |api: &str, kind: &str, name: &str| Workload {
+        controller: Some(controller(api, kind, "llm")),
+        ..gpu_pod(name)
+    };
     let change = |scene: &mut PreflightScene| {
         scene.pods.extend([
             of("kubeflow.org/v1", "PyTorchJob", "worker"),
@@ -173,18 +204,27 @@ fn strict(name: &str, selector: &str) -> DisruptionBudget {
 #[test]
 fn kured_82_impossible_budget_is_found_before_cordon() {
     let change = |scene: &mut PreflightScene| {
-        scene.pods.extend([labeled("app", "a", gpu_pod("a-0")), labeled("app", "a", gpu_pod("a-1")), labeled("app", "b", gpu_pod("b-0"))]);
+        scene.pods.extend([
+            labeled("app", "a", gpu_pod("a-0")),
+            labeled("app", "a", gpu_pod("a-1")),
+            labeled("app", "b", gpu_pod("b-0")),
+        ]);
         scene.observed.workloads.budgets = vec![strict("a", "app=a"), strict("web", "app=web")];
         scene.pods.push(labeled("app", "web", pod("web-0")));
     };
     assert_eq!(
         found(change),
-        ["budget-never-yields: poddisruptionbudget team/a never lets a pod go: maxUnavailable is 0; 2 pods have to go: team/a-0, team/a-1"]
+        [
+            "budget-never-yields: poddisruptionbudget team/a never lets a pod go: maxUnavailable is 0; 2 pods have to go: team/a-0, team/a-1"
+        ]
     );
     let slow = |scene: &mut PreflightScene| {
         change(scene);
-        scene.observed.workloads.budgets =
-            vec![DisruptionBudget { max_unavailable: Some("1".into()), expected: 2, ..strict("a", "app=a") }];
+        scene.observed.workloads.budgets = vec![DisruptionBudget {
+            max_unavailable: Some("1".into()),
+            expected: 2,
+            ..strict("a", "app=a")
+        }];
     };
     assert_eq!(found(slow), none(), "slow is not never");
 }
@@ -193,7 +233,8 @@ fn kured_82_impossible_budget_is_found_before_cordon() {
 fn each_budget_has_its_own_advice() {
     let mut scene = PreflightScene::new(1);
     scene.pods = vec![labeled("app", "a", gpu_pod("a-0")), labeled("app", "b", gpu_pod("b-0"))];
-    scene.observed.workloads.budgets = vec![strict("a", "app=a"), strict("b1", "app=b"), strict("b2", "app in (b)")];
+    scene.observed.workloads.budgets =
+        vec![strict("a", "app=a"), strict("b1", "app=b"), strict("b2", "app in (b)")];
     let advice: Vec<&str> = scene.findings().iter().map(|finding| finding.advice).collect();
     assert_eq!(
         advice,
@@ -219,18 +260,28 @@ fn claim(name: &str, reserved_for: &[&str]) -> DeviceClaim {
 fn aicr_980_claims_of_running_pods_are_named() {
     let change = |scene: &mut PreflightScene| {
         scene.pods.push(Workload { claims: vec![Some("gpu".into())], ..pod("trainer-0") });
-        scene.observed.workloads.claims = OptionalApi::Served(vec![claim("gpu", &["uid-trainer-0"]), claim("free", &[])]);
+        scene.observed.workloads.claims =
+            OptionalApi::Served(vec![claim("gpu", &["uid-trainer-0"]), claim("free", &[])]);
     };
-    assert_eq!(found(change), ["held-claims: 1 running pods hold GPUs by ResourceClaims: team/trainer-0 (resourceclaim/gpu)"]);
+    assert_eq!(
+        found(change),
+        [
+            "held-claims: 1 running pods hold GPUs by ResourceClaims: team/trainer-0 (resourceclaim/gpu)"
+        ]
+    );
 }
 
 #[test]
 fn dra_1278_claims_never_released_are_named() {
     let deleting = |since| DeviceClaim { deleting: Some(at(since)), ..claim("wedged", &[]) };
-    let domain = DeviceClaim { drivers: ["compute-domain.nvidia.com".to_owned()].into(), ..claim("domain", &["gone"]) };
+    let domain = DeviceClaim {
+        drivers: ["compute-domain.nvidia.com".to_owned()].into(),
+        ..claim("domain", &["gone"])
+    };
     let change = |since| {
         move |scene: &mut PreflightScene| {
-            scene.observed.workloads.claims = OptionalApi::Served(vec![claim("zombie", &["gone"]), deleting(since), domain]);
+            scene.observed.workloads.claims =
+                OptionalApi::Served(vec![claim("zombie", &["gone"]), deleting(since), domain]);
         }
     };
     assert_eq!(
@@ -268,8 +319,12 @@ fn network_operator_263_ofed_checks_pods_on_its_networks() {
     let mut scene = PreflightScene::new(1);
     scene.settings.driver = Driver::Ofed;
     scene.node("gpu-0").labels.insert(names::NIC_PRESENT_LABEL.into(), "true".into());
-    scene.pods = vec![memory(gpu_pod("llm")), memory(Workload { secondary_network: true, ..pod("mpi") })];
+    scene.pods =
+        vec![memory(gpu_pod("llm")), memory(Workload { secondary_network: true, ..pod("mpi") })];
     let texts = scene.texts();
     assert_eq!(texts.len(), 1, "{texts:?}");
-    assert!(texts[0].starts_with("empty-dir: 1 pods that have to go have an emptyDir: team/mpi"), "{texts:?}");
+    assert!(
+        texts[0].starts_with("empty-dir: 1 pods that have to go have an emptyDir: team/mpi"),
+        "{texts:?}"
+    );
 }

@@ -10,7 +10,10 @@ use contract::policy::Policy;
 use contract::preflight::ComingValues;
 use contract::settings::Settings;
 use observed::workload::Workload;
-use observed::{ClusterPolicy, Labels, LiveUpgradePolicy, Observed, ObservedDaemonSet, ObservedNode, ObservedPod, OptionalApi};
+use observed::{
+    ClusterPolicy, Labels, LiveUpgradePolicy, Observed, ObservedDaemonSet, ObservedNode,
+    ObservedPod, OptionalApi,
+};
 
 pub(super) struct PreflightScene {
     pub(super) observed: Observed,
@@ -56,7 +59,11 @@ impl PreflightScene {
         scene.observed.cluster_policy = OptionalApi::Served(Some(ClusterPolicy {
             uid: "policy".into(),
             driver_enabled: true,
-            upgrade_policy: LiveUpgradePolicy { auto_upgrade: true, max_unavailable: Some("25%".into()), ..LiveUpgradePolicy::default() },
+            upgrade_policy: LiveUpgradePolicy {
+                auto_upgrade: true,
+                max_unavailable: Some("25%".into()),
+                ..LiveUpgradePolicy::default()
+            },
             ..ClusterPolicy::default()
         }));
         scene.observed.nvidia_drivers = OptionalApi::Served(Vec::new());
@@ -68,8 +75,14 @@ impl PreflightScene {
             observed: true,
             on_delete: true,
             node_selector: labels(&[(names::DEPLOY_DRIVER_LABEL, "true")]),
-            template_labels: labels(&[names::DRIVER_COMPONENT, ("nvidia.com/precompiled", "false")]),
-            manager_environment: labels(&[("ENABLE_GPU_POD_EVICTION", "true"), ("ENABLE_AUTO_DRAIN", "false")]),
+            template_labels: labels(&[
+                names::DRIVER_COMPONENT,
+                ("nvidia.com/precompiled", "false"),
+            ]),
+            manager_environment: labels(&[
+                ("ENABLE_GPU_POD_EVICTION", "true"),
+                ("ENABLE_AUTO_DRAIN", "false"),
+            ]),
             ..ObservedDaemonSet::default()
         }];
         for index in 0..nodes {
@@ -80,16 +93,24 @@ impl PreflightScene {
 
     /// One more node with its driver.
     pub(super) fn join(&mut self, name: &str) {
-        let labels = labels(&[(names::GPU_PRESENT_LABEL, "true"), (names::DEPLOY_DRIVER_LABEL, "true")]);
-        let node =
-            ObservedNode { name: name.into(), uid: name.into(), ready: true, kubelet: "v1.33.1".into(), labels, ..ObservedNode::default() };
+        let labels =
+            labels(&[(names::GPU_PRESENT_LABEL, "true"), (names::DEPLOY_DRIVER_LABEL, "true")]);
+        let node = ObservedNode {
+            name: name.into(),
+            uid: name.into(),
+            ready: true,
+            kubelet: "v1.33.1".into(),
+            labels,
+            ..ObservedNode::default()
+        };
         self.observed.nodes.insert(name, node);
         self.observed.pods.push(ObservedPod {
             name: format!("driver-{name}"),
             uid: format!("driver-{name}"),
             owner: Some("driver".into()),
             node: Some(name.into()),
-            labels: [(names::DRIVER_COMPONENT.0.to_owned(), names::DRIVER_COMPONENT.1.to_owned())].into(),
+            labels: [(names::DRIVER_COMPONENT.0.to_owned(), names::DRIVER_COMPONENT.1.to_owned())]
+                .into(),
             running: true,
             ready: true,
             ..ObservedPod::default()
@@ -103,7 +124,9 @@ impl PreflightScene {
     pub(super) fn cluster_policy(&mut self) -> &mut ClusterPolicy {
         match &mut self.observed.cluster_policy {
             OptionalApi::Served(Some(policy)) => policy,
-            OptionalApi::Served(None) | OptionalApi::Absent => panic!("the fleet has a ClusterPolicy"),
+            OptionalApi::Served(None) | OptionalApi::Absent => {
+                panic!("the fleet has a ClusterPolicy")
+            }
         }
     }
 
@@ -129,6 +152,9 @@ impl PreflightScene {
 
     /// `check: text` of each finding.
     pub(super) fn texts(&self) -> Vec<String> {
-        self.findings().into_iter().map(|finding| format!("{}: {}", finding.check.name(), finding.text)).collect()
+        self.findings()
+            .into_iter()
+            .map(|finding| format!("{}: {}", finding.check.name(), finding.text))
+            .collect()
     }
 }

@@ -20,7 +20,9 @@ impl Reason {
                 "in mode observe nobody replaces the pod: delete it yourself when the node is empty, or take mode drive"
             }
             Self::DriverNotReady { .. } => "look at the log of the DaemonSet's pod on the node",
-            Self::Skipped { .. } => "remove the label gpu-rollout.dev/daemonset-driver-upgrade.skip to let the node be upgraded",
+            Self::Skipped { .. } => {
+                "remove the label gpu-rollout.dev/daemonset-driver-upgrade.skip to let the node be upgraded"
+            }
             _ => return None,
         })
     }

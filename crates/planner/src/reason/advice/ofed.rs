@@ -16,18 +16,24 @@ impl Reason {
             Self::OperatorNotReady { .. } => {
                 "look at the pods of the operator's Deployment: kubectl describe pod -l app.kubernetes.io/name=network-operator"
             }
-            Self::PolicyMissing { .. } => "apply the NicClusterPolicy (in a bundle the network operator's *-resources release)",
+            Self::PolicyMissing { .. } => {
+                "apply the NicClusterPolicy (in a bundle the network operator's *-resources release)"
+            }
             Self::DaemonSetMissing { .. } => {
                 "look at the operator's log and at `state-OFED` under status.appliedStates of the NicClusterPolicy"
             }
             Self::DriverOutOfDate { .. } => {
                 "the vendor's controller takes nodes by ofedDriver.upgradePolicy; with autoUpgrade false (the default) delete the driver pod yourself"
             }
-            Self::DriverNotReady { .. } => "look at the driver pod's log: kubectl logs -c mofed-container",
+            Self::DriverNotReady { .. } => {
+                "look at the driver pod's log: kubectl logs -c mofed-container"
+            }
             Self::UpgradeFailed { .. } => {
                 "drain the node, delete its driver pod, and remove the annotation nvidia.com/ofed-driver-upgrade.driver-wait-for-safe-load if it is there; the controller goes on when the new pod is ready"
             }
-            Self::Skipped { .. } => "remove the label nvidia.com/ofed-driver-upgrade.skip to let the node be upgraded",
+            Self::Skipped { .. } => {
+                "remove the label nvidia.com/ofed-driver-upgrade.skip to let the node be upgraded"
+            }
             _ => return None,
         })
     }

@@ -19,7 +19,13 @@ const LATER: Timestamp = Timestamp::constant(1_700_000_120, 987_654_321);
 const POD: &str = "nvidia-driver-daemonset-7x2kq";
 
 fn holder(node: &str, state: ControllerState) -> SlotHolder {
-    SlotHolder { node: node.into(), state, failed: state == ControllerState::Failed, cordoned: false, not_ready: false }
+    SlotHolder {
+        node: node.into(),
+        state,
+        failed: state == ControllerState::Failed,
+        cordoned: false,
+        not_ready: false,
+    }
 }
 
 /// What nodes wait for.
@@ -34,9 +40,21 @@ fn of_the_controller() -> Vec<ControllerWait> {
         ControllerWait::SandboxWorkloads,
         ControllerWait::Blocked { error: SnapshotError::NoNode { pod: POD.into() } },
         ControllerWait::PassEnds { error: PassError::NoDrain },
-        ControllerWait::Asleep { step: PredictedStep::To(ControllerState::CordonRequired), since: Some(AT), until: Some(LATER) },
-        ControllerWait::Asleep { step: PredictedStep::To(ControllerState::CordonRequired), since: None, until: None },
-        ControllerWait::Asleep { step: PredictedStep::DeletePod, since: Some(AT), until: Some(LATER) },
+        ControllerWait::Asleep {
+            step: PredictedStep::To(ControllerState::CordonRequired),
+            since: Some(AT),
+            until: Some(LATER),
+        },
+        ControllerWait::Asleep {
+            step: PredictedStep::To(ControllerState::CordonRequired),
+            since: None,
+            until: None,
+        },
+        ControllerWait::Asleep {
+            step: PredictedStep::DeletePod,
+            since: Some(AT),
+            until: Some(LATER),
+        },
         ControllerWait::Asleep { step: PredictedStep::Evict, since: Some(AT), until: Some(LATER) },
         ControllerWait::Asleep { step: PredictedStep::Drain, since: Some(AT), until: Some(LATER) },
         ControllerWait::Asleep { step: PredictedStep::Load, since: Some(AT), until: Some(LATER) },
@@ -47,20 +65,23 @@ fn of_the_controller() -> Vec<ControllerWait> {
 
 /// What keeps a node from its turn.
 fn of_slots() -> Vec<ControllerWait> {
-    let unavailable = |counted, holders: Vec<SlotHolder>, ahead: Vec<String>| ControllerWait::Unavailable {
-        limit: counted,
-        written: "25%".into(),
-        total: 8,
-        counted,
-        holders: holders.into_iter().collect(),
-        ahead: ahead.into_iter().collect(),
-    };
+    let unavailable =
+        |counted, holders: Vec<SlotHolder>, ahead: Vec<String>| ControllerWait::Unavailable {
+            limit: counted,
+            written: "25%".into(),
+            total: 8,
+            counted,
+            holders: holders.into_iter().collect(),
+            ahead: ahead.into_iter().collect(),
+        };
     let cordoned = SlotHolder { cordoned: true, ..holder("gpu-2", ControllerState::Done) };
     let away = SlotHolder { not_ready: true, ..holder("gpu-3", ControllerState::Done) };
     vec![
         ControllerWait::Parallel {
             limit: 7,
-            holders: (2..9).map(|node| holder(&format!("gpu-{node}"), ControllerState::PodRestartRequired)).collect(),
+            holders: (2..9)
+                .map(|node| holder(&format!("gpu-{node}"), ControllerState::PodRestartRequired))
+                .collect(),
             ahead: std::iter::empty().collect(),
         },
         ControllerWait::Parallel {
@@ -102,7 +123,10 @@ fn of_the_driver() -> Vec<ControllerWait> {
         ControllerWait::DriverStarting { pod: POD.into(), trouble: None, restarts: 0 },
         ControllerWait::DriverStarting { pod: POD.into(), trouble: trouble(), restarts: 3 },
         ControllerWait::NoValidator,
-        ControllerWait::Validating { pod: "nvidia-operator-validator-q8d5z".into(), until: Some(LATER) },
+        ControllerWait::Validating {
+            pod: "nvidia-operator-validator-q8d5z".into(),
+            until: Some(LATER),
+        },
         ControllerWait::Validating { pod: "nvidia-operator-validator-q8d5z".into(), until: None },
         ControllerWait::FailedBefore,
         ControllerWait::FailedDriver { pod: POD.into(), trouble: None },
@@ -141,14 +165,22 @@ pub(super) fn pass_errors() -> Vec<PassError> {
         PassError::NoPodDeletion { node: node() },
         PassError::StartTime { node: node(), key: traits.wait_start, value: "soon".into() },
     ];
-    errors.into_iter().chain(writes().into_iter().map(|write| PassError::Refused { write })).collect()
+    errors
+        .into_iter()
+        .chain(writes().into_iter().map(|write| PassError::Refused { write }))
+        .collect()
 }
 
 /// What the controller writes, and may be refused.
 fn writes() -> Vec<PassWrite> {
     let (node, name) = (|| "gpu-1".to_owned(), || "nvidia-operator-gpu-1".to_owned());
     let key = Driver::Gpu.traits().safe_load;
-    let pod = PassWrite::DeletePod { node: node(), namespace: "gpu-operator".into(), name: POD.into(), uid: "5e0c".into() };
+    let pod = PassWrite::DeletePod {
+        node: node(),
+        namespace: "gpu-operator".into(),
+        name: POD.into(),
+        uid: "5e0c".into(),
+    };
     vec![
         PassWrite::State { node: node(), state: ControllerState::CordonRequired },
         PassWrite::Annotate { node: node(), key, value: Some("true".into()) },

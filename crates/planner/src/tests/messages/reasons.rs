@@ -13,7 +13,17 @@ use super::AT;
 
 /// Every reason but those of an upgrade of ours.
 pub(super) fn reasons() -> Vec<Reason> {
-    let all = [of_the_operator(), of_policies(), of_specs(), of_nodes(), of_drivers(), of_operands(), of_gpus(), of_dra(), of_plugins()];
+    let all = [
+        of_the_operator(),
+        of_policies(),
+        of_specs(),
+        of_nodes(),
+        of_drivers(),
+        of_operands(),
+        of_gpus(),
+        of_dra(),
+        of_plugins(),
+    ];
     all.concat().into_iter().chain(of_writes()).chain([Reason::Quiet { until: AT }]).collect()
 }
 
@@ -37,7 +47,11 @@ fn of_the_operator() -> Vec<Reason> {
         not_leading(Some(new), Some(holder(new)), true),
         Reason::OperatorNotSeen { deployment: deployment(), holder: holder(new) },
         Reason::OperatorActing { until: AT },
-        Reason::OtherChart { object: "deployment/gpu-operator".into(), found: "gpu-operator-v25.10.1".into(), expected: "v26.3.0".into() },
+        Reason::OtherChart {
+            object: "deployment/gpu-operator".into(),
+            found: "gpu-operator-v25.10.1".into(),
+            expected: "v26.3.0".into(),
+        },
     ]
 }
 
@@ -77,7 +91,9 @@ fn of_policies() -> Vec<Reason> {
 
 fn of_specs() -> Vec<Reason> {
     vec![
-        Reason::DriverLeftOver { daemon_set: "nvidia-driver-daemonset-417.94.202412040832-0".into() },
+        Reason::DriverLeftOver {
+            daemon_set: "nvidia-driver-daemonset-417.94.202412040832-0".into(),
+        },
         Reason::SpecNotObserved {
             object: "daemonset/nvidia-driver-daemonset".into(),
             field: "image".into(),
@@ -93,7 +109,10 @@ fn of_specs() -> Vec<Reason> {
 }
 
 fn of_nodes() -> Vec<Reason> {
-    let in_other_pool = |found: Option<&str>| Reason::NodeInOtherPool { wanted: "h100".into(), found: found.map(str::to_owned) };
+    let in_other_pool = |found: Option<&str>| Reason::NodeInOtherPool {
+        wanted: "h100".into(),
+        found: found.map(str::to_owned),
+    };
     vec![
         Reason::NodeNotLabeled,
         Reason::NodeWithoutDaemonSet,
@@ -102,24 +121,39 @@ fn of_nodes() -> Vec<Reason> {
         Reason::NodeNotReady { since: Some(AT) },
         Reason::NodeNotReady { since: None },
         Reason::Skipped { label: Driver::Gpu.traits().skip_label },
-        Reason::NodeTainted { daemon_set: "nvidia-driver-daemonset".into(), taint: "dedicated=training:NoSchedule".into() },
+        Reason::NodeTainted {
+            daemon_set: "nvidia-driver-daemonset".into(),
+            taint: "dedicated=training:NoSchedule".into(),
+        },
     ]
 }
 
 fn of_drivers() -> Vec<Reason> {
     let state = |state: &str| Some(state.to_owned());
-    let out_of_date = |state, why: Option<ControllerWait>| Reason::DriverOutOfDate { state, why: why.map(Box::new) };
-    let unfinished = |state: &str, why: Option<ControllerWait>| Reason::UpgradeUnfinished { state: state.into(), why: why.map(Box::new) };
+    let out_of_date = |state, why: Option<ControllerWait>| Reason::DriverOutOfDate {
+        state,
+        why: why.map(Box::new),
+    };
+    let unfinished = |state: &str, why: Option<ControllerWait>| Reason::UpgradeUnfinished {
+        state: state.into(),
+        why: why.map(Box::new),
+    };
     let restarting = || Some("nvidia-driver-ctr: CrashLoopBackOff".to_owned());
     vec![
         Reason::DriverPodMissing,
-        Reason::DriverPodUnschedulable { message: "0/4 nodes are available: 1 Insufficient memory.".into() },
+        Reason::DriverPodUnschedulable {
+            message: "0/4 nodes are available: 1 Insufficient memory.".into(),
+        },
         out_of_date(None, None),
         out_of_date(state("upgrade-required"), Some(ControllerWait::Off)),
         // What keeps every node is told instead of what the policy says of one.
         out_of_date(state("upgrade-required"), Some(ControllerWait::SandboxWorkloads)),
         Reason::DriverNotReady { state: None, trouble: None, restarts: 0 },
-        Reason::DriverNotReady { state: state("pod-restart-required"), trouble: restarting(), restarts: 3 },
+        Reason::DriverNotReady {
+            state: state("pod-restart-required"),
+            trouble: restarting(),
+            restarts: 3,
+        },
         unfinished("drain-required", None),
         unfinished("drain-required", Some(ControllerWait::Draining { timeout_seconds: 300 })),
         unfinished("drain-required", Some(ControllerWait::PassEnds { error: PassError::NoDrain })),
@@ -132,9 +166,15 @@ fn of_drivers() -> Vec<Reason> {
 
 /// Each operand has a remedy of its own; one that the table does not know has a general one.
 fn of_operands() -> Vec<Reason> {
-    let known = Operand::ALL.map(|operand| OperandName { daemon_set: operand.traits().daemon_set.into(), known: Some(operand) });
+    let known = Operand::ALL.map(|operand| OperandName {
+        daemon_set: operand.traits().daemon_set.into(),
+        known: Some(operand),
+    });
     let unknown = OperandName { daemon_set: "nvidia-kata-manager".into(), known: None };
-    let plugin = || OperandName { daemon_set: Operand::DevicePlugin.traits().daemon_set.into(), known: Some(Operand::DevicePlugin) };
+    let plugin = || OperandName {
+        daemon_set: Operand::DevicePlugin.traits().daemon_set.into(),
+        known: Some(Operand::DevicePlugin),
+    };
     let not_ready = |operand| Reason::OperandNotReady { operand, trouble: None, restarts: 0 };
     let trouble = Some("nvidia-device-plugin: CrashLoopBackOff".to_owned());
     let others = [
@@ -164,20 +204,30 @@ fn of_dra() -> Vec<Reason> {
         Reason::PluginHeldUp { cause: cause(), failed: 2 },
         Reason::PluginStale { cause: cause() },
         Reason::PluginMissing,
-        Reason::PluginUnschedulable { message: "0/4 nodes are available: 1 Insufficient cpu.".into() },
+        Reason::PluginUnschedulable {
+            message: "0/4 nodes are available: 1 Insufficient cpu.".into(),
+        },
         Reason::PluginNotReady { trouble: None },
         Reason::PluginNotReady { trouble: Some("gpus: CrashLoopBackOff".into()) },
         Reason::SliceMissing { driver: names::DRA_GPU_DRIVER.into() },
         Reason::SliceOutdated { published: "570.195.03".into(), loaded: "580.126.20".into() },
         Reason::DraMissing { namespaces: Vec::new() },
-        Reason::DraMissing { namespaces: vec!["nvidia-dra-driver-gpu".into(), "gpu-operator".into()] },
-        Reason::DraScheduledNowhere { daemon_set: "nvidia-dra-driver-gpu/nvidia-dra-driver-gpu-kubelet-plugin".into() },
+        Reason::DraMissing {
+            namespaces: vec!["nvidia-dra-driver-gpu".into(), "gpu-operator".into()],
+        },
+        Reason::DraScheduledNowhere {
+            daemon_set: "nvidia-dra-driver-gpu/nvidia-dra-driver-gpu-kubelet-plugin".into(),
+        },
     ]
 }
 
 fn of_plugins() -> Vec<Reason> {
     let (config_map, key) = (|| "device-plugin-config".to_owned(), || "a100-shared".to_owned());
-    let cause = || format!("its container started {AT:.0}, its configuration `a100-shared` is as it is since {AT:.0}");
+    let cause = || {
+        format!(
+            "its container started {AT:.0}, its configuration `a100-shared` is as it is since {AT:.0}"
+        )
+    };
     let daemon_set = || "nvidia-device-plugin-daemonset".to_owned();
     vec![
         Reason::ConfigMissing { config_map: config_map(), namespace: "gpu-operator".into() },
@@ -188,13 +238,20 @@ fn of_plugins() -> Vec<Reason> {
         Reason::RestartHeldUp { cause: cause(), failed: 1 },
         Reason::RestartHeldUp { cause: cause(), failed: 2 },
         Reason::RestartRolling { daemon_set: daemon_set() },
-        Reason::RestartPending { daemon_set: daemon_set(), trouble: "config-manager-init: CrashLoopBackOff".into() },
+        Reason::RestartPending {
+            daemon_set: daemon_set(),
+            trouble: "config-manager-init: CrashLoopBackOff".into(),
+        },
     ]
 }
 
 fn of_writes() -> Vec<Reason> {
-    let denied = || "admission webhook \"nodes.example.com\" denied the request: node gpu-1 is reserved".to_owned();
-    let message = "failed calling webhook \"nodes.example.com\": context deadline exceeded".to_owned();
+    let denied = || {
+        "admission webhook \"nodes.example.com\" denied the request: node gpu-1 is reserved"
+            .to_owned()
+    };
+    let message =
+        "failed calling webhook \"nodes.example.com\": context deadline exceeded".to_owned();
     vec![
         Reason::WriteRefused { write: WriteKind::Node, message: denied(), cordoned: false },
         Reason::WriteRefused { write: WriteKind::Eviction, message: denied(), cordoned: true },

@@ -13,7 +13,12 @@ use crate::reason::upgrade::UpgradeReason;
 pub(super) fn upgrading() -> Vec<UpgradeReason> {
     let refused = refusals().into_iter().map(UpgradeReason::Refused);
     let failed = FailureCause::ALL.into_iter().map(failed);
-    [of_the_turn(), of_others(), of_the_work(), of_the_end()].concat().into_iter().chain(refused).chain(failed).collect()
+    [of_the_turn(), of_others(), of_the_work(), of_the_end()]
+        .concat()
+        .into_iter()
+        .chain(refused)
+        .chain(failed)
+        .collect()
 }
 
 /// Why a node may not be started.
@@ -35,10 +40,17 @@ fn unavailable() -> StartRefusal {
 fn of_the_turn() -> Vec<UpgradeReason> {
     vec![
         UpgradeReason::Paused { by: "ada@example.com".into(), why: None, at: AT },
-        UpgradeReason::Paused { by: "ada@example.com".into(), why: Some("a benchmark runs".into()), at: AT },
+        UpgradeReason::Paused {
+            by: "ada@example.com".into(),
+            why: Some("a benchmark runs".into()),
+            at: AT,
+        },
         UpgradeReason::Soak { until: AT },
         UpgradeReason::FailureBudget { failed: ["gpu-2".to_owned()].into(), budget: 0 },
-        UpgradeReason::FailureBudget { failed: ["gpu-2".to_owned(), "gpu-3".to_owned()].into(), budget: 1 },
+        UpgradeReason::FailureBudget {
+            failed: ["gpu-2".to_owned(), "gpu-3".to_owned()].into(),
+            budget: 1,
+        },
         UpgradeReason::NoTime { deadline: AT, per_node: 1800, held: None },
         UpgradeReason::NoTime { deadline: AT, per_node: 1800, held: Some(unavailable()) },
         UpgradeReason::Queued,
@@ -47,10 +59,17 @@ fn of_the_turn() -> Vec<UpgradeReason> {
 
 /// Who else has the node.
 fn of_others() -> Vec<UpgradeReason> {
-    let other = |driver, state: &str, ours| UpgradeReason::OtherDriver { driver, state: state.into(), ours };
+    let other = |driver, state: &str, ours| UpgradeReason::OtherDriver {
+        driver,
+        state: state.into(),
+        ours,
+    };
     vec![
         UpgradeReason::ForeignCordon,
-        UpgradeReason::Maintenance { name: "gpu-1-firmware".into(), requestor: "platform.example.com".into() },
+        UpgradeReason::Maintenance {
+            name: "gpu-1-firmware".into(),
+            requestor: "platform.example.com".into(),
+        },
         UpgradeReason::Requestor,
         other(Driver::Gpu, "drain-required", false),
         other(Driver::Ofed, "upgrade-required", false),
@@ -78,10 +97,18 @@ fn of_the_work() -> Vec<UpgradeReason> {
 
 /// How it ends.
 fn of_the_end() -> Vec<UpgradeReason> {
-    let again = |attempts| UpgradeReason::Retry { message: why(FailureCause::EvictionTimeout).into(), attempts, limit: 3, at: AT };
+    let again = |attempts| UpgradeReason::Retry {
+        message: why(FailureCause::EvictionTimeout).into(),
+        attempts,
+        limit: 3,
+        at: AT,
+    };
     let (cause, message) = (FailureCause::DrainTimeout, why(FailureCause::DrainTimeout).to_owned());
     vec![
-        UpgradeReason::Validating { trouble: "driver-validation: CrashLoopBackOff".into(), until: AT },
+        UpgradeReason::Validating {
+            trouble: "driver-validation: CrashLoopBackOff".into(),
+            until: AT,
+        },
         again(1),
         UpgradeReason::Failed { cause, message, attempts: 1, cordoned: false },
         UpgradeReason::GivingBack,
@@ -90,7 +117,12 @@ fn of_the_end() -> Vec<UpgradeReason> {
 
 /// A node that failed for this as often as it may.
 fn failed(cause: FailureCause) -> UpgradeReason {
-    UpgradeReason::Failed { cause, message: why(cause).into(), attempts: 3, cordoned: !cause.is_before_restart() }
+    UpgradeReason::Failed {
+        cause,
+        message: why(cause).into(),
+        attempts: 3,
+        cordoned: !cause.is_before_restart(),
+    }
 }
 
 /// What is said of one failure beside its cause.
@@ -99,7 +131,9 @@ fn why(cause: FailureCause) -> &'static str {
         FailureCause::PodsNotEvictable => {
             "no pod was touched: training/notebook has no controller, and nobody would bring it back (podDeletion.force would allow it)"
         }
-        FailureCause::EvictionTimeout | FailureCause::DrainTimeout => "not gone after 300 s: inference/llm-0",
+        FailureCause::EvictionTimeout | FailureCause::DrainTimeout => {
+            "not gone after 300 s: inference/llm-0"
+        }
         FailureCause::DrainBlocked => {
             "no pod was touched: training/cache-0 has an emptyDir on disk, which would be lost (drain.deleteEmptyDir would allow it)"
         }

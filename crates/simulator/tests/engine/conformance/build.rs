@@ -8,7 +8,8 @@ use nvidia_upgrade::snapshot::{PodRevision, SnapshotError, SnapshotInputs};
 use nvidia_upgrade::{ControllerState, UpgradeSnapshot, pass};
 use observed::workload::NodeMaintenance;
 use observed::{
-    ClusterPolicy, Labels, Observed, ObservedDaemonSet, ObservedNode, ObservedPod, ObservedRevision as ControllerRevision, OptionalApi,
+    ClusterPolicy, Labels, Observed, ObservedDaemonSet, ObservedNode, ObservedPod,
+    ObservedRevision as ControllerRevision, OptionalApi,
 };
 
 use super::fixture::{enabled, options, rules};
@@ -21,11 +22,19 @@ const APP: (&str, &str) = ("app", "nvidia-driver-daemonset");
 
 /// A cluster with a ClusterPolicy and nothing else.
 fn cluster() -> Observed {
-    Observed { cluster_policy: OptionalApi::Served(Some(ClusterPolicy::default())), ..Observed::default() }
+    Observed {
+        cluster_policy: OptionalApi::Served(Some(ClusterPolicy::default())),
+        ..Observed::default()
+    }
 }
 
 fn node(observed: &mut Observed, name: &str) {
-    let node = ObservedNode { name: name.into(), ready: true, labels: labels(&[("gpu", "true")]), ..ObservedNode::default() };
+    let node = ObservedNode {
+        name: name.into(),
+        ready: true,
+        labels: labels(&[("gpu", "true")]),
+        ..ObservedNode::default()
+    };
     observed.nodes.insert(name, node);
 }
 
@@ -40,8 +49,16 @@ fn daemon_set(observed: &mut Observed, name: &str, desired: i32) {
         node_selector: selector,
         ..ObservedDaemonSet::default()
     });
-    observed.revisions.push(ControllerRevision { owner: name.into(), revision: 2, hash: "new".into() });
-    observed.revisions.push(ControllerRevision { owner: name.into(), revision: 1, hash: "old".into() });
+    observed.revisions.push(ControllerRevision {
+        owner: name.into(),
+        revision: 2,
+        hash: "new".into(),
+    });
+    observed.revisions.push(ControllerRevision {
+        owner: name.into(),
+        revision: 1,
+        hash: "old".into(),
+    });
 }
 
 fn pod(observed: &mut Observed, name: &str, owner: Option<&str>, node: &str) {
@@ -74,7 +91,11 @@ fn seen(observed: &Observed) -> UpgradeSnapshot<'_> {
 fn blocked(observed: &Observed) -> Option<String> {
     let snapshot = seen(observed);
     let outcome = pass(&snapshot, &rules(), &options());
-    assert_eq!(outcome.error, snapshot.blocked.clone().map(PassError::Build), "nothing is done for any node");
+    assert_eq!(
+        outcome.error,
+        snapshot.blocked.clone().map(PassError::Build),
+        "nothing is done for any node"
+    );
     assert!(snapshot.blocked.is_none() || outcome.writes.is_empty());
     snapshot.blocked.map(|error| error.to_string())
 }
@@ -90,7 +111,10 @@ fn line_002_pod_on_node_is_one_entry() {
     let snapshot = seen(&observed);
     assert_eq!(snapshot.entries.len(), 1);
     let entry = &snapshot.entries[0];
-    assert_eq!((entry.node, entry.state, entry.pod.revision), ("a", ControllerState::Unknown, PodRevision::Newest));
+    assert_eq!(
+        (entry.node, entry.state, entry.pod.revision),
+        ("a", ControllerState::Unknown, PodRevision::Newest)
+    );
     assert_eq!(snapshot.blocked, None);
 }
 
@@ -111,7 +135,10 @@ fn line_004_a_pod_without_owner_is_orphaned() {
     node(&mut observed, "a");
     pod(&mut observed, "left", None, "a");
     let snapshot = seen(&observed);
-    assert_eq!((snapshot.entries[0].state, snapshot.entries[0].pod.revision), (ControllerState::Unknown, PodRevision::Orphaned));
+    assert_eq!(
+        (snapshot.entries[0].state, snapshot.entries[0].pod.revision),
+        (ControllerState::Unknown, PodRevision::Orphaned)
+    );
 }
 
 #[test]
@@ -119,9 +146,17 @@ fn line_005_too_few_pods_block_everything() {
     let mut observed = fleet();
     node(&mut observed, "b");
     observed.daemon_sets[0].desired = 2;
-    assert_eq!(blocked(&observed).as_deref(), Some("daemonset/drivers wants 2 pods and has 1; none on b"));
-    let expected =
-        SnapshotError::PodCount { daemon_set: "drivers".into(), desired: 2, owned: 1, missing: vec!["b".into()], surplus: Vec::new() };
+    assert_eq!(
+        blocked(&observed).as_deref(),
+        Some("daemonset/drivers wants 2 pods and has 1; none on b")
+    );
+    let expected = SnapshotError::PodCount {
+        daemon_set: "drivers".into(),
+        desired: 2,
+        owned: 1,
+        missing: vec!["b".into()],
+        surplus: Vec::new(),
+    };
     assert_eq!(seen(&observed).blocked, Some(expected));
 }
 
@@ -129,7 +164,10 @@ fn line_005_too_few_pods_block_everything() {
 fn line_006_too_many_pods_block_everything() {
     let mut observed = fleet();
     pod(&mut observed, "drivers-2", Some("drivers"), "gone");
-    assert_eq!(blocked(&observed).as_deref(), Some("daemonset/drivers wants 1 pods and has 2; one too many on gone"));
+    assert_eq!(
+        blocked(&observed).as_deref(),
+        Some("daemonset/drivers wants 1 pods and has 2; one too many on gone")
+    );
 }
 
 #[test]
@@ -144,14 +182,20 @@ fn line_007_pods_of_other_owners_are_not_seen() {
 fn line_008_pod_of_removed_node_blocks_everything() {
     let mut observed = fleet();
     observed.nodes.clear();
-    assert_eq!(blocked(&observed).as_deref(), Some("pod/drivers-1 is on node/a, which is not there"));
+    assert_eq!(
+        blocked(&observed).as_deref(),
+        Some("pod/drivers-1 is on node/a, which is not there")
+    );
 }
 
 #[test]
 fn line_009_running_pod_without_node_blocks_everything() {
     let mut observed = fleet();
     Arc::make_mut(&mut observed.pods.changed()[0]).unbound = true;
-    assert_eq!(blocked(&observed).as_deref(), Some("pod/drivers-1 is on no node though it is not pending"));
+    assert_eq!(
+        blocked(&observed).as_deref(),
+        Some("pod/drivers-1 is on no node though it is not pending")
+    );
 }
 
 #[test]
@@ -175,8 +219,15 @@ fn line_011_daemon_sets_are_one_fleet() {
 #[test]
 fn line_012_maintenance_by_name_belongs_to_node() {
     let mut observed = fleet();
-    let requestor = Requestor { id: "ours".into(), namespace: "default".into(), prefix: "nvidia-operator".into() };
-    let inputs = SnapshotInputs { requestor: Some(&requestor), ..SnapshotInputs::from_observed(&observed, Driver::Gpu) };
+    let requestor = Requestor {
+        id: "ours".into(),
+        namespace: "default".into(),
+        prefix: "nvidia-operator".into(),
+    };
+    let inputs = SnapshotInputs {
+        requestor: Some(&requestor),
+        ..SnapshotInputs::from_observed(&observed, Driver::Gpu)
+    };
     assert_eq!(UpgradeSnapshot::from_observed(&observed, &inputs).entries[0].maintenance, None);
     let named = |name: &str| NodeMaintenance {
         namespace: "default".into(),
@@ -185,10 +236,15 @@ fn line_012_maintenance_by_name_belongs_to_node() {
         requestor: "x".into(),
         ..NodeMaintenance::default()
     };
-    observed.workloads.maintenances = OptionalApi::Served(vec![named("other-a"), named("nvidia-operator-a")]);
+    observed.workloads.maintenances =
+        OptionalApi::Served(vec![named("other-a"), named("nvidia-operator-a")]);
     let snapshot = UpgradeSnapshot::from_observed(&observed, &inputs);
     assert_eq!(snapshot.entries[0].maintenance.as_ref().map(|object| object.requestor), Some("x"));
-    assert_eq!(seen(&observed).entries[0].maintenance, None, "without that mode it is not looked at");
+    assert_eq!(
+        seen(&observed).entries[0].maintenance,
+        None,
+        "without that mode it is not looked at"
+    );
 }
 
 #[test]
@@ -198,9 +254,15 @@ fn older_revision_is_outdated_missing_one_ends_pass() {
     assert_eq!(seen(&observed).entries[0].pod.revision, PodRevision::Older);
     Arc::make_mut(&mut observed.pods.changed()[0]).revision = None;
     let outcome = pass(&seen(&observed), &enabled(rules().policy), &options());
-    assert_eq!(outcome.error.expect("an error").to_string(), "pod/drivers-1 on node/a has no label controller-revision-hash");
+    assert_eq!(
+        outcome.error.expect("an error").to_string(),
+        "pod/drivers-1 on node/a has no label controller-revision-hash"
+    );
     Arc::make_mut(&mut observed.pods.changed()[0]).revision = Some("new".into());
     observed.revisions.clear();
     let outcome = pass(&seen(&observed), &rules(), &options());
-    assert_eq!(outcome.error.expect("an error").to_string(), "the DaemonSet of pod/drivers-1 on node/a has no ControllerRevision");
+    assert_eq!(
+        outcome.error.expect("an error").to_string(),
+        "the DaemonSet of pod/drivers-1 on node/a has no ControllerRevision"
+    );
 }

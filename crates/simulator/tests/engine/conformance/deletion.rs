@@ -40,24 +40,44 @@ fn line_067_and_070_pods_that_may_all_go_are_evicted() {
     assert_eq!(one(deleting()), ["a: evict"]);
     assert_eq!(eviction(&users(2, 2), &rules().policy), EvictionTask::Runs);
     assert_eq!(eviction_ended(true, &rules().policy), ControllerState::PodRestartRequired);
-    assert_eq!(eviction_ended(true, &drained().policy), ControllerState::PodRestartRequired, "no drain follows");
+    assert_eq!(
+        eviction_ended(true, &drained().policy),
+        ControllerState::PodRestartRequired,
+        "no drain follows"
+    );
 }
 
 #[test]
 fn line_068_and_071_and_074_forbidden_pod_fails_node_untouched() {
-    assert_eq!(eviction(&users(2, 1), &rules().policy), EvictionTask::Ends(ControllerState::Failed));
-    assert_eq!(eviction(&users(1, 2), &rules().policy), EvictionTask::Ends(ControllerState::Failed), "numbers are compared, nothing else");
+    assert_eq!(
+        eviction(&users(2, 1), &rules().policy),
+        EvictionTask::Ends(ControllerState::Failed)
+    );
+    assert_eq!(
+        eviction(&users(1, 2), &rules().policy),
+        EvictionTask::Ends(ControllerState::Failed),
+        "numbers are compared, nothing else"
+    );
 }
 
 #[test]
 fn line_069_and_072_enabled_drain_replaces_pod_deletion() {
-    assert_eq!(eviction(&users(2, 1), &drained().policy), EvictionTask::Ends(ControllerState::DrainRequired));
+    assert_eq!(
+        eviction(&users(2, 1), &drained().policy),
+        EvictionTask::Ends(ControllerState::DrainRequired)
+    );
 }
 
 #[test]
 fn line_073_without_such_pods_the_driver_is_restarted() {
-    assert_eq!(eviction(&users(0, 0), &rules().policy), EvictionTask::Ends(ControllerState::PodRestartRequired));
-    assert_eq!(eviction(&users(0, 0), &drained().policy), EvictionTask::Ends(ControllerState::PodRestartRequired));
+    assert_eq!(
+        eviction(&users(0, 0), &rules().policy),
+        EvictionTask::Ends(ControllerState::PodRestartRequired)
+    );
+    assert_eq!(
+        eviction(&users(0, 0), &drained().policy),
+        EvictionTask::Ends(ControllerState::PodRestartRequired)
+    );
 }
 
 #[test]
@@ -81,7 +101,14 @@ fn line_078_missing_policy_stops_every_node() {
     let outcome = pass(&snapshot(entries), &none, &options());
     assert_eq!(outcome.error, Some(PassError::NoPodDeletion { node: "a".into() }));
     assert_eq!(outcome.writes, []);
-    assert_eq!(writes(&pass(&snapshot([old("b", ControllerState::PodRestartRequired)]), &none, &options())), ["b: delete pod/driver"]);
+    assert_eq!(
+        writes(&pass(
+            &snapshot([old("b", ControllerState::PodRestartRequired)]),
+            &none,
+            &options()
+        )),
+        ["b: delete pod/driver"]
+    );
 }
 
 #[test]
@@ -91,7 +118,8 @@ fn line_084_and_085_without_a_drain_the_driver_is_restarted() {
 
 #[test]
 fn line_086_and_088_and_089_every_node_is_drained() {
-    let outcome = pass(&snapshot([draining("a"), draining("b"), draining("c")]), &drained(), &options());
+    let outcome =
+        pass(&snapshot([draining("a"), draining("b"), draining("c")]), &drained(), &options());
     assert_eq!(writes(&outcome), ["a: drain", "b: drain", "c: drain"]);
     assert_eq!(writes(&pass(&snapshot([]), &drained(), &options())), NOTHING);
 }
@@ -99,7 +127,12 @@ fn line_086_and_088_and_089_every_node_is_drained() {
 #[test]
 fn line_087_impossible_drain_ends_the_pass() {
     let refused = PassWrite::Drain { node: "a".into() };
-    let outcome = pass_with(&snapshot([draining("a"), draining("b")]), &drained(), &options(), &mut |write| *write != refused);
+    let outcome = pass_with(
+        &snapshot([draining("a"), draining("b")]),
+        &drained(),
+        &options(),
+        &mut |write| *write != refused,
+    );
     assert_eq!(outcome.error, Some(PassError::Refused { write: refused }));
 }
 
@@ -113,5 +146,8 @@ fn line_092_what_a_drain_comes_to() {
 fn line_094_drain_selector_skips_marked_pods() {
     let label = Driver::Gpu.traits().drain_skip_label;
     assert_eq!(drain_selector("", label), "nvidia.com/gpu-driver-upgrade-drain.skip!=true");
-    assert_eq!(drain_selector("app=train", label), "app=train,nvidia.com/gpu-driver-upgrade-drain.skip!=true");
+    assert_eq!(
+        drain_selector("app=train", label),
+        "app=train,nvidia.com/gpu-driver-upgrade-drain.skip!=true"
+    );
 }

@@ -10,7 +10,10 @@ use nvidia_upgrade::{ControllerGeneration, ControllerState, PolicyRules};
 
 /// The numbers for these nodes.
 pub(crate) fn slots(entries: &[NodeEntry<'_>], policy: &Policy) -> UpgradeSlots {
-    throttle::slots(&UpgradeSnapshot { entries: entries.to_vec(), ..UpgradeSnapshot::default() }, policy)
+    throttle::slots(
+        &UpgradeSnapshot { entries: entries.to_vec(), ..UpgradeSnapshot::default() },
+        policy,
+    )
 }
 
 /// What time it is in all of these tests: so many Unix seconds.
@@ -45,7 +48,10 @@ pub(crate) fn orphaned(name: &'static str, state: ControllerState) -> NodeEntry<
     with(node(name, state), |entry| entry.pod.revision = PodRevision::Orphaned)
 }
 
-pub(crate) fn with(mut entry: NodeEntry<'static>, change: impl FnOnce(&mut NodeEntry<'static>)) -> NodeEntry<'static> {
+pub(crate) fn with(
+    mut entry: NodeEntry<'static>,
+    change: impl FnOnce(&mut NodeEntry<'static>),
+) -> NodeEntry<'static> {
     change(&mut entry);
     entry
 }
@@ -54,8 +60,14 @@ pub(crate) fn cordoned(entry: NodeEntry<'static>) -> NodeEntry<'static> {
     with(entry, |entry| entry.unschedulable = true)
 }
 
-pub(crate) fn snapshot(entries: impl IntoIterator<Item = NodeEntry<'static>>) -> UpgradeSnapshot<'static> {
-    UpgradeSnapshot { driver: Driver::Gpu, entries: entries.into_iter().collect(), ..UpgradeSnapshot::default() }
+pub(crate) fn snapshot(
+    entries: impl IntoIterator<Item = NodeEntry<'static>>,
+) -> UpgradeSnapshot<'static> {
+    UpgradeSnapshot {
+        driver: Driver::Gpu,
+        entries: entries.into_iter().collect(),
+        ..UpgradeSnapshot::default()
+    }
 }
 
 pub(crate) fn options() -> PassOptions {
@@ -80,7 +92,9 @@ pub(crate) fn run(entries: impl IntoIterator<Item = NodeEntry<'static>>) -> Pass
 /// The state that a pass gave a node.
 pub(crate) fn state_of(outcome: &PassOutcome, node: &str) -> Option<ControllerState> {
     let states = outcome.writes.iter().rev().filter(|write| write.node() == node);
-    states.into_iter().find_map(|write| if let PassWrite::State { state, .. } = write { Some(*state) } else { None })
+    states.into_iter().find_map(|write| {
+        if let PassWrite::State { state, .. } = write { Some(*state) } else { None }
+    })
 }
 
 /// What a pass writes, as text.

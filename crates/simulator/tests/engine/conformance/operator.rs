@@ -10,9 +10,12 @@ use nvidia_upgrade::operator::{ReconciliationPlan, orphaned, unfinished, upgrade
 use nvidia_upgrade::pass::{PassError, PassWrite};
 use nvidia_upgrade::snapshot::DriverSelection;
 use nvidia_upgrade::wake::{WakingChange, changes};
-use nvidia_upgrade::{ControllerGeneration, ControllerState, PassOptions, PolicyRules, UpgradeSnapshot, pass};
+use nvidia_upgrade::{
+    ControllerGeneration, ControllerState, PassOptions, PolicyRules, UpgradeSnapshot, pass,
+};
 use observed::{
-    ClusterPolicy, Labels, LiveUpgradePolicy, NvidiaDriver, Observed, ObservedDaemonSet, ObservedNode, ObservedPod, OptionalApi,
+    ClusterPolicy, Labels, LiveUpgradePolicy, NvidiaDriver, Observed, ObservedDaemonSet,
+    ObservedNode, ObservedPod, OptionalApi,
 };
 
 const STATE: &str = "nvidia.com/gpu-driver-upgrade-state";
@@ -23,9 +26,19 @@ fn on() -> LiveUpgradePolicy {
 }
 
 fn node(observed: &mut Observed, name: &str, pairs: &[(&str, &str)]) {
-    let mut labels: Labels = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let mut labels: Labels =
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     labels.insert(names::GPU_PRESENT_LABEL.into(), "true".into());
-    observed.nodes.insert(name, ObservedNode { name: name.into(), uid: name.into(), ready: true, labels, ..ObservedNode::default() });
+    observed.nodes.insert(
+        name,
+        ObservedNode {
+            name: name.into(),
+            uid: name.into(),
+            ready: true,
+            labels,
+            ..ObservedNode::default()
+        },
+    );
 }
 
 fn owned(observed: &mut Observed, name: &str, owner: &str, state: ControllerState) {
@@ -47,7 +60,8 @@ fn driver_pod(observed: &mut Observed, node: &str) {
         node: Some(node.into()),
         orphaned: true,
         running: true,
-        labels: [(names::DRIVER_COMPONENT.0.to_owned(), names::DRIVER_COMPONENT.1.to_owned())].into(),
+        labels: [(names::DRIVER_COMPONENT.0.to_owned(), names::DRIVER_COMPONENT.1.to_owned())]
+            .into(),
         ..ObservedPod::default()
     });
 }
@@ -62,26 +76,40 @@ fn line_144_states_go_without_any_policy() {
     node(&mut observed, "a", &[(STATE, "upgrade-done")]);
     node(&mut observed, "b", &[]);
     let found = reconcile(&observed);
-    assert_eq!((found.cleaned.as_slice(), found.parts.len(), found.again()), (&["a".to_owned()][..], 0, None));
+    assert_eq!(
+        (found.cleaned.as_slice(), found.parts.len(), found.again()),
+        (&["a".to_owned()][..], 0, None)
+    );
 }
 
 #[test]
 fn line_145_a_driver_without_policy_is_upgraded() {
     let object = serde_json::json!({"apiVersion": "nvidia.com/v1alpha1", "kind": "NVIDIADriver", "metadata": {"name": "a"}, "spec": {}});
-    let view = observed::project::nvidia_driver(&serde_json::from_value(object).expect("an object")).expect("a view");
-    let observed = Observed { nvidia_drivers: OptionalApi::Served(vec![view]), ..Observed::default() };
+    let view =
+        observed::project::nvidia_driver(&serde_json::from_value(object).expect("an object"))
+            .expect("a view");
+    let observed =
+        Observed { nvidia_drivers: OptionalApi::Served(vec![view]), ..Observed::default() };
     let found = reconcile(&observed);
     assert_eq!((found.parts.len(), found.again()), (1, Some(TICK)));
     let policy = &found.parts[0].rules.policy;
-    assert_eq!((policy.max_parallel_upgrades, policy.max_unavailable.map(|limit| limit.to_string())), (1, Some("25%".to_owned())));
+    assert_eq!(
+        (policy.max_parallel_upgrades, policy.max_unavailable.map(|limit| limit.to_string())),
+        (1, Some("25%".to_owned()))
+    );
     assert!(policy.pod_deletion.is_some() && policy.drain.is_none());
-    assert_eq!(DriverSelection::from_observed(&observed, Driver::Gpu).labels(), [("app.kubernetes.io/component", "nvidia-driver")]);
+    assert_eq!(
+        DriverSelection::from_observed(&observed, Driver::Gpu).labels(),
+        [("app.kubernetes.io/component", "nvidia-driver")]
+    );
 }
 
 #[test]
 fn line_146_only_disabled_drivers_nodes_lose_state() {
-    let mut observed =
-        Observed { nvidia_drivers: OptionalApi::Served(vec![driver("on", true), driver("off", false)]), ..Observed::default() };
+    let mut observed = Observed {
+        nvidia_drivers: OptionalApi::Served(vec![driver("on", true), driver("off", false)]),
+        ..Observed::default()
+    };
     owned(&mut observed, "a", "on", ControllerState::Done);
     owned(&mut observed, "b", "off", ControllerState::Done);
     node(&mut observed, "c", &[(STATE, "upgrade-done")]);
@@ -91,21 +119,40 @@ fn line_146_only_disabled_drivers_nodes_lose_state() {
     owned(&mut observed, "d", "nobody", ControllerState::Done);
     let found = reconcile(&observed);
     assert_eq!(found.cleaned, Vec::<String>::new());
-    let cleaned = found.parts.iter().map(|part| (part.owner, part.cleaned.clone())).collect::<Vec<_>>();
+    let cleaned =
+        found.parts.iter().map(|part| (part.owner, part.cleaned.clone())).collect::<Vec<_>>();
     assert_eq!(cleaned, [(Some("on"), vec![]), (Some("off"), vec!["b".to_owned()])]);
-    assert_eq!(found.parts[0].snapshot.entries.iter().map(|entry| entry.node).collect::<Vec<_>>(), ["a"]);
+    assert_eq!(
+        found.parts[0].snapshot.entries.iter().map(|entry| entry.node).collect::<Vec<_>>(),
+        ["a"]
+    );
 }
 
 #[test]
 fn line_147_the_cluster_policy_decides_the_mode() {
-    let policy = ClusterPolicy { driver_enabled: true, upgrade_policy: on(), ..ClusterPolicy::default() };
-    let with = |policy: ClusterPolicy| Observed { cluster_policy: OptionalApi::Served(Some(policy)), ..Observed::default() };
+    let policy =
+        ClusterPolicy { driver_enabled: true, upgrade_policy: on(), ..ClusterPolicy::default() };
+    let with = |policy: ClusterPolicy| Observed {
+        cluster_policy: OptionalApi::Served(Some(policy)),
+        ..Observed::default()
+    };
     let mut observed = with(policy.clone());
-    assert_eq!(DriverSelection::from_observed(&observed, Driver::Gpu).labels(), [("app", "nvidia-driver-daemonset")]);
+    assert_eq!(
+        DriverSelection::from_observed(&observed, Driver::Gpu).labels(),
+        [("app", "nvidia-driver-daemonset")]
+    );
     assert_eq!(reconcile(&observed).parts.len(), 1);
     node(&mut observed, "a", &[(STATE, "upgrade-done")]);
-    observed.cluster_policy = OptionalApi::Served(Some(ClusterPolicy { sandbox_workloads: true, ..policy.clone() }));
-    assert_eq!(reconcile(&observed), ReconciliationPlan { parts: Vec::new(), cleaned: vec!["a".into()], maintenances: Vec::new() });
+    observed.cluster_policy =
+        OptionalApi::Served(Some(ClusterPolicy { sandbox_workloads: true, ..policy.clone() }));
+    assert_eq!(
+        reconcile(&observed),
+        ReconciliationPlan {
+            parts: Vec::new(),
+            cleaned: vec!["a".into()],
+            maintenances: Vec::new()
+        }
+    );
     let drivers = with(ClusterPolicy { uses_nvidia_drivers: true, ..policy.clone() });
     assert_eq!(reconcile(&drivers).parts.len(), 0, "there is no NVIDIADriver");
     let old = work(&drivers, Driver::Gpu, ControllerGeneration::Gpu26_3, None);
@@ -115,8 +162,13 @@ fn line_147_the_cluster_policy_decides_the_mode() {
     assert_eq!(without, ReconciliationPlan::default(), "and without one nothing was done");
     let mut open_shift = with(policy);
     let template_labels = [(names::DRIVER_TOOLKIT_LABEL.to_owned(), "true".to_owned())].into();
-    open_shift.daemon_sets.push(ObservedDaemonSet { template_labels, ..ObservedDaemonSet::default() });
-    assert_eq!(DriverSelection::from_observed(&open_shift, Driver::Gpu), DriverSelection::OpenShift);
+    open_shift
+        .daemon_sets
+        .push(ObservedDaemonSet { template_labels, ..ObservedDaemonSet::default() });
+    assert_eq!(
+        DriverSelection::from_observed(&open_shift, Driver::Gpu),
+        DriverSelection::OpenShift
+    );
 }
 
 #[test]
@@ -128,7 +180,9 @@ fn line_148_state_and_skip_labels_wake_it() {
         after.nodes.get_mut("a").expect("it is there").labels.insert(key.into(), value.into());
         after
     };
-    let wakes = |after: &Observed, generation: ControllerGeneration| generation.is_woken(&before, after, Driver::Gpu);
+    let wakes = |after: &Observed, generation: ControllerGeneration| {
+        generation.is_woken(&before, after, Driver::Gpu)
+    };
     for (key, value, newest, older) in [
         (STATE, "upgrade-done", true, true),
         (SKIP, "true", true, false),
@@ -137,7 +191,10 @@ fn line_148_state_and_skip_labels_wake_it() {
     ] {
         let after = changed(key, value);
         assert_eq!(
-            (wakes(&after, ControllerGeneration::Gpu26_7), wakes(&after, ControllerGeneration::Gpu26_3)),
+            (
+                wakes(&after, ControllerGeneration::Gpu26_7),
+                wakes(&after, ControllerGeneration::Gpu26_3)
+            ),
             (newest, older),
             "{key}={value}"
         );
@@ -146,9 +203,16 @@ fn line_148_state_and_skip_labels_wake_it() {
     cordoned.nodes.get_mut("a").expect("it is there").unschedulable = true;
     assert!(!wakes(&cordoned, ControllerGeneration::Gpu26_7));
     let mut noted = before.clone();
-    noted.nodes.get_mut("a").expect("it is there").annotations.insert("nvidia.com/gpu-driver-upgrade-requested".into(), "true".into());
+    noted
+        .nodes
+        .get_mut("a")
+        .expect("it is there")
+        .annotations
+        .insert("nvidia.com/gpu-driver-upgrade-requested".into(), "true".into());
     assert!(!wakes(&noted, ControllerGeneration::Gpu26_7));
-    assert!(noted != before && ControllerGeneration::Network.is_woken(&before, &noted, Driver::Ofed));
+    assert!(
+        noted != before && ControllerGeneration::Network.is_woken(&before, &noted, Driver::Ofed)
+    );
     let mut another = before.clone();
     node(&mut another, "cpu", &[]);
     assert!(wakes(&another, ControllerGeneration::Gpu25), "a node comes");
@@ -157,11 +221,20 @@ fn line_148_state_and_skip_labels_wake_it() {
 
 #[test]
 fn ready_driver_wakes_only_the_network_operator() {
-    let mut before = Observed { cluster_policy: OptionalApi::Served(Some(ClusterPolicy::default())), ..Observed::default() };
-    for (labels, driver) in [(("app", "nvidia-driver-daemonset"), Driver::Gpu), ((names::OFED_DRIVER_LABEL, ""), Driver::Ofed)] {
-        before.pods =
-            vec![ObservedPod { uid: "p".into(), labels: [(labels.0.to_owned(), labels.1.to_owned())].into(), ..ObservedPod::default() }]
-                .into();
+    let mut before = Observed {
+        cluster_policy: OptionalApi::Served(Some(ClusterPolicy::default())),
+        ..Observed::default()
+    };
+    for (labels, driver) in [
+        (("app", "nvidia-driver-daemonset"), Driver::Gpu),
+        ((names::OFED_DRIVER_LABEL, ""), Driver::Ofed),
+    ] {
+        before.pods = vec![ObservedPod {
+            uid: "p".into(),
+            labels: [(labels.0.to_owned(), labels.1.to_owned())].into(),
+            ..ObservedPod::default()
+        }]
+        .into();
         let mut after = before.clone();
         Arc::make_mut(&mut after.pods.changed()[0]).ready = true;
         assert!(changes(&before, &after, driver).contains(&WakingChange::DaemonSetStatus));
@@ -172,18 +245,29 @@ fn ready_driver_wakes_only_the_network_operator() {
 
 #[test]
 fn line_149_the_annotation_follows_the_policy() {
-    let policy = ClusterPolicy { driver_enabled: true, upgrade_policy: on(), ..ClusterPolicy::default() };
-    let mut observed = Observed { cluster_policy: OptionalApi::Served(Some(policy)), ..Observed::default() };
+    let policy =
+        ClusterPolicy { driver_enabled: true, upgrade_policy: on(), ..ClusterPolicy::default() };
+    let mut observed =
+        Observed { cluster_policy: OptionalApi::Served(Some(policy)), ..Observed::default() };
     for (name, value) in [("absent", None), ("other", Some("false")), ("right", Some("true"))] {
         node(&mut observed, name, &[]);
         let annotations = &mut observed.nodes.get_mut(name).expect("it is there").annotations;
-        annotations.extend(value.map(|value| (names::UPGRADE_ENABLED_ANNOTATION.to_owned(), value.to_owned())));
+        annotations.extend(
+            value.map(|value| (names::UPGRADE_ENABLED_ANNOTATION.to_owned(), value.to_owned())),
+        );
     }
-    let texts = |writes: Vec<PassWrite>| writes.iter().map(PassWrite::to_string).collect::<Vec<_>>();
+    let texts =
+        |writes: Vec<PassWrite>| writes.iter().map(PassWrite::to_string).collect::<Vec<_>>();
     let key = names::UPGRADE_ENABLED_ANNOTATION;
-    assert_eq!(texts(upgrade_enabled(&observed)), [format!("absent: {key}=true"), format!("other: {key}=true")]);
+    assert_eq!(
+        texts(upgrade_enabled(&observed)),
+        [format!("absent: {key}=true"), format!("other: {key}=true")]
+    );
     observed.cluster_policy = OptionalApi::Served(Some(ClusterPolicy::default()));
-    assert_eq!(texts(upgrade_enabled(&observed)), [format!("other: {key} removed"), format!("right: {key} removed")]);
+    assert_eq!(
+        texts(upgrade_enabled(&observed)),
+        [format!("other: {key} removed"), format!("right: {key} removed")]
+    );
 }
 
 /// What makes a driver pod none that is left behind.
@@ -191,7 +275,10 @@ type Spoil = fn(&mut ObservedPod);
 
 #[test]
 fn line_150_orphaned_driver_on_owned_node_needs_upgrade() {
-    let mut observed = Observed { nvidia_drivers: OptionalApi::Served(vec![driver("on", true)]), ..Observed::default() };
+    let mut observed = Observed {
+        nvidia_drivers: OptionalApi::Served(vec![driver("on", true)]),
+        ..Observed::default()
+    };
     for state in ControllerState::ALL {
         let name = format!("node-{state}");
         owned(&mut observed, &name, "on", state);
@@ -199,8 +286,11 @@ fn line_150_orphaned_driver_on_owned_node_needs_upgrade() {
     }
     node(&mut observed, "unowned", &[]);
     driver_pod(&mut observed, "unowned");
-    let spoilt: [(&str, Spoil); 3] =
-        [("owned-pod", |pod| pod.orphaned = false), ("not-running", |pod| pod.running = false), ("unscheduled", |pod| pod.unbound = true)];
+    let spoilt: [(&str, Spoil); 3] = [
+        ("owned-pod", |pod| pod.orphaned = false),
+        ("not-running", |pod| pod.running = false),
+        ("unscheduled", |pod| pod.unbound = true),
+    ];
     for (name, spoil) in spoilt {
         owned(&mut observed, name, "on", ControllerState::Done);
         driver_pod(&mut observed, name);
@@ -225,20 +315,29 @@ fn line_151_unfinished_owned_nodes_keep_policy_unready() {
         owned(&mut observed, name, "on", state);
     }
     node(&mut observed, "odd", &[(names::DRIVER_OWNER_LABEL, "on"), (STATE, "no-such-state")]);
-    node(&mut observed, "skipped", &[(names::DRIVER_OWNER_LABEL, "on"), (STATE, "upgrade-required"), (SKIP, "true")]);
+    node(
+        &mut observed,
+        "skipped",
+        &[(names::DRIVER_OWNER_LABEL, "on"), (STATE, "upgrade-required"), (SKIP, "true")],
+    );
     node(&mut observed, "unowned", &[(STATE, "upgrade-required")]);
     assert_eq!(unfinished(&observed), ["failed", "odd", "pending"]);
 }
 
 #[test]
 fn line_153_policy_without_drain_ends_old_passes() {
-    for (generation, refuses) in
-        [(ControllerGeneration::Gpu25, true), (ControllerGeneration::Gpu26_3, true), (ControllerGeneration::Gpu26_7, false)]
-    {
+    for (generation, refuses) in [
+        (ControllerGeneration::Gpu25, true),
+        (ControllerGeneration::Gpu26_3, true),
+        (ControllerGeneration::Gpu26_7, false),
+    ] {
         for lacks_drain in [true, false] {
             let live = LiveUpgradePolicy { lacks_drain, ..on() };
-            let outcome =
-                pass(&UpgradeSnapshot::default(), &PolicyRules::from_live(&live), &PassOptions::new(generation, Timestamp::UNIX_EPOCH));
+            let outcome = pass(
+                &UpgradeSnapshot::default(),
+                &PolicyRules::from_live(&live),
+                &PassOptions::new(generation, Timestamp::UNIX_EPOCH),
+            );
             let expected = (refuses && lacks_drain).then_some(PassError::NoDrain);
             assert_eq!(outcome.error, expected, "{generation:?}, without a drain: {lacks_drain}");
         }

@@ -10,13 +10,19 @@ const NOTHING: [&str; 0] = [];
 #[test]
 fn line_014_and_015_without_a_policy_nothing_is_done() {
     let outcome = pass(
-        &snapshot([old("a", ControllerState::Unknown), old("b", ControllerState::PodRestartRequired)]),
+        &snapshot([
+            old("a", ControllerState::Unknown),
+            old("b", ControllerState::PodRestartRequired),
+        ]),
         &PolicyRules::default(),
         &options(),
     );
     assert_eq!(writes(&outcome), NOTHING);
     let off = PolicyRules { auto_upgrade: false, ..rules() };
-    assert_eq!(writes(&pass(&snapshot([old("a", ControllerState::Unknown)]), &off, &options())), NOTHING);
+    assert_eq!(
+        writes(&pass(&snapshot([old("a", ControllerState::Unknown)]), &off, &options())),
+        NOTHING
+    );
 }
 
 #[test]
@@ -54,7 +60,10 @@ fn line_021_cordon_of_node_in_sync_is_ignored() {
 
 #[test]
 fn line_022_driver_waiting_to_load_needs_upgrade() {
-    assert_eq!(one(with(node("a", ControllerState::Done), |entry| entry.notes.safe_load = Some("true"))), ["a: upgrade-required"]);
+    assert_eq!(
+        one(with(node("a", ControllerState::Done), |entry| entry.notes.safe_load = Some("true"))),
+        ["a: upgrade-required"]
+    );
 }
 
 #[test]
@@ -66,18 +75,28 @@ fn line_023_an_orphaned_pod_alone_needs_nothing() {
 #[test]
 fn line_024_request_for_orphaned_pod_counts() {
     for state in [ControllerState::Unknown, ControllerState::Done] {
-        assert_eq!(one(with(orphaned("a", state), |entry| entry.notes.requested = Some("true"))), ["a: upgrade-required"]);
+        assert_eq!(
+            one(with(orphaned("a", state), |entry| entry.notes.requested = Some("true"))),
+            ["a: upgrade-required"]
+        );
     }
 }
 
 #[test]
 fn line_025_only_true_is_a_request() {
     for value in ["True", "1", "yes", ""] {
-        assert_eq!(one(with(node("a", ControllerState::Done), |entry| entry.notes.requested = Some(value))), NOTHING, "{value}");
+        assert_eq!(
+            one(with(node("a", ControllerState::Done), |entry| entry.notes.requested = Some(value))),
+            NOTHING,
+            "{value}"
+        );
     }
 }
 
 #[test]
 fn line_026_request_for_pod_in_sync_counts() {
-    assert_eq!(one(with(node("a", ControllerState::Done), |entry| entry.notes.requested = Some("true"))), ["a: upgrade-required"]);
+    assert_eq!(
+        one(with(node("a", ControllerState::Done), |entry| entry.notes.requested = Some("true"))),
+        ["a: upgrade-required"]
+    );
 }

@@ -7,14 +7,17 @@ use nvidia_upgrade::{ControllerState, PassOptions, pass};
 use super::fixture::{cordoned, node, old, one, options, orphaned, rules, snapshot, with, writes};
 
 const NOTHING: [&str; 0] = [];
-const INITIALLY_GONE: &str = "a: nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable removed";
+const INITIALLY_GONE: &str =
+    "a: nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable removed";
 
 fn restarting() -> NodeEntry<'static> {
     cordoned(node("a", ControllerState::PodRestartRequired))
 }
 
 fn unready(restarts: i32) -> NodeEntry<'static> {
-    with(restarting(), |entry| (entry.pod.containers_ready, entry.pod.unready_restarts) = (false, restarts))
+    with(restarting(), |entry| {
+        (entry.pod.containers_ready, entry.pod.unready_restarts) = (false, restarts)
+    })
 }
 
 fn initially(entry: NodeEntry<'static>) -> NodeEntry<'static> {
@@ -27,23 +30,42 @@ fn without_validation(entry: NodeEntry<'static>) -> Vec<String> {
 
 #[test]
 fn line_095_an_older_pod_is_deleted_once() {
-    assert_eq!(one(cordoned(old("a", ControllerState::PodRestartRequired))), ["a: delete pod/driver"]);
-    assert_eq!(one(with(cordoned(old("a", ControllerState::PodRestartRequired)), |entry| entry.pod.deleting = true)), NOTHING);
+    assert_eq!(
+        one(cordoned(old("a", ControllerState::PodRestartRequired))),
+        ["a: delete pod/driver"]
+    );
+    assert_eq!(
+        one(with(cordoned(old("a", ControllerState::PodRestartRequired)), |entry| entry
+            .pod
+            .deleting =
+            true)),
+        NOTHING
+    );
 }
 
 #[test]
 fn line_096_an_orphaned_pod_is_deleted() {
-    assert_eq!(one(cordoned(orphaned("a", ControllerState::PodRestartRequired))), ["a: delete pod/driver"]);
+    assert_eq!(
+        one(cordoned(orphaned("a", ControllerState::PodRestartRequired))),
+        ["a: delete pod/driver"]
+    );
 }
 
 #[test]
 fn line_097_pods_go_last_and_refusal_ends_pass() {
-    let named = |name| with(old(name, ControllerState::PodRestartRequired), |entry| entry.pod.name = name);
-    let entries = || [named("a"), cordoned(node("b", ControllerState::PodRestartRequired)), named("c")];
+    let named =
+        |name| with(old(name, ControllerState::PodRestartRequired), |entry| entry.pod.name = name);
+    let entries =
+        || [named("a"), cordoned(node("b", ControllerState::PodRestartRequired)), named("c")];
     let all = pass(&snapshot(entries()), &rules(), &options());
     assert_eq!(writes(&all), ["b: validation-required", "a: delete pod/a", "c: delete pod/c"]);
-    let outcome = pass_with(&snapshot(entries()), &rules(), &options(), &mut |write| !matches!(write, PassWrite::DeletePod { .. }));
-    assert!(matches!(outcome.error, Some(PassError::Refused { .. })), "one that is gone already is an error");
+    let outcome = pass_with(&snapshot(entries()), &rules(), &options(), &mut |write| {
+        !matches!(write, PassWrite::DeletePod { .. })
+    });
+    assert!(
+        matches!(outcome.error, Some(PassError::Refused { .. })),
+        "one that is gone already is an error"
+    );
     assert_eq!(outcome.writes.len(), 1);
 }
 
@@ -66,7 +88,11 @@ fn line_100_node_cordoned_before_stays_cordoned() {
 #[test]
 fn line_101_a_ready_driver_is_validated() {
     assert_eq!(one(restarting()), ["a: validation-required"]);
-    assert_eq!(one(with(restarting(), |entry| entry.pod.deleting = true)), ["a: validation-required"], "even one on its way out");
+    assert_eq!(
+        one(with(restarting(), |entry| entry.pod.deleting = true)),
+        ["a: validation-required"],
+        "even one on its way out"
+    );
 }
 
 #[test]
@@ -86,7 +112,8 @@ fn line_106_pod_without_container_statuses_is_not_ready() {
     let object = serde_json::json!({
         "metadata": {"name": "driver"}, "spec": {"containers": [{"name": "nvidia-driver-ctr"}], "nodeName": "a"}, "status": {"phase": "Running"},
     });
-    let pod = observed::project::pod(&serde_json::from_value(object).expect("a pod")).expect("a view");
+    let pod =
+        observed::project::pod(&serde_json::from_value(object).expect("a pod")).expect("a view");
     assert!(pod.running && !pod.containers_ready);
 }
 
@@ -97,12 +124,18 @@ fn line_107_failed_node_continues_with_ready_driver() {
 
 #[test]
 fn line_108_failed_node_cordoned_before_is_done() {
-    assert_eq!(one(initially(cordoned(node("a", ControllerState::Failed)))), ["a: upgrade-done", INITIALLY_GONE]);
+    assert_eq!(
+        one(initially(cordoned(node("a", ControllerState::Failed)))),
+        ["a: upgrade-done", INITIALLY_GONE]
+    );
 }
 
 #[test]
 fn line_109_and_110_failed_node_with_old_driver_stays() {
     assert_eq!(one(cordoned(old("a", ControllerState::Failed))), NOTHING);
     assert_eq!(one(cordoned(orphaned("a", ControllerState::Failed))), NOTHING);
-    assert_eq!(one(with(node("a", ControllerState::Failed), |entry| entry.pod.containers_ready = false)), NOTHING);
+    assert_eq!(
+        one(with(node("a", ControllerState::Failed), |entry| entry.pod.containers_ready = false)),
+        NOTHING
+    );
 }

@@ -73,7 +73,8 @@ pub(crate) fn fleet(text: &str) -> Vec<NodeEntry<'static>> {
                 _ => ControllerState::Unrecognized,
             };
             let name = NAMES[entries.len()];
-            let entry = if state == ControllerState::Done { node(name, state) } else { old(name, state) };
+            let entry =
+                if state == ControllerState::Done { node(name, state) } else { old(name, state) };
             entries.push(with(entry, |entry| {
                 entry.unschedulable = kind.contains('u');
                 entry.ready = Some(!kind.contains('n'));
@@ -85,14 +86,20 @@ pub(crate) fn fleet(text: &str) -> Vec<NodeEntry<'static>> {
 }
 
 fn policy(max_parallel_upgrades: u32, max_unavailable: &str) -> Policy {
-    let max_unavailable = (!max_unavailable.is_empty()).then(|| max_unavailable.parse().expect("a count"));
+    let max_unavailable =
+        (!max_unavailable.is_empty()).then(|| max_unavailable.parse().expect("a count"));
     Policy { max_parallel_upgrades, max_unavailable, ..Policy::default() }
 }
 
 /// `0-2 5`: 0, 1, 2, 5.
 fn indices(text: &str) -> Vec<usize> {
     let number = |text: &str| text.parse::<usize>().expect("a number");
-    let range = |word: &str| word.split_once('-').map_or_else(|| number(word)..=number(word), |(first, last)| number(first)..=number(last));
+    let range = |word: &str| {
+        word.split_once('-').map_or_else(
+            || number(word)..=number(word),
+            |(first, last)| number(first)..=number(last),
+        )
+    };
     text.split_whitespace().flat_map(range).collect()
 }
 
@@ -100,7 +107,10 @@ fn indices(text: &str) -> Vec<usize> {
 fn started(entries: &[NodeEntry<'static>], policy: Policy) -> Vec<usize> {
     let outcome = pass(&snapshot(entries.to_vec()), &enabled(policy), &options());
     let starts = |entry: &NodeEntry<'_>| {
-        let start = PassWrite::State { node: entry.node.to_owned(), state: ControllerState::CordonRequired };
+        let start = PassWrite::State {
+            node: entry.node.to_owned(),
+            state: ControllerState::CordonRequired,
+        };
         outcome.writes.contains(&start)
     };
     (0..entries.len()).filter(|index| starts(&entries[*index])).collect()
@@ -108,11 +118,28 @@ fn started(entries: &[NodeEntry<'static>], policy: Policy) -> Vec<usize> {
 
 #[test]
 fn line_029_to_036_and_046_the_vectors_of_the_throttle() {
-    for (number, nodes, max_parallel, max_unavailable, [total, in_progress, limit, unavailable, counted], available, starts) in VECTORS {
+    for (
+        number,
+        nodes,
+        max_parallel,
+        max_unavailable,
+        [total, in_progress, limit, unavailable, counted],
+        available,
+        starts,
+    ) in VECTORS
+    {
         let entries = fleet(nodes);
         let policy = policy(max_parallel, max_unavailable);
         let found = slots(&entries, &policy);
-        let expected = UpgradeSlots { total, in_progress, max_unavailable: limit, unavailable, counted, available, limit: found.limit };
+        let expected = UpgradeSlots {
+            total,
+            in_progress,
+            max_unavailable: limit,
+            unavailable,
+            counted,
+            available,
+            limit: found.limit,
+        };
         assert_eq!(found, expected, "vector {number}: {nodes}");
         assert_eq!(started(&entries, policy), indices(starts), "vector {number}: {nodes}");
     }
@@ -188,7 +215,10 @@ fn line_043_skipped_nodes_take_no_slot() {
 #[test]
 fn line_044_only_true_skips() {
     for value in ["True", "false", "1", "", "yes"] {
-        let entries: Vec<_> = fleet("1R").into_iter().map(|entry| with(entry, |entry| entry.skip = Some(value))).collect();
+        let entries: Vec<_> = fleet("1R")
+            .into_iter()
+            .map(|entry| with(entry, |entry| entry.skip = Some(value)))
+            .collect();
         assert_eq!(started(&entries, policy(1, "")), [0], "{value}");
     }
 }
@@ -201,8 +231,11 @@ fn line_045_unreadable_limit_stops_everything() {
             max_unavailable: Some(text.to_owned()),
             ..observed::LiveUpgradePolicy::default()
         };
-        let entries =
-            [old("a", ControllerState::Done), old("b", ControllerState::UpgradeRequired), old("c", ControllerState::CordonRequired)];
+        let entries = [
+            old("a", ControllerState::Done),
+            old("b", ControllerState::UpgradeRequired),
+            old("c", ControllerState::CordonRequired),
+        ];
         let outcome = pass(&snapshot(entries), &PolicyRules::from_live(&live), &options());
         assert_eq!(outcome.error, Some(PassError::MaxUnavailable { text: text.to_owned() }));
         assert_eq!(outcome.writes, [], "the operators look at it before the pass");

@@ -17,7 +17,11 @@ fn pod(resources: &[&str]) -> Workload {
 }
 
 fn controlled(kind: &str, resources: &[&str]) -> Workload {
-    let controller = PodController { api_version: "apps/v1".into(), kind: kind.into(), ..PodController::default() };
+    let controller = PodController {
+        api_version: "apps/v1".into(),
+        kind: kind.into(),
+        ..PodController::default()
+    };
     Workload { controller: Some(controller), ..pod(resources) }
 }
 
@@ -52,12 +56,19 @@ fn line_070_to_072_empty_dir_pods_follow_policy() {
 #[test]
 fn line_074_daemon_set_and_static_pods_stay() {
     assert_eq!(counts(&[controlled("DaemonSet", &["nvidia.com/gpu"])], true, true), (1, 0));
-    assert_eq!(counts(&[Workload { mirror: true, ..pod(&["nvidia.com/gpu"]) }], true, true), (1, 0));
+    assert_eq!(
+        counts(&[Workload { mirror: true, ..pod(&["nvidia.com/gpu"]) }], true, true),
+        (1, 0)
+    );
 }
 
 #[test]
 fn line_076_pods_without_gpu_do_not_matter() {
-    let pods = [pod(&["nvidia.com/gpu"]), controlled("DaemonSet", &[]), Workload { empty_dir: true, ..pod(&[]) }];
+    let pods = [
+        pod(&["nvidia.com/gpu"]),
+        controlled("DaemonSet", &[]),
+        Workload { empty_dir: true, ..pod(&[]) },
+    ];
     assert_eq!(counts(&pods, true, false), (1, 1));
 }
 
@@ -75,12 +86,20 @@ fn line_080_other_resources_and_finished_pods_do_not() {
     for phase in [PodPhase::Succeeded, PodPhase::Failed, PodPhase::Unknown] {
         assert!(!gpu(&Workload { phase, ..pod(&["nvidia.com/gpu"]) }), "{phase:?}");
     }
-    assert!(!gpu(&Workload { sidecar_resources: ["nvidia.com/gpu".to_owned()].into(), ..pod(&[]) }), "init containers are not looked at");
+    assert!(
+        !gpu(&Workload { sidecar_resources: ["nvidia.com/gpu".to_owned()].into(), ..pod(&[]) }),
+        "init containers are not looked at"
+    );
 }
 
 fn claims(drivers: &[&str]) -> Workloads {
     let drivers = drivers.iter().map(|name| (*name).to_owned()).collect();
-    let claim = DeviceClaim { namespace: "ns".into(), name: "claim".into(), drivers, ..DeviceClaim::default() };
+    let claim = DeviceClaim {
+        namespace: "ns".into(),
+        name: "claim".into(),
+        drivers,
+        ..DeviceClaim::default()
+    };
     Workloads { claims: OptionalApi::Served(vec![claim]), ..Workloads::default() }
 }
 
@@ -99,9 +118,16 @@ fn line_081_allocated_gpus_count_from_v26_7() {
 fn line_082_foreign_unnamed_and_finished_pods_are_ignored() {
     // A claim with administrator's access only, and one without allocation, have no driver in the view.
     for drivers in [&[] as &[&str], &["compute-domain.nvidia.com"]] {
-        assert!(!uses_gpu(&claiming(Some("claim")), &claims(drivers), ControllerGeneration::Gpu26_7), "{drivers:?}");
+        assert!(
+            !uses_gpu(&claiming(Some("claim")), &claims(drivers), ControllerGeneration::Gpu26_7),
+            "{drivers:?}"
+        );
     }
-    assert!(!uses_gpu(&claiming(None), &claims(&["gpu.nvidia.com"]), ControllerGeneration::Gpu26_7));
+    assert!(!uses_gpu(
+        &claiming(None),
+        &claims(&["gpu.nvidia.com"]),
+        ControllerGeneration::Gpu26_7
+    ));
     let finished = Workload { phase: PodPhase::Succeeded, ..claiming(Some("claim")) };
     assert!(!uses_gpu(&finished, &claims(&["gpu.nvidia.com"]), ControllerGeneration::Gpu26_7));
 }
@@ -109,5 +135,9 @@ fn line_082_foreign_unnamed_and_finished_pods_are_ignored() {
 #[test]
 fn line_083_a_claim_that_cannot_be_read_counts() {
     assert!(uses_gpu(&claiming(Some("gone")), &claims(&[]), ControllerGeneration::Gpu26_7));
-    assert!(uses_gpu(&claiming(Some("claim")), &Workloads::default(), ControllerGeneration::Gpu26_7));
+    assert!(uses_gpu(
+        &claiming(Some("claim")),
+        &Workloads::default(),
+        ControllerGeneration::Gpu26_7
+    ));
 }

@@ -9,12 +9,14 @@ use super::fixture::{NOW, cordoned, node, one, options, rules, snapshot, state_o
 const NOTHING: [&str; 0] = [];
 const STARTED: &str = "a: nvidia.com/gpu-driver-upgrade-validation-start-time";
 const GONE: &str = "a: nvidia.com/gpu-driver-upgrade-validation-start-time removed";
-const INITIALLY_GONE: &str = "a: nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable removed";
+const INITIALLY_GONE: &str =
+    "a: nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable removed";
 const LOADS: &str = "a: nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load removed";
 
 fn validating(ready: &[bool], start: Option<&'static str>) -> NodeEntry<'static> {
     with(cordoned(node("a", ControllerState::ValidationRequired)), |entry| {
-        entry.validators = ready.iter().map(|ready| ValidatorPod { name: "validator", ready: *ready }).collect();
+        entry.validators =
+            ready.iter().map(|ready| ValidatorPod { name: "validator", ready: *ready }).collect();
         entry.notes.validation_start = start;
     })
 }
@@ -22,7 +24,10 @@ fn validating(ready: &[bool], start: Option<&'static str>) -> NodeEntry<'static>
 #[test]
 fn line_111_node_without_selector_is_valid_immediately() {
     let off = PassOptions { validation: false, ..options() };
-    assert_eq!(writes(&pass(&snapshot([validating(&[], None)]), &rules(), &off)), ["a: uncordon-required"]);
+    assert_eq!(
+        writes(&pass(&snapshot([validating(&[], None)]), &rules(), &off)),
+        ["a: uncordon-required"]
+    );
 }
 
 #[test]
@@ -60,7 +65,8 @@ fn line_119_node_cordoned_before_is_done() {
 /// World 1384 of `scenarios::agreement`: a node with an owned and an orphaned driver pod.
 #[test]
 fn duplicate_node_loses_its_cordon_note_first() {
-    let entry = || with(validating(&[true], None), |entry| entry.notes.initially_unschedulable = true);
+    let entry =
+        || with(validating(&[true], None), |entry| entry.notes.initially_unschedulable = true);
     let outcome = pass(&snapshot([entry(), entry()]), &rules(), &options());
     let writes: Vec<String> = outcome.writes.iter().map(ToString::to_string).collect();
     assert_eq!(writes, [GONE, "a: upgrade-done", INITIALLY_GONE, GONE, "a: uncordon-required"]);
@@ -74,7 +80,10 @@ fn line_120_a_driver_that_waits_to_load_may() {
 
 #[test]
 fn ready_validator_resets_time_of_another() {
-    assert_eq!(one(validating(&[true, false], Some("1"))), [GONE.to_owned(), format!("{STARTED}={NOW}")]);
+    assert_eq!(
+        one(validating(&[true, false], Some("1"))),
+        [GONE.to_owned(), format!("{STARTED}={NOW}")]
+    );
     assert_eq!(one(validating(&[false, true], Some("1"))), ["a: upgrade-failed", GONE]);
 }
 
@@ -86,28 +95,43 @@ fn invalid_start_time_ends_the_pass() {
 
 #[test]
 fn line_121_the_last_step_is_the_uncordon() {
-    assert_eq!(one(cordoned(node("a", ControllerState::UncordonRequired))), ["a: uncordon", "a: upgrade-done"]);
+    assert_eq!(
+        one(cordoned(node("a", ControllerState::UncordonRequired))),
+        ["a: uncordon", "a: upgrade-done"]
+    );
     assert_eq!(one(node("a", ControllerState::UncordonRequired)), ["a: upgrade-done"]);
 }
 
 #[test]
 fn line_122_a_refused_uncordon_ends_the_pass() {
     let refused = PassWrite::Uncordon { node: "a".into() };
-    let outcome = pass_with(&snapshot([cordoned(node("a", ControllerState::UncordonRequired))]), &rules(), &options(), &mut |write| {
-        *write != refused
-    });
+    let outcome = pass_with(
+        &snapshot([cordoned(node("a", ControllerState::UncordonRequired))]),
+        &rules(),
+        &options(),
+        &mut |write| *write != refused,
+    );
     assert_eq!(outcome.error, Some(PassError::Refused { write: refused }));
     assert_eq!(state_of(&outcome, "a"), None);
 }
 
 #[test]
 fn line_123_maintenance_operators_node_is_not_uncordoned() {
-    assert_eq!(one(with(cordoned(node("a", ControllerState::UncordonRequired)), |entry| entry.notes.requestor = true)), NOTHING);
+    assert_eq!(
+        one(with(cordoned(node("a", ControllerState::UncordonRequired)), |entry| entry
+            .notes
+            .requestor =
+            true)),
+        NOTHING
+    );
 }
 
 #[test]
 fn line_124_and_125_an_empty_annotation_is_no_wait() {
-    assert_eq!(one(with(node("a", ControllerState::Done), |entry| entry.notes.safe_load = Some(""))), NOTHING);
+    assert_eq!(
+        one(with(node("a", ControllerState::Done), |entry| entry.notes.safe_load = Some(""))),
+        NOTHING
+    );
     let loaded = with(validating(&[true], None), |entry| entry.notes.safe_load = Some(""));
     assert_eq!(one(loaded), [GONE, "a: uncordon-required"]);
 }

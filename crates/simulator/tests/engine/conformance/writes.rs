@@ -5,7 +5,8 @@ use contract::driver::Driver;
 use contract::policy::{CompletionPolicy, DrainPolicy, PodDeletionPolicy, Policy};
 use nvidia_upgrade::pass::{PassWrite, Requestor};
 use nvidia_upgrade::snapshot::{
-    MaintenanceObject, NodeAnnotations, NodeEntry, PodRevision, SnapshotDriverPod, UpgradeSnapshot, ValidatorPod,
+    MaintenanceObject, NodeAnnotations, NodeEntry, PodRevision, SnapshotDriverPod, UpgradeSnapshot,
+    ValidatorPod,
 };
 use nvidia_upgrade::{ControllerGeneration, ControllerState, PassOptions, PolicyRules, pass};
 use proptest::prelude::*;
@@ -48,7 +49,13 @@ const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 fn entry() -> impl Strategy<Value = NodeEntry<'static>> {
     let mut states = ControllerState::ALL.to_vec();
     states.push(ControllerState::Unrecognized);
-    let revisions = vec![PodRevision::Newest, PodRevision::Newest, PodRevision::Older, PodRevision::Older, PodRevision::Orphaned];
+    let revisions = vec![
+        PodRevision::Newest,
+        PodRevision::Newest,
+        PodRevision::Older,
+        PodRevision::Older,
+        PodRevision::Orphaned,
+    ];
     let flag = || prop::bool::ANY;
     let time = || select(vec![None, Some("1799999000"), Some("1799999999")]);
     let maintenance = select(vec![None, Some(None), Some(Some("Draining")), Some(Some("Ready"))]);
@@ -65,48 +72,67 @@ fn entry() -> impl Strategy<Value = NodeEntry<'static>> {
         0..2_usize,
         maintenance,
     )
-        .prop_map(|(state, unschedulable, ready, skip, notes, pod, validators, jobs, maintenance)| NodeEntry {
-            state,
-            label: state.label(),
-            unschedulable,
-            ready,
-            skip: skip.then_some("true"),
-            notes: NodeAnnotations {
-                safe_load: notes.0.then_some("true"),
-                initially_unschedulable: notes.1,
-                requested: notes.2.then_some("true"),
-                requestor: notes.3,
-                wait_start: notes.4,
-                validation_start: notes.5,
+        .prop_map(
+            |(state, unschedulable, ready, skip, notes, pod, validators, jobs, maintenance)| {
+                NodeEntry {
+                    state,
+                    label: state.label(),
+                    unschedulable,
+                    ready,
+                    skip: skip.then_some("true"),
+                    notes: NodeAnnotations {
+                        safe_load: notes.0.then_some("true"),
+                        initially_unschedulable: notes.1,
+                        requested: notes.2.then_some("true"),
+                        requestor: notes.3,
+                        wait_start: notes.4,
+                        validation_start: notes.5,
+                    },
+                    pod: SnapshotDriverPod {
+                        revision: pod.0,
+                        deleting: pod.1,
+                        running: pod.2,
+                        containers_ready: pod.3,
+                        unready_restarts: pod.4,
+                        digest: pod.5.then_some("7"),
+                        template_digest: Some("7"),
+                        ..SnapshotDriverPod::default()
+                    },
+                    validators: validators
+                        .into_iter()
+                        .map(|ready| ValidatorPod { name: "v", ready })
+                        .collect(),
+                    jobs,
+                    maintenance: maintenance.map(|reason| MaintenanceObject {
+                        requestor: "ours",
+                        reason,
+                        ..MaintenanceObject::default()
+                    }),
+                    ..NodeEntry::default()
+                }
             },
-            pod: SnapshotDriverPod {
-                revision: pod.0,
-                deleting: pod.1,
-                running: pod.2,
-                containers_ready: pod.3,
-                unready_restarts: pod.4,
-                digest: pod.5.then_some("7"),
-                template_digest: Some("7"),
-                ..SnapshotDriverPod::default()
-            },
-            validators: validators.into_iter().map(|ready| ValidatorPod { name: "v", ready }).collect(),
-            jobs,
-            maintenance: maintenance.map(|reason| MaintenanceObject { requestor: "ours", reason, ..MaintenanceObject::default() }),
-            ..NodeEntry::default()
-        })
+        )
 }
 
 fn rules() -> impl Strategy<Value = PolicyRules> {
-    let limit = prop::option::of(prop_oneof![(0..9_u32).prop_map(Count::Number), (0..110_u32).prop_map(Count::Percent)]);
-    (0..5_u32, limit, prop::option::of(0..60_u64), prop::bool::ANY).prop_map(|(max_parallel_upgrades, max_unavailable, wait, drain)| {
-        enabled(Policy {
-            max_parallel_upgrades,
-            max_unavailable,
-            wait_for_completion: wait.map(|timeout_seconds| CompletionPolicy { pod_selector: "a=b".into(), timeout_seconds }),
-            pod_deletion: Some(PodDeletionPolicy::default()),
-            drain: drain.then(DrainPolicy::default),
-        })
-    })
+    let limit = prop::option::of(prop_oneof![
+        (0..9_u32).prop_map(Count::Number),
+        (0..110_u32).prop_map(Count::Percent)
+    ]);
+    (0..5_u32, limit, prop::option::of(0..60_u64), prop::bool::ANY).prop_map(
+        |(max_parallel_upgrades, max_unavailable, wait, drain)| {
+            enabled(Policy {
+                max_parallel_upgrades,
+                max_unavailable,
+                wait_for_completion: wait.map(|timeout_seconds| CompletionPolicy {
+                    pod_selector: "a=b".into(),
+                    timeout_seconds,
+                }),
+                pod_deletion: Some(PodDeletionPolicy::default()),
+                drain: drain.then(DrainPolicy::default),
+            })
+        },
+    )
 }
 
 proptest! {

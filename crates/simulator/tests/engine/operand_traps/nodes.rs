@@ -32,16 +32,27 @@ fn trap_14_dead_unlabeled_node_is_tolerated() {
 #[test]
 fn trap_17_paused_toolkit_is_not_ready() {
     let mut fleet = Fleet::at_rest(2);
-    fleet.node("gpu-1").labels.insert(names::DEPLOY_TOOLKIT_LABEL.into(), "paused-for-driver-upgrade".into());
-    fleet.observed.pods.changed().retain(|pod| pod.node.as_deref() != Some("gpu-1") || pod.owner.as_deref() != Some("toolkit-ds"));
+    fleet
+        .node("gpu-1")
+        .labels
+        .insert(names::DEPLOY_TOOLKIT_LABEL.into(), "paused-for-driver-upgrade".into());
+    fleet.observed.pods.changed().retain(|pod| {
+        pod.node.as_deref() != Some("gpu-1") || pod.owner.as_deref() != Some("toolkit-ds")
+    });
     assert_eq!(waits(&fleet.decide(0)), ["gpu-1:ToolkitNotReady"]);
 }
 
 /// The nodes with the pods for which the vendor's controller moves no node.
 fn blocked(decision: &Decision, node: &str) -> Vec<String> {
-    let wait = decision.waits.iter().find(|wait| wait.node.as_deref() == Some(node)).expect("the node waits");
+    let wait = decision
+        .waits
+        .iter()
+        .find(|wait| wait.node.as_deref() == Some(node))
+        .expect("the node waits");
     let Reason::DriverOutOfDate { why: Some(why), .. } = &*wait.reason else { panic!("{wait}") };
-    let ControllerWait::Blocked { error: SnapshotError::PodCount { surplus, .. } } = &**why else { panic!("{wait}") };
+    let ControllerWait::Blocked { error: SnapshotError::PodCount { surplus, .. } } = &**why else {
+        panic!("{wait}")
+    };
     surplus.clone()
 }
 
@@ -49,10 +60,17 @@ fn blocked(decision: &Decision, node: &str) -> Vec<String> {
 #[test]
 fn trap_18_tainted_node_is_named_by_blocked_operands() {
     let mut fleet = rolling();
-    fleet.node("gpu-2").taints.push(ObservedTaint { key: "team".into(), value: "a".into(), effect: "NoSchedule".into() });
+    fleet.node("gpu-2").taints.push(ObservedTaint {
+        key: "team".into(),
+        value: "a".into(),
+        effect: "NoSchedule".into(),
+    });
     (fleet.observed.daemon_sets[0].desired, fleet.observed.daemon_sets[0].misscheduled) = (2, 1);
     let decision = fleet.decide(0);
-    assert_eq!(waits(&decision), ["gpu-0:DriverOutOfDate", "gpu-1:DriverOutOfDate", "gpu-2:NodeTainted"]);
+    assert_eq!(
+        waits(&decision),
+        ["gpu-0:DriverOutOfDate", "gpu-1:DriverOutOfDate", "gpu-2:NodeTainted"]
+    );
     assert_eq!(blocked(&decision, "gpu-0"), ["gpu-2"]);
     assert_eq!(fleet.decide(700).outcomes.get("gpu-2"), Some(&NodeOutcome::Deferred));
 }
@@ -61,7 +79,8 @@ fn trap_18_tainted_node_is_named_by_blocked_operands() {
 #[test]
 fn trap_19_terminating_pod_of_dead_node_is_named() {
     let mut fleet = rolling();
-    let selector = |name: &str| Labels::from([(names::DRIVER_OWNER_LABEL.to_owned(), name.to_owned())]);
+    let selector =
+        |name: &str| Labels::from([(names::DRIVER_OWNER_LABEL.to_owned(), name.to_owned())]);
     let pool = Labels::from([("pool".to_owned(), "blue".to_owned())]);
     let blue = NvidiaDriver {
         name: "blue".into(),
@@ -71,9 +90,18 @@ fn trap_19_terminating_pod_of_dead_node_is_named() {
         ..drivers(&mut fleet)[0].clone()
     };
     drivers(&mut fleet).push(blue);
-    let of_blue = ObservedDaemonSet { uid: "blue-ds".into(), owner: Some("driver-blue".into()), ..fleet.observed.daemon_sets[0].clone() };
-    fleet.observed.daemon_sets.push(ObservedDaemonSet { node_selector: selector("blue"), desired: 0, ..of_blue });
-    (fleet.observed.daemon_sets[0].node_selector, fleet.observed.daemon_sets[0].desired) = (selector("default"), 2);
+    let of_blue = ObservedDaemonSet {
+        uid: "blue-ds".into(),
+        owner: Some("driver-blue".into()),
+        ..fleet.observed.daemon_sets[0].clone()
+    };
+    fleet.observed.daemon_sets.push(ObservedDaemonSet {
+        node_selector: selector("blue"),
+        desired: 0,
+        ..of_blue
+    });
+    (fleet.observed.daemon_sets[0].node_selector, fleet.observed.daemon_sets[0].desired) =
+        (selector("default"), 2);
     belongs(&mut fleet, 2, "blue");
     let node = fleet.node("gpu-2");
     node.ready = false;
@@ -81,7 +109,10 @@ fn trap_19_terminating_pod_of_dead_node_is_named() {
     let pod = fleet.driver_pod("gpu-2");
     (pod.deleting, pod.ready) = (true, false);
     let decision = fleet.decide(0);
-    assert_eq!(waits(&decision), ["gpu-0:DriverOutOfDate", "gpu-1:DriverOutOfDate", "gpu-2:NodeNotReady"]);
+    assert_eq!(
+        waits(&decision),
+        ["gpu-0:DriverOutOfDate", "gpu-1:DriverOutOfDate", "gpu-2:NodeNotReady"]
+    );
     assert_eq!(blocked(&decision, "gpu-0"), ["gpu-2"]);
     let verdict = fleet.decide(3555).verdict.expect("the time is over");
     assert!(named(&verdict).iter().any(|one| one.starts_with("gpu-2:")), "{}", verdict.message);

@@ -28,7 +28,10 @@ fn trap_31_ignored_cluster_policy_ends_run() {
         (policy.uid, policy.state, policy.ready_reason) = ("second".into(), None, None);
         (policy.driver_enabled, policy.toolkit_enabled) = (driver, driver);
         let decision = fleet.decide(0);
-        assert_eq!(*decision.waits[0].reason, Reason::PolicyIgnored { name: "cluster-policy".into() });
+        assert_eq!(
+            *decision.waits[0].reason,
+            Reason::PolicyIgnored { name: "cluster-policy".into() }
+        );
         assert_eq!(fleet.decide(119).verdict, None);
         let verdict = fleet.decide(120).verdict.expect("the grace time is over");
         assert_eq!(verdict.code, ExitCode::OperatorMissing);

@@ -13,7 +13,11 @@ use crate::nvidia_drivers::{drivers, failed, pool_at_rest};
 #[test]
 fn trap_11_rolling_nvidia_driver_is_not_ready() {
     let mut fleet = pool_at_rest("v26.3.3");
-    fleet.observed.revisions.push(ObservedRevision { owner: "driver-ds".into(), revision: 2, hash: "new".into() });
+    fleet.observed.revisions.push(ObservedRevision {
+        owner: "driver-ds".into(),
+        revision: 2,
+        hash: "new".into(),
+    });
     fleet.driver("gpu-0", "new", OLD, -100);
     fleet.plugin("gpu-0", -50, OLD);
     assert_eq!(waits(&fleet.decide(0)), ["gpu-1:DriverOutOfDate", "gpu-2:DriverOutOfDate"]);
@@ -25,7 +29,8 @@ fn trap_12_nvidia_driver_without_nodes_is_not_awaited() {
     let mut fleet = pool_at_rest("v26.3.3");
     let selector = Labels::from([("pool".to_owned(), "gone".to_owned())]);
     // The chart's own one must not select every node: that would be a conflict.
-    drivers(&mut fleet)[0].node_selector = Labels::from([(names::GPU_PRESENT_LABEL.to_owned(), "true".to_owned())]);
+    drivers(&mut fleet)[0].node_selector =
+        Labels::from([(names::GPU_PRESENT_LABEL.to_owned(), "true".to_owned())]);
     let idle = NvidiaDriver {
         name: "gone".into(),
         uid: "driver-gone".into(),
@@ -35,8 +40,16 @@ fn trap_12_nvidia_driver_without_nodes_is_not_awaited() {
         ..drivers(&mut fleet)[0].clone()
     };
     drivers(&mut fleet).push(idle);
-    let of_idle = ObservedDaemonSet { uid: "gone-ds".into(), owner: Some("driver-gone".into()), ..fleet.observed.daemon_sets[0].clone() };
-    fleet.observed.daemon_sets.push(ObservedDaemonSet { node_selector: selector, desired: 0, ..of_idle });
+    let of_idle = ObservedDaemonSet {
+        uid: "gone-ds".into(),
+        owner: Some("driver-gone".into()),
+        ..fleet.observed.daemon_sets[0].clone()
+    };
+    fleet.observed.daemon_sets.push(ObservedDaemonSet {
+        node_selector: selector,
+        desired: 0,
+        ..of_idle
+    });
     fleet.pass(0);
     assert_eq!(fleet.decide(30).verdict.expect("settled").code, ExitCode::Success);
 }
@@ -51,7 +64,10 @@ fn trap_13_nvidia_driver_without_daemon_set_is_missing() {
     // One that has no node to serve needs no DaemonSet: that wait would never end.
     fleet.observed.pods.changed().retain(|pod| pod.owner.as_deref() != Some("driver-ds"));
     for node in ["gpu-0", "gpu-1", "gpu-2"] {
-        fleet.node(node).labels.insert(names::DEPLOY_DRIVER_LABEL.into(), names::DRIVER_PRE_INSTALLED.into());
+        fleet
+            .node(node)
+            .labels
+            .insert(names::DEPLOY_DRIVER_LABEL.into(), names::DRIVER_PRE_INSTALLED.into());
     }
     assert_eq!(waits(&fleet.decide(1)), ["*:Quiet"]);
 }
@@ -70,7 +86,10 @@ fn trap_15_skipped_node_is_deferred_not_done() {
     let decision = fleet.decide(60);
     assert_eq!(decision.outcomes["gpu-2"], NodeOutcome::Deferred);
     let verdict = decision.verdict.as_ref().expect("settled");
-    assert_eq!((verdict.code, decision.outcomes.values().filter(|one| **one == NodeOutcome::Done).count()), (ExitCode::Success, 2));
+    assert_eq!(
+        (verdict.code, decision.outcomes.values().filter(|one| **one == NodeOutcome::Done).count()),
+        (ExitCode::Success, 2)
+    );
 }
 
 /// Three nodes of the default NVIDIADriver, which asks for a new driver; all are marked, and the hook assists v26.7.0.

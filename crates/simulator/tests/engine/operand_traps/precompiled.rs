@@ -15,8 +15,14 @@ const KERNEL: &str = "feature.node.kubernetes.io/kernel-version.full";
 /// The driver's DaemonSet for a kernel.
 fn of_kernel(fleet: &Fleet, kernel: &str) -> ObservedDaemonSet {
     let images = BTreeMap::from([
-        ("nvidia-driver-ctr".to_owned(), format!("nvcr.io/nvidia/driver:{OLD}-{kernel}-ubuntu22.04")),
-        ("k8s-driver-manager".to_owned(), "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.9.1".to_owned()),
+        (
+            "nvidia-driver-ctr".to_owned(),
+            format!("nvcr.io/nvidia/driver:{OLD}-{kernel}-ubuntu22.04"),
+        ),
+        (
+            "k8s-driver-manager".to_owned(),
+            "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.9.1".to_owned(),
+        ),
     ]);
     ObservedDaemonSet {
         name: format!("nvidia-driver-daemonset-{kernel}-ubuntu22.04"),
@@ -60,7 +66,9 @@ fn trap_24_kernel_without_image_is_named() {
     assert_eq!(waits(&decision), ["gpu-1:DriverNotReady"]);
     let verdict = fleet.decide(3555).verdict.expect("the time is over");
     assert_eq!(named(&verdict), ["gpu-1:DriverNotReady"]);
-    let Reason::DriverNotReady { trouble, .. } = reason_of(&decision, "gpu-1") else { panic!("{}", verdict.message) };
+    let Reason::DriverNotReady { trouble, .. } = reason_of(&decision, "gpu-1") else {
+        panic!("{}", verdict.message)
+    };
     assert_eq!(trouble.as_deref(), Some("nvidia-driver-ctr: ImagePullBackOff"));
 }
 
@@ -73,7 +81,11 @@ fn trap_25_flapping_daemon_set_does_not_block() {
         fleet.observed.daemon_sets.truncate(2);
         if second % 3 > 0 {
             let uid = format!("flapping-{second}");
-            fleet.observed.daemon_sets.push(ObservedDaemonSet { uid, observed: second % 3 == 2, ..flapping.clone() });
+            fleet.observed.daemon_sets.push(ObservedDaemonSet {
+                uid,
+                observed: second % 3 == 2,
+                ..flapping.clone()
+            });
         }
         assert_eq!(waits(&fleet.decide(second)), ["*:Quiet"], "{second}");
     }
@@ -82,7 +94,10 @@ fn trap_25_flapping_daemon_set_does_not_block() {
     let mut fleet = precompiled(2);
     fleet.observed.daemon_sets.remove(0);
     for node in ["gpu-0", "gpu-1"] {
-        fleet.node(node).labels.insert("nvidia.com/gpu.deploy.driver".into(), "pre-installed".into());
+        fleet
+            .node(node)
+            .labels
+            .insert("nvidia.com/gpu.deploy.driver".into(), "pre-installed".into());
     }
     assert_eq!(waits(&fleet.decide(0)), ["*:Quiet"]);
 }

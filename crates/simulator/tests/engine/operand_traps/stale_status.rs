@@ -16,7 +16,8 @@ use crate::operator::{OPERATOR_POD, leads};
 fn trap_04_fleet_without_gpu_nodes_needs_no_templates() {
     let mut fleet = Fleet::at_rest(0);
     fleet.join("cpu-0", -1000);
-    fleet.node("cpu-0").labels = [("feature.node.kubernetes.io/cpu-model.family".to_owned(), "6".to_owned())].into();
+    fleet.node("cpu-0").labels =
+        [("feature.node.kubernetes.io/cpu-model.family".to_owned(), "6".to_owned())].into();
     fleet.policy().ready_reason = Some("NoGPUNodes".into());
     fleet.bump();
     fleet.policy().toolkit.version = Some("v1.19.0".into());
@@ -35,7 +36,9 @@ fn trap_06_new_daemon_sets_are_not_ready() {
     }
     let decision = fleet.decide(0);
     assert_eq!(waits(&decision), ["*:SpecNotObserved"]);
-    assert!(matches!(&*decision.waits[0].reason, Reason::SpecNotObserved { field, .. } if field == "observedGeneration"));
+    assert!(
+        matches!(&*decision.waits[0].reason, Reason::SpecNotObserved { field, .. } if field == "observedGeneration")
+    );
     for daemon_set in &mut fleet.observed.daemon_sets {
         daemon_set.observed = true;
     }
@@ -66,7 +69,11 @@ fn trap_07_bumped_chart_with_partial_nodes_is_unready() {
 #[test]
 fn trap_08_half_rolled_toolkit_is_not_ready() {
     let mut fleet = Fleet::at_rest(2);
-    fleet.observed.revisions.push(ObservedRevision { owner: "toolkit-ds".into(), revision: 2, hash: "toolkit-2".into() });
+    fleet.observed.revisions.push(ObservedRevision {
+        owner: "toolkit-ds".into(),
+        revision: 2,
+        hash: "toolkit-2".into(),
+    });
     assert_eq!(waits(&fleet.decide(0)), ["gpu-0:ToolkitNotReady", "gpu-1:ToolkitNotReady"]);
 }
 
@@ -99,7 +106,10 @@ fn trap_10_error_condition_outweighs_stale_ready() {
 fn trap_23_missing_service_monitor_does_not_block() {
     let mut fleet = operands::fleet(2);
     fleet.policy().state = Some("notReady".into());
-    fleet.policy().conditions = failed("OperandNotReady", "ClusterPolicy is not ready, states not ready: [state-dcgm-exporter]");
+    fleet.policy().conditions = failed(
+        "OperandNotReady",
+        "ClusterPolicy is not ready, states not ready: [state-dcgm-exporter]",
+    );
     assert_eq!(operands::ends(&mut fleet).0.code, ExitCode::Success);
 }
 
@@ -124,15 +134,28 @@ fn trap_30_olm_upgrade_without_new_generation_is_unready() {
         fleet.observed.operator_lease = lease(OPERATOR_POD, second, second - 60);
         if second == 62 {
             let plugin = Operand::DevicePlugin.traits().daemon_set;
-            let daemon_set = fleet.observed.daemon_sets.iter_mut().find(|daemon_set| daemon_set.name == plugin).expect("a DaemonSet");
+            let daemon_set = fleet
+                .observed
+                .daemon_sets
+                .iter_mut()
+                .find(|daemon_set| daemon_set.name == plugin)
+                .expect("a DaemonSet");
             (daemon_set.generation, daemon_set.applied_hash) = (2, Some("2".into()));
-            fleet.observed.revisions.push(ObservedRevision { owner: plugin.into(), revision: 2, hash: "of the new operator".into() });
+            fleet.observed.revisions.push(ObservedRevision {
+                owner: plugin.into(),
+                revision: 2,
+                hash: "of the new operator".into(),
+            });
         }
         let decision = fleet.decide(second);
         if second < 77 {
             assert_eq!(waits(&decision), ["*:OperatorActing"], "{second}");
         } else {
-            assert_eq!(waits(&decision), ["gpu-0:OperandOutdated", "gpu-1:OperandOutdated"], "{second}");
+            assert_eq!(
+                waits(&decision),
+                ["gpu-0:OperandOutdated", "gpu-1:OperandOutdated"],
+                "{second}"
+            );
         }
     }
 }

@@ -33,7 +33,11 @@ struct Reached {
 
 pub(super) fn explore(model: &Model, engine: Engine, most: usize) -> Found {
     let settings = settings(model);
-    search(model, &mut |planner, observed, memory| engine(planner, observed, &settings, memory), most)
+    search(
+        model,
+        &mut |planner, observed, memory| engine(planner, observed, &settings, memory),
+        most,
+    )
 }
 
 /// The same with a broken rule.
@@ -50,7 +54,12 @@ pub(super) fn explore_mutated(model: &Model, mutation: DecisionMutation, most: u
     )
 }
 
-type Decide<'a> = dyn FnMut(&mut Planner, &observed::Observed, &planner::memory::RunMemory) -> planner::decide::Decision + 'a;
+type Decide<'a> = dyn FnMut(
+        &mut Planner,
+        &observed::Observed,
+        &planner::memory::RunMemory,
+    ) -> planner::decide::Decision
+    + 'a;
 
 fn search(model: &Model, decide: &mut Decide<'_>, most: usize) -> Found {
     let began = Instant::now();
@@ -77,7 +86,13 @@ fn search(model: &Model, decide: &mut Decide<'_>, most: usize) -> Found {
             let key = next.key();
             let to = *numbers.entry(key).or_insert_with(|| {
                 let depth = reached[number].depth + 1;
-                reached.push(Reached { from: number, by: Some(event), depth, over: next.over, next: Vec::new() });
+                reached.push(Reached {
+                    from: number,
+                    by: Some(event),
+                    depth,
+                    over: next.over,
+                    next: Vec::new(),
+                });
                 let to = reached.len() - 1;
                 queue.push_back((to, next));
                 to
@@ -121,7 +136,10 @@ fn without_end(reached: &[Reached]) -> Option<String> {
         }
     }
     let stuck = (0..reached.len()).find(|number| !ends[*number])?;
-    Some(format!("the run cannot end any more\n  after {}", path(reached, stuck, Event::TimeGoesOn)))
+    Some(format!(
+        "the run cannot end any more\n  after {}",
+        path(reached, stuck, Event::TimeGoesOn)
+    ))
 }
 
 /// How a state is reached.

@@ -21,7 +21,9 @@ fn older(moment: Timestamp, seconds: i64, most: i64) -> Timestamp {
 
 /// What a record's text is after so many seconds; what decides nothing is left out.
 fn record(text: &str, seconds: i64) -> String {
-    let Ok(mut record) = serde_json::from_str::<UpgradeRecord>(text) else { return text.to_owned() };
+    let Ok(mut record) = serde_json::from_str::<UpgradeRecord>(text) else {
+        return text.to_owned();
+    };
     record.since = older(record.since, seconds, 40);
     record.started = older(record.started, seconds, 40);
     record.steps.clear();
@@ -48,7 +50,8 @@ impl World {
             // Only a soak time asks for it.
             node.since = node.since.map(|_| now());
             // The kind of reason alone counts.
-            node.reason = node.reason.take().map(|reason| RecordedReason { text: String::new(), ..reason });
+            node.reason =
+                node.reason.take().map(|reason| RecordedReason { text: String::new(), ..reason });
             for replaced in node.replaced.values_mut() {
                 (replaced.at, replaced.back_at) = (now(), replaced.back_at.map(|_| now()));
                 replaced.cause.clear();
@@ -58,7 +61,9 @@ impl World {
         let waiting = memory.waiting.values_mut().chain(apart).chain(&mut memory.fleet_waiting);
         waiting.for_each(|(_, since)| *since = older(*since, seconds, 40));
         memory.ready.values_mut().for_each(|(_, since)| *since = older(*since, seconds, 10));
-        memory.outdated.values_mut().for_each(|pods| pods.values_mut().for_each(|since| *since = older(*since, seconds, 40)));
+        memory.outdated.values_mut().for_each(|pods| {
+            pods.values_mut().for_each(|since| *since = older(*since, seconds, 40))
+        });
         memory.issued.values_mut().for_each(|at| *at = older(*at, seconds, 10));
         memory.patched.values_mut().for_each(|patched| patched.at = older(patched.at, seconds, 10));
         for history in memory.evictions.values_mut() {
@@ -76,8 +81,12 @@ impl World {
             .flat_map(|(at, host)| {
                 let at = at % self.hosts.len();
                 let host = host.as_ref();
-                let driver = host.and_then(|host| host.driver).map(|driver| format!("driver-{at}-{}", driver.number));
-                let plugin = host.and_then(|host| host.plugin).map(|plugin| format!("plugin-{at}-{}", plugin.number));
+                let driver = host
+                    .and_then(|host| host.driver)
+                    .map(|driver| format!("driver-{at}-{}", driver.number));
+                let plugin = host
+                    .and_then(|host| host.plugin)
+                    .map(|plugin| format!("plugin-{at}-{}", plugin.number));
                 let pod = host.and_then(|host| host.pod).map(|(number, _)| format!("pod-{number}"));
                 [driver, plugin, pod].into_iter().flatten()
             })
@@ -92,17 +101,28 @@ impl World {
         for at in 0..self.hosts.len() {
             let name = super::world::name(at);
             let of = |host: &Option<super::world::Host>| host.as_ref().map(|host| host.version);
-            let mut versions: BTreeSet<u32> = of(&self.hosts[at]).into_iter().chain(of(&self.seen[at])).collect();
-            let patched: Option<u32> = self.memory.patched.get(&name).and_then(|patched| patched.version.parse().ok());
+            let mut versions: BTreeSet<u32> =
+                of(&self.hosts[at]).into_iter().chain(of(&self.seen[at])).collect();
+            let patched: Option<u32> =
+                self.memory.patched.get(&name).and_then(|patched| patched.version.parse().ok());
             versions.extend(patched);
             let pending = self.actions.iter().filter_map(|action| match action {
-                Action::PatchNode(patch) if index(&patch.node) == at => patch.version.parse::<u32>().ok(),
-                Action::PatchNode(_) | Action::Evict(_) | Action::DeleteDriver(_) | Action::ReplacePlugin { .. } => None,
+                Action::PatchNode(patch) if index(&patch.node) == at => {
+                    patch.version.parse::<u32>().ok()
+                }
+                Action::PatchNode(_)
+                | Action::Evict(_)
+                | Action::DeleteDriver(_)
+                | Action::ReplacePlugin { .. } => None,
             });
             versions.extend(pending);
             let ranked: Vec<u32> = versions.into_iter().collect();
-            let rank =
-                |version: u32| u32::try_from(ranked.iter().position(|known| *known == version).expect("it is one of them")).expect("few");
+            let rank = |version: u32| {
+                u32::try_from(
+                    ranked.iter().position(|known| *known == version).expect("it is one of them"),
+                )
+                .expect("few")
+            };
             for host in [&mut self.hosts[at], &mut self.seen[at]].into_iter().flatten() {
                 host.version = rank(host.version);
             }
@@ -121,11 +141,25 @@ impl World {
 
     /// Two worlds with the same key behave alike (up to a collision of 128 bits).
     pub(super) fn key(&self) -> u128 {
-        let text = if self.alive { format!("{:?}{:?}", self.memory, self.actions) } else { format!("{:?}", self.memory.nodes) };
+        let text = if self.alive {
+            format!("{:?}{:?}", self.memory, self.actions)
+        } else {
+            format!("{:?}", self.memory.nodes)
+        };
         let half = |seed: u64| {
             let mut hasher = DefaultHasher::new();
             seed.hash(&mut hasher);
-            (&self.hosts, &self.seen, self.alive, self.dirty, self.faults, self.over, &self.stale, &text).hash(&mut hasher);
+            (
+                &self.hosts,
+                &self.seen,
+                self.alive,
+                self.dirty,
+                self.faults,
+                self.over,
+                &self.stale,
+                &text,
+            )
+                .hash(&mut hasher);
             hasher.finish()
         };
         u128::from(half(1)) << 64 | u128::from(half(2))

@@ -101,14 +101,21 @@ impl World {
             may(driver.is_none(), Event::DriverComes(at));
             let starts = driver.filter(|driver| !driver.deleting && driver.start != Start::Ready);
             may(host.ready && starts.is_some(), Event::DriverReady(at));
-            let runs = driver.is_some_and(|driver| driver.start == Start::Ready && !driver.deleting);
+            let runs =
+                driver.is_some_and(|driver| driver.start == Start::Ready && !driver.deleting);
             may(host.ready && runs && !host.validator, Event::Validated(at));
-            may(host.ready && host.plugin.is_some_and(|plugin| plugin.deleting), Event::PluginGone(at));
+            may(
+                host.ready && host.plugin.is_some_and(|plugin| plugin.deleting),
+                Event::PluginGone(at),
+            );
             may(host.ready && runs && host.plugin.is_none(), Event::PluginBack(at));
             may(host.ready && host.pod.is_some_and(|(_, leaving)| leaving), Event::PodGone(at));
             may(roams && host.ready && !host.cordoned, Event::PodComes(at));
             if self.faults > 0 {
-                may(starts.is_some_and(|driver| driver.start == Start::Starting), Event::DriverFails(at));
+                may(
+                    starts.is_some_and(|driver| driver.start == Start::Starting),
+                    Event::DriverFails(at),
+                );
                 may(host.ready, Event::NotReady(at));
                 may(true, Event::Leaves(at));
                 may(!host.cordoned, Event::Cordon(at));
@@ -119,7 +126,10 @@ impl World {
             may(self.actions.iter().any(|action| index(action.node()) == at), Event::Acts(at));
         }
         // What is done to a node that has left comes to nothing, and is over.
-        let gone = |at: &usize| self.hosts[*at].is_none() && self.actions.iter().any(|action| index(action.node()) == *at);
+        let gone = |at: &usize| {
+            self.hosts[*at].is_none()
+                && self.actions.iter().any(|action| index(action.node()) == *at)
+        };
         events.extend((0..self.hosts.len()).filter(gone).map(Event::Acts));
         if self.alive {
             if self.dirty && self.actions.is_empty() {
@@ -162,14 +172,23 @@ impl World {
             Event::DriverComes(at) => {
                 let host = self.host(at);
                 // With one attempt and one template there is one replacement: what deletes another pod is wrong.
-                host.driver = Some(DriverPod { number: 1, new: true, start: Start::Starting, deleting: false });
+                host.driver = Some(DriverPod {
+                    number: 1,
+                    new: true,
+                    start: Start::Starting,
+                    deleting: false,
+                });
                 host.validator = false;
                 if let Some(plugin) = &mut host.plugin {
                     plugin.fresh = false;
                 }
             }
-            Event::DriverReady(at) => self.host(at).driver.as_mut().expect("it starts").start = Start::Ready,
-            Event::DriverFails(at) => self.host(at).driver.as_mut().expect("it starts").start = Start::Failing,
+            Event::DriverReady(at) => {
+                self.host(at).driver.as_mut().expect("it starts").start = Start::Ready
+            }
+            Event::DriverFails(at) => {
+                self.host(at).driver.as_mut().expect("it starts").start = Start::Failing
+            }
             Event::Validated(at) => self.host(at).validator = true,
             Event::PluginGone(at) => self.host(at).plugin = None,
             Event::PluginBack(at) => {
@@ -190,15 +209,22 @@ impl World {
                 self.memory.evictions.remove(&format!("pod-{number}"));
                 self.host(at).pod = Some((number, false));
             }
-            Event::NotReady(at) => self.change_node(at, |host| (host.ready, host.down) = (false, 0)),
+            Event::NotReady(at) => {
+                self.change_node(at, |host| (host.ready, host.down) = (false, 0))
+            }
             Event::Ready(at) => self.change_node(at, |host| (host.ready, host.down) = (true, 0)),
             Event::Leaves(at) => self.hosts[at] = None,
             Event::Cordon(at) => self.change_node(at, |host| {
-                (host.cordoned, host.ours) = (true, record(host).is_some_and(|record| record.cordoned));
+                (host.cordoned, host.ours) =
+                    (true, record(host).is_some_and(|record| record.cordoned));
             }),
-            Event::Uncordon(at) | Event::LetGo(at) => self.change_node(at, |host| (host.cordoned, host.ours) = (false, false)),
+            Event::Uncordon(at) | Event::LetGo(at) => {
+                self.change_node(at, |host| (host.cordoned, host.ours) = (false, false))
+            }
             Event::LabelRemoved(at) => self.change_node(at, |host| host.label = None),
-            Event::RecordRemoved(at) => self.change_node(at, |host| (host.record, host.ours) = (None, false)),
+            Event::RecordRemoved(at) => {
+                self.change_node(at, |host| (host.record, host.ours) = (None, false))
+            }
             Event::Told(at) => {
                 self.seen[at].clone_from(&self.hosts[at]);
                 self.dirty = true;
@@ -210,7 +236,12 @@ impl World {
             Event::HookStarts => {
                 let nodes = std::mem::take(&mut self.memory.nodes);
                 let (cohort, baseline) = (self.memory.cohort.take(), self.memory.baseline.take());
-                self.memory = RunMemory { nodes, cohort, baseline, ..RunMemory::new(self.memory.started_at, self.memory.deadline) };
+                self.memory = RunMemory {
+                    nodes,
+                    cohort,
+                    baseline,
+                    ..RunMemory::new(self.memory.started_at, self.memory.deadline)
+                };
                 self.planner = Planner::default();
                 (self.alive, self.dirty) = (true, true);
                 self.seen.clone_from(&self.hosts);
@@ -223,7 +254,9 @@ impl World {
             Event::Acts(at) => self.acts(at, model)?,
         }
         if let Some(before) = before.filter(|_| !matches!(event, Event::Acts(_))) {
-            for (stale, (before, after)) in self.stale.iter_mut().zip(before.iter().zip(&self.hosts)) {
+            for (stale, (before, after)) in
+                self.stale.iter_mut().zip(before.iter().zip(&self.hosts))
+            {
                 *stale |= before != after;
             }
         }
@@ -238,14 +271,19 @@ impl World {
         Ok(())
     }
 
-    fn decides(&mut self, decide: &mut dyn FnMut(&mut Planner, &Observed, &RunMemory) -> Decision) -> Result<(), String> {
+    fn decides(
+        &mut self,
+        decide: &mut dyn FnMut(&mut Planner, &Observed, &RunMemory) -> Decision,
+    ) -> Result<(), String> {
         let mut observed = self.observed();
         crate::operator::is_quiet(&mut observed, &mut self.memory, now());
         let decision = decide(&mut self.planner, &observed, &self.memory);
         self.dirty = decision.wake_at <= now();
         if decision.verdict.is_none() && decision.waits.iter().all(|wait| wait.node.is_some()) {
-            let known =
-                |node: &str| decision.outcomes.contains_key(node) || decision.waits.iter().any(|wait| wait.node.as_deref() == Some(node));
+            let known = |node: &str| {
+                decision.outcomes.contains_key(node)
+                    || decision.waits.iter().any(|wait| wait.node.as_deref() == Some(node))
+            };
             if let Some(node) = observed.nodes.keys().find(|node| !known(node)) {
                 return Err(format!("{node} does not move, and nobody says why"));
             }
@@ -262,19 +300,31 @@ impl World {
         }
         self.memory = decision.memory;
         self.actions = decision.actions;
-        self.stale = self.hosts.iter().zip(&self.seen).map(|(host, seen)| host != seen && !self.actions.is_empty()).collect();
+        self.stale = self
+            .hosts
+            .iter()
+            .zip(&self.seen)
+            .map(|(host, seen)| host != seen && !self.actions.is_empty())
+            .collect();
         Ok(())
     }
 
     /// What is left on nodes that are done, when the run is over.
     fn is_clean(&self, decision: &Decision) -> Result<(), String> {
         for (at, host) in self.hosts.iter().enumerate() {
-            let Some(host) = host.as_ref().filter(|host| self.seen[at].as_ref() == Some(host)) else { continue };
-            let done = decision.outcomes.get(&name(at)).is_none_or(|outcome| *outcome == NodeOutcome::Done);
+            let Some(host) = host.as_ref().filter(|host| self.seen[at].as_ref() == Some(host))
+            else {
+                continue;
+            };
+            let done = decision
+                .outcomes
+                .get(&name(at))
+                .is_none_or(|outcome| *outcome == NodeOutcome::Done);
             if done && (host.ours || host.label.is_some() || host.record.is_some()) {
                 return Err(format!("{} is done, and something of ours is left on it", name(at)));
             }
-            if done && !host.driver.is_some_and(|driver| driver.new && driver.start == Start::Ready) {
+            if done && !host.driver.is_some_and(|driver| driver.new && driver.start == Start::Ready)
+            {
                 return Err(format!("{} is done, and its driver is not the newest", name(at)));
             }
         }
@@ -282,7 +332,8 @@ impl World {
     }
 
     fn acts(&mut self, at: usize, model: &Model) -> Result<(), String> {
-        let place = self.actions.iter().position(|action| index(action.node()) == at).expect("it has one");
+        let place =
+            self.actions.iter().position(|action| index(action.node()) == at).expect("it has one");
         let action = self.actions.remove(place);
         let known = !self.stale[at];
         if self.hosts[at].is_none() {
@@ -303,16 +354,26 @@ impl World {
                 if !host.cordoned && known {
                     return Err(format!("{node}: a pod is evicted, and the node takes new ones"));
                 }
-                let Some((number, leaving)) = host.pod.as_mut().filter(|(number, _)| eviction.uid == format!("pod-{number}")) else {
+                let Some((number, leaving)) =
+                    host.pod.as_mut().filter(|(number, _)| eviction.uid == format!("pod-{number}"))
+                else {
                     return Ok(());
                 };
                 *leaving = true;
                 let uid = format!("pod-{number}");
-                let history = EvictionHistory::after(self.memory.evictions.get(&uid), now(), EvictionReply::Accepted);
+                let history = EvictionHistory::after(
+                    self.memory.evictions.get(&uid),
+                    now(),
+                    EvictionReply::Accepted,
+                );
                 self.memory.evictions.insert(uid, history);
             }
             Action::DeleteDriver(deletion) => {
-                let Some(driver) = host.driver.as_mut().filter(|driver| deletion.uid == format!("driver-{at}-{}", driver.number)) else {
+                let Some(driver) = host
+                    .driver
+                    .as_mut()
+                    .filter(|driver| deletion.uid == format!("driver-{at}-{}", driver.number))
+                else {
                     return Ok(());
                 };
                 if driver.new && !driver.deleting && known {
@@ -323,12 +384,18 @@ impl World {
                     return Err(format!("{node}: its driver is deleted while a pod uses the GPU"));
                 }
                 if known && !host.cordoned {
-                    return Err(format!("{node}: its driver is deleted while the node takes new pods"));
+                    return Err(format!(
+                        "{node}: its driver is deleted while the node takes new pods"
+                    ));
                 }
             }
             Action::ReplacePlugin { uid, .. } => {
                 let driver = host.driver.map_or(0, |driver| driver.number);
-                let Some(plugin) = host.plugin.as_mut().filter(|plugin| uid == format!("plugin-{at}-{}", plugin.number)) else {
+                let Some(plugin) = host
+                    .plugin
+                    .as_mut()
+                    .filter(|plugin| uid == format!("plugin-{at}-{}", plugin.number))
+                else {
                     return Ok(());
                 };
                 if plugin.deleting {
@@ -336,7 +403,9 @@ impl World {
                 }
                 plugin.deleting = true;
                 if host.replaced.contains(&driver) && known {
-                    return Err(format!("{node}: its plugin is replaced twice for the same driver"));
+                    return Err(format!(
+                        "{node}: its plugin is replaced twice for the same driver"
+                    ));
                 }
                 host.replaced.push(driver);
             }
@@ -346,7 +415,10 @@ impl World {
 
     fn patched(&mut self, at: usize, patch: &NodePatch, model: &Model) -> Result<(), String> {
         let traits = Driver::Gpu.traits();
-        let was = self.hosts[at].as_ref().and_then(record).is_some_and(|record| record.state.is_in_progress());
+        let was = self.hosts[at]
+            .as_ref()
+            .and_then(record)
+            .is_some_and(|record| record.state.is_in_progress());
         let node = name(at);
         let host = self.host(at);
         if patch.unschedulable == Some(false) && host.cordoned && !host.ours {
@@ -367,16 +439,22 @@ impl World {
         if host.ours && !written.as_ref().is_some_and(|record| record.cordoned) {
             return Err(format!("{node}: cordoned by us, and no record says so"));
         }
-        let early = |record: &UpgradeRecord| record.state <= planner::drive_upgrade::state::UpgradeState::PodRestartRequired;
+        let early = |record: &UpgradeRecord| {
+            record.state <= planner::drive_upgrade::state::UpgradeState::PodRestartRequired
+        };
         if !host.cordoned && written.as_ref().is_some_and(early) {
             return Err(format!("{node}: it is in progress, and takes new pods"));
         }
         let limit = model.parallel as usize;
         let hosts = || self.hosts.iter().flatten();
-        let running = hosts().filter(|host| record(host).is_some_and(|record| record.state.is_in_progress())).count();
+        let running = hosts()
+            .filter(|host| record(host).is_some_and(|record| record.state.is_in_progress()))
+            .count();
         let ours = hosts().filter(|host| host.ours).count();
         if !was && (running > limit || ours > limit) {
-            return Err(format!("{node}: {running} nodes are in progress, {ours} cordoned by us, and {limit} may be"));
+            return Err(format!(
+                "{node}: {running} nodes are in progress, {ours} cordoned by us, and {limit} may be"
+            ));
         }
         Ok(())
     }

@@ -9,7 +9,10 @@ use contract::settings::{Mode, Settings};
 use contract::task::Task;
 use jiff::Timestamp;
 use observed::workload::{PodController, PodPhase, Workload};
-use observed::{LiveUpgradePolicy, Observed, ObservedContainer, ObservedNode, ObservedPod, ObservedRevision, ObservedSlice};
+use observed::{
+    LiveUpgradePolicy, Observed, ObservedContainer, ObservedNode, ObservedPod, ObservedRevision,
+    ObservedSlice,
+};
 use planner::decide::Action;
 use planner::decide::Planner;
 use planner::memory::RunMemory;
@@ -114,7 +117,10 @@ pub(crate) fn policy(model: &Model) -> Settings {
     let policy = Policy {
         max_parallel_upgrades: model.parallel,
         max_unavailable: Some(Count::Number(model.parallel)),
-        pod_deletion: Some(PodDeletionPolicy { timeout_seconds: 20, ..PodDeletionPolicy::default() }),
+        pod_deletion: Some(PodDeletionPolicy {
+            timeout_seconds: 20,
+            ..PodDeletionPolicy::default()
+        }),
         ..Policy::default()
     };
     let mut settings = settings();
@@ -171,7 +177,8 @@ impl World {
 /// What never changes.
 static BASE: LazyLock<Observed> = LazyLock::new(|| {
     let mut fleet = Fleet::at_rest(0);
-    fleet.policy().upgrade_policy = LiveUpgradePolicy { stated: true, ..LiveUpgradePolicy::default() };
+    fleet.policy().upgrade_policy =
+        LiveUpgradePolicy { stated: true, ..LiveUpgradePolicy::default() };
     fleet.policy().driver.version = Some(NEW.into());
     fleet.operator_observes();
     for daemon_set in &mut fleet.observed.daemon_sets {
@@ -179,7 +186,11 @@ static BASE: LazyLock<Observed> = LazyLock::new(|| {
             daemon_set.manager_environment.insert(key.into(), "false".into());
         }
     }
-    fleet.observed.revisions.push(ObservedRevision { owner: "driver-ds".into(), revision: 2, hash: "new".into() });
+    fleet.observed.revisions.push(ObservedRevision {
+        owner: "driver-ds".into(),
+        revision: 2,
+        hash: "new".into(),
+    });
     // A node as the operator labels it, to copy.
     fleet.join("gpu-0", -200_000);
     fleet.observed
@@ -198,7 +209,11 @@ fn pod(kind: (&str, &str), owner: &str, node: &str, uid: String, started: i64) -
         containers_ready: true,
         ready_since: Some(at(started)),
         created: at(started),
-        containers: vec![ObservedContainer { name: "main".into(), started: Some(at(started)), ..ObservedContainer::default() }],
+        containers: vec![ObservedContainer {
+            name: "main".into(),
+            started: Some(at(started)),
+            ..ObservedContainer::default()
+        }],
         ..ObservedPod::default()
     }
 }
@@ -214,7 +229,8 @@ impl World {
             let Some(host) = host else { continue };
             let node = name(index);
             let mut labels = template.labels.clone();
-            labels.extend(host.label.clone().map(|label| (traits.own_state_label.to_owned(), label)));
+            labels
+                .extend(host.label.clone().map(|label| (traits.own_state_label.to_owned(), label)));
             observed.nodes.insert(
                 node.clone(),
                 ObservedNode {
@@ -224,7 +240,12 @@ impl World {
                     ready_since: Some(at(-host.down)),
                     unschedulable: host.cordoned,
                     labels,
-                    annotations: host.record.clone().map(|text| (traits.own_record.to_owned(), text)).into_iter().collect(),
+                    annotations: host
+                        .record
+                        .clone()
+                        .map(|text| (traits.own_record.to_owned(), text))
+                        .into_iter()
+                        .collect(),
                     version: host.version.to_string(),
                     ..template.clone()
                 },
@@ -258,16 +279,32 @@ impl World {
             tools.revision = Some("toolkit".into());
             tools.ready = host.ready;
             observed.pods.push(tools);
-            let mut validator = pod(("app", "validator"), "validator-ds", &node, format!("validator-{index}"), -100);
+            let mut validator = pod(
+                ("app", "validator"),
+                "validator-ds",
+                &node,
+                format!("validator-{index}"),
+                -100,
+            );
             validator.containers_ready = host.validator;
             observed.validators.push(validator);
             if let Some(plugin) = host.plugin {
                 let started = if plugin.fresh { -100 } else { -700 };
-                let mut pod = pod(("app", "plugin"), "plugin-ds", &node, format!("plugin-{index}-{}", plugin.number), started);
+                let mut pod = pod(
+                    ("app", "plugin"),
+                    "plugin-ds",
+                    &node,
+                    format!("plugin-{index}-{}", plugin.number),
+                    started,
+                );
                 pod.deleting = plugin.deleting;
                 pod.ready = host.ready && !plugin.deleting;
                 observed.dra.pods.push(pod);
-                let loaded = if plugin.fresh && host.driver.is_some_and(|driver| driver.new) { NEW } else { OLD };
+                let loaded = if plugin.fresh && host.driver.is_some_and(|driver| driver.new) {
+                    NEW
+                } else {
+                    OLD
+                };
                 let slice = ObservedSlice {
                     driver: contract::names::DRA_GPU_DRIVER.into(),
                     node: node.clone(),
@@ -275,7 +312,9 @@ impl World {
                     devices: 8,
                     ..ObservedSlice::default()
                 };
-                let observed::OptionalApi::Served(slices) = &mut observed.dra.slices else { unreachable!("they are served") };
+                let observed::OptionalApi::Served(slices) = &mut observed.dra.slices else {
+                    unreachable!("they are served")
+                };
                 slices.push(slice);
             }
             let pods = host.pod.map(|(number, leaving)| workload(&node, number, leaving));

@@ -7,9 +7,13 @@ use nvidia_upgrade::explain::{ControllerWait, WaitingNode};
 use nvidia_upgrade::pass::{PassError, Requestor};
 use nvidia_upgrade::predict::PredictedStep as Next;
 use nvidia_upgrade::snapshot::{MaintenanceObject, NodeEntry, SnapshotError, ValidatorPod};
-use nvidia_upgrade::{ControllerGeneration, ControllerState, PassOptions, PolicyRules, UpgradeSnapshot, explain_pass};
+use nvidia_upgrade::{
+    ControllerGeneration, ControllerState, PassOptions, PolicyRules, UpgradeSnapshot, explain_pass,
+};
 
-use crate::conformance::fixture::{cordoned, enabled, node, old, options, rules as unlimited, snapshot as of, with};
+use crate::conformance::fixture::{
+    cordoned, enabled, node, old, options, rules as unlimited, snapshot as of, with,
+};
 
 use super::story::{Story, rules, snapshot, stories, story};
 
@@ -19,15 +23,33 @@ fn said(story: &Story, second: f64) -> Vec<WaitingNode> {
     let moment = &story.moments[index];
     let snapshot = snapshot(&moment.observed);
     let options = story.options(second).seen_from_outside(&snapshot);
-    explain_pass(&snapshot, &rules(&moment.observed), &options, Some(story.at(story.asleep_since[index]))).waits
+    explain_pass(
+        &snapshot,
+        &rules(&moment.observed),
+        &options,
+        Some(story.at(story.asleep_since[index])),
+    )
+    .waits
 }
 
 #[test]
 fn the_traces_are_explained() {
     for (name, second, node, resolves, text) in [
         ("01-fresh-install", 60.0, "gpu-000", true, "it goes to upgrade-done"),
-        ("02-driver-bump-serial", 10.0, "gpu-003", true, "1 of 1 parallel upgrades are taken: gpu-002 (pod-restart-required, cordoned)"),
-        ("02-driver-bump-serial", 10.0, "gpu-002", true, "driver pod/nvidia-driver-daemonset-qv2lw is not ready"),
+        (
+            "02-driver-bump-serial",
+            10.0,
+            "gpu-003",
+            true,
+            "1 of 1 parallel upgrades are taken: gpu-002 (pod-restart-required, cordoned)",
+        ),
+        (
+            "02-driver-bump-serial",
+            10.0,
+            "gpu-002",
+            true,
+            "driver pod/nvidia-driver-daemonset-qv2lw is not ready",
+        ),
         ("02-driver-bump-serial", 60.0, "gpu-002", true, "it goes to validation-required"),
         (
             "03-driver-bump-parallel",
@@ -45,15 +67,51 @@ fn the_traces_are_explained() {
         ),
         ("03-driver-bump-parallel", 300.0, "gpu-000", true, "it goes to uncordon-required"),
         ("04-restart-only", 5.0, "gpu-001", true, "is not ready"),
-        ("05-failing-driver", 300.0, "gpu-001", true, "is not ready (nvidia-driver-ctr: CrashLoopBackOff), 10 restarts"),
+        (
+            "05-failing-driver",
+            300.0,
+            "gpu-001",
+            true,
+            "is not ready (nvidia-driver-ctr: CrashLoopBackOff), 10 restarts",
+        ),
         ("05-failing-driver", 420.0, "gpu-001", true, "it goes to upgrade-failed"),
-        ("05-failing-driver", 600.0, "gpu-001", true, "given up; driver pod/nvidia-driver-daemonset-g2pvm is not ready"),
-        ("05-failing-driver", 600.0, "gpu-003", false, "1 of 1 parallel upgrades are taken: gpu-001 (upgrade-failed, cordoned)"),
-        ("06-drain-pdb", 100.0, "gpu-000", true, "pods that use the device are being evicted; after 300 s the node is given up"),
-        ("06-drain-pdb", 100.0, "gpu-001", true, "1 of 1 parallel upgrades are taken: gpu-000 (pod-deletion-required, cordoned)"),
+        (
+            "05-failing-driver",
+            600.0,
+            "gpu-001",
+            true,
+            "given up; driver pod/nvidia-driver-daemonset-g2pvm is not ready",
+        ),
+        (
+            "05-failing-driver",
+            600.0,
+            "gpu-003",
+            false,
+            "1 of 1 parallel upgrades are taken: gpu-001 (upgrade-failed, cordoned)",
+        ),
+        (
+            "06-drain-pdb",
+            100.0,
+            "gpu-000",
+            true,
+            "pods that use the device are being evicted; after 300 s the node is given up",
+        ),
+        (
+            "06-drain-pdb",
+            100.0,
+            "gpu-001",
+            true,
+            "1 of 1 parallel upgrades are taken: gpu-000 (pod-deletion-required, cordoned)",
+        ),
         ("07-wait-for-jobs", 100.0, "gpu-000", true, "1 pod of a job runs"),
         ("07-wait-for-jobs", 200.0, "gpu-000", true, "it goes to pod-deletion-required"),
-        ("08-join-and-leave", 40.0, "gpu-001", true, "pod/nvidia-driver-daemonset-lg6rm is on node/gpu-003, which is not there"),
+        (
+            "08-join-and-leave",
+            40.0,
+            "gpu-001",
+            true,
+            "pod/nvidia-driver-daemonset-lg6rm is on node/gpu-003, which is not there",
+        ),
         ("09-pause-mid-roll", 150.0, "gpu-002", false, "upgrades are switched off"),
         (
             "09-pause-mid-roll",
@@ -63,18 +121,30 @@ fn the_traces_are_explained() {
             "1 node counts as unavailable and 1 may (25% of 4): gpu-001 (upgrade-done, cordoned)",
         ),
         ("09-pause-mid-roll", 420.0, "gpu-003", true, "it goes to cordon-required"),
-        ("09-pause-mid-roll", 420.0, "gpu-002", true, "0 of 1 parallel upgrades are taken; next: gpu-003"),
+        (
+            "09-pause-mid-roll",
+            420.0,
+            "gpu-002",
+            true,
+            "0 of 1 parallel upgrades are taken; next: gpu-003",
+        ),
         ("16-rollback-mid-roll", 60.0, "gpu-003", true, "it goes to validation-required"),
     ] {
         let all = said(story(name), second);
-        let waiting = all.iter().find(|waiting| waiting.node == node).unwrap_or_else(|| panic!("{name} at {second}: nothing of {node}"));
+        let waiting = all
+            .iter()
+            .find(|waiting| waiting.node == node)
+            .unwrap_or_else(|| panic!("{name} at {second}: nothing of {node}"));
         let found = waiting.wait.to_string();
         assert!(found.contains(text), "{name} at {second}: {node}: {found}");
         assert_eq!(waiting.wait.can_resolve(), resolves, "{name} at {second}: {node}: {found}");
     }
-    for (name, second) in
-        [("01-fresh-install", 122.24), ("02-driver-bump-serial", 485.7), ("11-toolkit-bump", 60.0), ("16-rollback-mid-roll", 148.2)]
-    {
+    for (name, second) in [
+        ("01-fresh-install", 122.24),
+        ("02-driver-bump-serial", 485.7),
+        ("11-toolkit-bump", 60.0),
+        ("16-rollback-mid-roll", 148.2),
+    ] {
         assert_eq!(said(story(name), second), [], "{name} at {second}: all is done");
     }
 }
@@ -84,24 +154,32 @@ fn the_traces_are_explained() {
 fn every_step_after_a_while_was_announced() {
     let mut counts: BTreeMap<ControllerGeneration, usize> = BTreeMap::new();
     for (name, story) in stories() {
-        for step in story
-            .steps
-            .iter()
-            .filter(|step| step.second - story.moments[step.moment - 1].second > 0.3 && step.to != ControllerState::Unknown)
-        {
+        for step in story.steps.iter().filter(|step| {
+            step.second - story.moments[step.moment - 1].second > 0.3
+                && step.to != ControllerState::Unknown
+        }) {
             let all = said(story, step.second);
-            let wait = all.iter().find(|waiting| waiting.node == step.node).map(|waiting| &waiting.wait);
+            let wait =
+                all.iter().find(|waiting| waiting.node == step.node).map(|waiting| &waiting.wait);
             let announced = match wait {
                 Some(ControllerWait::Asleep { step: next, .. }) => *next == Next::To(step.to),
-                Some(ControllerWait::Evicting { .. }) => step.from == ControllerState::PodDeletionRequired,
-                Some(ControllerWait::Draining { .. }) => step.from == ControllerState::DrainRequired,
+                Some(ControllerWait::Evicting { .. }) => {
+                    step.from == ControllerState::PodDeletionRequired
+                }
+                Some(ControllerWait::Draining { .. }) => {
+                    step.from == ControllerState::DrainRequired
+                }
                 _ => false,
             };
             assert!(announced, "{name}: {step:?}: {wait:?}");
             *counts.entry(story.generation).or_default() += 1;
         }
     }
-    assert_eq!(counts, [(ControllerGeneration::Gpu26_3, 18), (ControllerGeneration::Gpu26_7, 37)].into(), "such steps of all traces");
+    assert_eq!(
+        counts,
+        [(ControllerGeneration::Gpu26_3, 18), (ControllerGeneration::Gpu26_7, 37)].into(),
+        "such steps of all traces"
+    );
 }
 
 fn strict() -> PolicyRules {
@@ -109,11 +187,16 @@ fn strict() -> PolicyRules {
 }
 
 fn with_jobs(timeout_seconds: u64) -> PolicyRules {
-    enabled(Policy { wait_for_completion: Some(CompletionPolicy { pod_selector: "a=b".into(), timeout_seconds }), ..Policy::default() })
+    enabled(Policy {
+        wait_for_completion: Some(CompletionPolicy { pod_selector: "a=b".into(), timeout_seconds }),
+        ..Policy::default()
+    })
 }
 
 fn unready(entry: NodeEntry<'static>) -> NodeEntry<'static> {
-    with(entry, |entry| (entry.pod.containers_ready, entry.pod.trouble) = (false, Some("ctr: CrashLoopBackOff")))
+    with(entry, |entry| {
+        (entry.pod.containers_ready, entry.pod.trouble) = (false, Some("ctr: CrashLoopBackOff"))
+    })
 }
 
 /// Name, whether it can resolve by itself, text.
@@ -121,7 +204,8 @@ type Said = (&'static str, bool, &'static str);
 
 #[test]
 fn every_wait_has_its_words() {
-    let requestor = Requestor { id: "ours".into(), namespace: "default".into(), prefix: "p".into() };
+    let requestor =
+        Requestor { id: "ours".into(), namespace: "default".into(), prefix: "p".into() };
     let in_mode = PassOptions { requestor: Some(requestor), ..options() };
     let handed = |reason: Option<&'static str>| {
         with(old("a", ControllerState::NodeMaintenanceRequired), |entry| {
@@ -137,28 +221,48 @@ fn every_wait_has_its_words() {
     let drained = enabled(Policy { drain: Some(DrainPolicy::default()), ..Policy::default() });
     let unlabeled = with(old("a", ControllerState::Unrecognized), |entry| entry.label = "odd");
     let table: Vec<(Vec<NodeEntry<'static>>, PolicyRules, PassOptions, Said)> = vec![
-        (vec![old("a", ControllerState::UpgradeRequired)], PolicyRules::default(), options(), ("Off", false, "upgrades are switched off")),
         (
-            vec![with(old("a", ControllerState::UpgradeRequired), |entry| entry.skip = Some("true"))],
+            vec![old("a", ControllerState::UpgradeRequired)],
+            PolicyRules::default(),
+            options(),
+            ("Off", false, "upgrades are switched off"),
+        ),
+        (
+            vec![with(old("a", ControllerState::UpgradeRequired), |entry| {
+                entry.skip = Some("true")
+            })],
             strict(),
             options(),
             ("Skipped", false, "label nvidia.com/gpu-driver-upgrade.skip=true"),
         ),
         (
-            vec![old("a", ControllerState::UpgradeRequired), cordoned(old("f", ControllerState::Failed))],
+            vec![
+                old("a", ControllerState::UpgradeRequired),
+                cordoned(old("f", ControllerState::Failed)),
+            ],
             strict(),
             options(),
             ("Parallel", false, "1 of 1 parallel upgrades are taken: f (upgrade-failed, cordoned)"),
         ),
         (
-            vec![old("a", ControllerState::UpgradeRequired), with(node("n", ControllerState::Done), |entry| entry.ready = Some(false))],
+            vec![
+                old("a", ControllerState::UpgradeRequired),
+                with(node("n", ControllerState::Done), |entry| entry.ready = Some(false)),
+            ],
             strict(),
             options(),
-            ("Unavailable", true, "1 node counts as unavailable and 1 may (25% of 2): n (upgrade-done, not Ready)"),
+            (
+                "Unavailable",
+                true,
+                "1 node counts as unavailable and 1 may (25% of 2): n (upgrade-done, not Ready)",
+            ),
         ),
         (
             vec![old("a", ControllerState::UpgradeRequired)],
-            enabled(Policy { max_unavailable: Some("0".parse().expect("a count")), ..Policy::default() }),
+            enabled(Policy {
+                max_unavailable: Some("0".parse().expect("a count")),
+                ..Policy::default()
+            }),
             options(),
             ("Unavailable", false, "0 nodes count as unavailable and 0 may (0 of 1)"),
         ),
@@ -168,13 +272,21 @@ fn every_wait_has_its_words() {
             })],
             with_jobs(30),
             options(),
-            ("Jobs", true, "2 pods of jobs run; waited for since 2027-01-15T07:59:50Z, until 2027-01-15T08:00:20Z"),
+            (
+                "Jobs",
+                true,
+                "2 pods of jobs run; waited for since 2027-01-15T07:59:50Z, until 2027-01-15T08:00:20Z",
+            ),
         ),
         (
             vec![cordoned(old("a", ControllerState::PodDeletionRequired))],
             strict(),
             options(),
-            ("Evicting", true, "pods that use the device are being evicted; after 300 s the node is given up"),
+            (
+                "Evicting",
+                true,
+                "pods that use the device are being evicted; after 300 s the node is given up",
+            ),
         ),
         (
             vec![cordoned(old("a", ControllerState::DrainRequired))],
@@ -182,22 +294,44 @@ fn every_wait_has_its_words() {
             options(),
             ("Draining", true, "the node is being drained; after 300 s it is given up"),
         ),
-        (vec![handed(Some("Draining"))], strict(), in_mode.clone(), ("Maintenance", true, "its NodeMaintenance is Draining")),
-        (vec![handed(None)], strict(), in_mode, ("Maintenance", true, "the maintenance-operator has not looked at its NodeMaintenance")),
+        (
+            vec![handed(Some("Draining"))],
+            strict(),
+            in_mode.clone(),
+            ("Maintenance", true, "its NodeMaintenance is Draining"),
+        ),
+        (
+            vec![handed(None)],
+            strict(),
+            in_mode,
+            ("Maintenance", true, "the maintenance-operator has not looked at its NodeMaintenance"),
+        ),
         (
             vec![handed(None)],
             strict(),
             options(),
-            ("MaintenanceOff", false, "it was handed to the maintenance-operator, and that mode is off"),
+            (
+                "MaintenanceOff",
+                false,
+                "it was handed to the maintenance-operator, and that mode is off",
+            ),
         ),
         (
-            vec![with(node("a", ControllerState::UncordonRequired), |entry| entry.notes.requestor = true)],
+            vec![with(node("a", ControllerState::UncordonRequired), |entry| {
+                entry.notes.requestor = true
+            })],
             strict(),
             options(),
-            ("MaintenanceOff", false, "it was handed to the maintenance-operator, and that mode is off"),
+            (
+                "MaintenanceOff",
+                false,
+                "it was handed to the maintenance-operator, and that mode is off",
+            ),
         ),
         (
-            vec![with(cordoned(old("a", ControllerState::PodRestartRequired)), |entry| entry.pod.deleting = true)],
+            vec![with(cordoned(old("a", ControllerState::PodRestartRequired)), |entry| {
+                entry.pod.deleting = true
+            })],
             strict(),
             options(),
             ("Terminating", true, "the old driver pod/driver is terminating"),
@@ -218,24 +352,49 @@ fn every_wait_has_its_words() {
             vec![validating(Some("1799999990"))],
             strict(),
             options(),
-            ("Validating", true, "validator pod/v is not ready; after 2027-01-15T08:09:50Z the node is given up"),
+            (
+                "Validating",
+                true,
+                "validator pod/v is not ready; after 2027-01-15T08:09:50Z the node is given up",
+            ),
         ),
-        (vec![cordoned(old("a", ControllerState::Failed))], strict(), options(), ("FailedBefore", false, "given up with its old driver")),
+        (
+            vec![cordoned(old("a", ControllerState::Failed))],
+            strict(),
+            options(),
+            ("FailedBefore", false, "given up with its old driver"),
+        ),
         (
             vec![unready(cordoned(node("a", ControllerState::Failed)))],
             strict(),
             options(),
-            ("FailedDriver", true, "given up; driver pod/driver is not ready (ctr: CrashLoopBackOff)"),
+            (
+                "FailedDriver",
+                true,
+                "given up; driver pod/driver is not ready (ctr: CrashLoopBackOff)",
+            ),
         ),
-        (vec![unlabeled], strict(), options(), ("UnknownState", false, "the operator does not know the state `odd`")),
+        (
+            vec![unlabeled],
+            strict(),
+            options(),
+            ("UnknownState", false, "the operator does not know the state `odd`"),
+        ),
         (
             vec![cordoned(node("a", ControllerState::PodRestartRequired))],
             strict(),
             options(),
-            ("Asleep", true, "the operator has not looked; when it does it goes to validation-required"),
+            (
+                "Asleep",
+                true,
+                "the operator has not looked; when it does it goes to validation-required",
+            ),
         ),
         (
-            vec![unready(node("a", ControllerState::PodRestartRequired)), cordoned(old("b", ControllerState::PodDeletionRequired))],
+            vec![
+                unready(node("a", ControllerState::PodRestartRequired)),
+                cordoned(old("b", ControllerState::PodDeletionRequired)),
+            ],
             enabled(Policy { pod_deletion: None, ..Policy::default() }),
             options(),
             (
@@ -247,9 +406,13 @@ fn every_wait_has_its_words() {
     ];
     for (entries, rules, options, (name, resolves, text)) in table {
         let snapshot = of(entries);
-        let waits = explain_pass(&snapshot, &rules, &options.seen_from_outside(&snapshot), None).waits;
+        let waits =
+            explain_pass(&snapshot, &rules, &options.seen_from_outside(&snapshot), None).waits;
         let wait = &waits.first().unwrap_or_else(|| panic!("{name}: nothing")).wait;
-        assert_eq!((wait.name(), wait.can_resolve(), wait.to_string().as_str()), (name, resolves, text));
+        assert_eq!(
+            (wait.name(), wait.can_resolve(), wait.to_string().as_str()),
+            (name, resolves, text)
+        );
         assert!(!wait.advice().is_empty());
     }
 }
@@ -257,20 +420,38 @@ fn every_wait_has_its_words() {
 #[test]
 fn blocked_fleet_has_reasons_idle_node_has_none() {
     let error = SnapshotError::NoNode { pod: "driver-1".into() };
-    let entries = vec![old("a", ControllerState::UpgradeRequired), node("b", ControllerState::Done), node("c", ControllerState::Unknown)];
+    let entries = vec![
+        old("a", ControllerState::UpgradeRequired),
+        node("b", ControllerState::Done),
+        node("c", ControllerState::Unknown),
+    ];
     let snapshot = UpgradeSnapshot { blocked: Some(error.clone()), ..of(entries) };
     let waits = explain_pass(&snapshot, &strict(), &options(), None).waits;
-    assert_eq!(waits, [WaitingNode { node: "a".into(), state: ControllerState::UpgradeRequired, wait: ControllerWait::Blocked { error } }]);
-    assert_eq!(waits[0].wait.to_string(), "the operator does nothing for any node: pod/driver-1 is on no node though it is not pending");
+    assert_eq!(
+        waits,
+        [WaitingNode {
+            node: "a".into(),
+            state: ControllerState::UpgradeRequired,
+            wait: ControllerWait::Blocked { error }
+        }]
+    );
+    assert_eq!(
+        waits[0].wait.to_string(),
+        "the operator does nothing for any node: pod/driver-1 is on no node though it is not pending"
+    );
 }
 
 #[test]
 fn long_lists_are_cut() {
     let names = ["b", "c", "d", "e", "f", "g", "h"];
-    let entries =
-        std::iter::once(old("a", ControllerState::UpgradeRequired)).chain(names.map(|name| cordoned(old(name, ControllerState::Failed))));
+    let entries = std::iter::once(old("a", ControllerState::UpgradeRequired))
+        .chain(names.map(|name| cordoned(old(name, ControllerState::Failed))));
     let waits = explain_pass(&of(entries), &strict(), &options(), None).waits;
-    assert!(waits[0].wait.to_string().ends_with("f (upgrade-failed, cordoned) and 2 others"), "{}", waits[0].wait);
+    assert!(
+        waits[0].wait.to_string().ends_with("f (upgrade-failed, cordoned) and 2 others"),
+        "{}",
+        waits[0].wait
+    );
 }
 
 #[test]
@@ -281,8 +462,14 @@ fn pending_moves_ignore_timers_and_know_running_tasks() {
     let deleting = cordoned(old("b", ControllerState::PodDeletionRequired));
     let snapshot = of([validating, deleting]);
     let moved = explain_pass(&snapshot, &unlimited(), &options(), None).moves;
-    assert_eq!(moved.iter().map(|moved| (moved.node.as_str(), moved.step)).collect::<Vec<_>>(), [("b", Next::Evict)]);
-    assert_eq!(explain_pass(&snapshot, &unlimited(), &options().seen_from_outside(&snapshot), None).moves, []);
+    assert_eq!(
+        moved.iter().map(|moved| (moved.node.as_str(), moved.step)).collect::<Vec<_>>(),
+        [("b", Next::Evict)]
+    );
+    assert_eq!(
+        explain_pass(&snapshot, &unlimited(), &options().seen_from_outside(&snapshot), None).moves,
+        []
+    );
 }
 
 #[test]
@@ -293,6 +480,9 @@ fn disabled_or_failing_controller_announces_no_tick() {
     let bad = PolicyRules { unreadable: Some("half".into()), ..unlimited() };
     let failing = explain_pass(&entries(), &bad, &options(), Some(options().now));
     let error = PassError::MaxUnavailable { text: "half".into() };
-    assert_eq!((failing.moves.len(), &failing.waits[0].wait), (0, &ControllerWait::PassEnds { error }));
+    assert_eq!(
+        (failing.moves.len(), &failing.waits[0].wait),
+        (0, &ControllerWait::PassEnds { error })
+    );
     assert_eq!(options().generation.backoff(u32::MAX).as_secs(), 3, "it looks again soon");
 }

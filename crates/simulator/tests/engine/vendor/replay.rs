@@ -37,16 +37,26 @@ impl Story {
         let (before, after) = self.moments.split_at(step.moment);
         // What a moment shows was to be seen until the next one.
         let until = |index: usize| self.moments[index + 1].second;
-        let seen =
-            before.iter().enumerate().filter(|(index, _)| step.second - until(*index) <= PASS).map(|(_, moment)| moment.observed.clone());
+        let seen = before
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| step.second - until(*index) <= PASS)
+            .map(|(_, moment)| moment.observed.clone());
         let nodes = &before.last().expect("a step is seen against something").observed.nodes;
         let late = after.iter().take_while(|moment| moment.second - step.second <= ARRIVAL);
-        seen.chain(late.map(|moment| Observed { nodes: nodes.clone(), ..moment.observed.clone() })).collect()
+        seen.chain(late.map(|moment| Observed { nodes: nodes.clone(), ..moment.observed.clone() }))
+            .collect()
     }
 
     fn moves(&self, observed: &Observed, second: f64) -> Vec<PredictedMove> {
         let snapshot = snapshot(observed);
-        explain_pass(&snapshot, &rules(observed), &self.options(second).seen_from_outside(&snapshot), None).moves
+        explain_pass(
+            &snapshot,
+            &rules(observed),
+            &self.options(second).seen_from_outside(&snapshot),
+            None,
+        )
+        .moves
     }
 
     /// Since when the controller has had no reason to run, at each moment; ticks that nothing was seen of are reasons.
@@ -57,8 +67,14 @@ impl Story {
             let [before, after] = pair else { continue };
             // It looks at what would be an error only if it is awake.
             let awake = before.second - since <= BACKOFF;
-            let failing =
-                awake && pass(&snapshot(&before.observed), &rules(&before.observed), &self.options(before.second)).error.is_some();
+            let failing = awake
+                && pass(
+                    &snapshot(&before.observed),
+                    &rules(&before.observed),
+                    &self.options(before.second),
+                )
+                .error
+                .is_some();
             if self.generation.is_woken(&before.observed, &after.observed, Driver::Gpu) || failing {
                 since = after.second;
             }
@@ -73,12 +89,16 @@ impl Story {
     /// The steps before which the controller slept.
     fn first_steps(&self) -> impl Iterator<Item = (&Step, &Moment, f64)> {
         let since = &self.asleep_since;
-        let slept = move |step: &Step| (step.second - since[step.moment - 1] > 2.0 * BACKOFF).then(|| since[step.moment - 1]);
+        let slept = move |step: &Step| {
+            (step.second - since[step.moment - 1] > 2.0 * BACKOFF).then(|| since[step.moment - 1])
+        };
         self.steps
             .iter()
             .filter(|step| {
-                !matches!(step.from, ControllerState::PodDeletionRequired | ControllerState::DrainRequired)
-                    && step.to != ControllerState::Unknown
+                !matches!(
+                    step.from,
+                    ControllerState::PodDeletionRequired | ControllerState::DrainRequired
+                ) && step.to != ControllerState::Unknown
             })
             .filter_map(move |step| Some((step, &self.moments[step.moment - 1], slept(step)?)))
     }
@@ -93,8 +113,11 @@ fn model_takes_every_step_of_real_controller() {
         for step in &story.steps {
             let views = story.views(step);
             let taken = |observed: &Observed| {
-                let outcome = pass(&snapshot(observed), &rules(observed), &story.options(step.second));
-                outcome.writes.contains(&PassWrite::State { node: step.node.clone(), state: step.to })
+                let outcome =
+                    pass(&snapshot(observed), &rules(observed), &story.options(step.second));
+                outcome
+                    .writes
+                    .contains(&PassWrite::State { node: step.node.clone(), state: step.to })
             };
             let ended = |observed: &Observed| {
                 let policy = rules(observed).policy;
@@ -105,7 +128,10 @@ fn model_takes_every_step_of_real_controller() {
                     || of(ControllerState::DrainRequired, &drain_ended)
             };
             let switched_off = |observed: &Observed| {
-                step.to == ControllerState::Unknown && work(observed, Driver::Gpu, story.generation, None).cleaned.contains(&step.node)
+                step.to == ControllerState::Unknown
+                    && work(observed, Driver::Gpu, story.generation, None)
+                        .cleaned
+                        .contains(&step.node)
             };
             if views.iter().any(taken) {
                 *foreground += 1;
@@ -120,7 +146,11 @@ fn model_takes_every_step_of_real_controller() {
     }
     assert_eq!(
         counts,
-        [(ControllerGeneration::Gpu26_3, [112, 17, 0]), (ControllerGeneration::Gpu26_7, [255, 31, 4])].into(),
+        [
+            (ControllerGeneration::Gpu26_3, [112, 17, 0]),
+            (ControllerGeneration::Gpu26_7, [255, 31, 4])
+        ]
+        .into(),
         "steps of all traces"
     );
 }
@@ -134,11 +164,16 @@ fn real_controller_sleeps_when_model_is_idle() {
             let [moment, next] = pair else { continue };
             // Looks at the end of the time in which it has looked for sure, and at each tick that nothing was seen of.
             let (begin, end) = (since[index] + BACKOFF, next.second - PASS);
-            let looks = [begin, begin + TICK, begin + 2.0 * TICK].into_iter().filter(|look| moment.second < *look && *look < end);
+            let looks = [begin, begin + TICK, begin + 2.0 * TICK]
+                .into_iter()
+                .filter(|look| moment.second < *look && *look < end);
             for look in looks {
                 let moves = story.moves(&moment.observed, look);
                 let late = moment.second > since[index] + ARRIVAL;
-                assert!(moves.is_empty() || (late && look < since[index] + TICK), "{name}: at {look}: {moves:?}");
+                assert!(
+                    moves.is_empty() || (late && look < since[index] + TICK),
+                    "{name}: at {look}: {moves:?}"
+                );
             }
         }
     }
@@ -151,37 +186,69 @@ fn step_after_sleep_is_predicted_with_its_time() {
         for (step, moment, since) in story.first_steps() {
             let snapshot = snapshot(&moment.observed);
             let options = story.options(step.second).seen_from_outside(&snapshot);
-            let outlook = explain_pass(&snapshot, &rules(&moment.observed), &options, Some(story.at(since)));
-            let first = outlook.moves.first().map(|moved| (moved.node.as_str(), moved.from, moved.step));
-            assert_eq!(first, Some((step.node.as_str(), step.from, Next::To(step.to))), "{name} at {}", step.second);
-            let wait = outlook.waits.iter().find(|waiting| waiting.node == step.node).map(|waiting| &waiting.wait);
-            let Some(ControllerWait::Asleep { until: Some(at_latest), .. }) = wait else { panic!("{name}: {step:?}: {wait:?}") };
+            let outlook =
+                explain_pass(&snapshot, &rules(&moment.observed), &options, Some(story.at(since)));
+            let first =
+                outlook.moves.first().map(|moved| (moved.node.as_str(), moved.from, moved.step));
+            assert_eq!(
+                first,
+                Some((step.node.as_str(), step.from, Next::To(step.to))),
+                "{name} at {}",
+                step.second
+            );
+            let wait = outlook
+                .waits
+                .iter()
+                .find(|waiting| waiting.node == step.node)
+                .map(|waiting| &waiting.wait);
+            let Some(ControllerWait::Asleep { until: Some(at_latest), .. }) = wait else {
+                panic!("{name}: {step:?}: {wait:?}")
+            };
             let off = step.second - at_latest.duration_since(story.at(0.0)).as_secs_f64();
-            assert!((-GRAIN..BACKOFF + GRAIN).contains(&off), "{name}: {off} s from the tick: {step:?}");
+            assert!(
+                (-GRAIN..BACKOFF + GRAIN).contains(&off),
+                "{name}: {off} s from the tick: {step:?}"
+            );
             *counts.entry(story.generation).or_default() += 1;
         }
     }
-    assert_eq!(counts, [(ControllerGeneration::Gpu26_3, 16), (ControllerGeneration::Gpu26_7, 33)].into(), "sleeps of all traces");
+    assert_eq!(
+        counts,
+        [(ControllerGeneration::Gpu26_3, 16), (ControllerGeneration::Gpu26_7, 33)].into(),
+        "sleeps of all traces"
+    );
 }
 
 #[test]
 fn next_node_to_start_is_predicted() {
     let mut counts: BTreeMap<ControllerGeneration, usize> = BTreeMap::new();
     for (name, story) in stories() {
-        for step in story.steps.iter().filter(|step| step.from == ControllerState::UpgradeRequired && step.to != ControllerState::Unknown) {
+        for step in story.steps.iter().filter(|step| {
+            step.from == ControllerState::UpgradeRequired && step.to != ControllerState::Unknown
+        }) {
             // A pass may start several nodes: those before this one have started by now.
             let pending = snapshot(&story.moments[step.moment - 1].observed);
-            let waits = |node: &str| pending.entry(node).is_some_and(|entry| entry.state == ControllerState::UpgradeRequired);
+            let waits = |node: &str| {
+                pending
+                    .entry(node)
+                    .is_some_and(|entry| entry.state == ControllerState::UpgradeRequired)
+            };
             let predicted = |observed: &Observed| {
                 let moves = story.moves(observed, step.second);
-                let next = moves.iter().find(|moved| moved.from == ControllerState::UpgradeRequired && waits(&moved.node));
+                let next = moves.iter().find(|moved| {
+                    moved.from == ControllerState::UpgradeRequired && waits(&moved.node)
+                });
                 next.is_some_and(|moved| moved.node == step.node && moved.step == Next::To(step.to))
             };
             assert!(story.views(step).iter().any(predicted), "{name}: {step:?}");
             *counts.entry(story.generation).or_default() += 1;
         }
     }
-    assert_eq!(counts, [(ControllerGeneration::Gpu26_3, 16), (ControllerGeneration::Gpu26_7, 37)].into(), "starts of all traces");
+    assert_eq!(
+        counts,
+        [(ControllerGeneration::Gpu26_3, 16), (ControllerGeneration::Gpu26_7, 37)].into(),
+        "starts of all traces"
+    );
 }
 
 /// What simulations take for the time of a write is what the traces show between two nodes that make the same step in one pass.
@@ -189,10 +256,24 @@ fn next_node_to_start_is_predicted() {
 fn controller_writes_take_as_long_as_simulated() {
     let mut between: Vec<f64> = Vec::new();
     for (_, story) in stories() {
-        let same = |pair: &[Step]| pair[0].to == pair[1].to && pair[0].node != pair[1].node && pair[1].second - pair[0].second < PASS;
-        between.extend(story.steps.windows(2).filter(|pair| same(pair)).map(|pair| pair[1].second - pair[0].second));
+        let same = |pair: &[Step]| {
+            pair[0].to == pair[1].to
+                && pair[0].node != pair[1].node
+                && pair[1].second - pair[0].second < PASS
+        };
+        between.extend(
+            story
+                .steps
+                .windows(2)
+                .filter(|pair| same(pair))
+                .map(|pair| pair[1].second - pair[0].second),
+        );
     }
     between.sort_by(f64::total_cmp);
     let middle = Duration::from_secs_f64(between[between.len() / 2]);
-    assert!(between.len() > 50 && middle.abs_diff(WRITE) < Duration::from_millis(15), "{middle:?} in the middle of {}", between.len());
+    assert!(
+        between.len() > 50 && middle.abs_diff(WRITE) < Duration::from_millis(15),
+        "{middle:?} in the middle of {}",
+        between.len()
+    );
 }

@@ -11,8 +11,13 @@ use jiff::Timestamp;
 use nvidia_upgrade::explain::explain_pass;
 use nvidia_upgrade::snapshot::{SnapshotCache, SnapshotInputs};
 use nvidia_upgrade::throttle::slots;
-use nvidia_upgrade::{ControllerGeneration, ControllerState, PassOptions, PolicyRules, UpgradeSnapshot, pass};
-use observed::{ClusterPolicy, Observed, ObservedDaemonSet, ObservedNode, ObservedPod, ObservedRevision, OptionalApi};
+use nvidia_upgrade::{
+    ControllerGeneration, ControllerState, PassOptions, PolicyRules, UpgradeSnapshot, pass,
+};
+use observed::{
+    ClusterPolicy, Observed, ObservedDaemonSet, ObservedNode, ObservedPod, ObservedRevision,
+    OptionalApi,
+};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -57,27 +62,37 @@ fn node() -> impl Strategy<Value = OneNode> {
     let ready = prop_oneof![8 => Just(Some(true)), 1 => Just(None), 1 => Just(Some(false))];
     let skip = prop_oneof![6 => Just(None), 1 => Just(Some("true")), 1 => Just(Some("gpu-rollout-wake-1"))];
     let owner = select(vec![Some("one"), Some("one"), Some("two"), None]);
-    (state, rarely(), ready, skip, rarely(), rarely(), owner).prop_map(|(state, cordoned, ready, skip, requested, loads, owner)| OneNode {
-        state,
-        cordoned,
-        ready,
-        skip,
-        requested,
-        loads,
-        owner,
-    })
+    (state, rarely(), ready, skip, rarely(), rarely(), owner).prop_map(
+        |(state, cordoned, ready, skip, requested, loads, owner)| OneNode {
+            state,
+            cordoned,
+            ready,
+            skip,
+            requested,
+            loads,
+            owner,
+        },
+    )
 }
 
 fn pod() -> impl Strategy<Value = OnePod> {
     let owner = prop_oneof![12 => Just(Some("a")), 4 => Just(Some("b")), 1 => Just(Some("other")), 2 => Just(None)];
     let revision = prop_oneof![6 => Just(Some("new")), 6 => Just(Some("old")), 1 => Just(None)];
-    (owner, revision, prop::bool::weighted(0.02), prop::bool::weighted(0.9), any::<u8>())
-        .prop_map(|(owner, revision, unbound, running, name)| OnePod { owner, revision, unbound, running, name })
+    (owner, revision, prop::bool::weighted(0.02), prop::bool::weighted(0.9), any::<u8>()).prop_map(
+        |(owner, revision, unbound, running, name)| OnePod {
+            owner,
+            revision,
+            unbound,
+            running,
+            name,
+        },
+    )
 }
 
 fn place() -> impl Strategy<Value = Place> {
     let node = prop_oneof![30 => node().prop_map(Some), 1 => Just(None)];
-    let pods = prop_oneof![20 => pod().prop_map(|pod| vec![pod]), 3 => prop::collection::vec(pod(), 0..3)];
+    let pods =
+        prop_oneof![20 => pod().prop_map(|pod| vec![pod]), 3 => prop::collection::vec(pod(), 0..3)];
     (node, pods)
 }
 
@@ -98,7 +113,10 @@ fn policy() -> impl Strategy<Value = Policy> {
 fn observed(places: &[Place], nowhere: &[OnePod], wrong: bool) -> Observed {
     let traits = Driver::Gpu.traits();
     let app = [("app".to_owned(), "nvidia-driver-daemonset".to_owned())];
-    let mut observed = Observed { cluster_policy: OptionalApi::Served(Some(ClusterPolicy::default())), ..Observed::default() };
+    let mut observed = Observed {
+        cluster_policy: OptionalApi::Served(Some(ClusterPolicy::default())),
+        ..Observed::default()
+    };
     let as_pod = |node: Option<String>, number: usize, one: &OnePod| ObservedPod {
         // Neither their names nor their uids are in the order of the nodes.
         name: format!("driver-{:03}-{number}", one.name),
@@ -115,21 +133,35 @@ fn observed(places: &[Place], nowhere: &[OnePod], wrong: bool) -> Observed {
     };
     for (number, (node, pods)) in places.iter().enumerate() {
         let name = format!("n{number:02}");
-        observed.pods.changed().extend(pods.iter().map(|one| Arc::new(as_pod(Some(name.clone()), number, one))));
+        observed
+            .pods
+            .changed()
+            .extend(pods.iter().map(|one| Arc::new(as_pod(Some(name.clone()), number, one))));
         let Some(node) = node else { continue };
-        let mut view = ObservedNode { name: name.clone(), uid: name.clone(), unschedulable: node.cordoned, ..ObservedNode::default() };
+        let mut view = ObservedNode {
+            name: name.clone(),
+            uid: name.clone(),
+            unschedulable: node.cordoned,
+            ..ObservedNode::default()
+        };
         view.ready = node.ready == Some(true);
         view.ready_since = node.ready.map(|_| Timestamp::UNIX_EPOCH);
         if node.state != ControllerState::Unknown {
             view.labels.insert(traits.state_label.into(), node.state.label().into());
         }
         view.labels.extend(node.skip.map(|value| (traits.skip_label.to_owned(), value.to_owned())));
-        view.labels.extend(node.owner.map(|owner| (names::DRIVER_OWNER_LABEL.to_owned(), owner.to_owned())));
-        view.annotations.extend(node.requested.then(|| (traits.requested.to_owned(), "true".to_owned())));
-        view.annotations.extend(node.loads.then(|| (traits.safe_load.to_owned(), "true".to_owned())));
+        view.labels.extend(
+            node.owner.map(|owner| (names::DRIVER_OWNER_LABEL.to_owned(), owner.to_owned())),
+        );
+        view.annotations
+            .extend(node.requested.then(|| (traits.requested.to_owned(), "true".to_owned())));
+        view.annotations
+            .extend(node.loads.then(|| (traits.safe_load.to_owned(), "true".to_owned())));
         observed.nodes.insert(name, view);
     }
-    observed.pods.changed().extend(nowhere.iter().enumerate().map(|(number, one)| Arc::new(as_pod(None, 100 + number, one))));
+    observed.pods.changed().extend(
+        nowhere.iter().enumerate().map(|(number, one)| Arc::new(as_pod(None, 100 + number, one))),
+    );
     for uid in ["b", "a"] {
         let owned = observed.pods.iter().filter(|pod| pod.owner.as_deref() == Some(uid)).count();
         let desired = i32::try_from(owned).expect("few") + i32::from(wrong && uid == "b");
@@ -141,28 +173,43 @@ fn observed(places: &[Place], nowhere: &[OnePod], wrong: bool) -> Observed {
             ..ObservedDaemonSet::default()
         };
         observed.daemon_sets.push(set);
-        observed.revisions.push(ObservedRevision { owner: uid.into(), revision: 1, hash: "new".into() });
+        observed.revisions.push(ObservedRevision {
+            owner: uid.into(),
+            revision: 1,
+            hash: "new".into(),
+        });
     }
     observed
 }
 
 /// Holds what is kept against a snapshot of everything.
-fn agree(roll: &SnapshotCache, observed: &Observed, rules: &PolicyRules, owner: Option<&str>) -> Result<(), TestCaseError> {
+fn agree(
+    roll: &SnapshotCache,
+    observed: &Observed,
+    rules: &PolicyRules,
+    owner: Option<&str>,
+) -> Result<(), TestCaseError> {
     let inputs = SnapshotInputs::from_observed(observed, Driver::Gpu);
     let all = UpgradeSnapshot::from_observed(observed, &inputs);
     let all = owner.map_or_else(|| all.clone(), |owner| all.owned_by(owner));
     let quiet = roll.snapshot(observed, &inputs, owner, &rules.policy);
     prop_assert_eq!(&quiet.blocked, &all.blocked);
     prop_assert_eq!(slots(&quiet, &rules.policy), slots(&all, &rules.policy));
-    let options = PassOptions::new(ControllerGeneration::Gpu26_7, Timestamp::UNIX_EPOCH).seen_from_outside(&all);
+    let options = PassOptions::new(ControllerGeneration::Gpu26_7, Timestamp::UNIX_EPOCH)
+        .seen_from_outside(&all);
     prop_assert_eq!(pass(&quiet, rules, &options), pass(&all, rules, &options));
-    let (ours, theirs) = (explain_pass(&quiet, rules, &options, None), explain_pass(&all, rules, &options, None));
+    let (ours, theirs) =
+        (explain_pass(&quiet, rules, &options, None), explain_pass(&all, rules, &options, None));
     prop_assert_eq!(ours.moves, theirs.moves);
     let line: BTreeSet<&str> = quiet.counted.pending_nodes.iter().copied().collect();
-    let (in_line, own): (Vec<_>, Vec<_>) = theirs.waits.into_iter().partition(|waiting| line.contains(waiting.node.as_str()));
+    let (in_line, own): (Vec<_>, Vec<_>) =
+        theirs.waits.into_iter().partition(|waiting| line.contains(waiting.node.as_str()));
     prop_assert_eq!(ours.waits, own);
     prop_assert_eq!(in_line.len(), quiet.counted.pending);
-    prop_assert_eq!(in_line.iter().map(|waiting| waiting.node.as_str()).collect::<BTreeSet<_>>(), line);
+    prop_assert_eq!(
+        in_line.iter().map(|waiting| waiting.node.as_str()).collect::<BTreeSet<_>>(),
+        line
+    );
     prop_assert!(in_line.iter().all(|waiting| Some(&waiting.wait) == ours.pending_wait.as_ref()));
     Ok(())
 }

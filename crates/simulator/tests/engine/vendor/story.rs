@@ -8,7 +8,9 @@ use contract::driver::Driver;
 use contract::selector::Selector;
 use jiff::Timestamp;
 use nvidia_upgrade::snapshot::SnapshotInputs;
-use nvidia_upgrade::{ControllerGeneration, ControllerState, PassOptions, PolicyRules, UpgradeSnapshot};
+use nvidia_upgrade::{
+    ControllerGeneration, ControllerState, PassOptions, PolicyRules, UpgradeSnapshot,
+};
 use observed::Observed;
 use observed::workload::{AwaitedPod, PodPhase};
 use serde_json::Value;
@@ -76,8 +78,18 @@ pub(crate) struct Story {
 impl Story {
     fn of(name: &str) -> Self {
         let lines = trace(name);
-        let generation = if name.starts_with("26.3-") { ControllerGeneration::Gpu26_3 } else { ControllerGeneration::Gpu26_7 };
-        let mut story = Self { moments: Vec::new(), steps: Vec::new(), asleep_since: Vec::new(), generation, origin: origin(&lines) };
+        let generation = if name.starts_with("26.3-") {
+            ControllerGeneration::Gpu26_3
+        } else {
+            ControllerGeneration::Gpu26_7
+        };
+        let mut story = Self {
+            moments: Vec::new(),
+            steps: Vec::new(),
+            asleep_since: Vec::new(),
+            generation,
+            origin: origin(&lines),
+        };
         let mut views = BTreeMap::new();
         let mut digests = BTreeMap::new();
         for line in lines.iter().filter(|line| line.object["kind"] != "Event") {
@@ -104,7 +116,11 @@ impl Story {
 
     /// The last moment before a time.
     pub(crate) fn before(&self, second: f64) -> &Moment {
-        self.moments.iter().take_while(|moment| moment.second < second).last().expect("something was there")
+        self.moments
+            .iter()
+            .take_while(|moment| moment.second < second)
+            .last()
+            .expect("something was there")
     }
 
     pub(crate) fn at(&self, second: f64) -> Timestamp {
@@ -128,17 +144,26 @@ pub(crate) fn rules(observed: &Observed) -> PolicyRules {
 
 /// Validators and jobs, which the hook's other tasks do not look at; and the environment of driver pods, which was trimmed: a pod has
 /// its template's of the moment at which it was made.
-fn complete(mut observed: Observed, views: &BTreeMap<String, Value>, digests: &mut BTreeMap<String, Option<String>>) -> Observed {
+fn complete(
+    mut observed: Observed,
+    views: &BTreeMap<String, Value>,
+    digests: &mut BTreeMap<String, Option<String>>,
+) -> Observed {
     for pod in observed.pods.changed().iter_mut().map(Arc::make_mut) {
-        let template = observed.daemon_sets.iter().find(|daemon_set| pod.owner.as_ref() == Some(&daemon_set.uid));
+        let template = observed
+            .daemon_sets
+            .iter()
+            .find(|daemon_set| pod.owner.as_ref() == Some(&daemon_set.uid));
         let digest = || template.and_then(|daemon_set| daemon_set.config_digest.clone());
         pod.config_digest = digests.entry(pod.uid.clone()).or_insert_with(digest).clone();
     }
     let is_validator = |name: &str| name.starts_with("nvidia-operator-validator-");
-    observed.validators = observed.pods.iter().filter(|pod| is_validator(&pod.name)).cloned().collect();
+    observed.validators =
+        observed.pods.iter().filter(|pod| is_validator(&pod.name)).cloned().collect();
     if let Some(wait) = rules(&observed).policy.wait_for_completion {
         let selector: Selector = wait.pod_selector.parse().expect("a selector");
-        let pods = views.iter().filter(|(key, _)| key.starts_with("Pod/")).map(|(_, object)| object);
+        let pods =
+            views.iter().filter(|(key, _)| key.starts_with("Pod/")).map(|(_, object)| object);
         observed.workloads.jobs = pods.filter_map(|object| job(object, &selector)).collect();
     }
     observed
@@ -146,7 +171,8 @@ fn complete(mut observed: Observed, views: &BTreeMap<String, Value>, digests: &m
 
 fn job(object: &Value, selector: &Selector) -> Option<AwaitedPod> {
     let metadata = &object["metadata"];
-    let labels: BTreeMap<String, String> = serde_json::from_value(metadata["labels"].clone()).ok()?;
+    let labels: BTreeMap<String, String> =
+        serde_json::from_value(metadata["labels"].clone()).ok()?;
     let phase = match object["status"]["phase"].as_str()? {
         "Running" => PodPhase::Running,
         "Pending" => PodPhase::Pending,
@@ -164,10 +190,18 @@ fn job(object: &Value, selector: &Selector) -> Option<AwaitedPod> {
 fn steps(before: &Observed, after: &Observed) -> Vec<(String, ControllerState, ControllerState)> {
     let label = Driver::Gpu.traits().state_label;
     let state = |observed: &Observed, name: &str| {
-        observed.nodes.get(name).map(|node| ControllerState::from_label(node.labels.get(label).map(String::as_str)))
+        observed
+            .nodes
+            .get(name)
+            .map(|node| ControllerState::from_label(node.labels.get(label).map(String::as_str)))
     };
-    let both = after.nodes.keys().filter_map(|name| Some((name, state(before, name)?, state(after, name)?)));
-    both.filter(|(_, from, to)| from != to).map(|(name, from, to)| (name.to_string(), from, to)).collect()
+    let both = after
+        .nodes
+        .keys()
+        .filter_map(|name| Some((name, state(before, name)?, state(after, name)?)));
+    both.filter(|(_, from, to)| from != to)
+        .map(|(name, from, to)| (name.to_string(), from, to))
+        .collect()
 }
 
 /// What the trace's own projection leaves out of view would make every test in here empty.

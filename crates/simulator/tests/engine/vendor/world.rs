@@ -49,7 +49,8 @@ fn driver_seconds(node: &str) -> i64 {
 impl World {
     fn new(story: &Story) -> Self {
         let observed = story.moments[0].observed.clone();
-        let mut controller = UpgradeController::new(Driver::Gpu, ControllerGeneration::Gpu26_7, None, story.at(0.0));
+        let mut controller =
+            UpgradeController::new(Driver::Gpu, ControllerGeneration::Gpu26_7, None, story.at(0.0));
         controller.run(&observed, story.at(0.0), &mut |_| true);
         Self { observed, controller, events: BTreeMap::new(), count: 0, steps: Vec::new() }
     }
@@ -63,7 +64,9 @@ impl World {
         loop {
             let event = self.events.first_key_value().map(|(key, _)| *key);
             let due = self.controller.due().filter(|due| event.is_none_or(|(at, _)| *due < at));
-            let Some(now) = due.or(event.map(|(at, _)| at)).filter(|now| *now <= until) else { return };
+            let Some(now) = due.or(event.map(|(at, _)| at)).filter(|now| *now <= until) else {
+                return;
+            };
             let before = self.observed.clone();
             if due.is_some() {
                 let seen = self.observed.clone();
@@ -93,8 +96,16 @@ impl World {
     }
 
     fn driver(&mut self, node: &str) -> &mut ObservedPod {
-        let driver = |pod: &&mut ObservedPod| pod.node.as_deref() == Some(node) && pod.name.starts_with("nvidia-driver");
-        self.observed.pods.changed().iter_mut().map(Arc::make_mut).find(driver).expect("a driver pod")
+        let driver = |pod: &&mut ObservedPod| {
+            pod.node.as_deref() == Some(node) && pod.name.starts_with("nvidia-driver")
+        };
+        self.observed
+            .pods
+            .changed()
+            .iter_mut()
+            .map(Arc::make_mut)
+            .find(driver)
+            .expect("a driver pod")
     }
 
     fn perform(&mut self, write: PassWrite, now: Timestamp) {
@@ -125,7 +136,8 @@ impl World {
     fn happen(&mut self, event: Event, now: Timestamp) {
         match event {
             Event::Spec(new) => {
-                (self.observed.daemon_sets, self.observed.revisions) = (new.daemon_sets, new.revisions);
+                (self.observed.daemon_sets, self.observed.revisions) =
+                    (new.daemon_sets, new.revisions);
                 self.observed.cluster_policy = new.cluster_policy;
             }
             Event::Evicted(node) => {
@@ -134,11 +146,28 @@ impl World {
                 self.state(&node, state, now);
             }
             Event::Created(node) => {
-                let template = self.observed.pods.iter().find(|pod| pod.name.starts_with("nvidia-driver")).expect("another one").clone();
-                let newest = self.observed.revisions.iter().filter(|revision| Some(&revision.owner) == template.owner.as_ref());
-                let revision = newest.max_by_key(|revision| revision.revision).map(|revision| revision.hash.clone());
-                let daemon_set = self.observed.daemon_sets.iter().find(|daemon_set| Some(&daemon_set.uid) == template.owner.as_ref());
-                let config_digest = daemon_set.and_then(|daemon_set| daemon_set.config_digest.clone());
+                let template = self
+                    .observed
+                    .pods
+                    .iter()
+                    .find(|pod| pod.name.starts_with("nvidia-driver"))
+                    .expect("another one")
+                    .clone();
+                let newest = self
+                    .observed
+                    .revisions
+                    .iter()
+                    .filter(|revision| Some(&revision.owner) == template.owner.as_ref());
+                let revision = newest
+                    .max_by_key(|revision| revision.revision)
+                    .map(|revision| revision.hash.clone());
+                let daemon_set = self
+                    .observed
+                    .daemon_sets
+                    .iter()
+                    .find(|daemon_set| Some(&daemon_set.uid) == template.owner.as_ref());
+                let config_digest =
+                    daemon_set.and_then(|daemon_set| daemon_set.config_digest.clone());
                 let name = format!("nvidia-driver-daemonset-new-{node}");
                 let (uid, on) = (name.clone(), Some(node.clone()));
                 let pod = ObservedPod {
@@ -153,7 +182,10 @@ impl World {
                     ..template
                 };
                 self.observed.pods.push(pod);
-                self.after(now + SignedDuration::from_secs(driver_seconds(&node)), Event::Ready(node));
+                self.after(
+                    now + SignedDuration::from_secs(driver_seconds(&node)),
+                    Event::Ready(node),
+                );
             }
             Event::Ready(node) => {
                 let pod = self.driver(&node);
@@ -161,15 +193,23 @@ impl World {
             }
             Event::Validator(node, ready) => {
                 let on_node = |pod: &&mut ObservedPod| pod.node.as_ref() == Some(&node);
-                self.observed.validators.changed().iter_mut().map(Arc::make_mut).find(on_node).expect("a validator").containers_ready =
-                    ready;
+                self.observed
+                    .validators
+                    .changed()
+                    .iter_mut()
+                    .map(Arc::make_mut)
+                    .find(on_node)
+                    .expect("a validator")
+                    .containers_ready = ready;
             }
         }
     }
 }
 
 /// Node by node the states with their seconds.
-fn by_node(steps: impl Iterator<Item = (f64, String, ControllerState)>) -> BTreeMap<String, Vec<(f64, ControllerState)>> {
+fn by_node(
+    steps: impl Iterator<Item = (f64, String, ControllerState)>,
+) -> BTreeMap<String, Vec<(f64, ControllerState)>> {
     let mut all: BTreeMap<String, Vec<(f64, ControllerState)>> = BTreeMap::new();
     for (second, node, state) in steps {
         all.entry(node).or_default().push((second, state));
@@ -183,13 +223,18 @@ fn small_world_model_matches_the_real_controller() {
         ("02-driver-bump-serial", Vec::new()),
         (
             "03-driver-bump-parallel",
-            vec![(122.859, Event::Validator("gpu-000".into(), false)), (273.656, Event::Validator("gpu-000".into(), true))],
+            vec![
+                (122.859, Event::Validator("gpu-000".into(), false)),
+                (273.656, Event::Validator("gpu-000".into(), true)),
+            ],
         ),
         ("04-restart-only", Vec::new()),
     ] {
         let story = story(name);
         let mut world = World::new(story);
-        let newest = story.moments.iter().find(|moment| moment.observed.revisions.len() > story.moments[0].observed.revisions.len());
+        let newest = story.moments.iter().find(|moment| {
+            moment.observed.revisions.len() > story.moments[0].observed.revisions.len()
+        });
         let spec = newest.expect("a new revision");
         // Of an edit the controller hears before its revision is there, and reads later. Here a pass reads at once: both come together.
         let mut edit = spec.observed.clone();
@@ -202,16 +247,27 @@ fn small_world_model_matches_the_real_controller() {
             world.after(story.at(second), event);
         }
         world.run(story.at(1000.0));
-        let simulated = world.steps.iter().map(|(at, node, state)| (at.duration_since(story.at(0.0)).as_secs_f64(), node.clone(), *state));
+        let simulated = world.steps.iter().map(|(at, node, state)| {
+            (at.duration_since(story.at(0.0)).as_secs_f64(), node.clone(), *state)
+        });
         let recorded = story.steps.iter().map(|step| (step.second, step.node.clone(), step.to));
         let (simulated, recorded) = (by_node(simulated), by_node(recorded));
-        assert_eq!(simulated.keys().collect::<Vec<_>>(), recorded.keys().collect::<Vec<_>>(), "{name}");
+        assert_eq!(
+            simulated.keys().collect::<Vec<_>>(),
+            recorded.keys().collect::<Vec<_>>(),
+            "{name}"
+        );
         for (node, real) in &recorded {
-            let states = |steps: &[(f64, ControllerState)]| steps.iter().map(|(_, state)| *state).collect::<Vec<_>>();
+            let states = |steps: &[(f64, ControllerState)]| {
+                steps.iter().map(|(_, state)| *state).collect::<Vec<_>>()
+            };
             assert_eq!(states(&simulated[node]), states(real), "{name}: {node}");
             for ((model, state), (real, _)) in simulated[node].iter().zip(real) {
                 // Its writes take no time in here: about a second a batch.
-                assert!((model - real).abs() < 7.0, "{name}: {node} comes to {state} at {model}, and really at {real}");
+                assert!(
+                    (model - real).abs() < 7.0,
+                    "{name}: {node} comes to {state} at {model}, and really at {real}"
+                );
             }
         }
     }
@@ -223,12 +279,17 @@ fn controller_ticks_backs_off_and_sleeps_when_off() {
     let story = story("02-driver-bump-serial");
     let mut observed = story.moments[0].observed.clone();
     let start = story.at(0.0);
-    let mut controller = UpgradeController::new(Driver::Gpu, ControllerGeneration::Gpu26_7, None, start);
+    let mut controller =
+        UpgradeController::new(Driver::Gpu, ControllerGeneration::Gpu26_7, None, start);
     assert_eq!(controller.due(), Some(start));
     controller.run(&observed, start, &mut |_| true);
     assert_eq!(controller.due(), Some(start + SignedDuration::from_secs(120)));
 
-    let lost = observed.pods.iter().position(|pod| pod.name.starts_with("nvidia-driver")).expect("a driver pod");
+    let lost = observed
+        .pods
+        .iter()
+        .position(|pod| pod.name.starts_with("nvidia-driver"))
+        .expect("a driver pod");
     let pod = observed.pods.changed().remove(lost);
     for pause in [100, 200, 400, 800, 1600, 3000, 3000] {
         assert!(controller.run(&observed, start, &mut |_| true).error().is_some());

@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 
 /// The kind.
 pub(super) fn kind() -> ApiResource {
-    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Application"), "applications")
+    ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Application"),
+        "applications",
+    )
 }
 
 /// The parts of an Application that tell how far Argo CD is with it.
@@ -26,7 +29,8 @@ pub(super) struct Application {
 impl From<&DynamicObject> for Application {
     fn from(object: &DynamicObject) -> Self {
         let refreshing = object.annotations().contains_key("argocd.argoproj.io/refresh");
-        let is_hook = object.labels().get("gpu-rollout.dev/kind").is_some_and(|kind| kind == "hook");
+        let is_hook =
+            object.labels().get("gpu-rollout.dev/kind").is_some_and(|kind| kind == "hook");
         Self { name: object.name_any(), refreshing, is_hook, data: object.data.clone() }
     }
 }
@@ -56,7 +60,9 @@ impl Application {
     /// The sync of this commit has failed for good.
     pub(super) fn has_failed(&self, commit: &str) -> bool {
         let result = &self.data["status"]["operationState"]["syncResult"];
-        matches!(self.phase(), "Failed" | "Error") && self.data["operation"].is_null() && is_of(result, commit)
+        matches!(self.phase(), "Failed" | "Error")
+            && self.data["operation"].is_null()
+            && is_of(result, commit)
     }
 
     /// How it stands and how its last operation ended, for a table.
@@ -79,7 +85,8 @@ impl Application {
     /// It is at work on another commit.
     pub(super) fn is_behind(&self, commit: &str) -> bool {
         // What a sync has come to is not there in its first moment; what it was asked for is.
-        self.phase() == "Running" && !is_of(&self.data["status"]["operationState"]["operation"]["sync"], commit)
+        self.phase() == "Running"
+            && !is_of(&self.data["status"]["operationState"]["operation"]["sync"], commit)
     }
 
     /// What `argocd app terminate-op NAME` writes.
@@ -102,13 +109,22 @@ impl Application {
 
 /// Whether the `revision` or one of the `revisions` is this commit.
 fn is_of(place: &Value, commit: &str) -> bool {
-    place["revision"] == commit || place["revisions"].as_array().is_some_and(|all| all.iter().any(|revision| revision == commit))
+    place["revision"] == commit
+        || place["revisions"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(|revision| revision == commit))
 }
 
 impl fmt::Display for Application {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let status = &self.data["status"];
-        write!(f, "{}: {}: {}", self.name, self.says(), text(&status["operationState"]["message"]))?;
+        write!(
+            f,
+            "{}: {}: {}",
+            self.name,
+            self.says(),
+            text(&status["operationState"]["message"])
+        )?;
         for condition in status["conditions"].as_array().into_iter().flatten() {
             write!(f, "\n    {}: {}", text(&condition["type"]), text(&condition["message"]))?;
         }

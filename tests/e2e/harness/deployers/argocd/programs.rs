@@ -42,7 +42,17 @@ impl Programs {
 
         require(REDIS)?;
         let redis = free_port()?;
-        let arguments = ["--port", &redis.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"].map(String::from);
+        let arguments = [
+            "--port",
+            &redis.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ]
+        .map(String::from);
         let redis_server = Process::start(directory, REDIS, Path::new(REDIS), arguments, &[])?;
         listens(REDIS, redis).await?;
         let redis = format!("127.0.0.1:{redis}");
@@ -59,7 +69,8 @@ impl Programs {
             format!("--redis={redis}"),
         ];
         let environment = home.environment(stack, "argocd-repo-server");
-        let repo_server = Process::start(directory, "argocd-repo-server", &argocd, arguments, &environment)?;
+        let repo_server =
+            Process::start(directory, "argocd-repo-server", &argocd, arguments, &environment)?;
         listens("argocd-repo-server", port).await?;
 
         let arguments = [
@@ -70,9 +81,18 @@ impl Programs {
             "--repo-server-plaintext".into(),
         ];
         // Argo CD's command line needs a server that knows both.
-        fs::write(home.0.join(ADDRESSES), format!("--redis={redis}\n--repo-server=127.0.0.1:{port}\n--repo-server-plaintext\n"))?;
+        fs::write(
+            home.0.join(ADDRESSES),
+            format!("--redis={redis}\n--repo-server=127.0.0.1:{port}\n--repo-server-plaintext\n"),
+        )?;
         let environment = home.environment(stack, "argocd-application-controller");
-        let controller = Process::start(directory, "argocd-application-controller", &argocd, arguments, &environment)?;
+        let controller = Process::start(
+            directory,
+            "argocd-application-controller",
+            &argocd,
+            arguments,
+            &environment,
+        )?;
         Ok(Self { all: [redis_server, repo_server, controller] })
     }
 

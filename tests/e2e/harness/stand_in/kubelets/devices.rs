@@ -25,7 +25,13 @@ pub(super) struct Offers {
 
 impl Offers {
     /// A plugin that is ready makes capacity and allocatable; when it is not, allocatable is none and the capacity stays.
-    pub(super) async fn update(&mut self, client: &Client, node: &str, host: &Host<'_>, script: &Script) -> Result<()> {
+    pub(super) async fn update(
+        &mut self,
+        client: &Client,
+        node: &str,
+        host: &Host<'_>,
+        script: &Script,
+    ) -> Result<()> {
         let Some(live) = host.live else { return Ok(()) };
         let ready = host.of(Operand::DevicePlugin).any(is_ready);
         if ready {
@@ -43,8 +49,9 @@ impl Offers {
         } else {
             return Ok(());
         };
-        let patched =
-            Api::<Node>::all(client.clone()).patch_status(node, &PatchParams::default(), &Patch::Merge(json!({"status": status}))).await;
+        let patched = Api::<Node>::all(client.clone())
+            .patch_status(node, &PatchParams::default(), &Patch::Merge(json!({"status": status})))
+            .await;
         match patched {
             Ok(_) => Ok(()),
             // Seen too late: the node is gone.

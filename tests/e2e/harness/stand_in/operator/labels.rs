@@ -24,7 +24,8 @@ const ENABLED: &str = "nvidia.com/gpu-driver-upgrade-enabled";
 
 /// Writes what is missing.
 pub(super) async fn label_nodes(client: &Client, observed: &Observed) -> Result<()> {
-    let enabled = observed.spec("/driver/enabled") == true && observed.spec("/driver/upgradePolicy/autoUpgrade") == true;
+    let enabled = observed.spec("/driver/enabled") == true
+        && observed.spec("/driver/upgradePolicy/autoUpgrade") == true;
     let nodes = Api::<Node>::all(client.clone());
     for node in &observed.gpu_nodes {
         let mut missing = Map::new();
@@ -42,13 +43,21 @@ pub(super) async fn label_nodes(client: &Client, observed: &Observed) -> Result<
         match (enabled, node.annotations().get(ENABLED).map(String::as_str)) {
             (true, Some("true")) | (false, None) => {}
             (true, _) => patch(&nodes, node, json!({"annotations": {ENABLED: "true"}})).await?,
-            (false, Some(_)) => patch(&nodes, node, json!({"annotations": {ENABLED: null}})).await?,
+            (false, Some(_)) => {
+                patch(&nodes, node, json!({"annotations": {ENABLED: null}})).await?
+            }
         }
     }
     Ok(())
 }
 
 async fn patch(nodes: &Api<Node>, node: &Node, metadata: Value) -> Result<()> {
-    nodes.patch(&node.name_any(), &PatchParams::default(), &Patch::Merge(json!({"metadata": metadata}))).await?;
+    nodes
+        .patch(
+            &node.name_any(),
+            &PatchParams::default(),
+            &Patch::Merge(json!({"metadata": metadata})),
+        )
+        .await?;
     Ok(())
 }

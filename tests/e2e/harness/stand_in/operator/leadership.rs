@@ -42,15 +42,31 @@ pub(super) struct Leader {
 }
 
 /// Starts the election: the instance that leads, as long as one does.
-pub(super) fn start(client: &Client, script: &Arc<Mutex<Script>>, tasks: &mut JoinSet<()>) -> watch::Receiver<Option<Leader>> {
+pub(super) fn start(
+    client: &Client,
+    script: &Arc<Mutex<Script>>,
+    tasks: &mut JoinSet<()>,
+) -> watch::Receiver<Option<Leader>> {
     let changed = Arc::new(Notify::new());
     let of_operator = || Config::default().labels(LABELS);
     let (leader, receiver) = watch::channel(None);
     let election = Election {
         leases: Api::namespaced(client.clone(), OPERATOR_NAMESPACE),
         script: Arc::clone(script),
-        pods: Cache::start(Api::namespaced(client.clone(), OPERATOR_NAMESPACE), (), of_operator(), &changed, tasks),
-        deployments: Cache::start(Api::namespaced(client.clone(), OPERATOR_NAMESPACE), (), Config::default(), &changed, tasks),
+        pods: Cache::start(
+            Api::namespaced(client.clone(), OPERATOR_NAMESPACE),
+            (),
+            of_operator(),
+            &changed,
+            tasks,
+        ),
+        deployments: Cache::start(
+            Api::namespaced(client.clone(), OPERATOR_NAMESPACE),
+            (),
+            Config::default(),
+            &changed,
+            tasks,
+        ),
         candidates: Vec::new(),
         leader,
     };
@@ -100,7 +116,8 @@ impl Election {
 
     /// An instance lives as long as its container runs and its pod has not been told to end.
     fn find_candidates(&mut self, script: &Script) {
-        let mut living: Vec<Candidate> = self.pods.all().iter().filter_map(|pod| candidate(pod, script.seed)).collect();
+        let mut living: Vec<Candidate> =
+            self.pods.all().iter().filter_map(|pod| candidate(pod, script.seed)).collect();
         living.sort_by(|one, other| one.identity.cmp(&other.identity));
         self.candidates.retain(|known| living.iter().any(|found| found.identity == known.identity));
         for found in living {
@@ -114,12 +131,15 @@ impl Election {
     fn publish(&self) {
         let deployments = self.deployments.all();
         let asked = deployments.iter().find(|deployment| deployment.name_any() == "gpu-operator");
-        let asked = asked.and_then(|deployment| deployment.spec.as_ref()?.template.spec.as_ref()?.containers.first()?.image.clone());
-        let leader = self.candidates.iter().find(|candidate| candidate.leads).map(|candidate| Leader {
-            identity: candidate.identity.clone(),
-            version: candidate.image.rsplit(':').next().unwrap_or_default().to_owned(),
-            is_outdated: asked.is_some_and(|asked| asked != candidate.image),
+        let asked = asked.and_then(|deployment| {
+            deployment.spec.as_ref()?.template.spec.as_ref()?.containers.first()?.image.clone()
         });
+        let leader =
+            self.candidates.iter().find(|candidate| candidate.leads).map(|candidate| Leader {
+                identity: candidate.identity.clone(),
+                version: candidate.image.rsplit(':').next().unwrap_or_default().to_owned(),
+                is_outdated: asked.is_some_and(|asked| asked != candidate.image),
+            });
         self.leader.send_if_modified(|live| {
             let differs = *live != leader;
             *live = leader;
@@ -136,10 +156,22 @@ fn candidate(pod: &Pod, seed: u64) -> Option<Candidate> {
     }
     let process = format!("{} {}", pod.uid()?, container.restart_count);
     let (high, low) = (number(seed, &process), number(seed.wrapping_add(1), &process));
-    let uuid =
-        format!("{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}", high >> 32, high >> 16 & 0xffff, high & 0xfff, low >> 52, low & 0xffff_ffff_ffff);
+    let uuid = format!(
+        "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xfff,
+        low >> 52,
+        low & 0xffff_ffff_ffff
+    );
     let image = pod.spec.as_ref()?.containers.first()?.image.clone()?;
-    Some(Candidate { identity: format!("{}_{uuid}", pod.name_any()), image, leads: false, asked: None, seen: None })
+    Some(Candidate {
+        identity: format!("{}_{uuid}", pod.name_any()),
+        image,
+        leads: false,
+        asked: None,
+        seen: None,
+    })
 }
 
 impl Candidate {
@@ -158,7 +190,8 @@ impl Candidate {
         let parameters = PostParams::default();
         let Some(mut live) = leases.get_opt(LEASE).await? else {
             let metadata = ObjectMeta { name: Some(LEASE.into()), ..ObjectMeta::default() };
-            self.leads = written(leases.create(&parameters, &Lease { metadata, spec: Some(wanted) }).await)?;
+            self.leads =
+                written(leases.create(&parameters, &Lease { metadata, spec: Some(wanted) }).await)?;
             return Ok(());
         };
         let held = live.spec.take().unwrap_or_default();
@@ -172,7 +205,11 @@ impl Candidate {
             if self.seen.as_ref().is_none_or(|(seen, _)| *seen != version) {
                 self.seen = Some((version, Instant::now()));
             }
-            let lasts = Duration::from_secs(held.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0));
+            let lasts = Duration::from_secs(
+                held.lease_duration_seconds
+                    .and_then(|seconds| u64::try_from(seconds).ok())
+                    .unwrap_or(0),
+            );
             let is_held = held.holder_identity.is_some_and(|holder| !holder.is_empty());
             if is_held && self.seen.as_ref().is_some_and(|(_, since)| since.elapsed() < lasts) {
                 return Ok(());

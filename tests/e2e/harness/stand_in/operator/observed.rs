@@ -47,24 +47,53 @@ impl Caches {
         let kind = cluster_policy_kind();
         let all = Config::default;
         Self {
-            policies: Cache::start(Api::all_with(client.clone(), &kind), kind, all(), changed, tasks),
+            policies: Cache::start(
+                Api::all_with(client.clone(), &kind),
+                kind,
+                all(),
+                changed,
+                tasks,
+            ),
             nodes: Cache::start(Api::all(client.clone()), (), all(), changed, tasks),
-            daemon_sets: Cache::start(Api::namespaced(client.clone(), OPERATOR_NAMESPACE), (), all(), changed, tasks),
-            revisions: Cache::start(Api::namespaced(client.clone(), OPERATOR_NAMESPACE), (), all(), changed, tasks),
-            pods: Cache::start(Api::namespaced(client.clone(), OPERATOR_NAMESPACE), (), all(), changed, tasks),
+            daemon_sets: Cache::start(
+                Api::namespaced(client.clone(), OPERATOR_NAMESPACE),
+                (),
+                all(),
+                changed,
+                tasks,
+            ),
+            revisions: Cache::start(
+                Api::namespaced(client.clone(), OPERATOR_NAMESPACE),
+                (),
+                all(),
+                changed,
+                tasks,
+            ),
+            pods: Cache::start(
+                Api::namespaced(client.clone(), OPERATOR_NAMESPACE),
+                (),
+                all(),
+                changed,
+                tasks,
+            ),
         }
     }
 
     /// What the operator of a version sees; `None`: there is no ClusterPolicy.
     pub(super) fn observe(&self, version: &str) -> Option<Observed> {
         let policy =
-            self.policies.all().into_iter().min_by_key(|policy| (policy.metadata.creation_timestamp.clone(), policy.name_any()))?;
+            self.policies.all().into_iter().min_by_key(|policy| {
+                (policy.metadata.creation_timestamp.clone(), policy.name_any())
+            })?;
         let pods = self.pods.all();
         let mut nodes = self.nodes.all();
         nodes.sort_by_key(|node| node.name_any());
-        let nfd_labels = nodes.iter().any(|node| node.labels().keys().any(|label| label.starts_with(NFD_PREFIX)));
+        let nfd_labels = nodes
+            .iter()
+            .any(|node| node.labels().keys().any(|label| label.starts_with(NFD_PREFIX)));
         let mut gpu_nodes = nodes;
-        gpu_nodes.retain(|node| node.labels().get(NFD_GPU_LABEL).is_some_and(|value| value == "true"));
+        gpu_nodes
+            .retain(|node| node.labels().get(NFD_GPU_LABEL).is_some_and(|value| value == "true"));
         Some(Observed {
             policy,
             version: version.to_owned(),
@@ -90,7 +119,11 @@ impl Observed {
 
     /// Whether the operator is of this release (year and month) or a newer one.
     pub(super) fn is_at_least(&self, year: u32, month: u32) -> bool {
-        let mut numbers = self.version.trim_start_matches('v').split('.').map(|number| number.parse().unwrap_or(0));
+        let mut numbers = self
+            .version
+            .trim_start_matches('v')
+            .split('.')
+            .map(|number| number.parse().unwrap_or(0));
         (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (year, month)
     }
 
@@ -102,20 +135,27 @@ impl Observed {
     /// The hash of a DaemonSet's newest revision.
     pub(super) fn newest_revision(&self, operand: Operand) -> Option<&str> {
         let uid = self.daemon_set(operand)?.uid();
-        let owned =
-            self.revisions.iter().filter(|revision| revision.owner_references().iter().any(|owner| Some(&owner.uid) == uid.as_ref()));
-        owned.max_by_key(|revision| revision.revision)?.labels().get("controller-revision-hash").map(String::as_str)
+        let owned = self.revisions.iter().filter(|revision| {
+            revision.owner_references().iter().any(|owner| Some(&owner.uid) == uid.as_ref())
+        });
+        owned
+            .max_by_key(|revision| revision.revision)?
+            .labels()
+            .get("controller-revision-hash")
+            .map(String::as_str)
     }
 
     /// An operand's pods.
     pub(super) fn pods_of(&self, operand: Operand) -> impl Iterator<Item = &Pod> {
-        let of_operand = move |pod: &&Arc<Pod>| pod.labels().get("app").is_some_and(|app| app == operand.name());
+        let of_operand =
+            move |pod: &&Arc<Pod>| pod.labels().get("app").is_some_and(|app| app == operand.name());
         self.pods.iter().filter(of_operand).map(Arc::as_ref)
     }
 
     /// Whether a pod is of its DaemonSet's newest revision.
     pub(super) fn is_in_sync(&self, operand: Operand, pod: &Pod) -> bool {
-        pod.labels().get("controller-revision-hash").map(String::as_str) == self.newest_revision(operand)
+        pod.labels().get("controller-revision-hash").map(String::as_str)
+            == self.newest_revision(operand)
     }
 }
 
@@ -123,5 +163,7 @@ impl Observed {
 pub(super) fn is_ready(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return false };
     let containers = status.container_statuses.as_deref().unwrap_or_default();
-    status.phase.as_deref() == Some("Running") && !containers.is_empty() && containers.iter().all(|container| container.ready)
+    status.phase.as_deref() == Some("Running")
+        && !containers.is_empty()
+        && containers.iter().all(|container| container.ready)
 }

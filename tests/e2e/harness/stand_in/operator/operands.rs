@@ -29,8 +29,15 @@ pub(crate) enum Operand {
 
 impl Operand {
     /// In the order of the operator's states.
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Driver, Self::Toolkit, Self::Validator, Self::DevicePlugin, Self::Dcgm, Self::DcgmExporter, Self::FeatureDiscovery];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Driver,
+        Self::Toolkit,
+        Self::Validator,
+        Self::DevicePlugin,
+        Self::Dcgm,
+        Self::DcgmExporter,
+        Self::FeatureDiscovery,
+    ];
 
     /// The DaemonSet's name, which is its `app` label too.
     pub(crate) fn name(self) -> &'static str {
@@ -107,7 +114,9 @@ impl Operand {
         match self {
             Self::Validator => Some("gpu-operator"),
             Self::FeatureDiscovery => Some("nvidia-gpu"),
-            Self::Driver | Self::Toolkit | Self::DevicePlugin | Self::Dcgm | Self::DcgmExporter => None,
+            Self::Driver | Self::Toolkit | Self::DevicePlugin | Self::Dcgm | Self::DcgmExporter => {
+                None
+            }
         }
     }
 
@@ -146,7 +155,8 @@ pub(super) fn daemon_set(operand: Operand, observed: &Observed) -> Option<Value>
     if operand == Operand::Validator && Operand::Toolkit.is_enabled(observed) {
         annotations[VALIDATES_TOOLKIT] = "true".into();
     }
-    let mut tolerations = observed.spec("/daemonsets/tolerations").as_array().cloned().unwrap_or_default();
+    let mut tolerations =
+        observed.spec("/daemonsets/tolerations").as_array().cloned().unwrap_or_default();
     tolerations.push(json!({"key": KWOK_TAINT, "operator": "Exists", "effect": "NoSchedule"}));
     let mut pod = pod(operand, observed);
     pod["nodeSelector"] = json!({operand.deploy_label(): "true"});
@@ -172,7 +182,8 @@ fn update_strategy(operand: Operand, observed: &Observed) -> Value {
     }
     let asked = observed.spec("/daemonsets/rollingUpdate/maxUnavailable");
     let number = asked.as_str().and_then(|text| text.parse::<u64>().ok()).map(Value::from);
-    let max_unavailable = number.unwrap_or_else(|| if asked.is_null() { 1.into() } else { asked.clone() });
+    let max_unavailable =
+        number.unwrap_or_else(|| if asked.is_null() { 1.into() } else { asked.clone() });
     json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": max_unavailable, "maxSurge": 0}})
 }
 
@@ -182,19 +193,27 @@ fn pod(operand: Operand, observed: &Observed) -> Value {
         format!("{}/{}:{}{suffix}", field("repository"), field("image"), field("version"))
     };
     if operand == Operand::Driver {
-        return driver_pod(&image("/driver", &format!("-{SYSTEM}")), &image("/driver/manager", ""), observed);
+        return driver_pod(
+            &image("/driver", &format!("-{SYSTEM}")),
+            &image("/driver/manager", ""),
+            observed,
+        );
     }
     let mut validations = match operand {
         Operand::Driver => vec![],
         Operand::Toolkit => vec!["driver-validation"],
         Operand::Validator => vec!["driver-validation", "toolkit-validation", "cuda-validation"],
-        Operand::DevicePlugin | Operand::Dcgm | Operand::DcgmExporter | Operand::FeatureDiscovery => vec!["toolkit-validation"],
+        Operand::DevicePlugin
+        | Operand::Dcgm
+        | Operand::DcgmExporter
+        | Operand::FeatureDiscovery => vec!["toolkit-validation"],
     };
     if operand == Operand::Validator && Operand::DevicePlugin.is_enabled(observed) {
         validations.push(PLUGIN_VALIDATION);
     }
     let validator = image(Operand::Validator.section(), "");
-    let init: Vec<Value> = validations.into_iter().map(|name| json!({"name": name, "image": validator})).collect();
+    let init: Vec<Value> =
+        validations.into_iter().map(|name| json!({"name": name, "image": validator})).collect();
     json!({"initContainers": init, "containers": [{"name": operand.container(), "image": image(operand.section(), "")}]})
 }
 
@@ -211,11 +230,14 @@ fn driver_pod(driver: &str, manager: &str, observed: &Observed) -> Value {
         ]}}});
         volumes = json!([{"name": "dev-log", "emptyDir": {}}, {"name": "host-sys-devices-system", "emptyDir": {}}]);
     } else if observed.is_at_least(26, 3) {
-        environment.push(json!({"name": "DRIVER_CONFIG_DIGEST", "value": digest(&json!([driver, manager]))}));
+        environment.push(
+            json!({"name": "DRIVER_CONFIG_DIGEST", "value": digest(&json!([driver, manager]))}),
+        );
     }
     container["env"] = json!(environment);
     let asked = observed.spec("/driver/manager/env");
-    let of_manager: Vec<Value> = asked.as_array().into_iter().flatten().cloned().chain(environment).collect();
+    let of_manager: Vec<Value> =
+        asked.as_array().into_iter().flatten().cloned().chain(environment).collect();
     json!({
         "initContainers": [{"name": "k8s-driver-manager", "image": manager, "env": of_manager}],
         "containers": [container],

@@ -19,8 +19,11 @@ pub(super) struct Verdict {
 /// Judges the operands as the operator's version does. `written`: those whose DaemonSets this pass has written.
 pub(super) fn verdict(observed: &Observed, written: &[Operand]) -> Verdict {
     if observed.gpu_nodes.is_empty() {
-        let (reason, message) =
-            if observed.nfd_labels { ("NoGPUNodes", "No GPU nodes found") } else { ("NFDLabelsMissing", "No NFD labels found") };
+        let (reason, message) = if observed.nfd_labels {
+            ("NoGPUNodes", "No GPU nodes found")
+        } else {
+            ("NFDLabelsMissing", "No NFD labels found")
+        };
         return Verdict { state: "ready", reason, message: message.to_owned() };
     }
     let waits = |operand: &Operand| {
@@ -33,7 +36,8 @@ pub(super) fn verdict(observed: &Observed, written: &[Operand]) -> Verdict {
     };
     let waiting: Vec<&str> = Operand::ALL.into_iter().filter(waits).map(Operand::state).collect();
     if waiting.is_empty() {
-        let message = "ClusterPolicy is ready as all resources have been successfully reconciled".to_owned();
+        let message =
+            "ClusterPolicy is ready as all resources have been successfully reconciled".to_owned();
         return Verdict { state: "ready", reason: "Reconciled", message };
     }
     let message = format!("ClusterPolicy is not ready; states not ready: [{}]", waiting.join(" "));
@@ -52,7 +56,8 @@ fn is_settled(operand: Operand, observed: &Observed) -> bool {
     }
     if is_on_delete(daemon_set) {
         let mut pods = observed.pods_of(operand).peekable();
-        return pods.peek().is_some() && pods.all(|pod| is_ready(pod) && observed.is_in_sync(operand, pod));
+        return pods.peek().is_some()
+            && pods.all(|pod| is_ready(pod) && observed.is_in_sync(operand, pod));
     }
     let desired = Some(status.desired_number_scheduled);
     status.observed_generation == daemon_set.metadata.generation
@@ -64,21 +69,31 @@ fn is_settled(operand: Operand, observed: &Observed) -> bool {
 /// the labels of the newest template.
 fn seems_ready(operand: Operand, observed: &Observed) -> bool {
     let Some(daemon_set) = observed.daemon_set(operand) else { return true };
-    let Some(status) = daemon_set.status.as_ref().filter(|status| status.desired_number_scheduled > 0) else { return true };
+    let Some(status) =
+        daemon_set.status.as_ref().filter(|status| status.desired_number_scheduled > 0)
+    else {
+        return true;
+    };
     if status.number_unavailable.unwrap_or(0) > 0 {
         return false;
     }
     if !is_on_delete(daemon_set) {
         return true;
     }
-    let template = daemon_set.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref()?.labels.clone()).unwrap_or_default();
-    let is_listed = |pod: &&Pod| template.iter().all(|(key, value)| pod.labels().get(key) == Some(value));
+    let template = daemon_set
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.template.metadata.as_ref()?.labels.clone())
+        .unwrap_or_default();
+    let is_listed =
+        |pod: &&Pod| template.iter().all(|(key, value)| pod.labels().get(key) == Some(value));
     let mut pods = observed.pods_of(operand).filter(is_listed).peekable();
     pods.peek().is_some() && pods.all(|pod| is_ready(pod) && observed.is_in_sync(operand, pod))
 }
 
 fn is_on_delete(daemon_set: &DaemonSet) -> bool {
-    let strategy = daemon_set.spec.as_ref().and_then(|spec| spec.update_strategy.as_ref()?.type_.as_deref());
+    let strategy =
+        daemon_set.spec.as_ref().and_then(|spec| spec.update_strategy.as_ref()?.type_.as_deref());
     strategy == Some("OnDelete")
 }
 
@@ -98,8 +113,14 @@ impl Verdict {
         }
         let conditions = self.conditions();
         let same = |wanted: &Value| {
-            let live = status["conditions"].as_array().into_iter().flatten().find(|live| live["type"] == wanted["type"]);
-            live.is_some_and(|live| ["status", "reason", "message"].iter().all(|field| live[field] == wanted[field]))
+            let live = status["conditions"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .find(|live| live["type"] == wanted["type"]);
+            live.is_some_and(|live| {
+                ["status", "reason", "message"].iter().all(|field| live[field] == wanted[field])
+            })
         };
         if !conditions.iter().all(same) {
             patches.push(json!({"status": {"conditions": conditions}}));
@@ -111,9 +132,15 @@ impl Verdict {
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let condition = |kind: &str, status: &str, reason: &str, message: &str| json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now});
         if self.is_ready() {
-            [condition("Ready", "True", self.reason, &self.message), condition("Error", "False", "Ready", "")]
+            [
+                condition("Ready", "True", self.reason, &self.message),
+                condition("Error", "False", "Ready", ""),
+            ]
         } else {
-            [condition("Ready", "False", "Error", ""), condition("Error", "True", self.reason, &self.message)]
+            [
+                condition("Ready", "False", "Error", ""),
+                condition("Error", "True", self.reason, &self.message),
+            ]
         }
     }
 }

@@ -43,7 +43,8 @@ pub(super) enum PodClearing {
 
 /// The jobs that are waited for on a node.
 pub(super) fn jobs_on(observed: &Observed, node: &ObservedNode) -> Vec<String> {
-    let busy = observed.workloads.jobs.iter().filter(|job| job.node == node.name && job.phase.is_busy());
+    let busy =
+        observed.workloads.jobs.iter().filter(|job| job.node == node.name && job.phase.is_busy());
     busy.map(|job| format!("{}/{}", job.namespace, job.name)).collect()
 }
 
@@ -63,7 +64,9 @@ pub(super) fn clear(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> PodCle
     match plan.progress() {
         PodProgress::Over => return PodClearing::Over,
         PodProgress::Blocked => {
-            return PodClearing::Blocked(plan.obstacle().map(|obstacle| obstacle.to_string()).unwrap_or_default());
+            return PodClearing::Blocked(
+                plan.obstacle().map(|obstacle| obstacle.to_string()).unwrap_or_default(),
+            );
         }
         PodProgress::Going => {}
     }
@@ -83,14 +86,19 @@ pub(super) fn clear(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> PodCle
     let in_time = |pod: &Workload| pod.created <= after(since, limit);
     let leaving = plan.leaving.iter().filter(|leaving| in_time(leaving.pod));
     // A pod that we have asked has its time from then on, by our clock; the server's may have been set since.
-    let due =
-        |leaving: &LeavingPod<'_>| asked(draft, leaving.pod).map_or(leaving.due, |history| after(history.last, leaving.pod.grace_seconds));
+    let due = |leaving: &LeavingPod<'_>| {
+        asked(draft, leaving.pod)
+            .map_or(leaving.due, |history| after(history.last, leaving.pod.grace_seconds))
+    };
     let graceful = leaving.map(|leaving| after(due(leaving), GRACE_MARGIN_SECONDS)).max();
-    let until = (limit > 0).then(|| graceful.map_or(after(since, limit), |graceful| graceful.max(after(since, limit))));
+    let until = (limit > 0).then(|| {
+        graceful.map_or(after(since, limit), |graceful| graceful.max(after(since, limit)))
+    });
     let names = going(draft, &plan);
     if let Some(until) = until {
         // A process that died, or a server that was away, has asked nobody: each pod is asked before it counts as late.
-        let asked = plan.evict.iter().all(|going| !in_time(going.pod) || asked(draft, going.pod).is_some());
+        let asked =
+            plan.evict.iter().all(|going| !in_time(going.pod) || asked(draft, going.pod).is_some());
         if until <= fleet.now && asked {
             return PodClearing::TimedOut(format!("not gone after {limit} s: {}", listed(&names)));
         }
@@ -100,8 +108,12 @@ pub(super) fn clear(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> PodCle
     }
     for going in &plan.evict {
         let pod = going.pod;
-        let eviction =
-            PodEviction { node: node.name.clone(), namespace: pod.namespace.clone(), pod: pod.name.clone(), uid: pod.uid.clone() };
+        let eviction = PodEviction {
+            node: node.name.clone(),
+            namespace: pod.namespace.clone(),
+            pod: pod.name.clone(),
+            uid: pod.uid.clone(),
+        };
         let history = history(draft, pod);
         draft.effects.evictions.push((eviction, history));
     }
@@ -126,7 +138,11 @@ pub(super) fn unlisted(draft: &mut NodeDraft<'_>) -> Result<UpgradeReason, Strin
 }
 
 /// A driver pod is only deleted when the pods that the policy sees to have left: one may have come since.
-pub(super) fn protect(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRecord) -> Option<StateResult> {
+pub(super) fn protect(
+    draft: &mut NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+    record: &UpgradeRecord,
+) -> Option<StateResult> {
     let fleet = draft.fleet;
     let policy = &fleet.settings.upgrade.policy;
     // Another template may have come since the node was started.
@@ -146,7 +162,10 @@ pub(super) fn protect(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, record
         policy.drain.is_some().then_some(UpgradeState::DrainRequired),
     ];
     // What one step could not move another one has, or it went on without.
-    let over = steps.into_iter().flatten().any(|state| plan(fleet, pods, state).progress() == PodProgress::Over);
+    let over = steps
+        .into_iter()
+        .flatten()
+        .any(|state| plan(fleet, pods, state).progress() == PodProgress::Over);
     (!over).then(|| StateResult::To(after_jobs(policy)))
 }
 
@@ -165,7 +184,8 @@ pub(super) fn still_holding(draft: &mut NodeDraft<'_>) -> Option<String> {
         DeviceRelation::Holds(hold) => Some(format!("{} {hold}", full_name(pod))),
     });
     let named: Vec<String> = named.collect();
-    (!named.is_empty()).then(|| format!("pods that may keep the old driver loaded: {}", listed(&named)))
+    (!named.is_empty())
+        .then(|| format!("pods that may keep the old driver loaded: {}", listed(&named)))
 }
 
 fn holders<'h>(fleet: &'h FleetInputs<'_>, selectors: &'h [Selector]) -> DeviceUsers<'h> {
@@ -184,10 +204,18 @@ fn plan<'p>(fleet: &FleetInputs<'_>, pods: &'p [Workload], state: UpgradeState) 
     let own = &fleet.memory.own;
     if let (UpgradeState::DrainRequired, Some(drain)) = (state, &upgrade.policy.drain) {
         let selector = drain_selector(driver, drain).unwrap_or_default();
-        return PodPlan::drain(pods, &holders, &PodFilter { terms: drain.into(), selector, daemon_sets: &daemon_sets, own });
+        return PodPlan::drain(
+            pods,
+            &holders,
+            &PodFilter { terms: drain.into(), selector, daemon_sets: &daemon_sets, own },
+        );
     }
     let terms = EvictionTerms::from(&upgrade.policy.pod_deletion.clone().unwrap_or_default());
-    PodPlan::pod_deletion(pods, &holders, &PodFilter { terms, selector: Selector::default(), daemon_sets: &daemon_sets, own })
+    PodPlan::pod_deletion(
+        pods,
+        &holders,
+        &PodFilter { terms, selector: Selector::default(), daemon_sets: &daemon_sets, own },
+    )
 }
 
 /// PodDisruptionBudgets that no waiting makes yield, while nothing has been touched.
@@ -196,11 +224,16 @@ fn never_yields(fleet: &FleetInputs<'_>, plan: &PodPlan<'_>) -> Option<String> {
         return None;
     }
     let budgets = DisruptionBudgets::new(&fleet.observed.workloads.budgets);
-    let never = plan.evict.iter().filter_map(|going| match budgets.standing(going.pod, fleet.now) {
-        // Broken pods may be repaired, or replaced, while the others are waited for.
-        BudgetAnswer::Free | BudgetAnswer::Later(..) | BudgetAnswer::Never(_, ImpossibleEviction::Unhealthy) => None,
-        standing @ BudgetAnswer::Never(..) => Some(format!("{}: {standing}", full_name(going.pod))),
-    });
+    let never =
+        plan.evict.iter().filter_map(|going| match budgets.standing(going.pod, fleet.now) {
+            // Broken pods may be repaired, or replaced, while the others are waited for.
+            BudgetAnswer::Free
+            | BudgetAnswer::Later(..)
+            | BudgetAnswer::Never(_, ImpossibleEviction::Unhealthy) => None,
+            standing @ BudgetAnswer::Never(..) => {
+                Some(format!("{}: {standing}", full_name(going.pod)))
+            }
+        });
     let never: Vec<String> = never.collect();
     (!never.is_empty()).then(|| format!("no pod was touched: {}", listed(&never)))
 }
@@ -213,14 +246,17 @@ fn asked<'a>(draft: &NodeDraft<'a>, pod: &Workload) -> Option<&'a EvictionHistor
 /// What is remembered of the pod's eviction, and what its budgets say now.
 fn history(draft: &NodeDraft<'_>, pod: &Workload) -> Option<EvictionHistory> {
     let history = asked(draft, pod)?;
-    let let_go = DisruptionBudgets::new(&draft.fleet.observed.workloads.budgets).let_go(pod, draft.now());
+    let let_go =
+        DisruptionBudgets::new(&draft.fleet.observed.workloads.budgets).let_go(pod, draft.now());
     Some(if let_go { history.let_go() } else { history.clone() })
 }
 
 /// The pods that have to go, each with what it is waited for.
 fn going(draft: &NodeDraft<'_>, plan: &PodPlan<'_>) -> Vec<String> {
     let asked = plan.evict.iter().map(|going| match asked(draft, going.pod) {
-        Some(history) => format!("{} ({})", full_name(going.pod), history.text(&going.pod.uid, draft.now())),
+        Some(history) => {
+            format!("{} ({})", full_name(going.pod), history.text(&going.pod.uid, draft.now()))
+        }
         None => full_name(going.pod),
     });
     asked.chain(plan.leaving.iter().map(|leaving| leaving.text(draft.now()))).collect()

@@ -24,7 +24,11 @@ pub(in crate::decide) fn clear_away(draft: &mut NodeDraft<'_>) -> UpgradeTurn {
 }
 
 /// The node is done: cordon, state and record go in one patch.
-pub(in crate::decide) fn give_back(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRecord) -> Reason {
+pub(in crate::decide) fn give_back(
+    draft: &mut NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+    record: &UpgradeRecord,
+) -> Reason {
     let (node, now) = (driven.node, draft.now());
     let mut patch = NodePatch::for_node(node);
     remove(&mut patch, draft.traits());
@@ -32,11 +36,21 @@ pub(in crate::decide) fn give_back(draft: &mut NodeDraft<'_>, driven: &DrivenNod
         patch.unschedulable = Some(false);
     }
     take_note(&mut patch, node, record, draft.traits());
-    let stays = if !record.cordoned && node.unschedulable { "; it stays cordoned, as it was found" } else { "" };
+    let stays = if !record.cordoned && node.unschedulable {
+        "; it stays cordoned, as it was found"
+    } else {
+        ""
+    };
     let since = |one: &&PluginReplacement| one.at >= record.started;
-    let replaced = draft.record().into_iter().flat_map(|known| known.replaced.values()).filter(since);
-    let replaced: Vec<String> = replaced.map(|one| format!("; plugin {} replaced: {}", one.pod, one.cause)).collect();
-    patch.news = Some(NodeNews::Upgraded(format!("{}{}{stays}", record.describe_steps(now), replaced.concat())));
+    let replaced =
+        draft.record().into_iter().flat_map(|known| known.replaced.values()).filter(since);
+    let replaced: Vec<String> =
+        replaced.map(|one| format!("; plugin {} replaced: {}", one.pod, one.cause)).collect();
+    patch.news = Some(NodeNews::Upgraded(format!(
+        "{}{}{stays}",
+        record.describe_steps(now),
+        replaced.concat()
+    )));
     if draft.issue(patch) {
         draft.change_record(|known| known.steps = record.steps());
     }
@@ -73,15 +87,25 @@ pub(in crate::decide) fn fail(
     let limit = settings.upgrade.attempts;
     let refused = if cause.is_refusal() { draft.refused_write() } else { None };
     let reason = if let Some(refused) = refused {
-        Reason::WriteRefused { write: refused.write, message, cordoned: failed.cordoned && node.unschedulable }
+        Reason::WriteRefused {
+            write: refused.write,
+            message,
+            cordoned: failed.cordoned && node.unschedulable,
+        }
     } else if attempts >= limit {
-        Reason::Upgrading(UpgradeReason::Failed { cause, message, attempts, cordoned: failed.cordoned })
+        Reason::Upgrading(UpgradeReason::Failed {
+            cause,
+            message,
+            attempts,
+            cordoned: failed.cordoned,
+        })
     } else {
         let at = now.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
         draft.alarm.set(at);
         Reason::Upgrading(UpgradeReason::Retry { message, attempts, limit, at })
     };
-    patch.news = Some(NodeNews::Failed(format!("{cause}: {reason}; {}", failed.describe_steps(now))));
+    patch.news =
+        Some(NodeNews::Failed(format!("{cause}: {reason}; {}", failed.describe_steps(now))));
     if draft.issue(patch) {
         draft.change_record(|known| known.steps = failed.steps());
     }

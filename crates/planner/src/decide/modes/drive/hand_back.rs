@@ -27,7 +27,11 @@ pub(in crate::decide) fn hand_all_back<'a>(
     let mut drafts = Vec::new();
     for node in nodes {
         let Some(driven) = DrivenNode::of(fleet, node) else { continue };
-        let Some(record) = driven.record().filter(|record| record.state != UpgradeState::UpgradeFailed).cloned() else { continue };
+        let Some(record) =
+            driven.record().filter(|record| record.state != UpgradeState::UpgradeFailed).cloned()
+        else {
+            continue;
+        };
         let mut draft = NodeDraft::new(fleet, node);
         if is_untouched(&draft, &driven, &record) {
             // What it waits for is what the fleet waits for.
@@ -50,7 +54,10 @@ pub(super) fn hand_back(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> Re
         // It was taken off when the node was started: whoever asked for it still waits.
         patch.annotations.insert(traits.requested.to_owned(), Some("true".to_owned()));
     }
-    patch.news = Some(NodeNews::HandedBack(format!("the run's time is over; {}", record.describe_steps(draft.now()))));
+    patch.news = Some(NodeNews::HandedBack(format!(
+        "the run's time is over; {}",
+        record.describe_steps(draft.now())
+    )));
     draft.issue(patch);
     let (deadline, per_node) = (draft.fleet.memory.deadline, draft.settings().per_node_seconds);
     Reason::Upgrading(UpgradeReason::NoTime { deadline, per_node, held: None })
@@ -62,14 +69,24 @@ pub(in crate::decide) fn describe_handed_back(
     observed: &Observed,
     traits: &DriverTraits,
 ) -> (String, Vec<VerdictReason>) {
-    let has_ours = |name: &String| observed.nodes.get(name).is_some_and(|node| node.annotations.contains_key(traits.own_record));
-    let there: BTreeSet<&String> = memory.handed_back.iter().filter(|name| observed.nodes.contains_key(name)).collect();
+    let has_ours = |name: &String| {
+        observed
+            .nodes
+            .get(name)
+            .is_some_and(|node| node.annotations.contains_key(traits.own_record))
+    };
+    let there: BTreeSet<&String> =
+        memory.handed_back.iter().filter(|name| observed.nodes.contains_key(name)).collect();
     let (not, back): (Vec<String>, Vec<String>) = there.into_iter().cloned().partition(has_ours);
     let told = [
         ("GivenBack", "given back untouched", back),
         ("NotGivenBack", "not given back in time (the next deployment goes on with them)", not),
     ];
     let told = told.iter().filter(|(_, _, names)| !names.is_empty());
-    told.map(|(reason, what, names)| (format!("; {what}: {}", listed(names)), verdict_reasons(names, reason)))
-        .fold((String::new(), Vec::new()), |(texts, reasons), (text, more)| (texts + &text, [reasons, more].concat()))
+    told.map(|(reason, what, names)| {
+        (format!("; {what}: {}", listed(names)), verdict_reasons(names, reason))
+    })
+    .fold((String::new(), Vec::new()), |(texts, reasons), (text, more)| {
+        (texts + &text, [reasons, more].concat())
+    })
 }

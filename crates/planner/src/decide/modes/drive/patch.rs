@@ -19,8 +19,15 @@ pub(super) fn remove(patch: &mut NodePatch, traits: &DriverTraits) {
 }
 
 /// Takes the note away by which NVIDIA's controller leaves our cordon, where we let go of the node with it.
-pub(super) fn take_note(patch: &mut NodePatch, node: &ObservedNode, record: &UpgradeRecord, traits: &DriverTraits) {
-    if record.steps.contains_key(&UpgradeState::Lifted) && node.annotations.contains_key(traits.initially_unschedulable) {
+pub(super) fn take_note(
+    patch: &mut NodePatch,
+    node: &ObservedNode,
+    record: &UpgradeRecord,
+    traits: &DriverTraits,
+) {
+    if record.steps.contains_key(&UpgradeState::Lifted)
+        && node.annotations.contains_key(traits.initially_unschedulable)
+    {
         patch.annotations.insert(traits.initially_unschedulable.to_owned(), None);
     }
 }

@@ -18,7 +18,12 @@ use super::{DrivenNode, fail, over};
 
 /// The node is given up. As far as it still takes patches, it is left as any other failed node: with its old driver untouched it is
 /// uncordoned, else it keeps its cordon.
-pub(super) fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, refused: &RefusedWrite, left: Option<&Arc<Reason>>) -> UpgradeTurn {
+pub(super) fn next(
+    draft: &mut NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+    refused: &RefusedWrite,
+    left: Option<&Arc<Reason>>,
+) -> UpgradeTurn {
     let given_up = write_refused(draft, refused);
     if draft.is_patched() {
         return UpgradeTurn::waits(UpgradeReason::Cordoning);
@@ -27,17 +32,28 @@ pub(super) fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, refused: 
         return UpgradeTurn::Waits(reason.into());
     }
     match &driven.found {
-        NodeRecordState::Newer(version) => UpgradeTurn::waits(UpgradeReason::NewerRecord { version: *version }),
+        NodeRecordState::Newer(version) => {
+            UpgradeTurn::waits(UpgradeReason::NewerRecord { version: *version })
+        }
         NodeRecordState::Record(record) if record.state.is_in_progress() && !refused.stays => {
             let cause = cause_of_refusal(draft, driven, record);
             UpgradeTurn::Waits(fail(draft, driven, record, cause, refused.message.clone()).into())
         }
-        NodeRecordState::Nothing | NodeRecordState::Broken if takes_back(draft, driven, refused) => {
+        NodeRecordState::Nothing | NodeRecordState::Broken
+            if takes_back(draft, driven, refused) =>
+        {
             UpgradeTurn::waits(UpgradeReason::GivingBack)
         }
         // Somebody else saw to its driver, or it never needed another one.
-        NodeRecordState::Nothing if !(driven.needs_upgrade(draft.traits()) || refused.cordon && driven.node.unschedulable) => over(left),
-        NodeRecordState::Nothing | NodeRecordState::Broken | NodeRecordState::Record(_) => UpgradeTurn::Waits(given_up.into()),
+        NodeRecordState::Nothing
+            if !(driven.needs_upgrade(draft.traits())
+                || refused.cordon && driven.node.unschedulable) =>
+        {
+            over(left)
+        }
+        NodeRecordState::Nothing | NodeRecordState::Broken | NodeRecordState::Record(_) => {
+            UpgradeTurn::Waits(given_up.into())
+        }
     }
 }
 
@@ -54,11 +70,20 @@ fn takes_back(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, refused: &Refu
     if !draft.issue(patch) {
         return false;
     }
-    draft.change_record(|record| record.refused.iter_mut().for_each(|refused| refused.stays = true));
+    draft
+        .change_record(|record| record.refused.iter_mut().for_each(|refused| refused.stays = true));
     true
 }
 
 /// Whether the node can be given back. A deletion that the server refused has touched nothing.
-fn cause_of_refusal(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRecord) -> FailureCause {
-    if is_untouched(draft, driven, record) { FailureCause::WriteRefused } else { FailureCause::WriteRefusedAfterRestart }
+fn cause_of_refusal(
+    draft: &NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+    record: &UpgradeRecord,
+) -> FailureCause {
+    if is_untouched(draft, driven, record) {
+        FailureCause::WriteRefused
+    } else {
+        FailureCause::WriteRefusedAfterRestart
+    }
 }

@@ -19,7 +19,9 @@ pub(in crate::decide) fn start(draft: &mut NodeDraft<'_>, again: u32) {
     let before = known.filter(|record| record.digest == settings.digest);
     // What it failed for stays known: it tells how far the node's driver was.
     let is_new_request = is_requested(node, traits);
-    let after_restart = before.and_then(|record| record.failure.as_ref()).is_some_and(|failure| !failure.cause.is_before_restart());
+    let after_restart = before
+        .and_then(|record| record.failure.as_ref())
+        .is_some_and(|failure| !failure.cause.is_before_restart());
     let state = if restart_only || after_restart {
         UpgradeState::PodRestartRequired
     } else if settings.upgrade.policy.wait_for_completion.is_some() {
@@ -27,7 +29,12 @@ pub(in crate::decide) fn start(draft: &mut NodeDraft<'_>, again: u32) {
     } else {
         after_jobs(&settings.upgrade.policy)
     };
-    let attempts = before.map(|record| record.attempts.iter().map(|(cause, count)| (*cause, if is_new_request { 0 } else { *count })));
+    let attempts = before.map(|record| {
+        record
+            .attempts
+            .iter()
+            .map(|(cause, count)| (*cause, if is_new_request { 0 } else { *count }))
+    });
     let record = UpgradeRecord {
         cordoned: !node.unschedulable || known.is_some_and(|record| record.cordoned),
         restart_only,

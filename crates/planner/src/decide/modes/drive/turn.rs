@@ -89,11 +89,15 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         if others::thaw(self.draft, self.record) {
             return Reason::Upgrading(UpgradeReason::Cordoning);
         }
-        if !self.driven.node.unschedulable && self.record.state <= UpgradeState::PodRestartRequired {
+        if !self.driven.node.unschedulable && self.record.state <= UpgradeState::PodRestartRequired
+        {
             // Somebody took the cordon away: nothing is evicted or deleted on a node that takes new pods.
             return cordon_again(self.draft, self.driven, self.record);
         }
-        if self.record.state.is_before_restart() && !self.record.requested && self.driven.is_current() {
+        if self.record.state.is_before_restart()
+            && !self.record.requested
+            && self.driven.is_current()
+        {
             // What was asked for was taken back, or was never so: there is nothing to evict anybody for.
             return give_back(self.draft, self.driven, self.record);
         }
@@ -102,7 +106,9 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
             match self.step(&next) {
                 StateResult::Stays(reason) => return self.stays(&next, reason),
                 StateResult::To(state) => next.enter(state, self.draft.now()),
-                StateResult::Fails(cause, message) => return fail(self.draft, self.driven, &next, cause, message),
+                StateResult::Fails(cause, message) => {
+                    return fail(self.draft, self.driven, &next, cause, message);
+                }
                 StateResult::Done => return give_back(self.draft, self.driven, &next),
             }
         }
@@ -114,7 +120,8 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         let mut patch = NodePatch::for_node(self.driven.node);
         let label = self.driven.node.labels.text(traits.own_state_label);
         // What follows from the driver pod alone is not written; a label that somebody took away or changed is: the record counts.
-        let told = next.state == self.record.state || next.state == UpgradeState::ValidationRequired;
+        let told =
+            next.state == self.record.state || next.state == UpgradeState::ValidationRequired;
         if !told || label != Some(self.record.state.name()) {
             put(&mut patch, next, traits);
         }
@@ -137,8 +144,12 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         let policy = self.policy();
         match record.state {
             // A step that the policy had when the node came to it, and has no more: it goes on by what counts now.
-            UpgradeState::PodDeletionRequired if policy.pod_deletion.is_none() => StateResult::To(after_jobs(policy)),
-            UpgradeState::DrainRequired if policy.drain.is_none() => StateResult::To(after_jobs(policy)),
+            UpgradeState::PodDeletionRequired if policy.pod_deletion.is_none() => {
+                StateResult::To(after_jobs(policy))
+            }
+            UpgradeState::DrainRequired if policy.drain.is_none() => {
+                StateResult::To(after_jobs(policy))
+            }
             UpgradeState::WaitForJobsRequired => self.wait_for_jobs(record),
             UpgradeState::PodDeletionRequired => self.pod_deletion(record),
             UpgradeState::DrainRequired => self.drain(record),
@@ -160,7 +171,9 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         let limit = wait.timeout_seconds;
         if jobs.is_empty() || limit > 0 && draft.alarm.passed(record.since, limit) {
             // A node without pods that have to go needs no state, and no write, of its own for that.
-            if next != UpgradeState::PodRestartRequired && !draft.fleet.observed.workloads.pods.contains_key(&node.name) {
+            if next != UpgradeState::PodRestartRequired
+                && !draft.fleet.observed.workloads.pods.contains_key(&node.name)
+            {
                 draft.effects.focus = true;
                 if let Ok(reason) = clear::unlisted(draft) {
                     return StateResult::Stays(Reason::Upgrading(reason));
@@ -175,8 +188,13 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
 
     fn pod_deletion(&mut self, record: &UpgradeRecord) -> StateResult {
         let drains = self.policy().drain.is_some();
-        let failed =
-            |cause, message| if drains { StateResult::To(UpgradeState::DrainRequired) } else { StateResult::Fails(cause, message) };
+        let failed = |cause, message| {
+            if drains {
+                StateResult::To(UpgradeState::DrainRequired)
+            } else {
+                StateResult::Fails(cause, message)
+            }
+        };
         match clear::clear(self.draft, record) {
             PodClearing::Over => StateResult::To(UpgradeState::PodRestartRequired),
             PodClearing::Waits(reason) => StateResult::Stays(Reason::Upgrading(reason)),
@@ -189,8 +207,12 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         match clear::clear(self.draft, record) {
             PodClearing::Over => StateResult::To(UpgradeState::PodRestartRequired),
             PodClearing::Waits(reason) => StateResult::Stays(Reason::Upgrading(reason)),
-            PodClearing::Blocked(message) => StateResult::Fails(FailureCause::DrainBlocked, message),
-            PodClearing::TimedOut(message) => StateResult::Fails(FailureCause::DrainTimeout, message),
+            PodClearing::Blocked(message) => {
+                StateResult::Fails(FailureCause::DrainBlocked, message)
+            }
+            PodClearing::TimedOut(message) => {
+                StateResult::Fails(FailureCause::DrainTimeout, message)
+            }
         }
     }
 
@@ -198,15 +220,24 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
     fn restart(&mut self, record: &UpgradeRecord) -> StateResult {
         let limit = self.draft.settings().upgrade.start_seconds;
         // Without a process no time counts.
-        let late = self.draft.alarm.passed(record.since.max(self.draft.fleet.memory.taken_up), limit);
+        let late =
+            self.draft.alarm.passed(record.since.max(self.draft.fleet.memory.taken_up), limit);
         let Some(driver) = &self.driven.pod else {
             let coming = Reason::Upgrading(UpgradeReason::DriverComing);
-            return if late { not_in_time("no driver pod came", limit) } else { StateResult::Stays(coming) };
+            return if late {
+                not_in_time("no driver pod came", limit)
+            } else {
+                StateResult::Stays(coming)
+            };
         };
         let pod = driver.pod;
         let ending = Reason::Upgrading(UpgradeReason::DriverEnding { pod: pod.name.clone() });
         if pod.deleting {
-            return if late { not_in_time("the old driver pod does not end", limit) } else { StateResult::Stays(ending) };
+            return if late {
+                not_in_time("the old driver pod does not end", limit)
+            } else {
+                StateResult::Stays(ending)
+            };
         }
         // A driver that failed gets a new pod with each attempt.
         let again = !record.attempts.is_empty() && is_older(pod, record) && !pod.containers_ready;
@@ -222,7 +253,9 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         }
         // A driver that cannot be unloaded says so only in its log, and not by whom it is held.
         let held = if pod.unready_restarts > 0 { clear::still_holding(self.draft) } else { None };
-        let with_holders = |trouble: String| held.iter().fold(trouble, |trouble, held| format!("{trouble}; {held}"));
+        let with_holders = |trouble: String| {
+            held.iter().fold(trouble, |trouble, held| format!("{trouble}; {held}"))
+        };
         let trouble = || {
             let own = pod.trouble.clone().or_else(|| pod.unschedulable.clone());
             with_holders(own.unwrap_or_else(|| "it is not ready".to_owned()))
@@ -237,7 +270,11 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         }
         let restarts = pod.containers.iter().map(|container| container.restarts).sum();
         let state = Some(record.state.name().to_owned());
-        StateResult::Stays(Reason::DriverNotReady { state, trouble: pod.trouble.clone().map(with_holders), restarts })
+        StateResult::Stays(Reason::DriverNotReady {
+            state,
+            trouble: pod.trouble.clone().map(with_holders),
+            restarts,
+        })
     }
 
     fn delete_driver(&mut self, pod: &ObservedPod) {
@@ -261,12 +298,16 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         if let Some(trouble) = validation(draft) {
             // Its time began when the driver was first seen to be ready: the pod's own times are of another clock.
             let until = draft.fleet.memory.deadline;
-            let validating = Reason::Upgrading(UpgradeReason::Validating { trouble: trouble.clone(), until });
+            let validating =
+                Reason::Upgrading(UpgradeReason::Validating { trouble: trouble.clone(), until });
             let since = draft.waits(&validating).min(record.since);
             let until = after(since, draft.settings().upgrade.validation_seconds);
             if draft.now() < until {
                 draft.alarm.set(until);
-                return StateResult::Stays(Reason::Upgrading(UpgradeReason::Validating { trouble, until }));
+                return StateResult::Stays(Reason::Upgrading(UpgradeReason::Validating {
+                    trouble,
+                    until,
+                }));
             }
             // A validator that failed before the run has had its time on the new driver: the node is reported and given back.
             if !validator_failed_before(draft, self.left.as_deref()) {
@@ -278,8 +319,12 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
             None => StateResult::Done,
             Some(reason) if draft.fleet.tolerates(reason) => StateResult::Done,
             Some(reason) => match operands_came_to(draft, reason) {
-                Some(NodeOutcome::Failed) => StateResult::Fails(FailureCause::ValidationTimeout, reason.to_string()),
-                Some(NodeOutcome::Done | NodeOutcome::Deferred | NodeOutcome::Gone) => StateResult::Done,
+                Some(NodeOutcome::Failed) => {
+                    StateResult::Fails(FailureCause::ValidationTimeout, reason.to_string())
+                }
+                Some(NodeOutcome::Done | NodeOutcome::Deferred | NodeOutcome::Gone) => {
+                    StateResult::Done
+                }
                 None => unfinished(draft, reason),
             },
         }
@@ -288,7 +333,10 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
     /// Whether the driver pod may load its driver: it waits for the safe-load annotation to go, and is the right one.
     fn unblocks(&self) -> bool {
         let node = self.driven.node;
-        let waits = node.annotations.get(self.draft.traits().safe_load).is_some_and(|value| !value.is_empty());
+        let waits = node
+            .annotations
+            .get(self.draft.traits().safe_load)
+            .is_some_and(|value| !value.is_empty());
         waits && node.unschedulable && self.driven.pod.as_ref().is_some_and(|driver| driver.newest)
     }
 }
@@ -302,7 +350,11 @@ pub(super) fn keeps_focus(draft: &mut NodeDraft<'_>) {
 
 /// No driver DaemonSet wants a pod on the node: there is nothing left to upgrade, if that is what it is. While another node leaves, a template
 /// changes or labels are written again it may seem so for a short time, and what we have deleted still has to come back.
-pub(super) fn unwanted(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRecord) -> Reason {
+pub(super) fn unwanted(
+    draft: &mut NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+    record: &UpgradeRecord,
+) -> Reason {
     let reason = Reason::Upgrading(UpgradeReason::Unwanted);
     let since = draft.waits(&reason);
     if draft.alarm.passed(since, UNWANTED_SECONDS) {
@@ -313,17 +365,31 @@ pub(super) fn unwanted(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, recor
 }
 
 /// Whether nothing has been done to the node's driver so far: the pod that was there when the node was started runs, and is not about to go.
-pub(super) fn is_untouched(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRecord) -> bool {
+pub(super) fn is_untouched(
+    draft: &NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+    record: &UpgradeRecord,
+) -> bool {
     let runs = |driver: &DriverPod<'_>| {
         let pod = driver.pod;
-        pod.containers_ready && !pod.deleting && is_older(pod, record) && !draft.fleet.memory.issued.contains_key(&pod.uid)
+        pod.containers_ready
+            && !pod.deleting
+            && is_older(pod, record)
+            && !draft.fleet.memory.issued.contains_key(&pod.uid)
     };
-    let before = record.state.is_before_restart() || record.state == UpgradeState::PodRestartRequired;
-    before && record.attempts.keys().all(|cause| cause.is_before_restart()) && driven.pod.as_ref().is_some_and(runs)
+    let before =
+        record.state.is_before_restart() || record.state == UpgradeState::PodRestartRequired;
+    before
+        && record.attempts.keys().all(|cause| cause.is_before_restart())
+        && driven.pod.as_ref().is_some_and(runs)
 }
 
 /// Somebody uncordoned a node in the middle of its upgrade: a few times that is taken for a mistake.
-pub(in crate::decide) fn cordon_again(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRecord) -> Reason {
+pub(in crate::decide) fn cordon_again(
+    draft: &mut NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+    record: &UpgradeRecord,
+) -> Reason {
     if record.recordoned >= MOST_CORDONS {
         let message = format!("somebody uncordoned the node {} times", record.recordoned + 1);
         return fail(draft, driven, record, FailureCause::CordonContested, message);
@@ -331,7 +397,11 @@ pub(in crate::decide) fn cordon_again(draft: &mut NodeDraft<'_>, driven: &Driven
     // The cordon may have been somebody else's, who does not need it any more: from now on it is ours.
     let recordoned = record.recordoned + u32::from(record.cordoned);
     let mut patch = NodePatch::for_node(driven.node);
-    put(&mut patch, &UpgradeRecord { recordoned, cordoned: true, ..record.clone() }, draft.traits());
+    put(
+        &mut patch,
+        &UpgradeRecord { recordoned, cordoned: true, ..record.clone() },
+        draft.traits(),
+    );
     patch.unschedulable = Some(true);
     draft.issue(patch);
     Reason::Upgrading(UpgradeReason::Cordoning)

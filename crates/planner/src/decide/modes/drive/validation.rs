@@ -13,7 +13,9 @@ use super::turn::StateResult;
 
 /// Whether the validator was failing on the node before the run, and has not worked since. `left`: what the node waits for apart from its upgrade.
 pub(super) fn validator_failed_before(draft: &NodeDraft<'_>, left: Option<&Reason>) -> bool {
-    let is_validator = |reason: &&Reason| reason.operand().is_some_and(|operand| operand.known == Some(Operand::Validator));
+    let is_validator = |reason: &&Reason| {
+        reason.operand().is_some_and(|operand| operand.known == Some(Operand::Validator))
+    };
     left.filter(is_validator).is_some_and(|reason| operands::failed_before(draft, reason))
 }
 
@@ -33,7 +35,10 @@ pub(super) fn is_excused(draft: &mut NodeDraft<'_>, reason: &Reason) -> bool {
     }
     let now = draft.now();
     let since = draft.memory.waits_apart(reason, now);
-    matches!(operands::outcome(draft, reason, since), Some(NodeOutcome::Done | NodeOutcome::Deferred))
+    matches!(
+        operands::outcome(draft, reason, since),
+        Some(NodeOutcome::Done | NodeOutcome::Deferred)
+    )
 }
 
 /// What does not come up on the driver (a plugin, the toolkit, the node itself) must not hold a slot indefinitely.
@@ -50,8 +55,13 @@ pub(super) fn unfinished(draft: &mut NodeDraft<'_>, reason: &Reason) -> StateRes
     };
     let since = draft.waits(reason);
     // The operands' rule has decided nothing so far, even where nothing comes back by itself.
-    let over = !reason.resolves_itself() && !reason.follows_operand_rule() || draft.alarm.passed(since, limit);
-    if over { StateResult::Fails(cause, reason.to_string()) } else { StateResult::Stays(reason.clone()) }
+    let over = !reason.resolves_itself() && !reason.follows_operand_rule()
+        || draft.alarm.passed(since, limit);
+    if over {
+        StateResult::Fails(cause, reason.to_string())
+    } else {
+        StateResult::Stays(reason.clone())
+    }
 }
 
 /// What is wrong with the validator; `None`: it succeeded, or the driver has none.
@@ -70,7 +80,9 @@ pub(in crate::decide) fn validation(draft: &NodeDraft<'_>) -> Option<String> {
         }
         found = true;
         if !(pod.running && pod.containers_ready) {
-            return Some(pod.trouble.clone().unwrap_or_else(|| format!("{} is not ready", pod.name)));
+            return Some(
+                pod.trouble.clone().unwrap_or_else(|| format!("{} is not ready", pod.name)),
+            );
         }
     }
     (!found).then(|| "there is no validator pod".to_owned())
