@@ -37,5 +37,5 @@ Next:
   edit a file in $bundle, then: gpu-rollout bundle verify $bundle
     it names what was changed, and whether a promise was broken
   gpu-rollout recipe check my-recipe.yaml
-    your own recipe: README.md shows one
+    your own recipe: docs/how-to/deploy-recipe.md shows one
 NEXT

@@ -1,4 +1,4 @@
-//! The pictures of the README: what the program prints, drawn as a terminal, in light and dark. `UPDATE=1 cargo test --test docs` draws them anew.
+//! The pictures of the pages: what the program prints, drawn as a terminal, in light and dark. `UPDATE=1 cargo test --test docs` draws them anew.
 
 use std::fmt::Write;
 use std::process::Command;
