@@ -8,10 +8,19 @@ use gpu_rollout::cli::Cli;
 use crate::root;
 
 const PAGE: &str = "docs/cli.md";
-const HEAD: &str = "# Commands
+const HEAD: &str = "# Command reference
 
-What `--help` says, for every command; `-h` is shorter. Manual pages: `gpu-rollout man DIRECTORY`; completion: `gpu-rollout completions SHELL`. Data goes to standard output, words for
-people to standard error. What exit codes mean, and what to do: [exit-codes.md](exit-codes.md).
+For everyone who uses `gpu-rollout` in a terminal or in a script. After this page you know every
+command and option. The page shows the output of `--help` for each command.
+
+| You want | Command |
+|---|---|
+| shorter help | `gpu-rollout COMMAND -h` |
+| manual pages | `gpu-rollout man DIRECTORY` |
+| completion in your shell | `gpu-rollout completions SHELL` |
+
+Commands print data to standard output, and messages to standard error.
+[exit-codes.md](exit-codes.md) describes the exit codes.
 ";
 
 #[test]
