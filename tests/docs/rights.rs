@@ -19,9 +19,9 @@ of the hook: on which objects, in which scope, and for what purpose. In settings
 permission is called a *right*.
 
 * Each hook Job runs under the ServiceAccount of its own release.
-* The chart renders the hook's roles from these tables. The roles contain nothing else. They allow no
-  access to Secrets or CustomResourceDefinitions. They allow writes to nodes only for the tasks that
-  need them ([which mode has which task](modes.md)).
+* The chart renders the hook's roles from these tables. The roles contain nothing else. They allow
+  no access to Secrets or CustomResourceDefinitions. They allow writes to nodes only for the tasks
+  that need them ([which mode has which task](modes.md#what-the-hook-releases-do)).
 * When the hook starts, it asks the API server for each of these rights. It names all missing rights
   in one message, before it writes anything.
 * A rule that names an object is restricted to that object (`resourceNames`). RBAC cannot restrict
