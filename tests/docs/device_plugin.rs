@@ -31,7 +31,7 @@ fn with_table(page: &str, name: &str, table: &str) -> String {
 
 fn rules() -> String {
     let mut table =
-        "| Rule | Level | What the plugin does | Why it is told |\n|---|---|---|---|\n".to_owned();
+        "| Rule | Level | What the plugin does | Why it matters |\n|---|---|---|---|\n".to_owned();
     for rule in ConfigRule::ALL {
         let about = rule.about();
         let level = match about.severity {
@@ -45,7 +45,9 @@ fn rules() -> String {
 }
 
 fn keys() -> String {
-    let mut table = "| Key | What stands there | Default | Replaced by | Since | Read by |\n|---|---|---|---|---|---|\n".to_owned();
+    let mut table =
+        "| Key | Value | Default | Overridden by | Since | Read by |\n|---|---|---|---|---|---|\n"
+            .to_owned();
     let code = |words: &[&str]| {
         words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
     };
@@ -53,11 +55,11 @@ fn keys() -> String {
         let what = match key.kind {
             ConfigKeyKind::Map => "map",
             ConfigKeyKind::Maps => "list of maps",
-            ConfigKeyKind::Text => "text",
+            ConfigKeyKind::Text => "string",
             ConfigKeyKind::Switch => "boolean",
-            ConfigKeyKind::Whole => "whole number",
-            ConfigKeyKind::Wholes => "list of whole numbers",
-            ConfigKeyKind::Texts => "text or list of texts",
+            ConfigKeyKind::Whole => "integer",
+            ConfigKeyKind::Wholes => "list of integers",
+            ConfigKeyKind::Texts => "string or list of strings",
             ConfigKeyKind::Duration => "duration (`90s`, `1m30s`)",
             ConfigKeyKind::Devices => "`all`, a number or a list",
         };

@@ -6,56 +6,56 @@ use contract::driver::{Driver, DriverTraits};
 
 use super::json::check;
 
-/// What it is, who writes it, what it means, and its key.
+/// Label or annotation, the writer, the meaning, and the key.
 type Row = (&'static str, &'static str, &'static str, fn(&DriverTraits) -> &'static str);
 
 const ROWS: [Row; 8] = [
     (
         "annotation",
         "the hook (`drive`, `steer`)",
-        "what must survive of the node's upgrade: its state, since when, whose the cordon is, attempts",
+        "the upgrade record: the node's state and since when, whether the cordon is the hook's, and the attempts",
         |traits| traits.own_record,
     ),
     (
         "label",
         "the hook (`drive`, `steer`)",
-        "the state of the upgrade; goes when the node is done",
+        "the state of the node's upgrade; the hook removes the label when the node is done",
         |traits| traits.own_state_label,
     ),
     (
         "annotation",
         "the hook (`steer`: `true`; before an upgrade of the operator: release, digest, versions and time as JSON), `gpu-rollout pause` (`pause`)",
-        "the skip label on the node is our hold, and is taken off by us",
+        "the skip label on the node is a hold of gpu-rollout, which also removes it",
         |traits| traits.hold,
     ),
     (
         "annotation",
         "the hook (`assist`, `steer`)",
-        "how often a node that NVIDIA's controller gave up has been tried again",
+        "how often the hook has retried a node on which NVIDIA's controller gave up",
         |traits| traits.retries,
     ),
     (
         "annotation",
         "the hook (`assist`, `steer`)",
-        "the state label on this node, which has no driver, is ours and only there to wake the controller",
+        "the node has no driver, and its state label is one that the hook set only to wake the controller",
         |traits| traits.wake,
     ),
     (
         "label",
-        "people, `gpu-rollout skip`; the hook, with the hold beside it",
-        "`true`: the node is left on the driver that it has; any other value skips nothing (the hook wakes the controller by one)",
+        "users, `gpu-rollout skip`; the hook, together with the hold annotation",
+        "`true`: the node keeps the driver that it has. Any other value skips nothing; the hook sets one to wake the controller",
         |traits| traits.skip_label,
     ),
     (
         "annotation",
-        "people, `gpu-rollout retry` (`drive`)",
-        "`true`: this very node is asked for, its attempts are counted anew, and it is taken although it is cordoned",
+        "users, `gpu-rollout retry` (`drive`)",
+        "`true`: a request to upgrade this node, even if it is cordoned. Its attempts are counted from zero again",
         |traits| traits.requested,
     ),
     (
         "label",
-        "NVIDIA's controller; the hook and `gpu-rollout retry` to have it look again",
-        "the controller's state of the node",
+        "NVIDIA's controller; the hook and `gpu-rollout retry`, so that the controller checks the node again",
+        "the state of the node's upgrade by NVIDIA's controller",
         |traits| traits.state_label,
     ),
 ];
@@ -71,7 +71,7 @@ fn every_key_on_nodes_is_described() {
             traits.name
         )
         .unwrap();
-        // Of a DaemonSet there is no vendor's controller.
+        // No controller of NVIDIA upgrades a DaemonSet of the user's own.
         for (what, who, meaning, key) in ROWS
             .into_iter()
             .filter(|(_, _, _, key)| driver.has_operator() || !key(traits).contains("vendor"))

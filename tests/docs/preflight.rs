@@ -10,8 +10,8 @@ const HEAD: &str = "# Preflight checks
 
 <!-- Made from crates/contract/src/check.rs; `UPDATE=1 cargo test --test docs` updates it. -->
 
-This page is for people who plan a rollout, or whose rollout was stopped by a preflight check. It
-says what each check finds, whether the finding blocks the rollout, and what to do.
+This page is for people who plan a rollout, or whose rollout was stopped by a preflight check. After
+it, you know what each check finds, whether the finding blocks the rollout, and what to do.
 
 The preflight runs before any node is cordoned. It compares the live cluster with the requirements
 of the rollout. `gpu-rollout preflight` runs the same checks from a workstation
@@ -21,15 +21,15 @@ of the rollout. `gpu-rollout preflight` runs the same checks from a workstation
 * pods, PodDisruptionBudgets and ResourceClaims;
 * other controllers and people that work on the same nodes.
 
-Only nodes with the device count. Each finding names the nodes and pods that it concerns, and says
-what to do.
+The preflight checks only nodes that have the device. Each finding names the nodes and pods that it
+concerns, and says what to do.
 
 ## Severity of a finding
 
 * **blocks**: the rollout does not start.
 * **warns**: the hook reports the finding, and the rollout starts.
-* **blocks, always**: as *blocks*, and you cannot lower the severity. Otherwise two controllers or
-  none would upgrade the nodes, or evictions would ignore the policy.
+* **blocks, always**: as *blocks*, and you cannot lower the severity. Such a finding means that two
+  controllers or none would upgrade the nodes, or that evictions would ignore the policy.
 
 In mode `assist`, every check only warns by default, because the operator would continue without the
 hook.
@@ -52,7 +52,7 @@ rollout:
 
 ## Checks
 
-| Check | Normally | What it finds | What to do |
+| Check | Default severity | What it finds | What to do |
 |---|---|---|---|
 ";
 
@@ -88,7 +88,7 @@ fn the_checks_are_those_of_the_table() {
     assert_eq!(found, expected, "docs/preflight.md is stale: UPDATE=1 cargo test --test docs");
 }
 
-/// A cell of the table is one line, and the text of each check says something of its own.
+/// A cell of the table is one line, and the text of each check is complete.
 #[test]
 fn every_check_says_finding_and_advice() {
     for check in PreflightCheck::ALL {

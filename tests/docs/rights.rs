@@ -14,20 +14,20 @@ const HEAD: &str = "# Hook permissions
 
 <!-- Made from crates/contract/src/task/rights.rs; `UPDATE=1 cargo test --test docs` updates it. -->
 
-This page is for cluster administrators and security reviewers. It lists every permission of the
-hook, with the objects, the scope and the reason. In settings and messages, a permission is called a
-*right*.
+This page is for cluster administrators and security reviewers. After it, you know every permission
+of the hook: on which objects, in which scope, and for what purpose. In settings and messages, a
+permission is called a *right*.
 
 * Each hook Job runs under the ServiceAccount of its own release.
-* The chart renders the hook's roles from these tables. The roles contain nothing else: no access to
-  Secrets or CustomResourceDefinitions, and no writes to nodes except for the tasks of the
-  [modes](modes.md) that need them.
+* The chart renders the hook's roles from these tables. The roles contain nothing else. They allow
+  no access to Secrets or CustomResourceDefinitions. They allow writes to nodes only for the tasks
+  that need them ([which mode has which task](modes.md#what-the-hook-releases-do)).
 * When the hook starts, it asks the API server for each of these rights. It names all missing rights
   in one message, before it writes anything.
 * A rule that names an object is restricted to that object (`resourceNames`). RBAC cannot restrict
   `create`, or an object whose name is not known in advance.
 
-Each release gets the rights in the first table and those of its tasks.
+Each hook release gets the rights in the first table and those in the tables of its tasks.
 ";
 
 /// The heading of a task's table.
@@ -35,7 +35,7 @@ fn heading(task: Option<Task>) -> &'static str {
     match task {
         None => "Every hook Job",
         Some(Task::PrepareNetwork) => {
-            "Task `prepare-network`: keep the NicClusterPolicy when the Network Operator's chart drops it"
+            "Task `prepare-network`: retain the NicClusterPolicy when the Network Operator's chart drops it"
         }
         Some(Task::Preflight) => {
             "Task `preflight`: check the cluster before the operator sees the new spec"
@@ -60,10 +60,10 @@ fn scope(scope: RightScope) -> String {
         RightScope::Release => "the hook's namespace".to_owned(),
         RightScope::Default => format!("namespace `{LEASE_NAMESPACE}`"),
         RightScope::Operator => {
-            "the operator's namespace (`rollout.operatorNamespace`; `rollout.daemonSet.namespace`)"
+            "the operator's namespace (`rollout.operatorNamespace`), or that of the DaemonSet (`rollout.daemonSet.namespace`)"
                 .to_owned()
         }
-        RightScope::Dra => "each namespace of `rollout.dra.namespaces`".to_owned(),
+        RightScope::Dra => "each namespace in `rollout.dra.namespaces`".to_owned(),
         RightScope::DevicePlugin => {
             "the device plugin's namespace (`rollout.devicePlugin.namespace`)".to_owned()
         }
@@ -90,11 +90,11 @@ fn object(object: RightTarget) -> String {
             format!("{}, or `rollout.operatorDeployment`", drivers.join(", "))
         }
         RightTarget::OperatorLease => format!("`{OPERATOR_LEASE}`"),
-        RightTarget::DriverDaemonSet => "the one of `rollout.daemonSet.name`".to_owned(),
+        RightTarget::DriverDaemonSet => "the one that `rollout.daemonSet.name` names".to_owned(),
         RightTarget::NicClusterPolicy => format!("`{NIC_CLUSTER_POLICY}`"),
         RightTarget::DevicePluginConfig => "the one that the component's values name".to_owned(),
-        RightTarget::ClusterPolicy => "the one of `rollout.clusterPolicy`".to_owned(),
-        RightTarget::DraNamespaces => "those of `rollout.dra.namespaces`".to_owned(),
+        RightTarget::ClusterPolicy => "the one that `rollout.clusterPolicy` names".to_owned(),
+        RightTarget::DraNamespaces => "those in `rollout.dra.namespaces`".to_owned(),
     }
 }
 
@@ -123,7 +123,7 @@ fn rights_are_those_of_the_task_table() {
     for task in std::iter::once(None).chain(Task::ALL.map(Some)) {
         write!(
             expected,
-            "\n## {}\n\n| Resource | Verbs | Objects | Where | What for |\n|---|---|---|---|---|\n",
+            "\n## {}\n\n| Resource | Verbs | Objects | Scope | Purpose |\n|---|---|---|---|---|\n",
             heading(task)
         )
         .unwrap();
