@@ -37,7 +37,7 @@ fn root(path: &str) -> PathBuf {
 #[track_caller]
 fn generated(page: &str, source: &str, expected: &str) {
     let start =
-        format!("<!-- Made from {source}; `UPDATE=1 cargo test --test docs` writes it anew. -->\n");
+        format!("<!-- Made from {source}; `UPDATE=1 cargo test --test docs` updates it. -->\n");
     let text = std::fs::read_to_string(root(page)).unwrap();
     let (before, rest) = text.split_once(&start).unwrap();
     let (found, after) = rest.split_once("<!-- end -->\n").unwrap();

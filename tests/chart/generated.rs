@@ -13,7 +13,7 @@ use contract::task::{RIGHTS, Task};
 use serde_json::json;
 
 const HEADER: &str =
-    "# Generated from crates/contract; `UPDATE=1 cargo test --test chart` writes it anew.\n";
+    "# Generated from crates/contract; `UPDATE=1 cargo test --test chart` updates it.\n";
 
 /// The text of a generated file.
 fn yaml(value: &impl serde::Serialize) -> String {

@@ -1,4 +1,4 @@
-//! `docs/cli.md` is what `--help` says of every command. `UPDATE=1` writes it anew.
+//! `docs/cli.md` is what `--help` says of every command. `UPDATE=1` updates it.
 
 use std::fmt::Write as _;
 

@@ -14,7 +14,7 @@ const END: &str = "<!-- end -->\n";
 /// Fails if what stands between the note about `source` and the next end is not `expected`, or writes it.
 fn check(source: &str, expected: &str) {
     let start =
-        format!("<!-- Made from {source}; `UPDATE=1 cargo test --test docs` writes it anew. -->\n");
+        format!("<!-- Made from {source}; `UPDATE=1 cargo test --test docs` updates it. -->\n");
     let page = std::fs::read_to_string(root(PAGE)).unwrap();
     let (before, rest) = page.split_once(&start).unwrap();
     let (found, after) = rest.split_once(END).unwrap();

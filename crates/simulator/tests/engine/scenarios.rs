@@ -1,4 +1,4 @@
-//! Stories of upgrades: what is given stands above the line `---`, what happens below it. `UPDATE=1` writes it anew.
+//! Stories of upgrades: what is given stands above the line `---`, what happens below it. `UPDATE=1` updates it.
 
 use std::fmt::Write;
 use std::path::PathBuf;
