@@ -24,7 +24,6 @@ pub struct DoctorReport {
     /// The components of the catalog that are deployed.
     pub components: Vec<ComponentSummary>,
     /// What is not well.
-    #[serde(rename = "ailments")]
     pub findings: Vec<DoctorFinding>,
     /// What is worth knowing, for people.
     pub notes: Vec<String>,
