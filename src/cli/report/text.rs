@@ -50,7 +50,7 @@ pub(super) fn head(report: &RunReport) -> Vec<String> {
     let counts = counted(&counts);
     let counts = if counts.is_empty() { String::new() } else { format!(": {counts}") };
     lines.push(format!(
-        "{} nodes, {} of them changed{counts}; mode {}",
+        "{} nodes, {} of them affected{counts}; mode {}",
         totals.nodes, totals.touched, report.mode
     ));
     lines.push(format!(
