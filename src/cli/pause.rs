@@ -157,7 +157,7 @@ fn describe_reach(reach: &PauseReach) -> String {
             listed(&reach.begun)
         ),
     };
-    format!("no more of {} nodes start{held}{begun}", reach.nodes)
+    format!("no more of the {} nodes start{held}{begun}", reach.nodes)
 }
 
 fn describe_pause(pause: &ObservedPause) -> String {
