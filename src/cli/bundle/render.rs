@@ -104,7 +104,7 @@ struct BundleRepository {
     /// meaning
     #[arg(long, value_name = "REVISION", default_value = "main")]
     revision: String,
-    /// Path of the --output directory in the repository [default: its root]
+    /// Path of the --output directory in the repository; empty means the root
     #[arg(long, value_name = "DIR", default_value = "")]
     path: String,
 }
