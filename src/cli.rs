@@ -1,4 +1,5 @@
-//! The command line as types: help, completion and reference come from here. One file a command in `cli/`.
+//! The command line as types: the source of help, completion, manual pages and `docs/cli.md`.
+//! Each command has one file in `cli/`.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -44,12 +45,25 @@ mod table;
 mod terminal;
 pub mod why;
 
-/// Exit codes from here on are about a cluster; those before are about the command line and its input, and their messages say all.
+/// The first exit code about a cluster. Smaller codes are about the command line and its input, and
+/// their messages need no further explanation.
 const FIRST_OF_CLUSTER: u8 = 10;
 
-/// Rolls GPU fleets out on Kubernetes: turns a recipe into a bundle for your deployer, and is the hook that every bundle carries.
+/// Roll out NVIDIA GPU drivers on Kubernetes
+///
+/// On a workstation or in CI, gpu-rollout turns a recipe into a bundle for Helm, helmfile, Flux or
+/// Argo CD. In the cluster, it is the hook Job that every bundle carries. Other commands show,
+/// preview, pause and repair rollouts. They need only a kubeconfig, and also work where NVIDIA's
+/// controllers upgrade alone.
 #[derive(Debug, Parser)]
-#[command(name = "gpu-rollout", version, propagate_version = true, max_term_width = 100)]
+#[command(
+    name = "gpu-rollout",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    after_help = "Data goes to standard output, messages to standard error.
+`gpu-rollout COMMAND --help` describes a command, `gpu-rollout explain` the exit codes."
+)]
 pub struct Cli {
     #[command(subcommand)]
     command: CliCommand,
@@ -57,97 +71,159 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum CliCommand {
-    /// Check, show and explain recipes.
+    /// Check, show and explain recipes
+    ///
+    /// A recipe is a YAML file: components with versions and values, facts about the cluster, and
+    /// the rollout policy. The program contains a library of recipes, which your own recipes can
+    /// extend. These commands need no cluster.
     Recipe(recipe::RecipeArguments),
-    /// Render and verify bundles.
+    /// Render, verify and compare bundles
+    ///
+    /// A bundle is the directory of files that `render` writes for one deployer. The other commands
+    /// read bundles and change nothing. None of them needs a cluster.
     Bundle(bundle::BundleArguments),
-    /// Show how an upgrade of the GPU driver would go: how long, how many nodes and pods are away, and what if.
+    /// Simulate a GPU driver upgrade: duration, nodes and pods affected
     ///
-    /// The recipe's own engine, limits and time budget drive an upgrade in a model of the world in virtual time: nodes whose drivers take
-    /// their time, training pods that are evicted and come back on other nodes, caches that lag behind. Everything follows from the seed: the
-    /// same on every machine. Times are drawn for each node by its name, so another policy meets the same nodes.
+    /// Use it to compare modes and policies before you deploy. It needs no cluster. The output
+    /// shows how long the upgrade takes, how many nodes are unavailable at the same time and how
+    /// many pods are evicted, with one line per node.
     ///
-    /// In mode `drive` the engine does the work; in `observe`, `assist` and `steer` a model of NVIDIA's controller does, in fleets of up to 1,000 nodes.
+    /// The upgrade runs in a model of a cluster, in virtual time, with the recipe's limits and time
+    /// budget. Drivers take time to start, evicted training pods come back on other nodes, and
+    /// caches lag behind. In mode `drive`, the hook's own engine upgrades the nodes. In `observe`,
+    /// `assist` and `steer`, a model of NVIDIA's controller does, in fleets of up to 1,000 nodes.
+    ///
+    /// The same seed gives the same result on every machine. The times of a node are drawn from its
+    /// name, so that you compare policies on the same nodes.
     Simulate(simulate::SimulateArguments),
-    /// Show how the rollouts of a cluster stand: each node, what it waits for, since when, and what to do.
+    /// Show rollout status: what each node waits for, and what to do
     ///
-    /// Reads the cluster and changes nothing. It works beside NVIDIA's controllers without any bundle of ours; where a bundle is deployed it goes
-    /// by what its hook goes by.
+    /// Use it during a rollout, and when a rollout is stuck. For each node it shows the stage, the
+    /// driver, the DRA plugin, and what the node waits for since when. Below the nodes, it lists
+    /// the commands that resolve what does not resolve itself.
+    ///
+    /// It reads the cluster and changes nothing. It also works without a bundle, where NVIDIA's
+    /// controllers upgrade alone. Where a bundle is deployed, it uses the settings of its hook.
     Status(status::StatusArguments),
-    /// Say why a node does not move, since when, and what to do about it.
+    /// Show why a node is stuck, since when, and what to do
     ///
-    /// Reads the cluster and changes nothing.
+    /// Use it when `status` is not enough: it shows everything about one node, in each rollout that
+    /// includes the node. It reads the cluster and changes nothing.
     Why(why::WhyArguments),
-    /// Tell what the next deployment of a recipe or bundle would do to this very cluster.
+    /// Preview what a deployment would change in this cluster
     ///
-    /// Which nodes are upgraded, in which waves, and which pods leave them; how many nodes are away at once, how long it takes, and what stands in the way.
-    /// The engine, or a model of NVIDIA's controller, is run in virtual time on the nodes, pods and PodDisruptionBudgets that are there. Reads the cluster and
-    /// changes nothing.
+    /// Use it before you deploy a recipe or a bundle. It shows which nodes are upgraded in which
+    /// waves, and which pods leave them. It also shows how many nodes are unavailable at the same
+    /// time, how long the upgrade takes, and what blocks it.
+    ///
+    /// The hook's engine, or a model of NVIDIA's controller, runs in virtual time on the live
+    /// nodes, pods and PodDisruptionBudgets. `plan` reads the cluster and changes nothing. It exits
+    /// with 14 if something blocks the rollout.
     Plan(plan::PlanArguments),
-    /// Look for what would stand in the way of a rollout: evictions that can never succeed, a second actor, a budget that is too small.
+    /// Check the cluster for anything that would block a rollout
     ///
-    /// The checks that the hook makes before the operator is upgraded, at any time. Reads the cluster and changes nothing. Ends with 14 if something
-    /// blocks.
+    /// Use it at any time before a rollout. It runs the checks that the hook runs before the
+    /// operator is upgraded, such as: evictions that can never succeed, another upgrade controller,
+    /// a time budget that is too small. It reads the cluster and changes nothing. It exits with 14
+    /// if a finding blocks.
     Preflight(preflight::PreflightArguments),
-    /// Tell how the last run went: a time line of each node, what failed and why, which pods were evicted.
+    /// Show how the last run went: timeline, failures, evicted pods
     ///
-    /// From the run record of the hook release, which stays when pods and events are long gone. Reads the cluster and changes nothing.
+    /// Use it after a rollout. The report comes from the run record of the hook release, which
+    /// stays when pods and events are gone. For each node it shows the successive states, why the
+    /// node failed, which pods the hook evicted and which plugin pods it replaced. It reads the
+    /// cluster and changes nothing.
     Report(report::ReportArguments),
-    /// Say whether a cluster is set up well, whether or not anything is being rolled out.
+    /// Check a cluster for configuration problems
     ///
-    /// Versions and values that do not go together, DRA plugins that serve a driver that is gone, limits under which no node can begin, nodes that somebody has
-    /// left cordoned or skipped, rights that a hook lacks. Reads the cluster and changes nothing. Ends with 14 if something does not work.
+    /// Use it at any time, even if no rollout is in progress. It finds incompatible versions and
+    /// values, DRA plugins that serve a driver that is no longer loaded, and limits that let no node
+    /// start. It also finds nodes that were left cordoned or skipped, and rights that a hook lacks.
+    ///
+    /// It reads the cluster and changes nothing. It exits with 14 if something does not work now,
+    /// and with 0 if it finds only warnings.
     Doctor(doctor::DoctorArguments),
-    /// Write what somebody else needs to find out why a rollout does not go on into one archive.
+    /// Collect diagnostics into an archive
     ///
-    /// How it stands, the last run's report, objects, events and logs of what takes part in rollouts. Secrets are not read, and what looks like one is
-    /// taken out of everything else; pods of workloads are not in it. Look at it before you hand it on. Reads the cluster and changes nothing.
+    /// Use it to let someone without access to the cluster find out why a rollout is stuck. The
+    /// archive contains the status, the report of the last run, and the objects, events and logs of
+    /// operators and hooks. Secrets are not read. Texts that look like secrets are removed from
+    /// everything else. Pods of workloads are not included. Check the archive before you send it.
+    /// The command reads the cluster and changes nothing.
     SupportBundle(support_bundle::SupportBundleArguments),
-    /// Begin with no node any more, until `resume`.
+    /// Stop starting new nodes until `resume`
     ///
-    /// Our hooks see it within a second, and NVIDIA's controllers are kept from the nodes by the skip label. It survives every sync of a deployer. A node whose
-    /// driver is being replaced is finished; nodes in progress whose driver still runs stand still (mode `drive`), and their time does not run.
+    /// gpu-rollout's hooks see the pause within a second. The skip label keeps NVIDIA's controllers
+    /// from the nodes. The pause survives every sync of a deployer.
+    ///
+    /// A node whose driver is being replaced is finished. In mode `drive`, a node in progress whose
+    /// old driver still runs waits, and the time of the pause does not count for its limits. In the
+    /// other modes, NVIDIA's controller finishes the nodes that it has started.
     Pause(pause::PauseArguments),
-    /// Let a paused rollout go on where it stopped.
+    /// Continue a paused rollout where it stopped
+    ///
+    /// Removes the pause, and releases the nodes that no other pause covers. If the hook Job has
+    /// ended during the pause, deploy the bundle again.
     Resume(pause::ResumeArguments),
-    /// Stop, and give back everything of ours: cordons, labels, records, the Lease.
+    /// Stop a rollout and remove its cordons, labels, records and Lease
     ///
-    /// Ends the hook Jobs first. Nodes whose driver is being replaced are given back as they are. It may be killed and begun again at any moment, and works
-    /// where the bundle is gone.
+    /// Use it when a rollout must not continue, or to remove what a hook left behind. It ends the
+    /// hook Jobs first, and then removes what gpu-rollout has written on nodes. Foreign cordons and
+    /// labels stay. A node whose driver is being replaced is released as it is. NVIDIA's controller
+    /// finishes the nodes that it has started.
+    ///
+    /// You can kill `abort` at any time and run it again. It also works after the bundle was
+    /// removed.
     Abort(abort::AbortArguments),
-    /// Leave nodes on the driver that they have: NVIDIA's controllers and our hook pass them over.
+    /// Leave nodes on their current driver
     ///
-    /// Sets the driver's skip label. A node that is being upgraded is finished first.
+    /// Use it for nodes that must not be upgraded now. It sets the driver's skip label, so that
+    /// NVIDIA's controllers and the hook leave the nodes alone. A node that is being upgraded is
+    /// finished first. `unskip` removes the label.
     #[command(after_help = "Examples:
   gpu-rollout skip gpu-3 gpu-4
   gpu-rollout skip gpu-3 --driver gpu --yes")]
     Skip(node_request::NodeRequestArguments),
-    /// Take the wish of `skip` back: the nodes' turn comes like any other's.
-    Unskip(node_request::NodeRequestArguments),
-    /// Have nodes tried again whose upgrade failed, when what they failed for is removed.
+    /// Undo `skip`
     ///
-    /// In mode `drive` the hook does it, also on a node that somebody has cordoned (it stays cordoned); otherwise NVIDIA's controller does.
+    /// Removes the skip label, so that the nodes are upgraded like all others. A hold of the hook
+    /// stays: the hook releases it.
+    #[command(after_help = "Example:
+  gpu-rollout unskip gpu-3 gpu-4")]
+    Unskip(node_request::NodeRequestArguments),
+    /// Retry failed nodes
+    ///
+    /// Use it after you have removed the cause of the failure. In mode `drive`, the hook upgrades
+    /// the node, even if someone has cordoned it; such a cordon stays. In the other modes, NVIDIA's
+    /// controller upgrades the node. If its new driver does not start, `retry` deletes the driver
+    /// pod.
     #[command(after_help = "Examples:
   gpu-rollout retry gpu-3
   gpu-rollout retry gpu-3 gpu-4 --dry-run")]
     Retry(node_request::NodeRequestArguments),
-    /// Say what an exit code, a lint or a check means, what to look at, and what to do.
-    Explain(explain::ExplainArguments),
-    /// Check configurations of NVIDIA's device plugin.
-    DevicePlugin(device_plugin::DevicePluginArguments),
-    /// Print a script that lets a shell complete commands and options.
+    /// Explain an exit code, a lint or a preflight check
     ///
-    /// For bash: `source <(gpu-rollout completions bash)`, also in ~/.bashrc.
+    /// Use it when a command or a hook Job fails: it prints what the code or name means, what to
+    /// look at and what to do. It needs no cluster.
+    Explain(explain::ExplainArguments),
+    /// Check configurations of NVIDIA's device plugin
+    DevicePlugin(device_plugin::DevicePluginArguments),
+    /// Print a script that completes commands and options in a shell
+    ///
+    /// For bash, run `source <(gpu-rollout completions bash)`, or add this line to `~/.bashrc`.
     Completions(completions::CompletionsArguments),
-    /// Write a manual page for each command into a directory.
+    /// Write a manual page for each command into a directory
     ///
     /// For one user: `gpu-rollout man ~/.local/share/man/man1`, then `man gpu-rollout`.
     Man(man::ManArguments),
-    /// What the bundle's hook Job runs inside the cluster.
+    /// Run the hook Job of a bundle inside the cluster
+    ///
+    /// The pod of the hook Job calls this command. You never need to run it yourself.
     Hook(HookArguments),
 }
 
-/// What the commands that read a cluster print with `-o json`, by command: the source of `docs/json.md`.
+/// Returns the JSON schema of the `-o json` output of each command that reads a cluster: the source
+/// of `docs/json.md`.
 pub fn documents() -> [(&'static str, Schema); 6] {
     [
         ("status", schema_for!(status::StatusDocument<'static>)),
@@ -159,32 +235,37 @@ pub fn documents() -> [(&'static str, Schema); 6] {
     ]
 }
 
-/// What kubectl calls the program by when somebody types `kubectl gpu-rollout` (kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins).
+/// The file name that kubectl looks for when a user types `kubectl gpu-rollout`
+/// (kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins).
 const PLUGIN: &str = "kubectl-gpu_rollout";
 
 impl Cli {
-    /// Reads the words of the command line; the first one is what the program was called by. Help and errors end the process.
+    /// Parses the arguments of the process; the first one is the program's name as the user typed
+    /// it. Help and errors end the process.
     pub fn of_process(words: impl Iterator<Item = OsString>) -> Self {
         let words: Vec<OsString> = words.collect();
         let matches = Self::command_called(words.first()).get_matches_from(words);
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 
-    /// The command, with the name by which people called it.
+    /// Returns the command with the name that the user typed.
     fn command_called(by: Option<&OsString>) -> clap::Command {
         let is_plugin =
             by.and_then(|by| Path::new(by).file_stem()).is_some_and(|stem| stem == PLUGIN);
         if is_plugin { Self::command().bin_name("kubectl gpu-rollout") } else { Self::command() }
     }
 
-    /// Runs the command. Output goes through `printer`; the exit code says how it ended, and one of the cluster's own says where it is explained.
+    /// Runs the command. Output goes through `printer`. For an exit code about a cluster, it also
+    /// prints the `explain` command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let code = self.run_command(printer);
         let code = match printer.lost() {
             Some(error) => {
                 printer.error(
                     &format!("unable to write to standard output: {error}"),
-                    Some("what was to be read there is not whole; what the command does beside printing is done"),
+                    Some(
+                        "the output is incomplete; apart from the output, the command ran as usual",
+                    ),
                 );
                 if code == ExitCode::Success { ExitCode::Input } else { code }
             }
@@ -192,7 +273,7 @@ impl Cli {
         };
         if code.number() >= FIRST_OF_CLUSTER {
             printer.note(&format!(
-                "hint: exit code {}: `gpu-rollout explain {}` says what to look at and what to do",
+                "hint: exit code {}: run `gpu-rollout explain {}` for what to look at and what to do",
                 code.number(),
                 code.name()
             ));

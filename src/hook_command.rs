@@ -1,4 +1,4 @@
-//! `gpu-rollout hook`: what the Job of a bundle runs inside the cluster.
+//! `gpu-rollout hook`: runs the hook Job of a bundle inside the cluster.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -16,7 +16,8 @@ use kube_io::events::shortened;
 
 use crate::printer::Printer;
 
-/// The kubelet reads at most so many bytes of a termination message (Kubernetes API, `terminationMessagePath`).
+/// The kubelet reads at most this many bytes of a termination message (Kubernetes API,
+/// `terminationMessagePath`).
 const LONGEST_MESSAGE: usize = 4096;
 
 /// Arguments of `gpu-rollout hook`.
@@ -28,47 +29,49 @@ pub struct HookArguments {
 
 #[derive(Debug, Subcommand)]
 enum HookCommand {
-    /// Perform the tasks of the hook Job that this pod belongs to.
+    /// Perform the tasks of the hook Job that owns this pod
     ///
-    /// The hook chart sets everything that is needed; by hand there is nothing to run here.
+    /// The hook chart sets every option. You never need to run this command yourself.
     Run(HookRunArguments),
 }
 
 #[derive(Debug, Args)]
 struct HookRunArguments {
-    /// The settings as JSON; the hook chart makes them from its values.
+    /// Settings of the hook as JSON; the hook chart creates them from its values.
     #[arg(long, env = SETTINGS_ENV, hide_env_values = true, value_name = "JSON")]
     settings: String,
-    /// UID of the Job that owns the pod.
+    /// UID of the Job that owns the pod; the run record keeps the verdict under it.
     #[arg(long, env = "JOB_UID", value_name = "UID")]
     job_uid: String,
-    /// Name of the pod.
+    /// Name of the pod, as holder of the Lease and in events.
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pod_name: String,
-    /// Where the last words go that `kubectl describe pod` shows.
+    /// File for the termination message, which `kubectl describe pod` shows.
     #[arg(long, default_value = TERMINATION_LOG, value_name = "FILE")]
     termination_log: PathBuf,
-    /// Serve metrics at this port while the run goes on (`/metrics`); default: none are served.
+    /// TCP port of the metrics endpoint `/metrics`, which is served during the run [default: no
+    /// endpoint]
     #[arg(long, env = METRICS_ENV, value_name = "PORT")]
     metrics_port: Option<u16>,
-    /// How log lines look.
+    /// Format of log lines.
     #[arg(long, value_enum, default_value_t, env = "GPU_ROLLOUT_LOG_FORMAT")]
     log_format: LogFormat,
-    /// What is logged, such as `info` or `kube_io=debug`. Errors of single requests are logged only if the filter names `kube_client`.
+    /// Log filter: a level or levels per module, such as `info` or `kube_io=debug`. Errors of
+    /// single requests are logged only if the filter names `kube_client`.
     #[arg(long, default_value = "info", env = "GPU_ROLLOUT_LOG", value_name = "FILTER")]
     log: String,
 }
 
-/// Under this target kube logs every failed request at level ERROR: dozens a minute while the API server is away. The hook itself logs what
-/// follows from them.
+/// The log target under which kube logs every failed request at level ERROR: dozens per minute
+/// while the API server is unreachable. The hook itself logs the consequences.
 const KUBE_REQUESTS: &str = "kube_client::client::builder";
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum LogFormat {
-    /// One line of words and `key=value` pairs each.
+    /// One line per entry: a message with `key=value` pairs.
     #[default]
     Text,
-    /// One JSON object each.
+    /// One JSON object per entry.
     Json,
 }
 
@@ -86,8 +89,8 @@ impl HookRunArguments {
             self;
         if let Err(error) = start_logging(log_format, &log) {
             printer.error(
-                &format!("`{log}` is no log filter: {error}"),
-                Some("write for example `info` or `kube_io=debug`"),
+                &format!("`{log}` is not a log filter: {error}"),
+                Some("use a filter such as `info` or `kube_io=debug`"),
             );
             return ExitCode::Usage;
         }
@@ -111,19 +114,19 @@ impl HookRunArguments {
             );
         }
         let text = format!("{}: {}", ended.code.name(), ended.message);
-        // Not created: outside a pod a file of that name would only lie about.
+        // The file is not created: outside a pod it would only be litter.
         let written = std::fs::OpenOptions::new().write(true).truncate(true).open(&termination_log);
         if let Err(error) = written
             .and_then(|mut file| file.write_all(shortened(&text, LONGEST_MESSAGE).as_bytes()))
         {
-            // Outside a pod there is no such file, and the message is on standard error as well.
-            tracing::debug!(%error, "no termination message");
+            // Outside a pod the file does not exist, and standard error has the message anyway.
+            tracing::debug!(%error, "unable to write the termination message");
         }
         ended.code
     }
 }
 
-/// Reads the settings. What a newer chart wrote is told from what is merely wrong: its new keys are unknown here.
+/// Parses the settings. Unknown keys of a newer chart get an error of their own.
 fn read(text: &str) -> Result<Settings, RunEnd> {
     let newer = |error: serde_json::Error| {
         let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
@@ -133,13 +136,13 @@ fn read(text: &str) -> Result<Settings, RunEnd> {
             Some(version) => RunEnd::new(
                 EndReason::SettingsNewer,
                 format!(
-                    "the settings have format {version}, this version knows {FORMAT_VERSION}: use the hook image of the chart's version"
+                    "the settings have format {version}, and this hook image supports {FORMAT_VERSION}: use the hook image of the chart's version"
                 ),
             ),
             None => RunEnd::new(
                 EndReason::SettingsUnreadable,
                 format!(
-                    "unable to read the settings in {SETTINGS_ENV}: {error}; the hook image and the hook chart must be of one version"
+                    "unable to read the settings in {SETTINGS_ENV}: {error}; the hook image and the hook chart must have the same version"
                 ),
             ),
         }
@@ -147,7 +150,7 @@ fn read(text: &str) -> Result<Settings, RunEnd> {
     serde_json::from_str(text).map_err(newer)
 }
 
-/// Runs the hook on a runtime of its own.
+/// Runs the hook on its own single-threaded runtime.
 fn in_cluster(settings: Settings, identity: PodIdentity, metrics_port: Option<u16>) -> RunEnd {
     let internal = |message: String| RunEnd::new(EndReason::StartFailed, message);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -165,9 +168,9 @@ fn in_cluster(settings: Settings, identity: PodIdentity, metrics_port: Option<u1
                 let hook = HookProcess::new(client, settings, identity, clock.clone(), shutdown);
                 if let Some(port) = metrics_port {
                     match listen(port).await {
-                        // It ends with the runtime.
+                        // The runtime ends this task.
                         Ok(listener) => drop(tokio::spawn(serve(listener, hook.metrics(), clock))),
-                        Err(error) => tracing::warn!(port, %error, "unable to listen: there are no metrics, and the run goes on without"),
+                        Err(error) => tracing::warn!(port, %error, "unable to listen: the run continues without metrics"),
                     }
                 }
                 hook.run().await
@@ -189,7 +192,8 @@ fn start_logging(format: LogFormat, filter: &str) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Returns the filter of the log. Without a word about kube's client, its errors of single requests are left out.
+/// Returns the log filter. Unless it names `kube_client`, kube's errors of single requests are left
+/// out.
 fn log_filter(filter: &str) -> Result<EnvFilter, ParseError> {
     if filter.trim().is_empty() || filter.contains("kube_client") {
         return EnvFilter::try_new(filter);
@@ -219,7 +223,7 @@ mod tests {
         }
     }
 
-    /// What is logged about one request to a server that is away.
+    /// Returns the log of one request to a server that does not answer.
     fn log_of_failed_request(filter: &str) -> String {
         let kubeconfig = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "away", "users": [{"name": "a", "user": {}}],
             "clusters": [{"name": "away", "cluster": {"server": "http://127.0.0.1:1"}}],
@@ -247,11 +251,12 @@ mod tests {
         String::from_utf8(text).expect("text")
     }
 
-    /// The log of a hook had dozens of "ERROR failed with error client error (Connect)" while the API server was away.
+    /// The log of a hook had dozens of "ERROR failed with error client error (Connect)" while the
+    /// API server was unreachable.
     #[test]
     fn failed_requests_are_not_logged_by_kube() {
         assert_eq!(log_of_failed_request("info"), "");
-        // kube still logs them there: a new place would be loud again.
+        // kube still logs them under this target: with another target they would be back.
         let loud = log_of_failed_request("info,kube_client=error");
         assert!(loud.contains("ERROR") && loud.contains(KUBE_REQUESTS), "{loud}");
     }

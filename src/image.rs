@@ -9,7 +9,9 @@ use contract::exit::ExitCode;
 use crate::hook_command::HookArguments;
 use crate::printer::Printer;
 
-/// The hook of gpu-rollout. All other commands are in the program for workstations.
+/// Run the hook of gpu-rollout
+///
+/// This is the program of the hook's image. All other commands are in the program for workstations.
 #[derive(Debug, Parser)]
 #[command(name = "gpu-rollout", version, propagate_version = true)]
 pub struct Cli {
@@ -19,17 +21,19 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum ImageCommand {
-    /// Run what the bundle's hook Job runs inside the cluster.
+    /// Run the hook Job of a bundle inside the cluster
+    ///
+    /// The pod of the hook Job calls this command. You never need to run it yourself.
     Hook(HookArguments),
 }
 
 impl Cli {
-    /// Reads the words of the command line. Help and errors end the process.
+    /// Parses the arguments of the process. Help and errors end the process.
     pub fn of_process(words: impl Iterator<Item = OsString>) -> Self {
         Self::parse_from(words)
     }
 
-    /// Runs the command and returns how it ended.
+    /// Runs the command and returns its exit code.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let ImageCommand::Hook(arguments) = self.command;
         arguments.run(printer)

@@ -1,7 +1,9 @@
-//! `gpu-rollout`: one binary, two roles. On a workstation it turns recipes into bundles and operates rollouts (feature `cli`); in the
-//! cluster it is the hook Job that every bundle carries. The hook's image is built without `cli`: no renderer, simulator or catalog.
+//! `gpu-rollout`: one binary, two roles. On a workstation it turns recipes into bundles and
+//! operates rollouts (feature `cli`). In the cluster it is the hook Job that every bundle carries.
+//! The hook's image is built without `cli`, and has no renderer, simulator or catalog.
 //!
-//! This package holds only the command line; everything else is a crate in `crates/`. `ARCHITECTURE.md` is the map with the reasons.
+//! This package contains only the command line. Everything else is a crate in `crates/`;
+//! `ARCHITECTURE.md` describes the crates.
 
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -1,4 +1,4 @@
-//! All output of the command line: standard output is data, standard error is for people.
+//! All output of the command line: data goes to standard output, messages to standard error.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -7,22 +7,22 @@ use serde::Serialize;
 
 use contract::exit::ExitCode;
 
-/// Where commands write. Tests hand in buffers.
+/// The output streams of a command. Tests pass buffers.
 pub struct Printer {
     output: Box<dyn Write>,
-    /// Standard output as it is; `None`: `output` is.
+    /// Standard output without color handling, for binary data; `None`: use `output`.
     binary: Option<Box<dyn Write>>,
     errors: Box<dyn Write>,
-    /// Standard error is a terminal: what is under way is shown there.
+    /// Whether standard error is a terminal, which shows progress.
     terminal: bool,
-    /// Characters of the line that says what is under way.
+    /// The length of the current progress line in characters.
     progress: usize,
     broken: bool,
     lost: Option<io::Error>,
 }
 
 impl Printer {
-    /// The process's own streams; color only where a terminal reads it.
+    /// Creates a printer for the streams of the process. Colors are kept only on a terminal.
     pub fn standard() -> Self {
         Self {
             output: Box::new(anstream::stdout()),
@@ -35,7 +35,7 @@ impl Printer {
         }
     }
 
-    /// Any two streams.
+    /// Creates a printer for two streams.
     pub fn new(output: Box<dyn Write>, errors: Box<dyn Write>) -> Self {
         Self {
             output,
@@ -48,7 +48,8 @@ impl Printer {
         }
     }
 
-    /// Writes data. A reader that went away (`| head`) is no error: the rest is dropped.
+    /// Writes data to standard output. If the reader has closed the pipe (`| head`), the rest is
+    /// dropped without an error.
     pub fn data(&mut self, text: &str) {
         self.end_progress();
         if !self.broken {
@@ -57,7 +58,7 @@ impl Printer {
         }
     }
 
-    /// Writes data that is no text, and in which no color codes are to be looked for.
+    /// Writes binary data to standard output, without color handling.
     pub fn bytes(&mut self, data: &[u8]) {
         self.end_progress();
         if !self.broken {
@@ -73,20 +74,21 @@ impl Printer {
         self.lost = Some(error).filter(|error| error.kind() != ErrorKind::BrokenPipe);
     }
 
-    /// Why data did not get to where it was to go, such as a full disk; told once.
+    /// Returns the first error of standard output, such as a full disk, and clears it.
     pub fn lost(&mut self) -> Option<io::Error> {
         self.lost.take()
     }
 
     /// Writes data as one JSON document.
     ///
-    /// Returns how the command ends if nothing else is wrong: a value that JSON cannot express is a mistake of this program.
+    /// Returns the exit code of the command if nothing else has failed. A value that JSON cannot
+    /// express is a bug of this program ([`ExitCode::Internal`]).
     pub fn json(&mut self, value: &impl Serialize) -> ExitCode {
         self.document("JSON", serde_json::to_string_pretty(value).map(|text| text + "\n"))
     }
 
     #[cfg(feature = "cli")]
-    /// Writes data as one YAML document; the answer is as with [`Self::json`].
+    /// Writes data as one YAML document. Returns the exit code as [`Self::json`] does.
     pub fn yaml(&mut self, value: &impl Serialize) -> ExitCode {
         self.document("YAML", yaml::to_string(value))
     }
@@ -104,7 +106,8 @@ impl Printer {
         }
     }
 
-    /// Shows on a terminal how far something is, in the place of what was shown before. In a log there is nothing of it.
+    /// Shows progress on a terminal, in place of the progress shown before. Writes nothing if
+    /// standard error is not a terminal.
     pub fn progress(&mut self, text: &str) {
         if self.terminal {
             self.ask(text);
@@ -112,35 +115,35 @@ impl Printer {
         }
     }
 
-    /// Takes that away again: whatever is written next does.
+    /// Clears the progress line before other output.
     fn end_progress(&mut self) {
         if self.progress > 0 {
-            // Blanks, which every terminal knows.
+            // Spaces work on every terminal.
             let blank = " ".repeat(std::mem::take(&mut self.progress));
             self.show(&format!("\r{blank}\r"));
         }
     }
 
-    /// Writes a line for people. There is nobody left to tell when standard error fails, so that is not reported.
+    /// Writes a line to standard error. A failure of standard error cannot be reported anywhere.
     pub fn note(&mut self, text: &str) {
         self.end_progress();
         // See above: the only place to report a failing standard error is standard error.
         let _ = writeln!(self.errors, "{text}");
     }
 
-    /// Asks people something: what they type follows on the same line.
+    /// Writes a question to standard error; the answer follows on the same line.
     pub fn ask(&mut self, question: &str) {
         self.end_progress();
         self.show(question);
     }
 
-    /// Writes for people what is no whole line.
+    /// Writes text without a line break to standard error.
     fn show(&mut self, text: &str) {
-        // As with a note: there is nowhere else to report it.
+        // As in `note`: the only place to report a failing standard error is standard error.
         let _ = write!(self.errors, "{text}").and_then(|()| self.errors.flush());
     }
 
-    /// Writes an error and, if there is one, what to do about it.
+    /// Writes an error to standard error, with a hint if there is one.
     pub fn error(&mut self, message: &str, hint: Option<&str>) {
         self.note(&format!("error: {message}"));
         if let Some(hint) = hint {
@@ -169,7 +172,7 @@ mod tests {
         }
     }
 
-    /// What people see of a long work and a note.
+    /// Returns what standard error shows of progress followed by a note.
     fn printed(terminal: bool) -> String {
         let (sender, bytes) = channel();
         let mut printer = Printer {

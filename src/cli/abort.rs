@@ -18,10 +18,10 @@ use planner::pods::listed;
   gpu-rollout abort --dry-run
   gpu-rollout abort --stay-paused --reason INC-4711")]
 pub struct AbortArguments {
-    /// Leave the fleet paused, so that no deployer begins anew
+    /// Keep the fleet paused until `resume`, so that a deployer that retries starts no nodes
     #[arg(long)]
     stay_paused: bool,
-    /// Why: whoever looks at the rollout is told
+    /// Reason, which `status` shows while the fleet is paused [default: aborted]
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
@@ -38,18 +38,18 @@ impl AbortArguments {
             let hooks: Vec<&Settings> = session.hooks().collect();
             let leftovers = find_leftovers(session.client(), &hooks, stay_paused).await?;
             for job in &leftovers.jobs {
-                printer.note(&format!("job {job} is ended"));
+                printer.note(&format!("job {job}: will be ended"));
             }
             for (node, change) in &leftovers.nodes {
                 printer.note(&format!("node {node}: {change}"));
             }
             if let Some(holder) = &leftovers.holder {
                 printer.note(&format!(
-                    "the Lease that {holder} holds is taken, and deleted in the end"
+                    "Lease held by {holder}: will be taken, and deleted at the end"
                 ));
             }
             if leftovers.jobs.is_empty() && leftovers.nodes.is_empty() {
-                printer.note("no hook is at work, and there is nothing to change on any node");
+                printer.note("no hook is running, and there is nothing to change on any node");
             }
             if let Some(begun) = describe_begun(&leftovers.begun) {
                 printer.note(&begun);
@@ -67,9 +67,7 @@ impl AbortArguments {
             if !failures.is_empty() {
                 let nodes = listed(&node_write::texts(&failures));
                 printer.error(
-                    &format!(
-                        "not every node could be given back, and the fleet stays paused: {nodes}"
-                    ),
+                    &format!("unable to restore every node, and the fleet stays paused: {nodes}"),
                     node_write::hint(&failures),
                 );
                 return Ok(node_write::exit_code(&failures));
@@ -79,16 +77,16 @@ impl AbortArguments {
                 printer.note(&begun);
             }
             printer.note(if stay_paused {
-                "the fleet stays paused: no further node is begun with until gpu-rollout resume"
+                "the fleet stays paused: no more nodes start until `gpu-rollout resume`"
             } else {
-                "a deployer that tries again begins anew; --stay-paused keeps it from that"
+                "a deployer that retries starts the rollout again; --stay-paused prevents that"
             });
             Ok(ExitCode::Success)
         })
     }
 }
 
-/// Says which nodes an abort does not stop.
+/// Describes the nodes whose upgrade an abort does not stop.
 fn describe_begun(begun: &[String]) -> Option<String> {
     (!begun.is_empty()).then(|| {
         format!("nodes that are being upgraded {FINISHED_BY_CONTROLLER}: {}", listed(begun))

@@ -1,4 +1,4 @@
-//! What to do, for people: words, and commands to copy, indented so that they stand out.
+//! Remedies as text: advice, and indented commands to copy.
 
 use std::fmt::Write;
 
@@ -7,10 +7,11 @@ use ops::advice::fleet_advice;
 use ops::remedy::Remedy;
 use ops::status::{BlockingCondition, RolloutStatus};
 
-/// So many different things are printed of a fleet; `why` prints all of a node.
+/// At most this many different remedies are printed for a fleet. `why` prints all remedies of a
+/// node.
 const MOST: usize = 8;
 
-/// What to do about everything in a fleet that does not end by itself.
+/// Returns the remedies for all conditions in a fleet that do not resolve themselves.
 pub(super) fn fleet_text(status: &RolloutStatus, width: usize) -> String {
     let all = fleet_advice(status);
     if all.is_empty() {
@@ -37,15 +38,15 @@ pub(super) fn fleet_text(status: &RolloutStatus, width: usize) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  … and {} more", all.len() - MOST);
     }
-    text.push_str("  More of one node: gpu-rollout why NODE\n");
+    text.push_str("  More about one node: gpu-rollout why NODE\n");
     text
 }
 
-/// What to do about one wait.
+/// Returns the remedies for one blocking condition.
 pub(super) fn wait_text(waiting: &BlockingCondition, width: usize) -> String {
     let mut text = String::new();
     for obstacle in &waiting.obstacles {
-        push_wrapped(&mut text, ("  in the way: ", "    "), &obstacle.text, width);
+        push_wrapped(&mut text, ("  blocked by: ", "    "), &obstacle.text, width);
         push_remedy(&mut text, "what to do: ", &obstacle.remedy, width);
     }
     for remedy in waiting.remedies().into_iter().skip(waiting.obstacles.len()) {
@@ -62,7 +63,7 @@ pub(super) fn wait_text(waiting: &BlockingCondition, width: usize) -> String {
     text
 }
 
-/// Appends what is to be done when the node is done.
+/// Appends the commands to run after the node is done.
 fn push_later(text: &mut String, commands: &[&String]) {
     if !commands.is_empty() {
         text.push_str("  when the node is done:\n");
@@ -77,7 +78,7 @@ fn push_later(text: &mut String, commands: &[&String]) {
 pub(super) fn push_remedy(text: &mut String, lead: &str, remedy: &Remedy, width: usize) {
     push_wrapped(text, ("  ", "    "), &format!("{lead}{}", remedy.text), width);
     for command in remedy.inspect.iter().chain(&remedy.run) {
-        // Never wrapped: it is there to be copied.
+        // Never wrapped, so that it can be copied.
         let _ = writeln!(text, "      {command}");
     }
 }

@@ -19,17 +19,50 @@ pub struct BundleArguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum BundleCommand {
-    /// Turn a recipe into a bundle: a directory of files that a deployer installs.
+    /// Render recipes into bundles for one or more deployers
+    ///
+    /// A bundle is a directory of files that a deployer installs. `render` creates it from a
+    /// recipe, and replaces an unedited bundle as a whole.
     Render(Box<render::RenderArguments>),
-    /// Check that a bundle is as it was rendered, and that its parts still fit together.
+    /// Check that a bundle was not edited and its parts fit together
+    ///
+    /// Use it before you deploy, and after you edited a bundle. It prints one finding per line. It
+    /// exits with 0 if the bundle is as it was rendered, and with 1 if it was edited or its parts
+    /// no longer fit together.
+    #[command(after_help = "Example:
+  gpu-rollout bundle verify bundle")]
     Verify(verify::VerifyArguments),
-    /// Show what is new in a bundle: releases, versions, values, and which hooks fire because of it.
+    /// Show the differences between two versions of a bundle
+    ///
+    /// Use it before you deploy a new version of a bundle. It shows the changed releases, versions,
+    /// values and files, and which hooks fire. It exits with 0 if there is no difference, and with
+    /// 3 if there is one.
+    #[command(after_help = "Examples:
+  gpu-rollout bundle diff old new
+  gpu-rollout bundle diff old new -o json")]
     Diff(diff::DiffArguments),
-    /// Say what a bundle's files mean: releases, order, charts, values, timeouts, hooks and their rights.
+    /// Show what the files of a bundle mean
+    ///
+    /// Use it to see what a bundle does, independently of its deployer. It shows releases, order,
+    /// charts, values, timeouts, and the hooks with their rights.
+    #[command(after_help = "Examples:
+  gpu-rollout bundle facts bundle
+  gpu-rollout bundle facts bundle -o json")]
     Facts(facts::FactsArguments),
-    /// Compare what bundles mean, whichever deployers they are for: no difference is exit code 0.
+    /// Compare the meaning of bundles for the same or different deployers
+    ///
+    /// Use it when you move from one deployer to another. It shows what differs, and what a
+    /// deployer cannot express. It exits with 0 if the bundles mean the same, and with 3 if they do
+    /// not.
+    #[command(after_help = "Example:
+  gpu-rollout bundle parity out/my-cluster/helm out/my-cluster/flux")]
     Parity(parity::ParityArguments),
-    /// List the images that a bundle has pulled, its hook's among them.
+    /// List the images that a bundle pulls, including the hook's image
+    ///
+    /// Use it to mirror images into another registry, for example for an air gap.
+    #[command(after_help = "Examples:
+  gpu-rollout bundle images bundle
+  gpu-rollout bundle images bundle -o list --node-os ubuntu22.04")]
     Images(images::ImagesArguments),
 }
 

@@ -1,4 +1,5 @@
-//! What the commands that read a cluster have in common: which cluster, how long, and what is printed when it cannot be read.
+//! What the commands that read a cluster share: the options that select it, the connection, and the
+//! errors when it cannot be read.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,32 +16,35 @@ use ops::command_error::CommandError;
 use ops::find_rollouts::find_rollouts;
 use ops::session::ClusterSession;
 
-/// Which cluster, as with kubectl.
+/// Options that select the cluster, as with kubectl.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct ClusterOptions {
-    /// The kubeconfig [default: $KUBECONFIG, ~/.kube/config, or the pod that this runs in]
+    /// Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, or inside a pod its
+    /// ServiceAccount]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// The context in it [default: the current one]
+    /// Context of the kubeconfig [default: the current context]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// Look only at hook releases and operators in this namespace [default: all]
+    /// Search only this namespace for hook releases and operators [default: all namespaces]
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
-    /// How long the cluster may take to be read
+    /// Time limit for reading a rollout from the cluster, such as `90s` or `5m`; after it, the
+    /// command fails
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     timeout: Duration,
 }
 
 impl ClusterOptions {
-    /// Returns the only namespace that is searched.
+    /// Returns the namespace to which the search is limited, if any.
     pub(super) fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 }
 
-/// Runs a command on the rollouts of the cluster; prints why where there is none, or it cannot be read.
+/// Runs a command on the rollouts of the cluster. Prints an error if there is no rollout, or if the
+/// cluster cannot be read.
 pub(super) fn run(
     options: &ClusterOptions,
     printer: &mut Printer,
@@ -58,13 +62,13 @@ pub(super) fn run(
             .unwrap_or_default();
         printer.error(
             &format!("{address}: no hook release of gpu-rollout, no GPU operator and no network operator{place}"),
-            Some("see which cluster this is: kubectl config current-context; --context names another one"),
+            Some("check the cluster with `kubectl config current-context`, or select another one with --context"),
         );
         Ok(ExitCode::OperatorMissing)
     })
 }
 
-/// The same, also where there is no rollout.
+/// Like [`run`], but also runs the command if there is no rollout.
 pub(super) fn run_anywhere(
     options: &ClusterOptions,
     printer: &mut Printer,
@@ -73,7 +77,7 @@ pub(super) fn run_anywhere(
     run_with_address(options, printer, async |session, _, printer| command(session, printer).await)
 }
 
-/// Prints what is worth knowing about the search for rollouts.
+/// Prints the notes of the search for rollouts.
 pub(super) fn print_notes(session: &ClusterSession, printer: &mut Printer) {
     for note in session.notes() {
         printer.note(&format!("note: {note}"));
@@ -118,13 +122,14 @@ fn run_with_address(
     })
 }
 
-/// A clock that shows the API server's time: that of a workstation may be wrong, and what is printed are ages of objects.
+/// Returns a clock that shows the API server's time. A workstation's clock may be wrong, and the
+/// output contains ages of objects.
 async fn server_clock(client: &Client) -> RunClock {
     let clock = RunClock::system();
     let asked = clock.elapsed();
     match server_time(client).await {
         Ok(Some(at)) => clock.set_by_server(at, asked),
-        // Ages may be wrong then; nothing is decided by them.
+        // Ages may then be wrong, but no decision depends on them.
         Ok(None) => tracing::debug!("the API server's time is unknown"),
         Err(error) => tracing::debug!(%error, "the API server's time is unknown"),
     }
@@ -132,7 +137,9 @@ async fn server_clock(client: &Client) -> RunClock {
 }
 
 fn print_no_client(error: &ClientError, printer: &mut Printer) -> ExitCode {
-    printer
-        .error(&error.with_causes(), Some("name a kubeconfig with --kubeconfig or KUBECONFIG, and a context that is in it with --context"));
+    printer.error(
+        &error.with_causes(),
+        Some("set --kubeconfig or KUBECONFIG to a kubeconfig, and --context to a context of it"),
+    );
     ExitCode::Input
 }

@@ -9,12 +9,12 @@ use contract::exit::ExitCode;
 /// Arguments of `gpu-rollout completions`.
 #[derive(Debug, Args)]
 pub struct CompletionsArguments {
-    /// The shell that is to complete.
+    /// Shell for which to print the script
     shell: Shell,
 }
 
 impl CompletionsArguments {
-    /// Prints the shell's script.
+    /// Prints the script.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { shell } = self;
         let mut script = Vec::new();

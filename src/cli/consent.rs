@@ -1,4 +1,4 @@
-//! Commands that write say what they will do, and ask.
+//! Confirmation of commands that change the cluster.
 
 use std::io::{BufRead, IsTerminal};
 
@@ -7,25 +7,25 @@ use clap::Args;
 use crate::printer::Printer;
 use contract::exit::ExitCode;
 
-/// Whether to go on.
+/// Options for confirmation.
 #[derive(Clone, Debug, Args)]
 pub struct Consent {
-    /// Do it without asking
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
-    /// Say what would be done, and do nothing
+    /// Print what would be done, and change nothing
     #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
 }
 
 impl Consent {
-    /// Whether it was given; asks on a terminal, after what will be done was said.
+    /// Asks for confirmation, unless an option answers. Call it after printing what will be done.
     ///
     /// # Errors
-    /// It was not: the exit code of the command.
+    /// Returns the exit code of the command if the user has not confirmed.
     pub(super) fn given(&self, printer: &mut Printer) -> Result<(), ExitCode> {
         if self.dry_run {
-            printer.note("nothing was changed (--dry-run)");
+            printer.note("no changes made (--dry-run)");
             return Err(ExitCode::Success);
         }
         if self.yes {
@@ -34,19 +34,19 @@ impl Consent {
         let input = std::io::stdin();
         if !input.is_terminal() {
             printer.error(
-                "nothing was changed: there is nobody to ask",
-                Some("--yes does it without asking, --dry-run only says what would be done"),
+                "no changes made: standard input is not a terminal, so confirmation is not possible",
+                Some("pass `--yes` to confirm, or `--dry-run` to only print what would be done"),
             );
             return Err(ExitCode::Usage);
         }
-        printer.ask("Go on? [y/N] ");
+        printer.ask("Continue? [y/N] ");
         let mut answer = String::new();
-        // An input that cannot be read says nothing, which is no.
+        // Input that cannot be read counts as no.
         let read = input.lock().read_line(&mut answer).unwrap_or(0);
         if read > 0 && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
             return Ok(());
         }
-        printer.note("nothing was changed");
+        printer.note("no changes made");
         Err(ExitCode::Success)
     }
 }

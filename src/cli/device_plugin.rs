@@ -1,4 +1,4 @@
-//! `gpu-rollout device-plugin`: arguments in, calls, text out.
+//! `gpu-rollout device-plugin`.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Subcommand, ValueEnum};
@@ -22,31 +22,36 @@ pub struct DevicePluginArguments {
 
 #[derive(Debug, Subcommand)]
 enum DevicePluginCommand {
-    /// Check a configuration of NVIDIA's device plugin, or a ConfigMap of them, and say what a node will offer with it.
+    /// Check a device plugin configuration, or a ConfigMap of them
+    ///
+    /// Use it before you deploy a configuration. It reports errors, and shows what a node will
+    /// offer with the configuration. It needs no cluster. It exits with 1 if the configuration
+    /// should not be deployed.
     #[command(
-        after_long_help = "Examples:\n  gpu-rollout device-plugin check time-slicing.yaml --chart gpu-operator\n  gpu-rollout device-plugin check config-map.yaml --chart gpu-operator --default a100 --plugin-version 0.19.3\n  gpu-rollout device-plugin check - --env MIG_STRATEGY=mixed -o json < mig.yaml"
+        after_long_help = "Examples:\n  gpu-rollout device-plugin check time-slicing.yaml --chart gpu-operator\n  gpu-rollout device-plugin check map.yaml --chart gpu-operator --default a100\n  gpu-rollout device-plugin check time-slicing.yaml --plugin-version 0.19.3\n  gpu-rollout device-plugin check - --env MIG_STRATEGY=mixed -o json < mig.yaml"
     )]
     Check(DevicePluginCheckArguments),
 }
 
 #[derive(Debug, clap::Args)]
 struct DevicePluginCheckArguments {
-    /// A configuration file, a manifest of a ConfigMap, or `-` for standard input
+    /// Configuration file, manifest of a ConfigMap, or `-` for standard input
     #[arg(value_name = "FILE|-")]
     file: String,
-    /// The version of the device plugin that will read it
+    /// Version of the device plugin that will read the configuration
     #[arg(long, value_name = "VERSION", default_value_t = PluginVersion::NEWEST)]
     plugin_version: PluginVersion,
-    /// What deploys the plugin: it sets environment variables, which replace what the file says. Without it the file is judged alone
+    /// Chart that deploys the plugin. It sets environment variables, which override the file
+    /// [default: none, the file is checked alone]
     #[arg(long, value_name = "CHART", value_parser = PossibleValuesParser::new(PluginChart::ALL.map(PluginChart::name)).try_map(|name| name.parse::<PluginChart>()))]
     chart: Option<PluginChart>,
-    /// A variable in the plugin's environment, on top of those of the chart; may be repeated
+    /// Environment variable of the plugin, in addition to those of the chart; repeatable
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     variables: Vec<(String, String)>,
-    /// The configuration for nodes without a label (ConfigMaps only)
+    /// Name of the configuration for nodes without a label (ConfigMaps only)
     #[arg(long, value_name = "NAME")]
     default: Option<String>,
-    /// The format.
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = DevicePluginFormat::Text)]
     output: DevicePluginFormat,
 }
@@ -58,7 +63,7 @@ enum DevicePluginFormat {
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or_else(|| "write `NAME=VALUE`".to_owned())?;
+    let (name, value) = text.split_once('=').ok_or_else(|| "expected `NAME=VALUE`".to_owned())?;
     if name.is_empty() {
         Err("the name is empty".to_owned())
     } else {
@@ -83,13 +88,13 @@ impl DevicePluginCheckArguments {
                 let hint = matches!(error, ReadError::NotUtf8 { .. } | ReadError::Utf16)
                     .then_some("save it as UTF-8");
                 printer.error(
-                    &format!("the configuration `{}` cannot be read: {error}", self.file),
+                    &format!("unable to read the configuration `{}`: {error}", self.file),
                     hint,
                 );
                 return ExitCode::Input;
             }
         };
-        // Nothing is known of the chart's values here, so they are what the chart itself says.
+        // The chart's values are unknown here, so its defaults apply.
         let mut environment = self.chart.map_or_else(PluginEnvironment::default, |chart| {
             chart.environment(self.plugin_version, &|_| None)
         });
@@ -116,8 +121,10 @@ impl DevicePluginCheckArguments {
         if is_ok {
             return ExitCode::Success;
         }
-        printer
-            .error(&format!("`{}` should not be shipped: {}", self.file, findings.summary()), None);
+        printer.error(
+            &format!("`{}` should not be deployed: {}", self.file, findings.summary()),
+            None,
+        );
         ExitCode::Input
     }
 }

@@ -17,15 +17,15 @@ use ops::doctor::{ComponentSummary, DoctorReport, DoctorSeverity};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   gpu-rollout doctor
-  gpu-rollout doctor --recipe > deployed.yaml    # what is deployed, as a recipe: a start for your own
-  gpu-rollout doctor -o json | jq '.ailments[] | select(.severity == \"problem\")'
+  gpu-rollout doctor --recipe > deployed.yaml    # write what is deployed as a recipe
+  gpu-rollout doctor -o json | jq '.findings[] | select(.severity == \"problem\")'
 
 docs/lints.md explains findings about versions and values, docs/operate.md the others.")]
 pub struct DoctorArguments {
-    /// Print what is deployed as a recipe, and nothing else
+    /// Print only what is deployed, as a recipe in YAML from which you can start your own
     #[arg(long, conflicts_with = "output")]
     recipe: bool,
-    /// The format
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
     #[command(flatten)]
@@ -91,7 +91,7 @@ fn report_text(report: &DoctorReport, width: usize) -> String {
     if !report.diagnostics.is_empty() {
         let _ = writeln!(
             text,
-            "\nWhat is deployed, held to the rules of recipes (-, as `gpu-rollout doctor --recipe` prints it):\n\n{}",
+            "\nFindings of the recipe rules in what is deployed (`-` is the output of `gpu-rollout doctor --recipe`):\n\n{}",
             report.diagnostics.render()
         );
     }
@@ -99,7 +99,7 @@ fn report_text(report: &DoctorReport, width: usize) -> String {
         let _ = writeln!(text, "note: {note}");
     }
     if report.findings.is_empty() {
-        text.push_str("Nothing is wrong with it.\n");
+        text.push_str("No problems found\n");
     }
     text
 }

@@ -1,4 +1,5 @@
-//! `gpu-rollout explain`: what a code, a lint or a check means, from the pages of the documentation, where no browser is at hand.
+//! `gpu-rollout explain`: explains an exit code, a lint or a check with the tables of the
+//! documentation, so that no browser is needed.
 
 use std::fmt::Write;
 
@@ -11,12 +12,12 @@ use super::terminal::width;
 use crate::printer::Printer;
 use contract::exit::ExitCode;
 
-/// A page with a table whose first columns name things.
+/// A page of the documentation with a table of entries.
 struct ExplainPage {
-    /// What the things are.
+    /// What an entry is.
     kind: &'static str,
     text: &'static str,
-    /// How many columns name it.
+    /// How many columns at the start contain names of the entry.
     names: usize,
 }
 
@@ -36,23 +37,23 @@ const PAGES: [ExplainPage; 3] = [
   gpu-rollout explain 20
   gpu-rollout explain nodes-failed
   gpu-rollout explain empty-dir
-  gpu-rollout explain            # everything that it knows")]
+  gpu-rollout explain            # list everything")]
 pub struct ExplainArguments {
-    /// A number or a name; none: list them all
+    /// Number or name of an exit code, or name of a lint or check [default: list all of them]
     name: Option<String>,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 }
 
-/// One thing that can be explained.
+/// One explained exit code, lint or check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct ExplainEntry {
-    /// What it is.
+    /// What the entry is.
     kind: &'static str,
-    /// How it is called: number and name of an exit code, name of everything else.
+    /// Number and name of an exit code; the name of anything else.
     names: Vec<String>,
-    /// What is said of it, with the heading of each.
+    /// The explanation, one section per column of the table.
     sections: Vec<ExplainSection>,
 }
 
@@ -63,7 +64,7 @@ struct ExplainSection {
 }
 
 impl ExplainArguments {
-    /// Prints what is known.
+    /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { name, output } = self;
         let entries = entries();
@@ -78,8 +79,8 @@ impl ExplainArguments {
             entries.iter().filter(|entry| entry.names.contains(&name)).collect();
         if matching.is_empty() {
             printer.error(
-                &format!("nothing is called `{name}`"),
-                Some("`gpu-rollout explain` lists everything; why a node waits says `gpu-rollout why NODE`"),
+                &format!("`{name}` is not an exit code, a lint or a check"),
+                Some("`gpu-rollout explain` lists all of them; for the reason of a node, use `gpu-rollout why NODE`"),
             );
             return ExitCode::Usage;
         }
@@ -95,7 +96,7 @@ fn entries() -> Vec<ExplainEntry> {
     PAGES.iter().flat_map(of_page).collect()
 }
 
-/// The rows of the page's first table.
+/// Returns the rows of the page's first table.
 fn of_page(page: &ExplainPage) -> Vec<ExplainEntry> {
     let mut rows = page
         .text
@@ -114,7 +115,7 @@ fn of_page(page: &ExplainPage) -> Vec<ExplainEntry> {
             .map(|(heading, text)| ExplainSection { heading: heading.clone(), text })
             .collect(),
     };
-    // The second line only divides.
+    // The second line separates the header from the rows.
     rows.skip(1).map(entry).collect()
 }
 
@@ -122,7 +123,7 @@ fn cells(line: &str) -> Vec<String> {
     line.trim_matches('|').split(" | ").map(|cell| plain(cell.trim())).collect()
 }
 
-/// A text without links: pages are not at hand.
+/// Replaces links by their text, because the reader has no pages to follow.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! `-o`: for people or for programs.
+//! The option `-o`: output for people or for programs.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::printer::Printer;
 use contract::exit::ExitCode;
 
-/// How data is printed.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum OutputFormat {
     /// For people.
@@ -15,29 +15,30 @@ pub enum OutputFormat {
     Json,
 }
 
-/// `-o` of commands that read a cluster.
+/// The output format of commands that read a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ListingFormat {
-    /// For people, as wide as the terminal.
+    /// For people, wrapped to the width of the terminal.
     #[default]
     Text,
-    /// For people: every node, and every column.
+    /// For people, with every node and without wrapping.
     Wide,
     /// One JSON document.
     Json,
-    /// The same as YAML.
+    /// One YAML document with the same fields.
     Yaml,
-    /// `node/<name>` of the nodes that are not done, a line each.
+    /// `node/NAME` per line: with `status` the nodes that are not done.
     Name,
 }
 
 impl ListingFormat {
-    /// Whether it is a document for programs.
+    /// Returns whether the output is a document for programs.
     pub(super) fn is_document(self) -> bool {
         matches!(self, Self::Json | Self::Yaml)
     }
 
-    /// Prints `document`, or for people `text` and as names `names`. The exit code is that of [`Printer::json`].
+    /// Prints `document` for programs, `text` for people, or `names` for [`Self::Name`]. Returns
+    /// the exit code of [`Printer::json`].
     pub(super) fn print(
         self,
         document: &impl Serialize,
@@ -55,14 +56,14 @@ impl ListingFormat {
     }
 }
 
-/// What `-o json` of most commands prints.
+/// The `-o json` document of most commands.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct RolloutList<'a, T> {
     /// The rollouts of the cluster.
     pub(super) rollouts: &'a [T],
 }
 
-/// The lines of `-o name`, each node once and in the order of the names.
+/// Returns the lines of `-o name`: each node once, sorted by name.
 pub(super) fn node_names<'a>(nodes: impl Iterator<Item = &'a String>) -> String {
     let mut names: Vec<String> = nodes.map(|node| format!("node/{node}\n")).collect();
     names.sort();

@@ -11,12 +11,12 @@ use contract::exit::ExitCode;
 /// Arguments of `gpu-rollout man`.
 #[derive(Debug, Args)]
 pub struct ManArguments {
-    /// The directory; it is made if it is not there
+    /// Directory for the pages; it is created if it does not exist
     directory: PathBuf,
 }
 
 impl ManArguments {
-    /// Writes a page for each command.
+    /// Writes one page per command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { directory } = self;
         let written = fs::create_dir_all(&directory)
@@ -24,12 +24,12 @@ impl ManArguments {
         if let Err(error) = written {
             printer.error(
                 &format!("unable to write manual pages into {}: {error}", directory.display()),
-                Some("name a directory that you may write to"),
+                Some("name a directory that you can write to"),
             );
             return ExitCode::Input;
         }
         printer.note(&format!(
-            "manual pages are in {}: man -l {}",
+            "wrote manual pages into {}; read them with: man -l {}",
             directory.display(),
             directory.join("gpu-rollout.1").display()
         ));

@@ -1,4 +1,4 @@
-//! `gpu-rollout skip`, `unskip` and `retry`: what people ask of single nodes.
+//! `gpu-rollout skip`, `unskip` and `retry`: requests about single nodes.
 
 use clap::Args;
 
@@ -17,10 +17,10 @@ use ops::session::{ClusterSession, FollowedRollouts};
 /// Arguments of `gpu-rollout skip`, `unskip` and `retry`.
 #[derive(Debug, Args)]
 pub struct NodeRequestArguments {
-    /// The nodes
+    /// Names of the nodes
     #[arg(required = true, value_name = "NODE")]
     nodes: Vec<String>,
-    /// Of which driver [default: of each one that is rolled out]
+    /// Driver that the request is about [default: every driver that is rolled out]
     #[arg(long, value_enum)]
     driver: Option<DriverName>,
     #[command(flatten)]
@@ -29,14 +29,14 @@ pub struct NodeRequestArguments {
     cluster: ClusterOptions,
 }
 
-/// A driver by its name in settings.
+/// A driver, by its name in the settings.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum DriverName {
-    /// The GPU driver.
+    /// GPU driver.
     Gpu,
-    /// The network driver.
+    /// OFED (network) driver.
     Ofed,
-    /// A driver DaemonSet without operator.
+    /// Driver DaemonSet that no operator installs.
     #[value(name = "daemonset")]
     DaemonSet,
 }
@@ -78,8 +78,8 @@ async fn run(
         if !known().any(|name| name == node) {
             let hint = nearest(node, known()).map(|name| format!("did you mean `{name}`?"));
             printer.error(
-                &format!("there is no node `{node}`: nothing was changed"),
-                hint.as_deref().or(Some("kubectl get nodes lists them")),
+                &format!("node `{node}` not found; no changes made"),
+                hint.as_deref().or(Some("`kubectl get nodes` lists the nodes")),
             );
             return Ok(ExitCode::Input);
         }
@@ -112,7 +112,7 @@ async fn run(
             match apply(observer, request, node, || session.now()).await? {
                 RequestOutcome::Done(_) => printer.data(&format!("node/{node} changed\n")),
                 RequestOutcome::Nothing(text) => {
-                    printer.note(&format!("{node}: nothing to do any more: {text}"))
+                    printer.note(&format!("{node}: no longer anything to do: {text}"))
                 }
                 RequestOutcome::Failed(error) => {
                     let failure = NodeWriteFailure::new(node, error);

@@ -1,10 +1,10 @@
-//! The same work on many things at once.
+//! Parallel processing of a list.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// Does `work` on every item, on as many threads as the machine has; the results are in the order of the items.
+/// Runs `work` on every item, with one thread per CPU. The results are in the order of the items.
 pub(super) fn map<'a, T: Sync, R: Send>(
     items: &'a [T],
     work: impl Fn(&'a T) -> R + Sync,
@@ -12,13 +12,13 @@ pub(super) fn map<'a, T: Sync, R: Send>(
     map_reporting(items, work, |_| ())
 }
 
-/// The same, and reports after each item how many are done.
+/// Like [`map`], but calls `done` with the number of finished items after each item.
 pub(super) fn map_reporting<'a, T: Sync, R: Send>(
     items: &'a [T],
     work: impl Fn(&'a T) -> R + Sync,
     mut done: impl FnMut(usize),
 ) -> Vec<R> {
-    // A machine that does not say how many it has gets one.
+    // If the number of CPUs is unknown, one thread must do.
     let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
     let next = AtomicUsize::new(0);
     let (sender, results) = mpsc::channel();
@@ -29,7 +29,8 @@ pub(super) fn map_reporting<'a, T: Sync, R: Send>(
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(item) = items.get(index) else { return };
-                    // No one receives results after another thread has panicked: the scope passes that on.
+                    // Sending fails only after another thread has panicked; the scope passes the
+                    // panic on.
                     let _ = sender.send((index, work(item)));
                 }
             });

@@ -19,10 +19,11 @@ use planner::pods::listed;
   gpu-rollout pause --reason 'training run until Friday'
   gpu-rollout pause -l nvidia.com/gpu.product=NVIDIA-H100 --reason INC-4711")]
 pub struct PauseArguments {
-    /// Only nodes with these labels [default: all]
+    /// Pause only nodes that match this label selector, such as `pool=a,zone in (x,y)` [default:
+    /// all nodes]
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     selector: Option<String>,
-    /// Why: whoever looks at the rollout is told
+    /// Reason for the pause, which `status` shows [default: none]
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
@@ -38,10 +39,11 @@ pub struct PauseArguments {
   gpu-rollout resume -l nvidia.com/gpu.product=NVIDIA-H100
   gpu-rollout resume --all --yes")]
 pub struct ResumeArguments {
-    /// The pause of these nodes [default: the only one that there is]
+    /// Remove the pause with this selector, written exactly as for `pause` [default: the only
+    /// pause]
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "all")]
     selector: Option<String>,
-    /// Every pause
+    /// Remove every pause
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -59,7 +61,7 @@ impl PauseArguments {
             Err(error) => {
                 printer.error(
                     &format!("--selector: {error}"),
-                    Some("write it as kubectl takes it: pool=a,zone in (x,y)"),
+                    Some("use kubectl's syntax, such as `pool=a,zone in (x,y)`"),
                 );
                 return ExitCode::Usage;
             }
@@ -104,14 +106,14 @@ impl ResumeArguments {
             if chosen.is_empty() && selector.is_some() {
                 printer.error(
                     "no pause has this selector",
-                    Some("the pauses that there are stand above; the selector has to be written as it was"),
+                    Some("write the selector exactly as in the list of pauses above"),
                 );
                 return Ok(ExitCode::Input);
             }
             if chosen.len() > 1 && !every {
                 printer.error(
                     &format!("there are {} pauses", chosen.len()),
-                    Some("name one with --selector, or take all with --all"),
+                    Some("choose one with --selector, or remove all with --all"),
                 );
                 return Ok(ExitCode::Usage);
             }
@@ -124,7 +126,8 @@ impl ResumeArguments {
             {
                 return Ok(code);
             }
-            // Also where nothing is paused: holds may be left of a pause that was taken away otherwise.
+            // Also if nothing is paused: a pause that was deleted in another way may have left
+            // holds.
             let mut followed = session.follow_drivers(|_| true).await?;
             let failures =
                 resume(session.client(), &mut followed.observers, &keys, || session.now()).await?;
@@ -141,18 +144,20 @@ fn describe_reach(reach: &PauseReach) -> String {
     let held = match reach.held.len() {
         0 => String::new(),
         count => {
-            format!("; {count} get the skip label, so that NVIDIA's controller leaves them alone")
+            format!(
+                "; {count} nodes get the skip label, so that NVIDIA's controller leaves them alone"
+            )
         }
     };
     let begun = match reach.begun.len() {
         0 => String::new(),
         count => format!(
-            "; {count} that are being upgraded {}: {}",
+            "; {count} nodes that are being upgraded {}: {}",
             reach.begun_then,
             listed(&reach.begun)
         ),
     };
-    format!("no node of {} is begun with{held}{begun}", reach.nodes)
+    format!("no more of the {} nodes start{held}{begun}", reach.nodes)
 }
 
 fn describe_pause(pause: &ObservedPause) -> String {
@@ -170,7 +175,7 @@ fn print_end(word: &str, failures: &[NodeWriteFailure], printer: &mut Printer) -
     } else {
         let nodes = listed(&node_write::texts(failures));
         printer.error(
-            &format!("{word}, but not every node could be changed: {nodes}"),
+            &format!("{word}, but unable to change every node: {nodes}"),
             node_write::hint(failures),
         );
     }

@@ -21,39 +21,42 @@ use simulator::simulate;
 mod text;
 
 const EXAMPLES: &str = "Examples:
-  gpu-rollout plan                       # what is still to be done, as it is deployed
-  gpu-rollout plan -r mine.yaml          # what this recipe's bundle would do
+  gpu-rollout plan                       # what remains to be done for what is deployed
+  gpu-rollout plan -r mine.yaml          # what a bundle of this recipe would change
   gpu-rollout plan --bundle ./bundle -o wide
   gpu-rollout plan -r mine.yaml --set rollout.gpuDriver.policy.maxUnavailable=10%
   gpu-rollout plan -r mine.yaml -o json | jq '.rollouts[].pods[] | select(.lost)'
 
-Times are those of the driver pods that run now, unless --driver-time says otherwise. Jobs that are waited for are taken to run on for --job-time.";
+Driver start times are measured on the driver pods that run now, unless you set --driver-time. Jobs
+that the policy waits for are assumed to run for another --job-time.";
 
 /// Arguments of `gpu-rollout plan`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PlanArguments {
-    /// The recipe that is to be deployed: a file, a name of the library, or `-` [default: what is deployed]
+    /// Recipe to preview: a file, a name of the library, or `-` for standard input [default: what
+    /// is deployed]
     #[arg(short = 'r', long = "recipe", value_name = "RECIPE")]
     recipe: Option<String>,
-    /// The bundle that is to be deployed
+    /// Bundle to preview: a directory that `gpu-rollout bundle render` wrote
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "recipe")]
     bundle: Option<PathBuf>,
     #[command(flatten)]
     overrides: RecipeSelection,
-    /// How long a driver takes from its pod's creation to its readiness [default: as it took the pods that run now]
+    /// Time from a driver pod's creation to its readiness, as a range such as `90s..3m` [default:
+    /// measured on the driver pods that run now]
     #[arg(long, value_name = "LEAST..MOST")]
     driver_time: Option<DurationRange>,
-    /// How long jobs that are waited for still run
+    /// Time for which jobs that the policy waits for still run, as a range
     #[arg(long, value_name = "LEAST..MOST", default_value = "0s..1h")]
     job_time: DurationRange,
-    /// How many runs are drawn, beside the quickest one and the slowest one
+    /// Number of random runs, 1 to 1000, in addition to the quickest and the slowest possible run
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     runs: u64,
-    /// Where the random numbers come from
+    /// Random seed: an integer; the same seed draws the same times
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The format
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: ListingFormat,
     #[command(flatten)]
@@ -79,7 +82,7 @@ impl PlanArguments {
         })
     }
 
-    /// What is to be deployed; `None`: nothing new.
+    /// Returns the deployment to preview, or `None` to finish what is deployed.
     fn proposed(&self, printer: &mut Printer) -> Result<Option<ProposedDeployment>, ExitCode> {
         let recipe = match (&self.recipe, &self.bundle) {
             (Some(recipe), _) => recipe.clone(),
@@ -87,8 +90,8 @@ impl PlanArguments {
             (None, None) if self.overrides.list.is_empty() => return Ok(None),
             (None, None) => {
                 printer.error(
-                    "--set changes a recipe, and none is named",
-                    Some("name one with --recipe or --bundle"),
+                    "--set needs a recipe to change",
+                    Some("name a recipe with --recipe, or a bundle with --bundle"),
                 );
                 return Err(ExitCode::Usage);
             }
@@ -101,15 +104,15 @@ impl PlanArguments {
     }
 }
 
-/// The recipe that a bundle is made from.
+/// Returns the path of the recipe that a bundle was rendered from.
 fn recipe_of_bundle(bundle: &Path, printer: &mut Printer) -> Result<String, ExitCode> {
     let recipe = bundle.join(RECIPE);
     if bundle.join(INFO).is_file() && recipe.is_file() {
         return Ok(recipe.display().to_string());
     }
     printer.error(
-        &format!("{}: no bundle: it has no {INFO} and {RECIPE}", bundle.display()),
-        Some("name the directory that `gpu-rollout bundle render` has written"),
+        &format!("`{}` is not a bundle: {INFO} or {RECIPE} is missing", bundle.display()),
+        Some("name a directory that `gpu-rollout bundle render` wrote"),
     );
     Err(ExitCode::Input)
 }
@@ -123,7 +126,7 @@ async fn run(
 ) -> Result<ExitCode, ObserveError> {
     if !session.driver_targets().any(|target| target.settings.driver != Driver::Ofed) {
         cluster::print_notes(session, printer);
-        printer.note("There is no GPU operator yet: a first installation, which replaces no driver and moves no pod.");
+        printer.note("There is no GPU Operator yet. A first installation replaces no driver and evicts no pod.");
     }
     let mut rollouts = Vec::new();
     for target in session.driver_targets() {
@@ -135,7 +138,7 @@ async fn run(
             Some(prediction) => rollouts.push(prediction),
             None => {
                 printer.note(&format!(
-                    "{}: these upgrades cannot be predicted: there is no model of who does them",
+                    "{}: cannot predict these upgrades: there is no model of the controller that performs them",
                     target.title()
                 ));
             }

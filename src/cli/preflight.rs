@@ -17,11 +17,11 @@ use planner::preflight::PreflightFinding;
 #[command(after_help = "Examples:
   gpu-rollout preflight
   gpu-rollout preflight -o json | jq '.rollouts[].findings[] | select(.severity == \"blocking\")'
-  gpu-rollout preflight -o name      # the nodes that are concerned
+  gpu-rollout preflight -o name      # nodes with findings
 
-docs/preflight.md tells what each check looks at.")]
+docs/preflight.md describes what each check examines.")]
 pub struct PreflightArguments {
-    /// The format
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: ListingFormat,
     #[command(flatten)]
@@ -60,7 +60,7 @@ impl PreflightArguments {
     }
 }
 
-/// A finding in one sentence.
+/// Appends a finding as one sentence.
 pub(super) fn push_finding(text: &mut String, finding: &PreflightFinding, width: usize) {
     let lead = match finding.severity {
         CheckSeverity::Blocking => "blocks",
@@ -87,9 +87,9 @@ fn rollout_text(rollout: &PreflightReport, width: usize) -> String {
         );
     }
     text.push_str(if rollout.may_begin {
-        "A rollout may begin.\n"
+        "A rollout can start.\n"
     } else {
-        "A rollout must not begin.\n"
+        "A rollout must not start.\n"
     });
     text
 }

@@ -1,11 +1,11 @@
-//! `90s..3m`: two lengths of time, between which something takes.
+//! A range of durations such as `90s..3m`.
 
 use std::str::FromStr;
 
 use contract::duration::Duration;
 use simulator::random::TimeSpread;
 
-/// Two lengths of time.
+/// The shortest and the longest duration of something.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DurationRange {
     least: Duration,
@@ -13,7 +13,7 @@ pub(super) struct DurationRange {
 }
 
 impl DurationRange {
-    /// As a spread of milliseconds.
+    /// Returns a uniform spread in milliseconds.
     pub(super) fn spread(self) -> TimeSpread {
         let milliseconds = |duration: Duration| duration.as_secs().saturating_mul(1000);
         TimeSpread::Uniform(milliseconds(self.least), milliseconds(self.most))
@@ -28,7 +28,7 @@ impl FromStr for DurationRange {
         let parse = |text: &str| text.parse::<Duration>().map_err(|error| error.to_string());
         let range = Self { least: parse(least)?, most: parse(most)? };
         if range.least > range.most {
-            Err(format!("`{text}` ends before it begins"))
+            Err(format!("expected `LEAST..MOST` with LEAST not longer than MOST, found `{text}`"))
         } else {
             Ok(range)
         }

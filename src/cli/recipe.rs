@@ -1,4 +1,4 @@
-//! `gpu-rollout recipe`: arguments in, calls, text out.
+//! `gpu-rollout recipe`.
 
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
@@ -15,14 +15,14 @@ use recipe::overrides::ValueOverride;
 use recipe::read::FileSystemReader;
 use recipe::schema;
 
-/// What a RECIPE argument may be; the same in every command.
-pub const RECIPE_HELP: &str = "A file (`team/gb200.yaml`, `./gb200`), a name of the library (see `gpu-rollout recipe list`), or `-` for standard input";
-/// What a `--set` argument may be; the same in every command.
-pub const SET_HELP: &str = "Sets one value on top of the recipe: `PATH=VALUE`, as often as needed";
+/// Help of a RECIPE argument; the same in every command.
+pub const RECIPE_HELP: &str = "Recipe: a file (`team/gb200.yaml`, `./gb200`), a name of the library (see `gpu-rollout recipe list`), or `-` for standard input";
+/// Help of the `--set` argument; the same in every command.
+pub const SET_HELP: &str = "Set one value, overriding the recipe; repeatable";
 /// The long form of [`SET_HELP`].
-pub const SET_LONG_HELP: &str = "Sets one value on top of the recipe: `PATH=VALUE`, as often as needed.
+pub const SET_LONG_HELP: &str = "Set one value, overriding the recipe; repeatable.
 
-PATH names keys from the top, with dots between them; components go by name, and a dot inside a key is written `\\.`. VALUE is YAML, but what must be a text (a version, a key whose default in the chart is a text) stays exactly as it is typed. `PATH=null` deletes, lists are set as a whole.
+PATH consists of keys from the top of the recipe, separated by dots. Components are identified by name. Write a dot inside a key as `\\.`. VALUE is YAML. Where a string is required (a version, or a key whose default in the chart is a string), VALUE is used exactly as typed. `PATH=null` deletes the key. A list is replaced as a whole.
 
   --set cluster.gpuNodes=64
   --set rollout.gpuDriver.version=580.10
@@ -38,7 +38,10 @@ pub struct RecipeArguments {
 
 #[derive(Debug, Subcommand)]
 enum RecipeCommand {
-    /// Check recipes and say what is wrong with them.
+    /// Check recipes and report errors and warnings
+    ///
+    /// Use it after each change of a recipe, and in CI. Each finding has file, line, column and a
+    /// hint. It exits with 1 if a recipe has an error; with --strict also for a warning.
     #[command(
         after_long_help = "Examples:\n  gpu-rollout recipe check team/*.yaml\n  gpu-rollout recipe check eks-gb200-training --set cluster.gpuNodes=64"
     )]
@@ -48,13 +51,15 @@ enum RecipeCommand {
         recipes: Vec<String>,
         #[command(flatten)]
         overrides: RecipeSelection,
-        /// Take warnings for errors.
+        /// Treat warnings as errors
         #[arg(long)]
         strict: bool,
     },
-    /// Print a recipe merged with everything that it extends, defaults filled in.
+    /// Print a recipe merged with those that it extends, with all defaults
+    ///
+    /// Use it to see the values that `bundle render` uses, or to start your own recipe.
     #[command(
-        after_long_help = "Examples:\n  gpu-rollout recipe show eks-gb200-training\n  gpu-rollout recipe show base > mine.yaml     # a start for your own recipe\n  gpu-rollout recipe show mine.yaml -o json"
+        after_long_help = "Examples:\n  gpu-rollout recipe show eks-gb200-training\n  gpu-rollout recipe show base > mine.yaml     # start your own recipe\n  gpu-rollout recipe show mine.yaml -o json"
     )]
     Show {
         /// A file, a name of the library, or `-`.
@@ -62,11 +67,14 @@ enum RecipeCommand {
         recipe: String,
         #[command(flatten)]
         overrides: RecipeSelection,
-        /// The format.
+        /// Output format
         #[arg(short, long, value_enum, default_value_t = RecipeFormat::Yaml)]
         output: RecipeFormat,
     },
-    /// Say where a value comes from: each recipe that set it, with file and line, and which one won.
+    /// Show which recipe sets a value, with file and line
+    ///
+    /// Use it when a value is not what you expect. It lists each recipe that sets the value, and
+    /// the one that applies.
     #[command(
         after_long_help = "Examples:\n  gpu-rollout recipe explain eks-gb200-training rollout.gpuDriver.policy\n  gpu-rollout recipe explain mine.yaml components.gpu-operator.values.driver"
     )]
@@ -74,27 +82,32 @@ enum RecipeCommand {
         /// A file, a name of the library, or `-`.
         #[arg(value_name = "RECIPE", help = RECIPE_HELP)]
         recipe: String,
-        /// Keys from the top with dots between them, components by name; `\.` for a dot inside a key.
+        /// Keys from the top of the recipe, separated by dots; components by name; `\.` for a dot
+        /// inside a key
         #[arg(value_name = "PATH")]
         path: KeyPath,
         #[command(flatten)]
         overrides: RecipeSelection,
     },
-    /// List the recipes of the library.
+    /// List the recipes of the library
+    ///
+    /// Use it to find a recipe that your own recipe can extend.
     #[command(after_long_help = "Example:\n  gpu-rollout recipe list")]
     List {
-        /// The format.
+        /// Output format
         #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
         output: OutputFormat,
     },
-    /// Print the JSON schema of recipes, for editors.
+    /// Print the JSON schema of recipes
+    ///
+    /// Use it for completion and checks in editors that run the YAML language server.
     #[command(
-        after_long_help = "Example: completion and checks in editors that run the YAML language server\n  gpu-rollout recipe schema > recipe.schema.json\n  # first line of your recipe: # yaml-language-server: $schema=recipe.schema.json"
+        after_long_help = "Example:\n  gpu-rollout recipe schema > recipe.schema.json\n  # first line of your recipe: # yaml-language-server: $schema=recipe.schema.json"
     )]
     Schema,
 }
 
-/// What every command takes that takes a recipe.
+/// The options of every command that takes a recipe.
 #[derive(Debug, Default, clap::Args)]
 pub struct RecipeSelection {
     /// `PATH=VALUE`.
@@ -104,25 +117,27 @@ pub struct RecipeSelection {
     aicr: AicrArguments,
 }
 
-/// Where help lists the options of [`AicrArguments`].
+/// The heading of [`AicrArguments`] in help.
 const AICR_HEADING: &str = "Recipes of NVIDIA AICR (RecipeResult)";
 
-/// How recipes of NVIDIA AICR are read.
+/// Options for recipes of NVIDIA AICR.
 #[derive(Debug, Default, clap::Args)]
 struct AicrArguments {
-    /// AICR's data directory, which has `components/`: the values files that the recipe names are in it
+    /// AICR's data directory, which contains `components/` with the values files that the recipe
+    /// names
     #[arg(long, value_name = "DIR", help_heading = AICR_HEADING)]
     data: Option<String>,
-    /// Set what keys that the charts do not read were meant to set
+    /// For each key that no chart reads, set the key that works instead, if there is one [default:
+    /// leave such keys out, with a warning]
     #[arg(long, help_heading = AICR_HEADING)]
     fix_dead_keys: bool,
-    /// Leave out manifest files, which are not supported; a warning names each
+    /// Leave out manifest files, with a warning for each [default: a manifest file is an error]
     #[arg(long, help_heading = AICR_HEADING)]
     without_manifests: bool,
 }
 
 impl RecipeSelection {
-    /// Loads a recipe as these options say.
+    /// Loads a recipe with these options.
     ///
     /// # Errors
     /// As for [`load_with`].
@@ -165,7 +180,7 @@ impl RecipeArguments {
     }
 }
 
-/// Loads a recipe for any command: findings go to standard error; `None` after an error.
+/// Loads a recipe and prints its findings to standard error. Returns `None` after an error.
 pub fn load_recipe(
     recipe: &str,
     overrides: &RecipeSelection,

@@ -20,26 +20,26 @@ mod text;
   gpu-rollout report -o metrics | curl --data-binary @- http://pushgateway:9091/metrics/job/gpu-rollout
   gpu-rollout report -o json | jq '.rollouts[].nodes[] | {node, seconds, evicted: [.evicted[]?.pod]}'")]
 pub struct ReportArguments {
-    /// The format
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: ReportFormat,
     #[command(flatten)]
     cluster: ClusterOptions,
 }
 
-/// `-o` of a report.
+/// The output format of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum ReportFormat {
-    /// For people, as wide as the terminal.
+    /// For people, wrapped to the width of the terminal.
     #[default]
     Text,
-    /// A page that needs nothing beside itself: for a browser, a ticket, or print.
+    /// One self-contained HTML page for a browser, a ticket or a printer.
     Html,
     /// One JSON document.
     Json,
-    /// The same as YAML.
+    /// One YAML document with the same fields.
     Yaml,
-    /// Text of Prometheus: for the textfile collector of the node exporter, or a Pushgateway.
+    /// Prometheus text format, for the node exporter's textfile collector or a Pushgateway.
     Metrics,
 }
 

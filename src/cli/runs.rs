@@ -1,10 +1,10 @@
-//! Simulations beside each other, which takes a while in large fleets: people see how far it is.
+//! Parallel simulation runs with a progress line, because large fleets take a while.
 
 use super::parallel;
 use crate::printer::Printer;
 use simulator::report::SimulationReport;
 
-/// Runs `run` on all of them; the reports are in their order.
+/// Runs `run` on all of `runs`. The reports are in the same order.
 pub(super) fn run_all<T: Sync>(
     runs: &[T],
     run: impl Fn(&T) -> SimulationReport + Sync,

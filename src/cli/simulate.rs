@@ -14,45 +14,48 @@ mod text;
 const EXAMPLES: &str = "Examples:
   gpu-rollout simulate -r eks-gb200-training --set rollout.gpuDriver.mode=drive --nodes 64
 
-What if: the same nodes, another mode (assist: NVIDIA's controller, woken; observe: left alone; steer; drive).
+Compare modes on the same nodes (observe, assist, steer, drive):
   gpu-rollout simulate -r eks-gb200-training --set rollout.gpuDriver.mode=observe --nodes 64
 
-What if: the same nodes, another policy.
-  gpu-rollout simulate -r mine.yaml --set rollout.gpuDriver.policy.maxParallelUpgrades=8 --set rollout.gpuDriver.policy.maxUnavailable=50%
+Compare policies on the same nodes:
+  gpu-rollout simulate -r mine.yaml --set rollout.gpuDriver.policy.maxParallelUpgrades=8
+  gpu-rollout simulate -r mine.yaml --set rollout.gpuDriver.policy.maxUnavailable=50%
   gpu-rollout simulate -r mine.yaml --set rollout.gpuDriver.policy.soak=5m
   gpu-rollout simulate -r mine.yaml --fail 5 --set rollout.gpuDriver.policy.failureBudget=3
 
-For a program:
+Print the median duration for a script:
   gpu-rollout simulate -r mine.yaml --runs 100 -o json | jq .seconds.median";
 
 /// Arguments of `gpu-rollout simulate`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SimulateArguments {
-    /// The recipe
+    /// Recipe
     #[arg(short = 'r', long = "recipe", value_name = "RECIPE", help = RECIPE_HELP)]
     recipe: String,
-    /// How many GPU nodes [default: the recipe's cluster.gpuNodes]
+    /// Number of GPU nodes, 1 to 10000, or to 1000 unless the mode is `drive` [default: the
+    /// recipe's cluster.gpuNodes]
     #[arg(long)]
     nodes: Option<usize>,
-    /// Where the random numbers come from
+    /// Random seed of the first run: an integer; the same seed gives the same result
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many runs, each with the next seed
+    /// Number of runs, 1 to 10000, each with the next seed
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     runs: u64,
-    /// How long a driver takes from its pod's creation to its readiness
+    /// Time from a driver pod's creation to its readiness, as a range
     #[arg(long, value_name = "LEAST..MOST", default_value = "90s..3m")]
     driver_time: DurationRange,
-    /// How many pods with a GPU each node has; a controller brings them back on other nodes
+    /// Number of pods with a GPU on each node; when they are evicted, a controller recreates them
+    /// on other nodes
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     pods: usize,
-    /// How many nodes of a hundred get a driver that never starts
+    /// Percentage of nodes whose new driver never starts, 0 to 100
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
     fail: u64,
     #[command(flatten)]
     overrides: RecipeSelection,
-    /// The format.
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 }
@@ -92,10 +95,10 @@ impl SimulateArguments {
         let reports = runs::run_all(&seeds, |seed| simulate(&fleet.setup(*seed)), printer);
         let violations = reports.iter().find(|report| !report.violations.is_empty());
         if let Some(report) = violations {
-            // The model's own checks: a mistake of this program, and not of the recipe.
+            // The model checks invariants: a violation is a bug of this program, not of the recipe.
             printer.error(
                 &format!(
-                    "the simulation found a mistake of the engine with seed {}: {}",
+                    "the simulation found a bug in the engine with seed {}: {}",
                     report.seed,
                     report.violations.join("; ")
                 ),

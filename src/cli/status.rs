@@ -24,25 +24,25 @@ pub(super) use text::driver;
   gpu-rollout status -o json | jq '.rollouts[].nodes[] | select(.stage == \"failed\") | .node'
   gpu-rollout status -o name | xargs -n1 kubectl describe")]
 pub struct StatusArguments {
-    /// Follow it until no node is pending or in progress
+    /// Update the output until no node is pending or in progress; exit with 21 if nodes have failed
     #[arg(short, long)]
     watch: bool,
-    /// Show every node, also those that are done
+    /// Show every node, including nodes that are done
     #[arg(short, long)]
     all: bool,
-    /// The format
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: ListingFormat,
     #[command(flatten)]
     cluster: ClusterOptions,
 }
 
-/// All rollouts of a cluster, for programs.
+/// The `-o json` document of `status`.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct StatusDocument<'a> {
     /// The rollouts of the cluster.
     rollouts: &'a [RolloutStatus],
-    /// What is worth knowing, for people.
+    /// Notes for people, for example about what could not be read.
     notes: &'a [String],
 }
 
@@ -52,8 +52,8 @@ impl StatusArguments {
         let Self { watch, all, output, cluster } = self;
         if watch && output != ListingFormat::Text && output != ListingFormat::Wide {
             printer.error(
-                "--watch shows text",
-                Some("leave -o away, or ask again and again without --watch"),
+                "--watch supports only the formats `text` and `wide`",
+                Some("omit -o, or run the command repeatedly without --watch"),
             );
             return ExitCode::Usage;
         }
@@ -89,7 +89,7 @@ impl StatusArguments {
     }
 }
 
-/// Everything of all rollouts, for a file.
+/// Returns the full status of all rollouts as text for a file.
 pub(super) fn whole(rollouts: &[RolloutStatus]) -> String {
     text::text(rollouts, true, None)
 }

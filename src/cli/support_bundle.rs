@@ -25,15 +25,15 @@ use ops::support::{SupportBundle, SupportFile, support};
 #[command(after_help = "Examples:
   gpu-rollout support-bundle
   gpu-rollout support-bundle -f rollout.tar.gz --no-logs
-  gpu-rollout support-bundle -f - | tar tz              # what is in it")]
+  gpu-rollout support-bundle -f - | tar tz              # list what is in it")]
 pub struct SupportBundleArguments {
-    /// Where to write it; `-` is standard output [default: gpu-rollout-support-TIME.tar.gz]
+    /// File of the archive; `-` means standard output [default: gpu-rollout-support-TIME.tar.gz]
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Leave out logs
     #[arg(long)]
     no_logs: bool,
-    /// Replace a file that is there
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -48,8 +48,8 @@ impl SupportBundleArguments {
             file.as_deref().filter(|file| !force && *file != Path::new("-") && file.exists())
         {
             printer.error(
-                &format!("{} exists", file.display()),
-                Some("write somewhere else, or replace it with --force"),
+                &format!("`{}` already exists", file.display()),
+                Some("choose another file with -f, or replace it with --force"),
             );
             return ExitCode::Input;
         }
@@ -59,7 +59,7 @@ impl SupportBundleArguments {
             let mut support = gather(&session, !no_logs, printer).await?;
             let readme = readme(&support, now, no_logs);
             support.add("README.txt", &readme);
-            // What people look at first.
+            // The README comes first in the archive.
             support.files.rotate_right(1);
             let archive = match archive(&name, &support.files, now) {
                 Ok(archive) => archive,
@@ -71,36 +71,36 @@ impl SupportBundleArguments {
             let file = file.unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
             if let Err(error) = write_archive(&file, &archive, printer) {
                 printer.error(
-                    &format!("unable to write {}: {error}", file.display()),
-                    Some("name another place with -f"),
+                    &format!("unable to write `{}`: {error}", file.display()),
+                    Some("choose another file with -f"),
                 );
                 return Ok(ExitCode::Input);
             }
             let size = archive.len().div_ceil(1024);
             printer.note(&format!(
-                "{}: {} files, {size} KiB, {} texts taken out",
+                "{}: {} files, {size} KiB, {} texts redacted",
                 file.display(),
                 support.files.len(),
                 support.redacted
             ));
             for missing in &support.missing {
-                printer.note(&format!("note: not in it: {missing}"));
+                printer.note(&format!("note: not included: {missing}"));
             }
             printer.note(
-                "Look at it before you hand it on: names of nodes, pods and registries are in it.",
+                "Check the archive before you send it: it contains names of nodes, pods and registries.",
             );
             Ok(ExitCode::Success)
         })
     }
 }
 
-/// How it stands, and what the cluster has.
+/// Collects status, reports, objects and logs.
 async fn gather(
     session: &ClusterSession,
     logs: bool,
     printer: &mut Printer,
 ) -> Result<SupportBundle, ObserveError> {
-    printer.note("Looking at the rollouts …");
+    printer.note("Observing the rollouts …");
     let snapshots: Vec<RolloutSnapshot> = session.observe_all().await?;
     let statuses: Vec<RolloutStatus> = snapshots.iter().map(status).collect();
     let reports: Vec<RunReport> = snapshots.iter().map(report).collect();
@@ -125,28 +125,32 @@ async fn gather(
     Ok(support)
 }
 
-/// What is in it and what is not.
+/// Returns the README of the archive: what it contains, and what is missing.
 fn readme(support: &SupportBundle, now: Timestamp, no_logs: bool) -> String {
     let mut text = format!(
         "Support bundle of gpu-rollout {}, {now:.0}
 
-status.txt, status.json   how the rollouts stand
-report.html, report.json  how the last run went
-versions.txt              of the program and the API server
-objects/                  nodes, the operators' custom resources, PodDisruptionBudgets, ResourceSlices and ResourceClaims; Deployments,
-                          DaemonSets and pods of the operators' and hooks' namespaces; the hooks' ConfigMaps and Jobs; the Leases of the
-                          hooks and of the GPU operator's leader; events
-logs/                     of hooks and operators, and of operands on nodes that failed or are in progress{}
+status.txt, status.json   status of the rollouts
+report.html, report.json  report of the last run
+versions.txt              versions of the program and the API server
+objects/                  nodes, the operators' custom resources, PodDisruptionBudgets,
+                          ResourceSlices and ResourceClaims;
+                          Deployments, DaemonSets and pods of the operators' and hooks' namespaces;
+                          the hooks' ConfigMaps and Jobs; the Leases of the hooks and of the GPU
+                          Operator's leader; events
+logs/                     logs of hooks and operators, and of operands on nodes that failed or are in
+                          progress{}
 
-Secrets were not read. {} texts that look like secrets, or are named so, stand as [redacted]. Pods of workloads are not in it;
-ResourceClaims and PodDisruptionBudgets name workloads.
+Secrets were not read. {} texts that look like secrets, or have such a name, are replaced by
+[redacted]. Pods of workloads are not included. ResourceClaims and PodDisruptionBudgets name
+workloads.
 ",
         env!("CARGO_PKG_VERSION"),
         if no_logs { " (left out)" } else { "" },
         support.redacted
     );
     if !support.missing.is_empty() {
-        text.push_str("\nNot in it:\n");
+        text.push_str("\nNot included:\n");
     }
     for missing in &support.missing {
         // Writing to a String cannot fail.
@@ -155,7 +159,7 @@ ResourceClaims and PodDisruptionBudgets name workloads.
     text
 }
 
-/// A gzipped tar archive with all files in one directory.
+/// Returns a gzipped tar archive with all files in one directory.
 fn archive(name: &str, files: &[SupportFile], now: Timestamp) -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     for file in files {
@@ -168,7 +172,7 @@ fn archive(name: &str, files: &[SupportFile], now: Timestamp) -> io::Result<Vec<
     archive.into_inner()?.finish()
 }
 
-/// Writes it, whole or not at all.
+/// Writes the archive completely or not at all.
 fn write_archive(file: &Path, archive: &[u8], printer: &mut Printer) -> io::Result<()> {
     if file == Path::new("-") {
         printer.bytes(archive);
@@ -181,7 +185,7 @@ fn write_archive(file: &Path, archive: &[u8], printer: &mut Printer) -> io::Resu
         .and_then(|mut open| open.write_all(archive).and_then(|()| open.sync_all()))
         .and_then(|()| std::fs::rename(&partial, file));
     if written.is_err() {
-        // The failure is reported; the rest of a half-written file is in nobody's interest, and may not be there.
+        // The write error is reported. A partial file is useless, and may not exist.
         let _ = std::fs::remove_file(&partial);
     }
     written

@@ -1,15 +1,16 @@
-//! Tables as kubectl prints them: columns side by side, nothing around them. The last column takes what is left of the width.
+//! Tables as kubectl prints them: columns without borders. The last column takes the remaining
+//! width.
 
 use std::fmt::Write;
 
-/// What stands between two columns.
+/// The separator of two columns.
 const GAP: &str = "  ";
-/// The last column is never made narrower than this.
+/// The minimum width of the last column, in characters.
 const NARROWEST: usize = 30;
-/// Nor is a wrapped line than this.
+/// The minimum width of a wrapped line, in characters.
 const NARROWEST_LINE: usize = 40;
 
-/// A table. `width`: of the terminal; `None`: as wide as it gets.
+/// Formats a table. `width`: of the terminal, in characters; `None`: no limit.
 pub(super) fn table(header: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
     let mut widths: Vec<usize> = header.iter().map(|name| name.chars().count()).collect();
     for row in rows {
@@ -39,7 +40,7 @@ pub(super) fn table(header: &[&str], rows: &[Vec<String>], width: Option<usize>)
     text
 }
 
-/// A text in lines of at most so many characters, broken between words.
+/// Wraps a text between words into lines of at most `width` characters.
 pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
@@ -56,7 +57,8 @@ pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Appends a text in lines of at most so many characters: `first` stands before the first one, `rest` before the others.
+/// Appends `words`, wrapped to `width` characters: `first` precedes the first line, `rest` the
+/// others.
 pub(super) fn push_wrapped(
     text: &mut String,
     (first, rest): (&str, &str),
@@ -70,7 +72,7 @@ pub(super) fn push_wrapped(
     }
 }
 
-/// Several numbers in words, without those that are none: `3 done, 1 failed`.
+/// Formats counts without those that are zero: `3 done, 1 failed`.
 pub(super) fn counted(counts: &[(usize, &str)]) -> String {
     let counts: Vec<String> = counts
         .iter()

@@ -24,9 +24,9 @@ use ops::why::{NodeExplanation, explain_node};
   gpu-rollout why gpu-3
   gpu-rollout why gpu-3 -o json | jq -r '.rollouts[].row.waiting.remedy.run[]'")]
 pub struct WhyArguments {
-    /// The node
+    /// Name of the node
     node: String,
-    /// The format
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: ListingFormat,
     #[command(flatten)]
@@ -35,7 +35,7 @@ pub struct WhyArguments {
 
 #[derive(Serialize, JsonSchema)]
 pub(super) struct WhyDocument<'a> {
-    /// The rollouts that have the node.
+    /// The rollouts that include the node.
     rollouts: &'a [NodeExplanation],
 }
 
@@ -86,7 +86,7 @@ fn node_text(explanation: &NodeExplanation, snapshot: &RolloutSnapshot, width: u
     if let Some(held) = &row.held {
         let _ = writeln!(text, "  {} for {}", held.text(), format_age(held.since, snapshot.now));
     }
-    // What is given as the node's own reason below is not said twice.
+    // The node's own reason is printed below, and not repeated here.
     for waiting in
         fleet.iter().filter(|waiting| row.waiting.as_ref().is_none_or(|own| own.text != **waiting))
     {
@@ -94,13 +94,14 @@ fn node_text(explanation: &NodeExplanation, snapshot: &RolloutSnapshot, width: u
     }
     let Some(waiting) = &row.waiting else {
         if row.stage == NodeStage::Done {
-            text.push_str("  It is as the settings ask for: nothing to wait for.\n");
+            text.push_str("  The node matches the settings and waits for nothing.\n");
         }
         return text;
     };
     let by = waiting.since.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
     let at = waiting.since.at.map(|at| format!(" ({at:.0}{by})")).unwrap_or_default();
-    let ends = if waiting.resolves_itself { "can end by itself" } else { "does not end by itself" };
+    let ends =
+        if waiting.resolves_itself { "can resolve itself" } else { "does not resolve itself" };
     let age = waiting
         .since
         .at
@@ -115,18 +116,20 @@ fn node_text(explanation: &NodeExplanation, snapshot: &RolloutSnapshot, width: u
     text
 }
 
-/// Prints that no rollout is about the node.
+/// Prints that no rollout includes the node.
 fn print_no_rollout(snapshots: &[RolloutSnapshot], node: &str, printer: &mut Printer) -> ExitCode {
     let names = || snapshots.iter().flat_map(|snapshot| snapshot.observed.nodes.keys());
     if names().any(|name| **name == *node) {
-        printer.data(&format!("{node} has no driver that is rolled out here: no label of a device, and no pod of a driver.\n"));
+        printer.data(&format!(
+            "{node} is in no rollout: it has neither a device label nor a driver pod.\n"
+        ));
         return ExitCode::Success;
     }
     let hint =
         nearest(node, names().map(|name| &**name)).map(|name| format!("did you mean `{name}`?"));
     printer.error(
-        &format!("there is no node `{node}`"),
-        hint.as_deref().or(Some("kubectl get nodes lists them")),
+        &format!("node `{node}` not found"),
+        hint.as_deref().or(Some("`kubectl get nodes` lists the nodes")),
     );
     ExitCode::Input
 }

@@ -413,7 +413,7 @@ fn what_flux_cannot_reach_is_refused() {
     insta::assert_snapshot!(seen.concat(), @r#"
     $ gpu-rollout bundle render -r base -d flux -o out
     error: deployer `flux` reads the bundle from a repository, and its files must say which one
-    hint: add --repo URL, and --revision and --path unless `main` and its root are right
+    hint: add --repo URL; also --revision unless it is `main`, and --path unless it is the root
     $ gpu-rollout bundle render -r base -d flux -o out --repo file:///srv/fleet.git
     error: deployer `flux` cannot read the bundle from `file:///srv/fleet.git`: Flux reads it from inside the cluster
     hint: name a repository that the cluster reaches: --repo https://…, ssh://… or oci://…

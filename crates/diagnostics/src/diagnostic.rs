@@ -1,45 +1,45 @@
-//! What is wrong with a text: place, reason, what to do; drawn with the lines that it is about.
+//! Findings about a text: place, reason and hints, rendered with an excerpt of the text.
 
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Renderer, Snippet};
 
 use super::lint::Lint;
 use super::source::{SourceSpan, SourceTexts};
 
-/// As many findings as anybody reads at once.
+/// The maximum number of findings that are rendered.
 const MOST_DRAWN: usize = 50;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The text can be used.
     Warning,
-    /// It cannot.
+    /// The text cannot be used.
     Error,
 }
 
-/// One finding.
+/// One finding about a text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
     /// What is wrong, in one sentence without a period.
     pub message: Box<str>,
-    /// Where; `None` if no text is to blame.
+    /// The place; `None` if the finding is not about a place in a text.
     pub place: Option<SourceSpan>,
-    /// What the marked text is.
+    /// The label of the marked text.
     pub label: Box<str>,
-    /// Other places that matter, each with what it is.
+    /// Related places, each with its label.
     pub related: Vec<(SourceSpan, String)>,
     /// What to do.
     pub hints: Vec<String>,
-    /// Whether the text must not be shown.
+    /// Whether the text must not be shown, because it is a secret.
     pub secret: bool,
-    /// Under which name `docs/lints.md` explains it, if it does.
+    /// The lint that explains the finding in `docs/lints.md`, if there is one.
     pub lint: Option<Lint>,
 }
 
 impl Diagnostic {
-    /// An error.
+    /// Creates an error.
     pub fn error(message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
@@ -53,54 +53,54 @@ impl Diagnostic {
         }
     }
 
-    /// A warning.
+    /// Creates a warning.
     pub fn warning(message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(message) }
     }
 
-    /// Says under which name `docs/lints.md` explains it.
+    /// Sets the lint that explains the finding in `docs/lints.md`.
     #[must_use]
     pub fn lint(mut self, lint: Lint) -> Self {
         self.lint = Some(lint);
         self
     }
 
-    /// Says where.
+    /// Sets the place.
     #[must_use]
     pub fn at(mut self, origin: SourceSpan) -> Self {
         self.place = Some(origin);
         self
     }
 
-    /// Says what the marked text is.
+    /// Sets the label of the marked text.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into().into();
         self
     }
 
-    /// Adds another place.
+    /// Adds a related place.
     #[must_use]
     pub fn related(mut self, origin: SourceSpan, label: impl Into<String>) -> Self {
         self.related.push((origin, label.into()));
         self
     }
 
-    /// Keeps the text out of the output: only its place is shown.
+    /// Hides the text as a secret: only its place is shown.
     #[must_use]
     pub fn secret(mut self) -> Self {
         self.secret = true;
         self
     }
 
-    /// Adds what to do.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// Adds what to do, if there is something.
+    /// Adds a hint, if there is one.
     #[must_use]
     pub fn maybe_hint(self, hint: Option<String>) -> Self {
         match hint {
@@ -109,34 +109,34 @@ impl Diagnostic {
         }
     }
 
-    /// Adds itself to `findings`.
+    /// Adds this finding to `findings`.
     pub fn report(self, findings: &mut Vec<Self>) {
         findings.push(self);
     }
 }
 
-/// Findings and the texts that they are about.
+/// Findings with the texts that they are about.
 #[derive(Clone, Debug, Default, thiserror::Error)]
 #[error("{}", self.summary())]
 pub struct Diagnostics {
     /// The texts.
     pub sources: SourceTexts,
-    /// The findings, in the order in which they were made.
+    /// The findings, in the order in which they were reported.
     pub list: Vec<Diagnostic>,
 }
 
 impl Diagnostics {
-    /// Whether there is an error among them.
+    /// Returns whether there is an error.
     pub fn has_errors(&self) -> bool {
         self.list.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no findings.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// `2 errors, 1 warning`.
+    /// Returns the number of findings, such as `2 errors, 1 warning`.
     pub fn summary(&self) -> String {
         let errors =
             self.list.iter().filter(|diagnostic| diagnostic.severity == Severity::Error).count();
@@ -151,13 +151,13 @@ impl Diagnostics {
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
     }
 
-    /// The findings for people, one blank line between two, with terminal colors that the command line
-    /// drops where no terminal reads them.
+    /// Renders the findings for people, separated by blank lines, with terminal colors. The command
+    /// line removes the colors unless a terminal reads them.
     pub fn render(&self) -> String {
         self.draw(&Renderer::styled())
     }
 
-    /// The same without colors.
+    /// Renders the findings without colors.
     pub fn render_plain(&self) -> String {
         self.draw(&Renderer::plain())
     }
@@ -240,7 +240,8 @@ impl Diagnostics {
     }
 }
 
-/// What is marked: the first line of it, and at least one character, so that there is a caret.
+/// Returns the range to mark: the first line of the span, and at least one character, so that there
+/// is a caret.
 fn visible(origin: SourceSpan, text: &str) -> std::ops::Range<usize> {
     let stretch = text.get(origin.range()).unwrap_or_default();
     let end = origin.start + stretch.find('\n').unwrap_or(stretch.len());

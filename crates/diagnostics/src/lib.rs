@@ -1,4 +1,5 @@
-//! Texts that people write: YAML as a tree in which everything knows its place, and findings that show the place.
+//! Diagnostics for texts that users write: YAML as a tree with positions, and findings that show
+//! the place.
 
 pub mod diagnostic;
 pub mod lint;

@@ -2,58 +2,58 @@
 
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
-/// A kind of finding, in the order of the page.
+/// A named check, in the order of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Lint {
-    /// A key of values that the chart never reads.
+    /// A key in the values that the chart never reads.
     UnknownKey,
     /// A value of a type that the chart cannot use.
     WrongType,
-    /// A value that is none of those that there are.
+    /// A value that is not one of the possible values.
     UnknownWord,
-    /// A scalar that YAML parsers of different ages read differently.
+    /// A scalar that YAML 1.1 and YAML 1.2 parsers read differently.
     OldYaml,
-    /// A secret where everybody can read it.
+    /// A secret in plain text.
     Secret,
-    /// A value that is the same in every bundle.
+    /// A value that every bundle sets itself.
     BundleValue,
-    /// Something that is set in two places.
+    /// A setting that is set in two places.
     SetTwice,
-    /// A wait without an end.
+    /// A wait without a timeout.
     EndlessWait,
-    /// A deployer's setting, which a bundle makes itself.
+    /// A setting of a deployer, which the bundle sets itself.
     DeployerSetting,
     /// A field of a custom resource that its CRD does not have.
     UnknownField,
     /// A setting that nothing reads.
     NoEffect,
-    /// A setting that the mode has no use for, or a value that contradicts it.
+    /// A setting that the mode does not use, or a value that contradicts the mode.
     AgainstMode,
     /// Values that cannot be checked.
     Unchecked,
     /// Two device plugins for the same GPUs.
     TwoDevicePlugins,
-    /// Device plugin and DRA driver for the same GPUs.
+    /// A device plugin and the DRA driver for the same GPUs.
     PluginBesideDra,
-    /// One component twice.
+    /// A component that runs twice.
     RunsTwice,
-    /// `driver` values while NVIDIADriver objects are what counts.
+    /// `driver` values that have no effect, because NVIDIADriver objects apply.
     DriverCrd,
-    /// A driver that the DRA driver does not find.
+    /// A driver that the DRA driver cannot find.
     DriverRoot,
     /// GPUs in the DRA driver without the chart's second switch.
     GpuOverride,
-    /// Versions or values of different components that do not go together.
+    /// Versions or values of different components that are incompatible.
     Incompatible,
 }
 
 impl Lint {
-    /// All of them, in the order of the page.
+    /// All lints, in the order of the page.
     pub const ALL: [Self; Self::COUNT] =
         *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
-    /// Its name, as messages and the page have it.
+    /// Returns the name, as in messages and on the page.
     pub fn name(self) -> &'static str {
         self.into()
     }

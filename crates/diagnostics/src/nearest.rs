@@ -1,11 +1,11 @@
-//! "Did you mean": the known word that is nearest to a mistyped one.
+//! "Did you mean": finds the known word that is nearest to a mistyped one.
 
 use strsim::osa_distance;
 
-/// Nobody mistypes anything longer.
+/// The maximum length of a word for which a near candidate is searched: bounds the time.
 const LONGEST_WORD: usize = 100;
 
-/// The candidate that `word` was probably meant to be; `None` if none is near.
+/// Returns the candidate that the user probably meant by `word`, or `None` if none is near.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > LONGEST_WORD {
         return None;
@@ -22,7 +22,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     scored.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
 
-/// Asks whether the nearest candidate was meant; `None` if none is near.
+/// Returns a hint with the nearest candidate, or `None` if none is near.
 pub fn did_you_mean<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -30,8 +30,8 @@ pub fn did_you_mean<'a>(
     nearest(word, candidates).map(|near| format!("did you mean `{near}`?"))
 }
 
-/// `maxParallel` for `maxParallelUpgrades`, even with a typo in it: most of the word, and five letters at least, are how the
-/// candidate starts.
+/// Returns whether most of the word, and at least five letters, are the start of the candidate:
+/// `maxParallel` for `maxParallelUpgrades`, even with a typo in it.
 fn starts_alike(word: &str, candidate: &str) -> bool {
     let same = word
         .to_lowercase()
@@ -42,7 +42,8 @@ fn starts_alike(word: &str, candidate: &str) -> bool {
     same >= 5 && same * 5 >= word.chars().count() * 3
 }
 
-/// `gb200` for `eks-gb200-training`, `upgrade` for `upgradePolicy`: a part of four letters or more, one way or the other.
+/// Returns whether one of the words contains the other, with at least four letters: `gb200` for
+/// `eks-gb200-training`, `upgrade` for `upgradePolicy`.
 fn is_part(word: &str, candidate: &str) -> bool {
     let (word, candidate) = (word.to_lowercase(), candidate.to_lowercase());
     (word.len() >= 4 && candidate.contains(&word))

@@ -1,4 +1,4 @@
-//! Text → tree.
+//! Parses a text into a tree.
 
 use std::fmt;
 
@@ -10,36 +10,37 @@ use super::source::{SourceId, SourceSpan, SourceTexts, byte_at};
 use super::tree::{MapEntry, YamlNode, YamlValue};
 use yaml::{self, Location, Spanned};
 
-/// Nodes that a document may have, aliases expanded: ten times the largest chart's default values. Nothing that is done with a tree
-/// of this size takes long, even if it compares every key with every other.
+/// The maximum number of nodes in a document with expanded aliases: ten times the default values of
+/// the largest chart. With a tree of this size, even comparing every key with every other is fast.
 const MAX_NODES: usize = 20_000;
-/// What YAML parsers of different ages take for a boolean or null when it is not quoted.
+/// Words that some YAML parsers read as a boolean or null unless they are quoted.
 const WORDS_OF_YAML_1_1: [&str; 11] =
     ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", ""];
 
-/// What kind of document is read, for messages.
+/// The words for a kind of document in messages.
 #[derive(Clone, Copy, Debug)]
 pub struct DocumentWords {
-    /// `a recipe`.
+    /// The kind of document with its article, such as `a recipe`.
     pub document: &'static str,
-    /// What to do about a second document.
+    /// The hint about a second document.
     pub second_document: &'static str,
 }
 
-/// A document as programs read it that take what they can: every entry of a map is there, also those whose key stands twice.
+/// A leniently parsed document, in which a map has all its entries, including those with a
+/// duplicate key.
 #[derive(Clone, Debug)]
 pub struct LenientDocument {
     /// The first document.
     pub node: YamlNode,
-    /// Where a second one starts.
+    /// The start of a second document, if there is one.
     pub second_document: Option<SourceSpan>,
 }
 
-/// Reads the source as one YAML document.
+/// Parses the source as one YAML document.
 ///
 /// # Errors
-/// The text is no YAML, has duplicate keys or a second document, is too large once its aliases are expanded, has keys that are no
-/// plain strings or numbers that would lose digits.
+/// The text is not YAML, has duplicate keys or a second document, is too large after expanding its
+/// aliases, has keys that are not plain strings, or has numbers that would lose digits.
 pub fn parse(
     sources: &SourceTexts,
     source: SourceId,
@@ -52,10 +53,11 @@ pub fn parse(
     YamlConverter { text, source, strict: true }.node(raw)
 }
 
-/// Reads the first document of the source as YAML 1.1 parsers do, which also know `y` and `n` as booleans.
+/// Parses the first document of the source as YAML 1.1 parsers do, which also read `y` and `n` as
+/// booleans.
 ///
 /// # Errors
-/// The first document is no YAML, or too large once its aliases are expanded.
+/// The first document is not YAML, or is too large after expanding its aliases.
 pub fn parse_leniently(
     sources: &SourceTexts,
     source: SourceId,
@@ -80,12 +82,12 @@ pub fn parse_leniently(
 
 fn no_nul(text: &str, source: SourceId, words: DocumentWords) -> Result<(), Diagnostic> {
     let Some(byte) = text.find('\0') else { return Ok(()) };
-    Err(Diagnostic::error("a NUL character stands in the text")
+    Err(Diagnostic::error("the text contains a NUL character")
         .at(SourceSpan { source, start: byte, end: byte + 1 })
         .hint(format!("{} is plain text: save it as UTF-8", words.document)))
 }
 
-/// What stands in the text, before the checks.
+/// A parsed value before the checks.
 enum RawYaml {
     Null,
     Bool(bool),
@@ -130,7 +132,7 @@ impl YamlConverter<'_> {
             && WORDS_OF_YAML_1_1.contains(&written.to_ascii_lowercase().as_str())
         {
             return Err(Diagnostic::error(format!(
-                "the key `{written}` is a boolean or null for YAML parsers"
+                "some YAML parsers read the key `{written}` as a boolean or null"
             ))
             .at(key_origin)
             .hint(format!("quote it: `\"{written}\":`")));
@@ -138,7 +140,7 @@ impl YamlConverter<'_> {
         Ok(MapEntry { key: key.value, key_origin, node: self.node(value)? })
     }
 
-    /// `y` and `n` are booleans of YAML 1.1; a recipe keeps them as they are written.
+    /// Converts a string. `y` and `n` are booleans in YAML 1.1; a recipe keeps them as written.
     fn string(&self, text: String, origin: SourceSpan) -> YamlValue {
         let plain = !self.strict && self.text.get(origin.range()) == Some(&text);
         match text.as_str() {
@@ -148,7 +150,8 @@ impl YamlConverter<'_> {
         }
     }
 
-    /// An integer that no integer type holds has become a float by now, and lost digits.
+    /// Converts a number. Refuses an integer that is too large for every integer type: the parser
+    /// has converted it to a float, and it lost digits.
     fn number(&self, number: Number, origin: SourceSpan) -> Result<YamlValue, Diagnostic> {
         let written = self.text.get(origin.range()).unwrap_or_default();
         if self.strict
@@ -157,10 +160,10 @@ impl YamlConverter<'_> {
             && written.bytes().all(|byte| byte.is_ascii_digit())
         {
             return Err(Diagnostic::error(format!(
-                "the number `{written}` has more digits than can be kept"
+                "the number `{written}` has too many digits to be kept exactly"
             ))
             .at(origin)
-            .hint(format!("quote it if it is a text: `\"{written}\"`")));
+            .hint(format!("quote it if it is a string: `\"{written}\"`")));
         }
         Ok(YamlValue::Number(number))
     }
@@ -170,7 +173,7 @@ impl YamlConverter<'_> {
     }
 }
 
-/// Locations carry bytes where the parser knows them, else characters.
+/// Converts a location, which has bytes if the parser knows them, and otherwise characters.
 fn origin(location: &Location, text: &str, source: SourceId) -> SourceSpan {
     let bytes = location.span().byte_offset().zip(location.span().byte_len());
     let (start, length) = bytes
@@ -180,7 +183,7 @@ fn origin(location: &Location, text: &str, source: SourceId) -> SourceSpan {
             (byte_at(text, line, usize::try_from(location.column()).unwrap_or(usize::MAX)), 0)
         });
     let start = start.min(text.len());
-    // A block scalar's span ends behind its last line break: the break is no part of what is shown.
+    // The span of a block scalar includes its last line break, which is not shown.
     let end = start
         + text
             .get(start..(start + length).min(text.len()))
@@ -188,10 +191,10 @@ fn origin(location: &Location, text: &str, source: SourceId) -> SourceSpan {
     SourceSpan { source, start, end }
 }
 
-/// The parser's errors in words for people.
+/// Converts an error of the parser into a finding.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "the parser's enum grows with its versions; all but a few kinds are told in its own words"
+    reason = "the parser's enum grows with its versions; most kinds keep the parser's own message"
 )]
 fn explain(error: &yaml::Error, text: &str, source: SourceId, words: DocumentWords) -> Diagnostic {
     let mut error = error.without_snippet();
@@ -203,27 +206,25 @@ fn explain(error: &yaml::Error, text: &str, source: SourceId, words: DocumentWor
             ("a second document starts here".to_owned(), words.second_document)
         }
         yaml::Error::DuplicateMappingKey { key, .. } => (
-            key.as_ref().map_or_else(
-                || "this key stands twice in the same map".to_owned(),
-                |key| format!("the key `{key}` stands twice in the same map"),
-            ),
+            key.as_ref()
+                .map_or_else(|| "duplicate key".to_owned(), |key| format!("duplicate key `{key}`")),
             "keep one of them",
         ),
         yaml::Error::Budget { .. }
         | yaml::Error::AliasReplayLimitExceeded { .. }
         | yaml::Error::AliasReplayStackDepthExceeded { .. } => (
             format!(
-                "the document grows beyond what {} may have (nodes, depth, aliases)",
+                "the document exceeds the limits of {} (nodes, depth, aliases)",
                 words.document
             ),
-            "write fewer aliases (`*name`) and less nesting",
+            "use fewer aliases (`*name`) and less nesting",
         ),
         yaml::Error::UnknownAnchor { .. } => (
             "the alias names an anchor that does not exist".to_owned(),
-            "define it before (`&name`), or quote the text if it is meant to start with `*`",
+            "define the anchor before the alias (`&name`), or quote the string if it starts with `*`",
         ),
         yaml::Error::NonFiniteFloat { value, .. } => {
-            (format!("`{value}` is no finite number"), "quote it if it is a text")
+            (format!("`{value}` is not a finite number"), "quote it if it is a string")
         }
         yaml::Error::Unexpected { expected: "string scalar", .. } => {
             ("a key must be a plain string".to_owned(), "lists and maps cannot be keys")
@@ -240,7 +241,7 @@ fn explain(error: &yaml::Error, text: &str, source: SourceId, words: DocumentWor
     }
 }
 
-/// The place is shown by the excerpt.
+/// Removes the place from a parser's message, because the excerpt shows it.
 fn without_place(message: &str) -> &str {
     message.rfind(" at line ").map_or(message, |index| &message[..index])
 }
@@ -277,7 +278,9 @@ impl<'de> Visitor<'de> for RawVisitor {
     }
 
     fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<RawYaml, E> {
-        Number::from_f64(number).map(RawYaml::Number).ok_or_else(|| E::custom("no finite number"))
+        Number::from_f64(number)
+            .map(RawYaml::Number)
+            .ok_or_else(|| E::custom("not a finite number"))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<RawYaml, E> {
@@ -301,6 +304,6 @@ impl<'de> Visitor<'de> for RawVisitor {
     }
 
     fn visit_bytes<E: serde::de::Error>(self, _bytes: &[u8]) -> Result<RawYaml, E> {
-        Err(E::custom("binary values cannot stand here"))
+        Err(E::custom("binary values are not supported"))
     }
 }

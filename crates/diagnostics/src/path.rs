@@ -1,37 +1,38 @@
-//! Where something stands in a document: `components.gpu-operator.values.driver.version`. Items of lists go by
-//! their `name`, without one by number, and a dot inside a key is written `\.`.
+//! A path in a document: `components.gpu-operator.values.driver.version`. Items of lists are
+//! identified by their `name`, or by their number if they have none. A dot inside a key is written
+//! `\.`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// As deep as a document may be nested.
+/// The maximum number of keys: the maximum nesting of a document.
 const MAX_KEYS: usize = yaml::MAX_DEPTH;
 
-/// Keys from the top.
+/// A path of keys from the top of a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyPath(Vec<String>);
 
-/// Why a text is no [`KeyPath`].
+/// Why a text is not a [`KeyPath`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyPathError {
     /// `a..b`, a leading or a trailing dot.
     #[error("`{0}` has an empty key")]
     EmptyKey(String),
-    /// More keys than a document can be deep.
+    /// The path has more keys than a document can be deep.
     #[error("a path has at most {MAX_KEYS} keys")]
     TooLong,
-    /// A backslash at the end or before something that needs none.
+    /// A backslash at the end, or before a character other than a dot or backslash.
     #[error("`{0}` has a backslash that escapes neither a dot nor a backslash")]
     Escape(String),
 }
 
 impl KeyPath {
-    /// The keys.
+    /// Returns the keys.
     pub fn keys(&self) -> &[String] {
         &self.0
     }
 
-    /// The path of `key` below this one.
+    /// Returns the path of `key` below this one.
     #[must_use]
     pub fn child(&self, key: impl Into<String>) -> Self {
         let mut keys = self.0.clone();
@@ -39,18 +40,18 @@ impl KeyPath {
         Self(keys)
     }
 
-    /// The last key.
+    /// Returns the last key.
     pub fn last(&self) -> Option<&str> {
         self.0.last().map(String::as_str)
     }
 
-    /// The path without its first `count` keys.
+    /// Returns the path without its first `count` keys.
     #[must_use]
     pub fn below(&self, count: usize) -> Self {
         Self(self.0.iter().skip(count).cloned().collect())
     }
 
-    /// Whether these are the keys; for comparing with literals.
+    /// Returns whether the path has exactly these keys; for comparing with literals.
     pub fn equals(&self, keys: &[&str]) -> bool {
         self.0 == keys
     }

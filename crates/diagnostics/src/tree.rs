@@ -1,16 +1,16 @@
-//! A YAML document as a tree in which every key and every value knows where it was written.
+//! A YAML document as a tree in which every key and every value has its place in the text.
 
 use serde_json::{Map, Number};
 
 use super::path::KeyPath;
 use super::source::SourceSpan;
 
-/// A value and where it stands.
+/// A value with its place in the text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct YamlNode {
-    /// What it is.
+    /// The value.
     pub value: YamlValue,
-    /// Where it is.
+    /// The place of the value.
     pub origin: SourceSpan,
 }
 
@@ -36,69 +36,70 @@ pub enum YamlValue {
 pub struct MapEntry {
     /// The key.
     pub key: String,
-    /// Where the key stands.
+    /// The place of the key.
     pub key_origin: SourceSpan,
     /// The value.
     pub node: YamlNode,
 }
 
 impl YamlNode {
-    /// The entries of a map; none of anything else.
+    /// Returns the entries of a map; none for anything else.
     pub fn entries(&self) -> &[MapEntry] {
         if let YamlValue::Map(entries) = &self.value { entries } else { &[] }
     }
 
-    /// The items of a list; none of anything else.
+    /// Returns the items of a list; none for anything else.
     pub fn items(&self) -> &[Self] {
         self.list().unwrap_or_default()
     }
 
-    /// The items of a list; `None` for anything else.
+    /// Returns the items of a list, or `None` for anything else.
     pub fn list(&self) -> Option<&[Self]> {
         if let YamlValue::List(items) = &self.value { Some(items) } else { None }
     }
 
-    /// The value of a boolean.
+    /// Returns the value of a boolean.
     pub fn boolean(&self) -> Option<bool> {
         if let YamlValue::Bool(flag) = self.value { Some(flag) } else { None }
     }
 
-    /// Whether it is a map.
+    /// Returns whether the value is a map.
     pub fn is_map(&self) -> bool {
         matches!(self.value, YamlValue::Map(_))
     }
 
-    /// Whether it is a map or a list.
+    /// Returns whether the value is a map or a list.
     pub fn is_collection(&self) -> bool {
         matches!(self.value, YamlValue::Map(_) | YamlValue::List(_))
     }
 
-    /// The text of a string.
+    /// Returns the text of a string.
     pub fn text(&self) -> Option<&str> {
         if let YamlValue::String(text) = &self.value { Some(text) } else { None }
     }
 
-    /// Whether it is `null`.
+    /// Returns whether the value is `null`.
     pub fn is_null(&self) -> bool {
         self.value == YamlValue::Null
     }
 
-    /// The entry with this key.
+    /// Returns the entry with this key.
     pub fn entry(&self, key: &str) -> Option<&MapEntry> {
         self.entries().iter().find(|entry| entry.key == key)
     }
 
-    /// The value with this key.
+    /// Returns the value with this key.
     pub fn get(&self, key: &str) -> Option<&Self> {
         self.entry(key).map(|entry| &entry.node)
     }
 
-    /// What stands at `path`; items of a list go by their `name` or, without one, by number.
+    /// Returns the node at `path`. Items of a list are identified by their `name`, or by their
+    /// number if they have none.
     pub fn get_path(&self, path: &KeyPath) -> Option<&Self> {
         path.keys().iter().try_fold(self, |node, key| node.step(key))
     }
 
-    /// The same for literals.
+    /// Like [`Self::get_path`], for literals.
     pub fn at_keys(&self, keys: &[&str]) -> Option<&Self> {
         keys.iter().try_fold(self, |node, key| node.step(key))
     }
@@ -117,12 +118,13 @@ impl YamlNode {
         }
     }
 
-    /// Whether both say the same, wherever they stand and in whatever order their keys are.
+    /// Returns whether both values are equal, regardless of their places and the order of their
+    /// keys.
     pub fn same(&self, other: &Self) -> bool {
         self.to_json() == other.to_json()
     }
 
-    /// What it is, for messages.
+    /// Returns the type of the value with its article, for messages.
     pub fn kind(&self) -> &'static str {
         match &self.value {
             YamlValue::Null => "null",
@@ -134,7 +136,7 @@ impl YamlNode {
         }
     }
 
-    /// Without origins.
+    /// Converts the value to JSON, without places.
     pub fn to_json(&self) -> serde_json::Value {
         match &self.value {
             YamlValue::Null => serde_json::Value::Null,

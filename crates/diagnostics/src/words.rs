@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// As many words as a hint can list.
+/// The maximum number of words that a hint lists.
 const LISTED_WORDS: usize = 16;
 
 /// Lists the words in backticks, with commas between them.
@@ -10,7 +10,7 @@ pub fn in_backticks(words: impl IntoIterator<Item = impl Display>) -> String {
     words.into_iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Lists the first words, and says how many more there are.
+/// Lists the first words in backticks, and the number of further words.
 pub fn first_in_backticks<'a>(words: impl Iterator<Item = &'a str> + Clone) -> String {
     let listed = in_backticks(words.clone().take(LISTED_WORDS));
     let more = words.count().saturating_sub(LISTED_WORDS);

@@ -1,5 +1,6 @@
-//! The self-check of rights: every rule of the task table is asked for before anything is written. What the server has just answered needs no
-//! question: it has asked the same authorizer.
+//! The self-check of rights: asks the API server for every rule of the task table before anything
+//! is written. Access that the server has just granted is not asked for, because the server has
+//! used the same authorizer.
 
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::authorization::v1::{
@@ -18,14 +19,16 @@ use contract::task::{Right, RightScope, RightTarget, rights};
 use super::call::{CallError, call};
 use super::granted_access::GrantedAccess;
 
-/// Reviews under way at once.
+/// The maximum number of concurrent reviews.
 const AT_ONCE: usize = 8;
 
-/// The rights that the settings' tasks need and that this ServiceAccount does not have, one line each. `dra_namespaces`: those that
-/// exist; `granted`: what the server allowed a moment ago, which is not asked for again. Every authenticated user may ask (`system:basic-user`); nothing is written.
+/// Returns the rights that the settings' tasks need and that this ServiceAccount does not have, one
+/// line each. `dra_namespaces`: the existing namespaces of the DRA driver. `granted`: access that
+/// the server has just granted and that is not asked for again. Every authenticated user may ask
+/// (`system:basic-user`). Writes nothing.
 ///
 /// # Errors
-/// The server could not be asked.
+/// A review failed.
 pub async fn missing_rights(
     client: &Client,
     settings: &Settings,
@@ -36,10 +39,11 @@ pub async fn missing_rights(
     missing(settings, dra_namespaces, granted, asks).await
 }
 
-/// Whether this ServiceAccount has one right: that of a write which the server has just refused with 403.
+/// Returns whether this ServiceAccount has one right, such as that of a write that the server has
+/// just refused with 403.
 ///
 /// # Errors
-/// The server could not be asked.
+/// The review failed.
 pub async fn is_allowed(client: &Client, right: ResourceAttributes) -> Result<bool, CallError> {
     let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let spec = SelfSubjectAccessReviewSpec {
@@ -53,10 +57,11 @@ pub async fn is_allowed(client: &Client, right: ResourceAttributes) -> Result<bo
         .is_some_and(|status| status.allowed))
 }
 
-/// The same of the ServiceAccount of a hook release, asked by somebody else. RBAC: `create` on `subjectaccessreviews` (`authorization.k8s.io`).
+/// Like [`missing_rights`], for the ServiceAccount of a hook release that is not the caller's own.
+/// RBAC: `create` on `subjectaccessreviews` (`authorization.k8s.io`).
 ///
 /// # Errors
-/// The server could not be asked.
+/// A review failed.
 pub async fn missing_rights_of(
     client: &Client,
     settings: &Settings,
@@ -106,7 +111,7 @@ async fn missing(
     Ok(missing.into_iter().flatten().collect())
 }
 
-/// Returns one question for each verb, namespace and name of a rule.
+/// Returns one review for each verb, namespace and name of a rule.
 fn questions(
     right: &Right,
     settings: &Settings,

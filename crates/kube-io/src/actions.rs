@@ -1,4 +1,5 @@
-//! The writes that move a rollout. Each does what the engine said and nothing else: no retries, no pacing.
+//! The writes that advance a rollout. Each performs one action of the engine and nothing else: no
+//! retries, no pacing.
 
 mod delete;
 mod evict;
@@ -13,12 +14,13 @@ pub use perform::perform;
 /// The result of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ActionResult {
-    /// It was done.
+    /// The action was performed.
     Now,
-    /// There was nothing left to do: the object is gone or was replaced by another one.
+    /// There was nothing left to do: the object was deleted, or replaced by another one.
     Already,
     /// The object has changed since the decision; the next decision observes it again.
     Superseded,
-    /// The server accepted it, and these parts of the object are not as they were to be: admission changed the patch.
+    /// The server accepted the patch, but these parts of the object are not as requested: admission
+    /// changed the patch.
     Changed(Vec<String>),
 }

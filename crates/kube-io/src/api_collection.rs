@@ -1,5 +1,5 @@
-//! Collections of the API: where the objects of a resource are listed and watched. kube's `Api` ties that to a type that holds whole objects; here
-//! the caller says what is decoded.
+//! Collections of the API, for listing and watching the objects of a resource. kube's `Api`
+//! requires a type for the whole object; here the caller chooses what is decoded.
 
 use futures::Stream;
 use kube::Client;
@@ -7,7 +7,7 @@ use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::Request;
 use serde::de::DeserializeOwned;
 
-/// Group and version of a resource, and its name in paths.
+/// The group and version of a resource, and its name in URL paths.
 pub(crate) type ResourceName<'a> = (&'a str, &'a str);
 
 pub(crate) const CONFIG_MAPS: ResourceName<'static> = ("v1", "configmaps");
@@ -18,11 +18,11 @@ pub(crate) const LEASES: ResourceName<'static> = ("coordination.k8s.io/v1", "lea
 /// The address of a collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CollectionAddress {
-    /// Group and version; the core has no group.
+    /// Group and version; the core group is omitted.
     api_version: String,
-    /// The resource's name in paths.
+    /// The resource's name in URL paths.
     pub(crate) resource: String,
-    /// `None`: all namespaces, or the resource has none.
+    /// The namespace. `None`: all namespaces, or the resource is cluster-scoped.
     pub(crate) namespace: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl CollectionAddress {
         }
     }
 
-    /// Returns the API group; that of the core is empty.
+    /// Returns the API group; empty for the core group.
     pub(crate) fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _version)| group)
     }
@@ -86,7 +86,7 @@ impl ApiCollection {
         self.client.request(request).await
     }
 
-    /// Watches what happens after a version.
+    /// Watches the changes after a resource version.
     pub(crate) async fn watch<T: Clone + DeserializeOwned>(
         &self,
         parameters: &WatchParams,

@@ -1,4 +1,4 @@
-//! Caches that watches fill: thin views by key, and whether they are in step with the API server.
+//! Caches that watches fill: small views by key, and whether they are in step with the API server.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,18 +11,19 @@ use observed::named::Named;
 /// The health of a watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum WatchHealth {
-    /// Its first list is not complete.
+    /// The first list is not complete.
     #[default]
     Starting,
-    /// What it holds is what the server had a moment ago.
+    /// The content is the server's recent state.
     InStep,
     /// The server does not serve the resource.
     Absent,
-    /// The server refuses.
+    /// The server refuses the list or watch.
     Forbidden(String),
-    /// It failed and is being started again; what it holds may be old.
+    /// The watch failed and is being restarted; the content may be outdated.
     Failing(String),
-    /// The server has long shown an older state than it did before, and nothing else: what it holds will not come back.
+    /// For a long time, the server has only shown a state that is older than the content: the newer
+    /// state will not come back.
     Past(String),
 }
 
@@ -30,15 +31,15 @@ pub(crate) enum WatchHealth {
 struct TableContent<V> {
     items: BTreeMap<String, Arc<V>>,
     health: WatchHealth,
-    /// All of them, as they were last asked for, …
+    /// All views at the last request.
     snapshot: Views<V>,
-    /// … and whether they are still the same.
+    /// Whether `snapshot` is still current.
     same: bool,
-    /// All of them by name, where that is asked for, and what the name is.
+    /// All views by name, if a caller requested that, with the function that returns the name.
     named: Option<(Named<V>, NameOf<V>)>,
 }
 
-/// The name of a view.
+/// A function that returns the name of a view.
 type NameOf<V> = fn(&V) -> &str;
 
 impl<V> TableContent<V> {
@@ -67,32 +68,34 @@ impl<V> Clone for CacheTable<V> {
 }
 
 impl<V: Clone + PartialEq> CacheTable<V> {
-    /// Returns an empty cache. `changed` is notified after every change; many changes before it is awaited are one.
+    /// Creates an empty cache. It notifies `changed` after every change; several changes before the
+    /// next wait count as one.
     pub(crate) fn new(changed: Arc<Notify>) -> Self {
         Self { content: Arc::new(TableContent::new(WatchHealth::Starting)), changed }
     }
 
-    /// Returns a cache that no watch fills.
+    /// Creates a cache that no watch fills.
     pub(crate) fn absent(changed: Arc<Notify>) -> Self {
         Self { content: Arc::new(TableContent::new(WatchHealth::Absent)), changed }
     }
 
     fn lock(&self) -> MutexGuard<'_, TableContent<V>> {
-        // A panic while the lock is held ends the process (panic = abort); in tests the content is still whole.
+        // A panic while the lock is held ends the process (panic = abort). In tests, the content is
+        // still consistent.
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the health of its watch.
+    /// Returns the health of the watch.
     pub(crate) fn health(&self) -> WatchHealth {
         self.lock().health.clone()
     }
 
-    /// Returns copies of all its views; for tables with few objects.
+    /// Returns copies of all views; for tables with few objects.
     pub(crate) fn values(&self) -> Vec<V> {
         self.lock().items.values().map(|value| V::clone(value)).collect()
     }
 
-    /// Returns all its views; the same list as before if nothing has changed.
+    /// Returns all views; the same list as before if nothing has changed.
     pub(crate) fn snapshot(&self) -> Views<V> {
         let mut content = self.lock();
         if !content.same {
@@ -102,7 +105,7 @@ impl<V: Clone + PartialEq> CacheTable<V> {
         content.snapshot.clone()
     }
 
-    /// Returns all its views by name.
+    /// Returns all views by name.
     pub(crate) fn named(&self, name: NameOf<V>) -> Named<V> {
         let mut content = self.lock();
         let TableContent { items, named, .. } = &mut *content;
@@ -116,13 +119,14 @@ impl<V: Clone + PartialEq> CacheTable<V> {
         named.get_or_insert_with(all).0.clone()
     }
 
-    /// Returns the value under this key if it equals the given one: while a list is read, equal values are not held twice.
+    /// Returns the cached value under this key if it equals the given one, so that equal values are
+    /// not in memory twice while a list is read.
     pub(crate) fn adopt(&self, key: &str, value: V) -> Arc<V> {
         let known = self.lock().items.get(key).filter(|known| ***known == value).cloned();
         known.unwrap_or_else(|| Arc::new(value))
     }
 
-    /// Replaces everything: a list is complete.
+    /// Replaces the content by a complete list.
     pub(crate) fn replace(&self, items: BTreeMap<String, Arc<V>>) {
         let mut content = self.lock();
         if content.items != items || content.health != WatchHealth::InStep {
@@ -133,7 +137,7 @@ impl<V: Clone + PartialEq> CacheTable<V> {
         }
     }
 
-    /// Takes over one object; `None`: it is gone, or not of interest any more.
+    /// Sets one view. `None`: the object was deleted, or is no longer of interest.
     pub(crate) fn set(&self, key: String, value: Option<V>) {
         let mut content = self.lock();
         if content.items.get(&key).map(AsRef::as_ref) == value.as_ref() {
@@ -145,7 +149,7 @@ impl<V: Clone + PartialEq> CacheTable<V> {
             None => content.items.remove(&key),
         };
         if let Some((named, name)) = &mut content.named {
-            // Of all the others the copy that decisions hold is shared.
+            // All other views are shared with the snapshots that decisions hold.
             if let Some(before) = before.filter(|_| value.is_none()) {
                 named.remove(name(&before));
             }
@@ -157,7 +161,7 @@ impl<V: Clone + PartialEq> CacheTable<V> {
         self.changed.notify_one();
     }
 
-    /// Notes the health of its watch.
+    /// Sets the health of the watch.
     pub(crate) fn mark(&self, health: WatchHealth) {
         let mut content = self.lock();
         if content.health != health {

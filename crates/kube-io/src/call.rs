@@ -1,46 +1,48 @@
-//! One call to the API server: bounded in time, its failure sorted by what the caller can do about it.
+//! Calls to the API server: bounded in time, with failures classified by what the caller can do
+//! about them.
 
 use std::future::Future;
 use std::time::Duration;
 
-/// How long one call may take. kube sets no read timeout: on a dead connection a call would hang for ever.
+/// The timeout of one call. kube sets no read timeout, so a call on a dead connection would hang
+/// indefinitely.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a refusal of what was allowed before is waited out: roles may be being changed.
+/// How long to tolerate a refusal of what was allowed before, because roles may be changing.
 pub const REFUSAL: Duration = Duration::from_mins(1);
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// No answer in time.
+    /// The server did not answer in time.
     #[error("no answer from the API server within {} s", CALL_TIMEOUT.as_secs())]
     Timeout,
-    /// The server refused: the right is missing.
+    /// The server refused the request because the right is missing.
     #[error("the API server refuses: {0}")]
     Forbidden(String),
-    /// The server refuses this request for this object: admission denies it, it is invalid, or it exceeds a quota.
+    /// The server denied the request: admission denies it, it is invalid, or it exceeds a quota.
     #[error("the API server denies the request ({code}): {message}")]
     Denied {
         /// HTTP status.
         code: u16,
-        /// What it says.
+        /// The server's message.
         message: String,
     },
-    /// The object, or its API, is not there.
+    /// The object or its API does not exist.
     #[error("not found: {0}")]
     NotFound(String),
-    /// The object has changed in between, or a precondition does not hold.
+    /// The object has changed since it was read, or a precondition does not hold.
     #[error("conflict: {0}")]
     Conflict(String),
-    /// The server answered otherwise.
+    /// The server answered with another error.
     #[error("the API server answers {code}: {message}")]
     Refused {
         /// HTTP status.
         code: u16,
-        /// What it says.
+        /// The server's message.
         message: String,
     },
-    /// It could not be reached, or its answer not be read.
+    /// The server could not be reached, or its answer could not be read.
     #[error("unable to reach the API server: {0}")]
     Unreachable(#[source] Box<kube::Error>),
 }
@@ -48,7 +50,7 @@ pub enum CallError {
 impl From<kube::Error> for CallError {
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "kube's enum: whatever is no answer of the server is unreachable"
+        reason = "kube's enum: everything except an answer of the server counts as unreachable"
     )]
     fn from(error: kube::Error) -> Self {
         match error {
@@ -67,7 +69,7 @@ impl From<kube::Error> for CallError {
 }
 
 impl CallError {
-    /// Whether trying again later can help.
+    /// Returns whether a later attempt can help.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Timeout | Self::Unreachable(_) => true,
@@ -78,26 +80,27 @@ impl CallError {
         }
     }
 
-    /// Whether an admission webhook failed, which may pass.
+    /// Returns whether an admission webhook failed, which may be temporary.
     pub fn is_of_webhook(&self) -> bool {
         matches!(self, Self::Refused { code, message } if is_webhook_failure(*code, message))
     }
 }
 
-/// Whether the API server rejects the request whoever sends it: validation (400, 413, 422 …), or admission, which may answer with any code
-/// and is recognized by its message (Kubernetes `pkg/admission/plugin/webhook/errors`, `…/policy/validating`,
-/// `pkg/quota`). A 429 and a failing webhook are temporary.
+/// Returns whether the API server rejects the request for every user: validation (400, 413, 422 …),
+/// or admission. Admission may answer with any code and is recognized by its message (Kubernetes
+/// `pkg/admission/plugin/webhook/errors`, `…/policy/validating`, `pkg/quota`). A 429 and a failing
+/// webhook are temporary.
 pub(crate) fn is_denial(code: u16, message: &str) -> bool {
     matches!(code, 400 | 405 | 406 | 413 | 415 | 422)
         || is_admission(message) && code != 429 && code < 500
 }
 
-/// Whether an admission webhook did not answer, or with a failure of its own.
+/// Returns whether an admission webhook did not answer, or answered with a failure of its own.
 pub fn is_webhook_failure(code: u16, message: &str) -> bool {
     code >= 500 && (message.contains("failed calling webhook") || is_admission(message))
 }
 
-/// Whether the words are those of a webhook, an admission policy or a quota.
+/// Returns whether the message is from a webhook, an admission policy or a quota.
 pub(crate) fn is_admission(message: &str) -> bool {
     let webhook =
         message.contains("admission webhook \"") && message.contains("denied the request");
@@ -106,15 +109,16 @@ pub(crate) fn is_admission(message: &str) -> bool {
     webhook || policy || quota
 }
 
-/// Whether the answer is the authorizer's, who has no other way to say it (Kubernetes `pkg/endpoints/handlers/responsewriters`).
+/// Returns whether the answer is the authorizer's, which only its message shows (Kubernetes
+/// `pkg/endpoints/handlers/responsewriters`).
 pub fn is_of_authorizer(message: &str) -> bool {
     message.contains("User \"") && message.contains(" cannot ") && message.contains(" resource \"")
 }
 
-/// Returns the object, or `None` if it is not there.
+/// Returns the object, or `None` if it does not exist.
 ///
 /// # Errors
-/// The call failed otherwise.
+/// The call failed for another reason.
 pub(crate) fn optional<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
     match answer {
         Ok(object) => Ok(Some(object)),
@@ -126,7 +130,7 @@ pub(crate) fn optional<T>(answer: Result<T, CallError>) -> Result<Option<T>, Cal
 /// Performs a call within [`CALL_TIMEOUT`].
 ///
 /// # Errors
-/// What the server answered, or that it did not.
+/// The server answered with an error, or did not answer.
 pub async fn call<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
     match tokio::time::timeout(CALL_TIMEOUT, request).await {
         Ok(answer) => answer.map_err(CallError::from),
@@ -138,7 +142,7 @@ pub async fn call<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T
 mod tests {
     use super::*;
 
-    /// The words of real servers.
+    /// Messages of real servers.
     const AUTHORIZER: &str = r#"nodes "gpu-1" is forbidden: User "system:serviceaccount:gpu-operator:gpu-operator-post" cannot patch resource "nodes" in API group "" at the cluster scope"#;
     const POLICY: &str = "nodes \"gpu-1\" is forbidden: ValidatingAdmissionPolicy 'no-cordon' with binding 'no-cordon' denied request: not in office hours";
     const WEBHOOK: &str =

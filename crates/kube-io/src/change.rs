@@ -1,5 +1,5 @@
-//! Writes. The server answers with the whole object as it has become; what that is the object's watch tells. Of the answer to a patch of a
-//! node only what was to change is compared.
+//! Writes. The server answers with the whole changed object, but the object's watch shows the
+//! change anyway. In the answer to a patch of a node, only the patched parts are compared.
 
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::Request;
@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::call::{CallError, call};
 use contract::names::FIELD_MANAGER;
 
-/// Changes an object by a JSON merge patch.
+/// Changes an object with a JSON merge patch.
 ///
 /// # Errors
-/// The call failed. It may have had its effect all the same.
+/// The call failed. The write may have been applied anyway.
 pub(super) async fn merge<K: Resource>(
     api: Api<K>,
     name: &str,
@@ -23,10 +23,10 @@ pub(super) async fn merge<K: Resource>(
     patch_for_metadata::<K, IgnoredAny>(api, name, body).await.map(drop)
 }
 
-/// Does the same and answers what of the object is decoded, as admission has left it.
+/// Like [`merge`], but returns the decoded parts of the object as admission has left them.
 ///
 /// # Errors
-/// The call failed. It may have had its effect all the same.
+/// The call failed. The write may have been applied anyway.
 pub(super) async fn patch<K: Resource, T: DeserializeOwned>(
     api: Api<K>,
     name: &str,
@@ -38,10 +38,11 @@ pub(super) async fn patch<K: Resource, T: DeserializeOwned>(
     call(api.into_client().request(request)).await
 }
 
-/// Does the same and answers nothing but the metadata of the object: a node or the run record is much larger.
+/// Like [`patch`], but requests only the metadata of the object, because a node or the run record
+/// is much larger.
 ///
 /// # Errors
-/// The call failed. It may have had its effect all the same.
+/// The call failed. The write may have been applied anyway.
 pub(super) async fn patch_for_metadata<K: Resource, T: DeserializeOwned>(
     api: Api<K>,
     name: &str,
@@ -56,7 +57,7 @@ pub(super) async fn patch_for_metadata<K: Resource, T: DeserializeOwned>(
 /// Deletes an object.
 ///
 /// # Errors
-/// The call failed. It may have had its effect all the same.
+/// The call failed. The write may have been applied anyway.
 pub(super) async fn delete<K: Resource>(
     api: Api<K>,
     name: &str,
@@ -71,7 +72,7 @@ pub(super) async fn delete<K: Resource>(
 /// Creates an object.
 ///
 /// # Errors
-/// The call failed. It may have had its effect all the same.
+/// The call failed. The write may have been applied anyway.
 pub(super) async fn create<K: Resource + Serialize>(
     api: Api<K>,
     object: &K,

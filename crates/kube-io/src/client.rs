@@ -1,4 +1,4 @@
-//! The Kubernetes client: of the hook in its pod, and of a person at a workstation.
+//! The Kubernetes client of the hook in its pod, and of a user at a workstation.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -14,14 +14,14 @@ use super::call::{CallError, call};
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Neither in a cluster nor a kubeconfig.
+    /// There is neither an in-cluster configuration nor a kubeconfig.
     #[error("unable to find out how to reach the API server")]
     Config(#[from] kube::config::InferConfigError),
-    /// The kubeconfig, or what was asked of it, cannot be used.
+    /// The kubeconfig, or the selected context, cannot be used.
     #[error("unable to use the kubeconfig")]
     Kubeconfig(#[from] KubeconfigError),
-    /// The client could not be made.
-    #[error("unable to make a Kubernetes client")]
+    /// The client could not be created.
+    #[error("unable to create a Kubernetes client")]
     Client(#[from] kube::Error),
 }
 
@@ -35,27 +35,28 @@ impl ClientError {
     }
 }
 
-/// Which cluster a person means, as with kubectl.
+/// The cluster that a user selects, as with kubectl.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterLocation {
-    /// The kubeconfig; `None`: `KUBECONFIG`, `~/.kube/config`, or the pod that this runs in.
+    /// The kubeconfig; `None`: `KUBECONFIG`, `~/.kube/config`, or inside a pod its ServiceAccount.
     pub kubeconfig: Option<PathBuf>,
-    /// The context in it; `None`: the current one.
+    /// The context of the kubeconfig; `None`: the current one.
     pub context: Option<String>,
 }
 
 /// Returns a client from the pod's ServiceAccount, or from a kubeconfig. Opens no connection.
 ///
 /// # Errors
-/// Neither is there, or what is there cannot be used.
+/// Neither exists, or the existing one cannot be used.
 pub async fn connect() -> Result<Client, ClientError> {
     from_config(Config::infer().await?)
 }
 
-/// Returns a client for the cluster that a person means, and that cluster's address. Opens no connection.
+/// Returns a client for the cluster that a user selects, and that cluster's address. Opens no
+/// connection.
 ///
 /// # Errors
-/// There is no kubeconfig, no such context in it, or what is there cannot be used.
+/// There is no kubeconfig, it has no such context, or it cannot be used.
 pub async fn connect_to(cluster: &ClusterLocation) -> Result<(Client, String), ClientError> {
     let config = match cluster {
         ClusterLocation { kubeconfig: None, context: None } => Config::infer().await?,
@@ -77,18 +78,20 @@ pub async fn connect_to(cluster: &ClusterLocation) -> Result<(Client, String), C
 /// Returns a client from a configuration. Opens no connection.
 ///
 /// # Errors
-/// It cannot be used.
+/// The configuration cannot be used.
 pub fn from_config(mut config: Config) -> Result<Client, ClientError> {
-    // Retries belong to the loop, which sees them and paces them; kube's own would hide minutes inside one call.
+    // The loop does the retries, and paces them. kube's own retries would hide minutes inside one
+    // call.
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(10));
     Ok(Client::try_from(config)?)
 }
 
-/// The API group of OpenShift's security context constraints, which decide about a pod's user there.
+/// The API group of OpenShift's security context constraints, which determine a pod's user there.
 const OPENSHIFT_GROUP: &str = "security.openshift.io";
 
-/// Whether this is OpenShift, by what its API has. Every authenticated user may ask (`system:discovery`).
+/// Returns whether the cluster is OpenShift, by its API groups. Every authenticated user may ask
+/// (`system:discovery`).
 ///
 /// # Errors
 /// The call failed.
@@ -97,7 +100,8 @@ pub async fn is_openshift(client: &Client) -> Result<bool, CallError> {
     Ok(served.groups.iter().any(|group| group.name == OPENSHIFT_GROUP))
 }
 
-/// Returns the server's version as `major.minor`. Every authenticated user may ask (`system:public-info-viewer`).
+/// Returns the server's version as `major.minor`. Every authenticated user may ask
+/// (`system:public-info-viewer`).
 ///
 /// # Errors
 /// The call failed.

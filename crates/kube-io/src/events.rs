@@ -1,5 +1,5 @@
-//! Events about nodes and about the hook's Job. kube's own recorder folds repeats and drops the newer text; every one of ours is news,
-//! so each is one new object.
+//! Events about nodes and about the hook's Job. kube's own recorder merges repeated events and
+//! drops the newer text. Here every event is different, so each is a new object.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,22 +16,22 @@ use contract::names::LEASE_NAMESPACE;
 use super::call::CallError;
 use super::change::create;
 
-/// The longest note that the API admits, in bytes.
+/// The longest note that the API accepts, in bytes.
 const LONGEST_NOTE: usize = 1024;
 
-/// What an event is about.
+/// The object that an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventTarget<'a> {
     /// The hook's Job.
     Run,
     /// A node.
     Node {
-        /// Its name.
+        /// Name of the node.
         name: &'a str,
     },
 }
 
-/// Publishes events. A failed one is logged and never fails the run.
+/// Publishes events. A failure is logged and never fails the run.
 pub struct EventRecorder {
     client: Client,
     namespace: String,
@@ -45,11 +45,11 @@ pub struct EventRecorder {
 struct PublishFailure {
     /// Whether a failure has been logged.
     logged: bool,
-    /// Nothing is published before: waiting for answers that do not come would hold up the run.
+    /// No event is published before this time: waiting for missing answers would delay the run.
     until: Option<Instant>,
 }
 
-/// How long nothing is published after a call that was not answered.
+/// How long no event is published after a call without an answer.
 const SILENCE: Duration = Duration::from_mins(1);
 
 impl EventRecorder {
@@ -71,7 +71,8 @@ impl EventRecorder {
         }
     }
 
-    /// Publishes one event. RBAC: `create` on `events.k8s.io/events` in the Job's namespace, or in `default` for nodes.
+    /// Publishes one event. RBAC: `create` on `events.k8s.io/events` in the Job's namespace, or in
+    /// `default` for nodes.
     pub async fn publish(
         &self,
         about: EventTarget<'_>,
@@ -91,7 +92,8 @@ impl EventRecorder {
         }
         let (namespace, regarding) = match about {
             EventTarget::Run => (self.namespace.as_str(), self.job.clone()),
-            // The kubelet refers to nodes by name, also where the UID is asked for; `kubectl describe node` looks for that.
+            // The kubelet uses the node's name as the UID in its events, and `kubectl describe
+            // node` searches for that.
             EventTarget::Node { name } => (
                 LEASE_NAMESPACE,
                 ObjectReference {
@@ -125,7 +127,7 @@ impl EventRecorder {
         if let Err(error) = create(api, &event).await {
             let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
             if !std::mem::replace(&mut failure.logged, true) {
-                tracing::warn!(%error, "unable to publish an event; this is said once");
+                tracing::warn!(%error, "unable to publish an event; later failures are not logged");
             }
             if matches!(error, CallError::Timeout) {
                 failure.until = Some(Instant::now() + SILENCE);

@@ -1,5 +1,5 @@
-//! GPUs: how many each node has for pods, and how many each pod takes. The engine needs neither; a prediction does, to know where pods that
-//! leave a node find a place.
+//! Counts the GPUs that each node offers and that each pod uses. The engine does not need them. A
+//! prediction does, to find nodes for evicted pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,12 +14,13 @@ use super::call::CallError;
 use super::list::list_pages;
 use super::list_watch::ObjectSelection;
 
-/// The GPUs of nodes, and which pods take them.
+/// The GPUs of nodes and pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GpuUse {
-    /// GPUs that a node gives to pods, by its name; nodes without any are missing.
+    /// The number of GPUs that a node offers to pods, by the node's name; nodes without GPUs are
+    /// missing.
     pub nodes: BTreeMap<String, usize>,
-    /// GPUs that a pod takes, by its UID; pods without any are missing.
+    /// The number of GPUs that a pod uses, by the pod's UID; pods without GPUs are missing.
     pub pods: BTreeMap<String, usize>,
 }
 
@@ -76,7 +77,8 @@ struct GpuPod {
     spec: Option<GpuPodSpec>,
 }
 
-/// Returns the number of GPUs among these resources. Extended resources are whole numbers, and their limits are their requests; anything else counts as none.
+/// Returns the number of GPUs among these resources. Extended resources are whole numbers, and
+/// their limits are their requests; anything else counts as none.
 fn count(quantities: &Quantities) -> usize {
     let is_gpu = |name: &str| {
         resource_prefixes(Driver::Gpu).iter().any(|resource| name.starts_with(resource))
@@ -98,10 +100,11 @@ fn count_of_pod(spec: &GpuPodSpec) -> usize {
     of(&spec.containers, false) + of(&spec.init_containers, true)
 }
 
-/// Lists the GPUs of these nodes, and of the pods that are bound to them. RBAC: `list` on `nodes` and `pods`.
+/// Lists the GPUs of these nodes, and of the pods that are bound to them. RBAC: `list` on `nodes`
+/// and `pods`.
 ///
 /// # Errors
-/// A page of a list could not be had.
+/// A page of a list could not be read.
 pub async fn list_gpus(client: &Client, nodes: &BTreeSet<String>) -> Result<GpuUse, CallError> {
     let mut found = GpuUse::default();
     let each = |node: GpuNode| {

@@ -1,4 +1,4 @@
-//! Access that the server has granted a moment ago.
+//! Access that the API server has recently granted.
 
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 
@@ -8,17 +8,18 @@ use super::api_collection::CollectionAddress;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantedAccess {
     address: CollectionAddress,
-    /// `None`: all objects.
+    /// The name of the object. `None`: all objects.
     name: Option<String>,
 }
 
 impl GrantedAccess {
-    /// Returns the access to the objects of a collection that have this name; without a name to all of them.
+    /// Returns the access to the object of a collection with this name, or to all objects without a
+    /// name.
     pub(crate) fn new(address: &CollectionAddress, name: Option<&str>) -> Self {
         Self { address: address.clone(), name: name.map(str::to_owned) }
     }
 
-    /// Whether this access proves the right that a question asks for.
+    /// Returns whether this access proves the right that a review asks for.
     pub(crate) fn covers(&self, question: &ResourceAttributes) -> bool {
         let within =
             |whole: &Option<String>, part: &Option<String>| whole.is_none() || whole == part;

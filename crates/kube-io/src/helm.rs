@@ -1,4 +1,5 @@
-//! Helm's releases, as it keeps them: Secrets of its own type, whose text is JSON, packed and encoded once more (Helm `pkg/storage/driver`, the same in 3 and 4).
+//! Reads Helm's releases from their Secrets of a type of their own. They contain JSON that is
+//! compressed and base64-encoded again (Helm `pkg/storage/driver`, the same in 3 and 4).
 
 use std::io::Read;
 
@@ -16,23 +17,24 @@ use super::call::CallError;
 use super::list::list_pages_of;
 use super::list_watch::ObjectSelection;
 
-/// Releases a page: each holds its whole chart.
+/// Releases per page, because each contains its whole chart.
 const PAGE: u32 = 10;
-/// The largest unpacked release that is read: a Secret holds 1 MiB, and charts are text.
+/// The largest unpacked release that is read, in bytes: a Secret has at most 1 MiB, and charts are
+/// text.
 const LARGEST: u64 = 64 << 20;
 
 /// A deployed release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeployedRelease {
-    /// Its name.
+    /// Name of the release.
     pub name: String,
-    /// Its namespace.
+    /// Namespace of the release.
     pub namespace: String,
     /// The chart's name.
     pub chart: String,
     /// The chart's version.
     pub version: String,
-    /// The values that were given to it.
+    /// The values that the user supplied.
     pub values: Map<String, Value>,
 }
 
@@ -61,7 +63,7 @@ struct ChartMetadata {
 pub struct DeployedReleases {
     /// The deployed releases.
     pub deployed: Vec<DeployedRelease>,
-    /// Secrets whose text is not in the known form: a newer Helm may store it differently.
+    /// Secrets that are not in the known format: a newer Helm may store releases differently.
     pub unreadable: Vec<String>,
 }
 

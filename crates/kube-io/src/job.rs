@@ -1,4 +1,5 @@
-//! The hook's Job: when it started bounds every replacement pod alike; people may end it.
+//! The hook's Job: its start time, from which the time of all its pods is counted, and its
+//! deletion.
 
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
@@ -9,18 +10,20 @@ use super::call::{CallError, call, optional};
 use super::change;
 use super::server_time::get_dated;
 
-/// When a Job started, by the clocks of the control plane.
+/// The start of a Job, by the clocks of the control plane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobStart {
     /// When the API server created it.
     pub created: Option<Timestamp>,
-    /// When the Job controller started it: later where it was suspended, and by the controller's own clock.
+    /// When the Job controller started it, by the controller's own clock; later than its creation
+    /// if it was suspended.
     pub started: Option<Timestamp>,
 }
 
 impl JobStart {
-    /// Returns since when the Job's time has been running, if it is `now` by the API server's clock. A start that no clock of the API server can have seen (in
-    /// the future, or before the Job was created) is the Job controller's clock, and its creation counts.
+    /// Returns since when the Job's time budget has been running. `now`: by the API server's clock.
+    /// A start in the future or before the Job's creation shows that the Job controller's clock is
+    /// wrong; then the creation time applies.
     pub fn since(self, now: Timestamp) -> Timestamp {
         let created = self.created.map_or(now, |created| created.min(now));
         let credible = |started: &Timestamp| {
@@ -30,10 +33,11 @@ impl JobStart {
     }
 }
 
-/// Reads when the Job of this name started, if the object has this UID, and the server's time. RBAC: `get` on `jobs`, named.
+/// Reads when the Job of this name started, if the object has this UID, and the server's time.
+/// RBAC: `get` on `jobs`, named.
 ///
 /// # Errors
-/// The call failed; the server's time may be known all the same.
+/// The call failed; the server's time may be known anyway.
 pub async fn read_start(
     client: &Client,
     namespace: &str,
@@ -51,7 +55,8 @@ pub async fn read_start(
     (start, at)
 }
 
-/// Asks for the deletion of a Job, which goes when its pods are gone; whether there is one. RBAC: `get` and `delete` on `jobs`.
+/// Requests the deletion of a Job, which disappears after its pods. Returns whether the Job exists.
+/// RBAC: `get` and `delete` on `jobs`.
 ///
 /// # Errors
 /// The call failed.
@@ -63,7 +68,7 @@ pub async fn end(client: &Client, namespace: &str, name: &str) -> Result<bool, C
         .await
     {
         Ok(()) => Ok(true),
-        // Another one has come meanwhile: it begins under the pause, and waits for the Lease.
+        // Another Job has replaced it: it starts under the pause, and waits for the Lease.
         Err(CallError::NotFound(_) | CallError::Conflict(_)) => Ok(false),
         Err(error) => Err(error),
     }

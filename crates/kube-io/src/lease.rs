@@ -1,5 +1,6 @@
-//! The one Lease: one hook Job acts at a time in a cluster. A Lease is no fence: whoever holds it looks at [`HeldLease::is_valid`]
-//! before each write, and the writes themselves carry preconditions.
+//! The Lease of the hooks: one hook Job at a time acts in a cluster. A Lease alone does not prevent
+//! late writes. Therefore its holder checks [`HeldLease::is_valid`] before each write, and the
+//! writes have preconditions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,29 +24,31 @@ use super::repeated_warning::RepeatedWarning;
 use super::sink::ProjectedTable;
 use super::version_floor::ResourceVersionFloor;
 
-/// How long a Lease holds without renewal: what a killed holder costs the next one.
+/// How long a Lease is valid without renewal: the next holder waits this long after a holder was
+/// killed.
 pub const LEASE_SECONDS: u16 = 20;
-/// Another holder is waited for at most this long without a renewal, whatever it asked for.
+/// The maximum wait for another holder that does not renew, whatever duration it requested.
 pub const LONGEST_LEASE_SECONDS: u16 = 120;
-/// How often it is renewed: two attempts may fail before it is lost.
+/// The renewal interval: two attempts may fail before the Lease is lost.
 const RENEW: Duration = Duration::from_secs(6);
 /// The holder stops writing this long before others may take the Lease.
 const MARGIN: Duration = Duration::from_secs(4);
-/// For so long a write that began at the last moment may go on; less than [`MARGIN`], so that it is given up before others may take the Lease.
-/// A margin of a whole call ([`super::call::CALL_TIMEOUT`]) would leave no time for a second attempt to renew.
+/// The maximum duration of a write that starts at the last moment. It is less than [`MARGIN`], so
+/// that the write is cancelled before others may take the Lease. A margin of a whole call
+/// ([`super::call::CALL_TIMEOUT`]) would leave no time for a second renewal attempt.
 const LAST_WRITE: Duration = Duration::from_secs(3);
-/// The pause after an attempt that the API server did not take.
+/// The pause after a failed attempt.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often a release is tried.
+/// The maximum number of attempts to release the Lease.
 const RELEASES: u32 = 3;
 
-/// The holder of the Lease, as it is written.
+/// The holder of the Lease, as recorded in the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseHolder {
     /// The holder: the pod of a hook Job.
     pub name: String,
-    /// When the Lease is over if it is not renewed, by its own clock.
+    /// When the Lease expires unless the holder renews it, by the holder's clock.
     pub until: Option<Timestamp>,
 }
 
@@ -53,7 +56,7 @@ fn api(client: &Client) -> Api<Lease> {
     Api::namespaced(client.clone(), LEASE_NAMESPACE)
 }
 
-/// Reads who holds the Lease. `None`: it is free. RBAC: `get` on the Lease.
+/// Reads the holder of the Lease. `None`: the Lease is free. RBAC: `get` on the Lease.
 ///
 /// # Errors
 /// The call failed.
@@ -106,12 +109,13 @@ pub struct LeaseCandidate {
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
-/// A version at which the Lease was free: a holder that takes it afterwards writes another one.
+/// A resource version at which the Lease was free. A holder that takes it afterwards creates
+/// another version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreeLease(String);
 
 impl FreeLease {
-    /// Returns the version of a free Lease. `None`: it is held, or has no version.
+    /// Returns the version of a free Lease. `None`: the Lease is held, or has no version.
     fn from_lease(lease: &Lease) -> Option<Self> {
         let holder = lease
             .spec
@@ -130,18 +134,18 @@ impl FreeLease {
 /// A Lease that is held; renewed in the background until it is released or dropped.
 pub struct HeldLease {
     leases: LeaseCandidate,
-    /// The version that it was taken at, if it was free.
+    /// The version at which the Lease was taken, if it was free.
     taken_from: Option<FreeLease>,
     valid_until: watch::Receiver<Instant>,
     renewing: tokio::task::JoinHandle<()>,
 }
 
-/// Another holder as it was observed, by our own clock: other clocks are not trusted.
+/// Another holder as observed, by the clock of this process: other clocks are not trusted.
 struct ObservedHolder {
     renewed: Option<MicroTime>,
     holder: String,
     since: Instant,
-    /// How long its holder asked for: a newer version may want longer than this one.
+    /// The duration that the holder requested: a newer version may request more than this one.
     duration: Duration,
 }
 
@@ -152,7 +156,7 @@ impl ObservedHolder {
 }
 
 impl LeaseCandidate {
-    /// Returns a candidate with this identity: unique for each pod.
+    /// Creates a candidate with this identity, which must be unique for each pod.
     pub fn new(
         client: &Client,
         identity: &str,
@@ -185,11 +189,13 @@ impl LeaseCandidate {
         }
     }
 
-    /// Waits until the Lease is free and takes it. `waiting` is told of every new holder that is waited for.
-    /// RBAC: `get`, `list`, `watch`, `update` on the Lease, `create` on `leases` in `default`.
+    /// Waits until the Lease is free and takes it. Calls `waiting` for every new holder that it
+    /// waits for. RBAC: `get`, `list`, `watch`, `update` on the Lease, `create` on `leases` in
+    /// `default`.
     ///
     /// # Errors
-    /// The server refuses permanently; what passes is waited out. There is no deadline in here: the caller drops the future.
+    /// The server refuses permanently; temporary failures are tolerated. There is no deadline: the
+    /// caller drops the future.
     pub async fn acquire(&self, waiting: impl Fn(&str)) -> Result<HeldLease, CallError> {
         let changed = Arc::new(Notify::new());
         let table: CacheTable<LeaseSpec> = CacheTable::new(Arc::clone(&changed));
@@ -217,8 +223,9 @@ impl LeaseCandidate {
                     warning.end();
                     refused = None;
                     let free_at = seen.as_ref().map_or_else(Instant::now, ObservedHolder::free_at);
-                    // The watch tells of a release at once; a holder that died says nothing, so the clock runs as well. The pause keeps
-                    // the watch's own first list from making us ask twice.
+                    // The watch shows a release at once. A killed holder changes nothing, so the
+                    // timer runs as well. The pause keeps the watch's own first list from causing a
+                    // second read.
                     tokio::select! {
                         () = &mut watching => {}
                         () = changed.notified() => {}
@@ -246,7 +253,8 @@ impl LeaseCandidate {
         }
     }
 
-    /// Reads the version of the Lease, if it is free. What cannot be read is not known to be free. RBAC: `get` on the Lease.
+    /// Reads the version of the Lease, if it is free. A Lease that cannot be read counts as held.
+    /// RBAC: `get` on the Lease.
     pub async fn free(&self) -> Option<FreeLease> {
         call(self.api().get(LEASE_NAME)).await.ok().as_ref().and_then(FreeLease::from_lease)
     }
@@ -288,7 +296,7 @@ impl LeaseCandidate {
                 tracing::warn!(
                     holder,
                     asked,
-                    "the holder asks for a long Lease; it is taken {LONGEST_LEASE_SECONDS} s after its last renewal"
+                    "the holder requests a long Lease; this process takes it {LONGEST_LEASE_SECONDS} s after its last renewal"
                 );
             }
             let other = seen.insert(ObservedHolder {
@@ -303,18 +311,20 @@ impl LeaseCandidate {
         }
         let taken_from = FreeLease::from_lease(&lease);
         lease.spec = Some(self.spec(Some(&spec)));
-        // With the version that was read: it fails if anybody has taken the Lease since.
+        // With the version that was read, so that the call fails if another process has taken the
+        // Lease since.
         call(api.replace(LEASE_NAME, &PostParams::default(), &lease))
             .await
             .map(|lease| Some((lease, taken_from)))
     }
 
-    /// Releases the Lease if it is this holder's; also one whose answer never arrived. Answers the version at which it is free then.
+    /// Releases the Lease if this process holds it, even if the answer to its last write never
+    /// arrived. Returns the version at which the Lease is free.
     pub async fn release(&self) -> Option<FreeLease> {
         for _ in 0..RELEASES {
             match self.try_release().await {
                 Ok(free) => return free,
-                // A renewal that was under way, or a moment's trouble.
+                // A concurrent renewal, or a temporary failure.
                 Err(
                     error @ (CallError::Conflict(_)
                     | CallError::Refused { .. }
@@ -329,7 +339,7 @@ impl LeaseCandidate {
                 }
             }
         }
-        tracing::warn!("the Lease was not released; it runs out in {LEASE_SECONDS} s");
+        tracing::warn!("the Lease was not released; it expires in {LEASE_SECONDS} s");
         None
     }
 
@@ -347,7 +357,8 @@ impl LeaseCandidate {
             .map(|released| FreeLease::from_lease(&released))
     }
 
-    /// Renews until it cannot: another holder, or a refusal. Failures that pass are tried again while the Lease may still be ours.
+    /// Renews the Lease until another process holds it or the server refuses. Retries temporary
+    /// failures while this process may still hold the Lease.
     async fn renew(self, mut lease: Lease, valid_until: watch::Sender<Instant>) {
         let api = self.api();
         let mut warning = RepeatedWarning::new(
@@ -374,7 +385,8 @@ impl LeaseCandidate {
                 }
                 Err(error @ (CallError::Conflict(_) | CallError::NotFound(_))) => {
                     match call(api.get(LEASE_NAME)).await {
-                        // Our own update whose answer was lost, or another client's annotation.
+                        // An update of this process whose answer was lost, or another client's
+                        // annotation.
                         Ok(current)
                             if current
                                 .spec
@@ -386,7 +398,7 @@ impl LeaseCandidate {
                         }
                         Ok(_) | Err(CallError::NotFound(_)) => {
                             tracing::warn!(%error, "the Lease was taken away");
-                            // Others have it now: what is under way ends at once.
+                            // Another process holds it now, so writes in progress end at once.
                             valid_until
                                 .send_replace(started.checked_sub(MARGIN).unwrap_or(started));
                             return;
@@ -404,7 +416,7 @@ fn end_of_validity(renewed: Instant) -> Instant {
     renewed + Duration::from_secs(LEASE_SECONDS.into()) - MARGIN
 }
 
-/// Waits until the Lease has not been valid for so long.
+/// Waits until the Lease has been invalid for `extra`.
 async fn wait_until_over(valid_until: &mut watch::Receiver<Instant>, extra: Duration) {
     loop {
         let until = *valid_until.borrow_and_update() + extra;
@@ -415,7 +427,7 @@ async fn wait_until_over(valid_until: &mut watch::Receiver<Instant>, extra: Dura
             () = tokio::time::sleep_until(until) => {}
             changed = valid_until.changed() => {
                 if changed.is_err() {
-                    // The task that renews it has ended.
+                    // The renewal task has ended.
                     return tokio::time::sleep_until(until).await;
                 }
             }
@@ -435,35 +447,36 @@ impl HeldLease {
         Self { leases, taken_from, valid_until, renewing }
     }
 
-    /// Whether no other process has held it since it was free at that version.
+    /// Returns whether no other process has held the Lease since it was free at that version.
     pub fn follows(&self, free: &FreeLease) -> bool {
         self.taken_from.as_ref() == Some(free)
     }
 
-    /// Whether it is certain that no other process may hold it.
+    /// Returns whether it is certain that no other process can hold the Lease.
     pub fn is_valid(&self) -> bool {
         Instant::now() < *self.valid_until.borrow()
     }
 
-    /// Performs a write, which is given up before others may take the Lease: the next holder would not expect it. What the server has begun with it
-    /// does not stop, so writes carry preconditions as well. `None`: it was given up.
+    /// Performs a write, and cancels it before others may take the Lease, because the next holder
+    /// would not expect it. A request that the server has already received continues, so writes
+    /// have preconditions as well. Returns `None` if the write was cancelled.
     pub async fn within<T>(&self, write: impl Future<Output = T>) -> Option<T> {
         let mut valid_until = self.valid_until.clone();
         tokio::select! {
             biased;
-            // Looked at first: a write that comes too late is not begun.
+            // Checked first, so that a late write does not start.
             () = wait_until_over(&mut valid_until, LAST_WRITE) => None,
             answer = write => Some(answer),
         }
     }
 
-    /// Waits until it has been lost.
+    /// Waits until the Lease is lost.
     pub async fn lost(&mut self) {
         wait_until_over(&mut self.valid_until, Duration::ZERO).await;
     }
 
-    /// Releases it, so that the next one need not wait, and answers the version at which it is free then. A failure costs the next one
-    /// [`LEASE_SECONDS`] and is only logged.
+    /// Releases the Lease, so that the next holder need not wait. Returns the version at which it
+    /// is free. A failure is only logged; the next holder then waits [`LEASE_SECONDS`].
     pub async fn release(self) -> Option<FreeLease> {
         self.renewing.abort();
         if self.is_valid() { self.leases.release().await } else { None }

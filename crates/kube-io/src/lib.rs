@@ -1,4 +1,5 @@
-//! Kubernetes I/O: watches that fill caches, and the few writes. Decides nothing. The only place that knows the Kubernetes client.
+//! Kubernetes I/O: watches that fill caches, and the writes. Decides nothing. The only crate that
+//! uses the Kubernetes client.
 
 pub mod access;
 pub mod actions;

@@ -1,4 +1,4 @@
-//! Lists, page by page: what is not kept of a page is let go before the next one is asked for.
+//! Lists, page by page: what is not kept of a page is dropped before the next one is requested.
 
 use std::collections::BTreeSet;
 
@@ -18,11 +18,11 @@ use super::list_watch::ObjectSelection;
 use observed::object::Pod;
 use observed::{object, project};
 
-/// Objects a page: bounds the memory that whole objects take before they are projected.
+/// Objects per page: bounds the memory of whole objects before they are projected.
 const PAGE: u32 = 100;
-/// How often a list is begun that grew too old before its last page.
+/// How often a list is started that expires before its last page.
 const BEGINNINGS: u32 = 3;
-/// HTTP status of a page of a list that the server has forgotten.
+/// HTTP status for a page of an expired list.
 const EXPIRED: u16 = 410;
 
 /// One page of a list.
@@ -32,7 +32,7 @@ struct ListPage<T> {
     items: Option<Vec<T>>,
 }
 
-/// Lists a collection; answers the version that the whole list is of.
+/// Lists a collection. Returns the resource version of the whole list.
 ///
 /// # Errors
 /// A page could not be read.
@@ -44,7 +44,7 @@ pub(super) async fn list_pages<T: DeserializeOwned>(
     list_pages_of(PAGE, collection, selection, each).await
 }
 
-/// Lists a collection by pages of so many objects.
+/// Lists a collection by pages of `page_size` objects.
 ///
 /// # Errors
 /// A page could not be read.
@@ -70,8 +70,8 @@ pub(super) async fn list_pages_of<T: DeserializeOwned>(
     }
 }
 
-/// What is to be kept of the pods that are bound to these nodes, listed once. All pods of a large cluster do not fit into memory: `keep`
-/// sees each one. RBAC: `list` on `pods`.
+/// Lists the pods that are bound to these nodes, and returns what `keep` keeps of them. All pods of
+/// a large cluster would not fit into memory. RBAC: `list` on `pods`.
 ///
 /// # Errors
 /// A call failed.
@@ -102,7 +102,7 @@ pub async fn list_workloads<T>(
     }
 }
 
-/// All nodes. RBAC: `list` on `nodes`.
+/// Lists all nodes. RBAC: `list` on `nodes`.
 ///
 /// # Errors
 /// A call failed.

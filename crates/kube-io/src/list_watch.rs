@@ -1,6 +1,8 @@
-//! Lists and watches one resource and passes what it sees to a [`Sink`]. After any failure it lists again, so that events missed in a gap are not lost.
+//! Lists and watches one resource and passes the objects to a [`Sink`]. After any failure it lists
+//! again, so that no event in a gap is missed.
 //!
-//! kube's own watcher waits for the answer to a list, or for the first byte of a watch, without any limit; here every step is bounded.
+//! kube's own watcher waits without a limit for the answer to a list and for the first byte of a
+//! watch. Here every step is bounded in time.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,23 +20,26 @@ use super::sink::Sink;
 use super::version_floor::ResourceVersionFloor;
 use observed::object::ApiObject;
 
-/// How long one watch call lasts (client-go's informers ask for 5 to 10 minutes).
+/// How long one watch call lasts (client-go's informers request 5 to 10 minutes).
 const WATCH_SECONDS: u32 = 290;
-/// How long a watch may be silent: it bounds how old a cache can unknowingly be when a connection silently dies. The server sends a bookmark
-/// about every minute (Kubernetes `defaultBookmarkFrequency`, looked at every 1.25 s at the latest); where it sends none, the watch is begun
-/// again each time.
+/// How long a watch may be silent. It bounds how outdated a cache can be, without notice, after a
+/// connection dies silently. The server sends a bookmark about every minute (Kubernetes
+/// `defaultBookmarkFrequency`, checked at least every 1.25 s). If it sends none, the watch is
+/// restarted each time.
 const SILENCE: Duration = Duration::from_secs(65);
 /// The first pause after a failure; doubled up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause between looks for a resource that the server does not know.
+/// The longest pause between attempts for a resource that the server does not serve.
 const ABSENT_PAUSE: Duration = Duration::from_mins(1);
 /// The longest pause between attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-/// For so long every complete list must be older than what was seen until that is believed: a replica that was cut off has caught up by then, an
-/// etcd that was restored has not.
+/// How long every complete list must be older than the newest version shown before the older state
+/// is accepted: a replica that was cut off has caught up by then, a restored etcd has not.
 const PAST: Duration = Duration::from_mins(1);
-/// After so many watches without a word, not even a bookmark, one looks whether the server still counts on from where they began: from a version that
-/// is yet to come, it watches in silence. Where little changes it has few bookmarks to send, so that one alone says nothing.
+/// After this many watches without any message, not even a bookmark, the resource is listed, to
+/// check that the server's versions still continue from where the watches started: a watch from a
+/// future version is silent. If few objects change, the server sends few bookmarks, so a single
+/// silent watch proves nothing.
 const SILENT_WATCHES: u32 = 5;
 
 /// Selects objects of a resource.
@@ -42,17 +47,18 @@ const SILENT_WATCHES: u32 = 5;
 pub(crate) struct ObjectSelection {
     pub(super) labels: Option<String>,
     pub(super) fields: Option<String>,
-    /// What is watched changes at least this often: a watch without an event for longer may be deaf, and the object is listed.
+    /// The object changes at least this often. If a watch has no event for longer, it may be
+    /// broken, and the object is listed.
     pub(super) silence: Option<Duration>,
 }
 
 impl ObjectSelection {
-    /// Selects one object: the form that a rule with `resourceNames` admits.
+    /// Selects one object, in the form that a rule with `resourceNames` allows.
     pub(crate) fn named(name: &str) -> Self {
         Self { fields: Some(format!("metadata.name={name}")), ..Self::default() }
     }
 
-    /// Selects the same of objects that change at least this often.
+    /// Sets how often the selected objects change at least.
     #[must_use]
     pub(crate) fn changing_within(self, silence: Duration) -> Self {
         Self { silence: Some(silence), ..self }
@@ -63,7 +69,7 @@ impl ObjectSelection {
         self.fields.as_deref()?.strip_prefix("metadata.name=")
     }
 
-    /// Selects the objects with a label; without a value, whatever its value is.
+    /// Selects the objects with a label; without a value, with any value.
     pub(crate) fn labeled((key, value): (&str, Option<&str>)) -> Self {
         let selector = value.map_or_else(|| key.to_owned(), |value| format!("{key}={value}"));
         Self::matching(&selector)
@@ -80,31 +86,33 @@ impl ObjectSelection {
     }
 }
 
-/// Why a list or watch has to be begun again.
+/// Why a list or watch must be restarted.
 #[derive(Debug, thiserror::Error)]
 enum WatchFailure {
     #[error(transparent)]
     Call(#[from] CallError),
     #[error("the watch broke: {0}")]
     Watch(String),
-    /// The server that answered is behind: another replica of the server, or an etcd that was restored.
+    /// The server that answered is behind: another replica of the server, or a restored etcd.
     #[error("the server showed version {shown} after version {seen}")]
     Past { shown: u64, seen: u64 },
 }
 
-/// A collection, and the sink that it is followed into.
+/// A collection, and the sink that receives its objects.
 struct Follower<T, S> {
     collection: ApiCollection,
     selection: ObjectSelection,
     sink: S,
     object: PhantomData<fn(T)>,
-    /// The newest version that was shown: limits are kept by what is seen, so what is seen never goes back.
+    /// The newest version that was shown. Decisions depend on the observed state, so it must never
+    /// go back.
     seen: AtomicU64,
-    /// The same of all that follow the resource: a list is not older than what they had shown when it was asked for.
+    /// The newest version that any follower of the resource has shown. A list must not be older
+    /// than this version at the time of its request.
     floor: ResourceVersionFloor,
 }
 
-/// Follows until the task is dropped. `sink`: the tables that it fills.
+/// Follows a collection until the task is dropped. `sink`: the tables to fill.
 pub(crate) async fn follow<T, S>(
     collection: ApiCollection,
     selection: ObjectSelection,
@@ -125,7 +133,7 @@ pub(crate) async fn follow<T, S>(
     let mut attempts = FailedAttempts::default();
     loop {
         let Err(broken) = follower.list_and_watch(&mut attempts).await;
-        tracing::debug!(path = follower.collection.path(), %broken, "listing anew");
+        tracing::debug!(path = follower.collection.path(), %broken, "listing again");
         let past = match broken {
             WatchFailure::Past { .. } => {
                 attempts.past.get_or_insert_with(Instant::now).elapsed() >= PAST
@@ -141,7 +149,7 @@ pub(crate) async fn follow<T, S>(
             health_after(&broken)
         });
         tokio::time::sleep(attempts.pause).await;
-        // What the server does not know it will hardly learn in the next seconds.
+        // A resource that the server does not serve will probably not appear within seconds.
         let longest = if matches!(broken, WatchFailure::Call(CallError::NotFound(_))) {
             ABSENT_PAUSE
         } else {
@@ -151,11 +159,11 @@ pub(crate) async fn follow<T, S>(
     }
 }
 
-/// What failed since a list was last good.
+/// The failed attempts since the last good list.
 struct FailedAttempts {
-    /// The pause before the next one.
+    /// The pause before the next attempt.
     pause: Duration,
-    /// Since when every answer has been older than what was seen.
+    /// Since when every answer has been older than the newest version shown.
     past: Option<Instant>,
 }
 
@@ -172,7 +180,8 @@ impl<T: ApiObject, S: Sink<T>> Follower<T, S> {
     ) -> Result<std::convert::Infallible, WatchFailure> {
         let (listed, mut version) = self.list().await?;
         let mut stream = self.watch(&version).await?;
-        // Only now: a list that cannot be watched from would be taken for the present permanently.
+        // Only after the watch has started: a list without a watch would count as current
+        // permanently.
         self.sink.replace(listed);
         *attempts = FailedAttempts::default();
         let (mut begun, mut silent) = (Instant::now(), 0);
@@ -184,8 +193,8 @@ impl<T: ApiObject, S: Sink<T>> Follower<T, S> {
                 self.apply(event, &mut version)?;
                 continue;
             }
-            // The server's regular end of a watch, or a connection that died without a word. The pause keeps a server (or what
-            // stands before it) that ends watches at once from being asked without a break.
+            // The server's regular end of a watch, or a silently closed connection. The pause
+            // prevents a busy loop if the server, or a proxy before it, ends watches at once.
             tokio::time::sleep(FIRST_PAUSE).await;
             silent += u32::from(begun.elapsed() >= SILENCE);
             let deaf = self.selection.silence.is_some_and(|silence| heard.elapsed() >= silence);
@@ -215,7 +224,8 @@ impl<T: ApiObject, S: Sink<T>> Follower<T, S> {
         Ok((listed, version))
     }
 
-    /// Advances to a version. Versions of one resource are numbers that grow (KEP-5504); other forms are ignored.
+    /// Advances to a version. Versions of one resource are increasing numbers (KEP-5504); other
+    /// forms are ignored.
     fn advance(&self, version: &str) -> Result<(), WatchFailure> {
         let Ok(shown) = version.parse::<u64>() else { return Ok(()) };
         let seen = self.seen.fetch_max(shown, Ordering::Relaxed);
@@ -272,7 +282,7 @@ fn key(object: &impl ApiObject) -> String {
     format!("{}/{}", object.namespace().unwrap_or_default(), object.name().unwrap_or_default())
 }
 
-/// Returns what a failure says about the resource.
+/// Returns the health of the watch after a failure.
 fn health_after(broken: &WatchFailure) -> WatchHealth {
     match broken {
         WatchFailure::Call(CallError::Forbidden(message)) => {

@@ -1,4 +1,5 @@
-//! The content of several caches as one list, which stays the same list while none of them changes.
+//! Merges the content of several caches into one list, which stays the same list while no cache
+//! changes.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,7 +7,7 @@ use observed::Views;
 
 use super::cache::CacheTable;
 
-/// The last result, and the lists that it was made of.
+/// The last result, and the lists from which it was merged.
 #[derive(Debug)]
 pub(super) struct MergedViews<V> {
     last: Mutex<(Vec<Views<V>>, Views<V>)>,
@@ -25,7 +26,7 @@ impl<V: Clone + PartialEq> MergedViews<V> {
         V: 'a,
     {
         let parts: Vec<Views<V>> = tables.into_iter().map(CacheTable::snapshot).collect();
-        // Nothing panics while this is held.
+        // No code panics while it holds this lock.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let same = last.0.len() == parts.len()
             && last.0.iter().zip(&parts).all(|(before, part)| before.is_same(part));

@@ -20,7 +20,7 @@ fn api(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&kind, NIC_CLUSTER_POLICIES.1))
 }
 
-/// Reads the NicClusterPolicy, if there is one and an API for it. RBAC: `get` on it, named.
+/// Reads the NicClusterPolicy, if it and its API exist. RBAC: `get` on it, named.
 ///
 /// # Errors
 /// The call failed.
@@ -34,10 +34,11 @@ pub async fn read_policy(client: &Client) -> Result<Option<RetainState>, CallErr
     }))
 }
 
-/// Sets annotations of the NicClusterPolicy if it is still what was read. RBAC: `patch` on it, named.
+/// Sets annotations of the NicClusterPolicy if it is still the version that was read. RBAC: `patch`
+/// on it, named.
 ///
 /// # Errors
-/// The call failed; [`CallError::Conflict`]: it has changed in between.
+/// The call failed. [`CallError::Conflict`]: the object has changed since.
 pub async fn annotate(
     client: &Client,
     policy: &RetainState,

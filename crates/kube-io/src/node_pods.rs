@@ -1,4 +1,5 @@
-//! The pods of single nodes, each node by a list and a watch of its own: all pods of a large cluster are more than a hook Job can hold.
+//! Per-node pod watches: each node has its own list and watch, because a hook Job cannot hold all
+//! pods of a large cluster in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,21 +19,23 @@ use super::version_floor::ResourceVersionFloors;
 use observed::intern::LabelInterner;
 use observed::project;
 
-/// Nodes focused at once. Each one is a connection and a watch of the API server; with an unlimited `maxParallelUpgrades` there could
-/// be thousands. The others' turn comes when one of these leaves the focus.
+/// The maximum number of nodes that are followed at the same time. Each is a connection and a watch
+/// of the API server; with an unlimited `maxParallelUpgrades` there could be thousands. Further
+/// nodes wait until one of these is no longer followed.
 pub const MOST_NODES: usize = FOCUS_LIMIT;
 
-/// The pods of the nodes in focus.
+/// The pods of the followed nodes.
 pub struct FocusedNodes {
     client: Client,
     changed: Arc<Notify>,
     interner: Arc<LabelInterner>,
     floors: ResourceVersionFloors,
     nodes: BTreeMap<String, FocusedNode>,
-    /// Nodes without a place, and in which turn each of them asked for one: the longest waiting comes first.
+    /// Nodes that wait to be followed, each with the sequence number of its request: the node that
+    /// has waited longest is next.
     waiting: BTreeMap<String, u64>,
     turn: u64,
-    /// Ends the followers when it is dropped.
+    /// Ends the followers when dropped.
     followers: JoinSet<()>,
 }
 
@@ -42,7 +45,7 @@ struct FocusedNode {
 }
 
 impl FocusedNodes {
-    /// Follows no node yet. `changed` is notified after every change.
+    /// Creates the focus without any node. It notifies `changed` after every change.
     pub fn new(
         client: &Client,
         changed: Arc<Notify>,
@@ -61,8 +64,8 @@ impl FocusedNodes {
         }
     }
 
-    /// Follows the pods of these nodes, and of no others any more. Nodes that are followed already are not listed again and keep their place;
-    /// the others get one in the order in which they asked. RBAC: `list` and `watch` on `pods`.
+    /// Follows the pods of exactly these nodes. Nodes that are already followed are not listed
+    /// again; others follow in the order of their requests. RBAC: `list` and `watch` on `pods`.
     pub fn set(&mut self, nodes: &BTreeSet<String>) {
         self.nodes.retain(|node, focused| {
             let stays = nodes.contains(node);
@@ -71,7 +74,7 @@ impl FocusedNodes {
             }
             stays
         });
-        // Those that have ended are forgotten.
+        // Remove the tasks that have ended.
         while self.followers.try_join_next().is_some() {}
         self.waiting.retain(|node, _| nodes.contains(node));
         for node in nodes.iter().filter(|node| !self.nodes.contains_key(*node)) {
@@ -104,36 +107,37 @@ impl FocusedNodes {
         self.nodes.insert(node, FocusedNode { pods, follower });
     }
 
-    /// Returns the pods of each node whose cache is in step with the API server. A node that is missing has not been listed, or its watch is
-    /// failing: nothing can be said about it.
+    /// Returns the pods of each node whose cache is in step with the API server. A missing node has
+    /// not been listed, or its watch is failing, so its pods are unknown.
     pub fn pods(&self) -> BTreeMap<String, Vec<Workload>> {
         let in_step =
             self.nodes.iter().filter(|(_, focused)| focused.pods.health() == WatchHealth::InStep);
         in_step.map(|(node, focused)| (node.clone(), focused.pods.values())).collect()
     }
 
-    /// Returns the nodes that have a place and whose cache is not in step.
+    /// Returns the followed nodes whose cache is not in step.
     pub fn listing(&self) -> BTreeSet<String> {
         let behind =
             self.nodes.iter().filter(|(_, focused)| focused.pods.health() != WatchHealth::InStep);
         behind.map(|(node, _)| node.clone()).collect()
     }
 
-    /// Returns what the server refuses, if it does.
+    /// Returns the first refusal of the server, if there is one.
     pub fn forbidden(&self) -> Option<String> {
         self.problem(|health| {
             if let WatchHealth::Forbidden(message) = health { Some(message) } else { None }
         })
     }
 
-    /// Returns of what the server has long shown an older state.
+    /// Returns the first node whose pods the server has long shown in an older state, if there is
+    /// one.
     pub(crate) fn past(&self) -> Option<String> {
         self.problem(
             |health| if let WatchHealth::Past(message) = health { Some(message) } else { None },
         )
     }
 
-    /// Returns the first message that there is of a node's watch.
+    /// Returns the first message about a node's watch.
     fn problem(&self, message: fn(WatchHealth) -> Option<String>) -> Option<String> {
         self.nodes.iter().find_map(|(node, focused)| {
             Some(format!("pods on node {node}: {}", message(focused.pods.health())?))

@@ -1,4 +1,4 @@
-//! Reads and writes people's pauses: one ConfigMap in `default`, a data key each.
+//! Reads and writes pauses: one ConfigMap in `default`, with one data key per pause.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use super::change::{create, delete, merge};
 use contract::names::{LEASE_NAMESPACE, PAUSE_NAME, PROGRAM};
 use contract::pause::Pause;
 
-/// How often a removal is tried that another change came before.
+/// How often a removal is tried that conflicts with another change.
 const ATTEMPTS: u32 = 5;
 
 fn api(client: &Client) -> Api<ConfigMap> {
     Api::namespaced(client.clone(), LEASE_NAMESPACE)
 }
 
-/// Reads the pauses as they are written, by data key. RBAC: `get` on the ConfigMap.
+/// Reads the texts of the pauses by data key. RBAC: `get` on the ConfigMap.
 ///
 /// # Errors
 /// The call failed.
@@ -30,10 +30,11 @@ pub async fn read(client: &Client) -> Result<BTreeMap<String, String>, CallError
     Ok(object.and_then(|object| object.data).unwrap_or_default())
 }
 
-/// Writes one; it takes the place of what was under its key. RBAC: `patch` on the ConfigMap, `create` on `configmaps` in `default`.
+/// Writes a pause, which replaces the pause with the same key. RBAC: `patch` on the ConfigMap,
+/// `create` on `configmaps` in `default`.
 ///
 /// # Errors
-/// A call failed. It may have had its effect all the same.
+/// A call failed. The write may have been applied anyway.
 pub async fn write(client: &Client, key: &str, pause: &Pause) -> Result<(), CallError> {
     // Plain fields with string keys always have a JSON form.
     let text = serde_json::to_string(pause).unwrap_or_default();
@@ -59,10 +60,11 @@ pub async fn write(client: &Client, key: &str, pause: &Pause) -> Result<(), Call
     }
 }
 
-/// Removes those under these keys; with the last one the ConfigMap goes. RBAC: `get`, `patch` and `delete` on the ConfigMap.
+/// Removes the pauses with these keys, and the ConfigMap with the last pause. RBAC: `get`, `patch`
+/// and `delete` on the ConfigMap.
 ///
 /// # Errors
-/// A call failed. It may have had its effect all the same.
+/// A call failed. The write may have been applied anyway.
 pub async fn remove(client: &Client, keys: &[String]) -> Result<(), CallError> {
     let mut attempt = 1;
     loop {
@@ -98,10 +100,11 @@ pub async fn remove(client: &Client, keys: &[String]) -> Result<(), CallError> {
     }
 }
 
-/// Returns the user name that the API server knows us by. Every authenticated user may ask (`system:basic-user`).
+/// Returns this client's user name in the API server. Every authenticated user may ask
+/// (`system:basic-user`).
 ///
 /// # Errors
-/// The call failed; servers before 1.28 do not know it.
+/// The call failed; servers before 1.28 do not support it.
 pub async fn who(client: &Client) -> Result<Option<String>, CallError> {
     let api: Api<SelfSubjectReview> = Api::all(client.clone());
     let answer = call(api.create(&PostParams::default(), &SelfSubjectReview::default())).await?;

@@ -1,4 +1,4 @@
-//! Objects and logs as the server gives them, for people to read. Nothing is decided by them.
+//! Objects and logs as the server returns them, for people. No decision depends on them.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, LogParams};
@@ -10,18 +10,19 @@ use super::call::{CallError, call, optional};
 use super::list::list_pages;
 use super::list_watch::ObjectSelection;
 
-/// A kind of objects.
+/// A kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawKind {
-    /// Group and version; without a group: the core.
+    /// Group and version; the core group is omitted.
     pub api_version: &'static str,
-    /// The kind's name.
+    /// Name of the kind.
     pub kind: &'static str,
-    /// The resource's name in addresses.
+    /// Name of the resource in URL paths.
     pub plural: &'static str,
 }
 
-/// Reads the spec of a cluster-wide object; `None`: it is not there, or its kind is not. RBAC: `list` on it.
+/// Reads the spec of a cluster-scoped object. Returns `None` if the object or its kind does not
+/// exist. RBAC: `list` on it.
 ///
 /// # Errors
 /// The call failed.
@@ -32,7 +33,7 @@ pub async fn spec(
     name: &str,
 ) -> Result<Option<Map<String, Value>>, CallError> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-    // A client that may watch it may list it, and need not have the right to `get` it.
+    // A client that may watch the object may list it, but may lack the right to `get` it.
     let named = ListParams::default().fields(&format!("metadata.name={name}"));
     let found = optional(
         call(Api::<DynamicObject>::all_with(client.clone(), &resource).list(&named)).await,
@@ -41,21 +42,21 @@ pub async fn spec(
     Ok(object.and_then(|object| object.data.get("spec")?.as_object().cloned()))
 }
 
-/// Which objects of a kind are listed.
+/// The selected objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RawSelection<'a> {
-    /// All.
+    /// All objects.
     All,
-    /// Those with these labels.
+    /// The objects that match this label selector.
     Labeled(&'a str),
-    /// The one of this name.
+    /// The object with this name.
     Named(&'a str),
 }
 
 /// Lists the selected objects of a kind, in a namespace or in all. RBAC: `list` on them.
 ///
 /// # Errors
-/// A call failed; the API is not there ([`CallError::NotFound`]).
+/// A call failed, or the API does not exist ([`CallError::NotFound`]).
 pub async fn objects(
     client: &Client,
     kind: RawKind,
@@ -69,7 +70,7 @@ pub async fn objects(
         RawSelection::Named(name) => ObjectSelection::named(name),
     };
     let each = |mut object: Value| {
-        // Items of a list do not say what they are.
+        // Items of a list lack `apiVersion` and `kind`.
         if let Value::Object(fields) = &mut object {
             fields.insert("apiVersion".to_owned(), kind.api_version.into());
             fields.insert("kind".to_owned(), kind.kind.into());
@@ -85,10 +86,11 @@ pub async fn objects(
     Ok(all)
 }
 
-/// Reads the last lines of a container's log, with their times. `previous`: of the one before its last restart. RBAC: `get` on `pods/log`.
+/// Reads the last lines of a container's log, with timestamps. `previous`: the log before its last
+/// restart. RBAC: `get` on `pods/log`.
 ///
 /// # Errors
-/// A call failed; the container has none.
+/// A call failed, or the container has no log.
 pub async fn log(
     client: &Client,
     (namespace, pod): (&str, &str),

@@ -1,4 +1,5 @@
-//! Reads and writes the run record. The chart brings its ConfigMaps, empty; the hook only patches their data.
+//! Reads and writes the run record. The chart creates its empty ConfigMaps; the hook only patches
+//! their data.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -31,7 +32,7 @@ use layout::{ConfigMapData, EntryDetail, RecordContents, lay_out};
 pub struct StoredRecord {
     /// The last run, with its cohort and its baseline if those were stored completely.
     pub run: Option<RunRecord>,
-    /// Its nodes.
+    /// The records of its nodes.
     pub nodes: Named<NodeRecord>,
 }
 
@@ -41,15 +42,15 @@ pub enum RecordError {
     /// The call failed.
     #[error("unable to {1} the run record")]
     Call(#[source] CallError, &'static str),
-    /// Writing it again cannot help.
+    /// The write was refused, and another attempt cannot help.
     #[error(transparent)]
     Refused(RecordRefusal),
     /// A newer version of the program wrote it.
     #[error(
-        "the run record has format {found}, this version knows {RECORD_FORMAT_VERSION}: use a newer hook image"
+        "the run record has format {found}, and this version supports {RECORD_FORMAT_VERSION}: use a newer hook image"
     )]
     Newer {
-        /// What it says.
+        /// The format version of the record.
         found: u64,
     },
 }
@@ -58,16 +59,17 @@ pub enum RecordError {
 pub struct RecordStore {
     api: Api<ConfigMap>,
     name: String,
-    /// The data of each ConfigMap, as far as this process knows.
+    /// The data of each ConfigMap, as far as this process knows it.
     written: Vec<ConfigMapData>,
-    /// The nodes that their entries were made from, as far as this process has made them.
+    /// The node records from which this process created the entries.
     nodes: Named<NodeRecord>,
-    /// How much of them is stored. It only gets less: entries that come and go would be written again each time.
+    /// How much of the records is stored. It never increases, because entries that change between
+    /// forms would be written again each time.
     detail: EntryDetail,
 }
 
 impl RecordStore {
-    /// Returns the store of the record of this name.
+    /// Creates the store of the record with this name.
     pub fn new(client: &Client, namespace: &str, name: &str) -> Self {
         Self {
             api: Api::namespaced(client.clone(), namespace),
@@ -78,10 +80,11 @@ impl RecordStore {
         }
     }
 
-    /// Reads it. RBAC: `get` on `configmaps`, named. What cannot be parsed counts as absent: it is a report, and the live state decides.
+    /// Reads the record. RBAC: `get` on `configmaps`, named. Parts that cannot be parsed count as
+    /// absent: the record is a report, and the live state decides.
     ///
     /// # Errors
-    /// A call failed, or a newer version wrote it.
+    /// A call failed, or a newer version wrote the record.
     pub async fn read(&mut self) -> Result<StoredRecord, RecordError> {
         self.nodes.clear();
         self.written = vec![self.data_of(0).await?];
@@ -103,7 +106,8 @@ impl RecordStore {
             run: run.and_then(|run| serde_json::from_value(run).ok()),
             nodes: Named::new(),
         };
-        // An entry that was being moved when a process ended is in two objects: the later one is newer.
+        // If a process ended while it moved an entry, the entry is in two objects. The one in the
+        // later object is newer.
         for (key, text) in self.written.iter().flatten() {
             if let Some((name, node)) = layout::parse(key, text) {
                 record.nodes.insert(name.as_str(), node);
@@ -125,24 +129,27 @@ impl RecordStore {
     async fn data_of(&self, index: usize) -> Result<ConfigMapData, RecordError> {
         match call(self.api.get(&object_name(&self.name, index))).await {
             Ok(object) => Ok(object.data.unwrap_or_default()),
-            // Only the first one is there for certain: what the others have is a part of the record like any that cannot be parsed.
+            // Only the first ConfigMap must exist. A missing other one counts as absent, like any
+            // part that cannot be parsed.
             Err(CallError::NotFound(_)) if index > 0 => Ok(ConfigMapData::new()),
             Err(error) => Err(RecordError::Call(error, "read")),
         }
     }
 
-    /// Returns the stored parts of what is divided over the objects.
+    /// Returns the stored parts of a value that is divided over the objects.
     fn parts<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
         self.written.iter().enumerate().map_while(move |(index, data)| {
             data.get(&format!("{prefix}{index}")).map(String::as_str)
         })
     }
 
-    /// Writes what differs from what is there, as one patch for each object; the first object, which has run and verdict, is written last. RBAC: `patch`
-    /// on `configmaps`, named. Nothing is sent if nothing differs.
+    /// Writes the differences to the stored record, as one patch for each object. The first object,
+    /// which contains run and verdict, is written last. RBAC: `patch` on `configmaps`, named. Sends
+    /// nothing if there is no difference.
     ///
     /// # Errors
-    /// A call failed; what was to be written is tried again with the next write. [`RecordError::Refused`]: that would not help.
+    /// A call failed; the next write includes the same differences. [`RecordError::Refused`]:
+    /// another attempt would not help.
     pub async fn write(
         &mut self,
         run: &RunRecord,
@@ -158,7 +165,7 @@ impl RecordStore {
             tracing::warn!(
                 nodes = nodes.len(),
                 ?detail,
-                "the run record is nearly full: entries of nodes are stored in short form"
+                "the run record is nearly full: storing entries of nodes in short form"
             );
         }
         if let Some(text) = newer_format(run, &wanted) {
@@ -179,7 +186,7 @@ impl RecordStore {
         Ok(())
     }
 
-    /// Readers must know how many objects there are before one more is used.
+    /// Stores the number of objects before one more is used, because readers must know it.
     async fn announce(
         &mut self,
         changes: &[BTreeMap<String, Option<String>>],
@@ -219,7 +226,8 @@ impl RecordStore {
     }
 }
 
-/// Returns the run's text where it needs the newer format: version 1 knows one object, and names of nodes in keys.
+/// Returns the run's text if it needs the newer format: version 1 has one object, and names of
+/// nodes as keys.
 fn newer_format(run: &RunRecord, wanted: &[BTreeMap<String, Cow<'_, str>>]) -> Option<String> {
     let newer = wanted.iter().skip(1).any(|object| !object.is_empty())
         || wanted[0].keys().any(|key| layout::is_hashed(key));
@@ -244,7 +252,8 @@ fn differences(
     .collect()
 }
 
-/// Returns the keys that belong into one object: the run into the first, each part of cohort and baseline into one of its own.
+/// Returns the keys with a fixed object: the run in the first one, each part of cohort and baseline
+/// in its own.
 fn fixed_keys(run: &RunRecord) -> Vec<(usize, String, String)> {
     let cohort = run.cohort.iter().flat_map(|cohort| cohort.parts()).enumerate();
     let baseline = run.baseline.iter().flat_map(|baseline| baseline.parts()).enumerate();
@@ -263,6 +272,7 @@ fn text_of(run: &RunRecord, format_version: u32) -> String {
     );
     let run =
         RunRecord { format_version, cohort_nodes: cohort, baseline_nodes: baseline, ..run.clone() };
-    // The type has no map keys that are not strings and no failing Serialize: the only ways in which this can fail.
+    // This cannot fail: all map keys of the type are strings, and no Serialize implementation
+    // fails.
     serde_json::to_string(&run).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The hook releases of a cluster: what their charts have left of them to be seen.
+//! The hook releases of a cluster, found by the objects that their chart creates.
 
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
@@ -14,12 +14,12 @@ use super::call::{CallError, call, optional};
 use super::list::list_pages;
 use super::list_watch::ObjectSelection;
 
-/// A hook release, by its trigger ConfigMap.
+/// A hook release, from its trigger ConfigMap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookRelease {
     /// `namespace/name` of the ConfigMap.
     pub trigger: String,
-    /// What its Job is told.
+    /// The settings of its Job.
     pub settings: Result<Box<Settings>, UnreadableSettings>,
 }
 
@@ -28,37 +28,37 @@ pub struct HookRelease {
 pub enum UnreadableSettings {
     /// A newer chart wrote them.
     #[error(
-        "its settings have format {0}, this version knows {FORMAT_VERSION}: use a newer gpu-rollout"
+        "its settings have format {0}, and this version supports {FORMAT_VERSION}: use a newer gpu-rollout"
     )]
     Newer(u64),
-    /// They cannot be parsed.
-    #[error("its settings cannot be read: {0}")]
+    /// The settings cannot be parsed.
+    #[error("its settings cannot be parsed: {0}")]
     Wrong(String),
 }
 
 /// How a Job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobEnd {
-    /// A pod of it succeeded.
+    /// A pod of the Job succeeded.
     Complete,
-    /// It ran out of pods, or out of time.
+    /// The Job reached its limit of failed pods, or its deadline.
     Failed,
 }
 
 /// The Job of a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookJob {
-    /// Name of the object: the name of its release. Names of its pods begin with it.
+    /// Name of the Job, which is the name of its release. Names of its pods start with it.
     pub name: String,
-    /// UID of the object.
+    /// UID of the Job.
     pub uid: String,
-    /// When its first pod was started.
+    /// When the Job's first pod was started.
     pub started: Option<Timestamp>,
-    /// How it ended. `None`: it has not.
+    /// How the Job ended. `None`: it has not ended.
     pub end: Option<JobEnd>,
-    /// A pod of it is pending or running.
+    /// Whether a pod of the Job is pending or running.
     pub has_pod: bool,
-    /// A pod of it has failed.
+    /// Whether a pod of the Job has failed.
     pub has_failed_pod: bool,
 }
 
@@ -86,7 +86,8 @@ pub async fn releases(
     Ok(found)
 }
 
-/// Returns the release of a trigger ConfigMap. `None`: the Job's pods carry the label too, and so may other objects of the chart that are not a trigger.
+/// Returns the release of a trigger ConfigMap. Returns `None` for another object: the Job's pods
+/// have the label too, and other objects of the chart may have it.
 fn parse_release(object: &ConfigMap) -> Option<HookRelease> {
     let text = object.data.as_ref()?.get("settings")?;
     let part = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -104,7 +105,7 @@ fn parse_settings(text: &str) -> Result<Settings, UnreadableSettings> {
     })
 }
 
-/// Reads the Job of a release. `None`: there is none. RBAC: `get` on `jobs`.
+/// Reads the Job of a release. Returns `None` if there is none. RBAC: `get` on `jobs`.
 ///
 /// # Errors
 /// The call failed.

@@ -1,14 +1,16 @@
-//! Warnings about a condition that lasts and is noticed again and again, such as an API server that is away.
+//! Warnings about a lasting condition that is noticed repeatedly, such as an unreachable API
+//! server.
 
 use std::fmt::Display;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How often a lasting condition is logged.
+/// The interval at which a lasting condition is logged.
 const INTERVAL: Duration = Duration::from_mins(1);
 
-/// A warning that is logged when its condition is first noticed, then once a minute while it lasts, and when it is over.
+/// A warning that is logged when its condition is first noticed, then once a minute while it lasts,
+/// and when it ends.
 #[derive(Debug)]
 pub struct RepeatedWarning {
     text: &'static str,
@@ -23,12 +25,13 @@ struct LastingCondition {
 }
 
 impl RepeatedWarning {
-    /// Returns a warning whose condition was not noticed yet. `over`: what is logged when it is over.
+    /// Creates a warning whose condition has not been noticed. `over`: the message when the
+    /// condition ends.
     pub fn new(text: &'static str, over: &'static str) -> Self {
         Self { text, over, lasting: None }
     }
 
-    /// Notes that the condition is there. `error`: why, this time.
+    /// Notes that the condition exists. `error`: the current cause.
     pub fn note(&mut self, error: impl Display) {
         let (text, now) = (self.text, Instant::now());
         let Some(lasting) = &mut self.lasting else {
@@ -44,7 +47,7 @@ impl RepeatedWarning {
         lasting.logged = now;
     }
 
-    /// Notes that the condition is not there any more.
+    /// Notes that the condition has ended.
     pub fn end(&mut self) {
         if let Some(lasting) = self.lasting.take() {
             tracing::info!(seconds = lasting.since.elapsed().as_secs(), "{}", self.over);

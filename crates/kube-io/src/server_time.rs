@@ -1,4 +1,4 @@
-//! The API server's clock, as the `Date` header of its answers tells it.
+//! The API server's clock, from the `Date` header of its answers.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -11,11 +11,11 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::call::{CallError, call};
 
-/// The form of the header (RFC 9110, IMF-fixdate).
+/// The format of the header (RFC 9110, IMF-fixdate).
 const FORM: &str = "%a, %d %b %Y %H:%M:%S GMT";
 
-/// Reads one object, and the time of the server that answered. The time is there whatever the answer is; `None`: the answer does not say.
-/// RBAC: `get` on the object.
+/// Reads one object, and the time of the server that answered. Errors have a time too; `None`: the
+/// answer has no valid `Date` header. RBAC: `get` on the object.
 pub(super) async fn get_dated<T: DeserializeOwned>(
     client: &Client,
     url: &str,
@@ -43,7 +43,8 @@ pub(super) async fn get_dated<T: DeserializeOwned>(
     (answer, at)
 }
 
-/// The server's time. Every authenticated user may ask for its version (`system:public-info-viewer`).
+/// Returns the server's time. Every authenticated user may read its version
+/// (`system:public-info-viewer`).
 ///
 /// # Errors
 /// The call failed.

@@ -1,4 +1,5 @@
-//! What a watch fills: one table, or several of which each keeps the objects that its projection makes a view of.
+//! The targets of a watch: one table, or several. Each table keeps the objects for which its
+//! projection returns a view.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -8,23 +9,24 @@ use super::cache::{CacheTable, WatchHealth};
 
 /// Receives the objects of one resource.
 pub(crate) trait Sink<T> {
-    /// Views of a list that is not complete yet.
+    /// The views of an incomplete list.
     type Listed: Default;
 
     /// Adds an object to a list.
     fn collect(&self, listed: &mut Self::Listed, key: String, object: &T);
 
-    /// Replaces everything by a complete list.
+    /// Replaces the content by a complete list.
     fn replace(&self, listed: Self::Listed);
 
-    /// Takes over one object; `None`: it was deleted.
+    /// Sets one object. `None`: the object was deleted.
     fn set(&self, key: String, object: Option<&T>);
 
-    /// Notes the health of the watch.
+    /// Sets the health of the watch.
     fn mark(&self, health: WatchHealth);
 }
 
-/// A table, and the projection that makes its views; `None` for objects that are not kept.
+/// A table with the projection that creates its views; the projection returns `None` for objects
+/// that are not kept.
 pub(crate) struct ProjectedTable<T, V, P> {
     table: CacheTable<V>,
     project: P,
@@ -32,7 +34,7 @@ pub(crate) struct ProjectedTable<T, V, P> {
 }
 
 impl<T, V, P: Fn(&T) -> Option<V>> ProjectedTable<T, V, P> {
-    /// Returns a sink that fills `table` with the views that `project` makes.
+    /// Creates a sink that fills `table` with the views that `project` returns.
     pub(crate) fn new(table: CacheTable<V>, project: P) -> Self {
         Self { table, project, object: PhantomData }
     }
@@ -61,7 +63,7 @@ impl<T, V: Clone + PartialEq, P: Fn(&T) -> Option<V>> Sink<T> for ProjectedTable
     }
 }
 
-/// Two sinks of one watch.
+/// Passes the objects of one watch to two sinks.
 impl<T, A: Sink<T>, B: Sink<T>> Sink<T> for (A, B) {
     type Listed = (A::Listed, B::Listed);
 

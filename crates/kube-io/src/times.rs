@@ -1,5 +1,5 @@
-//! When who last set what on nodes, as far as the server tells: `metadata.managedFields`. Read by people's commands only; it is the largest part
-//! of a node's metadata, and the hook has no use for it.
+//! Who last changed what on nodes, and when, from `metadata.managedFields`. Only commands read it:
+//! it is the largest part of a node's metadata, and the hook does not need it.
 
 use std::collections::BTreeMap;
 
@@ -13,28 +13,29 @@ use serde_json::Value;
 
 use super::call::{CallError, call};
 
-/// Objects a page.
+/// Objects per page.
 const PAGE: u32 = 250;
 
 /// The last change of a manager.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LastChange {
-    /// Under which name it was written (`kubectl-cordon`, `gpu-operator` …).
+    /// Name of the field manager (`kubectl-cordon`, `gpu-operator` …).
     pub manager: String,
-    /// When that manager last changed anything that it owns on the object: what is asked about has been so since then, or for longer.
+    /// When the manager last changed any field that it owns on the object. The field itself was set
+    /// then or before.
     pub at: Timestamp,
 }
 
-/// Who last set what on one node.
+/// The last changes on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NodeTimes {
-    /// The cordon (`spec.unschedulable`).
+    /// The change of the cordon (`spec.unschedulable`).
     pub cordon: Option<LastChange>,
-    /// Labels and annotations, by key.
+    /// The changes of labels and annotations, by key.
     pub keys: BTreeMap<String, LastChange>,
 }
 
-/// Lists who last set what on all nodes. RBAC: `list` on `nodes`.
+/// Lists the last changes on all nodes. RBAC: `list` on `nodes`.
 ///
 /// # Errors
 /// A call failed.
@@ -59,7 +60,7 @@ pub async fn of_nodes(
     }
 }
 
-/// Reads the times of one object.
+/// Parses the last changes of one object.
 fn parse_times(metadata: &ObjectMeta, interesting: &impl Fn(&str) -> bool) -> NodeTimes {
     let mut times = NodeTimes::default();
     for entry in metadata.managed_fields.iter().flatten() {

@@ -1,5 +1,6 @@
-//! The newest version of each resource that any watch of it has shown. A list that is asked for after that and is older comes from whoever is
-//! behind: pods that are there would seem not to be. Versions of one resource can be compared, whatever namespace or selector they are seen by
+//! The resource-version floor: the newest version of each resource that any watch has shown. An
+//! older list that was requested later comes from a server that is behind, and existing pods would
+//! be missing from it. Versions of one resource can be compared across namespaces and selectors
 //! (KEP-5504).
 
 use std::collections::BTreeMap;
@@ -17,9 +18,9 @@ pub struct ResourceVersionFloors {
 pub(crate) struct ResourceVersionFloor(Arc<AtomicU64>);
 
 impl ResourceVersionFloors {
-    /// Returns the floor that all collections of a resource have in common.
+    /// Returns the floor that all collections of a resource share.
     pub(super) fn for_resource(&self, resource: &str) -> ResourceVersionFloor {
-        // Nothing panics while this is held.
+        // No code panics while it holds this lock.
         self.all
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! All watches of a hook Job, and the snapshot that they make together.
+//! All watches of a hook Job, and the snapshot of their caches.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -44,16 +44,16 @@ const CONTROLLER_REVISIONS: ResourceName<'static> = ("apps/v1", "controllerrevis
 const CLUSTER_POLICIES: ResourceName<'static> = ("nvidia.com/v1", "clusterpolicies");
 const NVIDIA_DRIVERS: ResourceName<'static> = ("nvidia.com/v1alpha1", "nvidiadrivers");
 
-/// Whether the caches can be decided on.
+/// Whether the engine can decide on the caches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CacheState {
-    /// All are in step with the API server.
+    /// All caches are in step with the API server.
     InStep,
-    /// Some are not (yet).
+    /// Some caches are not in step (yet).
     Behind(String),
-    /// The server refuses some.
+    /// The server refuses some watches.
     Forbidden(String),
-    /// The server's history went back (a restored etcd): all caches have to be started again.
+    /// The server's history went back (a restored etcd): all caches must be started again.
     Past(String),
 }
 
@@ -73,15 +73,17 @@ pub struct Watches {
     dra: Option<DraWatches>,
     device_plugin: Option<DevicePluginWatches>,
     workloads: WorkloadWatches,
-    /// The tables that a watch fills, those of the nodes in focus apart: what is not known of one of these nodes concerns that node alone.
+    /// The tables that a watch fills, without the per-node pod watches: unknown pods of one node
+    /// affect only that node.
     tables: Vec<WatchedTable>,
-    /// Ends the followers when it is dropped.
+    /// Ends the followers when dropped.
     _followers: JoinSet<()>,
 }
 
 impl Watches {
-    /// Starts the watches that the settings' tasks need, each in a task of its own, so that no cache grows old while the loop is busy.
-    /// RBAC: `list` and `watch` as the task table says.
+    /// Starts the watches that the settings' tasks need, each in its own async task, so that no
+    /// cache becomes outdated while the loop is busy. RBAC: `list` and `watch` as in the task
+    /// table.
     pub fn start(
         client: &Client,
         settings: &Settings,
@@ -103,7 +105,7 @@ impl Watches {
             ((NIC_CLUSTER_POLICIES, everywhere), (CONFIG_MAPS, Some(names::LEASE_NAMESPACE)));
         let deployment = named(settings.operator_deployment());
         let daemon_set = settings.daemon_set.as_deref().map_or_else(all, named);
-        // One line a watch. Requests go out in this order.
+        // One line per watch. Requests are sent in this order.
         Self {
             device_plugin: settings
                 .has(Task::RestartPlugins)
@@ -176,23 +178,25 @@ impl Watches {
         }
     }
 
-    /// Waits until something has changed in a cache since the last call.
+    /// Waits until a cache has changed since the last call.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Follows the pods of these nodes, and of no others any more; they are in [`Observed::workloads`]. RBAC: `list` and `watch` on `pods`.
+    /// Follows the pods of exactly these nodes, for [`Observed::workloads`]. RBAC: `list` and
+    /// `watch` on `pods`.
     pub fn focus(&mut self, nodes: &BTreeSet<String>) {
         self.workloads.focus.set(nodes);
     }
 
-    /// Returns what the server has allowed to be listed and watched. A resource that it does not serve is not part of it.
+    /// Returns the lists and watches that the server has allowed. A resource that the server does
+    /// not serve is not included.
     pub fn granted(&self) -> Vec<GrantedAccess> {
         let in_step = self.tables.iter().filter(|table| (table.health)() == WatchHealth::InStep);
         in_step.filter_map(|table| table.access.clone()).collect()
     }
 
-    /// Returns whether all caches can be decided on; otherwise which one cannot.
+    /// Returns whether the engine can decide on all caches, and otherwise which cache prevents it.
     pub fn sync(&self) -> CacheState {
         let mut behind = CacheState::InStep;
         if let Some(message) = self.workloads.focus.forbidden() {
@@ -244,7 +248,7 @@ impl Watches {
     }
 }
 
-/// The content of a table, or that the server does not serve the resource.
+/// Returns the content of a table, or that the server does not serve the resource.
 fn served<V: Clone + PartialEq, T>(
     table: &CacheTable<V>,
     content: impl FnOnce(&Views<V>) -> T,

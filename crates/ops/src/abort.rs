@@ -1,5 +1,7 @@
-//! `abort`: restores everything that hooks have changed, wherever they were killed. The order lets an abort that was killed itself start again and
-//! finish: a pause that our hooks see, the end of their Jobs, the Lease, the nodes, the Lease itself, the pause.
+//! `abort`: removes everything that hooks have written in the cluster, wherever they were killed.
+//! An abort that is killed can be run again and finishes. This follows from the order: write a
+//! pause that hooks see, end their Jobs, take the Lease, restore the nodes, delete the Lease,
+//! remove the pause.
 
 use std::time::Duration;
 
@@ -24,35 +26,37 @@ use super::command_error::CommandError;
 use super::node_write::{NodeWriteError, NodeWriteFailure};
 use super::session::SessionClock;
 
-/// The data key of the pause that an abort begins with.
+/// The data key of the pause that an abort writes first.
 pub const KEY: &str = "abort";
-/// Under which name it holds the Lease.
+/// The holder identity of an abort in the Lease.
 pub const HOLDER: &str = "gpu-rollout-abort";
-/// How long the Lease is waited for: a hook that is killed keeps it for 20 s, and gets 30 s to end.
+/// How long an abort waits for the Lease: a hook that is killed keeps it for 20 s, and gets 30 s to
+/// end.
 const LEASE: Duration = Duration::from_mins(2);
 /// How long the pods of a Job may take to end: their grace period is 30 s.
 const JOB: Duration = Duration::from_mins(2);
-/// How often that is checked.
+/// The interval between two checks of a Job's pods.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Nodes that are changed at once.
+/// How many nodes are patched at the same time.
 const AT_ONCE: usize = 16;
-/// How often nodes are listed that change meanwhile.
+/// How often nodes are listed again because they changed between the list and the patch.
 const ATTEMPTS: u32 = 10;
 
-/// What there is to give back.
+/// What hooks have left in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
-    /// Nodes, each with what goes from it.
+    /// The nodes to restore, each with a description of the change.
     pub nodes: Vec<(String, String)>,
-    /// `namespace/name` of hook Jobs that are at work.
+    /// `namespace/name` of running hook Jobs.
     pub jobs: Vec<String>,
-    /// Who holds the Lease.
+    /// The holder of the Lease.
     pub holder: Option<String>,
-    /// Nodes that NVIDIA's controller is upgrading: it finishes them, whatever is given back.
+    /// Nodes that NVIDIA's controller is upgrading. It finishes them in any case.
     pub begun: Vec<String>,
 }
 
-/// Finds what there is to give back. `stays_paused`: as for [`abort`]. RBAC: `list` on `nodes`, `get` on the Lease and on the Jobs.
+/// Finds what hooks have left in the cluster. `stays_paused`: as for [`abort`]. RBAC: `list` on
+/// `nodes`, `get` on the Lease and on the Jobs.
 ///
 /// # Errors
 /// A call failed.
@@ -84,7 +88,8 @@ pub async fn find_begun(client: &Client, hooks: &[&Settings]) -> Result<Vec<Stri
     Ok(begun(&observe_nodes(client).await?, hooks))
 }
 
-/// The nodes that NVIDIA's controllers are upgrading. Where a hook drives, the controller is off, whatever it left on nodes.
+/// Returns the nodes that NVIDIA's controllers are upgrading. For a driver with a hook in mode
+/// `drive`, the controller is off, even if it has left its state on nodes.
 fn begun(observed: &Observed, hooks: &[&Settings]) -> Vec<String> {
     let is_driven = |driver: &Driver| {
         hooks.iter().any(|hook| hook.driver == *driver && hook.mode == Mode::Drive)
@@ -112,12 +117,13 @@ fn describe_patch(patch: &NodePatch) -> String {
         .collect::<Vec<_>>();
     let held = parts()
         .any(|(_, value)| value.is_some())
-        .then(|| "held, so that NVIDIA's controller leaves it alone".to_owned());
-    let gone = (!gone.is_empty()).then(|| format!("given back: {}", gone.join(", ")));
+        .then(|| "add a hold, so that NVIDIA's controller leaves it alone".to_owned());
+    let gone = (!gone.is_empty()).then(|| format!("remove {}", gone.join(", ")));
     gone.into_iter().chain(held).collect::<Vec<_>>().join("; ")
 }
 
-/// What is to be changed on nodes. Where the fleet stays paused, the nodes of every driver that an operator of NVIDIA upgrades are held.
+/// Returns the patches that restore the nodes. If the fleet stays paused, they hold the nodes of
+/// every driver that an operator of NVIDIA upgrades.
 fn patches(observed: &Observed, hooks: &[&Settings], stays_paused: bool) -> Vec<NodePatch> {
     let is_paused = |driver: &Driver| {
         let by_operator = |hook: &&Settings| hook.driver == *driver && hook.mode != Mode::Drive;
@@ -130,13 +136,15 @@ fn patches(observed: &Observed, hooks: &[&Settings], stays_paused: bool) -> Vec<
     give_back(observed, &paused)
 }
 
-/// Removes everything that is ours from the nodes. With `stays_paused`, the pause remains afterwards and nodes are held, so that neither a hook
-/// nor the vendor's controller starts again. Calls `report` for each step. Returns the nodes that could not be restored; the pause
-/// remains then too. RBAC: as [`find_leftovers`], `delete` on `jobs` and on the Lease, `patch` on `nodes`, what the Lease needs,
-/// and what a pause needs.
+/// Removes everything that gpu-rollout has written on nodes. With `stays_paused`, the pause stays
+/// and nodes are held, so that neither a hook nor NVIDIA's controller starts again. Calls `report`
+/// for each step. Returns the nodes that could not be restored; then the pause stays too. RBAC: as
+/// [`find_leftovers`], `delete` on `jobs` and on the Lease, `patch` on `nodes`, what the Lease
+/// needs, and what a pause needs.
 ///
 /// # Errors
-/// A call failed, or the Lease could not be had: asking again goes on.
+/// A call failed, or another process did not release the Lease in time. Another call continues with
+/// what is left.
 pub async fn abort(
     client: &Client,
     hooks: &[&Settings],
@@ -171,7 +179,8 @@ pub async fn abort(
     Ok(failures)
 }
 
-/// Ends the Job of a hook, and waits until its pods are gone: one that is on its way out could still take the Lease.
+/// Ends the Job of a hook, and waits until its pods are gone: a terminating pod could still take
+/// the Lease.
 async fn end_job(
     client: &Client,
     hook: &Settings,

@@ -1,20 +1,21 @@
-//! What to do about everything in a fleet that does not end by itself: each thing once, with the nodes that it is about.
+//! Remedies for all conditions in a fleet that do not resolve themselves: each remedy once, with
+//! its nodes.
 
 use super::remedy::Remedy;
 use super::status::{BlockingCondition, RolloutStatus};
 
-/// One thing to do.
+/// The remedies for nodes with the same problem.
 #[derive(Debug)]
 pub struct Advice<'a> {
-    /// The nodes that it is about; empty: the fleet.
+    /// The affected nodes; empty: the fleet.
     pub nodes: Vec<&'a str>,
-    /// What is in the way.
+    /// The obstacles on the first of the nodes.
     pub obstacles: Vec<&'a str>,
-    /// What to do, in this order.
+    /// The remedies, in the order in which to apply them.
     pub remedies: Vec<&'a Remedy>,
 }
 
-/// Collects the advice for a rollout: waits with the same remedies are one.
+/// Collects the advice for a rollout. Conditions with the same remedies become one advice.
 pub fn fleet_advice(status: &RolloutStatus) -> Vec<Advice<'_>> {
     let mut all: Vec<Advice<'_>> = Vec::new();
     let of_nodes = status
@@ -46,8 +47,9 @@ pub fn fleet_advice(status: &RolloutStatus) -> Vec<Advice<'_>> {
 }
 
 impl BlockingCondition {
-    /// Returns what to do about it. Pods that are in the way come first, because the node's own remedy applies after that; a node that goes on by
-    /// itself then needs nothing else.
+    /// Returns the remedies for the condition. Those for obstacles come first, because the node's
+    /// own remedy applies after them. If the condition then resolves itself, the node needs no
+    /// other remedy.
     pub fn remedies(&self) -> Vec<&Remedy> {
         let of_node = (!self.resolves_itself || self.obstacles.is_empty()).then_some(&self.remedy);
         self.obstacles.iter().map(|obstacle| &obstacle.remedy).chain(of_node).collect()

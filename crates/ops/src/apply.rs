@@ -1,4 +1,5 @@
-//! Applies requests to nodes. A node is changed only as it was observed: one that has changed meanwhile is observed again.
+//! Applies requests to nodes. A patch applies only to the observed version of a node; a node that
+//! has changed since is observed again.
 
 use jiff::Timestamp;
 
@@ -8,22 +9,22 @@ use super::change::{DeletedPod, NodeRequest, RequestedChange, change};
 use super::node_write::NodeWriteError;
 use super::observe::{ObserveError, RolloutObserver};
 
-/// How often a node that changes all the time is observed.
+/// How often a node that keeps changing is observed.
 const ATTEMPTS: u32 = 5;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub enum RequestOutcome {
-    /// It was done: what that means.
+    /// The request was applied, with the meaning of the change.
     Done(String),
-    /// There was nothing to do: why.
+    /// There was nothing to change, with the reason.
     Nothing(String),
-    /// It was not done: why.
+    /// The request was not applied, with the reason.
     Failed(NodeWriteError),
 }
 
-/// Does what is asked of one node. RBAC: `patch` on `nodes`, and `delete` on `pods` of the operator's namespace where a driver pod is to
-/// start again.
+/// Applies a request to one node. RBAC: `patch` on `nodes`, and `delete` on `pods` of the
+/// operator's namespace if a driver pod must be restarted.
 ///
 /// # Errors
 /// The cluster cannot be read.
@@ -55,7 +56,7 @@ pub async fn apply(
                 return Ok(RequestOutcome::Failed(NodeWriteError::Dropped(missing)));
             }
             Ok(ActionResult::Already) => return Ok(RequestOutcome::Failed(NodeWriteError::Gone)),
-            // What has changed is on its way to the caches.
+            // The change will arrive in the caches.
             Ok(ActionResult::Superseded) => observer.changed().await,
             Err(error) => return Ok(RequestOutcome::Failed(error.into())),
         }

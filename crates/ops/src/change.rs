@@ -1,4 +1,4 @@
-//! Requests of people about single nodes (skip, unskip, retry). Pure: the patches, and what each one means.
+//! Requests about single nodes (skip, unskip, retry): the patches, and the meaning of each. Pure.
 
 use contract::driver::{Driver, DriverTraits};
 use contract::settings::Mode;
@@ -12,55 +12,55 @@ use planner::node::DriverOperands;
 
 use super::observe::RolloutSnapshot;
 
-/// What is asked for.
+/// A request about a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeRequest {
-    /// The node is left on its driver.
+    /// Leave the node on its current driver.
     Skip,
-    /// Its turn may come again.
+    /// Undo [`Self::Skip`].
     Unskip,
-    /// A failed node is tried again.
+    /// Retry a failed node.
     Retry,
 }
 
-/// A pod that is deleted.
+/// A pod to delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeletedPod {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// UID of the object: another one of its name stays.
+    /// UID of the pod, so that a new pod with the same name is not deleted.
     pub uid: String,
 }
 
-/// One node's part of it.
+/// The change that a request makes on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestedChange {
-    /// The node is changed.
+    /// The node is patched.
     Patch {
-        /// How.
+        /// The patch.
         patch: Box<NodePatch>,
-        /// What that means, for people.
+        /// The meaning of the change, for people.
         text: String,
     },
-    /// Its driver pod is deleted, and only then the node is changed.
+    /// The node's driver pod is deleted, and then the node is patched.
     Restart {
-        /// The pod that goes.
+        /// The driver pod to delete.
         pod: DeletedPod,
-        /// How the node is changed, if it is.
+        /// The patch of the node, if it needs one.
         patch: Option<Box<NodePatch>>,
-        /// What that means, for people.
+        /// The meaning of the change, for people.
         text: String,
     },
     /// There is nothing to change.
     Nothing {
-        /// Why.
+        /// The reason, for people.
         text: String,
     },
 }
 
-/// What the request changes on one node of a rollout.
+/// Returns what the request changes on one node of a rollout.
 pub fn change(
     snapshot: &RolloutSnapshot,
     request: NodeRequest,
@@ -83,7 +83,7 @@ fn nothing(text: impl Into<String>) -> RequestedChange {
     RequestedChange::Nothing { text: text.into() }
 }
 
-/// Whether the node is being upgraded: its skip label has no effect then.
+/// Returns whether the node is being upgraded. Its skip label then has no effect.
 fn is_begun(node: &ObservedNode, traits: &DriverTraits) -> bool {
     let vendors = VendorState::of_node(node, traits);
     let ours = match read(node, traits) {
@@ -99,19 +99,15 @@ fn skip(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedChange {
     let labeled = node.labels.get(traits.skip_label).is_some_and(|value| value == "true");
     let held = node.annotations.contains_key(traits.hold);
     if labeled && !held {
-        return nothing(format!("it has the label {}=true already", traits.skip_label));
+        return nothing(format!("it already has the label {}=true", traits.skip_label));
     }
     let mut change = NodePatch::for_node(node);
     change.labels.insert(traits.skip_label.to_owned(), Some("true".to_owned()));
     if held {
-        // The hook's hold becomes the request of a person: it will not take it off.
+        // The hook's hold becomes a user's request, which the hook does not remove.
         change.annotations.insert(traits.hold.to_owned(), None);
     }
-    let late = if is_begun(node, traits) {
-        "; it is being upgraded now, and that is finished first"
-    } else {
-        ""
-    };
+    let late = if is_begun(node, traits) { "; its current upgrade is finished first" } else { "" };
     patch(
         change,
         format!("label {}=true: it stays on its {} driver{late}", traits.skip_label, traits.device),
@@ -130,14 +126,17 @@ fn unskip(node: &ObservedNode, driver: Driver) -> RequestedChange {
         ));
     }
     if hold::is_held(node, driver) {
-        return nothing("the hook holds it (mode steer), and lets go of it when its turn comes");
+        return nothing("the hook holds it (mode `steer`), and releases it when it is next");
     }
     if !node.labels.contains_key(traits.skip_label) {
         return nothing(format!("it has no label {}", traits.skip_label));
     }
     let mut change = NodePatch::for_node(node);
     change.labels.insert(traits.skip_label.to_owned(), None);
-    patch(change, format!("label {} goes: its turn comes like any other's", traits.skip_label))
+    patch(
+        change,
+        format!("remove label {}: it is upgraded like all other nodes", traits.skip_label),
+    )
 }
 
 fn retry_ours(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedChange {
@@ -146,7 +145,7 @@ fn retry_ours(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedChang
         NodeRecordState::Record(record) => record.state == UpgradeState::UpgradeFailed,
         NodeRecordState::Newer(version) => {
             return nothing(format!(
-                "it carries a record of version {version}: use a newer gpu-rollout"
+                "it has a record of version {version}: use a newer gpu-rollout"
             ));
         }
         NodeRecordState::Nothing | NodeRecordState::Broken => false,
@@ -155,20 +154,20 @@ fn retry_ours(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedChang
         .driver_pod(node)
         .is_some_and(|pod| !pod.newest);
     if !failed && !outdated {
-        return nothing("it has not failed, and its driver is the one that is asked for");
+        return nothing("it has not failed, and its driver is the requested one");
     }
     if node.annotations.get(traits.requested).is_some_and(|value| value == "true") {
-        return nothing("it is asked for already");
+        return nothing("its upgrade is already requested");
     }
     let mut change = NodePatch::for_node(node);
     change.annotations.insert(traits.requested.to_owned(), Some("true".to_owned()));
     let when = if snapshot.phase().has_job() {
-        "the hook tries it again as soon as limits allow"
+        "the hook retries it as soon as limits allow"
     } else {
-        "it is tried again when the bundle is deployed"
+        "the next deployment of the bundle retries it"
     };
     let cordon = if node.unschedulable && !is_ours(node, traits) {
-        "; it stays cordoned, as somebody wanted it"
+        "; its foreign cordon stays"
     } else {
         ""
     };
@@ -189,8 +188,9 @@ fn retry_vendors(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedCh
             if state.label().is_empty() { "none" } else { state.label() }
         ));
     }
-    // The controller takes a driver that is up to date for one that fails while its count of restarts is high, however often it is
-    // asked; a new pod has none, and the failed node ends by itself when that one is ready.
+    // While the restart count of an up-to-date driver pod is high, the controller treats the driver
+    // as failing, however often an upgrade is requested. A new pod has no restarts, and the failed
+    // node recovers by itself when this pod is ready.
     let broken = DriverOperands::new(&snapshot.observed, snapshot.settings.driver)
         .driver_pod(node)
         .filter(|driver| {
@@ -212,7 +212,7 @@ fn retry_vendors(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedCh
             Some(VendorState::UpgradeRequired.label().to_owned()),
         );
     }
-    // Times that were noted for the last attempt would end the next one at once.
+    // Start times of the last attempt would end the next attempt at once.
     for noted in [traits.wait_start, traits.validation_start] {
         if node.annotations.contains_key(noted) {
             change.annotations.insert(noted.to_owned(), None);
@@ -224,7 +224,7 @@ fn retry_vendors(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedCh
     match broken {
         Some(pod) => RequestedChange::Restart {
             text: format!(
-                "pod {}/{} is deleted: when the new one is ready, the operator goes on",
+                "delete pod {}/{}: the operator continues when the new pod is ready",
                 pod.namespace, pod.name
             ),
             pod,
@@ -234,7 +234,7 @@ fn retry_vendors(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedCh
         None => patch(
             change,
             format!(
-                "label {}={}: the operator takes it again",
+                "label {}={}: the operator upgrades it again",
                 traits.state_label,
                 VendorState::UpgradeRequired.label()
             ),

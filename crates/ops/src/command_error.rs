@@ -1,4 +1,4 @@
-//! Why an operator command ends without doing what it was asked for.
+//! Errors of the operator commands.
 
 use std::error::Error;
 
@@ -7,7 +7,7 @@ use kube_io::call::CallError;
 
 use super::observe::ObserveError;
 
-/// Why a command ended.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// The cluster cannot be observed.
@@ -18,28 +18,29 @@ pub enum CommandError {
     Write {
         /// The write, as a verb with its object.
         action: String,
-        /// The API server's answer, or that there was none.
+        /// The API server's error, or that there was no answer.
         #[source]
         error: CallError,
     },
     /// Another hook did not end in time.
     #[error("{obstacle} after {seconds} s")]
     HookAtWork {
-        /// What it still does.
+        /// What the other hook still does.
         obstacle: String,
-        /// For so long it was waited for.
+        /// How long the command waited, in seconds.
         seconds: u64,
     },
 }
 
 impl CommandError {
-    /// Returns what makes an error of a failed write. `action`: a verb with its object.
+    /// Returns a function that converts the error of a failed write. `action`: a verb with its
+    /// object.
     pub(super) fn in_write(action: impl Into<String>) -> impl FnOnce(CallError) -> Self {
         let action = action.into();
         move |error| Self::Write { action, error }
     }
 
-    /// Returns the exit code of a command that ends with it.
+    /// Returns the exit code of a command that fails with this error.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Observe(error) => error.exit_code(),
@@ -48,13 +49,13 @@ impl CommandError {
         }
     }
 
-    /// Returns what to do about it.
+    /// Returns the hint: what to do about the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Observe(error) => error.hint(),
             Self::Write { error, .. } => write_hint(error),
             Self::HookAtWork { .. } => {
-                "see what its pod waits for: kubectl get jobs,pods -A -l app.kubernetes.io/name=gpu-rollout; then repeat the command"
+                "find out what its pod waits for with `kubectl get jobs,pods -A -l app.kubernetes.io/name=gpu-rollout`, then run the command again"
             }
         }
     }
@@ -92,16 +93,16 @@ pub(super) fn write_exit_code(error: &CallError) -> Option<ExitCode> {
 pub(super) fn write_hint(error: &CallError) -> &'static str {
     match error {
         CallError::Forbidden(_) => {
-            "docs/operate.md lists the rights that each command needs; what was done before stays done: with the right, repeat the command"
+            "get the right that docs/operate.md lists for this command, then run it again; what was done before the failure stays done"
         }
         CallError::Denied { .. } => {
-            "an admission policy, a webhook, a quota or validation denies it; what was done before stays done: change that, then repeat the command"
+            "change the admission policy, webhook, quota or validation that denies the write, then run the command again; what was done before the failure stays done"
         }
         CallError::Timeout | CallError::Refused { .. } | CallError::Unreachable(_) => {
-            "see whether the cluster answers: kubectl get nodes; then repeat the command: it goes on with what is left"
+            "check that the cluster answers with `kubectl get nodes`, then run the command again; it continues with what is left"
         }
         CallError::NotFound(_) | CallError::Conflict(_) => {
-            "it has changed meanwhile; repeat the command: it goes on with what is left"
+            "the object has changed; run the command again, it continues with what is left"
         }
     }
 }

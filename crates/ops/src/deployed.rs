@@ -1,4 +1,5 @@
-//! What is deployed, as a recipe: the components of the catalog with their values, and what the hooks use. Reads the cluster and changes nothing.
+//! Reads what is deployed as a recipe: the components of the catalog with their values, and the
+//! settings of the hooks. Changes nothing in the cluster.
 
 use serde_json::{Map, Value};
 
@@ -24,7 +25,8 @@ use super::observe::{ObserveError, RolloutSnapshot};
 use super::session::ClusterSession;
 use super::status::status;
 
-/// The lints of recipes that matter to a cluster in which the recipe is deployed already. The others are about how a bundle would be rendered.
+/// The recipe lints that apply to a recipe that is already deployed. The others are about rendering
+/// a bundle.
 pub(crate) const DEPLOYED_LINTS: [Lint; 11] = [
     Lint::UnknownKey,
     Lint::WrongType,
@@ -39,19 +41,20 @@ pub(crate) const DEPLOYED_LINTS: [Lint; 11] = [
     Lint::Incompatible,
 ];
 
-/// What is deployed.
+/// The deployed components and settings.
 pub struct DeployedRecipe {
-    /// The components of the catalog.
+    /// The deployed components of the catalog.
     pub components: Vec<RecipeComponent>,
-    /// All of it as a recipe, without what is the default.
+    /// The recipe, without default values.
     pub document: Value,
     /// What could not be read, for people.
     pub notes: Vec<String>,
 }
 
 impl DeployedRecipe {
-    /// Reads what is deployed, in all namespaces or in one. RBAC: `list` on `secrets` for Helm's releases, and `get` on the custom resources of the
-    /// components; where the former is missing, versions are read from the operators' labels and values are not known.
+    /// Reads what is deployed, in all namespaces or in one. RBAC: `list` on `secrets` for Helm's
+    /// releases, and `get` on the custom resources of the components. Without `list` on `secrets`,
+    /// versions are read from the operators' labels, and values are unknown.
     ///
     /// # Errors
     /// A call failed.
@@ -77,21 +80,22 @@ impl DeployedRecipe {
         Ok(Self { document: without_defaults(&recipe(stack, &EmbeddedCatalog)), components, notes })
     }
 
-    /// Checks it by the rules of recipes. What cannot be checked becomes a note.
+    /// Applies the recipe rules to what is deployed. What cannot be checked becomes a note.
     pub(crate) fn check(&self, notes: &mut Vec<String>) -> Diagnostics {
-        // A JSON document without anything that YAML cannot say: it was YAML before it came to Helm.
+        // YAML can express this JSON document, because it was YAML before Helm stored it.
         let text = yaml::to_string(&self.document).unwrap_or_default();
         let Diagnostics { sources, mut list } = match load("-", &[], &mut StandardInput(text)) {
             Ok(loaded) => loaded.warnings,
             Err(findings) => findings,
         };
-        // No rule is applied to what cannot be read as a recipe: that is not the same as nothing to find.
+        // No rule is applied to what cannot be read as a recipe. That does not mean that there is
+        // no problem.
         let unread = list
             .iter()
             .find(|finding| finding.severity == Severity::Error && finding.lint.is_none());
         notes.extend(unread.map(|finding| {
             format!(
-                "not everything that is deployed could be held to the rules of recipes: {}",
+                "unable to apply the recipe rules to everything that is deployed: {}",
                 finding.message
             )
         }));
@@ -100,7 +104,7 @@ impl DeployedRecipe {
     }
 }
 
-/// A text that is read as standard input.
+/// A text reader that returns this text as standard input.
 struct StandardInput(String);
 
 impl TextReader for StandardInput {
@@ -120,16 +124,14 @@ async fn helm_releases(
 ) -> Result<Vec<DeployedRelease>, ObserveError> {
     match releases(client, namespace).await {
         Ok(DeployedReleases { deployed, unreadable }) => {
-            notes.extend(
-                unreadable
-                    .iter()
-                    .map(|name| format!("the release {name} is kept in a way that cannot be read")),
-            );
+            notes.extend(unreadable.iter().map(|name| {
+                format!("unable to read the release {name}: its storage format is not supported")
+            }));
             Ok(deployed)
         }
         Err(CallError::Forbidden(message)) => {
             notes.push(format!(
-                "Helm's releases could not be read, so that values are not looked at: {message}"
+                "unable to read Helm's releases, so values are not checked: {message}"
             ));
             Ok(Vec::new())
         }
@@ -137,7 +139,8 @@ async fn helm_releases(
     }
 }
 
-/// Finds the components of the catalog by their Helm releases, or, where those may not be read, by their operators' labels.
+/// Finds the components of the catalog by their Helm releases, or by their operators' labels if
+/// there is no readable release.
 fn components(releases: &[DeployedRelease], snapshots: &[RolloutSnapshot]) -> Vec<RecipeComponent> {
     let mut all: Vec<RecipeComponent> = Vec::new();
     for name in catalog::component_names() {
@@ -179,7 +182,7 @@ fn component(
     }
 }
 
-/// Reads what the component's operator works from and its chart does not bring.
+/// Reads the custom resources that the component's operator uses and its chart does not contain.
 async fn read_custom_resources(
     client: &Client,
     component: &mut RecipeComponent,
@@ -204,7 +207,7 @@ async fn cluster_facts(
     let kubernetes = match server_version(client).await {
         Ok(version) => Some(format!("={version}")),
         Err(error) => {
-            notes.push(format!("the server does not say which version it is: {error}"));
+            notes.push(format!("unable to read the version of the API server: {error}"));
             None
         }
     };
@@ -212,7 +215,7 @@ async fn cluster_facts(
         Ok(true) => ClusterPlatform::Openshift,
         Ok(false) => ClusterPlatform::Kubernetes,
         Err(error) => {
-            notes.push(format!("the server does not say whether it is OpenShift: {error}"));
+            notes.push(format!("unable to find out whether the cluster is OpenShift: {error}"));
             ClusterPlatform::Kubernetes
         }
     };
@@ -225,11 +228,12 @@ async fn cluster_facts(
     }
 }
 
-/// Reads what the hooks' releases say of monitoring. Only one of a bundle has the dashboard.
+/// Reads the metrics settings of the hook releases. Only one hook release of a bundle has the
+/// dashboard.
 fn metrics(releases: &[DeployedRelease]) -> RecipeMetrics {
     let hooks = releases.iter().filter(|release| release.chart == names::PROGRAM);
     let values = hooks.filter_map(|release| lookup(&release.values, "rollout.metrics").cloned());
-    // Keys that an older chart had under another name are left out.
+    // Values of an older chart with other keys are left out.
     let mut all: Vec<RecipeMetrics> =
         values.filter_map(|values| serde_json::from_value(values).ok()).collect();
     let chosen = all
@@ -239,17 +243,21 @@ fn metrics(releases: &[DeployedRelease]) -> RecipeMetrics {
     chosen.map(|chosen| all.swap_remove(chosen)).unwrap_or_default()
 }
 
-/// Says what deploying the recipe would change of a hook, because recipes have no word for it.
+/// Describes the settings of a hook that a recipe cannot express, and that deploying the recipe
+/// would change.
 pub fn describe_lost_settings(settings: &Settings) -> Option<String> {
     let hook = format!("the hook {}/{}", settings.namespace, settings.release);
     if !settings.driver.has_operator() {
         return Some(format!(
-            "not in the recipe: {hook}, which rolls out a DaemonSet that no component brings"
+            "not in the recipe: {hook}, which rolls out a DaemonSet that is not part of any component"
         ));
     }
     let keys: Vec<String> =
         unmapped_settings(settings).into_iter().map(|key| format!("`rollout.{key}`")).collect();
     (!keys.is_empty()).then(|| {
-        format!("not in the recipe, which has no word for it: {} of {hook}", keys.join(", "))
+        format!(
+            "not in the recipe, because recipes have no key for it: {} of {hook}",
+            keys.join(", ")
+        )
     })
 }

@@ -1,5 +1,5 @@
-//! Checks a cluster for what will stall, surprise or mislead sooner or later, whether or not anything is being rolled out. Pure: the input is a
-//! [`RolloutSnapshot`] and the [`RolloutStatus`] made from it.
+//! Checks a cluster for configuration problems, even if no rollout is in progress. Pure: the input
+//! is a [`RolloutSnapshot`] and the [`RolloutStatus`] that was computed from it.
 
 use std::collections::BTreeMap;
 
@@ -25,38 +25,38 @@ mod report;
 
 pub use report::{ComponentSummary, DoctorReport};
 
-/// A pause that is older than this was forgotten.
+/// A pause that is older than this was probably forgotten.
 const FORGOTTEN: SignedDuration = SignedDuration::from_hours(24);
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DoctorSeverity {
     /// Something does not work now.
     Problem,
-    /// Something will not work, or is not what people expect.
+    /// Something will not work, or is probably not intended.
     Warning,
 }
 
-/// Something that is not well.
+/// A problem or a warning, with its nodes and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DoctorFinding {
-    /// Its name.
+    /// The constant name of the check or lint.
     pub check: &'static str,
-    /// How bad it is.
+    /// The severity.
     pub severity: DoctorSeverity,
-    /// The nodes that it is about.
+    /// The affected nodes; absent: the finding is not about single nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
-    /// What is found.
+    /// What was found, for people.
     pub text: String,
     /// What to do.
     pub remedy: Remedy,
 }
 
 impl DoctorFinding {
-    /// One about these nodes.
+    /// Creates a finding about these nodes.
     pub fn new(
         check: &'static str,
         severity: DoctorSeverity,
@@ -68,7 +68,7 @@ impl DoctorFinding {
     }
 }
 
-/// Finds everything that is not well with one rollout.
+/// Runs all checks on one rollout.
 pub fn examine(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Vec<DoctorFinding> {
     let checks = [
         stale_plugins,
@@ -96,7 +96,8 @@ fn nodes(status: &RolloutStatus, which: impl Fn(&&NodeRow) -> bool) -> Vec<Strin
     status.nodes.iter().filter(which).map(|row| row.node.clone()).collect()
 }
 
-/// Plugins that serve a driver that is not loaded any more: pods that start there get devices that do not work.
+/// Finds plugins that serve a driver that is no longer loaded. Pods that start there get devices
+/// that do not work.
 fn stale_plugins(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
     let stale = nodes(status, |row| row.plugin == Some(PluginCondition::Stale));
     if stale.is_empty() {
@@ -104,36 +105,34 @@ fn stale_plugins(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<D
     }
     let pods = stale.iter().flat_map(|node| snapshot.observed.dra.pods.on(node));
     let remedy = Remedy::words(
-        "deploy the bundle again: its hook replaces them one by one; without a bundle delete their pods, a node at a time",
+        "deploy the bundle again: its hook replaces the plugins one by one; without a bundle, delete their pods, one node at a time",
     );
     let remedy = pods.fold(remedy, |remedy, pod| {
         remedy.run(format!("kubectl delete pod -n {} {}", pod.namespace, pod.name))
     });
-    let text =
-        "the DRA plugin started before the driver that is loaded now, and serves one that is gone";
+    let text = "the DRA plugin started before the loaded driver, and serves a driver that is no longer loaded";
     Some(DoctorFinding::new("stale-plugins", DoctorSeverity::Problem, stale, text, remedy))
 }
 
 fn failed_nodes(_: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
     let failed = nodes(status, |row| row.stage == NodeStage::Failed);
-    let remedy = failed
-        .iter()
-        .take(3)
-        .fold(Remedy::words("see why, and have them tried again"), |remedy, node| {
-            remedy.inspect(format!("gpu-rollout why {node}"))
-        });
+    let remedy = failed.iter().take(3).fold(
+        Remedy::words("find out why, remove the cause, then retry the nodes"),
+        |remedy, node| remedy.inspect(format!("gpu-rollout why {node}")),
+    );
     (!failed.is_empty()).then(|| {
         DoctorFinding::new(
             "failed-nodes",
             DoctorSeverity::Problem,
             failed,
-            "their upgrade has failed",
+            "the upgrade of these nodes has failed",
             remedy,
         )
     })
 }
 
-/// To NVIDIA's controller a failed node is one in progress, of the pool that it is in.
+/// Finds pools whose slots are all held by failed nodes: for NVIDIA's controller, a failed node is
+/// still in progress in its pool.
 fn slots(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
     if snapshot.settings.mode.decides() {
         return None;
@@ -155,9 +154,9 @@ fn slots(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFin
             format!("{}.maxParallelUpgrades", snapshot.settings.driver.traits().upgrade_policy),
         ),
     };
-    let remedy = Remedy::words(format!("see to the failed nodes, or raise {field}"));
+    let remedy = Remedy::words(format!("repair the failed nodes, or raise {field}"));
     let text = format!(
-        "failed nodes hold all {limit} parallel upgrades of NVIDIA's controller{of}: it begins with no other node"
+        "failed nodes hold all {limit} slots of NVIDIA's controller{of}, so it starts no other node"
     );
     Some(DoctorFinding::new(
         "slots-held-by-failures",
@@ -175,7 +174,7 @@ fn fields(snapshot: &RolloutSnapshot, owner: &str) -> String {
     live.map_or_else(String::new, |live| live.fields.max_parallel.to_owned())
 }
 
-/// Limits under which no node can ever begin.
+/// Finds limits that let no node start.
 fn limits(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
     snapshot.pools.iter().find_map(|pool| limits_of(snapshot, status, pool))
 }
@@ -189,7 +188,7 @@ fn limits_of(
     let all =
         nodes(status, |row| snapshot.observed.nodes.get(&row.node).is_some_and(in_pool)).len();
     let limit = pool.policy.max_unavailable?.resolve(all);
-    // In progress is what the limit is for.
+    // Nodes in progress are what the limit is for.
     let is_away = |node: &ObservedNode| in_pool(node) && (node.unschedulable || !node.ready);
     let away = nodes(status, |row| {
         row.stage != NodeStage::InProgress
@@ -201,10 +200,10 @@ fn limits_of(
     let of =
         pool.owner.as_ref().map(|owner| format!(" of NVIDIADriver `{owner}`")).unwrap_or_default();
     let text = match limit {
-        0 => format!("maxUnavailable{of} amounts to 0 of {all} nodes: no upgrade can start"),
+        0 => format!("maxUnavailable{of} resolves to 0 of {all} nodes, so no upgrade can start"),
         limit => {
             format!(
-                "{} of {all} nodes are cordoned or not ready, and maxUnavailable{of} lets {limit} be: no upgrade can begin",
+                "{} of {all} nodes are cordoned or not ready, and maxUnavailable{of} allows {limit}, so no upgrade can start",
                 away.len()
             )
         }
@@ -214,7 +213,8 @@ fn limits_of(
     Some(DoctorFinding::new("limits-that-stall", DoctorSeverity::Warning, away, text, remedy))
 }
 
-/// Upgrades are off: neither NVIDIA's controller nor a hook replaces drivers. With several policies, names the nodes of those that are off.
+/// Finds upgrades that are off: neither NVIDIA's controller nor a hook replaces drivers. With
+/// several policies, names the nodes of those that are off.
 fn upgrades_off(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
     let driver = snapshot.settings.driver;
     if snapshot.settings.mode == Mode::Drive || snapshot.settings.has(Task::Drive) {
@@ -235,7 +235,7 @@ fn upgrades_off(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<Do
         .map(|live| if live.is_pool { live.object() } else { format!("the {}", live.kind) })
         .collect();
     let text = format!(
-        "autoUpgrade is off in {}, and no hook drives: no driver is upgraded unless its pod is deleted by hand",
+        "autoUpgrade is off in {}, and no hook has mode `drive`: no driver is upgraded unless you delete its pod",
         objects.join(", ")
     );
     let field = if first.is_pool {
@@ -249,7 +249,7 @@ fn upgrades_off(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<Do
     Some(DoctorFinding::new("nobody-upgrades", severity, outdated, text, remedy))
 }
 
-/// Nodes that a hook of ours cordoned, and no hook is at work that uncordons them.
+/// Finds nodes that a hook cordoned, if no hook is running that uncordons them.
 fn unattended_cordons(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
     if snapshot.phase().has_job() {
         return None;
@@ -265,13 +265,13 @@ fn unattended_cordons(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Opt
     let cordoned = nodes(status, is_ours);
     let remedy = Remedy::words("deploy the bundle again: the hook continues where it stopped; to restore the nodes without it, abort")
         .run("gpu-rollout abort --yes");
-    let text = "cordoned by a hook, and no hook is at work that uncordons them";
+    let text = "cordoned by a hook, and no hook is running that uncordons them";
     (!cordoned.is_empty()).then(|| {
         DoctorFinding::new("unattended-cordons", DoctorSeverity::Problem, cordoned, text, remedy)
     })
 }
 
-/// Operands that do not work.
+/// Finds operands that do not work.
 fn broken_operands(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
     let is_broken = |reason: &Reason| {
         matches!(
@@ -286,14 +286,15 @@ fn broken_operands(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option
     waiting_for(snapshot, status, "broken-operands", is_broken)
 }
 
-/// Nodes that offer no GPU, or fewer than before.
+/// Finds nodes that offer no GPU, or fewer than before.
 fn gpus_not_offered(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
     let is_missing =
         |reason: &Reason| matches!(reason, Reason::GpusNotOffered | Reason::GpusDegraded { .. });
     waiting_for(snapshot, status, "gpus-not-offered", is_missing)
 }
 
-/// The nodes that wait for one of these reasons, in the words of the first of them. While a hook is at work, what resolves itself is part of the rollout.
+/// Finds the nodes that wait for one of these reasons, with the text of the first node. While a
+/// hook is running, a condition that resolves itself is part of the rollout and not a finding.
 fn waiting_for(
     snapshot: &RolloutSnapshot,
     status: &RolloutStatus,
@@ -310,7 +311,7 @@ fn waiting_for(
     let meant: BTreeMap<&str, &str> =
         decided.filter_map(|wait| Some((wait.node.as_deref()?, wait.reason.name()))).collect();
     let waits = |row: &&NodeRow| {
-        // What a hook that is away keeps from going on is said of the hook.
+        // A node that waits only because no hook is running has another reason here.
         let own = row
             .waiting
             .as_ref()
@@ -331,7 +332,7 @@ fn waiting_for(
     ))
 }
 
-/// What keeps the operator, and with it the whole fleet, from working.
+/// Finds what keeps the operator, and with it the whole fleet, waiting.
 fn fleet_problem(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
     let at_work = snapshot.phase().has_job();
     let waiting = status.fleet.iter().find(|waiting| !(at_work && waiting.resolves_itself))?;
@@ -360,12 +361,11 @@ fn forgotten_cordons(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Opti
         })
         .collect();
     let by = if by.is_empty() { String::new() } else { format!(": {}", by.join(", ")) };
-    let text = format!("cordoned, and nobody is at work on them{by}");
-    let remedy = cordoned
-        .iter()
-        .fold(Remedy::words("if nobody needs them so, uncordon them"), |remedy, node| {
-            remedy.run(format!("kubectl uncordon {node}"))
-        });
+    let text = format!("cordoned, and no upgrade is in progress there{by}");
+    let remedy = cordoned.iter().fold(
+        Remedy::words("uncordon the nodes, unless the cordons are still needed"),
+        |remedy, node| remedy.run(format!("kubectl uncordon {node}")),
+    );
     (!cordoned.is_empty()).then(|| {
         DoctorFinding::new("idle-cordons", DoctorSeverity::Warning, cordoned, text, remedy)
     })
@@ -382,15 +382,16 @@ fn forgotten_skips(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option
         })
     });
     let text =
-        format!("label {label}=true: they keep the driver that they have, whatever is deployed");
-    let remedy = Remedy::words("if nobody needs them so, let their turn come")
+        format!("label {label}=true: these nodes keep their current driver, whatever is deployed");
+    let remedy = Remedy::words("undo the skip, unless it is still needed")
         .run(format!("gpu-rollout unskip --yes {}", skipped.join(" ")));
     (!skipped.is_empty()).then(|| {
         DoctorFinding::new("skipped-nodes", DoctorSeverity::Warning, skipped, text, remedy)
     })
 }
 
-/// Nodes that a hook holds, and no hook is at work: the deployment has ended before its hook after the operator's release.
+/// Finds nodes that a hook holds, if no hook is running: the deployment ended before the hook after
+/// the operator's release.
 fn forgotten_holds(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
     if is_attended(snapshot) {
         return None;
@@ -404,7 +405,7 @@ fn forgotten_holds(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option
     holds.dedup_by_key(|held| held.text());
     let by: Vec<String> = holds.iter().map(|held| held.text()).collect();
     let text = format!(
-        "{}{since}: NVIDIA's controller leaves them on their drivers, and no hook Job is at work that releases them",
+        "{}{since}: NVIDIA's controller leaves these nodes on their drivers, and no hook Job is running that releases them",
         by.join("; ")
     );
     (!held.is_empty()).then(|| {
@@ -415,12 +416,12 @@ fn forgotten_holds(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option
 fn forgotten_pause(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
     let old =
         status.pauses.iter().find(|pause| snapshot.now.duration_since(pause.at) > FORGOTTEN)?;
-    let text = format!("paused by {} since {:.0}: no node is begun with", old.by, old.at);
-    let remedy = Remedy::words("let it go on").run("gpu-rollout resume --all --yes");
+    let text = format!("paused by {} since {:.0}: no node starts", old.by, old.at);
+    let remedy = Remedy::words("resume the rollout").run("gpu-rollout resume --all --yes");
     Some(DoctorFinding::new("old-pause", DoctorSeverity::Warning, Vec::new(), text, remedy))
 }
 
-/// The hook's last word.
+/// Finds a failed last run of the hook.
 fn last_run(snapshot: &RolloutSnapshot, _: &RolloutStatus) -> Option<DoctorFinding> {
     let verdict = snapshot
         .record
@@ -436,7 +437,9 @@ fn last_run(snapshot: &RolloutSnapshot, _: &RolloutStatus) -> Option<DoctorFindi
         verdict.code.number(),
         verdict.message
     );
-    let remedy = Remedy::words("docs/exit-codes.md says what the code means; when the cause is removed, deploy the bundle again")
-        .inspect("gpu-rollout report");
+    let remedy = Remedy::words(
+        "look up the code in docs/exit-codes.md, remove the cause, then deploy the bundle again",
+    )
+    .inspect("gpu-rollout report");
     Some(DoctorFinding::new("last-run-failed", DoctorSeverity::Problem, Vec::new(), text, remedy))
 }

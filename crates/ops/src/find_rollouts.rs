@@ -17,21 +17,21 @@ use super::target::{RolloutTarget, SortedReleases, sort_releases, without_releas
 /// The charts of both operators give their Deployment this label, with the chart's name as value.
 const NAME_LABEL: &str = "app.kubernetes.io/name";
 
-/// The rollouts of a cluster, and what is worth knowing about the search.
+/// The rollouts of a cluster, with notes about the search.
 pub struct FoundRollouts {
     /// The rollouts.
     pub targets: Vec<RolloutTarget>,
-    /// Hook releases with nothing but a step before the operator.
+    /// The settings of hook releases that only run before the operator.
     pub steps: Vec<Settings>,
-    /// For people.
+    /// Notes for people.
     pub notes: Vec<String>,
 }
 
-/// Finds the rollouts of all hook releases, and of operators that are there without one; in all namespaces, or in one. RBAC: `list` on `configmaps`
-/// and `deployments`.
+/// Finds the rollouts of all hook releases, and of operators without a hook release; in all
+/// namespaces, or in one. RBAC: `list` on `configmaps` and `deployments`.
 ///
 /// # Errors
-/// A call failed. Where only one of the two may be listed, a note names the other one.
+/// A call failed. If only one of the two may be listed, a note names the other one.
 pub async fn find_rollouts(
     client: &Client,
     namespace: Option<&str>,
@@ -39,8 +39,9 @@ pub async fn find_rollouts(
     let SortedReleases { mut targets, steps, mut notes } = match releases(client, namespace).await {
         Ok(releases) => sort_releases(releases),
         Err(CallError::Forbidden(message)) => {
-            let note =
-                format!("hook releases could not be looked for: {message}; -n names one namespace");
+            let note = format!(
+                "unable to search for hook releases: {message}; -n limits the search to one namespace"
+            );
             SortedReleases { notes: vec![note], ..SortedReleases::default() }
         }
         Err(error) => return Err(error.into()),
@@ -57,10 +58,10 @@ pub async fn find_rollouts(
                 targets.push(without_release(driver, &namespace, Some(&deployment)))
             }
             Ok(None) => {}
-            // With hook releases there is something to report all the same.
+            // With hook releases, there is still something to report.
             Err(CallError::Forbidden(message)) if !targets.is_empty() => {
                 notes.push(format!(
-                    "a {} without hook release could not be looked for: {message}",
+                    "unable to search for a {} without a hook release: {message}",
                     driver.traits().operator
                 ));
             }
@@ -86,7 +87,8 @@ async fn find_operator(
     let by_label = ListParams::default().labels(&format!("{NAME_LABEL}={}", traits.component));
     for parameters in [by_name, by_label] {
         let deployments = call(api.list(&parameters)).await?.items;
-        // Charts that the GPU operator's brings along carry its label too; its own Deployment has one name in every release.
+        // Subcharts of `gpu-operator` have its label too. Its own Deployment has the same name in
+        // every release.
         let is_operator = |object: &&Deployment| {
             driver != Driver::Gpu
                 || object.metadata.name.as_deref() == Some(names::OPERATOR_DEPLOYMENT)

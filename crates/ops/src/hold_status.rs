@@ -1,4 +1,5 @@
-//! Nodes that a hook holds: for which deployment, since when, and who releases them. The holds of pauses are not among them: `status` names pauses.
+//! Nodes that a hook holds: for which deployment, since when, and who releases them. Holds of
+//! pauses are not included, because `status` lists pauses.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -14,27 +15,27 @@ use super::remedy::Remedy;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HoldStatus {
-    /// What for: `operator-upgrade`, or `steer` until the node is started.
+    /// The purpose: `operator-upgrade`, or `steer` until the hook starts the node.
     pub purpose: &'static str,
-    /// `namespace/name` of the hook release that holds it, where the hold says so.
+    /// `namespace/name` of the hook release that holds the node, if the hold contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
-    /// The trigger digest of the deployment that it is held for, where the hold says so.
+    /// The trigger digest of the deployment for which the node is held, if the hold contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deployment: Option<String>,
-    /// From which version to which the operator is upgraded.
+    /// The old and the new version of the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<String>,
-    /// Since when.
+    /// When the hold was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
 }
 
-/// How much of a digest tells deployments apart.
+/// How many characters of a trigger digest are printed: enough to distinguish deployments.
 const DIGEST: usize = 12;
 
 impl HoldStatus {
-    /// The hold on a node; `None`: no hook holds it.
+    /// Returns the hold on a node, or `None` if no hook holds it.
     pub(crate) fn find(snapshot: &RolloutSnapshot, node: &ObservedNode) -> Option<Self> {
         let driver = snapshot.settings.driver;
         let written = || {
@@ -63,10 +64,10 @@ impl HoldStatus {
         }
     }
 
-    /// Who holds it for what, without the time.
+    /// Describes who holds the node and why, without the time.
     pub fn text(&self) -> String {
         let (Some(release), Some(operator)) = (&self.release, &self.operator) else {
-            return "held by the hook (mode `steer`) until the node is started".to_owned();
+            return "held by the hook (mode `steer`) until the hook starts the node".to_owned();
         };
         let deployment: String =
             self.deployment.iter().flat_map(|digest| digest.chars()).take(DIGEST).collect();
@@ -75,14 +76,14 @@ impl HoldStatus {
         )
     }
 
-    /// What to do where no hook is at work.
+    /// Returns the remedy if no hook is running.
     pub(crate) fn remedy() -> Remedy {
-        Remedy::words("deploy the bundle again: the hook after the operator's release releases the nodes; to release them without a deployment, abort it")
+        Remedy::words("deploy the bundle again: the hook after the operator's release releases the nodes; to release them without a deployment, abort the rollout")
             .run("gpu-rollout abort --yes")
     }
 }
 
-/// Whether a hook is at work that may release nodes, or hold more.
+/// Returns whether a hook is running that may release nodes or hold more.
 pub(crate) fn is_attended(snapshot: &RolloutSnapshot) -> bool {
     let holds_lease = snapshot
         .holder

@@ -1,8 +1,10 @@
-//! The operator commands: what a workstation reports of a rollout and does for one, by the engine's own decisions on the state of the cluster. Works with
-//! NVIDIA's controllers alone; where there is a hook release, with its settings. Only [`apply`], [`pause`] and [`abort`] write.
+//! The operator commands, which report, preview and control rollouts from a workstation. They use
+//! the engine's own decisions on the state of the cluster. They also work where NVIDIA's
+//! controllers upgrade alone. Where there is a hook release, they use its settings. Only [`apply`],
+//! [`pause`] and [`abort`] write.
 //!
-//! [`session`] has the rollouts of a cluster, [`observe`] makes a snapshot of each. [`proposal`], [`deployed`] and [`simulation`] know recipes; the other
-//! modules do not.
+//! [`session`] has the rollouts of a cluster, and [`observe`] creates a snapshot of each. Only
+//! [`proposal`], [`deployed`] and [`simulation`] use recipes.
 
 pub mod abort;
 pub mod advice;

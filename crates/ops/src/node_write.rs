@@ -1,4 +1,5 @@
-//! Failed writes to nodes by the operator commands: the reason for each node, the exit code of the command, and what to do.
+//! Failed writes to nodes by the operator commands: the reason for each node, the exit code of the
+//! command, and what to do.
 
 use contract::exit::ExitCode;
 use kube_io::actions::ActionResult;
@@ -13,13 +14,13 @@ pub enum NodeWriteError {
     #[error(transparent)]
     Call(#[from] CallError),
     /// Admission accepted the write without these parts.
-    #[error("admission drops what is written: {}", .0.join(", "))]
+    #[error("admission removed parts of the write: {}", .0.join(", "))]
     Dropped(Vec<String>),
     /// The node was deleted.
-    #[error("it is gone")]
+    #[error("the node was deleted")]
     Gone,
-    /// Another client changed it between each observation and its write.
-    #[error("another client changed it before it could be written")]
+    /// Another client changed the node between each observation and its write.
+    #[error("another client changed the node before each write")]
     Contended,
 }
 
@@ -27,20 +28,21 @@ pub enum NodeWriteError {
 #[derive(Debug, thiserror::Error)]
 #[error("{node}: {error}")]
 pub struct NodeWriteFailure {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// Why.
+    /// The reason.
     #[source]
     pub error: NodeWriteError,
 }
 
 impl NodeWriteFailure {
-    /// Returns the failure of a node.
+    /// Creates the failure of a node.
     pub fn new(node: &str, error: impl Into<NodeWriteError>) -> Self {
         Self { node: node.to_owned(), error: error.into() }
     }
 
-    /// Returns the failure that the answer to a patch shows. `None`: the patch was done, or the node is observed again.
+    /// Returns the failure in the answer to a patch, or `None` if the patch was applied or the node
+    /// is observed again.
     pub(super) fn from_answer(node: &str, answer: Result<ActionResult, CallError>) -> Option<Self> {
         match answer {
             Ok(ActionResult::Changed(missing)) => {
@@ -64,17 +66,18 @@ impl NodeWriteFailure {
         match &self.error {
             NodeWriteError::Call(error) => write_hint(error),
             NodeWriteError::Dropped(_) => {
-                "see which admission webhook or policy changes nodes; what was done before stays done"
+                "find the admission webhook or policy that changes nodes; what was done before the failure stays done"
             }
-            NodeWriteError::Gone => "kubectl get nodes lists the nodes that there are",
+            NodeWriteError::Gone => "`kubectl get nodes` lists the nodes",
             NodeWriteError::Contended => {
-                "another client keeps changing the node; repeat the command: it goes on with what is left"
+                "another client keeps changing the node; run the command again, it continues with what is left"
             }
         }
     }
 }
 
-/// Returns the failure that decides the exit code: a refused write before an API server that could not be reached, and these before all others.
+/// Returns the failure that determines the exit code: a refused write before an unreachable API
+/// server, and these before all others.
 fn decisive(failures: &[NodeWriteFailure]) -> Option<&NodeWriteFailure> {
     let with = |code: ExitCode| failures.iter().find(move |failure| failure.exit_code() == code);
     [ExitCode::Rights, ExitCode::ApiUnreachable].into_iter().find_map(with).or(failures.first())
@@ -85,7 +88,7 @@ pub fn exit_code(failures: &[NodeWriteFailure]) -> ExitCode {
     decisive(failures).map_or(ExitCode::Success, NodeWriteFailure::exit_code)
 }
 
-/// Returns what to do about the failure that decides the exit code.
+/// Returns the hint of the failure that determines the exit code.
 pub fn hint(failures: &[NodeWriteFailure]) -> Option<&'static str> {
     decisive(failures).map(NodeWriteFailure::hint)
 }

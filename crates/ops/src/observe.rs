@@ -1,4 +1,5 @@
-//! Observes rollouts: the caches of a hook Job, filled once or followed, judged by the engine, and nothing written.
+//! Observes rollouts: fills the same caches as a hook Job, once or continuously, and lets the
+//! engine decide on them. Writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -34,28 +35,29 @@ use super::run_phase::RunPhase;
 use super::target::RolloutTarget;
 use super::wait_start::is_telling;
 
-/// How long the pods of single nodes are waited for: what is not known by then is missing from the answer, which says so.
+/// How long to wait for the pods of single nodes. Pods that are unknown by then are missing from
+/// the snapshot, and a note says so.
 const PODS: Duration = Duration::from_secs(15);
 
 /// Why a rollout cannot be observed.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
-    /// The API server refuses what has to be read.
-    #[error("the API server refuses: {0}")]
+    /// The API server refuses a necessary read.
+    #[error("the API server refuses a read: {0}")]
     Forbidden(String),
-    /// It could not be read in time.
-    #[error("the cluster could not be read within {0} s: {1}")]
+    /// The cluster could not be read in time.
+    #[error("unable to read the cluster within {0} s: {1}")]
     Late(u64, String),
     /// A call failed.
     #[error("unable to read the cluster")]
     Call(#[source] CallError),
-    /// A newer version has written the run record.
+    /// A newer version wrote the run record, or it was refused.
     #[error(transparent)]
     Record(RecordError),
 }
 
 impl ObserveError {
-    /// Returns the exit code of a command that ends with it.
+    /// Returns the exit code of a command that fails with this error.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Forbidden(_) => ExitCode::Rights,
@@ -68,11 +70,11 @@ impl ObserveError {
         }
     }
 
-    /// Returns what to do about it.
+    /// Returns the hint: what to do about the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Forbidden(_) => {
-                "reading needs get, list and watch on what docs/rights.md lists for `preflight`, `settle` and `reroll`"
+                "get the rights get, list and watch on what docs/rights.md lists for `preflight`, `settle` and `reroll`"
             }
             Self::Record(_) => {
                 "use the version of gpu-rollout that the bundle was rendered with, or a newer one"
@@ -80,8 +82,10 @@ impl ObserveError {
             Self::Late(..)
             | Self::Call(
                 CallError::Timeout | CallError::Unreachable(_) | CallError::Refused { .. },
-            ) => "see whether the cluster answers: kubectl get nodes; --timeout gives it more time",
-            Self::Call(_) => "see whether the cluster answers: kubectl get nodes",
+            ) => {
+                "check that the cluster answers with `kubectl get nodes`; --timeout sets a longer time limit"
+            }
+            Self::Call(_) => "check that the cluster answers with `kubectl get nodes`",
         }
     }
 }
@@ -101,17 +105,17 @@ impl From<CallError> for ObserveError {
     }
 }
 
-/// What was observed of a rollout, and what the engine decides about it.
+/// The observed state of a rollout, and the engine's decision on it.
 pub struct RolloutSnapshot {
-    /// Which rollout.
+    /// The rollout.
     pub target: RolloutTarget,
-    /// By which settings.
+    /// The settings with which it was observed.
     pub settings: Settings,
-    /// The cluster.
+    /// The observed state of the cluster.
     pub observed: Observed,
-    /// The policy in force: ours, or the live one of the vendor's controller.
+    /// The policy in force: the hook's, or the live one of NVIDIA's controller.
     pub policy: Policy,
-    /// The same for each pool of nodes that has its own.
+    /// The policy in force for each pool of nodes that has its own.
     pub pools: NodePools,
     /// The engine's decision. Its actions are not performed.
     pub decision: Decision,
@@ -119,13 +123,13 @@ pub struct RolloutSnapshot {
     pub record: StoredRecord,
     /// The hook's Job, if there is one.
     pub job: Option<HookJob>,
-    /// Who holds the Lease.
+    /// The holder of the Lease.
     pub holder: Option<LeaseHolder>,
-    /// Who last set what on nodes.
+    /// Who last changed which key of each node, and when.
     pub times: BTreeMap<String, NodeTimes>,
     /// What could not be read, for people.
     pub notes: Vec<String>,
-    /// When.
+    /// The time of the snapshot.
     pub now: Timestamp,
 }
 
@@ -153,11 +157,12 @@ pub struct RolloutObserver {
 }
 
 impl RolloutObserver {
-    /// Begins to follow. `limit`: how long the cluster may take to be read. RBAC: `list` and `watch` as the task table says for tasks
-    /// `settle`, `preflight` and those of the release; `get` on the release's Job and run record.
+    /// Starts to follow a rollout. `limit`: the time limit for reading the cluster. RBAC: `list`
+    /// and `watch` as in the task table for the tasks `settle`, `preflight` and those of the
+    /// release; `get` on the release's Job and run record.
     ///
     /// # Errors
-    /// The server could not be asked what it serves.
+    /// The discovery of the API server's resources failed.
     pub async fn begin(
         client: &Client,
         target: &RolloutTarget,
@@ -177,7 +182,7 @@ impl RolloutObserver {
         })
     }
 
-    /// By which client.
+    /// Returns the client.
     pub(super) fn client(&self) -> &Client {
         &self.client
     }
@@ -187,10 +192,11 @@ impl RolloutObserver {
         self.watches.changed().await;
     }
 
-    /// Observes the rollout, as soon as all caches are in step.
+    /// Observes the rollout as soon as all caches are in step with the API server.
     ///
     /// # Errors
-    /// The server refuses, could not be read in time, or a newer version wrote the run record.
+    /// The API server refuses a read or does not answer in time, or a newer version wrote the run
+    /// record.
     pub async fn observe(
         &mut self,
         clock: impl Fn() -> Timestamp,
@@ -239,7 +245,7 @@ impl RolloutObserver {
             Ok(record) => Ok(record),
             Err(RecordError::Call(CallError::NotFound(_), _)) => Ok(StoredRecord::default()),
             Err(RecordError::Call(CallError::Forbidden(message), _)) => {
-                notes.push(format!("the run record could not be read: {message}"));
+                notes.push(format!("unable to read the run record: {message}"));
                 Ok(StoredRecord::default())
             }
             Err(RecordError::Call(error, _)) => Err(error.into()),
@@ -264,7 +270,8 @@ impl RolloutObserver {
         }
     }
 
-    /// The engine's decision, with the pods of the nodes that do not move. `job`: of a hook that is at work.
+    /// Returns the engine's decision on the observed state, including the pods of stuck nodes.
+    /// `job`: the Job of a running hook.
     async fn judge(
         &mut self,
         record: &StoredRecord,
@@ -275,7 +282,7 @@ impl RolloutObserver {
         let until = tokio::time::Instant::now() + PODS;
         loop {
             let now = clock();
-            // The record of the run before is still there while the Job of the next one starts.
+            // The record of the previous run is still there while the next Job starts.
             let run = record.run.as_ref().filter(|run| job.is_some_and(|job| job.uid == run.job));
             let observed = self.observed(run, now);
             let memory = self.remembered(record, run, job, &observed, now);
@@ -288,7 +295,7 @@ impl RolloutObserver {
                 && tokio::time::timeout_at(until, self.watches.changed()).await.is_err();
             if late {
                 notes.push(format!(
-                    "the pods of {missing} nodes could not be listed within {} s",
+                    "unable to list the pods of {missing} nodes within {} s",
                     PODS.as_secs()
                 ));
             }
@@ -300,7 +307,8 @@ impl RolloutObserver {
         }
     }
 
-    /// What is remembered of the snapshot before, or what a run that took over now would begin with. `run`: of the hook that is at work.
+    /// Returns the memory of the previous snapshot, or the memory with which a run that takes over
+    /// now would start. `run`: the run of the running hook.
     fn remembered(
         &self,
         record: &StoredRecord,
@@ -323,7 +331,8 @@ impl RolloutObserver {
         if let Some(run) = &record.run {
             memory.configs.clone_from(&run.configs);
         }
-        // What a workstation sees for the first time is not news, unless the hook has seen it change.
+        // What a workstation observes for the first time is not a change, unless the hook has
+        // recorded one.
         memory.operator = Some(match fleet_wait(run) {
             Some(wait) if wait.reason == OPERATOR_ACTING => {
                 OperatorActivity::updated(None, observed, wait.since)
@@ -344,12 +353,14 @@ impl RolloutObserver {
         memory
     }
 
-    /// What is in the caches; the jobs that the vendor's controller waits for are found among the pods of the nodes that it is at work on.
+    /// Returns the content of the caches. Finds the jobs that NVIDIA's controller waits for among
+    /// the pods of the nodes that it is upgrading.
     fn observed(&self, run: Option<&RunRecord>, now: Timestamp) -> Observed {
         let mut observed = self.watches.observed(now);
         let is_waited_for = fleet_wait(run).is_some_and(|wait| wait.reason == OPERATOR_NOT_SEEN);
         if let Some(lease) = observed.operator_lease.as_mut().filter(|_| !is_waited_for) {
-            // One snapshot cannot show a renewal: the holder counts as alive until a second one shows otherwise, or the hook has not seen it renew.
+            // One snapshot cannot show a renewal. The holder counts as alive until a second
+            // snapshot shows otherwise, or the hook has recorded that it does not renew.
             lease.renewed.get_or_insert(now);
         }
         if !self.settings.has(Task::Drive)
@@ -368,12 +379,12 @@ impl RolloutObserver {
     }
 }
 
-/// What the hook has recorded of the fleet.
+/// Returns the condition that blocks the whole fleet, as the hook recorded it.
 fn fleet_wait(run: Option<&RunRecord>) -> Option<&RecordedFleetWait> {
     run?.fleet_wait.as_ref()
 }
 
-/// What is worth having and not needed: a refusal becomes a note.
+/// Returns the answer to an optional read. A refusal becomes a note.
 fn optional<T>(
     answer: Result<T, CallError>,
     name: &str,
@@ -382,7 +393,7 @@ fn optional<T>(
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(CallError::Forbidden(message)) => {
-            notes.push(format!("{name} could not be read: {message}"));
+            notes.push(format!("unable to read {name}: {message}"));
             Ok(None)
         }
         Err(error) => Err(error.into()),
@@ -398,7 +409,7 @@ fn as_job(pod: &Workload) -> AwaitedPod {
     }
 }
 
-/// The nodes whose pods may tell more: those that wait for something of their own.
+/// Returns the nodes whose pods may explain the wait: those that wait for something of their own.
 fn stuck(decision: &Decision) -> BTreeSet<String> {
     let own = |wait: &&Wait| !wait.reason.waits_for_others();
     let nodes = decision

@@ -1,4 +1,5 @@
-//! Finds what keeps pods on a node that have to leave it, and the jobs that block its upgrade: pod by pod, whether the hook or NVIDIA's controller evicts.
+//! Finds what keeps pods on a node that must leave it, and the jobs that block its upgrade. Works
+//! pod by pod, whether the hook or NVIDIA's controller evicts.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -20,38 +21,38 @@ use planner::pods::plan::{LeavingPod, LeavingStage};
 
 use super::remedy::Remedy;
 
-/// One pod that is in the way.
+/// A pod that blocks the upgrade of its node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodObstacle {
-    /// `namespace/name`.
+    /// `namespace/name` of the pod.
     pub pod: String,
-    /// What kind of obstacle it is.
+    /// The kind of the obstacle.
     pub kind: ObstacleKind,
-    /// In words.
+    /// The obstacle, for people.
     pub text: String,
     /// What to do.
     pub remedy: Remedy,
 }
 
-/// Kinds of obstacles.
+/// The kind of an obstacle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub enum ObstacleKind {
-    /// A PodDisruptionBudget that lets no pod go, now or ever.
+    /// A PodDisruptionBudget allows no eviction, now or ever.
     PodDisruptionBudget,
-    /// An emptyDir that would be lost.
+    /// An eviction would delete the data of an emptyDir.
     EmptyDir,
-    /// Nobody would bring the pod back.
+    /// No controller would recreate the pod.
     Unmanaged,
-    /// No eviction moves it: a DaemonSet's, or a static pod.
+    /// An eviction does not remove the pod: it is a DaemonSet's or a static pod.
     Pinned,
-    /// It is being deleted and does not end.
+    /// The pod is being deleted and does not terminate.
     Terminating,
-    /// A job that is waited for.
+    /// The pod belongs to a job that the policy waits for.
     Job,
 }
 
-/// Finds what is in the way on one node, with these pods, under this policy.
+/// Finds the obstacles on one node, with these pods, under this policy.
 pub(crate) fn obstacles(
     node: &ObservedNode,
     pods: &[Workload],
@@ -65,7 +66,8 @@ pub(crate) fn obstacles(
     let (daemon_sets, own) = (DaemonSetLiveness::new(), OwnPods::default());
     let filter =
         |terms, selector| PodFilter { terms, selector, daemon_sets: &daemon_sets, own: &own };
-    // A selector that cannot be read selects everything here: what it would keep is not known.
+    // A selector that cannot be parsed selects every pod here, because it is unknown which pods it
+    // excludes.
     let selector = |drain| drain_selector(settings.driver, drain).unwrap_or_default();
     let drain =
         policy.drain.as_ref().map(|drain| filter(EvictionTerms::from(drain), selector(drain)));
@@ -106,8 +108,12 @@ fn job(pod: &Workload) -> PodObstacle {
     PodObstacle {
         pod: full_name(pod),
         kind: ObstacleKind::Job,
-        text: format!("{} belongs to a job that is waited for (waitForCompletion)", full_name(pod)),
-        remedy: Remedy::words("let it end; or, if its work may be lost, stop it").run(stop),
+        text: format!(
+            "{} belongs to a job that the policy waits for (waitForCompletion)",
+            full_name(pod)
+        ),
+        remedy: Remedy::words("wait until the job ends, or stop it if its work may be lost")
+            .run(stop),
     }
 }
 
@@ -118,7 +124,7 @@ struct ObstacleFinder<'a> {
 }
 
 impl ObstacleFinder<'_> {
-    /// What is against the pod's leaving. `None`: nothing.
+    /// Returns what keeps the pod on the node, or `None` if nothing does.
     fn find(&self, pod: &Workload, held: bool, filter: &PodFilter<'_>) -> Option<PodObstacle> {
         let name = full_name(pod);
         let obstacle = |kind, text: String, remedy| {
@@ -128,13 +134,13 @@ impl ObstacleFinder<'_> {
         if let Some(due) = pod.deleted_at {
             let leaving = LeavingPod { pod, due };
             let remedy = match leaving.stage(self.now) {
-                LeavingStage::Grace => Remedy::words("nothing: its grace period runs"),
+                LeavingStage::Grace => Remedy::words("nothing: the grace period of the pod has not passed"),
                 LeavingStage::Overdue => {
-                    Remedy::words("see whether the node's kubelet runs; if the node is gone for good, delete its pod by force")
+                    Remedy::words("check that the node's kubelet runs; if the node will not come back, force-delete its pod")
                         .inspect(format!("kubectl describe node {}", pod.node))
                         .run(format!("{delete} --force --grace-period=0"))
                 }
-                LeavingStage::Finalizers => Remedy::words("see why whoever set the finalizers does not take them off")
+                LeavingStage::Finalizers => Remedy::words("find out why the owner of the finalizers does not remove them")
                     .inspect(format!("kubectl get pod -n {} {} -o yaml", pod.namespace, pod.name)),
             };
             return obstacle(ObstacleKind::Terminating, leaving.text(self.now), remedy);
@@ -153,7 +159,7 @@ impl ObstacleFinder<'_> {
                 match block {
                     EvictionBlock::EmptyDir { .. } => {
                         let words = format!(
-                            "save what is in it if it is needed, then delete the pod{allow}"
+                            "save the data of the emptyDir if you need it, then delete the pod{allow}"
                         );
                         obstacle(
                             ObstacleKind::EmptyDir,
@@ -164,7 +170,8 @@ impl ObstacleFinder<'_> {
                     EvictionBlock::Bare | EvictionBlock::DaemonSetGone(_) => obstacle(
                         ObstacleKind::Unmanaged,
                         text,
-                        Remedy::words(format!("delete the pod when it may go{allow}")).run(delete),
+                        Remedy::words(format!("delete the pod when you no longer need it{allow}"))
+                            .run(delete),
                     ),
                     EvictionBlock::DaemonSet(_)
                     | EvictionBlock::Mirror
@@ -172,7 +179,7 @@ impl ObstacleFinder<'_> {
                         ObstacleKind::Pinned,
                         text,
                         Remedy::words(
-                            "take the node out of what its DaemonSet selects, or stop it for the time",
+                            "exclude the node from the DaemonSet's node selector, or stop the pod until the node is done",
                         ),
                     ),
                 }
@@ -180,10 +187,10 @@ impl ObstacleFinder<'_> {
             PodFate::Stays(StayReason::DaemonSet(owner)) if held => obstacle(
                 ObstacleKind::Pinned,
                 format!(
-                    "{name} uses the device and belongs to daemonset/{owner}, which brings it back at once"
+                    "{name} uses the device and belongs to daemonset/{owner}, which recreates it at once"
                 ),
                 Remedy::words(
-                    "take the node out of what the DaemonSet selects for the time of the upgrade",
+                    "exclude the node from the DaemonSet's node selector during the upgrade",
                 )
                 .inspect(format!("kubectl get daemonset -n {} {owner}", pod.namespace)),
             ),
@@ -198,7 +205,8 @@ impl ObstacleFinder<'_> {
 }
 
 impl ObstacleFinder<'_> {
-    /// A pod that is deleted, and that its controller must not bring back to the node meanwhile.
+    /// Adds the commands that delete a pod. A cordon keeps its controller from recreating it on the
+    /// node.
     fn leaves(&self, pod: &Workload, remedy: Remedy, delete: String) -> Remedy {
         if self.node.unschedulable || pod.controller.is_none() {
             return remedy.run(delete);
@@ -211,7 +219,8 @@ impl ObstacleFinder<'_> {
     }
 }
 
-/// What lets one more pod go. `None`: nothing is against its eviction.
+/// Returns the remedy that allows one more eviction, or `None` if nothing prevents the pod's
+/// eviction.
 fn remedy(standing: &BudgetAnswer<'_>, pod: &Workload) -> Option<Remedy> {
     let words = Remedy::words(standing.advice()?);
     let patch = |budget: &DisruptionBudget, spec: &str| {
@@ -222,7 +231,7 @@ fn remedy(standing: &BudgetAnswer<'_>, pod: &Workload) -> Option<Remedy> {
     };
     let fewer = |budget: &DisruptionBudget, healthy: i32| {
         let fewer = (healthy - 1).max(0);
-        // A budget has one of the two fields.
+        // A PodDisruptionBudget has one of the two fields.
         if budget.max_unavailable.is_some() {
             let away = (budget.expected - fewer).max(1);
             patch(budget, &format!("{{\"maxUnavailable\":{away}}}"))

@@ -1,4 +1,5 @@
-//! `pause` and `resume`: our hooks see the pause itself; NVIDIA's controllers are kept from the nodes by holds, which are put on and taken off here.
+//! `pause` and `resume`. gpu-rollout's hooks read the pause itself. Holds keep NVIDIA's controllers
+//! from the nodes; this module sets and releases them.
 
 use std::collections::BTreeMap;
 
@@ -24,16 +25,17 @@ use super::command_error::CommandError;
 use super::node_write::{NodeWriteError, NodeWriteFailure};
 use super::observe::{ObserveError, RolloutObserver, RolloutSnapshot};
 
-/// Nodes that are changed at once.
+/// How many nodes are patched at the same time.
 const AT_ONCE: usize = 16;
-/// How often nodes are observed that change meanwhile.
+/// How often nodes are observed again because they changed before the patch.
 const ATTEMPTS: u32 = 5;
 
-/// What happens to nodes that NVIDIA's controller is upgrading when the rollout is paused or aborted.
+/// What happens to nodes that NVIDIA's controller is upgrading when the rollout is paused or
+/// aborted.
 pub const FINISHED_BY_CONTROLLER: &str =
     "are finished by NVIDIA's controller, which cannot be stopped in the middle";
 
-/// The data key of a pause.
+/// Returns the data key of a pause in the ConfigMap.
 pub fn key(selector: Option<&str>) -> String {
     selector.map_or_else(
         || FLEET_KEY.to_owned(),
@@ -41,41 +43,41 @@ pub fn key(selector: Option<&str>) -> String {
     )
 }
 
-/// Reads the pauses, by key.
+/// Reads the pauses, sorted by key.
 ///
 /// # Errors
-/// They cannot be read.
+/// The ConfigMap of pauses cannot be read.
 pub async fn pauses(client: &Client) -> Result<Vec<ObservedPause>, ObserveError> {
     let written: BTreeMap<String, String> = read(client).await?;
     Ok(written.iter().map(|(key, text)| ObservedPause::read(key, text)).collect())
 }
 
-/// Makes a pause in the name of whom the API server takes this client for.
+/// Creates a pause in the name of the user that the API server identifies.
 pub async fn new_pause(
     client: &Client,
     selector: Option<String>,
     reason: Option<String>,
     at: Timestamp,
 ) -> pause::Pause {
-    // A server that does not say (before 1.28) must not prevent a pause.
+    // A server that cannot identify the user (before 1.28) must not prevent a pause.
     let by = who(client).await.ok().flatten().unwrap_or_else(|| "somebody".to_owned());
     pause::Pause { selector, by, reason, at }
 }
 
-/// The nodes on which a pause needs holds, and those that are being upgraded.
+/// The effect of a pause on the nodes of a rollout.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PauseReach {
-    /// Nodes that need the driver.
+    /// The number of paused nodes that need the driver.
     pub nodes: usize,
-    /// They get a hold.
+    /// Nodes that get a hold.
     pub held: Vec<String>,
-    /// They are being upgraded.
+    /// Nodes that are being upgraded.
     pub begun: Vec<String>,
-    /// What becomes of those.
+    /// What happens to the nodes that are being upgraded.
     pub begun_then: &'static str,
 }
 
-/// Finds what a pause would reach in one rollout.
+/// Finds the effect that a pause would have on one rollout.
 pub fn reach(snapshot: &RolloutSnapshot, selector: Option<&Selector>) -> PauseReach {
     let driver = snapshot.settings.driver;
     let ours = snapshot.settings.mode == Mode::Drive;
@@ -92,7 +94,7 @@ pub fn reach(snapshot: &RolloutSnapshot, selector: Option<&Selector>) -> PauseRe
             .collect(),
         begun: nodes.iter().filter(|node| is_begun(node, driver)).map(name).collect(),
         begun_then: if ours {
-            "stand still if their driver still runs, and are finished if it does not"
+            "wait if their old driver still runs, and are finished if it does not"
         } else {
             FINISHED_BY_CONTROLLER
         },
@@ -109,17 +111,19 @@ fn is_begun(node: &ObservedNode, driver: Driver) -> bool {
     node.annotations.contains_key(traits.own_record) || state.is_busy()
 }
 
-/// Whether NVIDIA's controller has to be kept from the node by a hold: in mode `drive` it is off, in mode `steer` every node that is to go is held anyway.
+/// Returns whether a hold must keep NVIDIA's controller from the node. In mode `drive`, the
+/// controller is off. In mode `steer`, the hook already holds every node that is to be upgraded.
 fn needs_hold(snapshot: &RolloutSnapshot, node: &ObservedNode) -> bool {
     let settings = &snapshot.settings;
     let operated = settings.driver.has_operator() && !settings.mode.decides();
     operated && hold::can_be_held(node, settings.driver)
 }
 
-/// Pauses: first what our hooks see, then the holds. Returns the nodes that could not be held.
+/// Pauses rollouts: writes the pause that gpu-rollout's hooks read, then sets the holds. Returns
+/// the nodes that could not be held.
 ///
 /// # Errors
-/// The pause could not be written, or the cluster not be read.
+/// The pause could not be written, or the cluster could not be read.
 pub async fn pause(
     client: &Client,
     observers: &mut [RolloutObserver],
@@ -139,11 +143,12 @@ pub async fn pause(
     patch_all(client, observers, holds, &clock).await
 }
 
-/// Resumes: first what our hooks see (one at work would put holds on again), then the holds go that no other pause needs. Returns the nodes whose holds
-/// could not be taken off: asking again goes on with them.
+/// Resumes rollouts: removes the pauses first, because a running hook would set the holds again.
+/// Then releases the holds that no other pause needs. Returns the nodes whose holds could not be
+/// released; another call continues with them.
 ///
 /// # Errors
-/// The pauses could not be written, or the cluster not be read.
+/// The pauses could not be written, or the cluster could not be read.
 pub async fn resume(
     client: &Client,
     observers: &mut [RolloutObserver],
@@ -163,7 +168,7 @@ pub async fn resume(
     patch_all(client, observers, releases, &clock).await
 }
 
-/// Patches nodes until there is nothing left to patch.
+/// Patches nodes until no patch is left, a patch fails, or the attempts are used up.
 async fn patch_all(
     client: &Client,
     observers: &mut [RolloutObserver],

@@ -1,5 +1,5 @@
-//! Predicts what the next deployment would do to this cluster: the engine, or the model of NVIDIA's controller, run in virtual time on what is there now.
-//! Nothing is written.
+//! Predicts what the next deployment would change in this cluster: runs the engine, or the model of
+//! NVIDIA's controller, in virtual time on the live state. Writes nothing.
 
 use std::sync::Arc;
 
@@ -33,52 +33,55 @@ pub use outcome::{
 pub use prediction::{RolloutPrediction, predict};
 pub use times::MeasuredSeconds;
 
-/// A hook waits no longer than this in a prediction: without a hook release there is no budget.
+/// The maximum time budget of a hook in a prediction, in seconds: without a hook release there is
+/// no budget.
 const LONGEST: u64 = 14 * 24 * 3600;
 
-/// What is to be deployed.
+/// A deployment to predict.
 #[derive(Clone, Debug)]
 pub struct ProposedDeployment {
     /// The settings of its hook.
     pub settings: Settings,
-    /// The version of the driver, where it is said.
+    /// The version of the driver, if the recipe sets it.
     pub driver: Option<String>,
     /// The version of the operator's chart.
     pub chart: Option<String>,
-    /// The operator's version, where its own controller upgrades the driver.
+    /// The operator's version, if its own controller upgrades the driver.
     pub operator: Option<String>,
 }
 
-/// What is not known and has to be assumed.
+/// Assumptions about what is unknown.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanAssumptions {
-    /// From a driver pod's creation to its readiness, in milliseconds. `None`: as it took the pods that are there.
+    /// The time from a driver pod's creation to its readiness, in milliseconds. `None`: measured on
+    /// the current pods.
     pub driver: Option<TimeSpread>,
-    /// How long jobs that are waited for still run, in milliseconds.
+    /// How long jobs that the policy waits for still run, in milliseconds.
     pub jobs: TimeSpread,
-    /// How many runs are drawn, next to the quickest and the slowest one.
+    /// How many random runs to simulate, in addition to the quickest and the slowest one.
     pub runs: u64,
     /// The random seed.
     pub seed: u64,
 }
 
-/// What a prediction starts from.
+/// The input of a prediction.
 #[derive(Clone, Copy)]
 pub(crate) struct PlanInput<'a> {
-    /// The cluster.
+    /// The observed state of the rollout.
     pub(crate) snapshot: &'a RolloutSnapshot,
-    /// What comes. `None`: nothing; what is still to be done there.
+    /// The deployment to predict. `None`: finish what is deployed.
     pub(crate) proposed: Option<&'a ProposedDeployment>,
     /// The pods on the nodes that need the driver.
     pub(crate) pods: &'a [Workload],
-    /// Who has which GPUs.
+    /// The GPUs of nodes and pods.
     pub(crate) gpus: &'a GpuUse,
-    /// What else is assumed.
+    /// The assumptions about what is unknown.
     pub(crate) assumed: PlanAssumptions,
 }
 
-/// Predicts what would happen. `simulate` runs these worlds and has their reports in the same order. `None`: these upgrades are in no model (OFED, or
-/// an operator of which it is not known how its controller behaves).
+/// Predicts a rollout. `simulate` runs these worlds and returns their reports in the same order.
+/// Returns `None` if there is no model of these upgrades (OFED, or an operator version whose
+/// controller is unknown).
 pub(crate) fn plan(
     input: PlanInput<'_>,
     simulate: impl FnOnce(&[SimulationSetup]) -> Vec<SimulationReport>,
@@ -106,7 +109,7 @@ pub(crate) fn plan(
 }
 
 impl ProposedDeployment {
-    /// What is deployed already.
+    /// Returns what is already deployed.
     pub(crate) fn of_live(snapshot: &RolloutSnapshot) -> Self {
         let operator = snapshot.observed.operator.as_ref();
         Self {
@@ -120,7 +123,7 @@ impl ProposedDeployment {
     }
 }
 
-/// The world that is there, with the times that are drawn.
+/// Creates the world of a simulation from the live state and the times to draw.
 fn setup(
     snapshot: &RolloutSnapshot,
     proposed: &ProposedDeployment,
@@ -150,7 +153,7 @@ fn setup(
         gpus: 0,
         dra: !snapshot.observed.dra.daemon_sets.is_empty(),
         operands: false,
-        // Another template with the same driver is another revision all the same.
+        // A changed template is another revision even with the same driver.
         to: if asked == from { format!("{asked}-next") } else { asked },
         from,
         found: Some(Arc::new(fleet)),
@@ -168,7 +171,8 @@ fn setup(
     }
 }
 
-/// The NVIDIADrivers with their limits, where each has its own and the operator decides. What is deployed reaches only the chart's.
+/// Returns the NVIDIADrivers with their limits, if each has its own and the operator decides. A
+/// deployment changes only the NVIDIADriver of the chart.
 fn pools(
     snapshot: &RolloutSnapshot,
     proposed: &ProposedDeployment,
@@ -197,11 +201,11 @@ fn pools(
     let has_pool = |node: &FoundNode| {
         pools.iter().any(|pool| node.node.driver_owner() == Some(pool.name.as_str()))
     };
-    // A node that none of them owns is in no model.
+    // There is no model of a node that belongs to none of them.
     if fleet.nodes.iter().all(has_pool) { pools } else { Vec::new() }
 }
 
-/// The quickest world, the slowest one, and some between.
+/// Returns the quickest world, the slowest one, and random ones between them.
 fn runs(setup: &SimulationSetup, assumed: PlanAssumptions) -> Vec<SimulationSetup> {
     let fixed = |spread: fn(TimeSpread) -> u64| {
         let constant = move |drawn: TimeSpread| TimeSpread::Constant(spread(drawn));

@@ -1,4 +1,4 @@
-//! What would block a rollout that started now: the hook's own preflight, at any time.
+//! Runs the hook's preflight at any time: finds what would block a rollout that starts now.
 
 use std::collections::BTreeSet;
 
@@ -19,25 +19,26 @@ use super::observe::{ObserveError, RolloutSnapshot};
 use super::session::ClusterSession;
 use super::target::RolloutTarget;
 
-/// What was found for one rollout.
+/// The preflight findings of one rollout.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreflightReport {
-    /// What it is about, for people.
+    /// The title of the rollout, for people.
     pub title: String,
-    /// Who decides when a node goes.
+    /// The mode.
     pub mode: &'static str,
-    /// Nodes that were looked at.
+    /// The number of checked nodes.
     pub nodes: usize,
-    /// Pods on them.
+    /// The number of pods on these nodes.
     pub pods: usize,
-    /// Nothing of what was found blocks.
+    /// Whether no finding blocks the rollout.
     pub may_begin: bool,
-    /// What was found.
+    /// The findings.
     pub findings: Vec<PreflightFinding>,
 }
 
-/// Checks a rollout as the hook before the operator's release does, where there is one. RBAC: `list` on `pods`.
+/// Checks a rollout with the preflight settings of the hook before the operator's release, if there
+/// is one. RBAC: `list` on `pods`.
 ///
 /// # Errors
 /// The cluster cannot be read.
@@ -75,14 +76,14 @@ fn driver_node_names(snapshot: &RolloutSnapshot) -> BTreeSet<String> {
 pub(crate) struct AffectedWorkloads {
     /// All pods.
     pub(crate) pods: Vec<Workload>,
-    /// GPUs of nodes and pods.
+    /// The GPUs of nodes and pods.
     pub(crate) gpus: GpuUse,
 }
 
-/// Lists what a prediction starts with. RBAC: `list` on `pods` and `nodes`.
+/// Lists the workloads on the nodes that need the driver. RBAC: `list` on `pods` and `nodes`.
 ///
 /// # Errors
-/// They cannot be listed.
+/// Pods or nodes cannot be listed.
 pub(crate) async fn list_affected(
     client: &Client,
     snapshot: &RolloutSnapshot,
@@ -94,7 +95,7 @@ pub(crate) async fn list_affected(
     })
 }
 
-/// Checks a rollout over these pods under these settings and this policy.
+/// Runs the preflight with these pods, settings and policy.
 pub(crate) fn examine(
     snapshot: &RolloutSnapshot,
     settings: &Settings,

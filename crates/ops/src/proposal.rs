@@ -1,4 +1,4 @@
-//! What a recipe's GPU operator and its hook would do: what a prediction needs to know of them.
+//! Derives from a recipe what a prediction needs to know about the GPU Operator and its hook.
 
 use serde_json::{Map, Value};
 
@@ -17,41 +17,42 @@ use release::{EmbeddedCatalog, PlanError, PlanOptions, ReleasePlan, plan};
 
 use super::plan::ProposedDeployment;
 
-/// Why it is not known what a recipe would do.
+/// Why the effect of a recipe cannot be predicted.
 #[derive(Debug, thiserror::Error)]
 pub enum ProposalError {
-    /// It cannot be rendered.
+    /// The recipe cannot be rendered.
     #[error(transparent)]
     Recipe(#[from] PlanError),
-    /// It deploys no GPU operator.
-    #[error("the recipe has no gpu-operator: there is no upgrade to simulate")]
+    /// The recipe does not deploy the GPU Operator.
+    #[error("the recipe has no component `gpu-operator`, so there is no upgrade to simulate")]
     NoOperator,
     /// Neither the operator nor the hook upgrades drivers.
-    #[error("{} is false: in mode `{}` nobody upgrades a driver", gpu::AUTO_UPGRADE, .0.name())]
+    #[error("{} is false, so nothing upgrades drivers in mode `{}`", gpu::AUTO_UPGRADE, .0.name())]
     UpgradesOff(Mode),
     /// The operator's controller upgrades drivers, and there is no model of this version.
-    #[error("gpu-operator {0}: it is not known how its upgrade controller behaves")]
+    #[error("there is no model of the upgrade controller in gpu-operator {0}")]
     UnknownController(String),
 }
 
 impl ProposalError {
-    /// Returns what to do about it.
+    /// Returns the hint: what to do about the error.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Recipe(error) => error.hint(),
             Self::NoOperator => None,
             Self::UpgradesOff(_) | Self::UnknownController(_) => Some(
-                "see how our own engine would do it: --set rollout.gpuDriver.mode=drive".to_owned(),
+                "simulate the hook's own engine with `--set rollout.gpuDriver.mode=drive`"
+                    .to_owned(),
             ),
         }
     }
 }
 
 impl ProposedDeployment {
-    /// Derives it from a recipe.
+    /// Derives the deployment from a recipe.
     ///
     /// # Errors
-    /// The recipe deploys nothing that upgrades drivers in a way that can be predicted.
+    /// The recipe deploys nothing whose driver upgrades can be predicted.
     pub fn from_recipe(recipe: &Recipe) -> Result<Self, ProposalError> {
         let planned = plan(recipe, &EmbeddedCatalog, &PlanOptions::default())?;
         let mut hooks = planned.releases.iter().filter_map(|release| release.kind.hook());
@@ -135,7 +136,7 @@ fn check_controller(
     }
 }
 
-/// Takes the limits of the operator's own policy, where its values have them.
+/// Applies the limits of the operator's own policy, if its values set them.
 fn take_limits(values: &Map<String, Value>, policy: &mut Policy) {
     let value = |key: &str| lookup(values, &format!("{}.{key}", gpu::POLICY));
     if let Some(limit) =

@@ -1,4 +1,4 @@
-//! What a person can do about a wait: words, and commands that can be copied as they are.
+//! Remedies for blocking conditions: advice, and commands that can be copied unchanged.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,46 +11,46 @@ use planner::pods::listed;
 use planner::reason::Reason;
 use planner::reason::upgrade::UpgradeReason;
 
-/// The most other nodes that a remedy shows commands for.
+/// The maximum number of other nodes for which a remedy shows commands.
 const SHOWN: usize = 3;
 
-/// What to do.
+/// What to do about a problem.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Remedy {
-    /// In words.
+    /// The advice, for people.
     pub text: String,
     /// Commands that show more and change nothing.
     #[serde(rename = "look", skip_serializing_if = "Vec::is_empty")]
     pub inspect: Vec<String>,
-    /// Commands that resolve it, to be run in this order.
+    /// Commands that resolve the problem, in the order in which to run them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub run: Vec<String>,
-    /// Commands for later, when the node is done.
+    /// Commands to run after the node is done.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub later: Vec<String>,
 }
 
 impl Remedy {
-    /// Words alone.
+    /// Creates a remedy without commands.
     pub fn words(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// The same, and what shows more.
+    /// Adds a command that shows more.
     #[must_use]
     pub fn inspect(mut self, command: impl Into<String>) -> Self {
         self.inspect.push(command.into());
         self
     }
 
-    /// The same, and what resolves it.
+    /// Adds a command that resolves the problem.
     #[must_use]
     pub fn run(mut self, command: impl Into<String>) -> Self {
         self.run.push(command.into());
         self
     }
 
-    /// The same, and what is to be run when the node is done.
+    /// Adds a command to run after the node is done.
     #[must_use]
     pub fn later(mut self, command: impl Into<String>) -> Self {
         self.later.push(command.into());
@@ -58,14 +58,14 @@ impl Remedy {
     }
 }
 
-/// What is known in addition to the reason.
+/// Facts that a remedy needs in addition to the reason.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RemedyContext<'a> {
     /// The node; `None`: the whole fleet.
     pub(crate) node: Option<&'a str>,
     /// The node's driver pod.
     pub(crate) driver_pod: Option<&'a str>,
-    /// The pods of its DRA plugins: namespace and name.
+    /// Namespaces and names of the node's DRA plugin pods.
     pub(crate) plugin_pods: &'a [(&'a str, &'a str)],
     /// The settings of the rollout.
     pub(crate) settings: &'a Settings,
@@ -98,24 +98,27 @@ impl RemedyContext<'_> {
     }
 }
 
-/// Returns what to do about a reason.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the table of reasons has words for the others")]
+/// Returns the remedy for a reason.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the table of reasons has advice for the others"
+)]
 pub(crate) fn remedy_for(reason: &Reason, about: RemedyContext<'_>) -> Remedy {
     let (node, driver) = (about.node(), about.settings.driver);
     let plain = Remedy::words(reason.advice(driver));
     match reason {
         Reason::NodeNotReady { .. } => {
-            Remedy::words("bring the node back; if it is gone for good, delete it: the rollout goes on without it")
+            Remedy::words("repair the node; if it will not come back, delete it: the rollout continues without it")
                 .inspect(format!("kubectl describe node {node}"))
                 .run(format!("kubectl delete node {node}"))
         }
         Reason::Skipped { label } => plain.run(format!("kubectl label node {node} {label}-")),
         Reason::UpgradeFailed { .. } => {
-            let remedy = Remedy::words("remove what it failed for, then have the operator try it again");
+            let remedy = Remedy::words("remove the cause of the failure, then let the operator retry the node");
             about.with_logs(remedy).run(format!("gpu-rollout retry --yes {node}"))
         }
         Reason::DriverNotReady { .. } => about.with_logs(Remedy::words(
-            "see why the driver does not start; when it does, or when a driver that does is deployed, the node goes on by itself",
+            "find out why the driver does not start; when it starts, or when you deploy a driver that does, the node continues by itself",
         )),
         Reason::DriverOutOfDate { why: Some(wait), .. } | Reason::UpgradeUnfinished { why: Some(wait), .. } => vendors(wait, about),
         Reason::PluginStale { .. } => {
@@ -134,18 +137,21 @@ pub(crate) fn remedy_for(reason: &Reason, about: RemedyContext<'_>) -> Remedy {
     }
 }
 
-/// The same where we do or steer the upgrade.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the table of reasons has words for the others")]
+/// Returns the remedy for a reason of an upgrade that the hook performs or steers.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the table of reasons has advice for the others"
+)]
 fn ours(reason: &UpgradeReason, about: RemedyContext<'_>, plain: Remedy) -> Remedy {
     let node = about.node();
     match reason {
         UpgradeReason::Paused { .. } => plain.run("gpu-rollout resume --all --yes"),
         UpgradeReason::ForeignCordon => plain.run(format!("kubectl uncordon {node}")),
         UpgradeReason::Failed { cause, .. } if cause.is_before_restart() => {
-            Remedy::words("remove what it failed for, then have it tried again").run(format!("gpu-rollout retry --yes {node}"))
+            Remedy::words("remove the cause of the failure, then retry the node").run(format!("gpu-rollout retry --yes {node}"))
         }
         UpgradeReason::Failed { .. } => about
-            .with_logs(Remedy::words("see in the driver's log why it does not start; when that is repaired, have it tried again"))
+            .with_logs(Remedy::words("read the driver's log to find out why it does not start, repair that, then retry the node"))
             .run(format!("gpu-rollout retry --yes {node}")),
         UpgradeReason::Retry { .. } => about.with_logs(plain),
         UpgradeReason::FailureBudget { failed, .. } => {
@@ -159,8 +165,8 @@ fn ours(reason: &UpgradeReason, about: RemedyContext<'_>, plain: Remedy) -> Reme
     }
 }
 
-/// The same where the vendor's controller does.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the table of waits has words for the others")]
+/// Returns the remedy for what NVIDIA's controller waits for.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the table of waits has advice for the others")]
 fn vendors(wait: &ControllerWait, about: RemedyContext<'_>) -> Remedy {
     let (node, settings) = (about.node(), about.settings);
     let plain = Remedy::words(wait.advice());
@@ -175,7 +181,7 @@ fn vendors(wait: &ControllerWait, about: RemedyContext<'_>) -> Remedy {
         ControllerWait::Skipped { label } => plain.run(format!("kubectl label node {node} {label}-")),
         ControllerWait::Parallel { holders, .. } | ControllerWait::Unavailable { holders, .. } => in_the_way(holders, plain),
         ControllerWait::FailedBefore | ControllerWait::UnknownState { .. } => {
-            Remedy::words("remove what it failed for, then have the operator try it again").run(format!("gpu-rollout retry --yes {node}"))
+            Remedy::words("remove the cause of the failure, then let the operator retry the node").run(format!("gpu-rollout retry --yes {node}"))
         }
         ControllerWait::FailedDriver { .. } | ControllerWait::DriverStarting { .. } => about.with_logs(plain),
         ControllerWait::Validating { pod, .. } => plain.inspect(format!("kubectl logs -n {} {pod} --all-containers", settings.operator_namespace)),
@@ -183,7 +189,8 @@ fn vendors(wait: &ControllerWait, about: RemedyContext<'_>) -> Remedy {
     }
 }
 
-/// Who holds the places; those that do not give theirs back by themselves come first.
+/// Adds commands for the nodes that hold the slots; nodes that do not release theirs by themselves
+/// come first.
 fn in_the_way(holders: &[SlotHolder], plain: Remedy) -> Remedy {
     let (stuck, moving): (Vec<&SlotHolder>, Vec<&SlotHolder>) =
         holders.iter().partition(|holder| !holder.can_resolve());
@@ -194,7 +201,7 @@ fn in_the_way(holders: &[SlotHolder], plain: Remedy) -> Remedy {
         plain
     } else {
         Remedy::words(format!(
-            "see to the nodes that hold places and do not give them back by themselves: {}",
+            "repair the nodes that hold slots and do not release them by themselves: {}",
             listed(&names(&stuck))
         ))
     };

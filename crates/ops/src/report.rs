@@ -1,5 +1,6 @@
-//! Reports a run: when it started and ended, how, and what happened on each node. From the run record, which stays when events are long gone, and
-//! from the annotations of nodes that are in progress.
+//! Reports a run: when it started, when and how it ended, and what happened on each node. The
+//! sources are the run record, which stays when events are gone, and the annotations of nodes in
+//! progress.
 
 use std::collections::BTreeMap;
 
@@ -21,62 +22,63 @@ pub use kind::SpanKind;
 pub use metrics::format_metrics;
 pub use timeline::{Timeline, timeline};
 
-/// A run.
+/// The report of a rollout's last run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunReport {
-    /// What it is about, for people.
+    /// The title of the rollout, for people.
     pub title: String,
-    /// `namespace/name` of the hook release; absent: there is none, and nobody has written anything down.
+    /// `namespace/name` of the hook release; absent: there is none, and thus no run record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
-    /// The driver's name in settings.
+    /// The driver's name in the settings.
     pub driver: &'static str,
-    /// Who decides when a node goes.
+    /// The mode.
     pub mode: &'static str,
     /// The last run, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<ReportedRun>,
-    /// What the nodes come to.
+    /// Numbers of nodes and pods.
     pub totals: ReportTotals,
-    /// The nodes to which something happened, in the order in which it did.
+    /// The affected nodes, by the time of their first change.
     pub nodes: Vec<NodeTimeline>,
-    /// What is worth knowing.
+    /// Notes for people, for example about what could not be read.
     pub notes: Vec<String>,
-    /// When it was looked at.
+    /// The time of the report.
     pub at: Timestamp,
 }
 
-/// When it began, and how it ended.
+/// Start and end of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportedRun {
-    /// When it began.
+    /// When the run started.
     pub started_at: Timestamp,
-    /// When it ended; absent: it goes on, or was aborted.
+    /// When the run ended; absent: it is in progress, or was aborted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// Its length in seconds, so far; of a run that was aborted: until the last thing that it wrote down.
+    /// The duration so far, in seconds; of an aborted run: until its last entry in the run record.
     pub seconds: i64,
-    /// It has not ended, and no hook is at work on it: it was aborted, or its hook was uninstalled.
+    /// Whether the run has no verdict and no hook is running: it was aborted, or its hook was
+    /// uninstalled.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub aborted: bool,
-    /// How it ended.
+    /// How the run ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// The digest of its settings, as far as it is needed to tell it from others.
+    /// The first 12 characters of the run's trigger digest.
     pub digest: String,
 }
 
-/// How it ended.
+/// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
-    /// The code's name.
+    /// Name of the exit code.
     pub code: &'static str,
-    /// The exit code.
+    /// Number of the exit code.
     pub exit: u8,
-    /// Why, for people.
+    /// The message, for people.
     pub message: String,
 }
 
@@ -86,21 +88,21 @@ pub struct Verdict {
 pub struct ReportTotals {
     /// Nodes that need the driver.
     pub nodes: usize,
-    /// To which something happened.
+    /// Affected nodes: the following numbers are about these.
     pub touched: usize,
-    /// Of these, driver, toolkit and plugins are current.
+    /// Nodes whose driver, toolkit and plugins are current.
     pub done: usize,
-    /// They failed.
+    /// Nodes that failed.
     pub failed: usize,
-    /// They were left as they are.
+    /// Nodes that were left unchanged for a reason that the policy tolerates.
     pub deferred: usize,
-    /// They left the cluster.
+    /// Nodes that were removed from the cluster.
     pub gone: usize,
-    /// They are not at an end.
+    /// Nodes without an outcome.
     pub open: usize,
-    /// Pods that were evicted.
+    /// Evicted pods.
     pub evicted: usize,
-    /// Plugin pods that were replaced.
+    /// Replaced plugin pods.
     pub replaced: usize,
 }
 
@@ -108,20 +110,20 @@ pub struct ReportTotals {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeTimeline {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// How it ended; absent: it has not.
+    /// The outcome of the node; absent: it has none yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<NodeOutcome>,
-    /// What it waits for, or why it ended as it did.
+    /// What the node waits for, or the reason of its outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Its states, one after the other.
+    /// The successive states of the node.
     pub spans: Vec<StateSpan>,
-    /// Seconds from the first one's begin to the last one's end.
+    /// The time from the start of the first state to the end of the last one, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<i64>,
-    /// The pods that were evicted for it.
+    /// The pods that were evicted from the node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evicted: Vec<EvictedPod>,
     /// The plugin pods that were replaced.
@@ -129,17 +131,17 @@ pub struct NodeTimeline {
     pub replaced: Vec<ReplacedPlugin>,
 }
 
-/// A node was in this state for so long.
+/// The time that a node was in a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StateSpan {
     /// The state's name.
     pub state: String,
-    /// What it is to people.
+    /// The kind of the state.
     pub kind: SpanKind,
-    /// From when on.
+    /// The start of the span.
     pub from: Timestamp,
-    /// Until when.
+    /// The end of the span.
     pub to: Timestamp,
 }
 
@@ -147,15 +149,15 @@ pub struct StateSpan {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplacedPlugin {
-    /// What it is part of.
+    /// The kind of the plugin.
     pub plugin: ReplacedPodKind,
-    /// The pod that went.
+    /// The replaced pod.
     pub pod: String,
-    /// Why.
+    /// The cause of the replacement.
     pub cause: String,
-    /// When.
+    /// When the pod was replaced.
     pub at: Timestamp,
-    /// When its replacement served.
+    /// When the new pod served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub back_at: Option<Timestamp>,
 }
@@ -207,7 +209,7 @@ pub fn report(snapshot: &RolloutSnapshot) -> RunReport {
     }
 }
 
-/// When something was last written down of a node.
+/// Returns the time of the last entry about a node in the run record.
 fn last_written(snapshot: &RolloutSnapshot) -> Option<Timestamp> {
     let of_node = |record: &NodeRecord| {
         let steps = record.steps.iter().map(|step| step.at);
@@ -221,7 +223,8 @@ fn last_written(snapshot: &RolloutSnapshot) -> Option<Timestamp> {
     snapshot.record.nodes.values().filter_map(of_node).max()
 }
 
-/// What is written down of the nodes, with the steps of those that are in progress.
+/// Returns the node records of the run record, with the steps of nodes in progress from their
+/// annotations.
 fn records(snapshot: &RolloutSnapshot) -> BTreeMap<String, NodeRecord> {
     let mut records: BTreeMap<String, NodeRecord> = snapshot
         .record
@@ -253,8 +256,8 @@ fn begin(bar: &NodeTimeline) -> Option<Timestamp> {
         .min()
 }
 
-/// Makes a node's timeline of the run that started then. The record keeps the last replacement of each plugin, so that the next run knows of it:
-/// those of earlier runs are left out here.
+/// Creates a node's timeline of the run that started at `started_at`. The record keeps the last
+/// replacement of each plugin for the next run; replacements of earlier runs are left out here.
 fn bar(
     node: String,
     record: NodeRecord,
@@ -263,7 +266,7 @@ fn bar(
 ) -> NodeTimeline {
     let NodeRecord { outcome, reason, since, steps, replaced, mut evicted, .. } = record;
     let is_of_run = |at: Timestamp| started_at.is_none_or(|started_at| at >= started_at);
-    // What is at an end was in its last state until then.
+    // A node with an outcome was in its last state until the time of the outcome.
     let end = since.filter(|_| outcome.is_some()).unwrap_or(end);
     let spans = spans(&steps, end);
     let mut replaced: Vec<ReplacedPlugin> = replaced

@@ -1,4 +1,4 @@
-//! The phase of a hook release's run: whether a hook is at work now, and otherwise why none is.
+//! The phase of a hook release's run: whether a hook is running now, and otherwise why not.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -14,13 +14,13 @@ use kube_io::releases::{HookJob, JobEnd};
 pub enum RunPhase {
     /// The release has no Job, and no run is recorded.
     Never,
-    /// The Job has a pod, which has not taken the Lease yet.
+    /// The Job has no pod yet, or its pod has not taken the Lease yet.
     Starting,
     /// A pod of the Job holds the Lease.
     AtWork,
     /// Another hook, or an abort, holds the Lease.
     WaitsForLease,
-    /// The Job's pod has ended without a verdict; the Job starts the next one after its back-off.
+    /// The Job's pod has ended without a verdict. The Job starts the next one after its back-off.
     BetweenPods,
     /// The run has a verdict.
     Ended,
@@ -29,7 +29,7 @@ pub enum RunPhase {
 }
 
 impl RunPhase {
-    /// Derives it. A Lease that is not renewed in time counts as free.
+    /// Derives the phase. A Lease that is not renewed in time counts as free.
     pub fn new(
         job: Option<&HookJob>,
         run: Option<&RunRecord>,
@@ -38,7 +38,7 @@ impl RunPhase {
     ) -> Self {
         let has_verdict = |run: &RunRecord| run.verdict.is_some();
         let Some(job) = job.filter(|job| job.end.is_none()) else {
-            // A Job that finds nothing to do succeeds and leaves the record of the run before.
+            // A Job that finds nothing to do succeeds and leaves the record of the previous run.
             return match (job, run) {
                 (None, None) => Self::Never,
                 (Some(job), _) if job.end == Some(JobEnd::Complete) => Self::Ended,
@@ -50,7 +50,7 @@ impl RunPhase {
                 _ => Self::Lost,
             };
         };
-        // The record of the run before is still there while the Job of the next one starts.
+        // The record of the previous run is still there while the next Job starts.
         let own = run.filter(|run| run.job == job.uid);
         let holder = holder.filter(|holder| holder.until.is_none_or(|until| until > now));
         match holder {
@@ -68,7 +68,7 @@ impl RunPhase {
         }
     }
 
-    /// Whether a pod of the hook watches the rollout, or will within seconds.
+    /// Returns whether a pod of the hook watches the rollout, or will soon.
     pub fn has_job(self) -> bool {
         match self {
             Self::Starting | Self::AtWork | Self::WaitsForLease | Self::BetweenPods => true,
@@ -107,7 +107,8 @@ mod tests {
         RunRecord { verdict, ..serde_json::from_value(run).unwrap() }
     }
 
-    /// `status` said "at work" after the verdict was written, and for half a minute after the hook's pod was killed.
+    /// `status` said "at work" after the verdict was written, and for half a minute after the
+    /// hook's pod was killed.
     #[test]
     fn hook_is_at_work_only_with_pod_and_lease() {
         let holder =

@@ -1,4 +1,4 @@
-//! A connection to one cluster: the rollouts that were found in it, and how they are observed.
+//! A connection to one cluster, with its rollouts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,11 @@ use super::find_rollouts::FoundRollouts;
 use super::observe::{ObserveError, RolloutObserver, RolloutSnapshot};
 use super::target::RolloutTarget;
 
-/// Tells the time. That of a workstation may be wrong, so it is the API server's where that is known.
+/// Returns the current time: the API server's if it is known, because a workstation's clock may be
+/// wrong.
 pub type SessionClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// A client, and the rollouts of its cluster.
+/// A client with the rollouts of its cluster.
 pub struct ClusterSession {
     client: Client,
     rollouts: FoundRollouts,
@@ -26,7 +27,7 @@ pub struct ClusterSession {
 }
 
 impl ClusterSession {
-    /// Makes a session. `limit`: how long the cluster may take to be read.
+    /// Creates a session. `limit`: the time limit for reading a rollout from the cluster.
     pub fn new(
         client: Client,
         rollouts: FoundRollouts,
@@ -41,7 +42,7 @@ impl ClusterSession {
         &self.rollouts.targets
     }
 
-    /// Returns the rollouts of drivers: the others only replace plugins.
+    /// Returns the rollouts of drivers. The other rollouts only replace plugins.
     pub fn driver_targets(&self) -> impl Iterator<Item = &RolloutTarget> {
         self.targets().iter().filter(|target| target.settings.has(Task::Settle))
     }
@@ -52,7 +53,8 @@ impl ClusterSession {
         released.map(|target| &target.settings).chain(&self.rollouts.steps)
     }
 
-    /// Returns the preflight settings of the hook before the operator of a rollout, where there is one.
+    /// Returns the preflight settings of the hook before the operator of a rollout, if there is
+    /// one.
     pub(crate) fn preflight_before(&self, settings: &Settings) -> Option<&PreflightSettings> {
         let same = |step: &&Settings| {
             step.has(Task::Preflight)
@@ -67,7 +69,7 @@ impl ClusterSession {
         &self.client
     }
 
-    /// Returns what is worth knowing about the search for rollouts, for people.
+    /// Returns the notes about the search for rollouts, for people.
     pub fn notes(&self) -> &[String] {
         &self.rollouts.notes
     }
@@ -77,12 +79,12 @@ impl ClusterSession {
         &self.clock
     }
 
-    /// Returns the time.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         (self.clock)()
     }
 
-    /// Begins to follow a rollout.
+    /// Starts to follow a rollout.
     ///
     /// # Errors
     /// As [`RolloutObserver::begin`].
@@ -128,11 +130,11 @@ impl ClusterSession {
     }
 }
 
-/// Rollouts that are followed, each with its first snapshot.
+/// Followed rollouts, each with its first snapshot.
 #[derive(Default)]
 pub struct FollowedRollouts {
-    /// What follows them.
+    /// The observers of the rollouts.
     pub observers: Vec<RolloutObserver>,
-    /// What was observed, in the same order.
+    /// The first snapshots, in the same order.
     pub snapshots: Vec<RolloutSnapshot>,
 }

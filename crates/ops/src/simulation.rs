@@ -1,4 +1,4 @@
-//! Simulates the upgrade that a recipe asks for, on nodes and pods that are made up.
+//! Simulates the upgrade of a recipe on simulated nodes and pods.
 
 use contract::settings::{Mode, Settings};
 use contract::task::Task;
@@ -15,24 +15,25 @@ mod summary;
 
 pub use summary::{Quantiles, SimulationSummary};
 
-/// How many nodes are simulated at most: what the hook is made for.
+/// The maximum number of simulated nodes, for which the hook is designed.
 pub const MOST_NODES: usize = 10_000;
 
-/// The same where NVIDIA's controller is in the model: each of its passes visits every node.
+/// The maximum number of nodes if the model contains NVIDIA's controller, because each of its
+/// passes visits every node.
 const MOST_OPERATED_NODES: usize = 1_000;
 
-/// What is assumed of the fleet.
+/// Assumptions about the fleet.
 #[derive(Clone, Copy, Debug)]
 pub struct FleetAssumptions {
-    /// From a driver pod's creation to its readiness, in milliseconds.
+    /// The time from a driver pod's creation to its readiness, in milliseconds.
     pub driver_time: TimeSpread,
-    /// How many pods with a GPU each node has.
+    /// The number of pods with a GPU on each node.
     pub pods: usize,
-    /// How many nodes of a hundred get a driver that never starts.
+    /// The percentage of nodes whose new driver never starts.
     pub failing_percent: u64,
 }
 
-/// The fleet of a recipe, and its upgrade.
+/// The simulated fleet of a recipe, and its upgrade.
 pub struct FleetSimulation {
     proposed: ProposedDeployment,
     nodes: usize,
@@ -42,30 +43,30 @@ pub struct FleetSimulation {
 /// Why a recipe cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulationError {
-    /// It is not known what the recipe would do.
+    /// The effect of the recipe cannot be predicted.
     #[error(transparent)]
     Proposal(#[from] ProposalError),
-    /// It has no node, or too many.
-    #[error("the recipe's cluster.gpuNodes is {0}: 1 to {MOST_NODES} nodes can be simulated")]
+    /// The recipe has no nodes, or too many.
+    #[error("cannot simulate the recipe's cluster.gpuNodes: expected 1 to {MOST_NODES}, found {0}")]
     NodeCount(usize),
-    /// It has too many nodes for the model of NVIDIA's controller.
-    #[error("in mode `{}` at most {MOST_OPERATED_NODES} nodes can be simulated, found {nodes}", mode.name())]
+    /// The recipe has too many nodes for the model of NVIDIA's controller.
+    #[error("cannot simulate mode `{}`: expected at most {MOST_OPERATED_NODES} nodes, found {nodes}", mode.name())]
     OperatedNodeCount {
         /// The mode.
         mode: Mode,
-        /// How many nodes it has.
+        /// The number of nodes of the recipe.
         nodes: usize,
     },
 }
 
 impl SimulationError {
-    /// Returns what to do about it.
+    /// Returns the hint: what to do about the error.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Proposal(error) => error.hint(),
-            Self::NodeCount(_) => Some("say how many with --nodes".to_owned()),
+            Self::NodeCount(_) => Some("set the number of nodes with --nodes".to_owned()),
             Self::OperatedNodeCount { .. } => Some(
-                "each pass of NVIDIA's controller looks at every node; say how many with --nodes"
+                "set a smaller number of nodes with --nodes: each pass of NVIDIA's controller visits every node"
                     .to_owned(),
             ),
         }
@@ -76,7 +77,7 @@ impl FleetSimulation {
     /// Prepares the simulation of a recipe.
     ///
     /// # Errors
-    /// It is not known what the recipe would do, or it has too many nodes.
+    /// The effect of the recipe cannot be predicted, or it has no nodes or too many.
     pub fn new(recipe: &Recipe, assumed: FleetAssumptions) -> Result<Self, SimulationError> {
         let proposed = ProposedDeployment::from_recipe(recipe)?;
         let nodes = usize::try_from(recipe.cluster.gpu_nodes).unwrap_or(usize::MAX);
@@ -94,12 +95,12 @@ impl FleetSimulation {
         &self.proposed.settings
     }
 
-    /// Returns how many nodes there are.
+    /// Returns the number of nodes.
     pub fn nodes(&self) -> usize {
         self.nodes
     }
 
-    /// Makes the world of one run.
+    /// Creates the world of one run.
     pub fn setup(&self, seed: u64) -> SimulationSetup {
         let Self { proposed, nodes, assumed } = self;
         let fails = |index: &usize| {

@@ -1,4 +1,5 @@
-//! The status of a rollout: one row per node, and totals of the fleet. Pure; the format of `gpu-rollout status -o json` is made from these types.
+//! The status of a rollout: one row per node, and totals of the fleet. Pure. These types define the
+//! format of `gpu-rollout status -o json`.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -23,40 +24,40 @@ pub use planner::progress::{LimitUse, NodeStage};
 pub use row::PluginCondition;
 pub use totals::{FleetTotals, MissingEta, PoolTotals};
 
-/// A rollout at one moment.
+/// The status of a rollout at one point in time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutStatus {
-    /// What it is about, for people.
+    /// The title of the rollout, for people.
     pub title: String,
-    /// The driver's name in settings.
+    /// The driver's name in the settings.
     pub driver: &'static str,
     /// `namespace/name` of the hook release; absent: there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
-    /// Who decides.
+    /// The mode.
     pub mode: &'static str,
     /// The hook's run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<RunStatus>,
-    /// Nodes are held, and no hook is at work that releases them.
+    /// Whether nodes are held and no hook is running that releases them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub holds_unattended: bool,
-    /// Who holds the Lease, over all hooks of the cluster.
+    /// The holder of the Lease, which all hooks of the cluster share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_holder: Option<String>,
-    /// What people have paused.
+    /// The pauses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pauses: Vec<PauseStatus>,
-    /// What the fleet comes to.
+    /// Totals of the fleet.
     pub totals: FleetTotals,
     /// What the whole fleet waits for.
     pub fleet: Vec<BlockingCondition>,
-    /// The nodes that need the driver, or whose plugin is looked after, in the order of their names.
+    /// The nodes that need the driver, or whose plugin the hook replaces, sorted by name.
     pub nodes: Vec<NodeRow>,
-    /// What is worth knowing.
+    /// Notes for people, for example about what could not be read.
     pub notes: Vec<String>,
-    /// When it was seen.
+    /// The time of the snapshot.
     pub at: Timestamp,
 }
 
@@ -64,15 +65,15 @@ pub struct RolloutStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PauseStatus {
-    /// Who.
+    /// Who paused.
     pub by: String,
-    /// Why.
+    /// The reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Label selector of the nodes; absent: all.
+    /// Label selector of the paused nodes; absent: all nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// Since when.
+    /// When the pause was set.
     pub at: Timestamp,
 }
 
@@ -83,82 +84,82 @@ impl PauseStatus {
     }
 }
 
-/// The hook's run: what it goes on with, or the last one.
+/// The current run of the hook, or the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunStatus {
-    /// Whether a hook is at work, and otherwise why none is.
+    /// Whether a hook is running, and otherwise why not.
     pub phase: RunPhase,
-    /// When it began.
+    /// When the run started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// When its time is over.
+    /// When the time budget of the run ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
-    /// How it ended: the name of the exit code.
+    /// The name of the exit code with which the run ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<&'static str>,
-    /// Why.
+    /// The message of the verdict, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When it ended.
+    /// When the run ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
 }
 
-/// One node.
+/// The status of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeRow {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// How far it is.
+    /// How far the node is.
     pub stage: NodeStage,
-    /// Its state in the upgrade, in the vendor's words; absent: none.
+    /// The node's state in the upgrade, with NVIDIA's name; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// Cordoned.
+    /// Whether the node is cordoned.
     pub cordoned: bool,
-    /// The driver that runs.
+    /// The running driver version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_now: Option<String>,
-    /// The driver that is asked for.
+    /// The requested driver version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_wanted: Option<String>,
-    /// Its driver pod is of the newest revision.
+    /// Whether the driver pod is of the newest revision.
     pub driver_current: bool,
-    /// How the DRA kubelet plugin stands.
+    /// The condition of the DRA kubelet plugin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plugin: Option<PluginCondition>,
-    /// The hold of a hook on it.
+    /// The hold of a hook on the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<HoldStatus>,
-    /// What it waits for.
+    /// What the node waits for, or why it ended as it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<BlockingCondition>,
-    /// When it will probably be done.
+    /// When the node will probably be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<Timestamp>,
 }
 
-/// What a node, or the fleet, waits for, or why it ended as it did.
+/// What a node or the fleet waits for, or why a node ended as it did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockingCondition {
-    /// The kind of reason: a constant name.
+    /// The constant name of the reason.
     pub reason: &'static str,
-    /// In words.
+    /// The reason, for people.
     pub text: String,
-    /// Since when, and through whom.
+    /// When the wait started, and who caused it.
     pub since: WaitStart,
-    /// Whether it can end without anybody doing something about it.
+    /// Whether the condition can resolve itself.
     pub resolves_itself: bool,
     /// What to do.
     pub remedy: Remedy,
-    /// The pods that are in the way, each with what to do about it.
+    /// The pods that block the upgrade of the node, each with its remedy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub obstacles: Vec<PodObstacle>,
-    /// The whole fleet waits for it.
+    /// Whether the whole fleet waits for this condition.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub whole_fleet: bool,
 }
@@ -212,7 +213,7 @@ fn run(snapshot: &RolloutSnapshot) -> Option<RunStatus> {
     snapshot.target.release.as_ref()?;
     let run = snapshot.record.run.as_ref();
     let phase = snapshot.phase();
-    // The record of the run before is still there while the Job of the next one starts.
+    // The record of the previous run is still there while the next Job starts.
     let run = run.filter(|run| {
         !phase.has_job() || snapshot.job.as_ref().is_some_and(|job| job.uid == run.job)
     });

@@ -1,5 +1,6 @@
-//! Gathers what another person needs to find out why a rollout is stuck: objects, events and logs of its participants, without private data.
-//! Secrets are never read; what looks like one is removed from everything else.
+//! Collects what someone without access to the cluster needs to find out why a rollout is stuck:
+//! objects, events and logs of operators and hooks, without private data. Secrets are never read,
+//! and texts that look like a secret are removed from everything else.
 
 use std::collections::BTreeSet;
 
@@ -21,33 +22,33 @@ mod table;
 use redact::{redact, redacted};
 use table::{CLUSTER, DRA, EVENTS, LEASE, OURS, PODS, THEIRS};
 
-/// The most lines of each log.
+/// The maximum number of lines per log.
 const LINES: u32 = 2_000;
-/// Logs of at most so many pods; those of nodes that do not move come first.
+/// The maximum number of pods whose logs are collected.
 const MOST_PODS: usize = 60;
 
-/// One file of a bundle.
+/// One file of a support bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SupportFile {
-    /// Its path inside.
+    /// Path of the file in the archive.
     pub path: String,
-    /// Its text.
+    /// Content of the file.
     pub text: String,
 }
 
-/// What was gathered.
+/// A support bundle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SupportBundle {
     /// The files.
     pub files: Vec<SupportFile>,
-    /// How many texts were removed because they look like secrets, or are named so.
+    /// How many texts were removed because they look like a secret or have such a name.
     pub redacted: usize,
     /// What could not be read, and why.
     pub missing: Vec<String>,
 }
 
 impl SupportBundle {
-    /// Adds a text, without what looks like a secret.
+    /// Adds a file, without texts that look like a secret.
     pub fn add(&mut self, path: impl Into<String>, text: &str) {
         let (text, count) = redacted(text);
         self.redacted += count;
@@ -55,7 +56,7 @@ impl SupportBundle {
     }
 }
 
-/// Where the things are that take part in rollouts.
+/// Returns the namespaces of hooks, operators and plugins.
 fn namespaces(snapshots: &[RolloutSnapshot], hooks: &[&Settings]) -> BTreeSet<String> {
     let observed = snapshots.iter().map(|snapshot| &snapshot.settings);
     let mut all = BTreeSet::new();
@@ -72,7 +73,7 @@ fn namespaces(snapshots: &[RolloutSnapshot], hooks: &[&Settings]) -> BTreeSet<St
     all
 }
 
-/// Where the leaders of GPU operators have their Leases.
+/// Returns the namespaces of the GPU Operators, which contain the Leases of their leaders.
 fn gpu_operator_namespaces<'a>(
     snapshots: &'a [RolloutSnapshot],
     hooks: &[&'a Settings],
@@ -84,7 +85,7 @@ fn gpu_operator_namespaces<'a>(
     of_gpus.map(|settings| settings.operator_namespace.as_str()).collect()
 }
 
-/// The nodes that do not move, or fail.
+/// Returns the nodes that have failed or are in progress.
 fn nodes_in_question(statuses: &[RolloutStatus]) -> BTreeSet<&str> {
     let open = |stage: NodeStage| matches!(stage, NodeStage::Failed | NodeStage::InProgress);
     statuses
@@ -95,8 +96,9 @@ fn nodes_in_question(statuses: &[RolloutStatus]) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Gathers objects, events and, if `logs`, logs. What may not be read is missing, and named. RBAC: `list` on the kinds of `support/table.rs`, and
-/// `get` on `pods/log`; all of it may be missing.
+/// Collects objects, events and, if `logs`, logs. What may not be read is listed in
+/// [`SupportBundle::missing`]. RBAC: `list` on the kinds of `support/table.rs`, and `get` on
+/// `pods/log`; all of them are optional.
 pub async fn support(
     client: &Client,
     snapshots: &[RolloutSnapshot],
@@ -150,7 +152,8 @@ struct Gathering<'a> {
 }
 
 impl Gathering<'_> {
-    /// Gathers objects of one kind, in one namespace or all, and answers them. `None`: the cluster does not have the kind.
+    /// Collects and returns the objects of one kind, in one namespace or all. Returns `None` if the
+    /// cluster does not have the kind.
     async fn objects(
         &mut self,
         kind: RawKind,
@@ -159,7 +162,7 @@ impl Gathering<'_> {
     ) -> Option<Vec<Value>> {
         let mut objects = match objects(self.client, kind, namespace, selection).await {
             Ok(objects) => objects,
-            // Not every cluster has each of them.
+            // Not every cluster has every kind.
             Err(CallError::NotFound(_)) => return None,
             Err(error) => {
                 let place = namespace
@@ -191,7 +194,7 @@ impl Gathering<'_> {
         }
     }
 
-    /// The logs of pods: the hook's and the operators', then of pods on nodes that do not move.
+    /// Collects the logs of pods: first of hooks and operators, then of DaemonSet pods on `nodes`.
     async fn logs(&mut self, pods: &[Value], nodes: &BTreeSet<&str>) {
         let on_every_node =
             |pod: &Value| pod["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet";
@@ -203,7 +206,7 @@ impl Gathering<'_> {
         chosen.sort_by_key(|pod| on_every_node(pod));
         if chosen.len() > MOST_PODS {
             self.support.missing.push(format!(
-                "logs of {} more pods: {MOST_PODS} are taken at most",
+                "logs of {} more pods: at most {MOST_PODS} pods are collected",
                 chosen.len() - MOST_PODS
             ));
         }

@@ -10,18 +10,19 @@ use kube_io::releases::HookRelease;
 pub struct RolloutTarget {
     /// The settings of its hook.
     pub settings: Settings,
-    /// `namespace/name` of the hook release; `None`: there is none, and the settings are the hook's defaults.
+    /// `namespace/name` of the hook release; `None`: there is none, and the settings are the hook's
+    /// defaults.
     pub release: Option<String>,
 }
 
-/// Hook releases, by what they do.
+/// Hook releases, sorted by their tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SortedReleases {
-    /// The rollouts: of those whose hook watches the cluster.
+    /// The rollouts of the releases whose hook watches the cluster.
     pub(crate) targets: Vec<RolloutTarget>,
-    /// Those with nothing but a step before the operator.
+    /// The settings of releases that only run before the operator.
     pub(crate) steps: Vec<Settings>,
-    /// What is wrong with the others, for people.
+    /// The errors of releases that cannot be read, for people.
     pub(crate) notes: Vec<String>,
 }
 
@@ -34,12 +35,12 @@ pub(crate) fn sort_releases(releases: Vec<HookRelease>) -> SortedReleases {
                 let release = Some(format!("{}/{}", settings.namespace, settings.release));
                 targets.push(RolloutTarget { settings: *settings, release });
             }
-            // Its rollout is the release behind it.
+            // The release after the operator is its rollout.
             Ok(settings) => steps.push(*settings),
             Err(error) => notes.push(format!("configmap {trigger}: {error}")),
         }
     }
-    // Network before GPU, and the release that settles a driver before those that only replace plugins.
+    // Network before GPU, and releases that settle a driver before those that only replace plugins.
     targets.sort_by_key(|target| {
         let settings = &target.settings;
         (
@@ -52,7 +53,8 @@ pub(crate) fn sort_releases(releases: Vec<HookRelease>) -> SortedReleases {
     SortedReleases { targets, steps, notes }
 }
 
-/// Makes the target for a driver whose operator is there without a hook of ours: with the settings of a hook in mode `observe`.
+/// Creates the target for a driver whose operator has no hook release, with the settings of a hook
+/// in mode `observe`.
 pub(crate) fn without_release(
     driver: Driver,
     operator_namespace: &str,
@@ -80,8 +82,9 @@ pub(crate) fn without_release(
 }
 
 impl RolloutTarget {
-    /// Returns the settings to observe it with: those of the hook, and everything is watched that can tell why a node does not move. `live`: a Job is
-    /// at work; where none is, no hook replaces plugins.
+    /// Returns the settings for observing the target: those of the hook, plus watches of everything
+    /// that can explain why a node does not move. `live`: a hook Job is running; without one, no
+    /// hook replaces plugins.
     pub(crate) fn observation_settings(&self, live: bool) -> Settings {
         let mut settings = self.settings.clone();
         settings.tasks.retain(|task| !task.is_step());
@@ -94,7 +97,7 @@ impl RolloutTarget {
         settings
     }
 
-    /// Returns its name for people: the driver, and the hook release.
+    /// Returns the title for people: the driver and the hook release.
     pub fn title(&self) -> String {
         let settings = &self.settings;
         let name = match (settings.has(Task::Settle), settings.driver) {

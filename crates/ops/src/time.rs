@@ -1,8 +1,8 @@
-//! Times as people read them: how long, how long ago, and how long until then.
+//! Formats durations, ages and remaining times for people.
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Formats a length of time: `12 s`, `4 min`, `2 h 3 min`, `3 d 4 h`.
+/// Formats a duration: `12 s`, `4 min`, `2 h 3 min`, `3 d 4 h`.
 pub fn format_duration(duration: SignedDuration) -> String {
     let seconds = duration.as_secs().max(0);
     let two = |large: i64, unit: &str, small: i64, small_unit: &str| match small {
@@ -17,12 +17,12 @@ pub fn format_duration(duration: SignedDuration) -> String {
     }
 }
 
-/// Formats how long ago it was; `?`: that is not known.
+/// Formats the age of a time; `?` if the time is unknown.
 pub fn format_age(at: Option<Timestamp>, now: Timestamp) -> String {
     at.map_or_else(|| "?".to_owned(), |at| format_duration(now.duration_since(at)))
 }
 
-/// Formats how long it is until then.
+/// Formats the remaining time.
 pub fn format_remaining(at: Timestamp, now: Timestamp) -> String {
     if at <= now { "any moment".to_owned() } else { format_duration(at.duration_since(now)) }
 }

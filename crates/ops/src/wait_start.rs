@@ -1,5 +1,6 @@
-//! Since when a node waits. The engine measures from its own first look; whoever looks only now asks what is written: the node's own record, the
-//! run record, the object that the reason is about, and who last changed it.
+//! Finds since when a node waits. The engine measures from its own first observation. A command
+//! that observes only now uses what is recorded: the node's own record, the run record, the object
+//! that the reason is about, and who last changed it.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +19,13 @@ use planner::node::DriverOperands;
 use planner::reason::Reason;
 use planner::reason::upgrade::UpgradeReason;
 
-/// Since when, and through whom.
+/// The start of a wait, and who caused it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WaitStart {
-    /// The time.
+    /// When the wait started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
-    /// Who wrote what it is about, by field manager.
+    /// The field manager that wrote the cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
@@ -41,7 +42,7 @@ impl WaitStart {
         })
     }
 
-    /// The earlier one of two things that are said of the same.
+    /// Returns the earlier of two start times of the same wait.
     fn or_earlier(self, other: Option<Timestamp>) -> Self {
         Self { at: [self.at, other].into_iter().flatten().min(), by: self.by }
     }
@@ -51,7 +52,7 @@ impl WaitStart {
 pub(crate) struct WaitStartSources<'a> {
     /// The settings of the rollout.
     pub(crate) settings: &'a Settings,
-    /// Who last set what on nodes.
+    /// Who last changed which key of each node, and when.
     pub(crate) times: &'a BTreeMap<String, NodeTimes>,
     /// The pods of the driver.
     pub(crate) operands: &'a DriverOperands<'a>,
@@ -62,7 +63,8 @@ impl WaitStartSources<'_> {
         self.settings.driver.traits()
     }
 
-    /// Finds since when the node waits for this reason. `record`: what the run record has of it.
+    /// Finds since when the node waits for this reason. `record`: the node's entry in the run
+    /// record.
     pub(crate) fn find(
         &self,
         node: &ObservedNode,
@@ -74,7 +76,7 @@ impl WaitStartSources<'_> {
         self.written(node, reason).or_earlier(known)
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "nothing is written down of the others")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the start of the others is not recorded")]
     fn written(&self, node: &ObservedNode, reason: &Reason) -> WaitStart {
         let times = self.times.get(&node.name);
         let key = |key: &str| WaitStart::touched(times.and_then(|times| times.keys.get(key)));
@@ -109,7 +111,7 @@ impl WaitStartSources<'_> {
 
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "of a node that the controller has begun with, its state tells"
+        reason = "for a node that the controller has started, the state label has the time"
     )]
     fn vendors(&self, node: &ObservedNode, why: &ControllerWait) -> WaitStart {
         let times = self.times.get(&node.name);
@@ -129,12 +131,12 @@ impl WaitStartSources<'_> {
     }
 }
 
-/// Whether the run record is about the same kind of reason.
+/// Returns whether the run record is about the same kind of reason.
 fn is_same_kind(record: &NodeRecord, reason: &Reason) -> bool {
     record.reason.as_ref().is_some_and(|recorded| recorded.name == reason.name())
 }
 
-/// Whether a key of nodes is a state of a driver's upgrade or a request about one.
+/// Returns whether a key of a node is the state of a driver's upgrade or a request about one.
 pub(crate) fn is_telling(key: &str) -> bool {
     Driver::ALL.iter().map(|driver| driver.traits()).any(|traits| {
         [

@@ -1,4 +1,5 @@
-//! Why a node does not move: its row, how its upgrade went so far, and what the whole fleet waits for.
+//! Explains why a node does not move: its status row, its upgrade so far, and what the whole fleet
+//! waits for.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,15 +9,15 @@ use contract::record::RecordedStep;
 use super::observe::RolloutSnapshot;
 use super::status::{NodeRow, RolloutStatus, status};
 
-/// What there is to say of a node, in one rollout.
+/// The explanation of a node in one rollout.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeExplanation {
-    /// What it is about, for people.
+    /// The title of the rollout, for people.
     pub title: String,
-    /// How it stands with the node.
+    /// The status of the node.
     pub row: NodeRow,
-    /// How its upgrade went so far: each state with the time at which it was entered.
+    /// The upgrade so far: each state with the time at which the node entered it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<RecordedStep>,
     /// What the whole fleet waits for.
@@ -24,7 +25,7 @@ pub struct NodeExplanation {
     pub fleet: Vec<String>,
 }
 
-/// Explains a node; `None`: the rollout is not about it.
+/// Explains a node. Returns `None` if the rollout does not include it.
 pub fn explain_node(snapshot: &RolloutSnapshot, node: &str) -> Option<NodeExplanation> {
     let RolloutStatus { title, nodes, fleet, .. } = status(snapshot);
     let row = nodes.into_iter().find(|row| row.node == node)?;

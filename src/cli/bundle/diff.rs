@@ -14,19 +14,19 @@ use contract::exit::ExitCode;
 /// Arguments of `gpu-rollout bundle diff`.
 #[derive(Debug, clap::Args)]
 pub struct DiffArguments {
-    /// The bundle as it was
+    /// Directory of the old bundle
     #[arg(value_name = "OLD")]
     old: PathBuf,
-    /// The bundle as it is now
+    /// Directory of the new bundle
     #[arg(value_name = "NEW")]
     new: PathBuf,
-    /// How the difference is written: a summary by release with the details behind it, or one JSON document
+    /// Output format: a summary of each release followed by the details, or one JSON document
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 }
 
 impl DiffArguments {
-    /// Runs the command. Ends with [`ExitCode::Different`] if there is a difference.
+    /// Runs the command. Returns [`ExitCode::Different`] if there is a difference.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { old, new, output } = self;
         let difference = match diff(&old, &new) {
@@ -34,7 +34,7 @@ impl DiffArguments {
             Err(error) => {
                 printer.error(
                     &error.to_string(),
-                    Some("name two directories that `gpu-rollout bundle render` has written"),
+                    Some("name two directories that `gpu-rollout bundle render` wrote"),
                 );
                 return ExitCode::Input;
             }
@@ -90,12 +90,12 @@ fn sign(change: DifferenceKind) -> char {
     }
 }
 
-/// What one must know of a release at a glance.
+/// Returns the most important differences of a release in one line.
 fn summary(release: &ReleaseDifference) -> String {
     let mut parts = Vec::new();
     match release.change {
         DifferenceKind::Added => parts.push(format!("new ({})", release.release_kind)),
-        DifferenceKind::Removed => parts.push(format!("gone ({})", release.release_kind)),
+        DifferenceKind::Removed => parts.push(format!("removed ({})", release.release_kind)),
         DifferenceKind::Changed => {
             if let Some(ValueChange { old: Some(old), new: Some(new), .. }) =
                 release.facts.iter().find(|change| change.path == "version")
@@ -142,7 +142,7 @@ fn write_line(text: &mut String, line: std::fmt::Arguments<'_>) {
     let _ = writeln!(text, "{line}");
 }
 
-/// A text without quotes.
+/// Formats a value; a string without quotes.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

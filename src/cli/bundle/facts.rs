@@ -12,10 +12,10 @@ use parity::{BundleFacts, compare, read_facts};
 /// Arguments of `gpu-rollout bundle facts`.
 #[derive(Debug, clap::Args)]
 pub struct FactsArguments {
-    /// The bundle's directory
+    /// Directory of the bundle
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// How to print them
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 }
@@ -32,9 +32,9 @@ impl FactsArguments {
     }
 }
 
-/// The facts of the bundle in `directory`; an error is printed.
+/// Reads the facts of the bundle in `directory`. Prints an error if that fails.
 pub(super) fn of_directory(directory: &Path, printer: &mut Printer) -> Option<BundleFacts> {
-    let hint = Some("name a directory that `gpu-rollout bundle render` has written");
+    let hint = Some("name a directory that `gpu-rollout bundle render` wrote");
     let files = match bundle::read(directory) {
         Ok(files) => files,
         Err(error) => {
@@ -47,17 +47,17 @@ pub(super) fn of_directory(directory: &Path, printer: &mut Printer) -> Option<Bu
         .ok()
 }
 
-/// A heading a release, a line a fact.
+/// Formats the facts: one heading per release, one line per fact.
 fn text(facts: &BundleFacts) -> String {
     let mut lines = vec![format!("deployer: {}", facts.deployer)];
     let mut releases: Vec<_> = facts.releases.iter().collect();
-    // What waits for more comes later.
+    // A release that waits for more releases comes later.
     releases.sort_by_key(|(_, release)| release.after.releases.len());
     for (name, release) in releases {
         lines.extend([String::new(), name.clone()]);
         let mut line = |fact: &str, value: &str| lines.push(format!("  {fact}: {value}"));
         for (fact, value) in compare::leaves(release) {
-            // Which files a chart has, `ls` tells as well.
+            // `ls` shows the files of a chart as well.
             if !fact.starts_with("chart.files") {
                 line(&fact, &describe_value(&value));
             }
@@ -75,7 +75,7 @@ fn text(facts: &BundleFacts) -> String {
     lines.join("\n") + "\n"
 }
 
-/// A value for people.
+/// Formats a value for people.
 pub(super) fn describe_value(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

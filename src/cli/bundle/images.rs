@@ -12,31 +12,32 @@ use release::images::{ImageList, LocatedImage};
 /// Arguments of `gpu-rollout bundle images`.
 #[derive(Debug, clap::Args)]
 pub struct ImagesArguments {
-    /// The bundle's directory
+    /// Directory of the bundle
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// How the images are written
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = ImagesFormat::Text)]
     output: ImagesFormat,
-    /// Also images of what the values switch off
+    /// Include images of components that the values switch off
     #[arg(long)]
     all: bool,
-    /// Operating system of the GPU nodes, such as `ubuntu22.04` or `rhel9`, for images that are built for one; may be repeated
+    /// Operating system of the GPU nodes, such as `ubuntu22.04` or `rhel9`, for images that are
+    /// built per operating system; required by `-o list` if there are any; repeatable
     #[arg(long = "node-os", value_name = "OS")]
     systems: Vec<String>,
-    /// Architecture of the nodes, for images that are built for one; may be repeated
+    /// Architecture of the nodes, for images that are built per architecture; repeatable
     #[arg(long = "node-architecture", value_name = "ARCHITECTURE", default_value = "amd64")]
     architectures: Vec<String>,
 }
 
-/// Forms of output.
+/// The output formats of `bundle images`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum ImagesFormat {
-    /// A table: which release pulls what, and where its values name it
+    /// A table: which release pulls which image, and where its values name it
     Text,
     /// One JSON object
     Json,
-    /// One reference on each line, as tools that mirror images read it
+    /// One image reference per line, for tools that mirror images
     List,
 }
 
@@ -48,7 +49,7 @@ impl ImagesArguments {
             Err(error) => {
                 printer.error(
                     &error.to_string(),
-                    Some("name a directory that `gpu-rollout bundle render` has written"),
+                    Some("name a directory that `gpu-rollout bundle render` wrote"),
                 );
                 return ExitCode::Input;
             }
@@ -61,7 +62,7 @@ impl ImagesArguments {
         let open = images.iter().any(|image| image.suffix.is_some());
         if open && self.output == ImagesFormat::List {
             let hint =
-                "name them with --node-os, once for each: `kubectl get nodes -o wide` shows them";
+                "pass each operating system with --node-os; `kubectl get nodes -o wide` shows them";
             printer.error("some images are built for the operating system of the nodes, which the bundle does not know", Some(hint));
             return ExitCode::Usage;
         }
@@ -82,10 +83,11 @@ impl ImagesArguments {
             }
         }
         if open {
-            printer.note("note: `{os}` and `{architecture}` are the node's; --node-os names them");
+            printer
+                .note("note: `{os}` and `{architecture}` depend on the node; --node-os sets them");
         }
         for reason in &unknown {
-            printer.note(&format!("note: images not known: {reason}"));
+            printer.note(&format!("note: unknown images: {reason}"));
         }
         code
     }

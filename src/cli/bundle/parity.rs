@@ -11,24 +11,24 @@ use crate::printer::Printer;
 use contract::exit::ExitCode;
 use parity::{BundleFacts, FactDifference, ParityReport, compare};
 
-/// How much of a digest tells two of them apart.
+/// How many characters of a digest are printed: enough to distinguish two digests.
 const DIGEST_SHOWN: usize = 12;
-/// How long a digest is.
+/// The length of a digest in characters.
 const DIGEST_LENGTH: usize = 64;
 
 /// Arguments of `gpu-rollout bundle parity`.
 #[derive(Debug, clap::Args)]
 pub struct ParityArguments {
-    /// The bundles' directories, at least two
+    /// Directories of the bundles, at least two
     #[arg(value_name = "DIR", num_args = 2.., required = true)]
     directories: Vec<PathBuf>,
-    /// How to print the differences
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
 }
 
 impl ParityArguments {
-    /// Runs the command: the differences on standard output.
+    /// Runs the command. Prints the differences to standard output.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let all: Vec<_> =
             self.directories.iter().map(|directory| of_directory(directory, printer)).collect();
@@ -62,14 +62,14 @@ impl ParityArguments {
             }
             OutputFormat::Text => printer.data(&parity_table(&columns, &parity)),
         }
-        // The answer comes first; what a deployer cannot say is read after it.
+        // The result comes first, then what a deployer cannot express.
         if parity.equal {
             printer.note(&format!("{} mean the same", columns.join(", ")));
         } else {
             let count = parity.differences.len();
             printer.error(
                 &format!("{} do not mean the same: {count} difference{}", columns.join(", "), if count == 1 { "" } else { "s" }),
-                Some("render them from one recipe with one gpu-rollout; `gpu-rollout bundle verify DIR` names what was edited"),
+                Some("render them from the same recipe with the same version of gpu-rollout; `gpu-rollout bundle verify DIR` shows what was edited"),
             );
         }
         if self.output == OutputFormat::Text {
@@ -79,7 +79,7 @@ impl ParityArguments {
     }
 }
 
-/// What a deployer has no way to say.
+/// Prints what a deployer cannot express.
 fn not_expressible(parity: &ParityReport, bundles: &[BundleFacts], printer: &mut Printer) {
     for unsaid in &parity.not_expressible {
         let is_all = bundles.iter().any(|bundle| {
@@ -93,7 +93,8 @@ fn not_expressible(parity: &ParityReport, bundles: &[BundleFacts], printer: &mut
     }
 }
 
-/// Release and fact, then a column for each bundle; nothing if there is nothing to say.
+/// Returns a table with release, fact and a column for each bundle; empty if there is no
+/// difference.
 fn parity_table(columns: &[String], parity: &ParityReport) -> String {
     if parity.differences.is_empty() {
         return String::new();
@@ -107,7 +108,8 @@ fn parity_table(columns: &[String], parity: &ParityReport) -> String {
     table(&header, &parity.differences.iter().map(row).collect::<Vec<_>>(), None)
 }
 
-/// A value as short as it may be: of a list what not all bundles have, of a digest its start.
+/// Formats a value as short as possible: the items of a list that not all bundles have, the start
+/// of a digest.
 fn cell(value: Option<&Value>, all: &[Option<Value>]) -> String {
     match value {
         None => "-".to_owned(),

@@ -24,59 +24,65 @@ mod nodes;
 mod recipes;
 mod text;
 
-/// What takes every row of the table of deployers.
+/// The value of `--deployer` that means all deployers.
 const ALL: &str = "all";
 
-const RECIPES_HELP: &str = "A file (`team/gb200.yaml`), a name of the library (see `gpu-rollout recipe list`), a directory of recipes, or `-` for standard input; may be repeated";
+const RECIPES_HELP: &str = "Recipe: a file (`team/gb200.yaml`), a name of the library (see `gpu-rollout recipe list`), a directory of recipes, or `-` for standard input; repeatable";
 
-const EXAMPLES: &str = "One bundle: DIR is the bundle.
+const EXAMPLES: &str = "Render one bundle into DIR:
   gpu-rollout bundle render -r eks-gb200-training -d helm -o bundle
 
-Many at once: each bundle is DIR/<recipe's name>/<deployer>. A recipe that fails does not stop the others.
+Render many bundles, each into DIR/<recipe's name>/<deployer>. If a recipe fails, the others are
+rendered anyway.
   gpu-rollout bundle render -r base -r kind-dev -d helmfile -o bundles
   gpu-rollout bundle render -r fleet/ -d all -o bundles --repo https://git.example.com/fleet.git --path bundles
 
-A directory stands for its *.yaml and *.yml files; recipes that others extend have their place in a subdirectory.
+A directory means its *.yaml and *.yml files, without subdirectories. Keep recipes that are only
+extended by others in a subdirectory.
 
-Nodes of their own for operators, and a taint on those with GPUs:
+Run operators on their own nodes, and tolerate a taint of the GPU nodes:
   gpu-rollout bundle render -r base -d helm -o bundle --system-node-selector pool=system --accelerated-node-toleration dedicated=gpu:NoSchedule
 
-What there is now, for a program to read:
+List the recipes that failed, for a script:
   gpu-rollout bundle render -r fleet/ -d helm -o bundles --format json | jq -r '.[] | select(.error) | .file'";
 
 /// Arguments of `gpu-rollout bundle render`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RenderArguments {
-    /// The recipes
+    /// Recipes
     #[arg(short = 'r', long = "recipe", required = true, value_name = "FILE|NAME|DIR|-", help = RECIPES_HELP)]
     recipes: Vec<String>,
-    /// What deploys the bundle; may be repeated, and `all` means each of them
+    /// Deployer of the bundle, or `all` for every deployer; repeatable
     #[arg(short = 'd', long = "deployer", required = true, value_name = "DEPLOYER", value_parser = PossibleValuesParser::new(choices()))]
     deployers: Vec<String>,
-    /// The bundle's directory, or the one above many: a bundle is replaced as a whole, if it is unedited
+    /// Directory of the bundle, or the parent directory of many bundles. An existing bundle is
+    /// replaced as a whole, unless it was edited
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
     #[command(flatten)]
     overrides: RecipeSelection,
-    /// Take the charts of a repository of the catalog from elsewhere: https://, http://, oci:// or the absolute path of a directory of
-    /// packed charts; may be repeated
+    /// Address for the charts of the catalog's repository NAME: https://, http://, oci://,
+    /// file:///, or the absolute path of a directory of packed charts [default: the catalog's
+    /// address]; repeatable
     #[arg(long = "chart-repository", value_name = "NAME=URL")]
     chart_repositories: Vec<sources::RepositoryOverride>,
-    /// Take the hook's image from elsewhere
+    /// Image of the hook [default: the hook chart's]
     #[arg(long, value_name = "REPOSITORY[:TAG|@DIGEST]")]
     hook_image: Option<HookImage>,
-    /// Pull images from another registry: every image, or those whose name begins with FROM; may be repeated, the longest FROM decides.
-    /// The hook's image is named by --hook-image
+    /// Pull images from the registry TO: every image, or those whose name starts with FROM;
+    /// repeatable, the longest matching FROM applies. It does not change the hook's image; use
+    /// --hook-image for that
     #[arg(long = "registry-mirror", value_name = "[FROM=]TO")]
     registry_mirrors: Vec<RegistryMirror>,
-    /// Name of a Secret to pull images with, which must be in the namespace of each release; may be repeated
+    /// Name of an image pull Secret, which must exist in the namespace of each release; repeatable
     #[arg(long = "image-pull-secret", value_name = "NAME", value_parser = grammar::secret_name)]
     pull_secrets: Vec<String>,
-    /// Replace a bundle although it was edited after it was rendered; the edits are lost
+    /// Replace a bundle even if it was edited; the edits are lost
     #[arg(long)]
     force: bool,
-    /// How to say what was written: `text` for people, on standard error; `json` for programs, on standard output
+    /// Format of the summary: `text` for people, on standard error; `json` for programs, on
+    /// standard output
     #[arg(long, value_enum, default_value_t = RenderFormat::Text, hide_possible_values = true, value_name = "text|json")]
     format: RenderFormat,
     #[command(flatten)]
@@ -85,18 +91,20 @@ pub struct RenderArguments {
     repository: BundleRepository,
 }
 
-/// Where the cluster reads the bundle from.
+/// The repository from which the cluster reads the bundle.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Repository (deployers that run in the cluster)")]
 struct BundleRepository {
-    /// The repository that will hold the bundle: https://, ssh://, http://, file:///, or oci:// (flux)
+    /// Address of the repository that will contain the bundle: https://, ssh://, http://, file:///,
+    /// or oci:// (flux)
     #[arg(long, value_name = "URL")]
     repo: Option<String>,
-    /// Branch, tag or commit; for OCI a tag or digest. With flux a name is taken for a branch, one like v1.2.3 for a tag: write
-    /// refs/tags/NAME or refs/heads/NAME for the other
+    /// Branch, tag or commit of the repository; for OCI a tag or digest. With flux, a name means a
+    /// branch, and a name like v1.2.3 a tag. Write refs/tags/NAME or refs/heads/NAME for the other
+    /// meaning
     #[arg(long, value_name = "REVISION", default_value = "main")]
     revision: String,
-    /// The place of --output in the repository
+    /// Path of the --output directory in the repository; empty means the root
     #[arg(long, value_name = "DIR", default_value = "")]
     path: String,
 }
@@ -107,14 +115,14 @@ enum RenderFormat {
     Json,
 }
 
-/// What is to be rendered, checked as far as no recipe has to be read for it.
+/// A request to render, with all checks that need no recipe.
 struct RenderRequest {
     recipes: Vec<String>,
     overrides: RecipeSelection,
     options: RenderOptions,
 }
 
-/// What is wrong with the command line.
+/// An error in the command line.
 struct RenderUsageError {
     message: String,
     hint: Option<Cow<'static, str>>,
@@ -127,7 +135,7 @@ impl RenderUsageError {
     }
 }
 
-/// What `--deployer` may be.
+/// Returns the possible values of `--deployer`.
 fn choices() -> Vec<&'static str> {
     deployer::names().into_iter().chain([ALL]).collect()
 }
@@ -205,10 +213,10 @@ impl RenderArguments {
         if is_many && output.join(bundle::info::INFO).exists() {
             return Err(RenderUsageError {
                 message: format!(
-                    "`{}` is a bundle itself, and bundles do not stand inside one another",
+                    "cannot write bundles into `{}`: it is a bundle itself",
                     output.display()
                 ),
-                hint: Some(Cow::Borrowed("name the directory above the bundles with --output")),
+                hint: Some(Cow::Borrowed("pass the parent directory of the bundles to --output")),
                 code: ExitCode::Input,
             });
         }
@@ -228,7 +236,8 @@ impl RenderArguments {
 }
 
 impl BundleRepository {
-    /// The source for `deployers`, if one of them reads the bundle from a repository that its files name.
+    /// Returns the source for `deployers`, if one of them reads the bundle from a repository that
+    /// its files name.
     fn source(self, deployers: &[Deployer]) -> Result<Option<BundleSource>, RenderUsageError> {
         let Self { repo, revision, path } = self;
         let Some(url) = repo else {
@@ -242,7 +251,7 @@ impl BundleRepository {
                 [name] => deployer::RenderError::NoSource(name).to_string(),
                 names => {
                     format!(
-                        "deployers `{}` read the bundle from a repository, and their files must say which one",
+                        "deployers `{}` read the bundle from a repository, and their files must name it",
                         names.join("`, `")
                     )
                 }
@@ -250,7 +259,7 @@ impl BundleRepository {
             return Err(RenderUsageError::usage(
                 message,
                 Some(
-                    "add --repo URL, and --revision and --path unless `main` and its root are right",
+                    "add --repo URL; also --revision unless it is `main`, and --path unless it is the root",
                 ),
             ));
         };

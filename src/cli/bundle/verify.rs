@@ -10,13 +10,13 @@ use deployer::layout::VALUES;
 /// Arguments of `gpu-rollout bundle verify`.
 #[derive(Debug, clap::Args)]
 pub struct VerifyArguments {
-    /// The bundle's directory
+    /// Directory of the bundle
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
 
 impl VerifyArguments {
-    /// Runs the command: every finding on a line of standard output.
+    /// Runs the command. Prints one finding per line to standard output.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { directory } = self;
         let findings = match verify(&directory) {
@@ -24,7 +24,7 @@ impl VerifyArguments {
             Err(error) => {
                 printer.error(
                     &error.to_string(),
-                    Some("name a directory that `gpu-rollout bundle render` has written"),
+                    Some("name a directory that `gpu-rollout bundle render` wrote"),
                 );
                 return ExitCode::Input;
             }
@@ -40,12 +40,12 @@ impl VerifyArguments {
         let is_broken = |finding: &BundleFinding| matches!(finding, BundleFinding::Promise { .. });
         if findings.iter().any(is_broken) {
             printer.error(
-                &format!("`{bundle}` was edited, and its parts do not fit together any more"),
-                Some("change the recipe and render again, so that hooks, CRDs and timeouts follow"),
+                &format!("`{bundle}` was edited, and its parts no longer fit together"),
+                Some("change the recipe and render again, which updates hooks, CRDs and timeouts"),
             );
         } else {
             let is_values = |finding: &BundleFinding| finding.path().ends_with(VALUES);
-            let hint = "an edit of values is deployed and fires the hook, but is lost when the recipe is rendered again; move it there";
+            let hint = "edited values are deployed and fire the hook, but are lost when you render the recipe again; move them into the recipe";
             printer.error(
                 &format!("`{bundle}` is not as it was rendered"),
                 findings.iter().any(is_values).then_some(hint),

@@ -1,4 +1,4 @@
-//! A prediction for people: what changes, how long, how many nodes and pods, and in which order.
+//! A prediction as text: what changes, how long it takes, how many nodes and pods, in which order.
 
 use std::fmt::Write;
 
@@ -13,12 +13,12 @@ use ops::plan::{
 };
 use ops::time::format_duration;
 
-/// So many nodes of a wave are named.
+/// The maximum number of nodes that are named per wave.
 const NAMED: usize = 8;
-/// So many controllers of a namespace are named.
+/// The maximum number of controllers that are named per namespace.
 const CONTROLLERS: usize = 4;
 
-/// `all`: every node and every pod has its line.
+/// Formats a prediction. `all`: with one line for every node and pod.
 pub(super) fn rollout_text(rollout: &RolloutPrediction, all: bool, width: Option<usize>) -> String {
     let plan = &rollout.plan;
     let line = width.unwrap_or(terminal::LINE);
@@ -54,7 +54,7 @@ pub(super) fn rollout_text(rollout: &RolloutPrediction, all: bool, width: Option
         let _ = write!(
             text,
             "\n{}",
-            table(&["WAVE", "BEGINS AFTER", "ENDS AFTER", "NODES", which], &rows, width)
+            table(&["WAVE", "STARTS AFTER", "ENDS AFTER", "NODES", which], &rows, width)
         );
     }
     text.push_str(&unfinished(plan, line));
@@ -86,26 +86,25 @@ fn head(plan: &RolloutPlan) -> Vec<String> {
         .map(|change| format!("{} {} → {}", of(change), change.from, change.to))
         .collect();
     lines.push(if changes.is_empty() {
-        "what changes: neither driver nor operator; driver pods that are out of date are replaced"
-            .to_owned()
+        "changes: neither driver nor operator; outdated driver pods are replaced".to_owned()
     } else {
-        format!("what changes: {}", changes.join(", "))
+        format!("changes: {}", changes.join(", "))
     });
     let count = |step| plan.nodes.iter().filter(|node| node.step == step).count();
     let counts = [
-        (count(NodeStep::Evicting), "are emptied of what uses the GPU"),
-        (count(NodeStep::RestartOnly), "have their driver pod restarted and keep their pods"),
+        (count(NodeStep::Evicting), "lose the pods that use the GPU"),
+        (count(NodeStep::RestartOnly), "keep their pods and get their driver pod restarted"),
         (count(NodeStep::First), "have no driver yet"),
-        (count(NodeStep::Unchanged), "stay as they are"),
+        (count(NodeStep::Unchanged), "do not change"),
     ];
     lines.push(format!("{} nodes: {}; mode {}", plan.total, counted(&counts), plan.mode));
     let Some(range) = plan.duration else {
-        lines.push("nothing is to be done".to_owned());
+        lines.push("nothing to do".to_owned());
         return lines;
     };
     let budget = after(plan.budget_seconds);
     let enough =
-        if range.most_seconds > plan.budget_seconds { ": IT MAY NOT BE ENOUGH" } else { "" };
+        if range.most_seconds > plan.budget_seconds { ": THIS MAY NOT BE ENOUGH" } else { "" };
     lines.push(format!(
         "takes {} to {}, likely {}; the hook waits for up to {budget}{enough}",
         after(range.least_seconds),
@@ -113,17 +112,17 @@ fn head(plan: &RolloutPlan) -> Vec<String> {
         after(range.likely_seconds),
     ));
     lines.push(match plan.unavailable {
-        1 => "never more than one node is cordoned".to_owned(),
-        most => format!("at once at most {most} nodes are cordoned"),
+        1 => "at most one node is cordoned at a time".to_owned(),
+        most => format!("at most {most} nodes are cordoned at a time"),
     });
     let lost = plan.pods.iter().filter(|pod| pod.lost).count();
     let unsure = plan.pods.iter().filter(|pod| !pod.certain).count();
     let mut leave = pods_leave(plan.pods.len());
     if lost > 0 {
-        let _ = write!(leave, "; {lost} of them nobody brings back");
+        let _ = write!(leave, "; no controller recreates {lost} of them");
     }
     if unsure > 0 {
-        let _ = write!(leave, "; {unsure} of them may have ended before");
+        let _ = write!(leave, "; {unsure} of them may end before");
     }
     lines.push(leave);
     lines
@@ -154,7 +153,7 @@ fn step(node: &PlannedNode) -> &'static str {
     }
 }
 
-/// Every node and every pod.
+/// Formats a table of every node and a table of every pod.
 fn every(plan: &RolloutPlan) -> String {
     let moment = |seconds: Option<u64>| seconds.map_or_else(|| "-".to_owned(), after);
     let nodes: Vec<Vec<String>> = plan
@@ -173,7 +172,7 @@ fn every(plan: &RolloutPlan) -> String {
         .collect();
     let mut text = format!(
         "\n{}",
-        table(&["NODE", "BEGINS AFTER", "ENDS AFTER", "PODS", "WHAT"], &nodes, None)
+        table(&["NODE", "STARTS AFTER", "ENDS AFTER", "PODS", "WHAT"], &nodes, None)
     );
     if !plan.pods.is_empty() {
         let pods: Vec<Vec<String>> = plan
@@ -181,8 +180,8 @@ fn every(plan: &RolloutPlan) -> String {
             .iter()
             .map(|pod| {
                 let sure = match (pod.lost, pod.certain) {
-                    (true, _) => "nobody brings it back",
-                    (false, false) => "may have ended before",
+                    (true, _) => "no controller recreates it",
+                    (false, false) => "may end before",
                     (false, true) => "",
                 };
                 let controller = pod.controller.clone().unwrap_or_else(|| "-".to_owned());
@@ -199,13 +198,13 @@ fn every(plan: &RolloutPlan) -> String {
     text
 }
 
-/// Nodes that do not get there.
+/// Formats the nodes that do not finish.
 fn unfinished(plan: &RolloutPlan, width: usize) -> String {
     let mut text = String::new();
     let stuck: Vec<(&PlannedNode, &String)> =
         plan.nodes.iter().filter_map(|node| Some((node, node.waiting.as_ref()?))).collect();
     if !stuck.is_empty() {
-        let _ = writeln!(text, "\n{} nodes do not get there:", stuck.len());
+        let _ = writeln!(text, "\n{} nodes do not finish:", stuck.len());
     }
     for (node, waiting) in stuck.iter().take(NAMED) {
         push_wrapped(&mut text, ("  ", "    "), &format!("{}: {waiting}", node.node), width);
@@ -222,7 +221,7 @@ fn findings(rollout: &RolloutPrediction, width: usize) -> String {
         push_finding(&mut text, finding, width);
     }
     if !rollout.findings.is_empty() {
-        text.push_str("  what to do about each: gpu-rollout preflight\n");
+        text.push_str("  For what to do about each: gpu-rollout preflight\n");
     }
     text
 }
@@ -230,11 +229,13 @@ fn findings(rollout: &RolloutPrediction, width: usize) -> String {
 fn assumed(plan: &RolloutPlan) -> Vec<String> {
     let mut lines = Vec::new();
     if plan.order == PlannedOrder::Controller && !plan.waves.is_empty() {
-        lines.push("assumed: the order of the nodes; it is NVIDIA's controller's, which takes them in no fixed order".to_owned());
+        lines.push(
+            "assumed: the order of the nodes; NVIDIA's controller has no fixed order".to_owned(),
+        );
     }
     if let Some(times) = plan.driver_times {
         lines.push(format!(
-            "assumed: a driver starts within {} to {} (as the {} that run now did)",
+            "assumed: a driver takes {} to {} to start (as the {} driver pods that run now)",
             after(times.least_seconds),
             after(times.most_seconds),
             times.pods

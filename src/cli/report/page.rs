@@ -1,4 +1,4 @@
-//! A run as a page: no script, nothing from elsewhere.
+//! The report of a run as a self-contained HTML page without scripts.
 
 use serde::Serialize;
 
@@ -40,10 +40,10 @@ struct PageNode<'a> {
     replaced: Vec<String>,
 }
 
-/// The page.
+/// Renders the page.
 ///
 /// # Errors
-/// The template does not fit: a mistake of this program.
+/// The template cannot be rendered, which is a bug of this program.
 pub(in crate::cli) fn page(reports: &[RunReport]) -> Result<String, RenderError> {
     let page = ReportPage {
         program: concat!("gpu-rollout ", env!("CARGO_PKG_VERSION")),
@@ -59,7 +59,7 @@ fn rollout(report: &RunReport) -> PageRollout<'_> {
             ("good", "settled".to_owned())
         }
         Some(Some(verdict)) => ("bad", format!("{}, exit {}", verdict.code, verdict.exit)),
-        Some(None) => ("open", "goes on".to_owned()),
+        Some(None) => ("open", "in progress".to_owned()),
         None => ("open", "no hook".to_owned()),
     };
     PageRollout {

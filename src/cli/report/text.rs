@@ -1,4 +1,4 @@
-//! A run as text: how it ended, a line a node, and a drawing.
+//! The report of a run as text: the verdict, one line per node, and a timeline.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use contract::record::NodeOutcome;
 use ops::report::{NodeTimeline, ReportedRun, RunReport, SpanKind};
 use ops::time::format_duration;
 
-/// Columns of the drawing.
+/// The width of the timeline in columns.
 const COLUMNS: i64 = 60;
 
 pub(super) fn report_text(report: &RunReport, width: Option<usize>) -> String {
@@ -33,28 +33,28 @@ pub(super) fn report_text(report: &RunReport, width: Option<usize>) -> String {
     text
 }
 
-/// What is said of the run as a whole; the page has the same lines.
+/// Returns the lines about the run as a whole, for the text and the page.
 pub(super) fn head(report: &RunReport) -> Vec<String> {
     let mut lines = vec![match &report.run {
         Some(run) => ended(run),
-        None => "no hook has run here: only what stands on nodes can be told".to_owned(),
+        None => "no hook has run here: the report shows only what is on the nodes".to_owned(),
     }];
     let totals = &report.totals;
     let counts = [
         (totals.done, "done"),
         (totals.failed, "failed"),
-        (totals.deferred, "left as they are"),
-        (totals.gone, "gone from the cluster"),
-        (totals.open, "not at an end"),
+        (totals.deferred, "deferred"),
+        (totals.gone, "removed from the cluster"),
+        (totals.open, "not finished"),
     ];
     let counts = counted(&counts);
     let counts = if counts.is_empty() { String::new() } else { format!(": {counts}") };
     lines.push(format!(
-        "{} nodes, something happened on {}{counts}; mode {}",
+        "{} nodes, {} of them affected{counts}; mode {}",
         totals.nodes, totals.touched, report.mode
     ));
     lines.push(format!(
-        "{} pods were evicted by the hook, {} plugin pods replaced",
+        "the hook evicted {} pods and replaced {} plugin pods",
         totals.evicted, totals.replaced
     ));
     lines
@@ -65,26 +65,26 @@ fn ended(run: &ReportedRun) -> String {
     match &run.verdict {
         Some(verdict) => {
             format!(
-                "{} (exit {}) after {took}, begun {:.0}: {}",
+                "{} (exit {}) after {took}, started {:.0}: {}",
                 verdict.code, verdict.exit, run.started_at, verdict.message
             )
         }
         None if run.aborted => {
             format!(
-                "did not end: no hook is at work on it (aborted, or uninstalled); it worked for {took}, begun {:.0}",
+                "did not finish: no hook is running (aborted or uninstalled); it ran for {took}, started {:.0}",
                 run.started_at
             )
         }
-        None => format!("goes on for {took}, begun {:.0}", run.started_at),
+        None => format!("in progress for {took}, started {:.0}", run.started_at),
     }
 }
 
-/// The word for how a node ended.
+/// Returns the word for the outcome of a node.
 pub(super) fn outcome(bar: &NodeTimeline) -> &'static str {
     match bar.outcome {
         Some(NodeOutcome::Done) => "done",
         Some(NodeOutcome::Gone) => "gone",
-        Some(NodeOutcome::Deferred) => "left as it is",
+        Some(NodeOutcome::Deferred) => "deferred",
         Some(NodeOutcome::Failed) => "failed",
         None => "open",
     }
@@ -107,7 +107,7 @@ fn cells(bar: &NodeTimeline) -> Vec<String> {
     ]
 }
 
-/// A line a node, a column a span of time.
+/// Draws the timeline: one line per node, one column per span of time.
 fn drawing(report: &RunReport) -> String {
     let spans = || report.nodes.iter().flat_map(|bar| &bar.spans);
     let (Some(from), Some(to)) =

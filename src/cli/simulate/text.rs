@@ -1,4 +1,5 @@
-//! Many runs for people: how long, how many nodes and pods, how they ended, and a drawing of the first one.
+//! A simulation as text: durations, nodes, pods and verdicts of all runs, and the timeline of the
+//! first run.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -43,7 +44,7 @@ pub(super) fn summary_text(
     );
     let _ = writeln!(
         text,
-        "duration     {} at least, {} in the middle, {} in nine of ten, {} at most; the hook has {}",
+        "duration     minimum {}, median {}, 90th percentile {}, maximum {}; time budget {}",
         length(seconds.least),
         length(seconds.median),
         length(seconds.ninety_percent),
@@ -52,7 +53,7 @@ pub(super) fn summary_text(
     );
     let _ = writeln!(
         text,
-        "unavailable  {} nodes at once, of {}",
+        "unavailable  {} nodes at once, limit {}",
         range(*unavailable),
         limit.resolve(*nodes)
     );
@@ -72,7 +73,7 @@ pub(super) fn summary_text(
     text
 }
 
-/// One number, or a range.
+/// Formats one number or a range.
 fn range(quantiles: Quantiles) -> String {
     let Quantiles { least, most, .. } = quantiles;
     if least == most { most.to_string() } else { format!("{least} to {most}") }

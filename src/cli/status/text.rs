@@ -1,4 +1,4 @@
-//! A rollout for people: how it stands, the nodes that are not done, and what to do.
+//! The status of a rollout as text: progress, the nodes that are not done, and what to do.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,10 +14,11 @@ use ops::status::{
 };
 use ops::time::{format_age, format_duration, format_remaining};
 
-/// Of so many nodes that wait for the same each one has a line; of the others it is said how many there are.
+/// At most this many nodes that wait for the same reason have a line each. The others are counted.
 const ALIKE: usize = 5;
 
-/// All rollouts. `all`: every node has its line. `width`: of the terminal.
+/// Formats all rollouts. `all`: with one line for every node. `width`: of the terminal, in
+/// characters.
 pub(super) fn text(rollouts: &[RolloutStatus], all: bool, width: Option<usize>) -> String {
     let texts: Vec<String> =
         rollouts.iter().map(|rollout| status_text(rollout, all, width)).collect();
@@ -57,7 +58,7 @@ fn status_text(status: &RolloutStatus, all: bool, width: Option<usize>) -> Strin
     text
 }
 
-/// What is said of the fleet as a whole.
+/// Returns the lines about the fleet as a whole.
 fn head(status: &RolloutStatus) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(run) = &status.run {
@@ -84,7 +85,7 @@ fn head(status: &RolloutStatus) -> Vec<String> {
         (totals.pending, "pending"),
         (totals.unknown, "unknown"),
         (totals.failed, "failed"),
-        (totals.deferred, "left as they are"),
+        (totals.deferred, "deferred"),
     ];
     let counts = counted(&counts);
     let counts = if counts.is_empty() { String::new() } else { format!(": {counts}") };
@@ -107,15 +108,15 @@ fn head(status: &RolloutStatus) -> Vec<String> {
     }
     if let Some(end) = totals.end {
         let measured = match totals.pace.measured_nodes {
-            0 => "as the recipe expects".to_owned(),
-            1 => "as measured on 1 node".to_owned(),
-            nodes => format!("as measured on {nodes} nodes"),
+            0 => "as set in the recipe".to_owned(),
+            1 => "measured on 1 node".to_owned(),
+            nodes => format!("measured on {nodes} nodes"),
         };
         let pace = format_duration(jiff::SignedDuration::from_secs(
             i64::try_from(totals.pace.per_node_seconds).unwrap_or(i64::MAX),
         ));
         lines.push(format!(
-            "ends in about {} ({end:.0}): {pace} a node, {measured}",
+            "ends in about {} ({end:.0}): {pace} per node, {measured}",
             format_remaining(end, status.at)
         ));
     }
@@ -130,7 +131,7 @@ fn head(status: &RolloutStatus) -> Vec<String> {
     lines
 }
 
-/// Holds of hooks: in mode `steer` only those that no hook is at work to release.
+/// Returns lines about holds of hooks; in mode `steer` only if no running hook will release them.
 fn held(status: &RolloutStatus) -> Vec<String> {
     let mut nodes: BTreeMap<String, (usize, Option<Timestamp>)> = BTreeMap::new();
     let is_listed = |held: &&HoldStatus| held.release.is_some() || status.holds_unattended;
@@ -139,7 +140,7 @@ fn held(status: &RolloutStatus) -> Vec<String> {
         *known = (known.0 + 1, known.1.into_iter().chain(held.since).min());
     }
     let rest = if status.holds_unattended {
-        "; no hook Job is at work: deploy the bundle again, or run `gpu-rollout abort`"
+        "; no hook Job is running: deploy the bundle again, or run `gpu-rollout abort`"
     } else {
         ""
     };
@@ -152,18 +153,18 @@ fn held(status: &RolloutStatus) -> Vec<String> {
 fn run_text(run: &RunStatus, now: Timestamp) -> String {
     let deadline = || {
         run.deadline
-            .map(|deadline| format!(", for another {} at most", format_remaining(deadline, now)))
+            .map(|deadline| format!(", deadline in {}", format_remaining(deadline, now)))
             .unwrap_or_default()
     };
     match (run.phase, run.verdict) {
         (RunPhase::Never, _) => "none so far".to_owned(),
         (RunPhase::Starting, _) => format!("starting{}", deadline()),
         (RunPhase::AtWork, _) => {
-            format!("at work for {}{}", format_age(run.started_at, now), deadline())
+            format!("running for {}{}", format_age(run.started_at, now), deadline())
         }
         (RunPhase::WaitsForLease, _) => format!("waiting until the Lease is free{}", deadline()),
         (RunPhase::BetweenPods, _) => {
-            format!("no pod at work: the last one failed, and the Job starts another{}", deadline())
+            format!("no running pod: the last one failed, and the Job starts another{}", deadline())
         }
         (RunPhase::Ended, Some(verdict)) => {
             format!(
@@ -174,7 +175,7 @@ fn run_text(run: &RunStatus, now: Timestamp) -> String {
         }
         (RunPhase::Ended, None) => "ended".to_owned(),
         (RunPhase::Lost, _) => {
-            "ended without a verdict: its Job was deleted, or ran out of pods; deploy again"
+            "ended without a verdict: its Job was deleted, or all its pods failed; deploy again"
                 .to_owned()
         }
     }
@@ -187,7 +188,7 @@ fn limit_text(limit: LimitUse) -> String {
     )
 }
 
-/// The first ones of those that wait for the same, and how many others there are of each kind.
+/// Returns the first nodes for each reason, and the number of the others by reason.
 fn thin(rows: Vec<&NodeRow>) -> (Vec<&NodeRow>, BTreeMap<&'static str, usize>) {
     let (mut counts, mut hidden) = (BTreeMap::new(), BTreeMap::new());
     let listed = rows
@@ -239,7 +240,7 @@ pub(in crate::cli) fn driver(row: &NodeRow) -> String {
 }
 
 fn reason(waiting: &BlockingCondition) -> String {
-    // Where the reason names the pod itself, that is enough.
+    // An obstacle is not repeated if the reason already names its pod.
     let unnamed = waiting.obstacles.iter().find(|obstacle| !waiting.text.contains(&obstacle.pod));
     let obstacle = unnamed.map(|obstacle| format!(" [{}]", obstacle.text)).unwrap_or_default();
     format!("{}: {}{obstacle}", waiting.reason, waiting.text)

@@ -1,4 +1,5 @@
-//! `status --watch`: on a terminal a picture that is drawn again when something changes; elsewhere a line for each change, with its time.
+//! `status --watch`: on a terminal a screen that is redrawn after each change; elsewhere one line
+//! with a timestamp per change.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,15 +17,16 @@ use ops::observe::{ObserveError, RolloutObserver};
 use ops::session::ClusterSession;
 use ops::status::{NodeRow, NodeStage, RolloutStatus, status};
 
-/// Not more often than this.
+/// The minimum time between two updates.
 const LEAST: Duration = Duration::from_secs(1);
-/// Also when nothing changes: times go on.
+/// The maximum time between two updates: ages advance even if nothing changes.
 const MOST: Duration = Duration::from_secs(10);
 
-/// What empties a terminal and goes to its first line (ECMA-48: ED, CUP).
+/// Clears the terminal and moves the cursor to the first line (ECMA-48: ED, CUP).
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
-/// Follows all rollouts until no node is pending or in progress. Exit code: whether nodes have failed.
+/// Follows all rollouts until no node is pending or in progress. Returns
+/// [`ExitCode::NodesFailed`] if nodes have failed.
 pub(super) async fn run(
     session: &ClusterSession,
     all: bool,
@@ -56,7 +58,7 @@ pub(super) async fn run(
         }
         tokio::time::sleep(LEAST).await;
         let changed = select_all(observers.iter().map(|observer| Box::pin(observer.changed())));
-        // Whichever comes first; the next snapshot shows what it was.
+        // It does not matter which comes first: the next snapshot shows what changed.
         let _ = tokio::time::timeout(MOST, changed).await;
     }
 }
@@ -65,7 +67,7 @@ fn is_at_work(rollout: &RolloutStatus) -> bool {
     rollout.run.as_ref().is_some_and(|run| run.phase.has_job()) || !rollout.fleet.is_empty()
 }
 
-/// A line for each node of which something has changed since the last time.
+/// Returns one line for each node that has changed since the last call.
 fn changes(
     rollouts: &[RolloutStatus],
     known_rows: &mut BTreeMap<(String, String), String>,
@@ -103,7 +105,7 @@ fn changes(
     lines
 }
 
-/// What does not change from moment to moment.
+/// Formats a node without ages, which change all the time.
 fn row_text(row: &NodeRow) -> String {
     let state = row
         .state

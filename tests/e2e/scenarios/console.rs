@@ -349,11 +349,11 @@ async fn slot_of_failed_node_is_named_and_freed() -> Result<()> {
 }
 
 /// What `doctor` finds, by its name.
-async fn ailments(console: &Console) -> Result<BTreeMap<String, Value>> {
+async fn findings(console: &Console) -> Result<BTreeMap<String, Value>> {
     let output = console.tries("gpu-rollout doctor -o json").await?;
     let document: Value =
         serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))?;
-    let found = document["ailments"].as_array().context("ailments")?;
+    let found = document["findings"].as_array().context("findings")?;
     let problems = found.iter().any(|one| one["severity"] == "problem");
     ensure!(output.status.code() == Some(if problems { 14 } else { 0 }), "{output:?}");
     Ok(found
@@ -369,14 +369,14 @@ async fn what_doctor_prescribes_cures() -> Result<()> {
     scenario("console-doctor", async |stack| {
         let nodes = stack.fleet(Script { driver: (300, 900), ..Script::seeded(73) }, 3, true).await?;
         let console = Console::new(stack)?;
-        let before = ailments(&console).await?;
+        let before = findings(&console).await?;
         ensure!(["stale-plugins", "skipped-nodes", "idle-cordons"].iter().all(|check| !before.contains_key(*check)), "{before:#?}");
 
         let values = json!({"driver": {"version": NEW.driver, "upgradePolicy": {"maxParallelUpgrades": 1, "maxUnavailable": "50%"}, "usePrecompild": true}});
         stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &values).await?;
         // Nobody waits for a node whose own driver is new: it is the plugin that is not.
         until("every plugin to be stale", LIMIT, async || {
-            let stale = ailments(&console).await?.remove("stale-plugins");
+            let stale = findings(&console).await?.remove("stale-plugins");
             Ok(stale.filter(|stale| stale["nodes"].as_array().map(Vec::len) == Some(nodes.len())).map(drop))
         })
         .await?;
@@ -390,7 +390,7 @@ async fn what_doctor_prescribes_cures() -> Result<()> {
         console.types("gpu-rollout skip --yes gpu-0").await?;
         console.types("kubectl cordon gpu-1").await?;
         eprintln!("{}", String::from_utf8_lossy(&console.tries("gpu-rollout doctor").await?.stdout));
-        let found = ailments(&console).await?;
+        let found = findings(&console).await?;
         for (check, node) in [("skipped-nodes", json!(["gpu-0"])), ("idle-cordons", json!(["gpu-1"]))] {
             ensure!(found.get(check).is_some_and(|one| one["nodes"] == node), "{check}: {found:#?}");
         }
@@ -407,7 +407,7 @@ async fn what_doctor_prescribes_cures() -> Result<()> {
             Ok(nodes.iter().all(|node| served.get(node) == Some(&published(NEW.driver))).then_some(()))
         })
         .await?;
-        let after = ailments(&console).await?;
+        let after = findings(&console).await?;
         ensure!(["stale-plugins", "skipped-nodes", "idle-cordons"].iter().all(|check| !after.contains_key(*check)), "{after:#?}");
         // What is deployed, as a recipe: without the typing error it can be rendered as it is.
         let folder = tempfile::tempdir()?;

@@ -36,7 +36,7 @@ const ANSWERS: &[(Effect, ExitCode, &str)] = &[
     ),
     (Effect::Status(503), ExitCode::ApiUnreachable, "503"),
     (Effect::Hang, ExitCode::ApiUnreachable, "no answer from the API server"),
-    (Effect::DropLabels, ExitCode::NodesFailed, "admission drops"),
+    (Effect::DropLabels, ExitCode::NodesFailed, "admission removed"),
 ];
 
 fn disturb(world: &World, effect: Effect) {
@@ -139,6 +139,6 @@ async fn refused_pause_is_told_as_a_refused_write() {
         let error = ended.err().unwrap();
         assert_eq!(error.exit_code(), code);
         assert!(error.to_string().starts_with("unable to write the pause: "), "{error}");
-        assert!(!error.hint().contains("reading"), "{}", error.hint());
+        assert!(!error.hint().contains("list and watch"), "{}", error.hint());
     }
 }

@@ -9,10 +9,10 @@ use crate::change::delete;
 
 use super::ActionResult;
 
-/// Deletes a pod if it is still the one with this UID. RBAC: `delete` on `pods` in its namespace.
+/// Deletes a pod if it still has this UID. RBAC: `delete` on `pods` in its namespace.
 ///
 /// # Errors
-/// The call failed otherwise; the loop tries again.
+/// The call failed for another reason; the loop tries again.
 pub async fn delete_pod(
     client: &Client,
     namespace: &str,

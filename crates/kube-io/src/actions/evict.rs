@@ -1,4 +1,4 @@
-//! Evictions. Whether a pod may go is up to the API server, which asks the PodDisruptionBudgets.
+//! Evictions. The API server decides with the PodDisruptionBudgets whether a pod may be evicted.
 
 use std::time::Duration;
 
@@ -13,9 +13,11 @@ use kube::{Client, Resource};
 use crate::call::{CALL_TIMEOUT, is_denial};
 use planner::action::PodEviction;
 
-/// The cause that the server names when a PodDisruptionBudget is in the way (Kubernetes `policy/v1` `DisruptionBudgetCause`).
+/// The cause in the answer when a PodDisruptionBudget blocks the eviction (Kubernetes `policy/v1`
+/// `DisruptionBudgetCause`).
 const BUDGET_CAUSE: &str = "DisruptionBudget";
-/// The cause that it names when the namespace is being deleted (Kubernetes `core/v1` `NamespaceTerminatingCause`).
+/// The cause in the answer when the namespace is being deleted (Kubernetes `core/v1`
+/// `NamespaceTerminatingCause`).
 const NAMESPACE_CAUSE: &str = "NamespaceTerminating";
 
 /// The API server's answer to an eviction.
@@ -23,48 +25,52 @@ const NAMESPACE_CAUSE: &str = "NamespaceTerminating";
 pub enum EvictionAnswer {
     /// The pod is being deleted, with its own grace period.
     Accepted,
-    /// There is nothing to evict: the pod is gone, or is not the one that was observed.
+    /// There is nothing to evict: the pod was deleted, or is not the observed one.
     Gone,
-    /// A PodDisruptionBudget is in the way; another attempt later may succeed.
+    /// A PodDisruptionBudget blocks the eviction; a later attempt may succeed.
     Blocked {
         /// How long the server asks to wait, if it does.
         retry_after: Option<Duration>,
-        /// Which budget, and what it needs.
+        /// The PodDisruptionBudget, and what it needs.
         message: String,
     },
-    /// It is forbidden for now, and not by a PodDisruptionBudget: a webhook answers so that moves the workload first (KubeVirt), or the budget's
-    /// status was changed by others too often.
+    /// The eviction is denied for now, but not by a PodDisruptionBudget: a webhook moves the
+    /// workload first (KubeVirt), or other clients changed the PodDisruptionBudget's status too
+    /// often.
     Denied {
-        /// Who says so, and why.
+        /// Who denies it, and why.
         message: String,
     },
     /// The server is too busy and has done nothing.
     Busy {
-        /// How long it asks to wait, if it does.
+        /// How long the server asks to wait, if it does.
         retry_after: Option<Duration>,
-        /// What it says.
+        /// The server's message.
         message: String,
     },
-    /// The pod's namespace is being deleted: the pod goes without being evicted.
+    /// The pod's namespace is being deleted, and the pod with it, without an eviction.
     NamespaceTerminating,
-    /// The right is missing, or it is not told what is.
+    /// The right is missing, or the server gives no other cause.
     Forbidden(String),
-    /// Admission, validation or a quota rejects the eviction. Asking again does not help.
+    /// Admission, validation or a quota rejects the eviction. Another attempt does not help.
     Rejected(String),
-    /// The server refuses otherwise, such as with 500 when several PodDisruptionBudgets select the pod.
+    /// The server refuses for another reason, such as with 500 when several PodDisruptionBudgets
+    /// select the pod.
     Refused {
         /// HTTP status.
         code: u16,
-        /// What it says.
+        /// The server's message.
         message: String,
     },
-    /// No answer, or none that could be read: it may have happened.
+    /// There was no readable answer: the pod may have been evicted.
     Lost(String),
 }
 
-/// Asks once for the eviction of a pod, if it is still the one with this UID. RBAC: `create` on `pods/eviction` in its namespace.
+/// Requests the eviction of a pod once, if it still has this UID. RBAC: `create` on `pods/eviction`
+/// in its namespace.
 pub async fn evict(client: &Client, eviction: &PodEviction) -> EvictionAnswer {
-    // Not `Api::evict`: kube 5.0 sends its options under a key that the server does not know, and so no precondition.
+    // Not `Api::evict`: kube 5.0 sends its options under a key that the server does not know, so
+    // there would be no precondition.
     let body = policy::Eviction {
         metadata: ObjectMeta {
             namespace: Some(eviction.namespace.clone()),
@@ -89,8 +95,9 @@ pub async fn evict(client: &Client, eviction: &PodEviction) -> EvictionAnswer {
     }
 }
 
-/// Sends the request; `Some`: it was refused, with what the header says of when to come again. A server that sheds load says it there alone, and
-/// in plain text (Kubernetes `pkg/server/filters`), so kube's own reading of answers does not see it.
+/// Sends the request. Returns `Some` if it was refused, with the header's time to wait. A server
+/// that sheds load has the time only in the header, and its body is plain text (Kubernetes
+/// `pkg/server/filters`), which kube's own parser does not read.
 async fn request_eviction(
     client: &Client,
     eviction: &PodEviction,
@@ -114,12 +121,12 @@ async fn request_eviction(
     Ok(Some((status.with_code(code.as_u16()), header)))
 }
 
-/// Parses `Retry-After` in seconds: the server uses no other form.
+/// Parses `Retry-After` in seconds, the only form that the server uses.
 fn parse_seconds(text: &str) -> Option<Duration> {
     text.parse().ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
 }
 
-/// Returns what a refusal means.
+/// Classifies a refusal.
 fn classify(status: &Status, header: Option<Duration>) -> EvictionAnswer {
     let cause = |reason: &str| {
         status
@@ -140,8 +147,9 @@ fn classify(status: &Status, header: Option<Duration>) -> EvictionAnswer {
             retry_after: retry_after(),
             message: format!("{message} {}", cause.message).trim().to_owned(),
         },
-        // A server that sheds load says when to come again; a webhook speaks for this pod alone. 504: the budget's status was changed by
-        // others too often (Kubernetes `pkg/registry/core/pod/storage/eviction.go`).
+        // A server that sheds load sets a time to wait; without one, a webhook denies the eviction
+        // of this pod. 504: other clients changed the PodDisruptionBudget's status too often
+        // (Kubernetes `pkg/registry/core/pod/storage/eviction.go`).
         (429, None) if retry_after().is_none() => EvictionAnswer::Denied { message },
         (504, _) => EvictionAnswer::Denied { message },
         (429 | 503, _) => EvictionAnswer::Busy { retry_after: retry_after(), message },

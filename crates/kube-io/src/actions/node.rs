@@ -13,10 +13,11 @@ use planner::action::NodePatch;
 
 use super::ActionResult;
 
-/// Changes a node if it is still what was observed. RBAC: `patch` on `nodes`.
+/// Patches a node if it is still the observed version. RBAC: `patch` on `nodes`.
 ///
 /// # Errors
-/// The call failed otherwise. It may have had its effect all the same; then a second one is [`ActionResult::Superseded`].
+/// The call failed for another reason. The patch may have been applied anyway; a second attempt
+/// then returns [`ActionResult::Superseded`].
 pub async fn patch_node(client: &Client, patch: &NodePatch) -> Result<ActionResult, CallError> {
     let api: Api<Node> = Api::all(client.clone());
     let answer: Result<object::Node, CallError> = match patch.unschedulable {
@@ -38,7 +39,8 @@ pub async fn patch_node(client: &Client, patch: &NodePatch) -> Result<ActionResu
     }
 }
 
-/// Returns the JSON merge patch. What does not change is not in it, so that no field changes its manager without need.
+/// Returns the JSON merge patch. It contains only changes, so that no other field changes its
+/// manager.
 fn merge_patch(patch: &NodePatch) -> Value {
     let mut metadata = json!({"uid": patch.uid, "resourceVersion": patch.version});
     let parts: [(&str, &BTreeMap<String, Option<String>>); 2] =
@@ -48,7 +50,7 @@ fn merge_patch(patch: &NodePatch) -> Value {
     }
     let mut body = json!({ "metadata": metadata });
     if let Some(unschedulable) = patch.unschedulable {
-        // As `kubectl uncordon`: the field goes, since `false` is what its absence means.
+        // As with `kubectl uncordon`, the field is removed: its absence means `false`.
         body["spec"] = json!({"unschedulable": unschedulable.then_some(true)});
     }
     body

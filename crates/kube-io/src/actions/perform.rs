@@ -1,15 +1,16 @@
-//! Many writes at once, within limits.
+//! Performs many writes concurrently, within limits.
 
 use std::collections::BTreeMap;
 
 use futures::{StreamExt, stream};
 
-/// Writes under way at once.
+/// The maximum number of concurrent writes.
 const AT_ONCE: usize = 8;
 
-/// Performs actions: those of one node one after another in their order, until the first that fails; those of different nodes next to each
-/// other, eight at most, in the order of their first. Before each one `may_write` is asked; once it says no, nothing more is started. Answers the result of each,
-/// in their order; `None`: it was not started.
+/// Performs actions. Those of one node run one after the other in their order, until the first one
+/// fails. Those of different nodes run concurrently, at most eight at a time, in the order of each
+/// node's first action. Calls `may_write` before each action; after it returns false, no action is
+/// started. Returns the results in the order of the actions; `None`: the action was not started.
 pub async fn perform<A, T, E>(
     actions: &[A],
     node: impl Fn(&A) -> &str,

@@ -1,5 +1,6 @@
-//! Lays a run record out over its ConfigMaps: a node's entry is in one of them, and each of them stays below its size limit. What does not fit is
-//! shortened, first what only reports need; what must survive the process is never dropped.
+//! Distributes a run record over its ConfigMaps: each node's entry is in one of them, and each
+//! ConfigMap stays below its size limit. Entries that do not fit are shortened, first by what only
+//! reports need. What must survive the process is never dropped.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,25 +16,26 @@ use observed::named::Named;
 /// The data of one ConfigMap.
 pub(super) type ConfigMapData = BTreeMap<String, String>;
 
-/// Keys and values of one ConfigMap take at most this many bytes. The API server allows 1 MiB of values, and etcd 1.5 MiB for the whole object, in
-/// which every key appears twice (`managedFields`).
+/// The maximum size of the keys and values of one ConfigMap, in bytes. The API server allows 1 MiB
+/// of values, and etcd 1.5 MiB for the whole object, which contains every key twice
+/// (`managedFields`).
 pub(super) const LARGEST_BYTES: usize = 700 * 1024;
-/// The longest data key of a ConfigMap.
+/// The maximum length of a data key of a ConfigMap.
 const LONGEST_KEY: usize = 253;
-/// The longest free text of an entry that was shortened.
+/// The maximum length of a free text in a shortened entry.
 const SHORT_TEXT: usize = 160;
 
 /// How much of the entries is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EntryDetail {
-    /// All of it.
+    /// Everything.
     #[default]
     Full,
-    /// Of nodes that are done, not what only reports need.
+    /// For done nodes, everything except what only reports need.
     ShortDone,
-    /// Of no node what only reports need, and short reasons.
+    /// For all nodes, everything except what only reports need, with short reasons.
     Short,
-    /// Nothing of nodes that are done; of the others what must survive, and the kind of reason.
+    /// Nothing for done nodes; for the others what must survive, and the kind of reason.
     Brief,
     /// Only what must survive.
     Needed,
@@ -46,7 +48,7 @@ impl EntryDetail {
 /// One node's entry as it is stored.
 #[derive(Serialize)]
 struct NodeEntryTexts<'a> {
-    /// The node's name, where the key cannot hold it.
+    /// The node's name, if it does not fit into the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<&'a str>,
     #[serde(flatten)]
@@ -63,21 +65,23 @@ struct StoredEntry {
 
 /// The content of a record.
 pub(super) struct RecordContents<'a> {
-    /// Keys that belong into one object: the run, the parts of the cohort.
+    /// Keys with a fixed object: the run, and the parts of the cohort and the baseline.
     pub(super) fixed: Vec<(usize, String, String)>,
     /// The nodes.
     pub(super) nodes: &'a Named<NodeRecord>,
-    /// Nodes of which something has changed since their entries were written, at `detail`. In a large fleet nearly all stay as they are.
+    /// Nodes that have changed since their entries were written at `detail`. In a large fleet,
+    /// nearly all nodes are unchanged.
     pub(super) changed: &'a BTreeSet<&'a str>,
-    /// How much was stored of them.
+    /// How much of the entries was stored.
     pub(super) detail: EntryDetail,
 }
 
-/// What one ConfigMap is to hold, by key.
+/// The new content of one ConfigMap, by key.
 pub(super) type ConfigMapTexts<'a> = BTreeMap<String, Cow<'a, str>>;
 
-/// Lays out what is to be stored over at most `stored.len()` objects. Entries keep their object; one that has to move goes to an object behind its own,
-/// which is written first, so that a reader that finds two takes the later one. `None`: there is no room for what must survive.
+/// Distributes the content over at most `stored.len()` objects. Entries keep their object. An entry
+/// that must move goes to a later object, which is written first, so that a reader that finds two
+/// entries uses the later one. Returns `None` if there is no room for what must survive.
 pub(super) fn lay_out<'a>(
     contents: &RecordContents<'_>,
     stored: &'a [ConfigMapData],
@@ -87,7 +91,7 @@ pub(super) fn lay_out<'a>(
     details.find_map(|detail| Some((at_detail(contents, stored, &places, detail)?, detail)))
 }
 
-/// Returns in which object each key of a node is; the last one where there are two.
+/// Returns the object of each node key; the last one if there are two.
 fn places(stored: &[ConfigMapData]) -> BTreeMap<&str, usize> {
     let mut places = BTreeMap::new();
     for (index, data) in stored.iter().enumerate() {
@@ -148,17 +152,18 @@ fn at_detail<'a>(
     Some(objects)
 }
 
-/// Whether the key is one of a node.
+/// Returns whether the key is a node's.
 fn is_node_key(key: &str) -> bool {
     key.starts_with(NODE_KEY_PREFIX) || key.starts_with(HASHED_KEY_PREFIX)
 }
 
-/// Whether the key of a node holds a hash in place of its name.
+/// Returns whether the key of a node contains a hash instead of its name.
 pub(super) fn is_hashed(key: &str) -> bool {
     key.starts_with(HASHED_KEY_PREFIX)
 }
 
-/// Returns the data key of a node: names may be as long as a key may be, so long ones are hashed and the entry holds the name.
+/// Returns the data key of a node. A name may be as long as a whole key, so long names are hashed,
+/// and the entry contains the name.
 fn key_of(node: &str) -> String {
     if node.len() + NODE_KEY_PREFIX.len() <= LONGEST_KEY {
         return format!("{NODE_KEY_PREFIX}{node}");
@@ -170,15 +175,17 @@ fn key_of(node: &str) -> String {
         .fold(HASHED_KEY_PREFIX.to_owned(), |key, byte| format!("{key}{byte:02x}"))
 }
 
-/// Returns the text of an entry; `None`: nothing is stored of the node.
+/// Returns the text of an entry, or `None` if nothing is stored for the node.
 fn entry(name: &str, record: &NodeRecord, detail: EntryDetail) -> Option<String> {
     let record = shortened(record, detail)?;
     let node = (name.len() + NODE_KEY_PREFIX.len() > LONGEST_KEY).then_some(name);
-    // The type has no map keys that are not strings and no failing Serialize: the only ways in which this can fail.
+    // This cannot fail: all map keys of the type are strings, and no Serialize implementation
+    // fails.
     Some(serde_json::to_string(&NodeEntryTexts { node, record: &record }).unwrap_or_default())
 }
 
-/// Reads the entry of a node. `None`: the key is not one of a node, or cannot be parsed.
+/// Parses the entry of a node. Returns `None` if the key is not a node's, or the entry cannot be
+/// parsed.
 pub(super) fn parse(key: &str, text: &str) -> Option<(String, NodeRecord)> {
     if !is_node_key(key) {
         return None;
@@ -188,7 +195,7 @@ pub(super) fn parse(key: &str, text: &str) -> Option<(String, NodeRecord)> {
     Some((name, record))
 }
 
-/// Returns what is stored of a node.
+/// Returns the part of a node's record that is stored.
 fn shortened(record: &NodeRecord, detail: EntryDetail) -> Option<Cow<'_, NodeRecord>> {
     let is_over = matches!(record.outcome, Some(NodeOutcome::Done | NodeOutcome::Gone))
         && record.replaced.values().all(|one| one.back_at.is_some());
@@ -243,7 +250,7 @@ fn replaced(
     record.replaced.iter().map(|(uid, one)| (uid.clone(), change(one))).collect()
 }
 
-/// Returns the start of a text, by whole characters.
+/// Returns the start of a text, cut between characters.
 fn cut(text: &str, bytes: usize) -> String {
     let end = text
         .char_indices()

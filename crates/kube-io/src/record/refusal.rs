@@ -1,12 +1,13 @@
-//! Writes of the run record that fail the same way each time: they end the run at once, with what to do about it.
+//! Writes of the run record that fail the same way each time. They end the run at once, with a
+//! remedy.
 
 use super::RecordError;
 use crate::call::{CallError, is_admission};
 
-/// Why the run record cannot be written, however often it is tried.
+/// Why no attempt can write the run record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordRefusal {
-    /// All its ConfigMaps are full.
+    /// All ConfigMaps of the record are full.
     #[error(
         "the run record is full: its ConfigMaps cannot hold what must survive of {nodes} nodes; what to do: split the nodes over several hook releases"
     )]
@@ -14,36 +15,37 @@ pub enum RecordRefusal {
         /// Number of nodes with an entry.
         nodes: usize,
     },
-    /// A further ConfigMap of the record is missing, or may not be patched: the chart is older than the image.
+    /// A further ConfigMap of the record is missing, or may not be patched: the chart is older than
+    /// the image.
     #[error(
         "the run record needs the ConfigMap `{object}`, which the hook may not write ({message}); what to do: deploy the hook release with the chart of \
-         this version, which brings the ConfigMap and the right"
+         this version, which contains the ConfigMap and the right"
     )]
     NoObject {
         /// The ConfigMap.
         object: String,
-        /// What the server says.
+        /// The server's message.
         message: String,
     },
-    /// An admission policy, a webhook or a quota denies it.
+    /// An admission policy, a webhook or a quota denies the write.
     #[error(
-        "the ConfigMap `{object}` of the run record cannot be written: {message}; what to do: let the admission policy (or quota) that denies it admit \
+        "the ConfigMap `{object}` of the run record cannot be written: {message}; what to do: change the admission policy (or quota) so that it allows \
          changes by the hook's ServiceAccount, then deploy again"
     )]
     Denied {
         /// The ConfigMap.
         object: String,
-        /// What the server says.
+        /// The server's message.
         message: String,
     },
-    /// The server does not take what we sent.
+    /// The server rejects the request.
     #[error("the ConfigMap `{object}` of the run record cannot be written: the API server answers {code}: {message}; what to do: {}", remedy(*code))]
     Invalid {
         /// The ConfigMap.
         object: String,
         /// HTTP status.
         code: u16,
-        /// What the server says.
+        /// The server's message.
         message: String,
     },
 }
@@ -56,7 +58,8 @@ fn remedy(code: u16) -> &'static str {
     }
 }
 
-/// Classifies the failure of a write by whether trying again can help. A right that is missing may be one that is just being changed.
+/// Classifies the failure of a write by whether another attempt can help. A missing right may be
+/// temporary, while roles are being changed.
 pub(super) fn classify(error: CallError, object: &str, index: usize) -> RecordError {
     let object = || object.to_owned();
     RecordError::Refused(match error {

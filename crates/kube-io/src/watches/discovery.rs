@@ -1,4 +1,5 @@
-//! What the server has to be asked before watches are started: which namespaces exist, and which version of an API it serves.
+//! Discovery before the watches start: which namespaces exist, and which version of an API the
+//! server serves.
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
@@ -9,10 +10,12 @@ use contract::task::Task;
 use super::workloads::needs_budgets;
 use crate::call::{CallError, call, optional};
 
-/// Versions of `resource.k8s.io` whose objects [`observed::project::slice`] and [`observed::project::claim`] read, newest first.
+/// Versions of `resource.k8s.io` whose objects [`observed::project::slice`] and
+/// [`observed::project::claim`] read, newest first.
 const SLICE_VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1beta1"];
 
-/// Returns which of the DRA driver's configured namespaces exist. RBAC: `get` on `namespaces`, named.
+/// Returns which of the DRA driver's configured namespaces exist. RBAC: `get` on `namespaces`,
+/// named.
 ///
 /// # Errors
 /// A call failed.
@@ -24,7 +27,7 @@ pub async fn dra_namespaces(
     let mut present = Vec::new();
     for name in settings.dra.namespaces.iter().filter(|_| settings.has(Task::Reroll)) {
         let Some(namespace) = optional(call(api.get(name)).await)? else { continue };
-        // A namespace that is being deleted accepts no Role any more, and its content is about to go.
+        // A namespace that is being deleted accepts no new Role, and its content will be deleted.
         if namespace.status.and_then(|status| status.phase).as_deref() != Some("Terminating") {
             present.push(name.clone());
         }
@@ -32,7 +35,8 @@ pub async fn dra_namespaces(
     Ok(present)
 }
 
-/// Returns the newest version of `resource.k8s.io` that server and program both know, where a task needs it. Every authenticated user may ask.
+/// Returns the newest version of `resource.k8s.io` that both server and program support, if a task
+/// needs it. Every authenticated user may ask.
 ///
 /// # Errors
 /// The call failed.

@@ -1,4 +1,4 @@
-//! The watch of the operator's Lease: who leads, and whether the leader renews it.
+//! The watch of the operator's Lease: who is the leader, and whether the leader renews it.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,8 @@ use crate::api_collection::LEASES;
 use crate::cache::CacheTable;
 use crate::list_watch::ObjectSelection;
 
-/// After so long without a renewal of the operator's Lease it is listed: its leader is gone, or the watch is deaf.
+/// After this time without a renewal, the operator's Lease is listed: its leader is gone, or the
+/// watch is broken.
 const OPERATOR_SILENCE: Duration = Duration::from_secs(20);
 
 pub(super) struct OperatorLeaseWatch {
@@ -35,17 +36,17 @@ impl OperatorLeaseWatch {
         Self { table, renewals: Mutex::default() }
     }
 
-    /// Returns the Lease, with the time at which its renewal was last seen.
+    /// Returns the Lease, with the time at which its renewal was last observed.
     pub(super) fn observed(&self, now: Timestamp) -> Option<OperatorLease> {
         let (lease, renew_time) = self.table.values().into_iter().next()?;
-        // Nothing panics while this is held.
+        // No code panics while it holds this lock.
         let renewed =
             self.renewals.lock().unwrap_or_else(PoisonError::into_inner).observe(renew_time, now);
         Some(OperatorLease { renewed, ..lease })
     }
 }
 
-/// The `renewTime` that was seen last, and when it was first seen to differ from the one before.
+/// The last observed `renewTime`, and when it was first observed to differ from the previous one.
 #[derive(Debug, Default)]
 struct RenewalObservation {
     renew_time: String,
@@ -53,7 +54,8 @@ struct RenewalObservation {
 }
 
 impl RenewalObservation {
-    /// Returns when a renewal was last seen. The first `renewTime` proves nothing: its holder may be gone.
+    /// Returns when a renewal was last observed. The first `renewTime` proves nothing: its holder
+    /// may be gone.
     fn observe(&mut self, renew_time: String, now: Timestamp) -> Option<Timestamp> {
         if self.renew_time != renew_time {
             self.renewed = (!self.renew_time.is_empty()).then_some(now);

@@ -30,7 +30,7 @@ impl OperatorPodWatches {
         if settings.has(Task::Settle) && settings.driver == Driver::Gpu {
             return Self::start_all(watch, &settings.operator_namespace);
         }
-        // Where one DaemonSet is the driver's, only its pods are of interest.
+        // If one DaemonSet is the driver, only its pods are needed.
         let own = settings.daemon_set.clone();
         let project = watch
             .interner
@@ -52,7 +52,7 @@ impl OperatorPodWatches {
         }
     }
 
-    /// Starts the one watch of all pods in the namespace that fills five tables.
+    /// Starts a single watch of all pods in the namespace, which fills five tables.
     fn start_all(watch: &mut WatchStarter, namespace: &str) -> Self {
         let collection = watch.collection((PODS, Some(namespace)));
         let watches = Self {

@@ -1,4 +1,4 @@
-//! Starts watches: a table, and the task that fills it.
+//! Starts watches: creates a table, and the async task that fills it.
 
 use std::sync::Arc;
 
@@ -27,29 +27,30 @@ pub(super) enum TableGroup {
     Workloads,
 }
 
-/// A table that a watch fills, whatever its views are.
+/// A table that a watch fills, with any type of view.
 pub(super) struct WatchedTable {
     group: TableGroup,
     /// The table's name in messages.
     pub(super) name: &'static str,
-    /// What the server allows when the table is in step. `None`: another table of the same watch has it.
+    /// The access that is granted if the table is in step. `None`: another table of the same watch
+    /// has it.
     pub(super) access: Option<GrantedAccess>,
     pub(super) health: Box<dyn Fn() -> WatchHealth>,
 }
 
-/// Starts the watches of a process, each in a task of its own.
+/// Starts the watches of a process, each in its own async task.
 pub(super) struct WatchStarter {
     pub(super) client: Client,
     pub(super) changed: Arc<Notify>,
     pub(super) interner: Arc<LabelInterner>,
     pub(super) floors: ResourceVersionFloors,
     pub(super) followers: JoinSet<()>,
-    /// The group of the tables that are added now.
+    /// The group of the tables that are added next.
     group: TableGroup,
     tables: Vec<WatchedTable>,
 }
 
-/// A resource, and the namespace that it is watched in.
+/// A resource, and the namespace in which it is watched.
 type Place<'a> = (ResourceName<'a>, Option<&'a str>);
 
 impl WatchStarter {
@@ -65,7 +66,7 @@ impl WatchStarter {
         }
     }
 
-    /// Returns the tables that were added, in the order in which problems with them are reported.
+    /// Returns the added tables, in the order in which problems with them are reported.
     pub(super) fn take_tables(&mut self) -> Vec<WatchedTable> {
         let mut tables = std::mem::take(&mut self.tables);
         tables.sort_by_key(|table| table.group);
@@ -78,12 +79,12 @@ impl WatchStarter {
         self
     }
 
-    /// Returns a table that stays empty: its resource is not watched.
+    /// Creates a table that stays empty because its resource is not watched.
     pub(super) fn absent<V: Clone + PartialEq>(&self) -> CacheTable<V> {
         CacheTable::absent(Arc::clone(&self.changed))
     }
 
-    /// Adds a table that a watch is to fill.
+    /// Adds a table for a watch to fill.
     pub(super) fn add<V: Clone + PartialEq + 'static>(
         &mut self,
         name: &'static str,
@@ -104,7 +105,7 @@ impl WatchStarter {
         ApiCollection::new(&self.client, resource, namespace)
     }
 
-    /// Starts the task that fills a sink.
+    /// Starts the async task that fills a sink.
     pub(super) fn follow<T, S>(
         &mut self,
         collection: ApiCollection,
@@ -119,7 +120,8 @@ impl WatchStarter {
         self.followers.spawn(follow(collection, selection, sink, floor));
     }
 
-    /// Starts a watch that fills one table. One that no task needs is not started, and its table is absent.
+    /// Starts a watch that fills one table. If no task needs the watch, it is not started, and the
+    /// table is absent.
     pub(super) fn table<T, V, P>(
         &mut self,
         needed: bool,

@@ -1,4 +1,4 @@
-//! The watches of what may be in the way of an upgrade.
+//! The watches of objects that may block an upgrade.
 
 use std::sync::Arc;
 
@@ -18,17 +18,18 @@ const DISRUPTION_BUDGETS: ResourceName<'static> = ("policy/v1", "poddisruptionbu
 const NODE_MAINTENANCES: ResourceName<'static> =
     ("maintenance.nvidia.com/v1alpha1", "nodemaintenances");
 
-/// Whether the tasks need what others do with nodes: before the rollout, or when it decides when a node goes.
+/// Returns whether the tasks need the NodeMaintenances: before the rollout, or if the hook decides
+/// when a node starts.
 fn needs_maintenances(settings: &Settings) -> bool {
     [Task::Preflight, Task::Steer, Task::Drive].into_iter().any(|task| settings.has(task))
 }
 
-/// Whether the tasks need what may stand against evictions.
+/// Returns whether the tasks need what may block evictions.
 pub(super) fn needs_budgets(settings: &Settings) -> bool {
     settings.has(Task::Preflight) || settings.has(Task::Drive)
 }
 
-/// Returns the label selector of the jobs that a driven node waits for.
+/// Returns the label selector of the jobs that a node waits for in mode `drive`.
 fn awaited_jobs(settings: &Settings) -> Option<&str> {
     let wait = settings
         .upgrade
@@ -67,13 +68,7 @@ impl WorkloadWatches {
                 Arc::clone(&watch.interner),
                 watch.floors.clone(),
             ),
-            jobs: watch.table(
-                selector.is_some(),
-                "pods that are waited for",
-                (PODS, None),
-                jobs,
-                project::job,
-            ),
+            jobs: watch.table(selector.is_some(), "pods of jobs", (PODS, None), jobs, project::job),
             budgets: watch.table(
                 needs_budgets,
                 "poddisruptionbudgets",

@@ -1,4 +1,5 @@
-//! The report on a cluster: what the checks of each rollout, the rights of hooks and the rules of recipes find.
+//! The doctor's report on a cluster: the findings of the checks of each rollout, of the rights of
+//! hooks and of the recipe rules.
 
 use std::collections::BTreeSet;
 
@@ -17,35 +18,35 @@ use crate::remedy::Remedy;
 use crate::session::ClusterSession;
 use crate::status::status;
 
-/// What was found.
+/// The `-o json` document of `doctor`.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DoctorReport {
-    /// The components of the catalog that are deployed.
+    /// The deployed components of the catalog.
     pub components: Vec<ComponentSummary>,
-    /// What is not well.
-    #[serde(rename = "ailments")]
+    /// The problems and warnings, problems first.
     pub findings: Vec<DoctorFinding>,
-    /// What is worth knowing, for people.
+    /// Notes for people, for example about what could not be read.
     pub notes: Vec<String>,
-    /// The findings of the rules of recipes, with their places in the recipe.
+    /// The findings of the recipe rules, with their places in the recipe.
     #[serde(skip)]
     pub diagnostics: Diagnostics,
 }
 
-/// A component, for programs: without its values, which may hold what is nobody's business.
+/// A deployed component, without its values, which may contain private data.
 #[derive(Serialize, JsonSchema)]
 pub struct ComponentSummary {
-    /// Its name in the catalog.
+    /// Name of the component in the catalog.
     pub name: String,
-    /// The chart's version.
+    /// Version of the chart.
     pub version: String,
-    /// Where it is.
+    /// Namespace of the release.
     pub namespace: String,
 }
 
 impl DoctorReport {
-    /// Makes the report. RBAC: `create` on `subjectaccessreviews` for the rights of hooks; a refusal becomes a note.
+    /// Creates the report. RBAC: `create` on `subjectaccessreviews` for the rights of hooks; a
+    /// refusal becomes a note.
     ///
     /// # Errors
     /// A call failed.
@@ -70,7 +71,7 @@ impl DoctorReport {
         Ok(Self { components: components.collect(), findings, notes, diagnostics })
     }
 
-    /// Whether something does not work now.
+    /// Returns whether there is a finding with severity `problem`.
     pub fn has_problems(&self) -> bool {
         self.findings.iter().any(|finding| finding.severity == DoctorSeverity::Problem)
     }
@@ -100,9 +101,9 @@ async fn missing_rights(
                 DoctorSeverity::Problem,
                 Vec::new(),
                 format!("the hook {}/{} may not {}", settings.namespace, settings.release, missing.join("; nor ")),
-                Remedy::words("deploy its release again: its chart brings the rules that docs/rights.md lists"),
+                Remedy::words("deploy its release again: its chart contains the rules that docs/rights.md lists"),
             )),
-            Err(CallError::Forbidden(message)) => notes.push(format!("the rights of hooks could not be asked for: {message}")),
+            Err(CallError::Forbidden(message)) => notes.push(format!("unable to check the rights of hooks: {message}")),
             Err(error) => return Err(error.into()),
         }
     }

@@ -18,45 +18,45 @@ use planner::spec::driver_daemon_sets;
 
 use super::ProposedDeployment;
 
-/// What comes to a node.
+/// What a deployment does to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeStep {
-    /// Its driver stays as it is.
+    /// The driver of the node does not change.
     Unchanged,
-    /// It has no driver yet: nothing on it uses one.
+    /// The node has no driver yet, so no pod uses one.
     First,
-    /// Its driver pod is restarted, and pods that use the GPU may stay.
+    /// The driver pod is restarted. Pods that use the GPU may stay.
     RestartOnly,
-    /// Its driver is replaced, and what uses the GPU has to leave.
+    /// The driver is replaced. Pods that use the GPU must leave.
     Evicting,
 }
 
-/// A difference that has driver pods replaced.
+/// A difference that makes the operator replace driver pods.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DriverChange {
-    /// Of what.
+    /// What changes: `driver`, `operator chart` or `mode`.
     pub of: &'static str,
-    /// The NVIDIADriver whose nodes it concerns; absent: all nodes.
+    /// The NVIDIADriver whose nodes are affected; absent: all nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nvidia_driver: Option<String>,
-    /// As it is.
+    /// The current version or mode.
     pub from: String,
-    /// As it will be.
+    /// The new version or mode.
     pub to: String,
 }
 
-/// All of it.
+/// All differences between what is deployed and what is proposed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DriverChanges {
-    /// The driver's version that most of the nodes have that get another one.
+    /// The most frequent current driver version of the nodes that get a new driver pod.
     pub(crate) from: Option<String>,
-    /// The version that they get.
+    /// The new driver version.
     pub(crate) to: Option<String>,
-    /// What is different for the fleet as a whole.
+    /// The differences for the fleet as a whole.
     pub(crate) all: Vec<DriverChange>,
-    /// What comes to each node.
+    /// What happens to each node.
     pub(crate) steps: BTreeMap<String, NodeStep>,
 }
 
@@ -67,7 +67,8 @@ pub(crate) fn changes(snapshot: &RolloutSnapshot, proposed: &ProposedDeployment)
     let daemon_sets = driver_daemon_sets(&snapshot.observed, driver);
     let versions = DriverVersions::new(snapshot, proposed, &daemon_sets);
     let mut all = versions.changes(snapshot, proposed, &daemon_sets);
-    // A template that changes for another reason than the driver leaves the driver's configuration as it is; the operators tell which one by a digest.
+    // If the template changes for another reason than the driver, the driver's configuration stays
+    // the same. The operators mark the configuration with a digest.
     let same_driver = |changes: &[&DriverChange]| {
         changes.iter().all(|change| change.of != DRIVER && change.of != CHART)
     };
@@ -111,7 +112,8 @@ pub(crate) fn changes(snapshot: &RolloutSnapshot, proposed: &ProposedDeployment)
     DriverChanges { from, to: versions.asked.clone().or(versions.live), all, steps }
 }
 
-/// The drivers of NVIDIADrivers that some of their nodes do not run yet, where nothing else is going to change them.
+/// Returns the drivers of NVIDIADrivers that some of their nodes do not run yet, except those that
+/// the proposal changes.
 fn under_way(
     snapshot: &RolloutSnapshot,
     coming: &[DriverChange],
@@ -150,11 +152,11 @@ const DRIVER: &str = "driver";
 const CHART: &str = "operator chart";
 const MODE: &str = "mode";
 
-/// The driver's versions, as templates tell them.
+/// The live and the proposed driver version.
 struct DriverVersions {
     live: Option<String>,
     asked: Option<String>,
-    /// The NVIDIADriver that takes what is asked for: the chart's values reach no other one.
+    /// The NVIDIADriver that gets the proposed version: the chart's values change no other one.
     nvidia_driver: Option<String>,
 }
 

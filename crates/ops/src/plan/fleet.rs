@@ -1,4 +1,4 @@
-//! The fleet as a run begins with it.
+//! The fleet at the start of a simulated run.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use simulator::found_fleet::{FoundFleet, FoundNode, FoundPod};
 use super::change::{DriverChanges, NodeStep};
 use super::{PlanInput, ProposedDeployment};
 
-/// Kind of the controller whose pods belong to a node.
+/// The controller kind of pods that stay on their node.
 const DAEMON_SET: &str = "DaemonSet";
 
 /// Collects the nodes that have a driver, and the pods on them.
@@ -30,7 +30,8 @@ pub(super) fn find_fleet(
     for pod in pods.iter().filter(|pod| !pod.workload.phase.is_finished()) {
         *taken.entry(&pod.workload.node).or_default() += pod.gpus;
     }
-    // Where the number is not known, as many as are taken.
+    // A node whose number of GPUs is unknown gets the largest known number, or else the largest
+    // number in use.
     let most =
         gpus.nodes.values().copied().max().or_else(|| taken.values().copied().max()).unwrap_or(0);
     let room = |name: &str| {
@@ -44,7 +45,8 @@ pub(super) fn find_fleet(
             let mut fleet_node =
                 FoundNode::new(node, room(&node.name), step > NodeStep::First, snapshot.now);
             if operands.tainted(node).is_none() {
-                // The driver gets past its taints. The model's DaemonSets tolerate nothing.
+                // The live driver tolerates the node's taints, but the model's DaemonSets tolerate
+                // none.
                 fleet_node.node.taints.clear();
             }
             FoundNode { same_config: step == NodeStep::RestartOnly, ..fleet_node }
@@ -60,12 +62,14 @@ pub(super) fn find_fleet(
     }
 }
 
-/// A pod that reaches GPUs by a ResourceClaim takes one; how many is not asked.
+/// Returns how many GPUs a pod uses. A pod that uses GPUs through a ResourceClaim counts as one
+/// GPU.
 fn takes(pod: &Workload, named: Option<usize>) -> usize {
     named.unwrap_or_else(|| usize::from(!pod.claims.is_empty()))
 }
 
-/// What the operator and the DRA driver run on every node is part of the model already.
+/// Returns whether the pod belongs to a DaemonSet of the operator or the DRA driver, which the
+/// model already contains.
 fn is_operand(pod: &Workload, input: PlanInput<'_>, proposed: &ProposedDeployment) -> bool {
     let of_daemon_set =
         pod.controller.as_ref().is_some_and(|controller| controller.kind == DAEMON_SET);

@@ -15,132 +15,134 @@ use super::change::{DriverChange, DriverChanges, NodeStep};
 use super::times::{MeasuredSeconds, PodMeasurements};
 use super::{PlanInput, ProposedDeployment};
 
-/// What would happen.
+/// The predicted rollout.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutPlan {
-    /// Who decides when a node goes.
+    /// The mode.
     pub mode: &'static str,
-    /// Whose order the nodes are in.
+    /// Who determines the order of the nodes.
     pub order: PlannedOrder,
-    /// What has driver pods replaced. Empty: nothing that can be seen from here; nodes whose driver is out of date go all the same.
+    /// The differences that make the operator replace driver pods. Empty: no visible difference;
+    /// nodes with an outdated driver are upgraded anyway.
     pub changes: Vec<DriverChange>,
-    /// How many nodes need the driver.
+    /// The number of nodes that need the driver.
     pub total: usize,
-    /// The nodes, in the order in which they are begun, then the others.
+    /// The nodes: first those that start, in order, then the others.
     pub nodes: Vec<PlannedNode>,
-    /// The same in the groups in which they go.
+    /// The nodes that start, grouped into waves.
     pub waves: Vec<PlannedWave>,
-    /// Pods that leave, in the order in which they do.
+    /// The pods that leave their nodes, in order.
     pub pods: Vec<PlannedEviction>,
-    /// The same by namespace.
+    /// The pods that leave, by namespace.
     pub namespaces: Vec<PlannedNamespace>,
-    /// Until the last node is given back, in seconds. `null`: nothing is to be done.
+    /// The time until the last node is released, in seconds. `null`: there is nothing to do.
     pub duration: Option<SecondsRange>,
-    /// How long the hook waits at most.
+    /// The time budget of the hook, in seconds.
     pub budget_seconds: u64,
-    /// How many nodes are cordoned at once, at most.
+    /// The maximum number of nodes that are cordoned at the same time.
     pub unavailable: usize,
-    /// How long drivers take here, as measured.
+    /// The measured start times of driver pods in this cluster; `null`: there is no measurement, or
+    /// `--driver-time` was set.
     pub driver_times: Option<MeasuredSeconds>,
-    /// How long jobs were taken to run on.
+    /// The assumed minimum and maximum time for which jobs still run, in seconds.
     pub job_seconds: [u64; 2],
-    /// How many runs were drawn.
+    /// The number of simulated runs.
     pub runs: usize,
-    /// What makes the answer less sure, for people.
+    /// Notes for people about what makes the prediction uncertain.
     pub notes: Vec<String>,
 }
 
-/// Who puts nodes in order.
+/// Who determines the order of the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlannedOrder {
     /// The hook: the order is as predicted.
     Hook,
-    /// NVIDIA's controller: its order is not fixed, and the nodes are an example.
+    /// NVIDIA's controller: its order is not fixed, and the predicted order is an example.
     Controller,
 }
 
-/// Seconds.
+/// A range of durations in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SecondsRange {
-    /// If everything is as quick as it may be.
+    /// The duration of the quickest run.
     pub least_seconds: u64,
-    /// In the middle.
+    /// The median duration.
     pub likely_seconds: u64,
-    /// If everything is as slow as it may be.
+    /// The duration of the slowest run.
     pub most_seconds: u64,
 }
 
-/// What becomes of a node.
+/// The prediction for a node.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedNode {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// What comes to it.
+    /// What happens to the node.
     pub step: NodeStep,
-    /// When it is begun, in seconds from the beginning; `null`: it is not.
+    /// When the node starts, in seconds from the start of the rollout; `null`: it does not start.
     pub begins_seconds: Option<u64>,
-    /// When it is given back.
+    /// When the node is released, in seconds from the start of the rollout.
     pub ends_seconds: Option<u64>,
-    /// How it ends, where the hook has to do with it.
+    /// The outcome of the node, if the hook determines one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<NodeOutcome>,
-    /// Why it does not get there.
+    /// Why the node does not finish, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<String>,
-    /// How many pods leave it.
+    /// The number of pods that leave the node.
     pub pods: usize,
 }
 
-/// Nodes that go together: none of them begins after one of them has ended.
+/// Nodes that are upgraded at the same time: none of them starts after another one has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedWave {
-    /// When its first node is begun, in seconds from the beginning.
+    /// When the first node of the wave starts, in seconds from the start of the rollout.
     pub begins_seconds: u64,
-    /// When its last node is given back.
+    /// When the last node of the wave is released, in seconds from the start of the rollout.
     pub ends_seconds: u64,
-    /// Its nodes.
+    /// The nodes of the wave.
     pub nodes: Vec<String>,
 }
 
-/// A pod that leaves.
+/// A pod that leaves its node.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedEviction {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// The node that it is on.
+    /// The node of the pod.
     pub node: String,
-    /// `Kind/name` of its controller.
+    /// `Kind/name` of the pod's controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller: Option<String>,
-    /// It does in every run: the others may have ended by themselves before.
+    /// Whether the pod is evicted in every run. In other runs it may end before.
     pub certain: bool,
-    /// Nobody brings it back.
+    /// Whether no controller recreates the pod.
     pub lost: bool,
 }
 
-/// The pods of a namespace.
+/// The pods of a namespace that leave their nodes.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedNamespace {
-    /// Its name.
+    /// Name of the namespace.
     pub namespace: String,
-    /// How many of its pods leave.
+    /// The number of pods that leave.
     pub pods: usize,
-    /// `Kind/name` of their controllers, with how many of each.
+    /// `Kind/name` of their controllers, with the number of pods of each.
     pub controllers: BTreeMap<String, usize>,
-    /// How many of them nobody brings back.
+    /// The number of pods that no controller recreates.
     pub lost: usize,
 }
 
-/// Puts everything together. The first two runs are the quickest and the slowest.
+/// Summarizes the runs. The first two runs are the quickest and the slowest.
 pub(super) fn plan(
     input: PlanInput<'_>,
     proposed: &ProposedDeployment,
@@ -187,7 +189,7 @@ pub(super) fn plan(
     }
 }
 
-/// When a node is begun and given back, in milliseconds.
+/// Returns when a node starts and when it is released, in milliseconds.
 fn span(report: &SimulationReport, node: &str) -> (Option<u64>, Option<u64>) {
     let states = report.states.get(node).map(Vec::as_slice).unwrap_or_default();
     let begins = states.iter().find(|(_, state, _)| is_begun(state.as_deref())).map(|(at, ..)| *at);
@@ -232,7 +234,7 @@ fn waves(report: &SimulationReport, nodes: &[PlannedNode]) -> Vec<PlannedWave> {
     let mut begun: Vec<(u64, u64, &str)> = Vec::new();
     for node in nodes {
         if let (Some(begins), ends) = span(report, &node.node) {
-            // A node that is never released holds its wave open, and no other node waits for it.
+            // A node that is never released keeps its wave open, and no other node waits for it.
             begun.push((begins, ends.unwrap_or(begins), &node.node));
         }
     }
@@ -257,7 +259,7 @@ fn waves(report: &SimulationReport, nodes: &[PlannedNode]) -> Vec<PlannedWave> {
     waves
 }
 
-/// The pods that are there now and leave in some run.
+/// Returns the current pods that leave in at least one run.
 fn pods(
     all: &[Workload],
     reports: &[SimulationReport],
@@ -318,7 +320,7 @@ fn notes(input: PlanInput<'_>, reports: &[SimulationReport]) -> Vec<String> {
     }
     let violated = reports.iter().find_map(|report| report.violations.first());
     if let Some(violation) = violated {
-        notes.push(format!("the prediction contradicts itself, and may be wrong: {violation}"));
+        notes.push(format!("the prediction violates an invariant and may be wrong: {violation}"));
     }
     notes
 }

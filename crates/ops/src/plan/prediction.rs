@@ -1,4 +1,5 @@
-//! One rollout of a cluster with its prediction and what the preflight finds: an entry of `gpu-rollout plan`.
+//! One rollout of a cluster with its prediction and the preflight findings: an entry of
+//! `gpu-rollout plan`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,23 +16,24 @@ use crate::preflight::{examine, list_affected};
 use crate::session::ClusterSession;
 use crate::target::RolloutTarget;
 
-/// What is said of one rollout.
+/// The prediction of one rollout, with its preflight findings.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutPrediction {
-    /// What it is about, for people.
+    /// The title of the rollout, for people.
     pub title: String,
-    /// What would happen.
+    /// The predicted rollout.
     #[serde(flatten)]
     pub plan: RolloutPlan,
-    /// Nothing of what was found blocks.
+    /// Whether no finding blocks the rollout.
     pub may_begin: bool,
-    /// What the preflight found.
+    /// The preflight findings.
     pub findings: Vec<PreflightFinding>,
 }
 
-/// Predicts a rollout. `proposed`: what is to be deployed, which reaches only the GPU driver. `simulate` as for [`plan`]. `None`: there is no model of
-/// who upgrades this driver.
+/// Predicts a rollout. `proposed`: the deployment to predict, which changes only the GPU driver.
+/// `simulate`: as for [`plan`]. Returns `None` if there is no model of the controller that upgrades
+/// this driver.
 ///
 /// # Errors
 /// The cluster cannot be read.
@@ -54,7 +56,7 @@ pub async fn predict(
     };
     let Some(plan) = plan(input, simulate) else { return Ok(None) };
     let findings = if let Some(ProposedDeployment { settings, .. }) = proposed {
-        // By what will be in force.
+        // With the settings and the policy that will be in force.
         examine(&snapshot, settings, &settings.upgrade.policy, &affected.pods)
     } else {
         let preflight = session.preflight_before(&target.settings).cloned().unwrap_or_default();

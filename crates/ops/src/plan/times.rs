@@ -1,4 +1,4 @@
-//! How long drivers take here, from the pods that run.
+//! Measures how long drivers take to start in this cluster, from the running pods.
 
 use jiff::SignedDuration;
 use schemars::JsonSchema;
@@ -11,33 +11,34 @@ use planner::node::{DriverOperands, driver_nodes};
 use simulator::random::TimeSpread;
 use simulator::setup::SimulationTimes;
 
-/// A pod that became ready later than this after it was made became so for another reason than its start.
+/// A pod that became ready later than this after its creation did so for another reason than its
+/// start.
 const STARTS_WITHIN: SignedDuration = SignedDuration::from_hours(1);
-/// From so many pods on the slowest twentieth is left out.
+/// With at least this many pods, the slowest twentieth is left out.
 const MANY: usize = 20;
 
-/// Seconds.
+/// Measured durations in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MeasuredSeconds {
-    /// The least.
+    /// The minimum.
     pub least_seconds: u64,
-    /// Half of them take less.
+    /// The median.
     pub middle_seconds: u64,
-    /// The most, without outliers.
+    /// The maximum, without outliers.
     pub most_seconds: u64,
-    /// Of how many pods.
+    /// The number of measured pods.
     pub pods: usize,
 }
 
-/// What the pods tell that run now.
+/// The measurements of the running pods.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PodMeasurements {
-    /// From a driver pod's creation to its readiness.
+    /// The time from a driver pod's creation to its readiness.
     pub(crate) driver: Option<MeasuredSeconds>,
-    /// From the driver's readiness to the toolkit's.
+    /// The time from the driver's readiness to the toolkit's.
     pub(crate) toolkit: Option<MeasuredSeconds>,
-    /// From the toolkit's readiness to the validator's.
+    /// The time from the toolkit's readiness to the validator's.
     pub(crate) validator: Option<MeasuredSeconds>,
 }
 
@@ -55,7 +56,8 @@ fn spread(mut all: Vec<i64>) -> Option<MeasuredSeconds> {
     })
 }
 
-/// Measures how long pods took to start. A pod whose container was restarted, or whose node was away, says nothing about that.
+/// Measures how long pods took to start. Pods that are not ready, or whose container was restarted,
+/// are left out.
 pub(crate) fn measured(observed: &Observed, driver: Driver) -> PodMeasurements {
     let operands = DriverOperands::new(observed, driver);
     let undisturbed = |pod: &&ObservedPod| {
@@ -95,7 +97,8 @@ pub(crate) fn measured(observed: &Observed, driver: Driver) -> PodMeasurements {
     }
 }
 
-/// Makes the times that are drawn: as measured before, or as assumed. Objects have whole seconds: it may be one less or more.
+/// Returns the times to draw: as measured or as assumed. Timestamps of objects have whole seconds,
+/// so a measured time may be off by one second.
 pub(super) fn times(measured: &PodMeasurements, driver: Option<TimeSpread>) -> SimulationTimes {
     let of = |measured: Option<MeasuredSeconds>, or: TimeSpread| {
         measured.map_or(
@@ -114,7 +117,7 @@ pub(super) fn times(measured: &PodMeasurements, driver: Option<TimeSpread>) -> S
         driver: driver.unwrap_or_else(|| of(measured.driver, usual.driver)),
         toolkit: of(measured.toolkit, usual.toolkit),
         validator: of(measured.validator, usual.validator),
-        // Pods may end at once or use up all of their time.
+        // A pod may end at once or use its whole grace period.
         operand_end: TimeSpread::Uniform(0, usual.operand_end.most()),
         grace_percent: TimeSpread::Uniform(0, 100),
         recreate: TimeSpread::Uniform(0, 1_000),

@@ -1,4 +1,5 @@
-//! The kinds of states that a report distinguishes: the states of the vendor's controller are too many for a picture.
+//! The kinds of states that a report distinguishes. The states of NVIDIA's controller are too many
+//! for a chart.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,17 +11,17 @@ use planner::drive_upgrade::state::UpgradeState;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpanKind {
-    /// It waits for its turn.
+    /// The node waits to be started.
     Queued,
-    /// Jobs are waited for.
+    /// The node waits for jobs.
     Jobs,
-    /// Pods leave.
+    /// Pods leave the node.
     Evicting,
     /// The driver is replaced.
     Driver,
-    /// The driver is checked, and the node given back.
+    /// The driver is validated, and the node is released.
     Checking,
-    /// It has failed.
+    /// The node has failed.
     Failed,
 }
 
@@ -29,19 +30,19 @@ impl SpanKind {
     pub const ALL: [Self; 6] =
         [Self::Queued, Self::Jobs, Self::Evicting, Self::Driver, Self::Checking, Self::Failed];
 
-    /// For a legend.
+    /// Returns the text for a legend.
     pub fn text(self) -> &'static str {
         match self {
-            Self::Queued => "waits for its turn",
+            Self::Queued => "waits to be started",
             Self::Jobs => "waits for jobs",
             Self::Evicting => "pods leave",
             Self::Driver => "driver is replaced",
-            Self::Checking => "driver is checked",
+            Self::Checking => "driver is validated",
             Self::Failed => "failed",
         }
     }
 
-    /// One letter, for drawings in text.
+    /// Returns the character for timelines in text.
     pub fn sign(self) -> char {
         match self {
             Self::Queued => '.',
@@ -53,7 +54,8 @@ impl SpanKind {
         }
     }
 
-    /// Returns the kind of a state, ours or the vendor's, by its name. `None`: the node is done.
+    /// Returns the kind of a state by its name, which is the hook's or NVIDIA's. Returns `None` if
+    /// the node is done.
     pub(crate) fn from_state(state: &str) -> Option<Self> {
         if let Some(own) = UpgradeState::ALL.into_iter().find(|own| own.name() == state) {
             return Some(match own {

@@ -1,9 +1,11 @@
-//! The report as metrics, for the textfile collector of Prometheus' node exporter or a Pushgateway: the hook's own are gone with its pod.
+//! The report as metrics, for the textfile collector of Prometheus' node exporter or a Pushgateway.
+//! The hook's own metrics disappear with its pod.
 
 use super::RunReport;
 use contract::metrics::{self as table, Metric, MetricSamples};
 
-/// Formats the metrics of all runs. A rollout without a hook release has none, because it has no run record.
+/// Formats the metrics of all runs. A rollout without a hook release has none, because it has no
+/// run record.
 pub fn format_metrics(reports: &[RunReport]) -> String {
     let mut samples = MetricSamples::default();
     for report in reports {

@@ -1,4 +1,5 @@
-//! Lays out the picture of a run: where the bars, marks and ticks are. Numbers only: the page draws them.
+//! Lays out the timeline chart of a run: computes the positions of bars, marks and ticks. The page
+//! draws them.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -6,29 +7,29 @@ use serde::Serialize;
 use super::{NodeTimeline, RunReport, SpanKind};
 use crate::time::format_duration;
 
-/// Width of the part that is time, in units of the picture.
+/// Width of the time axis, in units of the chart.
 const WIDTH: i64 = 1000;
 /// Height of a node's line.
 const LINE: i64 = 18;
 /// Height of a bar.
 const BAR: i64 = 12;
-/// Height of the scale above.
+/// Height of the scale above the bars.
 const SCALE: i64 = 24;
-/// Units for one character of a node's name.
+/// Width of one character of a node's name.
 const CHARACTER: i64 = 8;
-/// The least width of a visible bar.
+/// Minimum width of a visible bar.
 const THINNEST: i64 = 2;
-/// The most ticks.
+/// Maximum number of ticks.
 const TICKS: i64 = 8;
 /// Possible distances between ticks, in seconds.
 const STEPS: [i64; 14] = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400];
 
-/// The picture of a run.
+/// The timeline chart of a run.
 #[derive(Debug, Serialize)]
 pub struct Timeline {
     width: i64,
     height: i64,
-    /// Where time starts.
+    /// The x position of the start of the time axis.
     left: i64,
     ticks: Vec<Tick>,
     rows: Vec<TimelineRow>,
@@ -44,7 +45,7 @@ struct Tick {
 #[derive(Debug, Serialize)]
 struct TimelineRow {
     node: String,
-    /// Where the name is.
+    /// The y position of the node's name.
     y: i64,
     bars: Vec<Rectangle>,
     marks: Vec<Mark>,
@@ -60,7 +61,7 @@ struct Rectangle {
     text: String,
 }
 
-/// Something that happened at one point in time.
+/// An event at one point in time.
 #[derive(Debug, Serialize)]
 struct Mark {
     x: i64,
@@ -75,7 +76,7 @@ struct TimelineEntry {
     text: &'static str,
 }
 
-/// Lays out the picture; `None`: nothing happened that takes time.
+/// Lays out the chart. Returns `None` if the report has no states and no replacements.
 pub fn timeline(report: &RunReport) -> Option<Timeline> {
     let spans = || report.nodes.iter().flat_map(|bar| &bar.spans);
     let moments = || {
@@ -147,7 +148,7 @@ pub fn timeline(report: &RunReport) -> Option<Timeline> {
     })
 }
 
-/// Round times, in seconds from the start.
+/// Returns round times, in seconds from the start.
 fn ticks(seconds: i64) -> impl Iterator<Item = i64> {
     let step = STEPS.into_iter().find(|step| seconds / step <= TICKS).unwrap_or(seconds.max(1));
     (0..).map(move |index| index * step).take_while(move |at| *at <= seconds)

@@ -1,4 +1,4 @@
-//! Many runs in numbers. The format of `gpu-rollout simulate -o json` is made from these types.
+//! The summary of many runs. These types define the format of `gpu-rollout simulate -o json`.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use contract::exit::ExitCode;
 use contract::settings::Settings;
 use simulator::report::SimulationReport;
 
-/// Least, middle and most of what the runs gave, and what nine of ten stay within.
+/// Quantiles of a value over all runs.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Quantiles {
-    /// The least.
+    /// The minimum.
     pub least: u64,
-    /// Half of the runs stay within it.
+    /// The median.
     pub median: u64,
-    /// Nine of ten runs stay within it.
+    /// The 90th percentile.
     pub ninety_percent: u64,
-    /// The most.
+    /// The maximum.
     pub most: u64,
 }
 
@@ -40,7 +40,7 @@ impl Quantiles {
     }
 }
 
-/// One run.
+/// The summary of one run.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RunSummary<'a> {
@@ -54,7 +54,7 @@ struct RunSummary<'a> {
     nodes: BTreeMap<&'a str, Vec<StateEntry<'a>>>,
 }
 
-/// A node enters a state.
+/// The time at which a node enters a state.
 #[derive(Debug, Serialize)]
 struct StateEntry<'a> {
     seconds: u64,
@@ -63,21 +63,21 @@ struct StateEntry<'a> {
     cordoned: bool,
 }
 
-/// All runs.
+/// The summary of all runs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SimulationSummary<'a> {
-    /// Who decides when a node goes.
+    /// The mode.
     pub mode: &'static str,
-    /// How many nodes there are.
+    /// The number of nodes.
     pub nodes: usize,
-    /// How long the hook waits at most.
+    /// The time budget of the hook, in seconds.
     pub budget_seconds: u64,
-    /// How long the upgrade takes.
+    /// The duration of the upgrade, in seconds.
     pub seconds: Quantiles,
-    /// How many nodes are unavailable at once, at most.
+    /// The maximum number of nodes that are unavailable at the same time.
     pub unavailable: Quantiles,
-    /// How many pods are evicted.
+    /// The number of evicted pods.
     pub pods_evicted: Quantiles,
     runs: Vec<RunSummary<'a>>,
 }

@@ -1,4 +1,4 @@
-//! One node's row.
+//! Creates the status row of a node.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,20 +18,20 @@ use super::super::observe::RolloutSnapshot;
 use super::super::wait_start::WaitStartSources;
 use super::{NodeRow, waiting};
 
-/// How the DRA kubelet plugin of a node stands.
+/// The condition of the DRA kubelet plugin of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PluginCondition {
-    /// It serves what is loaded.
+    /// The plugin serves the loaded driver.
     Fresh,
-    /// It is not there, not ready, or has not published.
+    /// The plugin is missing, is not ready, or has not published its devices.
     NotServing,
-    /// It started before what it serves: it serves what is no longer there.
+    /// The plugin serves a driver that is no longer loaded.
     Stale,
 }
 
 impl PluginCondition {
-    /// The word of tables.
+    /// Returns the name for tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fresh => "fresh",
@@ -73,7 +73,7 @@ pub(super) fn row(
     }
 }
 
-/// The driver image that is asked for on the node.
+/// Returns the requested driver image of the node.
 fn wanted<'a>(snapshot: &'a RolloutSnapshot, node: &ObservedNode) -> Option<&'a str> {
     let traits = snapshot.settings.driver.traits();
     let of = |daemon_set: &'a ObservedDaemonSet| {
@@ -87,7 +87,8 @@ fn wanted<'a>(snapshot: &'a RolloutSnapshot, node: &ObservedNode) -> Option<&'a 
     selecting.find_map(of)
 }
 
-/// The worst of the node's plugins. `None`: it has none, or nothing can be said before its driver is current.
+/// Returns the condition of the node's worst plugin, or `None` if it has no plugin or its driver is
+/// not current yet.
 fn plugin(
     snapshot: &RolloutSnapshot,
     operands: &DriverOperands<'_>,

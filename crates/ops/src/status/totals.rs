@@ -1,4 +1,4 @@
-//! The fleet in numbers: counts, limits, and when it will probably be done.
+//! Computes the totals of a fleet: counts, limits, and the ETA.
 
 use std::collections::BTreeMap;
 
@@ -11,66 +11,66 @@ use planner::progress::{self, LimitUse, NodeProgress, NodeStage, PoolProgress, R
 use super::super::observe::RolloutSnapshot;
 use super::NodeRow;
 
-/// The fleet in numbers.
+/// Totals of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetTotals {
-    /// Nodes.
+    /// The number of nodes.
     pub nodes: usize,
-    /// As the settings ask for.
+    /// Nodes that match the settings.
     pub done: usize,
-    /// Their upgrade is going on.
+    /// Nodes that are being upgraded.
     pub in_progress: usize,
-    /// They wait for their upgrade, or for something else that they need.
+    /// Nodes that wait for their upgrade, or for something else that they need.
     pub pending: usize,
-    /// Their upgrade has failed.
+    /// Nodes whose upgrade has failed.
     pub failed: usize,
-    /// They were not assessed, because of what the whole fleet waits for.
+    /// Nodes that were not assessed, because the whole fleet waits for something.
     pub unknown: usize,
-    /// Left as they are.
+    /// Nodes that are left unchanged for a reason that the policy tolerates.
     pub deferred: usize,
-    /// Nodes that take a slot, and how many may (`maxParallelUpgrades`).
+    /// Nodes that take a slot, and the limit (`maxParallelUpgrades`).
     pub slots: LimitUse,
-    /// Nodes that are cordoned or not ready, and how many may be (`maxUnavailable`).
+    /// Nodes that are cordoned or not ready, and the limit (`maxUnavailable`).
     pub unavailable: LimitUse,
-    /// The same of each NVIDIADriver, where each has its own limits.
+    /// Totals of each NVIDIADriver, if each has its own limits.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<PoolTotals>,
-    /// What the projection goes by.
+    /// The pace from which the ETA is computed.
     pub pace: RolloutPace,
-    /// When all nodes will probably be done.
+    /// The ETA: when all nodes will probably be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<Timestamp>,
-    /// Why there is no estimate of the end, where nodes are left.
+    /// Why there is no ETA although nodes are not done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_eta: Option<MissingEta>,
 }
 
-/// Why there is no estimate of the end.
+/// Why there is no ETA.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MissingEta {
-    /// The kind of reason: a constant name.
+    /// The constant name of the reason.
     pub reason: &'static str,
-    /// In words.
+    /// The reason, for people.
     pub text: String,
 }
 
-/// The nodes of one NVIDIADriver in numbers.
+/// Totals of the nodes of one NVIDIADriver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolTotals {
     /// Name of the NVIDIADriver.
     pub nvidia_driver: String,
-    /// Nodes.
+    /// The number of nodes.
     pub nodes: usize,
-    /// Nodes that take a slot, and how many may.
+    /// Nodes that take a slot, and the limit.
     pub slots: LimitUse,
-    /// Nodes that are cordoned or not ready, and how many may be.
+    /// Nodes that are cordoned or not ready, and the limit.
     pub unavailable: LimitUse,
 }
 
-/// Empty where there is one policy for all nodes.
+/// Returns the totals of each NVIDIADriver; empty if one policy applies to all nodes.
 fn of_pools(stands: &[NodeProgress<'_>], snapshot: &RolloutSnapshot) -> Vec<PoolTotals> {
     if !snapshot.pools.is_split() {
         return Vec::new();
@@ -86,7 +86,7 @@ fn of_pools(stands: &[NodeProgress<'_>], snapshot: &RolloutSnapshot) -> Vec<Pool
     progress::by_pool(stands, &snapshot.pools).iter().filter_map(of).collect()
 }
 
-/// Counts, and notes in each row when the node will probably be done. Pods that are in the way keep a node from moving.
+/// Computes the totals, and sets the ETA of each row. A node with obstacles does not move.
 pub(super) fn totals(
     snapshot: &RolloutSnapshot,
     nodes: &mut [NodeProgress<'_>],

@@ -1,4 +1,4 @@
-//! Describes a reason of the engine to people.
+//! Creates the blocking condition of a node or the fleet from the engine's reason.
 
 use observed::ObservedNode;
 use planner::progress::resolves_itself;
@@ -13,7 +13,7 @@ use super::super::run_phase::RunPhase;
 use super::super::wait_start::{WaitStart, WaitStartSources};
 use super::BlockingCondition;
 
-/// The reason of nodes that wait for a hook, while none is at work.
+/// The reason of nodes that wait for a hook while none is running.
 const NOT_RUNNING: &str = "NotRunning";
 /// The reason of nodes that a hook holds until the operator is upgraded.
 const HELD: &str = "Held";
@@ -64,33 +64,36 @@ pub(super) fn node(
         waiting.since = WaitStart { at: held.since, by: None };
         if !is_attended(snapshot) {
             (waiting.reason, waiting.resolves_itself) = (NOT_RUNNING, false);
-            waiting.text = format!("{}; no hook Job is at work{}", held.text(), last(snapshot));
+            waiting.text = format!("{}; no hook Job is running{}", held.text(), last(snapshot));
             waiting.remedy = HoldStatus::remedy();
         } else if snapshot.phase() != RunPhase::AtWork {
-            // The engine says what the hook after the operator's release would do now.
+            // The engine's reason assumes that the hook after the operator's release already runs.
             (waiting.reason, waiting.resolves_itself, waiting.text) = (HELD, true, held.text());
             waiting.remedy =
-                Remedy::words("nothing: the hook after the operator's release releases the node");
+                Remedy::words("wait: the hook after the operator's release releases the node");
         }
     }
     if is_left_alone(snapshot, reason) {
         (waiting.reason, waiting.resolves_itself) = (NOT_RUNNING, false);
-        waiting.text =
-            format!("no hook Job is at work{}; when one is: {}", last(snapshot), waiting.text);
+        waiting.text = format!(
+            "no hook Job is running{}; with a running hook: {}",
+            last(snapshot),
+            waiting.text
+        );
         waiting.remedy =
-            Remedy::words("deploy the bundle again: the rollout goes on where it stopped");
+            Remedy::words("deploy the bundle again: the rollout continues where it stopped");
     }
     waiting
 }
 
-/// What is left to do when the pods are gone that were in the way.
+/// Returns the remedy to apply after the obstacles are removed.
 fn behind(remedy: Remedy, reason: &Reason) -> Remedy {
     let failed = matches!(
         reason,
         Reason::UpgradeFailed { .. } | Reason::Upgrading(UpgradeReason::Failed { .. })
     );
     if failed {
-        Remedy { text: "then have the node tried again".to_owned(), inspect: Vec::new(), ..remedy }
+        Remedy { text: "then retry the node".to_owned(), inspect: Vec::new(), ..remedy }
     } else {
         remedy
     }
@@ -123,13 +126,13 @@ pub(super) fn fleet(snapshot: &RolloutSnapshot, wait: &Wait) -> BlockingConditio
     }
 }
 
-/// What is written, or else what earlier snapshots have shown.
+/// Returns the recorded start of a wait, or the one from earlier snapshots.
 fn since(known: WaitStart, wait: &Wait, snapshot: &RolloutSnapshot) -> WaitStart {
     let seen = (wait.since < snapshot.now).then_some(wait.since);
     WaitStart { at: known.at.or(seen), by: known.by }
 }
 
-/// Whether pods on the node may be why.
+/// Returns whether pods on the node may be the cause.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only those that are about pods")]
 fn is_held_by_pods(reason: &Reason) -> bool {
     match reason {
@@ -149,7 +152,7 @@ fn is_held_by_pods(reason: &Reason) -> bool {
     }
 }
 
-/// Whether the node waits for a hook of ours, and none is at work.
+/// Returns whether the node waits for a hook and none is running.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only those that a hook resolves")]
 fn is_left_alone(snapshot: &RolloutSnapshot, reason: &Reason) -> bool {
     if snapshot.phase().has_job() || !snapshot.settings.mode.decides() {
@@ -171,7 +174,7 @@ fn is_left_alone(snapshot: &RolloutSnapshot, reason: &Reason) -> bool {
     }
 }
 
-/// ` (the last run ended …)`, or nothing.
+/// Returns ` (the last run ended …)`, or an empty string.
 fn last(snapshot: &RolloutSnapshot) -> String {
     let verdict = snapshot.record.run.as_ref().and_then(|run| run.verdict.as_ref());
     verdict

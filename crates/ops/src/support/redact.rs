@@ -1,16 +1,17 @@
-//! Removes from objects and logs what looks like a secret, or is named so, and what only servers read.
+//! Removes texts that look like a secret, or have such a name, from objects and logs. Also removes
+//! fields that only the API server uses.
 
 use serde_json::Value;
 
 use contract::secret::{is_secret_key, secret_shape};
 
-/// What replaces a removed text.
+/// The replacement of a removed text.
 const REDACTED: &str = "[redacted]";
-/// Annotations that repeat a whole object, as it was before anything was taken out of it.
+/// Annotations that contain an unredacted copy of a whole object.
 const COPIES: [&str; 2] =
     ["kubectl.kubernetes.io/last-applied-configuration", "meta.helm.sh/release-manifest"];
 
-/// Takes it out of an object; answers how many texts were.
+/// Redacts an object. Returns the number of removed texts.
 pub(super) fn redact(object: &mut Value) -> usize {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
@@ -20,7 +21,7 @@ pub(super) fn redact(object: &mut Value) -> usize {
             }
         }
     }
-    // Long lists that only servers read.
+    // A long list that only the scheduler reads.
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         status.remove("images");
     }
@@ -51,7 +52,8 @@ fn walk(value: &mut Value) -> usize {
     }
 }
 
-/// A text under a name like that of a secret; what is below it by other names is looked at as usual.
+/// Removes a text whose key is the name of a secret. A map or list below such a key is redacted by
+/// its own keys.
 fn hide(value: &mut Value) -> usize {
     match value {
         Value::String(text) if !text.is_empty() => {
@@ -63,7 +65,7 @@ fn hide(value: &mut Value) -> usize {
     }
 }
 
-/// A text of many lines without words that look like secrets, and how many there were.
+/// Returns a text without words that look like secrets, and the number of removed words.
 pub(super) fn redacted(text: &str) -> (String, usize) {
     if secret_shape(text) == Some("a private key") {
         return (REDACTED.to_owned(), 1);
@@ -89,7 +91,8 @@ pub(super) fn redacted(text: &str) -> (String, usize) {
         } else {
             clean.push_str(word);
         }
-        // `password=…`, `token: …`, `"token":"…"`, `Bearer …`; what stands between is no word.
+        // `password=…`, `token: …`, `"token":"…"`, `Bearer …`: an empty word or a colon may be
+        // between key and value.
         let is_between = word.is_empty() || word == ":";
         let begins = is_scheme || is_key(key) && (gap.contains('=') || word.len() > key.len());
         after_key =
@@ -100,15 +103,15 @@ pub(super) fn redacted(text: &str) -> (String, usize) {
     (clean, count)
 }
 
-/// Shorter texts behind such a name are mostly words.
+/// A shorter text after the name of a secret is probably an ordinary word.
 const SHORTEST: usize = 8;
 
-/// Whether what follows is a secret: also the key of a registry's credentials.
+/// Returns whether the key is the name of a secret; `auth` is the key of a registry's credentials.
 fn is_key(key: &str) -> bool {
     is_secret_key(key) || key == "auth"
 }
 
-/// Words, each with what stands behind it.
+/// Splits a text into words, each with the gap that follows it.
 fn words(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let is_gap =
         |character: char| character.is_whitespace() || "\"'`,;=()[]{}<>|\\".contains(character);

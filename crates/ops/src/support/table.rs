@@ -6,7 +6,7 @@ const fn kind(api_version: &'static str, kind: &'static str, plural: &'static st
     RawKind { api_version, kind, plural }
 }
 
-/// Objects without namespace, or of all namespaces.
+/// Cluster-scoped objects, and objects of all namespaces.
 pub(super) const CLUSTER: [RawKind; 6] = [
     kind("v1", "Node", "nodes"),
     kind("nvidia.com/v1", "ClusterPolicy", "clusterpolicies"),
@@ -16,7 +16,7 @@ pub(super) const CLUSTER: [RawKind; 6] = [
     kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
 ];
 
-/// There too, each in the newest version that the server has.
+/// Objects of the whole cluster that are read in the newest version that the server has.
 pub(super) const DRA: [[RawKind; 3]; 2] =
     [versions("ResourceSlice", "resourceslices"), versions("ResourceClaim", "resourceclaims")];
 
@@ -28,22 +28,23 @@ const fn versions(name: &'static str, plural: &'static str) -> [RawKind; 3] {
     ]
 }
 
-/// Ours in `default`, and that of the GPU operator's leader. No others: what they are for is not known.
+/// The Lease of the hooks in `default`, and that of the GPU Operator's leader. Other Leases are not
+/// read, because their purpose is unknown.
 pub(super) const LEASE: RawKind = kind("coordination.k8s.io/v1", "Lease", "leases");
 
-/// Of what hook releases have, by their label, in all namespaces.
+/// Objects of hook releases, selected by their label in all namespaces.
 pub(super) const OURS: [RawKind; 2] =
     [kind("v1", "ConfigMap", "configmaps"), kind("batch/v1", "Job", "jobs")];
 
-/// In the namespaces of hooks, operators and plugins.
+/// Objects in the namespaces of hooks, operators and plugins.
 pub(super) const THEIRS: [RawKind; 3] = [
     kind("apps/v1", "Deployment", "deployments"),
     kind("apps/v1", "DaemonSet", "daemonsets"),
     kind("apps/v1", "ControllerRevision", "controllerrevisions"),
 ];
 
-/// There too; those of workloads in other namespaces are private.
+/// Pods in these namespaces. Pods of workloads in other namespaces are private.
 pub(super) const PODS: RawKind = kind("v1", "Pod", "pods");
 
-/// There too, and in `default`, where those about nodes are.
+/// Events in these namespaces and in `default`, which contains the events of nodes.
 pub(super) const EVENTS: RawKind = kind("v1", "Event", "events");

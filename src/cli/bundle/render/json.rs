@@ -1,4 +1,4 @@
-//! What was written, for programs: an array with one entry a recipe and deployer.
+//! The summary of `bundle render` for programs: an array with one entry per recipe and deployer.
 
 use std::path::Path;
 
@@ -9,23 +9,23 @@ use bundle::info::ReleaseInfo;
 use bundle::render::{RenderFailure, RenderOutcome, RenderedBundle};
 use contract::exit::ExitCode;
 
-/// One bundle, or why there is none.
+/// One bundle, or the error why there is none.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RenderEntry<'a> {
-    /// The recipe as it was named, or the file of the directory.
+    /// The recipe as on the command line, or the file of a directory.
     file: &'a str,
     /// `metadata.name`; `null` if it could not be read.
     recipe: Option<&'a str>,
     deployer: &'a str,
     /// `null` if no bundle was written.
     directory: Option<&'a Path>,
-    /// Whether a bundle stood there before.
+    /// Whether the bundle replaced an older one.
     replaced: bool,
     /// As in `bundle-info.yaml`.
     releases: &'a [ReleaseInfo],
     notes: Vec<String>,
-    /// What was found in the recipe, as text.
+    /// The findings in the recipe, as text.
     findings: Option<String>,
     error: Option<RenderEntryError<'a>>,
 }
@@ -36,7 +36,7 @@ struct RenderEntryError<'a> {
     hint: Option<&'a str>,
 }
 
-/// Prints everything; how the command ends if nothing else is wrong.
+/// Prints all entries. Returns the exit code of the command if nothing else has failed.
 pub(super) fn print(outcomes: &[RenderOutcome], printer: &mut Printer) -> ExitCode {
     let entries: Vec<RenderEntry<'_>> = outcomes
         .iter()

@@ -1,4 +1,4 @@
-//! Which nodes the pods of all components go to.
+//! Options for node selectors and tolerations of all components.
 
 use super::RenderUsageError;
 use contract::selector::{is_label_key, is_label_value};
@@ -7,63 +7,62 @@ use recipe::model::{
     NodeScheduling, PodScheduling, RecipeToleration, TaintEffect, TolerationOperator,
 };
 
-/// What a taint does, by Kubernetes' words.
+/// The effects of taints, by their names in Kubernetes.
 const EFFECTS: [(&str, TaintEffect); 3] = [
     ("NoSchedule", TaintEffect::NoSchedule),
     ("PreferNoSchedule", TaintEffect::PreferNoSchedule),
     ("NoExecute", TaintEffect::NoExecute),
 ];
 
-/// A label that nodes have: `KEY=VALUE`.
+/// A node label: `KEY=VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct NodeLabel {
-    /// Its key.
     key: String,
-    /// Its value.
     value: String,
 }
 
-/// Why a text is no label or taint of nodes.
+/// Why a text is not a label or taint of nodes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum NodeOptionError {
-    /// No equals sign.
-    #[error("expected `KEY=VALUE`, a label that nodes have, such as `pool=system`")]
+    /// There is no equals sign.
+    #[error("expected a node label `KEY=VALUE`, such as `pool=system`")]
     NoValue,
-    /// What Kubernetes does not take for a key.
+    /// Kubernetes does not accept the key.
     #[error(
-        "`{0}` is no key of a label or taint: letters, digits, `-`, `_` and `.`, a letter or digit at both ends, at most 63 characters; before it, if anything, a domain and a slash"
+        "`{0}` is not a valid key of a label or taint: expected an optional domain with a slash, then at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends"
     )]
     Key(String),
-    /// What Kubernetes does not take for a value.
+    /// Kubernetes does not accept the value.
     #[error(
-        "`{0}` is no value of a label or taint: letters, digits, `-`, `_` and `.`, a letter or digit at both ends, at most 63 characters"
+        "`{0}` is not a valid value of a label or taint: expected at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends"
     )]
     Value(String),
-    /// Behind the colon stands no effect.
+    /// The text after the colon is not an effect.
     #[error(
-        "`{found}` is no effect of a taint; expected KEY[=VALUE][:EFFECT] with the effect {expected}"
+        "`{found}` is not an effect of a taint; expected KEY[=VALUE][:EFFECT] with the effect {expected}"
     )]
     Effect {
-        /// What stands there.
+        /// The text after the colon.
         found: String,
-        /// What may.
+        /// The known effects, and the nearest one.
         expected: String,
     },
 }
 
-/// Reads `KEY=VALUE`.
+/// Parses `KEY=VALUE`.
 ///
 /// # Errors
-/// It is no label that a node can have.
+/// The text is not a label that a node can have.
 fn label(text: &str) -> Result<NodeLabel, NodeOptionError> {
     let (key, value) = text.split_once('=').ok_or(NodeOptionError::NoValue)?;
     Ok(NodeLabel { key: checked_key(key)?, value: checked_value(value)? })
 }
 
-/// Reads `KEY[=VALUE][:EFFECT]`. Without a value every value is tolerated, without an effect every effect.
+/// Parses `KEY[=VALUE][:EFFECT]`. Without VALUE, every value is tolerated; without EFFECT, every
+/// effect.
 ///
 /// # Errors
-/// It is no taint that a node can have.
+/// The text is not a taint that a node can have.
 fn toleration(text: &str) -> Result<RecipeToleration, NodeOptionError> {
     let (taint, effect) =
         text.split_once(':').map_or((text, None), |(taint, effect)| (taint, Some(effect)));
@@ -106,29 +105,33 @@ fn checked_effect(text: &str) -> Result<TaintEffect, NodeOptionError> {
     })
 }
 
-/// Node selectors and tolerations; what they do is decided by `release::node_options`.
+/// Node selectors and tolerations. `release::node_options` applies them.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Nodes, for all components (added to what recipe and chart say)")]
+#[command(next_help_heading = "Nodes, for all components (added to those of recipe and chart)")]
 pub(super) struct NodeSchedulingOptions {
-    /// A label of the nodes for operators, controllers, webhooks and the hooks' Jobs; may be repeated, nodes must have all of them
+    /// Label of the nodes for operators, controllers, webhooks and hook Jobs; repeatable, nodes
+    /// must have all labels
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     system_node_selector: Vec<NodeLabel>,
-    /// A taint of those nodes: without VALUE any value, without EFFECT any effect; may be repeated
+    /// Taint of these nodes to tolerate: without VALUE any value, without EFFECT any effect;
+    /// repeatable
     #[arg(long, value_name = "KEY[=VALUE][:EFFECT]", value_parser = toleration)]
     system_node_toleration: Vec<RecipeToleration>,
-    /// A label of the nodes with GPUs or NICs, for the pods that serve them; may be repeated
+    /// Label of the nodes with GPUs or NICs, for the pods that serve these devices; repeatable,
+    /// nodes must have all labels
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     accelerated_node_selector: Vec<NodeLabel>,
-    /// A taint of those nodes; may be repeated
+    /// Taint of these nodes to tolerate: without VALUE any value, without EFFECT any effect;
+    /// repeatable
     #[arg(long, value_name = "KEY[=VALUE][:EFFECT]", value_parser = toleration)]
     accelerated_node_toleration: Vec<RecipeToleration>,
 }
 
 impl NodeSchedulingOptions {
-    /// The same as a recipe has it.
+    /// Converts the options to the recipe's type.
     ///
     /// # Errors
-    /// A label with two values.
+    /// A label has two values.
     pub(super) fn scheduling(self) -> Result<NodeScheduling, RenderUsageError> {
         let Self {
             system_node_selector,
@@ -159,9 +162,7 @@ fn group(
             let message = format!("`{flag} {key}=…` is given twice, with different values");
             return Err(RenderUsageError::usage(
                 message,
-                Some(
-                    "a node has one value for a label, so no node would be found; name one of them",
-                ),
+                Some("a node has one value for a label, so no node would match; keep one of them"),
             ));
         }
         scheduling.node_selector.insert(key, value);
@@ -237,7 +238,7 @@ mod tests {
         }
         assert_eq!(
             toleration("a:noschedule").unwrap_err().to_string(),
-            "`noschedule` is no effect of a taint; expected KEY[=VALUE][:EFFECT] with the effect `NoSchedule`, `PreferNoSchedule`, `NoExecute`; did you mean `NoSchedule`?"
+            "`noschedule` is not an effect of a taint; expected KEY[=VALUE][:EFFECT] with the effect `NoSchedule`, `PreferNoSchedule`, `NoExecute`; did you mean `NoSchedule`?"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Which recipes `--recipe` means.
+//! Resolves the arguments of `--recipe`.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -6,19 +6,20 @@ use std::path::Path;
 use super::RenderUsageError;
 use contract::exit::ExitCode;
 
-/// What a recipe's file ends with.
+/// The extensions of recipe files.
 const ENDINGS: [&str; 2] = ["yaml", "yml"];
 
-/// Whether an argument is a directory of recipes. A name of the library stays one, whatever lies around.
+/// Returns whether an argument is a directory of recipes. A name of the library takes precedence
+/// over a directory of the same name.
 pub(super) fn is_directory(argument: &str) -> bool {
     !catalog::recipe_names().any(|name| name == argument) && Path::new(argument).is_dir()
 }
 
-/// The recipes, each as it is loaded: arguments in their order, the files of a directory in the order of their names.
+/// Returns the recipes to load: arguments in their order, the files of a directory sorted by name.
 pub(super) fn list(arguments: &[String]) -> Result<Vec<String>, RenderUsageError> {
     if arguments.iter().filter(|argument| *argument == "-").count() > 1 {
         return Err(RenderUsageError::usage(
-            "`--recipe -` is given twice, and standard input can be read once".to_owned(),
+            "`--recipe -` is given twice, but standard input can be read only once".to_owned(),
             None,
         ));
     }
@@ -61,13 +62,11 @@ fn files(directory: &str) -> Result<Vec<String>, RenderUsageError> {
     }
     if files.is_empty() {
         let message = format!(
-            "the directory `{directory}` holds no recipe: no file in it ends in .yaml or .yml"
+            "the directory `{directory}` contains no recipe: it has no file with the extension .yaml or .yml"
         );
         return Err(refusal(
             message,
-            Some(
-                "name the directory that the files stand in; its subdirectories are not looked at",
-            ),
+            Some("name the directory that contains the files; subdirectories are not searched"),
         ));
     }
     files.sort();

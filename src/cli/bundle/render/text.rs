@@ -1,4 +1,4 @@
-//! What was written, for people.
+//! The summary of `bundle render` for people.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use bundle::render::{RenderFailure, RenderOutcome, RenderedBundle};
 use deployer::{BundleSource, shell_word};
 use release::model::IMAGE_WITHOUT_REGISTRY;
 
-/// One bundle: everything about it, and what to do with it.
+/// Prints everything about one bundle, and the next steps.
 pub(super) fn print_single(
     outcomes: &[RenderOutcome],
     source: Option<&BundleSource>,
@@ -37,7 +37,7 @@ pub(super) fn print_single(
     }
 }
 
-/// Many bundles: one line each, and a summary.
+/// Prints one line for each of many bundles, and a summary.
 pub(super) fn print_many(outcomes: &[RenderOutcome], printer: &mut Printer) {
     for outcome in outcomes {
         printer.note(&head(outcome));
@@ -57,7 +57,7 @@ pub(super) fn print_many(outcomes: &[RenderOutcome], printer: &mut Printer) {
     print_summary(outcomes, printer);
 }
 
-/// The line that stands above everything about a recipe.
+/// Returns the first line about a recipe.
 fn head(outcome: &RenderOutcome) -> String {
     let file = &outcome.file;
     let result = if outcome.failure.is_some() {
@@ -132,7 +132,7 @@ fn print_summary(outcomes: &[RenderOutcome], printer: &mut Printer) {
         .map(|outcome| outcome.file.as_str())
         .collect();
     if failed.is_empty() {
-        printer.note(&format!("{written} bundles of {} recipes written; the README.md of each says how it is deployed", outcomes.len()));
+        printer.note(&format!("{written} bundles of {} recipes written; the README.md of each describes how to deploy it", outcomes.len()));
     } else {
         let names: Vec<String> = failed.iter().map(|name| format!("`{name}`")).collect();
         printer.note(&format!(
@@ -145,7 +145,7 @@ fn print_summary(outcomes: &[RenderOutcome], printer: &mut Printer) {
 }
 
 fn shell_path(path: &Path) -> String {
-    // `DIR/` and `DIR` are the same directory; what is printed goes on with a slash.
+    // `DIR/` and `DIR` are the same directory; the printed commands append a slash.
     let path = path.to_string_lossy();
     let path = path.trim_end_matches('/');
     shell_word(path).unwrap_or_else(|| format!("{path:?}"))

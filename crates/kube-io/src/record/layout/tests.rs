@@ -49,7 +49,7 @@ fn store(
     lay_out(&contents, stored).map(|(objects, detail)| (owned(objects), detail))
 }
 
-/// As a reader puts the objects together.
+/// Combines the objects as a reader does.
 fn read(objects: &[ConfigMapData]) -> BTreeMap<String, NodeRecord> {
     objects.iter().flatten().filter_map(|(key, text)| parse(key, text)).collect()
 }
@@ -153,7 +153,8 @@ fn entry_that_grows_moves_to_a_later_object() {
     let (after, _) = store(&nodes, &before, EntryDetail::Full, &names(&nodes)).expect("room");
     assert!(after[1].len() > before[1].len());
     assert_eq!(read(&after).len(), 50);
-    // The later objects are written first: whatever was written, each entry is there, and the newest counts.
+    // The later objects are written first: after any number of writes, each entry exists, and the
+    // newest applies.
     for written in 0..=after.len() {
         let half: Vec<ConfigMapData> = after
             .iter()
@@ -175,7 +176,7 @@ fn entry_that_grows_moves_to_a_later_object() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Whatever is stored, changed and stored again reads back, and what has not changed is not written again.
+    /// Stored and changed records read back, and what has not changed is not written again.
     #[test]
     fn stored_record_reads_back(
         first in proptest::collection::btree_map("[a-z0-9.-]{1,253}", 0_usize..40_000, 1..40),
@@ -197,7 +198,7 @@ proptest! {
             for (name, record) in &nodes {
                 prop_assert_eq!(&found[&**name], record);
             }
-            // Nodes stay where they are unless they have to move.
+            // Entries keep their object unless they must move.
             for (index, data) in stored.iter().enumerate() {
                 for key in data.keys().filter(|key| is_node_key(key)) {
                     let place = objects.iter().rposition(|object| object.contains_key(key));
