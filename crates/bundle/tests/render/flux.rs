@@ -280,7 +280,7 @@ fn trap_flux_failed_release_blocks_the_repairing_commit() {
             .find("must run with `--feature-gates=CancelHealthCheckOnNewRevision=true`")
             .unwrap();
         assert!(
-            (page.find("## Deploying it").unwrap()..page.find("## Watching it").unwrap())
+            (page.find("## Deploy\n").unwrap()..page.find("## Watch the deployment").unwrap())
                 .contains(&requirement)
         );
     }

@@ -308,8 +308,8 @@ fn trap_helmfile_apply_does_not_rerun_failed_hook() {
         let tree = library::bundle(name, deployer);
         let readme = String::from_utf8(tree.get("README.md").unwrap().content.clone()).unwrap();
         for sentence in [
-            "**`helmfile sync` is the verb.**",
-            "It is wrong **after a hook has failed**",
+            "**Use `helmfile sync`.**",
+            "It does not work **after a hook has failed**",
             "--include-transitive-needs",
             "no `--timeout`",
         ] {

@@ -163,7 +163,7 @@ fn script_refuses_broken_helm_versions() {
     assert!(
         String::from_utf8(output.stderr)
             .unwrap()
-            .starts_with("error: `/nowhere/helm` cannot be run\n")
+            .starts_with("error: cannot run `/nowhere/helm`\n")
     );
 }
 
@@ -240,11 +240,8 @@ fn wrong_usage_is_told_and_nothing_is_run() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        String::from_utf8(output.stderr)
-            .unwrap()
-            .starts_with("error: there is a comma in the path ")
-    );
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.starts_with("error: the path ") && errors.contains("has a comma"), "{errors}");
 }
 
 #[test]

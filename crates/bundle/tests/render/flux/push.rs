@@ -151,7 +151,7 @@ fn push_failure_stops_before_the_bundle() {
     assert!(
         String::from_utf8(output.stderr)
             .unwrap()
-            .starts_with("error: chart gpu-rollout-namespaces could not be pushed\nhint: ")
+            .starts_with("error: cannot push chart gpu-rollout-namespaces\nhint: ")
     );
     assert!(!scene.calls().contains("artifact"));
     for arguments in [&["--tag"][..], &["--tga", "x"], &["x"], &["--tag="]] {
