@@ -307,7 +307,7 @@ fn umbrella_with_known_repository_asks_for_none() {
     ] {
         assert!(page.contains(words), "{words}");
     }
-    for words in ["--set", "valuesObject", "It does not say"] {
+    for words in ["--set", "valuesObject", "You set its repository"] {
         assert!(!page.contains(words), "{words}");
     }
 }

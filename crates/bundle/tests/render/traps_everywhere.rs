@@ -147,7 +147,7 @@ fn trap_what_bundles_cannot_set_is_documented() {
             "argocd-helm",
             vec![
                 "controller.sync.timeout.seconds",
-                "`--timeout` and `--wait` say nothing about hooks",
+                "`--timeout` and `--wait` do not apply to hooks",
             ],
         ),
     ];
