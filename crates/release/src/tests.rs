@@ -189,7 +189,7 @@ fn budgets_follow_nodes_pace_and_waits() {
         release(&plan, "nvidia-dra-driver-gpu-post").timeout_seconds,
         budget.seconds + SLACK_SECONDS
     );
-    insta::assert_snapshot!(budget.explanation, @"1h3m: 16 GPU nodes, 4 upgraded at once, 12m a node, 15m for everything else");
+    insta::assert_snapshot!(budget.explanation, @"1h3m: 16 GPU nodes, 4 upgraded at once, 12m per node, 15m for everything else");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn missing_dra_driver_disables_reroll_with_a_note() {
         (&[Task::Settle, Task::Wake][..], &json!(["settle", "wake"]))
     );
     assert_eq!(hook.rights, rights(Driver::Gpu, &[Task::Settle, Task::Wake]).collect::<Vec<_>>());
-    insta::assert_snapshot!(plan.notes[0], @"the recipe has no nvidia-dra-driver-gpu, so its hook has no task `reroll`: a DRA driver that was installed by other means keeps its stale plugins");
+    insta::assert_snapshot!(plan.notes[0], @"the recipe has no nvidia-dra-driver-gpu, so its hook has no task `reroll`, and a separately installed DRA driver keeps its stale plugins");
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn repositories_can_be_replaced() {
         ..PlanOptions::default()
     };
     let error = plan(&recipe(json!({})), &catalog(), &options).unwrap_err();
-    assert_eq!(error.hint().as_deref(), Some("the repositories are jetstack, nfd, nvidia"));
+    assert_eq!(error.hint().as_deref(), Some("known repositories: jetstack, nfd, nvidia"));
 }
 
 #[test]
@@ -314,28 +314,31 @@ fn contradictions_are_errors() {
         (json!({"components": [{"name": "nope"}]}), "component `nope` is not in the catalog"),
         (
             json!({"components": [{"name": "gpu-operator"}, {"name": "gpu-operator"}]}),
-            "component `gpu-operator` stands in the recipe twice",
+            "component `gpu-operator` is in the recipe twice",
         ),
         (
             operator(json!({"driver": {"version": "1"}})),
-            "`rollout.gpuDriver.version` and `values.driver.version` of component `gpu-operator` both set the same thing",
+            "`rollout.gpuDriver.version` and `values.driver.version` of component `gpu-operator` set the same value",
         ),
-        (operator(json!({"driver": "x"})), "`values.driver` of component `gpu-operator` is no map"),
+        (
+            operator(json!({"driver": "x"})),
+            "`values.driver` of component `gpu-operator` is not a map",
+        ),
         (
             operator(json!({"operator": {"upgradeCRD": true}})),
             "`values.operator.upgradeCRD` of component `gpu-operator` must be false, found true",
         ),
         (
             with_policy(&json!({"maxUnavailable": 0})),
-            "`maxUnavailable: 0` does not forbid anything: the gpu-operator chart reads zero as unset and renders 25%",
+            "`maxUnavailable: 0` has no effect: the gpu-operator chart treats 0 as not set, and renders 25%",
         ),
         (
             json!({"components": [{"name": "gpu-operator"}], "rollout": {"dra": {"required": true}}}),
-            "`rollout.dra.required: true`, but the recipe has no component `nvidia-dra-driver-gpu`",
+            "`rollout.dra.required` is true, but the recipe has no component `nvidia-dra-driver-gpu`",
         ),
         (
             json!({"rollout": {"gpuDriver": {"perNode": "600h"}}}),
-            "`rollout.gpuDriver` takes too long, at most 24 days are possible: 9600h15m: 16 GPU nodes, 1 upgraded at once, 600h a node, 15m for \
+            "the time budget of `rollout.gpuDriver` is longer than the limit of 24 days: 9600h15m: 16 GPU nodes, 1 upgraded at once, 600h per node, 15m for \
              everything else",
         ),
     ];

@@ -221,7 +221,7 @@ fn budgets_follow_the_policy_that_is_in_force() {
         6 * 720 + 5 * 300 + OVERHEAD_SECONDS,
         "one may fail, and then three of four are left"
     );
-    insta::assert_snapshot!(slow.explanation, @"1h52m: 16 GPU nodes, 3 upgraded at once, 12m a node, 5m between them, 15m for everything else");
+    insta::assert_snapshot!(slow.explanation, @"1h52m: 16 GPU nodes, 3 upgraded at once, 12m per node, 5m between them, 15m for everything else");
     let failing = budget(
         Mode::Steer,
         json!({"maxParallelUpgrades": 4, "maxUnavailable": 4, "failureBudget": 3}),
@@ -255,7 +255,7 @@ fn values_against_mode_are_errors_others_stay() {
             Err(error) => assert_eq!(
                 error.to_string(),
                 format!(
-                    "`values.driver.upgradePolicy.autoUpgrade` of component `gpu-operator` is {wrong}, and mode `{}` needs {needed}",
+                    "`values.driver.upgradePolicy.autoUpgrade` of component `gpu-operator`: mode `{}` needs {needed}, found {wrong}",
                     mode.name()
                 )
             ),
@@ -269,7 +269,7 @@ fn values_against_mode_are_errors_others_stay() {
         upstream(&plan, "gpu-operator").values["driver"]["manager"]["env"],
         json!([other, drain("false"), {"name": "ENABLE_GPU_POD_EVICTION", "value": "false"}])
     );
-    insta::assert_snapshot!(env(json!([drain("true")])).unwrap_err(), @r#"`values.driver.manager.env` of component `gpu-operator`: in mode `drive` the entry `ENABLE_AUTO_DRAIN` must have the value "false", found {"name":"ENABLE_AUTO_DRAIN","value":"true"}"#);
+    insta::assert_snapshot!(env(json!([drain("true")])).unwrap_err(), @r#"`values.driver.manager.env` of component `gpu-operator`: in mode `drive`, the entry `ENABLE_AUTO_DRAIN` must have the value "false", found {"name":"ENABLE_AUTO_DRAIN","value":"true"}"#);
     insta::assert_snapshot!(env(json!({})).unwrap_err(), @"`values.driver.manager.env` of component `gpu-operator`: expected a list of `{name: …, value: …}`");
 }
 
