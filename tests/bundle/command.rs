@@ -279,7 +279,7 @@ fn ambiguous_revision_is_noted_for_flux_alone() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(
             said.contains(
-                "`v1.2` is taken for a branch; for a tag write --revision refs/tags/v1.2"
+                "treating `v1.2` as a branch; for a tag, write --revision refs/tags/v1.2"
             ),
             expected,
             "{said}"
@@ -412,14 +412,14 @@ fn what_flux_cannot_reach_is_refused() {
     }
     insta::assert_snapshot!(seen.concat(), @r#"
     $ gpu-rollout bundle render -r base -d flux -o out
-    error: deployer `flux` reads the bundle from a repository, and its files must say which one
+    error: deployer `flux` reads the bundle from a repository, and no repository is set
     hint: add --repo URL, and --revision and --path unless `main` and its root are right
     $ gpu-rollout bundle render -r base -d flux -o out --repo file:///srv/fleet.git
     error: deployer `flux` cannot read the bundle from `file:///srv/fleet.git`: Flux reads it from inside the cluster
-    hint: name a repository that the cluster reaches: --repo https://…, ssh://… or oci://…
+    hint: name a repository that the cluster can reach: --repo https://…, ssh://… or oci://…
     $ gpu-rollout bundle render -r base -d flux -o out --repo https://git.example.com/a --chart-repository nvidia=/mnt/charts
     error: deployer `flux` cannot take the chart of gpu-operator from `/mnt/charts/gpu-operator-v26.3.1.tgz`: Flux reads charts from inside the cluster
-    hint: serve the charts over https:// or push them to a registry, and name that: --chart-repository NAME=https://… or NAME=oci://…
+    hint: serve the charts over https:// or push them to a registry, and name it: --chart-repository NAME=https://… or NAME=oci://…
     "#);
     assert!(scene.names().is_empty());
 }
