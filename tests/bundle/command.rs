@@ -118,7 +118,7 @@ fn other_bundle_is_replaced_edited_only_by_force() {
     snapshot!("command-another-bundle", seen.join("\n"));
     let output = scene.run("bundle render -r base -d helmfile -o out --format json");
     let entries: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let expected = "a bundle of recipe `kind-dev` for helmfile stood in `out`; it gave way to this one of `base` for helmfile";
+    let expected = "replaced the bundle of recipe `kind-dev` for helmfile in `out` with this one of `base` for helmfile";
     assert!(entries[0]["notes"].as_array().unwrap().contains(&expected.into()), "{entries:#}");
 }
 
