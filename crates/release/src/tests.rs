@@ -1,4 +1,4 @@
-//! What a plan says, on a small catalog.
+//! Tests of plans, with a small catalog.
 
 use serde_json::{Value, json};
 
@@ -140,7 +140,7 @@ fn the_policy_becomes_the_charts_values() {
             }},
         })
     );
-    // What the recipe does not say is left to the chart.
+    // The chart's defaults apply to absent keys.
     let plan = planned(json!({"rollout": {"gpuDriver": {"mode": "observe"}}})).unwrap();
     assert_eq!(
         json!(upstream(&plan, "gpu-operator").values),
@@ -171,7 +171,8 @@ fn budgets_follow_nodes_pace_and_waits() {
     );
     let alone = json!({"components": [{"name": "gpu-operator"}], "rollout": {"gpuDriver": {"version": "1", "perNode": "1m"}}, "cluster": {"gpuNodes": 1}});
     assert_eq!(seconds(alone), 60 + OVERHEAD_SECONDS, "without a DRA driver nothing is re-rolled");
-    // Operands are replaced one node at a time, however many drivers are upgraded at once.
+    // Operands are replaced one node at a time, regardless of how many drivers are upgraded at
+    // once.
     let many = |daemon_sets: Value| {
         let all = json!({"maxParallelUpgrades": 0, "maxUnavailable": "100%"});
         seconds(
@@ -369,7 +370,8 @@ fn two_forms_of_one_crd_are_refused() {
     assert!(matches!(error, PlanError::CrdConflict { .. }), "{error}");
 }
 
-/// The plugin's pods do not start without their ConfigMap, so it comes first; and an edit of it fires the hook.
+/// The plugin's pods do not start without their ConfigMap, so it comes first; and an edit of it
+/// fires the hook.
 #[test]
 fn device_plugin_configurations_precede_their_component() {
     let config = json!({"default": "shared", "configs": {"shared": {"version": "v1"}, "whole": {"version": "v1"}}});
@@ -393,7 +395,7 @@ fn device_plugin_configurations_precede_their_component() {
     assert_eq!(hook(&plan, "gpu-operator-post").shares, ["gpu-operator", "gpu-operator-config"]);
 }
 
-/// A Job gets the task, and with it rights, only where there is something that nobody else restarts.
+/// A Job gets the task and its rights only if nothing else restarts the plugin.
 #[test]
 fn plugins_restart_only_where_something_can_change() {
     let tasks = |components: Value| -> Vec<(String, Vec<Task>)> {
@@ -475,7 +477,8 @@ fn names_that_helm_does_not_take_are_errors() {
     assert_eq!(error, PlanError::NameTwice("gpu-operator-post".to_owned()));
 }
 
-/// Both would stand under `objects` in the values that the hook shares, and the later would hide the earlier from the trigger digest.
+/// Both would be under `objects` in the values that the hook shares, so the later one would hide
+/// the earlier one from the trigger digest.
 #[test]
 fn no_component_has_configurations_and_custom_resources() {
     for chart in device_plugin_config::environment::PluginChart::ALL {

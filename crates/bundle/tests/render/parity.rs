@@ -1,4 +1,5 @@
-//! One recipe means the same with every deployer; and whatever is changed in a deployer's files, parity names it.
+//! Tests that a recipe means the same with every deployer, and that parity reports any change of a
+//! deployer's files.
 
 mod mutations;
 mod promises;
@@ -20,7 +21,7 @@ pub(crate) fn facts_of(name: &str, deployer: Deployer) -> BundleFacts {
     read_facts(&files(&bundle(name, deployer))).unwrap()
 }
 
-/// The differences as lines: release, fact, what each bundle says.
+/// Returns the differences as lines: release, fact, the value in each bundle.
 pub(crate) fn lines(parity: &ParityReport) -> String {
     let line = |difference: &parity::FactDifference| {
         let values: Vec<String> = difference
@@ -46,7 +47,7 @@ fn every_recipe_means_the_same_with_every_deployer() {
     }
 }
 
-/// Flux takes charts from a registry in another way than from Git.
+/// Flux reads charts from a registry differently than from Git.
 #[test]
 fn a_registry_means_the_same_as_git() {
     for name in catalog::recipe_names() {
@@ -59,7 +60,7 @@ fn a_registry_means_the_same_as_git() {
     }
 }
 
-/// What a deployer has no words for is listed with its reason, and nothing else is left out.
+/// A fact that a deployer cannot express is listed with its reason; no other fact is omitted.
 #[test]
 fn what_cannot_be_compared_is_said() {
     let bundles: Vec<BundleFacts> =

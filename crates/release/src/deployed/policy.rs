@@ -27,7 +27,7 @@ pub(super) fn of_values(values: &mut Map<String, Value>, driver: Driver) -> Reci
     let mut policy = Map::new();
     for &(theirs, own) in keys {
         let place = format!("{place}.{theirs}");
-        if own == "waitForCompletion" && remove_if(values, &place, waits_for_nobody).is_some() {
+        if own == "waitForCompletion" && remove_if(values, &place, has_no_selector).is_some() {
             continue;
         }
         let read = |value: &Value| {
@@ -50,7 +50,7 @@ pub(super) fn of_values(values: &mut Map<String, Value>, driver: Driver) -> Reci
 }
 
 /// Whether a wait has no selector. The API server writes its timeout anyway.
-fn waits_for_nobody(wait: &Value) -> bool {
+fn has_no_selector(wait: &Value) -> bool {
     let selector = wait.as_object().map(|wait| wait.get("podSelector").unwrap_or(&Value::Null));
     selector.is_some_and(|selector| selector.is_null() || *selector == "")
 }

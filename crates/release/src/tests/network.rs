@@ -1,4 +1,4 @@
-//! The network operator's road, and what the whole stack means for it, with the real catalog.
+//! Tests of plans with the Network Operator, with the real catalog.
 
 use serde_json::{Value, json};
 
