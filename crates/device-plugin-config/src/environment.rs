@@ -132,7 +132,7 @@ fn operator(
         ("DEVICE_ID_STRATEGY", "uuid"),
         ("MPS_ROOT", MPS_ROOT),
     ] {
-        environment.set(name, value, "the GPU operator, always");
+        environment.set(name, value, "the GPU Operator, always");
     }
     // Enabled by default since the operator's v25.10, which deploys the plugin 0.18.
     let cdi = is_on("cdi.enabled").unwrap_or(version >= PluginVersion::minor(18));
