@@ -25,8 +25,9 @@ fn is_shared(file: &BundleFile, first: &BundleTree) -> bool {
     is_common && first.get(&file.path).is_some()
 }
 
-/// Facts about a file that its path does not show. The hook chart has tests of its own and is in the same
-/// repository: its copies are only named, so that an edit there leaves the snapshots unchanged.
+/// Facts about a file that its path does not show. The hook chart has tests of its own and is in
+/// the same repository: its copies are only named, so that an edit there leaves the snapshots
+/// unchanged.
 fn note(file: &BundleFile) -> &'static str {
     match file {
         BundleFile { path, .. }
@@ -82,16 +83,16 @@ fn own_files(bundle: &BundleTree, first: &BundleTree) -> BTreeMap<String, Bundle
     by_key
 }
 
-/// Returns the files that only `deployer` writes for a recipe, rendered with the name `base`, because
-/// the name is in dozens of lines.
+/// Returns the files that only `deployer` writes for a recipe, rendered with the name `base`,
+/// because the name is in dozens of lines.
 fn own_files_as_base(name: &str, deployer: Deployer) -> BTreeMap<String, BundleFile> {
     let mut recipe = recipe(name);
     BASE.clone_into(&mut recipe.metadata.name);
     own_files(&bundle_of(&recipe, deployer, REPOSITORY), &bundle(name, DEPLOYERS[0]))
 }
 
-/// Returns the text to compare. The digest of `recipe.yaml`, which is shown completely, would change all diffs
-/// with each edit of `base`.
+/// Returns the text to compare. The digest of `recipe.yaml`, which is shown completely, would
+/// change all diffs with each edit of `base`.
 fn compared(file: &BundleFile) -> String {
     Regex::new("sha256: [0-9a-f]{64}")
         .unwrap()
@@ -99,8 +100,8 @@ fn compared(file: &BundleFile) -> String {
         .into_owned()
 }
 
-/// Returns the differences from `base` in the files of `deployer`: removed and added files, and a unified diff
-/// of each changed one.
+/// Returns the differences from `base` in the files of `deployer`: removed and added files, and a
+/// unified diff of each changed one.
 fn changes(name: &str, deployer: Deployer) -> String {
     let (before, after) = (own_files_as_base(BASE, deployer), own_files_as_base(name, deployer));
     let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
