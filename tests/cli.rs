@@ -120,8 +120,8 @@ fn a_file_of_64_megabytes() {
         program().args(["recipe", "check", "large.yaml"]).current_dir(&folder).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     insta::assert_snapshot!(String::from_utf8(output.stderr).unwrap(), @r"
-    error: unable to read `large.yaml`: it is larger than 1 MiB
-    hint: this does not look like a recipe: is it the right file?
+    error: cannot read `large.yaml`: larger than 1 MiB
+    hint: check that this is the right file; recipes are much smaller
 
     error: the recipe `large.yaml` cannot be used: 1 error
     ");

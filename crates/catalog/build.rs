@@ -1,5 +1,6 @@
-//! Embeds `bundles/`: writes a list of every recipe, component, values, schema and CRD file, sorted by path. The tables of the catalog
-//! become JSON. What is large or rarely needed is packed; files with the same content are embedded once.
+//! Embeds `bundles/`: writes a list of every recipe, component, values, schema and CRD file, sorted
+//! by path. Converts the catalog's tables to JSON. Compresses files that are large or rarely
+//! needed, and embeds files with the same content once.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -7,14 +8,14 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// As small as it gets: it is packed once for each build.
+/// The highest compression level, because each build compresses only once.
 const LEVEL: u8 = 10;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=../../bundles");
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR for build scripts")?);
-    // A build script runs in the package's folder.
+    // Cargo runs a build script in the package's folder.
     let root = PathBuf::from("../../bundles");
     let mut files = Vec::new();
     collect(&root, "", &mut files)?;
@@ -23,7 +24,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut statics, mut table) =
         (String::new(), String::from("static FILES: &[(&str, EmbeddedFile)] = &[\n"));
     for file in files {
-        // The compiler resolves folders, so that no path of the building machine gets into the source.
+        // The compiler resolves the folder, so that the source contains no path of the build
+        // machine.
         if is_plain(&file) {
             writeln!(
                 table,
@@ -54,17 +56,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Recipes are small, and nearly every run reads some of them; messages show their lines.
+/// Whether to embed a file uncompressed: recipes are small, and nearly every run reads some of
+/// them.
 fn is_plain(path: &str) -> bool {
     path.starts_with("recipes/")
 }
 
-/// Written here for people, and read by the program alone: component descriptions, and the table of what does not go together.
+/// Whether to convert a file to JSON: component descriptions and the compatibility table, which
+/// only the program reads at run time.
 fn is_table(path: &str) -> bool {
     path.ends_with("/component.yaml") || path == "compatibility.yaml"
 }
 
-/// The same table as JSON, under a name that says so.
+/// Returns the table as JSON, with a matching file name.
 fn as_json(root: &Path, file: &str) -> Result<(String, Vec<u8>), Box<dyn Error>> {
     let options = serde_yaml::options! { legacy_octal_numbers: true };
     let value: serde_json::Value =
@@ -73,7 +77,8 @@ fn as_json(root: &Path, file: &str) -> Result<(String, Vec<u8>), Box<dyn Error>>
     Ok((file.replace(".yaml", ".json"), serde_json::to_vec(&value)?))
 }
 
-/// What is embedded beside them: CRDs, and default values and schemas as JSON (their YAML is only the source).
+/// Whether to embed another file: CRDs, and default values and schemas as JSON (their YAML is only
+/// the source).
 fn is_embedded(path: &str) -> bool {
     let ends_in = |wanted: &str| Path::new(path).extension().is_some_and(|ending| ending == wanted);
     ends_in("yaml") && (is_plain(path) || is_table(path) || path.contains("/crds/"))

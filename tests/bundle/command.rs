@@ -118,7 +118,7 @@ fn other_bundle_is_replaced_edited_only_by_force() {
     snapshot!("command-another-bundle", seen.join("\n"));
     let output = scene.run("bundle render -r base -d helmfile -o out --format json");
     let entries: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let expected = "a bundle of recipe `kind-dev` for helmfile stood in `out`; it gave way to this one of `base` for helmfile";
+    let expected = "replaced the bundle of recipe `kind-dev` for helmfile in `out` with this one of `base` for helmfile";
     assert!(entries[0]["notes"].as_array().unwrap().contains(&expected.into()), "{entries:#}");
 }
 
@@ -279,7 +279,7 @@ fn ambiguous_revision_is_noted_for_flux_alone() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(
             said.contains(
-                "`v1.2` is taken for a branch; for a tag write --revision refs/tags/v1.2"
+                "treating `v1.2` as a branch; for a tag, write --revision refs/tags/v1.2"
             ),
             expected,
             "{said}"
@@ -307,7 +307,7 @@ fn umbrella_with_known_repository_asks_for_none() {
     ] {
         assert!(page.contains(words), "{words}");
     }
-    for words in ["--set", "valuesObject", "It does not say"] {
+    for words in ["--set", "valuesObject", "You set its repository"] {
         assert!(!page.contains(words), "{words}");
     }
 }
@@ -412,14 +412,14 @@ fn what_flux_cannot_reach_is_refused() {
     }
     insta::assert_snapshot!(seen.concat(), @r#"
     $ gpu-rollout bundle render -r base -d flux -o out
-    error: deployer `flux` reads the bundle from a repository, and its files must say which one
+    error: deployer `flux` reads the bundle from a repository, and no repository is set
     hint: add --repo URL; also --revision unless it is `main`, and --path unless it is the root
     $ gpu-rollout bundle render -r base -d flux -o out --repo file:///srv/fleet.git
     error: deployer `flux` cannot read the bundle from `file:///srv/fleet.git`: Flux reads it from inside the cluster
-    hint: name a repository that the cluster reaches: --repo https://…, ssh://… or oci://…
+    hint: name a repository that the cluster can reach: --repo https://…, ssh://… or oci://…
     $ gpu-rollout bundle render -r base -d flux -o out --repo https://git.example.com/a --chart-repository nvidia=/mnt/charts
     error: deployer `flux` cannot take the chart of gpu-operator from `/mnt/charts/gpu-operator-v26.3.1.tgz`: Flux reads charts from inside the cluster
-    hint: serve the charts over https:// or push them to a registry, and name that: --chart-repository NAME=https://… or NAME=oci://…
+    hint: serve the charts over https:// or push them to a registry, and name it: --chart-repository NAME=https://… or NAME=oci://…
     "#);
     assert!(scene.names().is_empty());
 }

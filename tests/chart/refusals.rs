@@ -68,7 +68,7 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
             "--set-json",
             r#"rollout.tasks=["settle","drive"]"#,
         ],
-        &["waitForCompletion waits for ever", "hint: set timeoutSeconds"],
+        &["waitForCompletion waits forever", "hint: set timeoutSeconds"],
     ),
     (&["--set", "rollout.gate=canary"], &["/rollout/gate", "'settled'"]),
     (&["--set", "rollout.budgetSecond=60"], &["/rollout'", "'budgetSecond' not allowed"]),
@@ -85,7 +85,7 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
     (
         &["--set", "rollout.driver=daemonset"],
         &[
-            "rollout.daemonSet does not say which",
+            "rollout.daemonSet does not name a DaemonSet",
             "hint: rollout.daemonSet: {namespace: …, name: …}",
         ],
     ),
@@ -106,7 +106,7 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
             "--set-json",
             r#"rollout.tasks=["settle","drive"]"#,
         ],
-        &["nothing says which pods must leave a node", "podDeletion.enable: false"],
+        &["no setting selects the pods that must leave a node", "podDeletion.enable: false"],
     ),
     (
         &[
@@ -135,7 +135,7 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
         &["--set", "rollout.driver=ofed", "--set-json", r#"rollout.tasks=["restart-plugins"]"#],
         &[
             "`restart-plugins` and rollout.driver is ofed",
-            "take `restart-plugins` out of rollout.tasks",
+            "remove `restart-plugins` from rollout.tasks",
         ],
     ),
     (
@@ -150,8 +150,8 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
             r#"devicePlugin.config.data={"a": {}}"#,
         ],
         &[
-            "ConfigMap plugins, key a: expected a text",
-            "hint: write the configuration as a block of text: `a: |`",
+            "ConfigMap plugins, key a: expected a string",
+            "hint: write the configuration as a block scalar: `a: |`",
         ],
     ),
     (

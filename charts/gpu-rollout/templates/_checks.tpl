@@ -1,17 +1,20 @@
-{{- /* What the schema cannot say. Called from one template; one failure stops the whole render. */}}
+{{- /*
+Checks that a JSON schema cannot express. Only trigger.yaml includes this; the first failure stops
+the render.
+*/}}
 {{- define "gpu-rollout.check" -}}
 {{- $rollout := .Values.rollout -}}
 {{- $contract := include "gpu-rollout.contract" . | fromYaml -}}
 {{- if eq $rollout.driver "daemonset" -}}
 {{- if not (and $rollout.daemonSet.namespace $rollout.daemonSet.name) -}}
-{{- fail "\n\nrollout.driver is daemonset, and rollout.daemonSet does not say which\nhint: rollout.daemonSet: {namespace: …, name: …}\n" -}}
+{{- fail "\n\nrollout.driver is daemonset, and rollout.daemonSet does not name a DaemonSet\nhint: rollout.daemonSet: {namespace: …, name: …}\n" -}}
 {{- end -}}
 {{- if has $rollout.mode (list "assist" "steer") -}}
-{{- fail (printf "\n\nrollout.mode is `%s` and rollout.driver is daemonset: a DaemonSet has no vendor's controller that could be woken, or act for the hook\nhint: rollout.mode: drive, with rollout.tasks: [settle, drive], or observe, with [settle]\n" $rollout.mode) -}}
+{{- fail (printf "\n\nrollout.mode is `%s` and rollout.driver is daemonset: a DaemonSet has no vendor's controller that the hook could wake, or that could act for it\nhint: rollout.mode: drive, with rollout.tasks: [settle, drive], or observe, with [settle]\n" $rollout.mode) -}}
 {{- end -}}
 {{- $policy := $rollout.upgrade.policy -}}
 {{- if and (eq $rollout.mode "drive") $policy.podDeletion.enable (not $rollout.upgrade.extraConsumers) (not $policy.drain.enable) -}}
-{{- fail "\n\nrollout.driver is daemonset, and nothing says which pods must leave a node before its pod is replaced\nhint: name those that use it in rollout.upgrade.extraConsumers, or drain the nodes (rollout.upgrade.policy.drain.enable: true), or say that none must (rollout.upgrade.policy.podDeletion.enable: false)\n" -}}
+{{- fail "\n\nrollout.driver is daemonset, and no setting selects the pods that must leave a node before its pod is replaced\nhint: select the pods that use the driver in rollout.upgrade.extraConsumers, or drain the nodes (rollout.upgrade.policy.drain.enable: true), or evict no pods (rollout.upgrade.policy.podDeletion.enable: false)\n" -}}
 {{- end -}}
 {{- end -}}
 {{- $own := get $contract.modeTasks $rollout.mode -}}
@@ -19,7 +22,7 @@
 {{- range $own }}{{ if not (has . $contract.steps) }}{{ $after = append $after . }}{{ end }}{{ end -}}
 {{- $usual := ternary (append $after "reroll") $after (eq $rollout.driver "gpu") | join ", " -}}
 {{- if not $rollout.tasks -}}
-{{- fail (printf "\n\nrollout.tasks is empty: the hook would have nothing to do\nhint: rollout.tasks: [%s]\n" $usual) -}}
+{{- fail (printf "\n\nrollout.tasks is empty, so the hook would have nothing to do\nhint: rollout.tasks: [%s]\n" $usual) -}}
 {{- end -}}
 {{- range $rollout.tasks -}}
 {{- $task := . -}}
@@ -33,38 +36,38 @@
 {{- if or (eq $rollout.driver "daemonset") (has $rollout.component.name (values $contract.operators)) -}}
 {{- range $after -}}
 {{- if not (has . $rollout.tasks) -}}
-{{- fail (printf "\n\nrollout.mode is `%s` and rollout.tasks has no `%s`: what the mode promises would be done by nobody\nhint: rollout.tasks: [%s], or rollout.mode: observe\n" $rollout.mode . $usual) -}}
+{{- fail (printf "\n\nrollout.mode is `%s` and rollout.tasks has no `%s`, which the mode needs\nhint: rollout.tasks: [%s], or rollout.mode: observe\n" $rollout.mode . $usual) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- else -}}
 {{- range $rollout.tasks -}}
 {{- if has . (list "wake" "steer" "drive" "reroll") -}}
-{{- fail (printf "\n\nrollout.tasks has `%s` without `settle`, which is what watches drivers\nhint: rollout.tasks: [%s]\n" . $usual) -}}
+{{- fail (printf "\n\nrollout.tasks has `%s` without `settle`, the task that watches drivers\nhint: rollout.tasks: [%s]\n" . $usual) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- $wait := $rollout.upgrade.policy.waitForCompletion -}}
 {{- if and (has $rollout.mode (list "steer" "drive")) $wait.podSelector (eq (int64 $wait.timeoutSeconds) 0) -}}
-{{- fail "\n\nrollout.upgrade.policy.waitForCompletion waits for ever: timeoutSeconds is 0, and no Job with a time budget could promise an end\nhint: set timeoutSeconds: how long a job may hold its node back\n" -}}
+{{- fail "\n\nrollout.upgrade.policy.waitForCompletion waits forever: timeoutSeconds is 0, and a Job with a time budget cannot wait forever\nhint: set timeoutSeconds to how long a job may delay its node\n" -}}
 {{- end -}}
 {{- if ne $rollout.driver "gpu" -}}
 {{- range list "reroll" "restart-plugins" -}}
 {{- if has . $rollout.tasks -}}
-{{- fail (printf "\n\nrollout.tasks has `%s` and rollout.driver is %s: what it restarts belongs to the GPU driver\nhint: rollout.driver: gpu, or take `%s` out of rollout.tasks\n" . $rollout.driver .) -}}
+{{- fail (printf "\n\nrollout.tasks has `%s` and rollout.driver is %s: the pods that this task restarts belong to the GPU driver\nhint: rollout.driver: gpu, or remove `%s` from rollout.tasks\n" . $rollout.driver .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if and (has "reroll" $rollout.tasks) (not $rollout.dra.namespaces) -}}
-{{- fail "\n\nrollout.dra.namespaces is empty: the hook has nowhere to look for the DRA driver\nhint: name its namespace, or take `reroll` out of rollout.tasks\n" -}}
+{{- fail "\n\nrollout.dra.namespaces is empty, so the hook cannot find the DRA driver\nhint: name its namespace, or remove `reroll` from rollout.tasks\n" -}}
 {{- end -}}
 {{- range $object := list "podMonitor" "prometheusRule" -}}
 {{- if and (get $rollout.metrics $object).enabled (not $rollout.metrics.enabled) -}}
-{{- fail (printf "\n\nrollout.metrics.%s.enabled is true and rollout.metrics.enabled is false: there would be no metrics that it could go by\nhint: rollout.metrics.enabled: true\n" $object) -}}
+{{- fail (printf "\n\nrollout.metrics.%s.enabled is true and rollout.metrics.enabled is false, so it would have no metrics\nhint: rollout.metrics.enabled: true\n" $object) -}}
 {{- end -}}
 {{- end -}}
 {{- $least := add (int64 $rollout.quietSeconds) (int64 $contract.marginSeconds) 1 -}}
 {{- if lt (int64 $rollout.budgetSeconds) $least -}}
-{{- fail (printf "\n\nrollout.budgetSeconds is %d: no run can succeed in it, as quietSeconds (%d) and a margin of %d seconds are part of it\nhint: at least %d; for a whole fleet 900 + perNodeSeconds * GPU nodes / nodes upgraded at once\n" (int64 $rollout.budgetSeconds) (int64 $rollout.quietSeconds) (int64 $contract.marginSeconds) $least) -}}
+{{- fail (printf "\n\nrollout.budgetSeconds is %d, and no run can succeed in that time: it includes quietSeconds (%d) and a margin of %d seconds\nhint: at least %d; for a whole fleet, 900 + perNodeSeconds * GPU nodes / nodes upgraded at once\n" (int64 $rollout.budgetSeconds) (int64 $rollout.quietSeconds) (int64 $contract.marginSeconds) $least) -}}
 {{- end -}}
 {{- end }}

@@ -1,4 +1,4 @@
-{{- /* What both lives of the program agree on, generated from the program's own constants. */}}
+{{- /* The constants that chart, CLI and hook share, generated from the program's own. */}}
 {{- define "gpu-rollout.contract" -}}
 {{- .Files.Get "files/contract.yaml" -}}
 {{- end }}
@@ -6,7 +6,10 @@
 {{- define "gpu-rollout.trigger" -}}{{ .Release.Name }}-trigger{{- end }}
 {{- define "gpu-rollout.record" -}}{{ .Release.Name }}-record{{- end }}
 
-{{- /* The ConfigMaps of the run record, as a list. A Job of single steps writes no entries of nodes, and has one. */}}
+{{- /*
+The ConfigMaps of the run record, as a JSON list. A Job with only one-time tasks (`steps` of the
+contract) writes no entries for nodes, and has one ConfigMap.
+*/}}
 {{- define "gpu-rollout.records" -}}
 {{- $contract := include "gpu-rollout.contract" . | fromYaml -}}
 {{- $record := include "gpu-rollout.record" . -}}
@@ -17,7 +20,10 @@
 {{- toJson $names -}}
 {{- end }}
 
-{{- /* Roles and bindings: unique in a cluster, as two releases may have a Role in one namespace. */}}
+{{- /*
+The name of Roles and bindings. It is unique in a cluster, because two releases may have a Role in
+one namespace.
+*/}}
 {{- define "gpu-rollout.role" -}}gpu-rollout:{{ .Release.Namespace }}:{{ .Release.Name }}{{- end }}
 
 {{- define "gpu-rollout.operatorNamespace" -}}
@@ -30,7 +36,10 @@
 {{- .Values.rollout.operatorDeployment | default (get $contract.operatorDeployments .Values.rollout.driver) -}}
 {{- end }}
 
-{{- /* Where the device plugin runs: with the GPU operator it is one of its operands, otherwise a release of its own. */}}
+{{- /*
+The device plugin's namespace. With the GPU Operator, the plugin is an operand; otherwise, it is a
+release of its own.
+*/}}
 {{- define "gpu-rollout.devicePluginNamespace" -}}
 {{- $own := ternary (include "gpu-rollout.operatorNamespace" .) .Release.Namespace (eq .Values.rollout.component.name "gpu-operator") -}}
 {{- .Values.rollout.devicePlugin.namespace | default $own -}}
@@ -44,8 +53,9 @@
 {{- end }}
 
 {{- /*
-The trigger digest D: everything that must make the hook fire again, and nothing else. Only values and the image go in: neither the
-release's revision nor its history, neither the time nor the server's version, so that every deployer computes the same.
+The trigger digest D: the hash of everything that must make the hook fire again. It covers only
+values and the image. It excludes the release's revision and history, the time and the server's
+version, so that every deployer computes the same.
 */}}
 {{- define "gpu-rollout.digest" -}}
 {{- dict "image" (include "gpu-rollout.image" .) "values" .Values | toJson | sha256sum -}}
@@ -60,15 +70,19 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
 {{- end }}
 
-{{- /* Our labels, and those of the user for one object: what identifies it is ours. Arguments: the root context, the user's labels. */}}
+{{- /*
+The chart's labels and the user's for one object; the chart's take precedence. Arguments: the root
+context, the user's labels.
+*/}}
 {{- define "gpu-rollout.withLabels" -}}
 {{- merge (include "gpu-rollout.labels" (index . 0) | fromYaml) (deepCopy (index . 1 | default dict)) | toYaml -}}
 {{- end }}
 
 {{- /*
-Whether a namespace is certainly not there (or going away): "true" or empty. A lookup that finds nothing proves it only where lookups
-work at all, which the namespace `default` shows. The release's own namespace may be created after rendering and is never looked up.
-Arguments: the root context, the namespace.
+Whether a namespace certainly does not exist (or is terminating): "true" or empty. An empty lookup
+proves it only where lookups work at all, so this checks the namespace `default` first. The
+release's own namespace may be created after rendering, so it is never looked up. Arguments: the
+root context, the namespace.
 */}}
 {{- define "gpu-rollout.namespaceIsAbsent" -}}
 {{- $root := index . 0 -}}

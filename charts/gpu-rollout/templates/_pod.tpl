@@ -1,4 +1,7 @@
-{{- /* Labels of the hook's pod: the user's are added; what identifies the pod is ours. */}}
+{{- /*
+Labels of the hook's pod. The user's are added; the labels that identify the pod cannot be
+overridden.
+*/}}
 {{- define "gpu-rollout.podLabels" -}}
 {{- $contract := include "gpu-rollout.contract" . | fromYaml -}}
 {{- $ours := include "gpu-rollout.labels" . | fromYaml -}}
@@ -8,7 +11,10 @@
 {{- merge $ours (deepCopy (.Values.rollout.pod.labels | default dict)) $defaults | toYaml -}}
 {{- end }}
 
-{{- /* Annotations of the hook's pod: no sidecar that would outlive the program, and no autoscaler that moves the pod. */}}
+{{- /*
+Annotations of the hook's pod: no sidecar, which would outlive the program, and no eviction by an
+autoscaler.
+*/}}
 {{- define "gpu-rollout.podAnnotations" -}}
 {{- $defaults := dict
   "sidecar.istio.io/inject" "false"
@@ -19,7 +25,10 @@
 {{- merge (deepCopy (.Values.rollout.pod.annotations | default dict)) $defaults | toJson -}}
 {{- end }}
 
-{{- /* Prefers nodes without GPUs: by the operator's label and, before it has set one, by node-feature-discovery's. */}}
+{{- /*
+Prefers nodes without GPUs: by the operator's label and, before the operator has set it, by
+node-feature-discovery's.
+*/}}
 {{- define "gpu-rollout.affinity" -}}
 {{- with .Values.rollout.pod.affinity -}}
 {{- toYaml . -}}
@@ -37,8 +46,9 @@ nodeAffinity:
 {{- end }}
 
 {{- /*
-Where nothing but GPU or control-plane nodes exist, the pod runs there, cordoned or not. Node failures are tolerated for 30 seconds
-instead of Kubernetes' 300, as the Job's next pod can go on at once.
+Where only GPU or control-plane nodes exist, the pod runs there, cordoned or not. Node failures are
+tolerated for 30 seconds instead of Kubernetes' 300, because the Job's next pod can continue at
+once.
 */}}
 {{- define "gpu-rollout.tolerations" -}}
 - {key: nvidia.com/gpu, operator: Exists}

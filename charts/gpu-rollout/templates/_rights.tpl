@@ -1,4 +1,7 @@
-{{- /* The namespaces of a scope, as {"items": […]}; those that are certainly absent are left out. Arguments: the root context, the scope. */}}
+{{- /*
+The namespaces of a scope, as {"items": […]}, without those that certainly do not exist. Arguments:
+the root context, the scope.
+*/}}
 {{- define "gpu-rollout.namespaces" -}}
 {{- $root := index . 0 -}}
 {{- $scope := index . 1 -}}
@@ -16,9 +19,10 @@
 {{- end }}
 
 {{- /*
-The rules of a scope, for the tasks and the driver of this Job; empty if there are none. A rule about named objects falls away where
-there is no name: an empty list of names would mean all. They come from files/rights.yaml, which is generated from
-the program's own table. Arguments: the root context, the scope.
+The RBAC rules of a scope, for the tasks and the driver of this Job; empty if there are none. A rule
+about named objects is omitted where there is no name, because an empty list of names would mean
+all. The rules come from files/rights.yaml, which is generated from the program's own table.
+Arguments: the root context, the scope.
 */}}
 {{- define "gpu-rollout.rules" -}}
 {{- $root := index . 0 -}}

@@ -1,6 +1,7 @@
 {{- /*
-One value of the component, as {"value": …}, or {} where the values do not say. It must be of the kind that the component's chart needs: YAML
-has already turned an unquoted 580.10 into 580.1. Arguments: a map, where it stands (for people), key, kind.
+One value of the component, as {"value": …}, or {} where the values do not set it. It must have the
+type that the component's chart needs: YAML has already turned an unquoted 580.10 into 580.1.
+Arguments: a map, its path (for messages), the key, the type.
 */}}
 {{- define "gpu-rollout.value" -}}
 {{- $section := index . 0 -}}
@@ -20,7 +21,10 @@ has already turned an unquoted 580.10 into 580.1. Arguments: a map, where it sta
 {{- toJson $found -}}
 {{- end }}
 
-{{- /* The objects that stand under `objects:` in the values (a release of custom resources or ConfigMaps shares them), as {"items": […]}. */}}
+{{- /*
+The objects under `objects:` in the values (shared by a release of custom resources or ConfigMaps),
+as {"items": […]}.
+*/}}
 {{- define "gpu-rollout.objects" -}}
 {{- $objects := list -}}
 {{- if kindIs "slice" .Values.objects -}}
@@ -29,7 +33,9 @@ has already turned an unquoted 580.10 into 580.1. Arguments: a map, where it sta
 {{- dict "items" $objects | toJson -}}
 {{- end }}
 
-{{- /* What the component's own values say that the live custom resource must come to say: only what is set. */}}
+{{- /*
+The component's own values that the live custom resource must match; only those that are set.
+*/}}
 {{- define "gpu-rollout.expected" -}}
 {{- $contract := include "gpu-rollout.contract" . | fromYaml -}}
 {{- $component := ternary dict .Values.rollout.component (eq .Values.rollout.driver "daemonset") -}}
@@ -44,7 +50,7 @@ has already turned an unquoted 580.10 into 580.1. Arguments: a map, where it sta
 {{- $resource := get $driver "nvidiaDriverCRD" | default dict -}}
 {{- $found := include "gpu-rollout.value" (list $resource "driver.nvidiaDriverCRD" "enabled" "bool") | fromJson -}}
 {{- if hasKey $found "value" }}{{ $_ := set $expected "nvidiaDrivers" $found.value }}{{ end -}}
-{{- /* What the chart copies into the NVIDIADriver that it makes. */}}
+{{- /* The keys that the operator's chart copies into the NVIDIADriver that it creates. */}}
 {{- $deploys := and (hasKey $found "value") $found.value (ne (toString (get $resource "deployDefaultCR")) "false") -}}
 {{- if and $deploys (ne (toString (get $driver "enabled")) "false") -}}
 {{- $object := dict -}}
@@ -69,7 +75,9 @@ has already turned an unquoted 580.10 into 580.1. Arguments: a map, where it sta
 {{- end -}}
 {{- if eq (toString $component.name) "network-operator" -}}
 {{- $driver := dict -}}
-{{- /* Charts before 24.10 make the NicClusterPolicy themselves; later ones do not read these keys. */}}
+{{- /*
+Charts before 24.10 create the NicClusterPolicy themselves; later ones do not read these keys.
+*/}}
 {{- if and (eq (toString .Values.deployCR) "true") $component.version (semverCompare "<24.10.0-0" $component.version) -}}
 {{- $_ := set $expected "nicClusterPolicy" true -}}
 {{- if and (kindIs "map" .Values.ofedDriver) (eq (toString (get .Values.ofedDriver "deploy")) "true") }}{{ $driver = .Values.ofedDriver }}{{ end -}}
@@ -87,8 +95,9 @@ has already turned an unquoted 580.10 into 580.1. Arguments: a map, where it sta
 {{- end }}
 
 {{- /*
-What a preflight is told of the component's values, which are about to be deployed; {} where they say nothing. Where the driver's section is
-there, what it leaves out is the operator's default: charts are installed with the whole file.
+The component's values, which are about to be deployed, for the preflight; {} where there are none.
+If the driver's section exists, a key that it omits has the operator's default, because charts are
+installed with the whole file.
 */}}
 {{- define "gpu-rollout.coming" -}}
 {{- $contract := include "gpu-rollout.contract" . | fromYaml -}}
@@ -113,7 +122,10 @@ there, what it leaves out is the operator's default: charts are installed with t
 {{- $_ := set $coming "managerEnvironment" $environment -}}
 {{- end -}}
 {{- if eq (toString $component.name) "network-operator" -}}
-{{- /* Charts before 24.10 make the NicClusterPolicy themselves, with `autoUpgrade: true`; the custom resource's own default is false. */}}
+{{- /*
+Charts before 24.10 create the NicClusterPolicy themselves, with `autoUpgrade: true`; the custom
+resource's own default is false.
+*/}}
 {{- if and (eq (toString .Values.deployCR) "true") $component.version (semverCompare "<24.10.0-0" $component.version) -}}
 {{- $driver := .Values.ofedDriver | default dict -}}
 {{- $_ := set $coming "driver" (eq (toString (get $driver "deploy")) "true") -}}
@@ -130,7 +142,7 @@ there, what it leaves out is the operator's default: charts are installed with t
 {{- toJson $coming -}}
 {{- end }}
 
-{{- /* The part of the settings about the preflight. */}}
+{{- /* The preflight section of the settings. */}}
 {{- define "gpu-rollout.preflight" -}}
 {{- $from := .Values.rollout.preflight -}}
 {{- $settings := dict "coming" (include "gpu-rollout.coming" . | fromJson) "strictness" $from.strictness -}}
@@ -141,9 +153,10 @@ there, what it leaves out is the operator's default: charts are installed with t
 {{- end }}
 
 {{- /*
-Which configurations the component's values give the device plugin: name of the ConfigMap (empty: none that the hook has to look after),
-default, what is tried without a default, and the texts by key where the values have them. The stand-alone chart restarts its pods by
-itself when `config.map` changes, and looks at nothing else.
+The configurations that the component's values give the device plugin: the name of the ConfigMap
+(empty: none that the hook must watch), the default, the fallbacks without a default, and the texts
+by key if the values contain them. The stand-alone chart restarts its own pods when `config.map`
+changes, and for no other change.
 */}}
 {{- define "gpu-rollout.devicePluginConfig" -}}
 {{- $component := .Values.rollout.component.name -}}
@@ -172,7 +185,7 @@ itself when `config.map` changes, and looks at nothing else.
 {{- toJson $config -}}
 {{- end }}
 
-{{- /* The part of the settings about the device plugin. */}}
+{{- /* The device plugin section of the settings. */}}
 {{- define "gpu-rollout.devicePlugin" -}}
 {{- $config := include "gpu-rollout.devicePluginConfig" . | fromJson -}}
 {{- $unavailable := .Values.rollout.devicePlugin.maxUnavailable -}}
@@ -189,7 +202,7 @@ itself when `config.map` changes, and looks at nothing else.
 {{- $digests := dict -}}
 {{- range $key, $text := $config.data -}}
 {{- if not (kindIs "string" $text) -}}
-{{- fail (printf "\n\nConfigMap %s, key %s: expected a text, found %v\nhint: write the configuration as a block of text: `%s: |`\n" $config.name $key $text $key) -}}
+{{- fail (printf "\n\nConfigMap %s, key %s: expected a string, found %v\nhint: write the configuration as a block scalar: `%s: |`\n" $config.name $key $text $key) -}}
 {{- end -}}
 {{- $_ := set $digests $key (sha256sum $text) -}}
 {{- end -}}
@@ -198,7 +211,10 @@ itself when `config.map` changes, and looks at nothing else.
 {{- toJson $settings -}}
 {{- end }}
 
-{{- /* What the hook goes by where it decides itself. What is switched off, or empty, in values is null in settings. */}}
+{{- /*
+The upgrade policy where the hook decides (steer, drive). A value that is disabled or empty is null
+in the settings.
+*/}}
 {{- define "gpu-rollout.upgrade" -}}
 {{- $upgrade := .Values.rollout.upgrade -}}
 {{- $from := $upgrade.policy -}}
@@ -243,8 +259,8 @@ itself when `config.map` changes, and looks at nothing else.
 {{- end }}
 
 {{- /*
-The settings of the hook Job as JSON. The program refuses a key that it does not know. Numbers out of YAML are floating point in a
-template, and settings are whole numbers; a share such as 25% stays text.
+The settings of the hook Job as JSON. The program refuses unknown keys. In a template, numbers from
+YAML are floating point; the settings need integers. A percentage such as 25% stays a string.
 */}}
 {{- define "gpu-rollout.settings" -}}
 {{- $rollout := .Values.rollout -}}

@@ -1,4 +1,4 @@
-//! A plan becomes a tree: the deployer's files, and what every bundle has.
+//! Builds the tree of a bundle: the deployer's files, and the files that every bundle has.
 
 use super::BundleTree;
 use super::info::{self, RECIPE, RecipeInfo};
@@ -7,27 +7,28 @@ use deployer::{self, BundleFile, BundleSource, Deployer, DeployerInput, RenderEr
 use recipe::model::Recipe;
 use release::{PlanOptions, ReleasePlan};
 
-/// What a bundle is made from.
+/// The input for a bundle.
 #[derive(Clone, Copy, Debug)]
 pub struct BundleInput<'a> {
     /// The recipe, with everything that it extends.
     pub recipe: &'a Recipe,
-    /// Its plan.
+    /// The recipe's plan.
     pub plan: &'a ReleasePlan,
-    /// What the plan was made with.
+    /// The options of the plan.
     pub options: &'a PlanOptions,
-    /// What shall deploy it.
+    /// The deployer.
     pub deployer: Deployer,
     /// The hook chart: path and text of each file.
     pub hook_chart: &'a [(&'a str, &'a str)],
-    /// Where the deployer reads the bundle from, if it does.
+    /// The source from which the deployer reads the bundle, if it does.
     pub source: Option<&'a BundleSource>,
 }
 
-/// Makes the tree. The same parts give the same bytes.
+/// Builds the tree. The same input gives the same bytes.
 ///
 /// # Errors
-/// No source for a deployer that needs one; else a mistake of this program: a template or a value that cannot be written.
+/// The deployer needs a source and there is none, or a template or value cannot be written, which
+/// is a bug.
 pub fn build(parts: BundleInput<'_>) -> Result<BundleTree, RenderError> {
     let BundleInput { recipe, plan, deployer, hook_chart, source, .. } = parts;
     let mut files = deployer::files(
@@ -41,7 +42,7 @@ pub fn build(parts: BundleInput<'_>) -> Result<BundleTree, RenderError> {
     Ok(BundleTree::new(files))
 }
 
-/// The recipe as one file that extends nothing: rendering it again gives this bundle again.
+/// Returns the recipe as one file that extends nothing. Rendering it gives the same bundle.
 fn recipe_text(recipe: &Recipe) -> Result<String, RenderError> {
     let alone = Recipe { extends: Vec::new(), ..recipe.clone() };
     let text = yaml::to_string(&alone).map_err(|_| RenderError::Yaml(RECIPE.to_owned()))?;

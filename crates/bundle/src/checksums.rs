@@ -1,4 +1,4 @@
-//! `checksums.txt`: the SHA-256 of every file, in the form that `sha256sum -c` reads.
+//! `checksums.txt`: the SHA-256 of every file, in the format of `sha256sum -c`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -11,10 +11,10 @@ use deployer::BundleFile;
 /// The file's name.
 pub const CHECKSUMS: &str = "checksums.txt";
 
-/// SHA-256 of all that `reader` has.
+/// Returns the SHA-256 of all bytes of `reader`.
 ///
 /// # Errors
-/// It cannot be read.
+/// Reading fails.
 pub fn sha256_of(mut reader: impl Read) -> io::Result<String> {
     let mut hasher = Sha256::new();
     let mut buffer = [0; 16 * 1024];
@@ -28,12 +28,12 @@ pub fn sha256_of(mut reader: impl Read) -> io::Result<String> {
     }
 }
 
-/// The list for `files`.
+/// Returns the list for `files`.
 pub(super) fn write<'a>(files: impl Iterator<Item = &'a BundleFile>) -> String {
     lines(files.map(|file| (file.path.as_str(), sha256(&file.content))))
 }
 
-/// One line for each path and its digest.
+/// Returns one line for each path and its digest.
 pub(super) fn lines<'a>(digests: impl Iterator<Item = (&'a str, String)>) -> String {
     digests.fold(String::new(), |mut text, (path, digest)| {
         text.extend([digest.as_str(), "  ", path, "\n"]);
@@ -41,10 +41,11 @@ pub(super) fn lines<'a>(digests: impl Iterator<Item = (&'a str, String)>) -> Str
     })
 }
 
-/// Reads a list: digest by path.
+/// Reads a list. Returns the digests by path.
 ///
 /// # Errors
-/// The number of the first line that is not as `write` makes it, or that does not belong there.
+/// The number of the first line that does not have the format of `write`, or whose path is not
+/// allowed.
 pub(super) fn read(text: &str) -> Result<BTreeMap<String, String>, usize> {
     let mut list = BTreeMap::new();
     let mut previous = String::new();
@@ -55,7 +56,7 @@ pub(super) fn read(text: &str) -> Result<BTreeMap<String, String>, usize> {
                     && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
                 let is_below = !path.is_empty()
                     && path.split('/').all(|part| !matches!(part, "" | "." | ".."));
-                // No file that was written has such a name, and some cannot even be looked for.
+                // No rendered file has such a name, and some of these paths cannot exist.
                 let is_printable = !path.contains(char::is_control);
                 is_hex && is_below && is_printable && *path > previous.as_str()
             },

@@ -1,4 +1,4 @@
-//! Configurations of the device plugin as they stand in a bundle, perhaps edited since: they must still be such that the plugin starts.
+//! Checks the device plugin configurations in a bundle, which may have been edited.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ struct ObjectsFile {
     objects: Vec<Value>,
 }
 
-/// What is wrong with the configurations in a bundle.
+/// Returns the findings about the configurations in a bundle.
 pub(super) fn broken(directory: &Path, info: &BundleInfo) -> Vec<BundleFinding> {
     let mut findings = Vec::new();
     for release in &info.releases {
@@ -40,7 +40,7 @@ pub(super) fn broken(directory: &Path, info: &BundleInfo) -> Vec<BundleFinding> 
 }
 
 fn read<T: for<'de> Deserialize<'de>>(directory: &Path, folder: &str) -> Option<T> {
-    // A file that is gone or cannot be read is named by the checksums already.
+    // The check of the checksums already reports a file that is missing or cannot be read.
     yaml::from_str(&fs::read_to_string(directory.join(folder).join(VALUES)).ok()?).ok()
 }
 
@@ -90,7 +90,7 @@ fn configs(
         let default = default_config(chart, &values).unwrap_or_default();
         if !default.is_empty() && !data.contains_key(default) {
             let reason = format!(
-                "the default configuration of {} is `{default}`, and `{path}` has none of that name",
+                "the default configuration of {} is `{default}`, which `{path}` does not have",
                 upstream.name
             );
             findings.push(promise(&format!("{}/{VALUES}", upstream.folder), reason));

@@ -1,4 +1,4 @@
-//! What is new in a bundle: two of them, compared release by release.
+//! Compares two bundles, release by release.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,26 +16,26 @@ pub mod values;
 
 use values::{ValueChange, changes};
 
-/// All that differs between two bundles.
+/// The differences between two bundles.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleDifference {
-    /// Releases that are not the same, in the order of the new bundle; those that are gone come last.
+    /// Changed releases, in the order of the new bundle; removed ones come last.
     pub releases: Vec<ReleaseDifference>,
-    /// What the bundles say about themselves: deployer, source, hook image, chart repositories.
+    /// Changes of the bundles' own data: deployer, source, hook image, chart repositories.
     pub bundle: Vec<ValueChange>,
-    /// Files that belong to no release: scripts, the deployer's own files, pages.
+    /// Changed files outside releases: scripts, the deployer's own files, pages.
     pub files: Vec<FileDifference>,
 }
 
 impl BundleDifference {
-    /// Whether there is none.
+    /// Whether there are no differences.
     pub fn is_empty(&self) -> bool {
         self.releases.is_empty() && self.bundle.is_empty() && self.files.is_empty()
     }
 }
 
-/// What happened to a release or a file.
+/// The kind of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DifferenceKind {
@@ -47,7 +47,7 @@ pub enum DifferenceKind {
     Changed,
 }
 
-/// One release that is not the same.
+/// A changed release.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseDifference {
@@ -55,40 +55,40 @@ pub struct ReleaseDifference {
     pub name: String,
     /// Its kind: `upstream`, `crds`, `manifests` or `hook`.
     pub release_kind: String,
-    /// What happened to it.
+    /// The kind of the difference.
     pub change: DifferenceKind,
-    /// Version, namespace, budget, order and the like.
+    /// Changes of version, namespace, budget, order and similar data.
     pub facts: Vec<ValueChange>,
-    /// Values, path by path; for a hook its own settings.
+    /// Changes of values by path; for a hook, of its own settings.
     pub values: Vec<ValueChange>,
-    /// Other files of it.
+    /// Other changed files of the release.
     pub files: Vec<FileDifference>,
-    /// For a hook: whether its trigger digest is another one, so that it fires with every deployer.
+    /// For a hook: whether its trigger digest changes, so that it fires with every deployer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fires: Option<bool>,
 }
 
-/// One file that is not the same.
+/// A changed file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileDifference {
     /// Its path, below the release's folder if it belongs to one.
     pub path: String,
-    /// What happened to it.
+    /// The kind of the difference.
     pub change: DifferenceKind,
 }
 
-/// Compares two bundles, as they are on disk.
+/// Compares two bundles on disk.
 ///
 /// # Errors
-/// One of them is no bundle, cannot be read, or has a file that is no YAML where YAML stands.
+/// A directory is not a bundle or cannot be read, or a YAML file is invalid.
 pub fn diff(old: &Path, new: &Path) -> Result<BundleDifference, BundleError> {
     let (old, new) = (BundleOnDisk::read(old)?, BundleOnDisk::read(new)?);
     let mut difference = BundleDifference {
         bundle: changes(&old.about()?, &new.about()?),
         ..BundleDifference::default()
     };
-    // Names of releases whose values are not the same: hooks that share them fire.
+    // Names of releases with changed values. Hooks that share these values fire.
     let mut edited = BTreeSet::new();
     for release in &new.info.releases {
         let found = match old.release(&release.name) {
@@ -112,7 +112,7 @@ pub fn diff(old: &Path, new: &Path) -> Result<BundleDifference, BundleError> {
         let app = |bundle: &BundleOnDisk, release: &ReleaseInfo| {
             Ok::<_, BundleError>(bundle.yaml(&release.folder, CHART)?["appVersion"].clone())
         };
-        // The tag of the hook's image, unless the settings name one.
+        // Determines the tag of the hook's image, unless the settings set one.
         let other_image = match before {
             Some(before) => app(&old, before)? != app(&new, release)?,
             None => true,
@@ -156,7 +156,7 @@ fn compare(
 ) -> Result<ReleaseDifference, BundleError> {
     let mut values = Vec::new();
     for file in [VALUES, SETTINGS] {
-        // The hook chart's own values.yaml is a file like any other.
+        // The hook chart's own values.yaml is compared as a file.
         if (file == SETTINGS) == (after.kind == HOOK) {
             values
                 .extend(changes(&old.yaml(&before.folder, file)?, &new.yaml(&after.folder, file)?));
@@ -174,7 +174,7 @@ fn compare(
     })
 }
 
-/// A release that only one of the bundles has.
+/// Returns the difference for a release that only one bundle has.
 fn alone(
     bundle: &BundleOnDisk,
     release: &ReleaseInfo,
@@ -197,7 +197,7 @@ fn alone(
     }
 }
 
-/// What a release says about itself, without its place and its name.
+/// Returns a release's own data, without folder and name.
 fn facts(release: &ReleaseInfo) -> Value {
     without_keys(serde_json::to_value(release).unwrap_or_default(), &["folder", "name", "kind"])
 }
@@ -222,7 +222,7 @@ fn files(old: &BTreeMap<&str, &[u8]>, new: &BTreeMap<&str, &[u8]>) -> Vec<FileDi
         .collect()
 }
 
-/// A bundle as it is on disk.
+/// A bundle on disk.
 struct BundleOnDisk {
     directory: PathBuf,
     info: BundleInfo,
@@ -240,7 +240,8 @@ impl BundleOnDisk {
         Ok(Self { directory: directory.to_owned(), info, files })
     }
 
-    /// What it says about itself beside its releases. Recipe and chart show in what they bring.
+    /// Returns the bundle's own data without releases. Changes of recipe and chart are visible in
+    /// other files.
     fn about(&self) -> Result<Value, BundleError> {
         let about = serde_json::to_value(&self.info)
             .map_err(|error| BundleError::file(&self.directory.join(INFO), &error))?;
@@ -251,7 +252,7 @@ impl BundleOnDisk {
         self.info.releases.iter().find(|release| release.name == name)
     }
 
-    /// A YAML file of a release; null if there is none.
+    /// Returns a YAML file of a release; null if it does not exist.
     fn yaml(&self, folder: &str, file: &str) -> Result<Value, BundleError> {
         let path = format!("{folder}/{file}");
         let Some(content) = self.files.get(&path) else { return Ok(Value::Null) };
@@ -259,7 +260,7 @@ impl BundleOnDisk {
             .map_err(|error| BundleError::file(&self.directory.join(&path), &error))
     }
 
-    /// The files of a folder by their paths below it.
+    /// Returns the files of a folder by their paths below it.
     fn folder(&self, folder: &str) -> BTreeMap<&str, &[u8]> {
         let below = |path: &'_ String| -> Option<usize> {
             path.strip_prefix(folder)?.starts_with('/').then_some(folder.len() + 1)
@@ -270,7 +271,7 @@ impl BundleOnDisk {
             .collect()
     }
 
-    /// The files that belong to no release, without those that follow from all others.
+    /// Returns the files outside releases, without those that derive from all others.
     fn without_releases(&self) -> BTreeMap<&str, &[u8]> {
         let belongs = |path: &str| {
             self.info.releases.iter().any(|release| {

@@ -6,39 +6,39 @@ use std::path::{Path, PathBuf};
 /// Why a bundle on disk cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
-    /// It is no bundle.
-    #[error("`{}` is no bundle: it has no `{file}`", directory.display())]
+    /// The directory is not a bundle.
+    #[error("`{}` is not a bundle: it has no `{file}`", directory.display())]
     NoBundle {
         /// The directory.
         directory: PathBuf,
-        /// What it lacks.
+        /// The missing file.
         file: &'static str,
     },
-    /// It cannot be read.
-    #[error("unable to read `{}`: {source}", path.display())]
+    /// A path cannot be read.
+    #[error("cannot read `{}`: {source}", path.display())]
     Read {
-        /// What.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// A file is not as bundles have it.
-    #[error("`{}` is not as a bundle has it: {reason}", path.display())]
+    /// A file does not have the format of a bundle's file.
+    #[error("`{}` is not a valid file of a bundle: {reason}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl BundleError {
-    /// Something cannot be read.
+    /// Creates the error for a path that cannot be read.
     pub(super) fn read(path: &Path, source: io::Error) -> Self {
         Self::Read { path: path.to_owned(), source }
     }
 
-    /// A file is not as bundles have it.
+    /// Creates the error for an invalid file.
     pub(super) fn file(path: &Path, reason: &impl ToString) -> Self {
         Self::File { path: path.to_owned(), reason: reason.to_string() }
     }

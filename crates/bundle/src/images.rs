@@ -1,4 +1,4 @@
-//! Every image that the releases of a bundle on disk pull, as it stands there: edits of values count.
+//! Finds the images that the releases of a bundle on disk pull, with edited values.
 
 use std::fs;
 use std::path::Path;
@@ -11,10 +11,10 @@ use deployer::layout::{CHART, SETTINGS, VALUES};
 use release::images::{ImageList, LocatedImage, of_chart, of_object};
 use release::values::over;
 
-/// The images of the bundle in `directory`.
+/// Returns the images of the bundle in `directory`.
 ///
 /// # Errors
-/// It is no bundle, or a file of it cannot be read.
+/// The directory is not a bundle, or a file cannot be read.
 pub fn images(directory: &Path) -> Result<ImageList, BundleError> {
     let info: BundleInfo = read(&directory.join(INFO))?;
     let mut found = ImageList::default();
@@ -42,7 +42,8 @@ pub fn images(directory: &Path) -> Result<ImageList, BundleError> {
     Ok(found)
 }
 
-/// Returns the image for each kind of node, if it is built for an operating system: its tag ends with it. Without `systems` the image stays as it is.
+/// Returns the image for each of `systems`, if it is built for an operating system, which is then a
+/// suffix of the tag. Without `systems`, the image stays unchanged.
 pub fn for_nodes(
     image: LocatedImage,
     systems: &[String],
@@ -65,7 +66,7 @@ pub fn for_nodes(
     images
 }
 
-/// The image of a hook: the chart's, with the release's own settings on top.
+/// Returns the image of a hook: the release's settings over those of the chart.
 fn hook(release: &ReleaseInfo, folder: &Path) -> Result<LocatedImage, BundleError> {
     let chart: Map<String, Value> = read(&folder.join(CHART))?;
     let values = over(&read(&folder.join(VALUES))?, &read(&folder.join(SETTINGS))?);

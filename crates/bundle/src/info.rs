@@ -1,4 +1,5 @@
-//! `bundle-info.yaml`: what a bundle is made from. No times and nothing of the machine, so that the same input gives the same bytes.
+//! `bundle-info.yaml`: the input and the releases of a bundle. It contains no times and no data of
+//! the machine, so that the same input gives the same bytes.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +14,9 @@ use recipe::model::NodeScheduling;
 use release::ReleasePlan;
 use release::model::ReleaseKind;
 
-/// The file's name. A directory without it is no bundle.
+/// The file's name. A directory without it is not a bundle.
 pub const INFO: &str = "bundle-info.yaml";
-/// The line by which the file is known.
+/// The line that identifies the file.
 pub const MARK: &str = "kind: BundleInfo";
 
 /// The file.
@@ -30,33 +31,33 @@ pub struct BundleInfo {
     pub rendered_by: String,
     /// The deployer.
     pub deployer: String,
-    /// Where the deployer reads the bundle from, if the files say so.
+    /// The source from which the deployer reads the bundle, if the files name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<BundleSource>,
     /// The recipe.
     pub recipe: RecipeInfo,
     /// SHA-256 over the hook chart's files.
     pub hook_chart: String,
-    /// The image that `--hook-image` named.
+    /// The value of `--hook-image`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook_image: Option<String>,
-    /// What `--chart-repository` named.
+    /// The values of `--chart-repository`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub chart_repositories: BTreeMap<String, String>,
-    /// What `--registry-mirror` named.
+    /// The values of `--registry-mirror`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub registry_mirrors: Vec<String>,
-    /// What `--image-pull-secret` named.
+    /// The values of `--image-pull-secret`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_pull_secrets: Vec<String>,
-    /// What `--system-node-…` and `--accelerated-node-…` named.
+    /// The values of `--system-node-…` and `--accelerated-node-…`.
     #[serde(default, skip_serializing_if = "NodeScheduling::is_empty")]
     pub node_scheduling: NodeScheduling,
     /// The releases in order.
     pub releases: Vec<ReleaseInfo>,
 }
 
-/// The recipe that a bundle is made from; it stands beside, as [`RECIPE`].
+/// The recipe of a bundle, which the bundle contains as [`RECIPE`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecipeInfo {
@@ -66,7 +67,7 @@ pub struct RecipeInfo {
     pub sha256: String,
 }
 
-/// Which bundle it is.
+/// The identity of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BundleIdentity {
     /// The recipe's name.
@@ -76,7 +77,7 @@ pub struct BundleIdentity {
 }
 
 impl BundleIdentity {
-    /// That of the bundle with this file; `None` if it cannot be read.
+    /// Parses the identity from the file; `None` if it cannot be read.
     pub(super) fn parse(text: &str) -> Option<Self> {
         #[derive(Deserialize)]
         struct BundleInfoHead {
@@ -112,26 +113,26 @@ pub struct ReleaseInfo {
     /// The component's version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// What its Job does. Bundles of version 0.1.0 have the key `duties`.
+    /// The tasks of its Job. Bundles of version 0.1.0 have the key `duties`.
     #[serde(default, alias = "duties", skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<String>,
-    /// The releases whose values it consumes beside its own settings.
+    /// The releases whose values it consumes in addition to its own settings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<String>,
-    /// B.
+    /// The time budget (B) in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_seconds: Option<u64>,
-    /// T.
+    /// The deployer's timeout (T) in seconds.
     pub timeout_seconds: u64,
-    /// What must have succeeded before.
+    /// The releases that must succeed before it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<String>,
 }
 
-/// The file for a plan.
+/// Returns the file for a plan.
 ///
 /// # Errors
-/// It cannot be written as YAML.
+/// The data cannot be written as YAML.
 pub(super) fn file(recipe: RecipeInfo, parts: BundleInput<'_>) -> Result<BundleFile, RenderError> {
     let BundleInput { plan, options, deployer, hook_chart, source, .. } = parts;
     let info = BundleInfo {
@@ -153,7 +154,7 @@ pub(super) fn file(recipe: RecipeInfo, parts: BundleInput<'_>) -> Result<BundleF
     Ok(BundleFile::text(
         INFO,
         format!(
-            "# What this bundle is made from. Written by `gpu-rollout bundle render`, read by `gpu-rollout bundle verify`.\n{text}"
+            "# The input and the releases of this bundle. Written by `gpu-rollout bundle render`, read by `gpu-rollout bundle verify`.\n{text}"
         ),
     ))
 }
@@ -164,7 +165,7 @@ fn chart_digest(files: &[(&str, &str)]) -> String {
     sha256(lines(digests.into_iter()).as_bytes())
 }
 
-/// What the bundle says of each release.
+/// Returns the data of each release.
 pub fn releases(plan: &ReleasePlan) -> Vec<ReleaseInfo> {
     let info = |(folder, release): (String, &release::Release)| {
         let mut info = ReleaseInfo {

@@ -1,4 +1,4 @@
-//! The tree of files: what every bundle has beside its deployer's files, checksums, writing all or nothing, verifying, comparing.
+//! Bundles as trees of files: common files, checksums, atomic writes, verification, comparison.
 
 pub mod build;
 pub mod checksums;

@@ -1,4 +1,4 @@
-//! Edits that break a promise: what the deployer's files mean must fit together, whoever wrote them and whatever the deployer is.
+//! Finds edits that make the deployer's files inconsistent, for any deployer.
 
 use std::path::Path;
 
@@ -11,16 +11,16 @@ use contract::task::Task;
 use deployer::layout::SETTINGS;
 use parity::{BundleFacts, DeployerFact, HookFacts, ReadbackError, ReleaseFacts, read_facts};
 
-/// Every broken promise of the bundle in `directory`.
+/// Returns every inconsistency of the bundle in `directory`.
 pub(super) fn broken(directory: &Path) -> Vec<BundleFinding> {
-    // What cannot be read, or is gone, is named by the checksums already.
+    // The check of the checksums already reports files that are missing or cannot be read.
     let Ok(files) = read(directory) else { return Vec::new() };
     let facts = match read_facts(&files) {
         Ok(facts) => facts,
         Err(ReadbackError::Unreadable { path, reason }) => {
             return vec![finding(&path, format!("cannot be read: {reason}"))];
         }
-        // As above: the file that a deployer starts from is gone, or one was added.
+        // As above: the deployer's main file is missing, or another one was added.
         Err(
             ReadbackError::NoDeployer
             | ReadbackError::SeveralDeployers(_)
@@ -32,7 +32,7 @@ pub(super) fn broken(directory: &Path) -> Vec<BundleFinding> {
         .iter()
         .flat_map(|(name, release)| release_findings(name, release, &facts))
         .collect();
-    // As above; an information that is no YAML is changed, and has nothing more to say.
+    // As above. A `bundle-info.yaml` that is not YAML was changed, and cannot be compared.
     let info = files.get(INFO).and_then(|text| yaml::from_str::<BundleInfo>(text).ok());
     findings.extend(info.iter().flat_map(|info| device_plugin::broken(directory, info)));
     for said in info.iter().flat_map(|info| &info.releases) {
@@ -47,13 +47,13 @@ fn finding(path: &str, reason: String) -> BundleFinding {
     BundleFinding::Promise { path: path.to_owned(), reason }
 }
 
-/// What is wrong with a release, given the others.
+/// Returns the findings about a release, given the others.
 fn release_findings(name: &str, release: &ReleaseFacts, facts: &BundleFacts) -> Vec<BundleFinding> {
     let mut reasons: Vec<String> = release
         .values
         .missing
         .iter()
-        .map(|path| format!("{name} is given `{path}`, which is not there"))
+        .map(|path| format!("{name} uses `{path}`, which does not exist"))
         .collect();
     if release.waits_for_objects == DeployerFact::Is(true) {
         reasons.push(format!("{name} waits for all its objects, which become ready only after hooks that have not started yet"));
@@ -71,7 +71,8 @@ fn release_findings(name: &str, release: &ReleaseFacts, facts: &BundleFacts) -> 
     reasons.into_iter().map(|reason| finding(&release.evidence.file, reason)).collect()
 }
 
-/// What is wrong with a hook: it must fire for its component, with the right version, after it; before it, if it makes ready for it.
+/// Returns the problems of a hook. It must fire for its component, with the right version, after
+/// it; or before it, if it prepares it.
 fn hook_reasons(
     name: &str,
     release: &ReleaseFacts,
@@ -80,7 +81,7 @@ fn hook_reasons(
 ) -> Vec<String> {
     let HookFacts { component, component_version, .. } = hook;
     if component.is_empty() {
-        return vec![format!("{name} does not hold the settings of a hook")];
+        return vec![format!("{name} does not contain the settings of a hook")];
     }
     let is_step =
         |name: &String| Task::ALL.iter().any(|task| task.is_step() && task.name() == name);
@@ -88,17 +89,17 @@ fn hook_reasons(
     let Some(upstream) =
         facts.releases.get(component).filter(|upstream| upstream.kind == "upstream")
     else {
-        return vec![format!("{name} stands for {component}, which is not deployed")];
+        return vec![format!("{name} belongs to {component}, which is not deployed")];
     };
     if prepares && !upstream.after.releases.contains(name) {
-        return vec![format!("{name} does not come before {component}, which it makes ready for")];
+        return vec![format!("{name} does not come before {component}, which it prepares")];
     }
     if !prepares && !release.after.releases.contains(component) {
         return vec![format!("{name} does not come after {component}, which it waits for")];
     }
     let mut reasons = Vec::new();
     if release.runs_hooks == DeployerFact::Is(false) {
-        reasons.push(format!("{name} is deployed with hooks switched off, so its Job never runs"));
+        reasons.push(format!("{name} is deployed with hooks disabled, so its Job never runs"));
     }
     match &upstream.chart.version {
         Some(deployed) if deployed != component_version => reasons.push(format!(
@@ -106,7 +107,8 @@ fn hook_reasons(
         )),
         _ => {}
     }
-    // The objects of the component that people edit: custom resources, and configurations of the device plugin.
+    // Objects of the component that users edit: custom resources, and configurations of the device
+    // plugin.
     let objects = facts.releases.iter().filter(|(other, found)| {
         !prepares
             && found.kind == "manifests"
@@ -120,12 +122,12 @@ fn hook_reasons(
     );
     let own = format!("{}/{SETTINGS}", release.chart.place);
     if release.values.files.last() != Some(&own) {
-        reasons.push(format!("{name} does not take its own settings, `{own}`, last"));
+        reasons.push(format!("{name} does not use its own settings, `{own}`, last"));
     }
     reasons
 }
 
-/// What is not as `bundle-info.yaml` says.
+/// Returns the differences from `bundle-info.yaml`.
 fn info_findings(said: &ReleaseInfo, facts: &BundleFacts) -> Vec<BundleFinding> {
     let Some(release) = facts.releases.get(&said.name) else {
         return vec![finding(&facts.file, format!("{} is not deployed any more", said.name))];
@@ -151,7 +153,7 @@ fn info_findings(said: &ReleaseInfo, facts: &BundleFacts) -> Vec<BundleFinding> 
             {
                 findings.push(finding(
                     INFO,
-                    format!("says {} {version}, and `{file}` deploys {deployed}", said.name),
+                    format!("lists {} {version}, but `{file}` deploys {deployed}", said.name),
                 ));
             }
         }

@@ -1,4 +1,4 @@
-//! A bundle's directory → the texts in it.
+//! Reads the text files of a bundle's directory.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use super::error::BundleError;
 use super::verify::read_files;
 use parity::TextFiles;
 
-/// Every text below `directory`, whether it was rendered or not.
+/// Reads every text file below `directory`, rendered or not. Omits files that are not text.
 ///
 /// # Errors
-/// Something cannot be read. A file that is no text is left out.
+/// A path cannot be read.
 pub fn read(directory: &Path) -> Result<TextFiles, BundleError> {
     let text = |(path, bytes)| Some((path, String::from_utf8(bytes).ok()?));
     Ok(read_files(directory)?.into_iter().filter_map(text).collect())

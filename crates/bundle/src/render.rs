@@ -1,4 +1,5 @@
-//! Renders bundles of many recipes. All recipes are loaded first, because their names say where the bundles are.
+//! Renders bundles of many recipes. All recipes are loaded first, because their names determine the
+//! bundles' directories.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,23 +21,24 @@ mod outcome;
 
 pub use outcome::{RenderFailure, RenderOutcome, RenderedBundle};
 
-/// How bundles are rendered.
+/// Options for rendering.
 pub struct RenderOptions {
-    /// For which deployers.
+    /// The deployers to render for.
     pub deployers: Vec<Deployer>,
-    /// The bundle's directory, or the one above many.
+    /// The bundle's directory, or the parent directory of several bundles.
     pub output: PathBuf,
     /// Whether each bundle gets a directory of its own below `output`.
     pub is_many: bool,
-    /// What the command line says of all releases.
+    /// Options for all releases.
     pub plan: PlanOptions,
-    /// Where the cluster reads the bundles from.
+    /// The source from which the cluster reads the bundles.
     pub source: Option<BundleSource>,
     /// Replace bundles that were edited.
     pub force: bool,
 }
 
-/// A recipe that was loaded. Its plan is made only when its bundles are: of a thousand recipes a few are at work at a time.
+/// A loaded recipe. It is planned only when its bundles are rendered, so that of a thousand recipes
+/// only a few have a plan in memory.
 pub struct LoadedRecipe<'a> {
     file: &'a str,
     recipe: Option<Recipe>,
@@ -45,7 +47,7 @@ pub struct LoadedRecipe<'a> {
 }
 
 impl<'a> LoadedRecipe<'a> {
-    /// Takes what loading `file` has given.
+    /// Creates the recipe from the result of loading `file`.
     pub fn new(file: &'a str, loaded: Result<ValidRecipe, Diagnostics>) -> Self {
         match loaded {
             Ok(loaded) => {
@@ -64,7 +66,7 @@ impl<'a> LoadedRecipe<'a> {
     }
 }
 
-/// Refuses recipes of one name, which would write over each other: neither is rendered.
+/// Refuses recipes with the same name, which would overwrite each other. None of them is rendered.
 pub fn refuse_twins(recipes: &mut [LoadedRecipe<'_>]) {
     let names: Vec<Option<String>> = recipes
         .iter()
@@ -80,10 +82,10 @@ pub fn refuse_twins(recipes: &mut [LoadedRecipe<'_>]) {
         if let Some(&twin) = places[name.as_str()].iter().find(|other| **other != index) {
             loaded.failure = Some(RenderFailure {
                 message: format!(
-                    "the recipes `{}` and `{}` have the same name `{name}`, and so the same place",
+                    "the recipes `{}` and `{}` have the same name `{name}`, and so the same output directory",
                     files[index], files[twin]
                 ),
-                hint: Some("give each recipe its own `metadata.name`".to_owned()),
+                hint: Some("give each recipe a unique `metadata.name`".to_owned()),
                 code: ExitCode::Input,
             });
         }
@@ -125,7 +127,8 @@ pub fn render(loaded: &LoadedRecipe<'_>, options: &RenderOptions) -> RenderOutco
             && options.deployers.iter().all(|deployer| deployer.source == SourceNeed::None)
         {
             outcome.notes.push(
-                "`--repo` has no effect: this deployer reads the bundle's directory".to_owned(),
+                "`--repo` has no effect: this deployer reads the bundle from its directory"
+                    .to_owned(),
             );
         }
         let notes =
@@ -143,7 +146,7 @@ pub fn render(loaded: &LoadedRecipe<'_>, options: &RenderOptions) -> RenderOutco
     outcome
 }
 
-/// Where a bundle is written.
+/// Returns the directory of a bundle.
 fn directory(options: &RenderOptions, recipe: &str, deployer: Deployer) -> PathBuf {
     if options.is_many {
         options.output.join(recipe).join(deployer.name)
@@ -180,7 +183,7 @@ fn bundle(
             | RenderError::Template { .. }
             | RenderError::Script(_)
             | RenderError::Yaml(_) => (
-                "this is a mistake of gpu-rollout, not of the recipe; please report it",
+                "this is a bug in gpu-rollout, not in the recipe; please report it",
                 ExitCode::Internal,
             ),
         };
@@ -193,7 +196,7 @@ fn bundle(
     })
 }
 
-/// What a release is, as a line for people.
+/// Describes a release in one line.
 fn line(release: &Release) -> String {
     match &release.kind {
         ReleaseKind::Upstream(upstream) => {
@@ -203,7 +206,7 @@ fn line(release: &Release) -> String {
         ReleaseKind::Manifests(manifests) => manifests.description.clone(),
         ReleaseKind::Hook(hook) => {
             let timeout = Duration::from_secs(release.timeout_seconds);
-            format!("waits at most {}; the deployer's timeout: {timeout}", hook.budget.explanation)
+            format!("time budget {}; deployer timeout {timeout}", hook.budget.explanation)
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Where a bundle is written: the directory, its neighbors for the time of writing, and what stands there already.
+//! The output directory of a bundle, its temporary sibling directories, and checks of existing
+//! content.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,25 +9,25 @@ use super::info::{INFO, MARK};
 use super::verify::{BundleFinding, verify};
 use super::write::WriteError;
 
-/// A directory to be written, locked against other writers until this is dropped.
+/// The output directory, locked against other writers until this is dropped.
 #[derive(Debug)]
 pub(super) struct OutputDirectory {
-    /// The directory itself, without symbolic links.
+    /// The directory, without symbolic links.
     pub(super) directory: PathBuf,
     /// The new bundle, until it is complete.
     pub(super) staging: PathBuf,
-    /// The old bundle, while it gives way.
+    /// The old bundle, during the replacement.
     pub(super) backup: PathBuf,
-    /// The `bundle-info.yaml` of what stands there and has to give way.
+    /// The `bundle-info.yaml` of the bundle to replace.
     pub(super) occupied: Option<String>,
     _lock: File,
 }
 
 impl OutputDirectory {
-    /// Claims `output`, after looking at what is there.
+    /// Claims `output`, after checking its content.
     ///
     /// # Errors
-    /// It is not ours to replace, or cannot be reached.
+    /// The content must not be replaced, or the directory is not accessible.
     pub(super) fn claim(output: &Path, force: bool) -> Result<Self, WriteError> {
         let directory = resolve(output)?;
         let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) else {
@@ -42,7 +43,7 @@ impl OutputDirectory {
     }
 }
 
-/// The absolute path without symbolic links; parents that are not there yet are made.
+/// Returns the absolute path without symbolic links. Creates missing parents.
 fn resolve(output: &Path) -> Result<PathBuf, WriteError> {
     match fs::symlink_metadata(output) {
         Ok(_) => {
@@ -50,7 +51,7 @@ fn resolve(output: &Path) -> Result<PathBuf, WriteError> {
             if !directory.is_dir() {
                 return Err(WriteError::NoDirectory(directory));
             }
-            // Its own shell would be left standing in a directory that is gone.
+            // The user's shell would be in a deleted directory.
             if std::env::current_dir().is_ok_and(|current| current.starts_with(&directory)) {
                 return Err(WriteError::CurrentDirectory(directory));
             }
@@ -70,19 +71,21 @@ fn resolve(output: &Path) -> Result<PathBuf, WriteError> {
     }
 }
 
-/// One writer at a time for all bundles in `parent`: what lies around afterwards is from one that died.
+/// Locks `parent`, so that only one process writes bundles in it. Remaining temporary directories
+/// are then those of a process that died.
 fn lock(parent: &Path) -> Result<File, WriteError> {
     let error = WriteError::io(parent);
     let lock = File::open(parent).map_err(&error)?;
     match lock.lock() {
         Ok(()) => Ok(lock),
-        // Some network file systems have no locks; then two writers at once are the user's to avoid.
+        // Some network file systems have no locks. Then the user must avoid concurrent writers.
         Err(unsupported) if unsupported.kind() == io::ErrorKind::Unsupported => Ok(lock),
         Err(other) => Err(error(other)),
     }
 }
 
-/// Puts right what a run that died has left: its half-written bundle goes, the old one comes back if nothing took its place.
+/// Cleans up after a process that died: removes its incomplete bundle, and restores the old bundle
+/// unless the new one is in place.
 fn recover(directory: &Path, staging: &Path, backup: &Path) -> Result<(), WriteError> {
     if staging.exists() {
         fs::remove_dir_all(staging).map_err(WriteError::io(staging))?;
@@ -97,7 +100,8 @@ fn recover(directory: &Path, staging: &Path, backup: &Path) -> Result<(), WriteE
     Ok(())
 }
 
-/// The `bundle-info.yaml` of the bundle at `directory`, if one stands there and may be replaced; an error if it may not.
+/// Returns the `bundle-info.yaml` of an existing bundle at `directory`; an error if the content
+/// must not be replaced.
 fn examine(directory: &Path, force: bool) -> Result<Option<String>, WriteError> {
     let error = WriteError::io(directory);
     let entries = match fs::read_dir(directory) {
@@ -116,7 +120,7 @@ fn examine(directory: &Path, force: bool) -> Result<Option<String>, WriteError> 
     if names.iter().any(|name| name == ".git") {
         return Err(WriteError::Repository(directory.to_owned()));
     }
-    // An unreadable or foreign file of that name is no mark of ours.
+    // An unreadable or foreign file of that name does not identify a bundle.
     let info = fs::read_to_string(directory.join(INFO))
         .ok()
         .filter(|text| text.lines().any(|line| line == MARK));

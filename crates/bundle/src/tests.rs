@@ -1,4 +1,4 @@
-//! Bundles on disk: complete or not at all, and every edit is found.
+//! Tests of bundles on disk: they are complete or absent, and every edit is found.
 
 use std::fs;
 use std::io;
@@ -43,7 +43,7 @@ fn tree_of(recipe: &Recipe) -> BundleTree {
     .unwrap()
 }
 
-/// A bundle in a directory of its own.
+/// Writes a bundle into its own directory.
 fn bundle() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("out");
@@ -80,7 +80,7 @@ fn what_was_written_verifies_and_can_be_replaced() {
     assert_eq!(verify::walk(&output).unwrap().len(), count);
 }
 
-/// The process's umask, seen on a fresh file.
+/// Returns the process's umask, from the permissions of a new file.
 fn umask() -> u32 {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("probe");
@@ -174,7 +174,10 @@ fn a_full_disk_leaves_everything_as_it_was() {
                 .canonicalize()
                 .unwrap_or(directory.path().canonicalize().unwrap().join("out"));
             assert_eq!(path, &expected.join(&tree().files().nth(fail_at).unwrap().path));
-            assert_eq!(error.hint(), Some("make room, or choose another place with --output"));
+            assert_eq!(
+                error.hint(),
+                Some("free disk space, or choose another directory with --output")
+            );
             assert_eq!(names(directory.path()), if before { vec!["out"] } else { vec![] });
             assert!(!before || verify(&output).unwrap().is_empty());
         }
@@ -276,7 +279,7 @@ fn broken_promise_is_found_despite_valid_checksums() {
     );
 }
 
-/// Edits of values are a way to work; a configuration with which the device plugin would not start, or do something else than it says, is none.
+/// Edits of values are allowed, but not a configuration that the device plugin refuses or misreads.
 #[test]
 fn edited_device_plugin_configuration_is_checked() {
     let sharing = serde_json::json!({"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}});
@@ -309,13 +312,13 @@ fn edited_device_plugin_configuration_is_checked() {
     assert_eq!(
         broken(config, "timeSlicing:", "timeslicing:"),
         [format!(
-            "broken: {config}: configuration shared, line 3: the key is written `timeSlicing`: here the plugin accepts this, elsewhere it ignores it"
+            "broken: {config}: configuration shared, line 3: the key is spelled `timeSlicing`; here, the plugin reads this spelling; elsewhere, it ignores it"
         )]
     );
     assert_eq!(
         broken("005-gpu-operator/values.yaml", "default: shared", "default: whole"),
         [format!(
-            "broken: 005-gpu-operator/values.yaml: the default configuration of gpu-operator is `whole`, and `{config}` has none of that name"
+            "broken: 005-gpu-operator/values.yaml: the default configuration of gpu-operator is `whole`, which `{config}` does not have"
         )]
     );
 }

@@ -10,7 +10,8 @@ use deployer::BundleFile;
 pub struct BundleTree(BTreeMap<String, BundleFile>);
 
 impl BundleTree {
-    /// From files in any order; of two with one path the later one stays.
+    /// Creates a tree from files in any order. Of two files with the same path, the later one is
+    /// kept.
     pub fn new(files: impl IntoIterator<Item = BundleFile>) -> Self {
         let mut files: BTreeMap<String, BundleFile> =
             files.into_iter().map(|file| (file.path.clone(), file)).collect();
@@ -19,12 +20,12 @@ impl BundleTree {
         Self(files)
     }
 
-    /// The files in the order of their paths.
+    /// Returns the files in the order of their paths.
     pub fn files(&self) -> impl Iterator<Item = &BundleFile> {
         self.0.values()
     }
 
-    /// The file at `path`.
+    /// Returns the file at `path`.
     pub fn get(&self, path: &str) -> Option<&BundleFile> {
         self.0.get(path)
     }

@@ -1,4 +1,4 @@
-//! Is a bundle on disk still what was rendered, and does it still keep its promises?
+//! Verifies that a bundle on disk is unchanged and consistent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,22 +11,22 @@ use super::error::BundleError;
 use super::info::INFO;
 use super::promises;
 
-/// One thing that is not as it should be.
+/// One finding about a bundle.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BundleFinding {
-    /// A file is not as `checksums.txt` says.
+    /// A file differs from `checksums.txt`.
     Changed(String),
-    /// A file is gone.
+    /// A file is missing.
     Missing(String),
     /// A file that was not rendered.
     Added(String),
-    /// Something else than a file stands where a file should be.
+    /// A path that should be a file is not a file.
     NoFile(String),
-    /// `checksums.txt` itself is broken at this line.
+    /// `checksums.txt` itself is invalid at this line.
     Checksums(usize),
-    /// The deployer's files contradict each other, whatever the checksums say.
+    /// The deployer's files are inconsistent, regardless of the checksums.
     Promise {
-        /// The file to look at.
+        /// The file to check.
         path: String,
         /// What is wrong.
         reason: String,
@@ -34,7 +34,7 @@ pub enum BundleFinding {
 }
 
 impl BundleFinding {
-    /// The file that it is about.
+    /// Returns the file that the finding is about.
     pub fn path(&self) -> &str {
         match self {
             Self::Changed(path)
@@ -55,17 +55,18 @@ impl fmt::Display for BundleFinding {
             Self::Added(path) => write!(formatter, "added: {path}"),
             Self::NoFile(path) => write!(formatter, "no file: {path}"),
             Self::Checksums(line) => {
-                write!(formatter, "changed: {CHECKSUMS}: line {line} is not as it was rendered")
+                write!(formatter, "changed: {CHECKSUMS}: line {line} is not a rendered line")
             }
             Self::Promise { path, reason } => write!(formatter, "broken: {path}: {reason}"),
         }
     }
 }
 
-/// Compares a bundle with its checksums and its promises. No findings: all is well.
+/// Checks a bundle against its checksums, and for consistency. Returns no findings if it is
+/// unchanged and consistent.
 ///
 /// # Errors
-/// The directory is no bundle, or cannot be read.
+/// The directory is not a bundle, or cannot be read.
 pub fn verify(directory: &Path) -> Result<Vec<BundleFinding>, BundleError> {
     let found = walk(directory)?;
     for file in [INFO, CHECKSUMS] {
@@ -116,7 +117,7 @@ fn compare(
     }
 }
 
-/// Every path below `directory` that is no directory. A Git repository's own folder is no part of a bundle.
+/// Returns every path below `directory` that is not a directory, except those in `.git`.
 pub(super) fn walk(directory: &Path) -> Result<BTreeSet<String>, BundleError> {
     let mut found = BTreeSet::new();
     let mut waiting = vec![(directory.to_owned(), String::new())];
@@ -135,7 +136,7 @@ pub(super) fn walk(directory: &Path) -> Result<BTreeSet<String>, BundleError> {
     Ok(found)
 }
 
-/// The content of every file below `directory`.
+/// Returns the content of every file below `directory`.
 pub(super) fn read_files(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>, BundleError> {
     walk(directory)?
         .into_iter()

@@ -1,7 +1,8 @@
-//! Writing all or nothing. The new bundle is written beside the old one; only when it is complete the old one gives way to it, with
-//! two renames. A run that dies leaves the old bundle in place, or, between the two renames, beside it, where the next run finds it.
+//! Writes bundles atomically. The new bundle is written next to the old one. When it is complete,
+//! two renames replace the old bundle. A process that dies leaves the old bundle in place, or,
+//! between the renames, next to it, where the next run finds it.
 //!
-//! Nothing is flushed to the disk: after a power failure `bundle verify` says whether everything arrived.
+//! Nothing is flushed to disk. After a power failure, `bundle verify` finds missing data.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -13,59 +14,59 @@ use super::info::{BundleIdentity, INFO};
 use super::target::OutputDirectory;
 use deployer::BundleFile;
 
-/// Why a bundle was not written. What stood there before stands there still.
+/// Why a bundle was not written. Existing content is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The operating system refuses.
-    #[error("unable to write `{}`: {source}", path.display())]
+    /// The operating system returns an error.
+    #[error("cannot write `{}`: {source}", path.display())]
     Io {
-        /// What could not be written.
+        /// The path that cannot be written.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// A file stands there, or the path has no name.
-    #[error("`{}` is no directory that a bundle could be written to", .0.display())]
+    /// The path is a file, or has no file name.
+    #[error("cannot write a bundle to `{}`: not a directory", .0.display())]
     NoDirectory(PathBuf),
-    /// Other people's files stand there.
-    #[error("`{}` holds files that are no bundle: {}", directory.display(), few(names))]
+    /// The directory contains other files.
+    #[error("`{}` contains files that are not part of a bundle: {}", directory.display(), few(names))]
     Foreign {
         /// The directory.
         directory: PathBuf,
-        /// What is in it.
+        /// The files in it.
         names: Vec<String>,
     },
     /// A bundle that was edited.
-    #[error("the bundle in `{}` was edited after it was rendered, and the edits would be lost:\n  {}", directory.display(), edits.join("\n  "))]
+    #[error("the bundle in `{}` was edited after rendering, and the edits would be lost:\n  {}", directory.display(), edits.join("\n  "))]
     Edited {
         /// The directory.
         directory: PathBuf,
-        /// What was edited.
+        /// The edited files.
         edits: Vec<String>,
     },
     /// A Git repository.
-    #[error("`{}` is the top of a Git repository, which would be replaced as a whole", .0.display())]
+    #[error("`{}` is the top of a Git repository, and rendering would replace it as a whole", .0.display())]
     Repository(PathBuf),
-    /// The directory that the user stands in.
-    #[error("`{}` is the current directory or one above it, and is replaced as a whole", .0.display())]
+    /// The current directory or one of its parents.
+    #[error("`{}` is the current directory or one of its parents, and rendering would replace it as a whole", .0.display())]
     CurrentDirectory(PathBuf),
 }
 
 impl WriteError {
-    /// The operating system refuses to write `path`.
+    /// Creates the error for a failed write of `path`.
     pub(super) fn io(path: &Path) -> impl Fn(io::Error) -> Self {
         |source| Self::Io { path: path.to_owned(), source }
     }
 
-    /// What to do about it.
+    /// Returns a hint for the user.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Io { source, .. } => io_hint(source.kind()),
             Self::NoDirectory(_) | Self::Foreign { .. } => {
-                Some("name a directory that is empty, holds a bundle or does not exist yet")
+                Some("name a directory that is empty, contains a bundle or does not exist")
             }
             Self::Edited { .. } => {
-                Some("move the edits into the recipe, or throw them away with --force")
+                Some("move the edits into the recipe, or discard them with --force")
             }
             Self::Repository(_) | Self::CurrentDirectory(_) => Some("name a directory inside it"),
         }
@@ -82,10 +83,13 @@ fn io_hint(kind: io::ErrorKind) -> Option<&'static str> {
             &[CrossesDevices, ResourceBusy],
             "a mount point cannot be replaced; name a directory inside it",
         ),
-        (&[StorageFull, QuotaExceeded], "make room, or choose another place with --output"),
+        (
+            &[StorageFull, QuotaExceeded],
+            "free disk space, or choose another directory with --output",
+        ),
         (
             &[PermissionDenied, ReadOnlyFilesystem],
-            "the directory above the bundle must be writable, because the bundle is replaced as a whole",
+            "the parent directory of the bundle must be writable, because rendering replaces the bundle as a whole",
         ),
     ];
     hints.into_iter().find(|(kinds, _)| kinds.contains(&kind)).map(|(_, hint)| hint)
@@ -97,28 +101,28 @@ fn few(names: &[String]) -> String {
     if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
 }
 
-/// How it went.
+/// The result of a write.
 #[derive(Debug, PartialEq, Eq)]
 pub struct WriteSummary {
-    /// Where the bundle is.
+    /// The bundle's directory.
     pub directory: PathBuf,
-    /// Whether a bundle stood there before.
+    /// Whether a bundle was replaced.
     pub replaced: bool,
-    /// What that one was, if it was of another recipe or deployer.
+    /// The identity of the replaced bundle, if it was of another recipe or deployer.
     pub other: Option<BundleIdentity>,
     /// The old bundle, if it could not be removed.
     pub left_over: Option<PathBuf>,
 }
 
-/// Writes `tree` to `output`. With `force` a bundle is replaced though it was edited.
+/// Writes `tree` to `output`. With `force`, also replaces an edited bundle.
 ///
 /// # Errors
-/// See [`WriteError`]; then everything is as before.
+/// See [`WriteError`]. Existing content is then unchanged.
 pub fn write(tree: &BundleTree, output: &Path, force: bool) -> Result<WriteSummary, WriteError> {
     write_with(tree, output, force, &mut write_file)
 }
 
-/// As [`write()`], with the part that may fail in the middle handed in.
+/// Writes like [`write()`]. Tests pass a function that fails in the middle.
 pub(super) fn write_with(
     tree: &BundleTree,
     output: &Path,
@@ -128,7 +132,7 @@ pub(super) fn write_with(
     let target = OutputDirectory::claim(output, force)?;
     let result = fill(tree, &target, write_file).and_then(|()| swap(tree, &target));
     if result.is_err() {
-        // The first error is the one to report; what stays behind is removed by the next run.
+        // Reports the first error. The next run removes remaining files.
         let _ = fs::remove_dir_all(&target.staging);
     }
     result
@@ -139,7 +143,7 @@ fn fill(
     target: &OutputDirectory,
     write_file: &mut dyn FnMut(&Path, &BundleFile) -> io::Result<()>,
 ) -> Result<(), WriteError> {
-    // Errors name the path that the user knows, not the one for the time of writing.
+    // Errors name the user's path, not the temporary one.
     fs::create_dir(&target.staging).map_err(WriteError::io(&target.directory))?;
     for file in tree.files() {
         write_file(&target.staging, file)
@@ -148,7 +152,7 @@ fn fill(
     Ok(())
 }
 
-/// Writes one file below `root`. Permissions are what the user's umask leaves.
+/// Writes one file below `root`. The user's umask determines its permissions.
 fn write_file(root: &Path, file: &BundleFile) -> io::Result<()> {
     let path = root.join(&file.path);
     if let Some(folder) = path.parent() {
@@ -180,10 +184,11 @@ fn swap(tree: &BundleTree, target: &OutputDirectory) -> Result<WriteSummary, Wri
     Ok(WriteSummary { directory: directory.clone(), replaced: occupied, other, left_over })
 }
 
-/// What the bundle with this `bundle-info.yaml` was, if `tree` is something else. Of an unreadable one nothing is known.
+/// Returns the identity of the bundle with this `bundle-info.yaml`, if it differs from `tree`;
+/// `None` if it is unreadable.
 fn other(old: &str, tree: &BundleTree) -> Option<BundleIdentity> {
     let new = std::str::from_utf8(&tree.get(INFO)?.content).ok()?;
-    // The usual case, in which nothing has to be read.
+    // The usual case, without parsing.
     if old == new {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Bundles: what every recipe of the library becomes, and what the programs that deploy them make of them.
+//! Tests of the bundles of all library recipes, as rendered and as the real deployers read them.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 

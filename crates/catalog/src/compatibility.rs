@@ -1,4 +1,5 @@
-//! What does not go together: the table `bundles/compatibility.yaml`, and how it is read. Who judges by it is `recipe/rules/`.
+//! The table of incompatible versions and values, `bundles/compatibility.yaml`, and its format. The
+//! rules in `recipe/rules/` apply it.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -6,60 +7,61 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// One line of the table: where all of `when` holds, all of `needs` must hold; without `needs`, `when` itself is what must not be.
+/// One rule of the table. If all of `when` holds, all of `needs` must hold. Without `needs`, `when`
+/// itself must not hold.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CompatibilityRule {
-    /// Its name.
+    /// The rule's name.
     pub name: String,
-    /// How bad it is.
+    /// The severity.
     pub level: CompatibilityLevel,
-    /// What makes it matter.
+    /// The facts under which the rule applies.
     pub when: Vec<RecipeFact>,
-    /// What must be, then.
+    /// The facts that must hold then.
     #[serde(default)]
     pub needs: Vec<RecipeFact>,
-    /// What is wrong, in one sentence without a period.
+    /// The message, in one sentence without a period.
     pub message: String,
-    /// What to do.
+    /// The hint.
     pub hint: String,
-    /// Where that is known from.
+    /// The source of the rule.
     pub source: String,
 }
 
-/// How bad it is.
+/// The severity of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CompatibilityLevel {
-    /// It cannot work.
+    /// The recipe cannot work.
     Error,
-    /// It works only together with something that the recipe does not show.
+    /// The recipe works only together with something that it does not contain.
     Warning,
 }
 
-/// Something about a recipe that is true, false or not known.
+/// A fact about a recipe: true, false or unknown.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum RecipeFact {
-    /// The recipe deploys a component like this.
+    /// The recipe deploys a matching component.
     Component(ComponentFact),
-    /// A component, or another one's sub-chart of that name, runs.
+    /// A component runs, from its own chart or as another component's sub-chart.
     Runs(String),
-    /// All Kubernetes versions that the recipe is for are in this range.
+    /// All Kubernetes versions that the recipe supports are in this range.
     Kubernetes(VersionRange),
-    /// The driver that the GPU operator installs is in this range.
+    /// The driver that the GPU Operator installs is in this range.
     GpuDriver(VersionRange),
-    /// The recipe itself says so: dotted paths and values.
+    /// The recipe itself has these values, by dotted path.
     Recipe(BTreeMap<String, Value>),
 }
 
-/// Versions from one on, and before another.
+/// A range of versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct VersionRange {
-    /// The first one that belongs to it.
+    /// The first version in the range.
     pub from: Option<String>,
-    /// The first one that no longer does.
+    /// The first version after the range.
     pub before: Option<String>,
 }
 
@@ -69,24 +71,24 @@ pub struct VersionRange {
 pub struct ComponentFact {
     /// Its name.
     pub name: String,
-    /// The first version of its chart that is meant.
+    /// The first matching version of its chart.
     #[serde(default)]
     pub from: Option<String>,
-    /// The first one that is not.
+    /// The first version that no longer matches.
     #[serde(default)]
     pub before: Option<String>,
-    /// Values as they are installed, as dotted paths.
+    /// Installed values, by dotted path.
     #[serde(default)]
     pub values: BTreeMap<String, Value>,
-    /// Values that are not installed, as dotted paths.
+    /// Values that are not installed, by dotted path.
     #[serde(default)]
     pub except: BTreeMap<String, Value>,
-    /// Keys that maps have: the map's dotted path, and the key.
+    /// Keys of maps: the map's dotted path, and the key.
     #[serde(default)]
     pub keys: BTreeMap<String, String>,
 }
 
-/// The table.
+/// Returns the rules of the table.
 ///
 /// # Panics
 /// Never: a test reads it.
@@ -109,7 +111,7 @@ mod tests {
         let mut names: Vec<&str> = rules().iter().map(|rule| rule.name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), rules().len(), "two rules of one name");
+        assert_eq!(names.len(), rules().len(), "two rules have the same name");
         for rule in rules() {
             let name = &rule.name;
             assert!(
@@ -123,7 +125,7 @@ mod tests {
                     RecipeFact::Kubernetes(range) | RecipeFact::GpuDriver(range) => {
                         assert!(
                             range.from.is_some() || range.before.is_some(),
-                            "{name}: a range of everything"
+                            "{name}: an unlimited range"
                         );
                     }
                     RecipeFact::Recipe(paths) => assert!(!paths.is_empty(), "{name}"),
@@ -132,14 +134,14 @@ mod tests {
         }
     }
 
-    /// Some version of the chart has each value.
+    /// Checks that some version of the chart has each value.
     fn check(rule: &str, fact: &ComponentFact) {
         let known =
             component(&fact.name).unwrap_or_else(|| panic!("{rule}: no component {}", fact.name));
         for bound in fact.from.iter().chain(&fact.before) {
             assert!(
                 known.compare(bound, &known.default_version).is_some(),
-                "{rule}: {bound} is no version"
+                "{rule}: {bound} is not a version"
             );
         }
         for path in fact.values.keys().chain(fact.except.keys()).chain(fact.keys.keys()) {

@@ -1,5 +1,6 @@
-//! The files of `bundles/` in the binary; the catalog's tables are JSON here. All but recipes are packed and are unpacked when they are first asked for: a render
-//! reads a few of them, and every millisecond shows.
+//! The files of `bundles/` in the binary, with the catalog's tables as JSON. All but recipes are
+//! compressed, and decompressed on first use: a render reads only a few of them, and start time
+//! matters.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -7,15 +8,15 @@ use serde_json::Value;
 
 include!(concat!(env!("OUT_DIR"), "/bundles.rs"));
 
-/// What stands for one file.
+/// One embedded file.
 enum EmbeddedFile {
-    /// Its text.
+    /// The text.
     Plain(&'static str),
-    /// Its packed text; the same for all files with the same content.
+    /// The compressed text; the same for all files with the same content.
     Packed(&'static PackedText),
 }
 
-/// A text that was packed when the program was built.
+/// A text that the build compressed.
 struct PackedText {
     bytes: &'static [u8],
     text: OnceLock<String>,
@@ -35,7 +36,7 @@ impl PackedText {
     }
 }
 
-/// The text of a file, by its path below `bundles/`.
+/// Returns the text of a file, by its path below `bundles/`.
 ///
 /// # Panics
 /// Never: a test reads every file.
@@ -47,7 +48,8 @@ pub(super) fn file(path: &str) -> Option<&'static str> {
     })
 }
 
-/// A JSON file as a value. Read once: a thousand recipes ask for the same few.
+/// Returns a JSON file as a value. Parses each file once, because a thousand recipes use the same
+/// few.
 ///
 /// # Panics
 /// Never: a test reads every file.
@@ -61,7 +63,7 @@ pub(super) fn json(path: &str) -> Option<&'static Value> {
     }))
 }
 
-/// The paths of all files, sorted.
+/// Returns the paths of all files, sorted.
 pub(super) fn paths() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|(path, _)| *path)
 }
@@ -87,10 +89,7 @@ mod tests {
                 assert!(embedded == std::fs::read_to_string(root.join(path)).unwrap(), "{path}");
             } else {
                 let yaml: Value = yaml::from_str(&std::fs::read_to_string(table).unwrap()).unwrap();
-                assert_eq!(
-                    *value, yaml,
-                    "{path} says what its YAML says to the program's own reader"
-                );
+                assert_eq!(*value, yaml, "{path} has the same content as its YAML");
             }
         }
         assert_eq!(file("components/gpu-operator/values.json"), None);

@@ -1,4 +1,4 @@
-//! The hook chart, embedded: what a bundle writes into each hook release.
+//! The embedded hook chart, which a bundle copies into each hook release.
 
 /// Path inside the chart and content of every file, sorted by path.
 pub const FILES: &[(&str, &str)] = &[

@@ -1,4 +1,4 @@
-//! Which values keys a chart knows.
+//! The values keys that a chart reads.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ pub struct ChartKeys {
 }
 
 impl ChartKeys {
-    /// The tree: what the default values name, what else the templates read, and where anything goes. `None` if the catalog has
-    /// no default values of this version.
+    /// Builds the tree from the default values, further keys that the templates read, and open
+    /// keys. Returns `None` if the catalog does not have this version's default values.
     pub fn from_version(version: &ComponentVersion, defaults: &Map<String, Value>) -> Option<Self> {
         if defaults.is_empty() {
             return None;
@@ -32,7 +32,7 @@ impl ChartKeys {
         Some(keys)
     }
 
-    /// An empty map in the default values is a place for the user's own keys.
+    /// Builds the tree of a default value. An empty map accepts the user's own keys.
     fn from_default(value: &Value) -> Self {
         let children: BTreeMap<_, _> = value
             .as_object()
@@ -47,27 +47,27 @@ impl ChartKeys {
         }
     }
 
-    /// The key's own tree.
+    /// Returns the tree below a key.
     pub fn child(&self, key: &str) -> Option<&Self> {
         self.children.get(key)
     }
 
-    /// Names of the keys directly below.
+    /// Returns the names of the keys directly below.
     pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
         self.children.keys().map(String::as_str)
     }
 
-    /// Whether the chart takes anything below this key.
+    /// Whether the chart accepts any key below this one.
     pub fn is_open(&self) -> bool {
         self.open
     }
 
-    /// The chart's default value.
+    /// Returns the chart's default value.
     pub fn default(&self) -> Option<&Value> {
         self.default.as_ref()
     }
 
-    /// Where a key of this name exists, however deep; the shallowest first.
+    /// Returns all paths with a key of this name, shallowest first.
     pub fn places_of(&self, name: &str) -> Vec<Vec<String>> {
         let mut places = Vec::new();
         self.collect(name, &mut Vec::new(), &mut places);

@@ -1,4 +1,5 @@
-//! The catalog: the components and recipes that are embedded in the binary, from `bundles/`. Data, no decisions.
+//! The catalog: components and recipes from `bundles/`, embedded in the binary. Contains data, no
+//! decisions.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -14,28 +15,29 @@ pub mod model;
 pub mod nested;
 pub mod versions;
 
-/// The text of an embedded file, by its path below `bundles/`.
+/// Returns the text of an embedded file, by its path below `bundles/`.
 pub fn file(path: &str) -> Option<&'static str> {
     embedded::file(path)
 }
 
-/// The text of a recipe of the library.
+/// Returns the text of a recipe of the library.
 pub fn recipe(name: &str) -> Option<&'static str> {
     file(&format!("recipes/{name}.yaml"))
 }
 
-/// The names of the library's recipes, sorted.
+/// Returns the names of the library's recipes, sorted.
 pub fn recipe_names() -> impl Iterator<Item = &'static str> {
     embedded::paths().filter_map(|path| path.strip_prefix("recipes/")?.strip_suffix(".yaml"))
 }
 
-/// The names of the components, sorted.
+/// Returns the names of the components, sorted.
 pub fn component_names() -> impl Iterator<Item = &'static str> {
     embedded::paths()
         .filter_map(|path| path.strip_prefix("components/")?.strip_suffix("/component.json"))
 }
 
-/// The component with this name. Read when it is first asked for: a render needs a few of them, and every millisecond shows.
+/// Returns the component with this name. Parses it on first use, because a render needs only a few
+/// components.
 ///
 /// # Panics
 /// Never: a test reads every embedded component.
@@ -49,7 +51,7 @@ pub fn component(name: &str) -> Option<&'static CatalogComponent> {
     }))
 }
 
-/// Room for components; a test fails before it runs out.
+/// The maximum number of components. A test fails before it is exceeded.
 const SLOTS: usize = 32;
 
 /// A CRD file of the catalog.
@@ -64,12 +66,12 @@ pub struct CatalogCrd<'a> {
 }
 
 impl CatalogComponent {
-    /// The version of the chart, if the catalog knows it.
+    /// Returns the version of the chart, if the catalog has it.
     pub fn version(&self, version: &str) -> Option<&ComponentVersion> {
         self.versions.iter().find(|known| known.version == version)
     }
 
-    /// The chart's default values.
+    /// Returns the chart's default values.
     pub fn default_values(
         &self,
         version: &ComponentVersion,
@@ -78,13 +80,14 @@ impl CatalogComponent {
             .as_object()
     }
 
-    /// The chart's default values; none if the catalog does not know the version or its values.
+    /// Returns the chart's default values; empty if the catalog does not have the version or its
+    /// values.
     pub fn defaults(&self, version: Option<&ComponentVersion>) -> &'static Map<String, Value> {
         static NONE: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
         version.and_then(|version| self.default_values(version)).unwrap_or(&NONE)
     }
 
-    /// The schema of `spec` of a custom resource, as OpenAPI has it.
+    /// Returns the OpenAPI schema of a custom resource's `spec`.
     ///
     /// # Panics
     /// Never: a test reads all embedded schemas.
@@ -99,7 +102,7 @@ impl CatalogComponent {
         )
     }
 
-    /// Which of the components that the chart of `version` contains are switched on by these values.
+    /// Returns the components inside the chart of `version` that these values enable.
     pub fn nested<'a>(
         &self,
         version: &'a ComponentVersion,
@@ -117,8 +120,9 @@ impl CatalogComponent {
             .collect()
     }
 
-    /// The CRD files that a bundle brings for this component with these values: its own, and those of others that it needs while
-    /// their owner is not among the components `present` in the recipe.
+    /// Returns the CRD files that a bundle deploys for this component with these values: its own,
+    /// and those of other components that it needs, unless their owner is among the recipe's
+    /// components `present`.
     pub fn crds(
         &'static self,
         version: &'static ComponentVersion,
@@ -148,7 +152,7 @@ impl CatalogComponent {
         crds
     }
 
-    /// CRD files in the folder of `version`.
+    /// Returns CRD files in the folder of `version`.
     fn files(
         &'static self,
         version: &'static ComponentVersion,
@@ -166,17 +170,17 @@ impl CatalogComponent {
     }
 }
 
-/// What a switch says, if it is set.
+/// Returns a boolean value, if it is set.
 fn is_on(values: &Map<String, Value>, defaults: &Map<String, Value>, path: &str) -> Option<bool> {
     lookup(values, path).or_else(|| lookup(defaults, path)).and_then(Value::as_bool)
 }
 
-/// The value at a dotted path.
+/// Returns the value at a dotted path.
 pub fn lookup<'a>(values: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     lookup_keys(values, path.split('.'))
 }
 
-/// The value below these keys.
+/// Returns the value below these keys.
 pub fn lookup_keys<'a, 'k>(
     values: &'a Map<String, Value>,
     keys: impl IntoIterator<Item = &'k str>,

@@ -1,4 +1,4 @@
-//! The catalog's types: what `bundles/components/<name>/component.yaml` says of a component.
+//! The catalog's types: the format of `bundles/components/<name>/component.yaml`.
 
 use std::collections::BTreeMap;
 
@@ -8,43 +8,44 @@ use serde::{Deserialize, Serialize};
 use contract::driver::Driver;
 use contract::task::Task;
 
-/// Something deployable: one chart of a vendor, and what a bundle must know about it.
+/// A component: one chart of a vendor, and what a bundle must know about it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CatalogComponent {
     /// Name in recipes, and of its Helm release.
     pub name: String,
-    /// One line for people.
+    /// A description in one line.
     pub description: String,
     /// Name of the chart in its repository.
     pub chart: String,
-    /// Where the chart comes from.
+    /// The chart's repository.
     pub repository: ChartRepository,
-    /// Namespace unless the recipe says another.
+    /// The default namespace.
     pub namespace: String,
     /// The Pod Security level that its namespace needs.
     pub pod_security: PodSecurity,
-    /// Components that are deployed before it where a recipe has both.
+    /// Components that are deployed before it, if the recipe has them.
     #[serde(default)]
     pub after: Vec<String>,
     /// The hook releases before and after it.
     #[serde(default)]
     pub hooks: ComponentHooks,
-    /// Where its chart takes node selectors and tolerations.
+    /// The keys of its chart for node selectors and tolerations.
     #[serde(default)]
     pub node_scheduling: SchedulingPaths,
-    /// What its values do not say of its images.
+    /// Facts about its images that are not in its values.
     #[serde(default)]
     pub images: ComponentImages,
-    /// Values, as dotted paths, that must be one of some texts.
+    /// Allowed strings of values, by dotted path.
     #[serde(default)]
     pub choices: BTreeMap<String, Vec<String>>,
-    /// Versions of an earlier numbering, which are older than all others whatever their numbers say.
+    /// Versions of an earlier numbering, which are older than all others regardless of their
+    /// numbers.
     #[serde(default)]
     pub earlier_numbering: Option<VersionReq>,
-    /// The version that a recipe gets that does not name one.
+    /// The version for a recipe that does not set one.
     pub default_version: String,
-    /// The versions that the catalog knows, the oldest first.
+    /// The versions in the catalog, oldest first.
     pub versions: Vec<ComponentVersion>,
 }
 
@@ -58,19 +59,20 @@ pub struct ChartRepository {
     pub url: String,
 }
 
-/// Levels of Kubernetes' Pod Security Standards, as the labels `pod-security.kubernetes.io/*` have them.
+/// Levels of Kubernetes' Pod Security Standards, with the values of the labels
+/// `pod-security.kubernetes.io/*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PodSecurity {
-    /// The strictest.
+    /// The strictest level.
     Restricted,
-    /// In between.
+    /// The middle level.
     Baseline,
-    /// No limits.
+    /// No restrictions.
     Privileged,
 }
 
-/// What the Jobs of the hook releases of a component do. No tasks, no release.
+/// The tasks of a component's hook releases. A release without tasks does not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ComponentHooks {
@@ -78,24 +80,28 @@ pub struct ComponentHooks {
     pub pre: Vec<Task>,
     /// Tasks of `<component>-post`, which comes after everything else of the component.
     pub post: Vec<Task>,
-    /// The driver that the component installs, and whose part of the recipe's `rollout` the hooks follow.
+    /// The driver that the component installs, and whose part of the recipe's `rollout` the hooks
+    /// follow.
     pub driver: Driver,
 }
 
-/// What must be known of a component's images beside its values.
+/// Facts about a component's images that are not in its values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ComponentImages {
-    /// Top-level keys (sub-charts, operands) that are used only where another value, a dotted path, is true.
+    /// Top-level keys (sub-charts, operands) that are used only if another value, at a dotted path,
+    /// is true.
     pub conditions: BTreeMap<String, String>,
-    /// Images that are built for an operating system: their place in values (or in the custom resource's `spec`), and what the
-    /// operator puts behind the tag, with `{os}` (such as `ubuntu22.04`) and `{architecture}` (such as `amd64`).
+    /// Images that are built for an operating system: their path in values (or in the custom
+    /// resource's `spec`), and the suffix that the operator appends to the tag, with `{os}` (such
+    /// as `ubuntu22.04`) and `{architecture}` (such as `amd64`).
     pub node_suffixes: BTreeMap<String, String>,
-    /// Whether its values take Secrets to pull images with as plain names; else as references, as a pod has them.
+    /// Whether its values take image pull Secrets as plain names, otherwise as references like in a
+    /// pod.
     pub pull_secrets_by_name: bool,
 }
 
-/// Where a chart takes node selectors and tolerations.
+/// The keys of a chart for node selectors and tolerations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SchedulingPaths {
@@ -119,23 +125,27 @@ pub struct ValuePaths {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ComponentVersion {
-    /// As the chart's repository writes it.
+    /// The version, as written in the chart's repository.
     pub version: String,
-    /// Whether the chart's default values name every key that it reads: then an unknown key is an error, else a warning.
+    /// Whether the chart's default values contain every key that it reads. If so, an unknown key is
+    /// an error, otherwise a warning.
     pub keys_complete: bool,
-    /// Keys below which the chart takes anything (maps that are copied into objects, sub-charts), as dotted paths.
+    /// Keys below which the chart accepts any key (maps that are copied into objects, sub-charts),
+    /// as dotted paths.
     #[serde(default)]
     pub open_keys: Vec<String>,
-    /// Keys that the chart reads though its default values do not name them, as dotted paths.
+    /// Keys that the chart reads, but that are not in its default values, as dotted paths.
     #[serde(default)]
     pub further_keys: Vec<String>,
-    /// Keys that people still write and that this version does not read, as dotted paths, each with what to do instead.
+    /// Obsolete keys that users still write and this version does not read, as dotted paths, each
+    /// with a hint.
     #[serde(default)]
     pub obsolete_keys: BTreeMap<String, String>,
-    /// CRD files that the component owns, relative to the version's folder; [`CatalogComponent::crds`] reads them.
+    /// CRD files that the component owns, relative to the version's folder;
+    /// [`CatalogComponent::crds`] reads them.
     #[serde(default)]
     pub crds: Vec<String>,
-    /// CRD files that the component owns too, but that a bundle brings only where a value is true.
+    /// CRD files that the component also owns, but that a bundle deploys only if a value is true.
     #[serde(default)]
     pub optional_crds: Vec<OptionalCrds>,
     /// CRDs of other components that this chart or its sub-charts need.
@@ -144,42 +154,43 @@ pub struct ComponentVersion {
     /// Other components that this chart contains.
     #[serde(default)]
     pub nested: Vec<NestedComponent>,
-    /// Custom resources that a recipe may bring for it.
+    /// Custom resources that a recipe may define for it.
     #[serde(default)]
     pub custom_resources: Vec<CustomResource>,
-    /// Where this version's chart comes from, if not from the component's repository.
+    /// The repository of this version's chart, if it is not the component's.
     #[serde(default)]
     pub repository: Option<ChartRepository>,
     /// The chart's name, if it is not the component's.
     #[serde(default)]
     pub chart: Option<String>,
-    /// Hooks, where they are not the component's.
+    /// The hooks, if they are not the component's.
     #[serde(default)]
     pub hooks: Option<ComponentHooks>,
-    /// The first version that works as this one does, if that is not this one: versions in between that the catalog does not know
-    /// are taken for alike.
+    /// The first version that works like this one, if it is an earlier one. Versions in between
+    /// that the catalog does not have are treated like this one.
     #[serde(default)]
     pub since: Option<String>,
-    /// Values that every bundle sets because it brings the CRDs itself, as dotted paths.
+    /// Values that every bundle sets because it deploys the CRDs itself, by dotted path.
     #[serde(default)]
     pub bundle_values: serde_json::Map<String, serde_json::Value>,
-    /// Values that every bundle sets so that objects keep the names that they have from an earlier version, as dotted paths.
+    /// Values that every bundle sets so that objects keep their names from an earlier version, by
+    /// dotted path.
     #[serde(default)]
     pub kept_names: serde_json::Map<String, serde_json::Value>,
 }
 
 impl ComponentVersion {
-    /// All values that every bundle sets.
+    /// Returns all values that every bundle sets.
     pub fn fixed_values(&self) -> impl Iterator<Item = (&String, &serde_json::Value)> {
         self.bundle_values.iter().chain(&self.kept_names)
     }
 }
 
-/// CRD files that are needed only where something is switched on.
+/// CRD files that are needed only if a value is true.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OptionalCrds {
-    /// The value, as a dotted path, that must be true.
+    /// The dotted path of the value.
     pub condition: String,
     /// The files.
     pub crds: Vec<String>,
@@ -191,13 +202,14 @@ pub struct OptionalCrds {
 pub struct NestedComponent {
     /// The component.
     pub component: String,
-    /// The top-level key below which the sub-chart takes its values.
+    /// The top-level key with the sub-chart's values.
     pub key: String,
-    /// Helm's condition: dotted paths, the first one that is set decides. The first one is the switch.
+    /// Helm's condition: dotted paths, of which the first one that is set decides. A bundle sets
+    /// the first one.
     pub conditions: Vec<String>,
 }
 
-/// A kind of custom resource that the component's operator works from and that its chart does not bring.
+/// A kind of custom resource that the component's operator reads and its chart does not create.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CustomResource {
@@ -205,23 +217,25 @@ pub struct CustomResource {
     pub kind: String,
     /// Its group and version.
     pub api_version: String,
-    /// The one name that the operator looks at.
+    /// The only name that the operator reads.
     pub name: String,
     /// The CRD file with its schema, relative to the version's folder.
     pub crd: String,
-    /// Fields that people still write and that this version does not have, as dotted paths below `spec`, each with what to do instead.
+    /// Obsolete fields that users still write and this version does not have, as dotted paths below
+    /// `spec`, each with a hint.
     #[serde(default)]
     pub obsolete_fields: BTreeMap<String, String>,
 }
 
-/// CRDs that belong to another component, and that this one or a sub-chart of it needs.
+/// CRDs of another component that this one or one of its sub-charts needs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SharedCrds {
     /// The component that owns them.
     pub component: String,
-    /// Its version that the sub-chart's CRDs equal.
+    /// The owner's version with the same CRDs as the sub-chart.
     pub version: String,
-    /// Helm's condition of what needs them: dotted paths, the first one that is set decides.
+    /// Helm's condition of the sub-chart that needs them: dotted paths, of which the first one that
+    /// is set decides.
     pub conditions: Vec<String>,
 }

@@ -1,11 +1,12 @@
-//! Charts that contain other components: each component runs once, however many charts of a recipe contain it.
+//! Charts that contain other components. Each component runs once, even if several charts contain
+//! it.
 
 use serde_json::{Map, Value};
 
 use super::lookup;
 use super::model::{CatalogComponent, NestedComponent};
 
-/// A component of a recipe with the values that it will be installed with.
+/// A component of a recipe, with its values.
 #[derive(Clone, Copy, Debug)]
 pub struct HostComponent<'a> {
     /// The component.
@@ -16,26 +17,26 @@ pub struct HostComponent<'a> {
     pub values: &'a Map<String, Value>,
 }
 
-/// A sub-chart that would run a component once more.
+/// A sub-chart that would run a component twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DuplicateSubchart<'a> {
     /// The component whose chart contains it.
     pub host: &'a str,
-    /// What it contains.
+    /// The sub-chart.
     pub nested: &'a NestedComponent,
     /// The component of the recipe that runs it.
     pub runner: &'a str,
-    /// Whether the values switch it on in so many words.
+    /// Whether the values enable it explicitly.
     pub is_explicit: bool,
 }
 
 impl<'a> HostComponent<'a> {
-    /// What its chart runs beside itself.
+    /// Returns the enabled components inside its chart.
     fn nested(self) -> Vec<&'a NestedComponent> {
         self.component.nested(self.component.closest_version(self.version), self.values)
     }
 
-    /// Whether its chart runs the component, as itself or beside itself.
+    /// Whether its chart runs the component, as the component itself or as a sub-chart.
     pub fn runs(self, component: &str) -> bool {
         self.component.name == component
             || self.nested().iter().any(|nested| nested.component == component)
@@ -47,7 +48,8 @@ impl<'a> HostComponent<'a> {
     }
 }
 
-/// The sub-charts that must be switched off. What a component needs must be there before it, so the first of them runs it.
+/// Returns the sub-charts to disable. A component must be deployed before those that need it, so
+/// the first chart with it runs it.
 pub fn extras<'a>(hosts: &[HostComponent<'a>]) -> Vec<DuplicateSubchart<'a>> {
     let mut extras = Vec::new();
     for host in hosts {

@@ -1,4 +1,4 @@
-//! The order of a chart's versions, and what is known of one that is not in the catalog.
+//! The order of a chart's versions, and the treatment of versions that are not in the catalog.
 
 use std::cmp::Ordering;
 
@@ -7,13 +7,13 @@ use semver::Version as Number;
 use super::model::{CatalogComponent, ChartRepository, ComponentHooks, ComponentVersion};
 
 impl CatalogComponent {
-    /// Compares two versions of the chart; `None` if one of them is no version. A leading `v` does not count, and versions of an
-    /// earlier numbering are older than all others.
+    /// Compares two versions of the chart; `None` if one of them is not a version. Ignores a
+    /// leading `v`. Versions of an earlier numbering are older than all others.
     pub fn compare(&self, first: &str, second: &str) -> Option<Ordering> {
         let rank = |text: &str| {
             let number = number(text)?;
             let is_earlier = self.earlier_numbering.as_ref().is_some_and(|range| {
-                // A range leaves out pre-releases unless it names them.
+                // A range excludes pre-releases unless it names them.
                 range.matches(&Number::new(number.major, number.minor, number.patch))
             });
             Some((!is_earlier, number))
@@ -21,14 +21,15 @@ impl CatalogComponent {
         Some(rank(first)?.cmp(&rank(second)?))
     }
 
-    /// The known version whose chart works as that of `version` does: itself, else the newest one whose ways are not newer, else
-    /// the oldest. Of what is no version nothing is known, and the newest is taken.
+    /// Returns the known version whose chart works like that of `version`: itself, otherwise the
+    /// newest one whose `since` is not newer, otherwise the oldest. For a text that is not a
+    /// version, returns the newest.
     ///
     /// # Panics
-    /// Never: a test sees that every component has versions.
+    /// Never: a test checks that every component has versions.
     pub fn closest_version(&self, version: &str) -> &ComponentVersion {
         let newest = self.versions.last().expect(
-            "every component has a version, which the test `every_component_is_readable` sees",
+            "every component has a version; the test `every_component_is_readable` checks it",
         );
         if let Some(known) = self.version(version) {
             return known;
@@ -43,17 +44,17 @@ impl CatalogComponent {
         self.versions.iter().rev().find(is_older).or(self.versions.first()).unwrap_or(newest)
     }
 
-    /// The name of the chart in `version`.
+    /// Returns the name of the chart in `version`.
     pub fn chart_in(&self, version: &str) -> &str {
         self.closest_version(version).chart.as_ref().unwrap_or(&self.chart)
     }
 
-    /// Where the chart of `version` comes from.
+    /// Returns the repository of the chart of `version`.
     pub fn repository_in(&self, version: &str) -> &ChartRepository {
         self.closest_version(version).repository.as_ref().unwrap_or(&self.repository)
     }
 
-    /// The hooks of `version`.
+    /// Returns the hooks of `version`.
     pub fn hooks_in(&self, version: &str) -> &ComponentHooks {
         self.closest_version(version).hooks.as_ref().unwrap_or(&self.hooks)
     }

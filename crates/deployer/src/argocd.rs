@@ -1,4 +1,5 @@
-//! The deployer `argocd`: a root Application, and one Application a release in `apps/`, whose waves follow what each release needs.
+//! The deployer `argocd`: a root Application, and one Application for each release in `apps/`.
+//! Waves follow the dependencies of releases.
 
 use minijinja::context;
 use minijinja::value::Serde;
@@ -26,7 +27,7 @@ const SOURCES: &[(&str, &str)] = &[
 /// The folder of the Applications.
 pub const APPS: &str = "apps";
 
-/// What to do with the bundle of a recipe in `directory`.
+/// Returns the next steps for the bundle in `directory`.
 pub fn next(_: &str, directory: &str, source: Option<&BundleSource>) -> Vec<String> {
     let place = source.map_or_else(String::new, |source| {
         let path = if source.path.is_empty() { "its root" } else { &source.path };
@@ -42,7 +43,7 @@ pub fn next(_: &str, directory: &str, source: Option<&BundleSource>) -> Vec<Stri
     ]
 }
 
-/// The files of a bundle for Argo CD.
+/// Returns the files of a bundle for Argo CD.
 ///
 /// # Errors
 /// See [`RenderError`].
@@ -54,7 +55,8 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     let templates = TemplateSet::new(SOURCES)?;
     let context = context! {
         source => Serde(source),
-        // What a revision must be that one wave gets after another. No commit: the Applications that name it are part of it.
+        // The kind of revision that waves get one after another. It cannot be a commit, because the
+        // Applications that name it are part of the commit.
         pinned => "a tag",
         path => source.join(APPS),
         folder => &source.path,

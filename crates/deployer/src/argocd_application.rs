@@ -1,5 +1,5 @@
-//! What an Argo CD Application of a bundle is. The same for every deployer that makes Applications; they differ in where the words
-//! come from that say whose Application it is ([`ApplicationForm`]).
+//! Writes the Argo CD Applications of a bundle. All deployers that create Applications share this
+//! module. They differ only in where names, repository and cluster come from ([`ApplicationForm`]).
 
 pub mod application_form;
 pub mod project;
@@ -21,26 +21,26 @@ use contract::names::FIELD_MANAGER;
 use release::model::{ChartOrigin, ReleaseKind, UpstreamRelease};
 use release::{Release, ReleasePlan};
 
-/// The health check that makes waves of Applications wait.
+/// The file with the health check that makes waves of Applications wait.
 pub const HEALTH: &str = "argocd-cm-health.yaml";
-/// Its text.
+/// The text of the health check.
 pub const HEALTH_TEXT: &str = include_str!("../../../templates/shared/argocd-cm-health.yaml");
-/// What both kinds of READMEs say: name and text.
+/// The common part of the READMEs: name and text.
 pub const NOTES: (&str, &str) =
     ("application-notes.md.j2", include_str!("../../../templates/shared/application-notes.md.j2"));
-/// What they say about finalizers.
+/// The READMEs' part about finalizers.
 pub const FINALIZERS: (&str, &str) = (
     "application-finalizers.md.j2",
     include_str!("../../../templates/shared/application-finalizers.md.j2"),
 );
-/// What they say about a stack that Helm has deployed.
+/// The READMEs' part about taking over a stack from Helm.
 pub const TAKEOVER: (&str, &str) = (
     "application-takeover.md.j2",
     include_str!("../../../templates/shared/application-takeover.md.j2"),
 );
-/// The template of an Application: as YAML, and as a template of a Helm chart.
+/// The templates of an Application: as YAML, and for a Helm chart.
 const APPLICATION: [&str; 2] = ["application.yaml.j2", "application.tpl.yaml.j2"];
-/// The template of the project, likewise.
+/// The templates of the project: as YAML, and for a Helm chart.
 const PROJECT: [&str; 2] = ["application-project.yaml.j2", "application-project.tpl.yaml.j2"];
 const SOURCES: &[(&str, &str)] = &[
     (APPLICATION[0], include_str!("../../../templates/shared/application.yaml.j2")),
@@ -49,28 +49,31 @@ const SOURCES: &[(&str, &str)] = &[
     (PROJECT[1], include_str!("../../../templates/shared/application-project.yaml.j2")),
 ];
 
-/// How often Argo CD tries again, and how long it waits in between.
+/// How often Argo CD retries, and how long it waits between tries.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct RetryPolicy {
-    /// Tries after the first.
+    /// Number of retries.
     pub limit: u64,
-    /// The first pause; each further one is twice as long.
+    /// The first pause. Each further pause is twice as long.
     pub first: &'static str,
-    /// No pause is longer.
+    /// The longest pause.
     pub longest: &'static str,
-    /// All pauses together, in seconds.
+    /// The sum of all pauses in seconds.
     #[serde(skip)]
     pub pauses: u64,
 }
 
-/// A hook costs its whole budget each time. It is tried again because waves do not hold where no root Application syncs them.
+/// Retries of hooks. Each try may take the hook's whole time budget. Retries are necessary, because
+/// waves have no effect without a root Application.
 pub const HOOK_RETRY: RetryPolicy =
     RetryPolicy { limit: 2, first: "1m", longest: "10m", pauses: 180 };
-/// Everything else is cheap to try: it fails while a namespace, a CRD or a webhook is not there yet.
+/// Retries of all other releases. They are cheap, and fail while a namespace, a CRD or a webhook is
+/// missing.
 pub const RETRY: RetryPolicy = RetryPolicy { limit: 5, first: "30s", longest: "5m", pauses: 750 };
 
-/// Checks that the bundle is read from Git: values files for a chart that comes from elsewhere are read from nothing else. And from a
-/// revision that can be known before the bundle is committed: the Applications, which are part of the bundle, name it.
+/// Checks that the source is Git, the only source from which Argo CD reads values files for a chart
+/// from another source. Also checks that the revision is not a commit: the Applications are part of
+/// the bundle and name the revision, so it must be known before the commit.
 ///
 /// # Errors
 /// The source is an OCI registry, or a commit.
@@ -78,7 +81,7 @@ pub fn check_source(source: &BundleSource, deployer: &'static str) -> Result<(),
     if source.is_oci() {
         return Err(RenderError::unable(
             deployer,
-            format!("reads values files from Git only, and `{}` is an OCI registry", source.url),
+            format!("reads values files only from Git, and `{}` is an OCI registry", source.url),
             "name a Git repository: --repo https://… or ssh://…",
         ));
     }
@@ -86,10 +89,10 @@ pub fn check_source(source: &BundleSource, deployer: &'static str) -> Result<(),
         return Err(RenderError::unable(
             deployer,
             format!(
-                "reads the bundle from the revision that stands in it, and the commit `{}` cannot contain its own name",
+                "reads the bundle from the revision that the bundle names, and the commit `{}` cannot contain its own name",
                 source.revision
             ),
-            "name a tag, and set it once the bundle is committed: --revision TAG",
+            "name a tag, and set it after the commit of the bundle: --revision TAG",
         ));
     }
     Ok(())
@@ -103,7 +106,7 @@ pub struct ApplicationWriter<'a> {
 }
 
 impl<'a> ApplicationWriter<'a> {
-    /// For the bundle of `input`, in this form.
+    /// Creates a writer for the bundle of `input`, in this form.
     ///
     /// # Errors
     /// A template that does not compile.
@@ -111,10 +114,10 @@ impl<'a> ApplicationWriter<'a> {
         Ok(Self { templates: TemplateSet::new(SOURCES)?, form, input })
     }
 
-    /// One file for each release, `<directory>/NNN-<release>.yaml`. `deployer` is who asks, for errors.
+    /// Returns one file for each release, `<directory>/NNN-<release>.yaml`. Errors name `deployer`.
     ///
     /// # Errors
-    /// A chart that only lies on somebody's machine; else see [`RenderError`].
+    /// A chart is only a local file; otherwise see [`RenderError`].
     pub fn files(
         &self,
         directory: &str,
@@ -132,7 +135,7 @@ impl<'a> ApplicationWriter<'a> {
             .collect()
     }
 
-    /// The project that the Applications belong to.
+    /// Returns the project that the Applications belong to.
     ///
     /// # Errors
     /// See [`RenderError`].
@@ -141,7 +144,7 @@ impl<'a> ApplicationWriter<'a> {
             .render(self.form.template(PROJECT), project::project_context(self.form, self.input))
     }
 
-    /// One Application for its template.
+    /// Returns the template context of one Application.
     fn context(
         &self,
         folder: &str,
@@ -157,7 +160,7 @@ impl<'a> ApplicationWriter<'a> {
             ReleaseKind::Upstream(upstream) => {
                 chart = Some(chart_context(form, upstream, deployer, &release.name)?);
                 value_files.push(form.values(&format!("{folder}/{VALUES}")));
-                // The CRDs come with another Application, and Argo CD may not have seen them yet.
+                // Another Application creates the CRDs, and Argo CD may not know them yet.
                 sync_options
                     .extend(upstream.skip_crds.then_some("SkipDryRunOnMissingResource=true"));
             }
@@ -182,7 +185,7 @@ impl<'a> ApplicationWriter<'a> {
             wave => waves[release.name.as_str()].to_string(),
             bundle => form.bundle(),
             kind => release.kind.name(),
-            // The hook that comes later and waits for the workloads of this release.
+            // The later hook that waits for the workloads of this release.
             awaited_by => hook.filter(|hook| waves.get(hook) > waves.get(release.name.as_str())),
             // Whether a hook may write into its objects.
             shared => hook.is_some(),
@@ -191,7 +194,7 @@ impl<'a> ApplicationWriter<'a> {
             release => &release.name,
             namespace => &release.namespace,
             chart,
-            // Where the bundle is.
+            // The bundle's repository.
             repository => form.repository(),
             revision => form.revision(),
             path => form.path(folder),
@@ -209,7 +212,8 @@ fn retry(release: &Release) -> RetryPolicy {
     if matches!(release.kind, ReleaseKind::Hook(_)) { HOOK_RETRY } else { RETRY }
 }
 
-/// A vendor's chart as Argo CD names it: an OCI registry without `oci://`, and apart from the chart's name.
+/// Returns a vendor's chart in Argo CD's form: an OCI registry has no `oci://`, and is separate
+/// from the chart's name.
 fn chart_context(
     form: ApplicationForm<'_>,
     upstream: &UpstreamRelease,
@@ -219,8 +223,8 @@ fn chart_context(
     let (repository, name) = address(&upstream.chart).ok_or_else(|| {
         RenderError::unable(
             deployer,
-            format!("runs in the cluster, where the chart of `{release}` is in no directory"),
-            "name a repository that the cluster reaches: --chart-repository NAME=https://… or oci://…",
+            format!("runs in the cluster, and cannot read the chart of `{release}` from a local directory"),
+            "name a repository that the cluster can reach: --chart-repository NAME=https://… or oci://…",
         )
     })?;
     Ok(context! {
@@ -231,7 +235,7 @@ fn chart_context(
     })
 }
 
-/// The repository and the chart's name in it; `None` for a chart that lies in no repository.
+/// Returns the repository and the chart's name in it; `None` for a chart that is a local file.
 fn address(chart: &ChartOrigin) -> Option<(&str, &str)> {
     match chart {
         ChartOrigin::Repository { url, name } => Some((url, name)),
@@ -242,19 +246,19 @@ fn address(chart: &ChartOrigin) -> Option<(&str, &str)> {
     }
 }
 
-/// The wave of each release: one more than the latest of those that it needs.
+/// Returns the wave of each release: one more than the latest wave of the releases that it needs.
 pub fn waves(plan: &ReleasePlan) -> BTreeMap<&str, usize> {
     longest(plan, |_| 1)
 }
 
-/// For each release the sum of `weight` along the heaviest chain of releases that must come before it.
+/// Returns for each release the sum of `weight` along the heaviest chain of releases before it.
 fn longest<N: Copy + Default + Ord + std::ops::Add<Output = N>>(
     plan: &ReleasePlan,
     weight: impl Fn(&Release) -> N,
 ) -> BTreeMap<&str, N> {
     let mut sums: BTreeMap<&str, N> = BTreeMap::new();
     let mut ends: BTreeMap<&str, N> = BTreeMap::new();
-    // Needs come earlier in a plan than what needs them.
+    // In a plan, a release comes after those that it needs.
     for release in &plan.releases {
         let sum = release
             .needs
@@ -268,18 +272,18 @@ fn longest<N: Copy + Default + Ord + std::ops::Add<Output = N>>(
     sums
 }
 
-/// The longest time that Argo CD may be syncing one release, retries included, in seconds.
+/// Returns the longest sync of one release in seconds, retries included.
 fn sync_seconds(release: &Release) -> u64 {
     let retry = retry(release);
     (retry.limit + 1) * release.timeout_seconds + retry.pauses
 }
 
-/// The longest time that one Application of the plan may be syncing, in seconds.
+/// Returns the longest sync of any Application of the plan in seconds.
 pub fn longest_sync_seconds(plan: &ReleasePlan) -> u64 {
     plan.releases.iter().map(sync_seconds).max().unwrap_or_default()
 }
 
-/// The longest time that all waves one after another may take, in seconds.
+/// Returns the longest time for all waves, one after another, in seconds.
 pub fn all_waves_seconds(plan: &ReleasePlan) -> u64 {
     let sums = longest(plan, sync_seconds);
     plan.releases

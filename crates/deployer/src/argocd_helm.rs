@@ -1,5 +1,6 @@
-//! The deployer `argocd-helm`: an umbrella chart of the same Applications as `argocd` makes. Repository, revision, cluster and project
-//! are its values; those of the components stay in the repository's numbered folders.
+//! The deployer `argocd-helm`: an umbrella chart of the same Applications as those of `argocd`.
+//! Repository, revision, cluster and project are its values. The components' values stay in the
+//! repository's numbered folders.
 
 use minijinja::context;
 use minijinja::value::Serde;
@@ -31,7 +32,7 @@ const FIXED: &[(&str, &str)] = &[
     ("templates/_helpers.tpl", include_str!("../../../templates/argocd-helm/_helpers.tpl")),
 ];
 
-/// What to do with the bundle of a recipe in `directory`.
+/// Returns the next steps for the bundle in `directory`.
 pub fn next(recipe: &str, directory: &str, source: Option<&BundleSource>) -> Vec<String> {
     let settings = if source.is_some() {
         ""
@@ -49,7 +50,7 @@ pub fn next(recipe: &str, directory: &str, source: Option<&BundleSource>) -> Vec
     ]
 }
 
-/// The files of a bundle for Argo CD whose repository is named when it is installed.
+/// Returns the files of a bundle for Argo CD whose repository can be named at installation.
 ///
 /// # Errors
 /// See [`RenderError`].
@@ -68,7 +69,7 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     let templates = TemplateSet::new(SOURCES)?;
     let context = context! {
         source => Serde(input.source),
-        // What a revision must be that one wave gets after another.
+        // The kinds of revisions that waves get one after another.
         pinned => "a tag or a commit",
         server => IN_CLUSTER,
         version => format!("1.0.0+{}", chart::content_digest(&files)),

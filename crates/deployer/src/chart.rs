@@ -1,4 +1,4 @@
-//! The charts that a bundle brings itself: their folder is the chart. The same for every deployer.
+//! The bundle's own charts, each in its release's folder. They are the same for every deployer.
 
 use minijinja::context;
 use minijinja::value::Serde;
@@ -22,22 +22,23 @@ const SOURCES: &[(&str, &str)] = &[
     ("rollout.yaml.j2", include_str!("../../../templates/shared/rollout.yaml.j2")),
 ];
 
-/// The version of charts whose content has no version of its own.
+/// The version of charts whose content has no version.
 const VERSION: &str = "1.0.0";
-/// The objects of the values file, as they stand there. As JSON: Helm's `toYaml` writes texts that it does not read back.
+/// Prints the objects of the values file unchanged. It prints JSON, because Helm's `toYaml` writes
+/// some strings that Helm does not read back.
 const OBJECTS_TEMPLATE: &str = "{{- range .Values.objects }}\n---\n{{ toJson . }}\n{{- end }}\n";
-/// How much of a content's digest stands in the version of its chart.
+/// How many digits of the content's digest are in the version of its chart.
 const DIGEST_LENGTH: usize = 12;
 
-/// The folders of all releases: what every deployer's bundle holds, to the byte.
+/// Returns the folders of all releases. They are byte-identical for all deployers.
 ///
 /// # Errors
-/// A template or a value of ours that cannot be written.
+/// A template or a value cannot be written.
 pub fn shared_files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     let templates = TemplateSet::new(SOURCES)?;
     let mut files = Vec::new();
     for (folder, release) in folders(input.plan) {
-        // The release that shares the values.
+        // The hook release that shares the values.
         let hook = hook_of(input.plan, &release.name);
         let folder = ReleaseFolder { templates: &templates, folder: &folder, name: &release.name };
         match &release.kind {
@@ -59,12 +60,12 @@ struct ReleaseFolder<'a> {
 }
 
 impl ReleaseFolder<'_> {
-    /// A file of the folder.
+    /// Returns a file of the folder.
     fn file(&self, path: &str, content: impl Into<String>) -> BundleFile {
         BundleFile::text(format!("{}/{path}", self.folder), content)
     }
 
-    /// The values file of a vendor's chart.
+    /// Returns the values file of a vendor's chart.
     fn values(
         &self,
         upstream: &UpstreamRelease,
@@ -75,10 +76,10 @@ impl ReleaseFolder<'_> {
         Ok(self.file(VALUES, self.templates.render("values.yaml.j2", context)?))
     }
 
-    /// A chart of CRDs.
+    /// Returns a chart of CRDs.
     fn crds(&self, crds: &CrdsRelease) -> Result<Vec<BundleFile>, RenderError> {
         let description =
-            format!("The CRDs of {} {}. Helm never deletes them.", crds.component, crds.version);
+            format!("CRDs of {} {}. Helm never deletes them.", crds.component, crds.version);
         let mut files: Vec<BundleFile> = crds
             .crds
             .iter()
@@ -88,7 +89,8 @@ impl ReleaseFolder<'_> {
         Ok(files)
     }
 
-    /// A chart of other objects: one file an object, or a values file with all of them.
+    /// Returns a chart of other objects: one file for each object, or a values file with all of
+    /// them.
     fn manifests(
         &self,
         manifests: &ManifestsRelease,
@@ -113,14 +115,14 @@ impl ReleaseFolder<'_> {
                 files.push(self.file(&path, evaluated(&text)));
             }
         }
-        // An edit of values is seen by every deployer, and must not need another version.
+        // Every deployer sees an edit of values, so it must not need another version.
         let content: Vec<BundleFile> =
             files.iter().filter(|file| !file.path.ends_with(VALUES)).cloned().collect();
         files.insert(0, self.chart(&manifests.description, VERSION, &content)?);
         Ok(files)
     }
 
-    /// A hook release: a copy of the hook chart, and its own settings.
+    /// Returns a hook release: a copy of the hook chart, and its own settings.
     fn hook(
         &self,
         chart: &[(&str, &str)],
@@ -139,7 +141,7 @@ impl ReleaseFolder<'_> {
         Ok(files)
     }
 
-    /// `Chart.yaml` of a chart with this content.
+    /// Returns `Chart.yaml` of a chart with this content.
     fn chart(
         &self,
         description: &str,
@@ -153,11 +155,12 @@ impl ReleaseFolder<'_> {
     }
 }
 
-/// A chart of other content must have another version: Flux looks at nothing else of a chart that lies in a repository.
+/// Returns the digest for a chart's version. Charts with different content must have different
+/// versions, because Flux detects a change of a chart in a repository only by its version.
 pub fn content_digest(files: &[BundleFile]) -> String {
     let mut hasher = Sha256::new();
     for file in files {
-        // The folder's number says nothing about the content.
+        // The folder's number is not part of the content.
         let inside = file.path.split_once('/').map_or("", |(_, inside)| inside);
         hasher.update((inside.len() as u64).to_le_bytes());
         hasher.update(inside);
@@ -167,7 +170,7 @@ pub fn content_digest(files: &[BundleFile]) -> String {
     format!("d{}", &hex(&hasher.finalize())[..DIGEST_LENGTH])
 }
 
-/// `Chart.yaml` with the digest behind its version.
+/// Appends the digest to the version in `Chart.yaml`.
 fn with_digest(chart: &[u8], digest: &str) -> Vec<u8> {
     let mut text = String::with_capacity(chart.len() + digest.len() + 1);
     for line in String::from_utf8_lossy(chart).lines() {

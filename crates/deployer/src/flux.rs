@@ -1,4 +1,5 @@
-//! The deployer `flux`: a HelmRelease a release, the sources of its charts, and a Kustomization that makes ConfigMaps of the values files.
+//! The deployer `flux`: a HelmRelease for each release, the sources of the charts, and a
+//! Kustomization that creates ConfigMaps from the values files.
 
 use minijinja::{Value, context};
 
@@ -33,20 +34,21 @@ const SOURCES: &[(&str, &str)] = &[
 
 /// The deployer's name on the command line.
 const NAME: &str = "flux";
-/// The objects that fetch and apply the bundle have this name.
+/// The name of the objects that fetch and apply the bundle.
 const SYNC: &str = "gpu-rollout";
-/// The generated ConfigMap whose name carries the digest of the whole bundle.
+/// The generated ConfigMap whose name contains the digest of the whole bundle.
 const DIGEST: &str = "gpu-rollout-bundle";
 
-/// The label that carries the digest.
+/// Returns the label with the digest.
 fn label() -> String {
     format!("{PREFIX}/bundle")
 }
 
-/// The files of a bundle for Flux.
+/// Returns the files of a bundle for Flux.
 ///
 /// # Errors
-/// No source, or one that Flux cannot read; a chart on the disk of a machine. Else see [`RenderError`].
+/// The source is missing or Flux cannot read it, or a chart is a local file; otherwise see
+/// [`RenderError`].
 pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     let source = input.source.ok_or(RenderError::NoSource(NAME))?;
     sync::check(source)?;
@@ -61,7 +63,7 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     let paths =
         |files: &[BundleFile]| files.iter().map(|file| file.path.clone()).collect::<Vec<_>>();
     let (source_paths, release_paths) = (paths(&sources), paths(&releases));
-    // A key of a ConfigMap can hold no slash.
+    // A key of a ConfigMap cannot contain a slash.
     let keyed = |path: &String| context! { key => path.replace('/', "."), path };
     let all = source_paths
         .iter()
@@ -95,7 +97,7 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     Ok(files)
 }
 
-/// What to do with the bundle of a recipe in `directory`.
+/// Returns the next steps for the bundle in `directory`.
 pub(super) fn next(_: &str, directory: &str, source: Option<&BundleSource>) -> Vec<String> {
     let bring = match source {
         Some(source) if source.is_oci() => format!("{directory}/push.sh"),
@@ -110,12 +112,12 @@ pub(super) fn next(_: &str, directory: &str, source: Option<&BundleSource>) -> V
     vec![bring, format!("kubectl apply -f {directory}/flux-system   # once for each cluster")]
 }
 
-/// What the user should know of how Flux reads `source`.
+/// Returns notes about how Flux reads `source`.
 pub(super) fn notes(source: &BundleSource) -> Vec<String> {
     revision::note(source).into_iter().collect()
 }
 
-/// The values file that a release has of its own: the name, without digest, of its ConfigMap, and its path.
+/// Returns a release's own values file: the name of its ConfigMap without digest, and its path.
 fn own_values(folder: &str, release: &Release) -> Option<(String, String)> {
     let file = match &release.kind {
         ReleaseKind::Upstream(_) => VALUES,
@@ -126,7 +128,8 @@ fn own_values(folder: &str, release: &Release) -> Option<(String, String)> {
     Some((format!("{}-values", release.name), format!("{folder}/{file}")))
 }
 
-/// The ConfigMaps that a release consumes, in order: a hook those of the releases that it shares values with, then its own.
+/// Returns the ConfigMaps that a release consumes, in order. A hook consumes those of the releases
+/// that it shares values with, then its own.
 fn consumed(plan: &ReleasePlan, folder: &str, release: &Release) -> Vec<String> {
     let shared = release.kind.hook().map(|hook| values_of(plan, hook)).unwrap_or_default();
     let all: Vec<(String, String)> =
@@ -137,7 +140,8 @@ fn consumed(plan: &ReleasePlan, folder: &str, release: &Release) -> Vec<String> 
     shared.into_iter().chain(own).filter_map(name).collect()
 }
 
-/// A path of the bundle as Flux writes it: from the repository's root. An empty one is the bundle itself.
+/// Returns a path of the bundle in Flux's form, from the repository's root. An empty path is the
+/// bundle itself.
 fn from_root(source: &BundleSource, path: &str) -> String {
     format!("./{}", if path.is_empty() { source.path.clone() } else { source.join(path) })
 }

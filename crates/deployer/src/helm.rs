@@ -1,4 +1,5 @@
-//! The deployer `helm`: a folder a release, and a script that installs them in order with the Helm command line.
+//! The deployer `helm`: a folder for each release, and a script that installs them in order with
+//! the Helm command line.
 
 use minijinja::{Value, context};
 
@@ -21,12 +22,12 @@ const SOURCES: &[(&str, &str)] = &[
 /// The script that deploys.
 pub const DEPLOY: &str = "deploy.sh";
 
-/// What to do with the bundle of a recipe in `directory`.
+/// Returns the next steps for the bundle in `directory`.
 pub fn next(_: &str, directory: &str, _: Option<&BundleSource>) -> Vec<String> {
     vec![format!("{directory}/{DEPLOY} --dry-run"), format!("{directory}/{DEPLOY}")]
 }
 
-/// The files of a bundle for Helm.
+/// Returns the files of a bundle for Helm.
 ///
 /// # Errors
 /// See [`RenderError`].
@@ -43,7 +44,7 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     Ok(files)
 }
 
-/// The line of `deploy.sh` for a release.
+/// Returns the line of `deploy.sh` for a release.
 fn script_line(
     plan: &ReleasePlan,
     folder: &str,
@@ -65,7 +66,8 @@ fn script_line(
     WrittenText::words(&words).ok_or_else(|| RenderError::Script(release.name.clone()))
 }
 
-/// What `deploy.sh` must know of a vendor's chart: version, who owns its CRDs, chart, repository.
+/// Returns the arguments of `deploy.sh` for a vendor's chart: version, owner of its CRDs, chart,
+/// repository.
 fn chart_arguments(upstream: &UpstreamRelease) -> Vec<String> {
     let crds = if upstream.skip_crds { "crds-elsewhere" } else { "crds-in-chart" };
     let mut words = vec![upstream.version.clone(), crds.to_owned()];

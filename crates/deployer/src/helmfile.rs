@@ -1,8 +1,9 @@
-//! The deployer `helmfile`: a folder a release, and the state files that name them.
+//! The deployer `helmfile`: a folder for each release, and the state files that name them.
 //!
-//! Helmfile can leave a chart's own CRDs out only for a whole state file. So releases that differ in that stand in different files,
-//! and each file names the one before it: helmfile deploys what a file names before the file's own releases, and goes on only if that
-//! has succeeded; `destroy` goes the other way round.
+//! helmfile can skip a chart's own CRDs only for a whole state file. So releases that differ in
+//! that are in different files, and each file includes the one before it. helmfile deploys an
+//! included file before the file's own releases, and continues only if it succeeded. `destroy` uses
+//! the reverse order.
 
 pub mod repositories;
 
@@ -26,7 +27,7 @@ const SOURCES: &[(&str, &str)] = &[
 /// The state file that deploys everything.
 pub const HELMFILE: &str = "helmfile.yaml";
 
-/// What to do with the bundle of a recipe in `directory`.
+/// Returns the next steps for the bundle in `directory`.
 pub fn next(_: &str, directory: &str, _: Option<&BundleSource>) -> Vec<String> {
     vec![
         format!("helmfile --file {directory}/{HELMFILE} template"),
@@ -34,7 +35,7 @@ pub fn next(_: &str, directory: &str, _: Option<&BundleSource>) -> Vec<String> {
     ]
 }
 
-/// The files of a bundle for helmfile.
+/// Returns the files of a bundle for helmfile.
 ///
 /// # Errors
 /// See [`RenderError`].
@@ -52,7 +53,7 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
         let releases: Value = releases.collect();
         let state = context! {
             recipe => input.recipe,
-            // The state file that comes first.
+            // The state file that is deployed first.
             earlier => index.checked_sub(1).map(|earlier| &names[earlier]),
             repositories => Serde(repositories.list()),
             skip_crds => part.skip_crds == Some(true),
@@ -74,12 +75,12 @@ fn file_name(number: usize, parts: usize) -> String {
 
 /// The releases of one state file.
 struct HelmfilePart<'a> {
-    /// Whether the charts' own CRDs are left out; `None`: no release of it has any.
+    /// Whether to skip the charts' own CRDs; `None` if no release has a vendor's chart.
     skip_crds: Option<bool>,
     releases: Vec<(String, &'a Release)>,
 }
 
-/// Cuts the plan where releases differ in what is to become of their charts' own CRDs.
+/// Splits the plan where releases differ in whether to skip their charts' own CRDs.
 fn parts(plan: &ReleasePlan) -> Vec<HelmfilePart<'_>> {
     let mut parts: Vec<HelmfilePart<'_>> = Vec::new();
     for (folder, release) in folders(plan) {
@@ -101,7 +102,7 @@ fn parts(plan: &ReleasePlan) -> Vec<HelmfilePart<'_>> {
     parts
 }
 
-/// One release in a state file.
+/// Returns one release for a state file.
 fn state_entry(
     plan: &ReleasePlan,
     part: &HelmfilePart<'_>,
@@ -122,21 +123,22 @@ fn state_entry(
             };
             (chart, version, vec![format!("{folder}/{VALUES}")])
         }
-        // The chart's own values file is its default already.
+        // The chart's own values file contains its defaults already.
         ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => (local(), None, Vec::new()),
         ReleaseKind::Hook(hook) => {
             let own = format!("{folder}/{SETTINGS}");
             (local(), None, values_of(plan, hook).into_iter().chain([own]).collect())
         }
     };
-    // What stands in an earlier file has succeeded already, and helmfile refuses needs that it cannot find in the same file.
+    // Releases in an earlier file have succeeded already, and helmfile refuses needs outside the
+    // same file.
     let here = part.releases.iter().map(|(_, release)| *release);
     let needs = here
         .filter(|other| release.needs.contains(&other.name))
         .map(|other| format!("{}/{}", other.namespace, other.name));
     context! {
         chart,
-        // None where the folder or file that `chart` names has only one.
+        // None if the folder or file of `chart` has only one version.
         version,
         needs => needs.collect::<Vec<_>>(),
         timeout => release.timeout_seconds,
@@ -147,13 +149,13 @@ fn state_entry(
     }
 }
 
-/// When `helmfile apply` may ask the cluster about the kinds of a release's objects while it plans.
+/// Returns when `helmfile apply` may validate a release's kinds against the cluster while it plans.
 fn plan_validation(release: &Release) -> &'static str {
     match &release.kind {
-        // Another release brings the CRDs, and everything is planned before anything is deployed.
+        // Another release creates the CRDs, and helmfile plans all releases before it deploys any.
         ReleaseKind::Upstream(upstream) if upstream.skip_crds => "never",
         ReleaseKind::Manifests(manifests) if manifests.component.is_some() => "never",
-        // The chart brings CRDs with its first installation.
+        // The chart creates CRDs with its first installation.
         ReleaseKind::Upstream(_) => "upgrade",
         // Kubernetes' own kinds only.
         ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => "always",

@@ -1,18 +1,20 @@
-//! The languages that files of a bundle are written in, and for each of them the one writer of values. A template's name says its language;
-//! every expression of the template goes through that language's writer, so none can print a raw value.
+//! The languages of a bundle's files, each with its only writer of values. A template's name
+//! determines its language. Every expression of the template goes through the language's writer, so
+//! no expression can print a raw value.
 
 use minijinja::{Error, ErrorKind, Value};
 
-/// A language of templates.
+/// The language of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TemplateLanguage {
-    /// YAML that is read as it is.
+    /// Plain YAML.
     Yaml,
-    /// YAML that Helm makes of a Go template: evaluated first, then read.
+    /// A Go template for YAML in a Helm chart: Helm evaluates it, then parses the result.
     HelmTemplate,
-    /// A state file of helmfile: read first, then each text of a release is evaluated as a Go template.
+    /// A state file of helmfile: helmfile parses it, then evaluates each string of a release as a
+    /// Go template.
     Helmfile,
-    /// A script of a POSIX shell.
+    /// A POSIX shell script.
     Shell,
     /// Markdown.
     Markdown,
@@ -20,7 +22,7 @@ pub(super) enum TemplateLanguage {
     Html,
 }
 
-/// Endings of templates' names, the first that fits.
+/// Endings of template names. The first match applies.
 const ENDINGS: [(&str, TemplateLanguage); 6] = [
     ("helmfile.yaml.j2", TemplateLanguage::Helmfile),
     (".tpl.yaml.j2", TemplateLanguage::HelmTemplate),
@@ -29,19 +31,19 @@ const ENDINGS: [(&str, TemplateLanguage); 6] = [
     (".md.j2", TemplateLanguage::Markdown),
     (".html.j2", TemplateLanguage::Html),
 ];
-/// What opens an action of a Go template, and the action that prints it.
+/// The text that opens an action of a Go template, and the action that prints this text.
 const OPEN: (&str, &str) = ("{{", "{{ \"{{\" }}");
 
 impl TemplateLanguage {
-    /// The language of the template called `name`.
+    /// Returns the language of the template `name`.
     pub(super) fn from_template_name(name: &str) -> Option<Self> {
         ENDINGS.iter().find(|(ending, _)| name.ends_with(ending)).map(|(_, language)| *language)
     }
 
-    /// A value as it stands in the middle of a file.
+    /// Returns a value for the middle of a file.
     ///
     /// # Errors
-    /// The language has no way to say it.
+    /// The language cannot express the value.
     pub(super) fn write(self, value: &Value) -> Result<String, Error> {
         match self {
             Self::Yaml => inline(value),
@@ -51,13 +53,13 @@ impl TemplateLanguage {
                 None => inline(value),
             },
             Self::Shell => shell_word(&text(value)?)
-                .ok_or_else(|| refused("no word of a shell can hold a control character")),
+                .ok_or_else(|| refused("a shell word cannot contain a control character")),
             Self::Markdown => Ok(markdown(&text(value)?)),
-            Self::Html => Err(refused("HTML is written by the template engine")),
+            Self::Html => Err(refused("the template engine writes HTML")),
         }
     }
 
-    /// A text in a comment: it stays on its line.
+    /// Returns a text for a comment, on one line.
     ///
     /// # Errors
     /// The language has no comments.
@@ -69,14 +71,14 @@ impl TemplateLanguage {
         match self {
             Self::Yaml | Self::Shell | Self::Helmfile => Ok(line),
             Self::HelmTemplate => Ok(evaluated(&line)),
-            Self::Markdown | Self::Html => Err(refused("there are no comments here")),
+            Self::Markdown | Self::Html => Err(refused("this language has no comments")),
         }
     }
 
-    /// A value as a YAML document, without the line break at its end.
+    /// Returns a value as a YAML document, without the line break at its end.
     ///
     /// # Errors
-    /// YAML has no place here.
+    /// The language cannot contain YAML.
     pub(super) fn document(self, value: &Value) -> Result<String, Error> {
         let text = yaml::to_string(value)
             .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
@@ -84,15 +86,15 @@ impl TemplateLanguage {
             Self::Yaml | Self::Markdown => Ok(text.trim_end_matches('\n').to_owned()),
             Self::HelmTemplate => Ok(evaluated(text.trim_end_matches('\n'))),
             Self::Helmfile | Self::Shell | Self::Html => {
-                Err(refused("no YAML document can stand here"))
+                Err(refused("this language cannot contain a YAML document"))
             }
         }
     }
 
-    /// A word that means itself in every language.
+    /// Returns a word that needs no escaping in any language.
     ///
     /// # Errors
-    /// It is another one.
+    /// The word needs escaping.
     pub(super) fn word(value: &Value) -> Result<String, Error> {
         let word = text(value)?;
         let fits =
@@ -101,53 +103,50 @@ impl TemplateLanguage {
         if starts && word.chars().all(fits) {
             Ok(word)
         } else {
-            Err(refused("this is no plain word"))
+            Err(refused("this is not a plain word"))
         }
     }
 
-    /// Code in a line of Markdown.
+    /// Returns inline code for Markdown.
     ///
     /// # Errors
-    /// Another language, or a text that would end the code or its line.
+    /// The language is not Markdown, or the text would end the code or its line.
     pub(super) fn code(self, value: &Value) -> Result<String, Error> {
         let code = text(value)?;
         let fits = self == Self::Markdown
             && !code.is_empty()
             && code.chars().all(|each| is_line_character(each) && !"`|".contains(each));
-        if fits {
-            Ok(format!("`{code}`"))
-        } else {
-            Err(refused("this cannot stand as code in a line"))
-        }
+        if fits { Ok(format!("`{code}`")) } else { Err(refused("this cannot be inline code")) }
     }
 }
 
-/// A piece of a file that a writer has made: templates print it as it is.
+/// A part of a file from a writer. Templates print it unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenText(String);
 
 impl WrittenText {
-    /// A text of this program's own, in the language of the file.
+    /// Creates a fixed text of this program, in the language of the file.
     pub(super) fn fixed(text: &'static str) -> Self {
         Self(text.to_owned())
     }
 
-    /// A text of a Helm template.
+    /// Creates a string for a Helm template.
     pub(super) fn of_helm(text: &str) -> Self {
         Self(evaluated(&yaml::quoted(text)))
     }
 
-    /// A text of a YAML file.
+    /// Creates a string for a YAML file.
     pub(super) fn of_yaml(text: &str) -> Self {
         Self(yaml::quoted(text))
     }
 
-    /// An action of a Go template whose result is quoted.
+    /// Creates an action of a Go template whose result is quoted.
     pub(super) fn action(action: &str) -> Self {
         Self(format!("{{{{ {action} }}}}"))
     }
 
-    /// Words of a shell, with spaces between them; `None`: one of them can be no word, or would be taken for an option.
+    /// Creates shell words, separated by spaces; `None` if one cannot be a word or would be an
+    /// option.
     pub(super) fn words(words: &[String]) -> Option<Self> {
         let words: Option<Vec<String>> =
             words.iter().map(|word| shell_word(word).filter(|_| !word.starts_with('-'))).collect();
@@ -167,7 +166,8 @@ impl From<WrittenText> for Value {
     }
 }
 
-/// `text` as one word of a POSIX shell; `None`: it has a control character in it, and no word that is read on one line can have one.
+/// Returns `text` as one word of a POSIX shell; `None` if it contains a control character, which a
+/// word on one line cannot have.
 pub fn shell_word(text: &str) -> Option<String> {
     let plain =
         |character: char| character.is_ascii_alphanumeric() || "_./:=@%+,-".contains(character);
@@ -181,17 +181,18 @@ pub fn shell_word(text: &str) -> Option<String> {
     })
 }
 
-/// A string literal of Go.
+/// Returns a Go string literal.
 pub(super) fn go_string(text: &str) -> String {
     yaml::quoted(text)
 }
 
-/// A text that comes out of a Go template as it is.
+/// Escapes a text so that a Go template prints it unchanged.
 pub(super) fn evaluated(text: &str) -> String {
     text.replace(OPEN.0, OPEN.1)
 }
 
-/// Text of a paragraph or a cell of a table: what has a meaning in Markdown gets a backslash.
+/// Escapes text for a paragraph or a table cell: characters with a meaning in Markdown get a
+/// backslash.
 fn markdown(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -203,7 +204,7 @@ fn markdown(text: &str) -> String {
     escaped
 }
 
-/// Whether a character stays on its line, whoever reads it.
+/// Whether a character is not a line break for any parser, nor another control character.
 pub(super) fn is_line_character(character: char) -> bool {
     !character.is_control() && !matches!(character, '\u{2028}' | '\u{2029}')
 }
@@ -213,12 +214,12 @@ fn inline(value: &Value) -> Result<String, Error> {
         .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))
 }
 
-/// Texts and numbers; nothing else can stand in a line.
+/// Returns a string or a number as text. No other value fits into a line.
 fn text(value: &Value) -> Result<String, Error> {
     match value.as_str() {
         Some(text) => Ok(text.to_owned()),
         None if value.is_number() => Ok(value.to_string()),
-        None => Err(refused("neither a text nor a number")),
+        None => Err(refused("neither a string nor a number")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which folder a release has: its place in the order, then its name.
+//! The folders of releases, named by position and release name, and the common template context.
 
 use minijinja::{Value, context};
 
@@ -9,7 +9,7 @@ use contract::duration::Duration;
 use release::model::{HookReleasePlan, ReleaseKind};
 use release::{Release, ReleasePlan};
 
-/// The releases with their folders, in order.
+/// Returns the releases with their folders, in order.
 pub fn folders(plan: &ReleasePlan) -> impl Iterator<Item = (String, &Release)> {
     plan.releases
         .iter()
@@ -17,12 +17,13 @@ pub fn folders(plan: &ReleasePlan) -> impl Iterator<Item = (String, &Release)> {
         .map(|(index, release)| (format!("{:03}-{}", index + 1, release.name), release))
 }
 
-/// The folder of the release called `name`.
+/// Returns the folder of the release `name`.
 pub fn folder_of(plan: &ReleasePlan, name: &str) -> Option<String> {
     folders(plan).find(|(_, release)| release.name == name).map(|(folder, _)| folder)
 }
 
-/// The hook release that consumes the values file of `release`; the last one, if there are several.
+/// Returns the hook release that consumes the values file of `release`; if there are several, the
+/// last one.
 pub fn hook_of<'a>(plan: &'a ReleasePlan, release: &str) -> Option<&'a str> {
     let consumes = |hook: &HookReleasePlan| hook.shares.iter().any(|shared| shared == release);
     plan.releases
@@ -31,7 +32,8 @@ pub fn hook_of<'a>(plan: &'a ReleasePlan, release: &str) -> Option<&'a str> {
         .map(|candidate| candidate.name.as_str())
 }
 
-/// The values files that a hook shares with other releases, below the bundle; its own [`SETTINGS`] come last and are not among them.
+/// Returns the values files that a hook shares with other releases, as paths below the bundle. They
+/// do not include its own [`SETTINGS`], which come last.
 pub fn values_of(plan: &ReleasePlan, hook: &HookReleasePlan) -> Vec<String> {
     hook.shares
         .iter()
@@ -40,7 +42,7 @@ pub fn values_of(plan: &ReleasePlan, hook: &HookReleasePlan) -> Vec<String> {
         .collect()
 }
 
-/// What a release is, as one line for people.
+/// Describes a release in one line.
 pub fn content(release: &Release) -> String {
     match &release.kind {
         ReleaseKind::Upstream(upstream) => {
@@ -54,12 +56,12 @@ pub fn content(release: &Release) -> String {
     }
 }
 
-/// What a release may take, as one line for people; `None` if it has no time budget of its own.
+/// Describes a release's time budget in one line; `None` if it has none.
 pub fn budget(release: &Release) -> Option<&str> {
     release.kind.hook().map(|hook| hook.budget.explanation.as_str())
 }
 
-/// What every template knows of a release.
+/// Returns the common template context of a release.
 pub(super) fn release_context(folder: &str, release: &Release) -> Value {
     context! {
         name => &release.name,
@@ -73,7 +75,8 @@ pub(super) fn release_context(folder: &str, release: &Release) -> Value {
     }
 }
 
-/// What every page of a bundle knows: the recipe, what to say of the hook's image, and the releases in order.
+/// Returns the common template context of a bundle's pages: the recipe, the note about the hook's
+/// image, and the releases in order.
 pub(super) fn bundle_context(input: DeployerInput<'_>) -> Value {
     context! {
         recipe => input.recipe,

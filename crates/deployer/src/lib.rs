@@ -1,7 +1,9 @@
-//! Releases → the files of a deployer. A deployer decides nothing: all meaning stands in the plan.
+//! Writes the files of a deployer from planned releases. A deployer decides nothing: the plan
+//! contains all meaning.
 //!
-//! One module a deployer; they never import each other. What they share: [`mod@file`], [`layout`] (folders), [`chart`] (local charts),
-//! [`mod@template`] (the engine), [`language`] (how each language is written), [`argocd_application`] (Argo CD's Applications).
+//! Each deployer is a module, and these modules never import each other. They share [`mod@file`],
+//! [`layout`] (folders), [`chart`] (local charts), [`mod@template`] (the template engine),
+//! [`language`] (writers for each language) and [`argocd_application`] (Argo CD's Applications).
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,20 +28,21 @@ pub use template::RenderError;
 
 use release::ReleasePlan;
 
-/// What deploys a bundle: one row of the table of deployers.
+/// A deployer: one row of the table of deployers.
 #[derive(Clone, Copy)]
 pub struct Deployer {
-    /// Its name on the command line and in `bundle-info.yaml`.
+    /// The deployer's name on the command line and in `bundle-info.yaml`.
     pub name: &'static str,
-    /// One line for people.
+    /// A description in one line.
     pub description: &'static str,
-    /// Where the cluster must be able to read the bundle's files from, if it reads them itself.
+    /// Whether the deployer reads the bundle's files from a repository.
     pub source: SourceNeed,
-    /// What to do with the bundle of a recipe: the lines behind "next", for a directory that is written as a shell reads it.
+    /// Returns the next steps for a bundle, from recipe name, directory (quoted for a shell) and
+    /// source.
     pub next: fn(&str, &str, Option<&BundleSource>) -> Vec<String>,
-    /// What the user should know of how it reads a source, and no error says.
+    /// Returns notes about how the deployer reads a source.
     pub notes: fn(&BundleSource) -> Vec<String>,
-    /// Writes its files.
+    /// Writes the deployer's files.
     render: fn(DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError>,
 }
 
@@ -50,11 +53,11 @@ pub enum SourceNeed {
     None,
     /// The files name the repository.
     Rendered,
-    /// The repository is named when the bundle is installed.
+    /// The user names the repository when installing the bundle.
     AtInstall,
 }
 
-/// The table: a new deployer is a module and its row here.
+/// The table of deployers. A new deployer is a module and a row here.
 pub const DEPLOYERS: &[Deployer] = &[
     Deployer {
         name: "helm",
@@ -90,7 +93,7 @@ pub const DEPLOYERS: &[Deployer] = &[
     },
     Deployer {
         name: "argocd-helm",
-        description: "Argo CD: an umbrella chart that makes the Applications",
+        description: "Argo CD: an umbrella chart that creates the Applications",
         source: SourceNeed::AtInstall,
         next: argocd_helm::next,
         notes: no_notes,
@@ -98,20 +101,20 @@ pub const DEPLOYERS: &[Deployer] = &[
     },
 ];
 
-/// For a deployer that takes every source as it is written.
+/// Returns no notes, for a deployer that uses every source unchanged.
 fn no_notes(_: &BundleSource) -> Vec<String> {
     Vec::new()
 }
 
-/// Why a text is no [`Deployer`].
+/// Why a text is not a [`Deployer`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no deployer `{name}`: the deployers are {}", names().join(", "))]
+#[error("unknown deployer `{name}`; the deployers are {}", names().join(", "))]
 pub struct DeployerError {
     /// The text.
     name: String,
 }
 
-/// The names of all deployers, in the table's order.
+/// Returns the names of all deployers, in the table's order.
 pub fn names() -> Vec<&'static str> {
     DEPLOYERS.iter().map(|deployer| deployer.name).collect()
 }
@@ -137,23 +140,25 @@ impl FromStr for Deployer {
     }
 }
 
-/// What a deployer's files are made from.
+/// The input for a deployer's files.
 #[derive(Clone, Copy, Debug)]
 pub struct DeployerInput<'a> {
-    /// The recipe's name, for people.
+    /// The recipe's name.
     pub recipe: &'a str,
     /// The releases.
     pub plan: &'a ReleasePlan,
     /// The hook chart: path and text of each file.
     pub hook_chart: &'a [(&'a str, &'a str)],
-    /// Where the deployer reads the bundle from; there for every deployer that needs it.
+    /// The source from which the deployer reads the bundle. Every deployer that needs a source gets
+    /// one.
     pub source: Option<&'a BundleSource>,
 }
 
-/// The files of `deployer`, without those that every bundle has.
+/// Returns the files of `deployer`, without those that every bundle has.
 ///
 /// # Errors
-/// The deployer needs a source and there is none; or a template does not fit its input, which is a mistake of this program.
+/// The deployer needs a source and there is none, or a template does not fit its input, which is a
+/// bug.
 pub fn files(deployer: Deployer, input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     if deployer.source == SourceNeed::Rendered && input.source.is_none() {
         return Err(RenderError::NoSource(deployer.name));

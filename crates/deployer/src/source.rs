@@ -1,23 +1,24 @@
-//! Where a deployer that runs in the cluster reads a bundle from.
+//! The source from which a deployer in the cluster reads a bundle.
 
 use serde::{Deserialize, Serialize};
 
 use super::language::is_line_character;
 use contract::grammar::{is_address, is_digest, shown};
 
-/// A repository, a revision of it, and the bundle's place in it.
+/// A repository, its revision, and the bundle's path in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleSource {
-    /// `https://…`, `ssh://…`, `http://…`, `file:///…` (Git) or `oci://…` (an OCI registry, Flux only).
+    /// `https://…`, `ssh://…`, `http://…`, `file:///…` (Git) or `oci://…` (an OCI registry, Flux
+    /// only).
     pub url: String,
     /// Branch, tag or commit; for OCI a tag or a `sha256:` digest.
     pub revision: String,
-    /// The bundle's directory in the repository, without `/` at either end; empty: its root.
+    /// The bundle's directory in the repository, without `/` at either end. Empty means the root.
     pub path: String,
 }
 
-/// Why three texts are no [`BundleSource`].
+/// Why texts are not a [`BundleSource`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BundleSourceError {
     /// An address of another kind.
@@ -25,29 +26,27 @@ pub enum BundleSourceError {
         "expected an address that starts with https://, http://, ssh://, file:/// or oci://, found `{0}`"
     )]
     Scheme(String),
-    /// An address in the short form that only `ssh` reads: what it says, and the same as an address.
-    #[error("`{0}` is the short form that only ssh reads, and not an address")]
+    /// An address in the short form of ssh, and the same address as a URL.
+    #[error("`{0}` is the short form of ssh, not a URL")]
     Short(String, String),
     /// A user or password in the address.
     #[error(
-        "the address carries a password, which would stand in the bundle for everyone to read; give the deployer a Secret instead"
+        "the address contains a password, which every reader of the bundle would see; give the deployer a Secret instead"
     )]
     Secret,
-    /// Characters that no address, revision or path has.
-    #[error(
-        "`{1}` has a space, a quote, a brace or another character in it that cannot stand there"
-    )]
+    /// Characters that are not allowed in an address, revision or path.
+    #[error("`{1}` has a space, a quote, a brace or another character that is not allowed there")]
     Characters(BundleSourcePart, String),
-    /// What a program would take for an option, or nobody writes.
+    /// A text that a program would read as an option, or that is too long.
     #[error("`{1}` starts with a dash or is longer than {LONGEST} characters")]
     Form(BundleSourcePart, String),
     /// An empty revision.
     #[error("the revision is empty")]
     Revision,
-    /// A digest that is none.
+    /// An invalid digest.
     #[error("expected `sha256:` and 64 hexadecimal digits in lower case, found `{0}`")]
     Digest(String),
-    /// No tag of an OCI registry.
+    /// An invalid tag of an OCI registry.
     #[error(
         "expected a tag (at most 128 letters, digits, `.`, `_` and `-`) or a `sha256:` digest, found `{0}`"
     )]
@@ -57,19 +56,19 @@ pub enum BundleSourceError {
     Path(String),
 }
 
-/// Which of the three texts.
+/// The part of a source that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BundleSourcePart {
     /// The repository's address.
     Url,
     /// The revision.
     Revision,
-    /// The bundle's place.
+    /// The bundle's path.
     Path,
 }
 
 impl BundleSourceError {
-    /// Which text is wrong.
+    /// Returns the part that is wrong.
     pub fn part(&self) -> BundleSourcePart {
         match self {
             Self::Scheme(_) | Self::Short(..) | Self::Secret => BundleSourcePart::Url,
@@ -79,7 +78,7 @@ impl BundleSourceError {
         }
     }
 
-    /// What to write instead, where that can be said.
+    /// Returns a hint with the correct form, if there is one.
     pub fn hint(&self) -> Option<String> {
         if let Self::Short(_, address) = self {
             Some(format!("write it as `{address}`"))
@@ -89,9 +88,9 @@ impl BundleSourceError {
     }
 }
 
-/// How many hexadecimal digits name a commit.
+/// Number of hexadecimal digits of a commit.
 const COMMIT_LENGTH: usize = 40;
-/// The longest text that is taken.
+/// The longest accepted text.
 const LONGEST: usize = 1000;
 /// The longest tag of a registry.
 const LONGEST_TAG: usize = 128;
@@ -99,7 +98,7 @@ const LONGEST_TAG: usize = 128;
 const SCHEMES: [&str; 5] = ["https://", "http://", "ssh://", "file:///", "oci://"];
 
 impl BundleSource {
-    /// Checks the three parts.
+    /// Creates a source from its checked parts.
     ///
     /// # Errors
     /// See [`BundleSourceError`].
@@ -136,7 +135,7 @@ impl BundleSource {
         if rest.starts_with('-') {
             return Err(BundleSourceError::Form(BundleSourcePart::Url, shown(url)));
         }
-        // `ssh://git@host` names a user, which is no secret; a password is one.
+        // The user in `ssh://git@host` is not a secret; a password is.
         let user =
             rest.split('/').next().and_then(|host| host.split_once('@')).map(|(user, _)| user);
         if user.is_some_and(|user| user.contains(':') || !url.starts_with("ssh://")) {
@@ -162,12 +161,12 @@ impl BundleSource {
         })
     }
 
-    /// A path of the bundle as a path of the repository.
+    /// Converts a path of the bundle into a path of the repository.
     pub fn join(&self, path: &str) -> String {
         if self.path.is_empty() { path.to_owned() } else { format!("{}/{path}", self.path) }
     }
 
-    /// Whether the revision names one commit of Git, which nothing can ever be added to.
+    /// Whether the revision is a Git commit, which cannot change.
     pub fn is_commit(&self) -> bool {
         !self.is_oci() && self.revision.len() == COMMIT_LENGTH && is_hexadecimal(&self.revision)
     }
@@ -178,7 +177,7 @@ impl BundleSource {
     }
 }
 
-/// `git@host:path` as an address.
+/// Converts `git@host:path` into a URL.
 fn short_form(url: &str) -> Option<String> {
     let (host, path) = url.split_once(':')?;
     let (user, name) = host.split_once('@')?;
@@ -188,12 +187,12 @@ fn short_form(url: &str) -> Option<String> {
     fits.then(|| format!("ssh://{host}/{}", path.trim_start_matches('/')))
 }
 
-/// Whether `text` is written with hexadecimal digits alone.
+/// Whether `text` consists of hexadecimal digits.
 pub(super) fn is_hexadecimal(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// What a registry knows: tags and digests.
+/// Checks a revision of a registry: a tag or a digest.
 fn check_oci(revision: &str) -> Result<(), BundleSourceError> {
     if let Some(digest) = revision.strip_prefix("sha256:") {
         return if is_digest(digest) {

@@ -1,9 +1,11 @@
-//! The template engine. Expressions stand in `<< >>` and blocks in `<% %>`, because the files carry shell and Helm's own braces.
+//! The template engine. Expressions are in `<< >>` and blocks in `<% %>`, because the files contain
+//! the braces of shell and Helm.
 //!
-//! The name of a template says its language, and every expression prints as a value of that language ([`TemplateLanguage`]): in YAML as a quoted
-//! scalar, in a script as one word, in Markdown as text. Filters choose another form where the place needs one: `|yaml` a block, `|quoted` a YAML scalar that Markdown shows, `|comment`
-//! a line behind `#`, `|word` a plain word, `|code` code in a line of Markdown, `|shell` a word in a script that Markdown shows. No filter
-//! prints a value as it is.
+//! The name of a template determines its language, and every expression prints a value of that
+//! language ([`TemplateLanguage`]): in YAML a quoted scalar, in a script one word, in Markdown
+//! text. Filters select another form: `|yaml` a block, `|quoted` a YAML scalar in Markdown,
+//! `|comment` a line after `#`, `|word` a plain word, `|code` inline code in Markdown, `|shell` a
+//! shell word in Markdown. No filter prints a raw value.
 
 use minijinja::value::Serde;
 use minijinja::{
@@ -15,44 +17,44 @@ use serde::Serialize;
 use super::language::TemplateLanguage;
 use contract::names::{LEASE_NAME, LEASE_NAMESPACE};
 
-/// Why a file cannot be rendered: but for the first two, a mistake of this program, whatever the recipe says.
+/// Why a file cannot be rendered. All but the first two are bugs of this program.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
-    /// The deployer reads the bundle from a repository, and none is named.
-    #[error("deployer `{0}` reads the bundle from a repository, and its files must say which one")]
+    /// The deployer reads the bundle from a repository, and the options name none.
+    #[error("deployer `{0}` reads the bundle from a repository, and no repository is set")]
     NoSource(&'static str),
-    /// The deployer cannot do what the options ask for.
+    /// The deployer does not support the options.
     #[error("deployer `{deployer}` {reason}")]
     Unable {
-        /// Its name.
+        /// The deployer's name.
         deployer: &'static str,
-        /// What it cannot do, and why.
+        /// What the deployer cannot do, and why.
         reason: String,
         /// What to do instead.
         hint: &'static str,
     },
-    /// A template and what it is given do not fit.
+    /// A template does not fit its input.
     #[error("template `{name}` does not fit its input at line {line}: {kind}")]
     Template {
-        /// Which one.
+        /// The template's name.
         name: String,
-        /// Where in it.
+        /// The line in the template.
         line: usize,
-        /// What is wrong. Not the engine's full message: that would print values.
+        /// The kind of error. The engine's full message would print values.
         kind: String,
     },
-    /// A word that no script can say, or that would be taken for an option.
+    /// A word that cannot be in a script, or that would be an option.
     #[error(
         "the release `{0}` cannot be written into a script: a word of it starts with `-` or has a control character"
     )]
     Script(String),
     /// A value that YAML cannot express.
-    #[error("unable to write `{0}` as YAML")]
+    #[error("cannot write `{0}` as YAML")]
     Yaml(String),
 }
 
 impl RenderError {
-    /// The deployer cannot do what the options ask for.
+    /// Creates the error for options that the deployer does not support.
     pub(super) fn unable(
         deployer: &'static str,
         reason: impl Into<String>,
@@ -62,18 +64,18 @@ impl RenderError {
     }
 }
 
-/// What every README says of what no deployer removes.
+/// The part of every README about objects that no deployer removes.
 pub const LEFTOVERS: (&str, &str) =
     ("leftovers.md.j2", include_str!("../../../templates/shared/leftovers.md.j2"));
 
-/// Templates by name.
+/// Compiled templates by name.
 pub struct TemplateSet(Environment<'static>);
 
 impl TemplateSet {
     /// Compiles `sources`: name and text.
     ///
     /// # Errors
-    /// A template that does not compile.
+    /// A template does not compile.
     pub fn new(sources: &[(&'static str, &'static str)]) -> Result<Self, RenderError> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder()
@@ -104,7 +106,7 @@ impl TemplateSet {
                 out.write_str(&language.write(value)?).map_err(Error::from)
             }
         });
-        // What would print a value as it is.
+        // Filters that would print a raw value.
         for filter in ["safe", "escape", "e", "tojson", "urlencode"] {
             environment.remove_filter(filter);
         }
@@ -133,10 +135,10 @@ impl TemplateSet {
         Ok(Self(environment))
     }
 
-    /// Renders the template called `name`.
+    /// Renders the template `name`.
     ///
     /// # Errors
-    /// It is not there, or does not fit `context`.
+    /// The template does not exist, or does not fit `context`.
     pub fn render(&self, name: &str, context: impl Serialize) -> Result<String, RenderError> {
         let template = self.0.get_template(name).map_err(|error| failed(name, &error))?;
         template.render(Serde(context)).map_err(|error| failed(name, &error))
@@ -151,10 +153,10 @@ fn failed(name: &str, error: &Error) -> RenderError {
     }
 }
 
-/// The language of the template that is being rendered.
+/// Returns the language of the template that is being rendered.
 fn language(state: &State) -> Result<TemplateLanguage, Error> {
     TemplateLanguage::from_template_name(state.name()).ok_or_else(|| {
-        Error::new(ErrorKind::InvalidOperation, "the template's name says no language")
+        Error::new(ErrorKind::InvalidOperation, "the template's name has no known ending")
     })
 }
 

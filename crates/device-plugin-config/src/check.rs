@@ -1,4 +1,4 @@
-//! A text or a tree → the plugin's verdict and ours.
+//! Checks a configuration: the plugin's verdict, and stricter rules.
 
 use serde_json::{Value, json};
 
@@ -16,25 +16,25 @@ use diagnostics::parse::{DocumentWords, parse_leniently};
 use diagnostics::source::{SourceId, SourceSpan, SourceTexts};
 use diagnostics::tree::YamlNode;
 
-/// What the reader of a configuration file is told about it.
+/// The words for messages about a configuration file.
 pub(super) const WORDS: DocumentWords = DocumentWords {
     document: "a configuration of the device plugin",
-    second_document: "a configuration is one document: make each one a file, or a key of the ConfigMap",
+    second_document: "a configuration is one document: write each one into its own file, or its own key of the ConfigMap",
 };
 
-/// What the plugin makes of a configuration.
+/// The plugin's verdict about a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PluginVerdict {
-    /// It starts with this.
+    /// The plugin starts with these settings.
     Ok(Box<EffectiveConfig>),
-    /// It cannot read the file, and says so.
+    /// The plugin cannot read the file, with its message.
     ParseError(String),
-    /// It does not start, and says why.
+    /// The plugin does not start, with its message.
     ValidateError(String),
 }
 
 impl PluginVerdict {
-    /// As JSON, with the stage that is reached.
+    /// Returns the verdict as JSON, with the stage that is reached.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Ok(effective) => json!({"stage": "ok", "effective": effective}),
@@ -44,21 +44,21 @@ impl PluginVerdict {
     }
 }
 
-/// For which plugin, and where.
+/// The plugin and the environment to check for.
 #[derive(Clone, Debug)]
 pub struct CheckTarget {
     /// The plugin's version.
     pub version: PluginVersion,
-    /// What its environment says.
+    /// The plugin's environment.
     pub environment: PluginEnvironment,
 }
 
-/// Everything about one configuration.
+/// The result of the check of one configuration.
 #[derive(Clone, Debug)]
 pub struct ConfigReport {
     /// The plugin's own verdict.
     pub verdict: PluginVerdict,
-    /// What is wrong, in the order of the text.
+    /// The findings, in the order of the text.
     pub findings: Vec<ConfigFinding>,
 }
 
@@ -69,11 +69,11 @@ impl ConfigReport {
     }
 }
 
-/// What is to be said about a plugin whose verdicts are not known.
+/// Returns the finding for a plugin whose verdicts are unknown.
 pub fn newer_plugin(version: PluginVersion) -> Option<ConfigFinding> {
     let known = PluginVersion::NEWEST;
     let message = format!(
-        "the device plugin {version} is judged like {known}, the newest whose verdicts are known"
+        "the device plugin {version} is treated like {known}, the newest version with known verdicts"
     );
     (version > known).then(|| ConfigRule::NewerPlugin.finding(message))
 }
@@ -97,7 +97,7 @@ pub fn check_text(sources: &SourceTexts, source: SourceId, target: &CheckTarget)
     if let Some(second) = document.second_document {
         ConfigRule::SecondDocument
             .finding(
-                "a second document starts here: the plugin accepts it and reads the first only",
+                "a second document starts here; the plugin accepts it, and reads only the first",
             )
             .at(second)
             .hint(WORDS.second_document)
@@ -106,7 +106,7 @@ pub fn check_text(sources: &SourceTexts, source: SourceId, target: &CheckTarget)
     report
 }
 
-/// Checks a tree; for configurations that stand in other documents.
+/// Checks a tree, for configurations inside other documents.
 pub fn check_node(node: &YamlNode, sources: &SourceTexts, target: &CheckTarget) -> ConfigReport {
     let CheckTarget { version, environment } = target;
     let reading = read(node, *version);
@@ -151,15 +151,18 @@ fn refused(
         && !written.is_empty()
         && !written.starts_with(['{', '['])
     {
-        Some(format!("quote it if it is meant as a text: `\"{written}\"`"))
+        Some(format!("quote it to write a string: `\"{written}\"`"))
     } else if problem.message.contains("of type int") {
         let bare = written.trim_matches(['"', '\'']);
         bare.parse::<i64>().is_ok().then(|| format!("remove the quotes: `{bare}`"))
     } else if problem.message.contains("number of replicas") {
-        Some("a resource that is not shared is left out of the list: remove the entry, or share it by two at least".to_owned())
+        Some(
+            "to not share a resource, remove its entry; otherwise set at least two replicas"
+                .to_owned(),
+        )
     } else if problem.message.contains("resource name '") {
         Some(
-            "devices are called `nvidia.com/gpu` or `nvidia.com/mig-<profile>`; in profiles `+` is written `.`: `mig-1g.10gb.me`"
+            "device names are `nvidia.com/gpu` and `nvidia.com/mig-<profile>`; in profiles, write `.` for `+`: `mig-1g.10gb.me`"
                 .to_owned(),
         )
     } else {
@@ -176,7 +179,8 @@ fn refused(
         .maybe_hint(hint)
 }
 
-/// Maps and lists are shown by their key: the whole of them is too much.
+/// Returns the position of the key of a map or a list, whose content would be too long for a
+/// message.
 fn key_of(node: &YamlNode, origin: SourceSpan) -> SourceSpan {
     for entry in node.entries() {
         if entry.node.origin == origin {
@@ -203,12 +207,12 @@ fn no_start(
     let key = keys::key(invalid.path);
     let variable = environment.first(key.environment);
     let hint = match (invalid.path, variable) {
-        (keys::MPS_ROOT, _) => "the charts set it themselves: name yours (`--chart gpu-operator`, `--chart nvidia-device-plugin`), or set `flags.mpsRoot: /run/nvidia/mps`".to_owned(),
+        (keys::MPS_ROOT, _) => "the charts set it themselves: name your chart (`--chart gpu-operator`, `--chart nvidia-device-plugin`), or set `flags.mpsRoot: /run/nvidia/mps`".to_owned(),
         (_, Some(variable)) if variable.value.is_empty() => {
-            format!("{} sets `{}` to an empty text, which counts as set: remove it there, or write `null`", variable.because, variable.name)
+            format!("{} sets `{}` to an empty string, which the plugin treats as set: remove it there, or write `null`", variable.because, variable.name)
         }
         (_, Some(variable)) => format!("`{}={}` comes from {}", variable.name, variable.value, variable.because),
-        (keys::MIG_STRATEGY, None) if reading.config.mps.is_some() => "with MPS the strategy must be `none` or `single`".to_owned(),
+        (keys::MIG_STRATEGY, None) if reading.config.mps.is_some() => "with MPS, the strategy must be `none` or `single`".to_owned(),
         (keys::IMEX_CHANNELS, None) => "the only channel is 0: `channelIDs: [0]`".to_owned(),
         (_, None) => word_hint(key, reading),
     };
@@ -227,7 +231,7 @@ fn no_start(
         .hint(hint)
 }
 
-/// The word that was meant, or a list instead of a text with commas.
+/// Returns the hint for an unknown word: a similar word, or a list instead of a string with commas.
 fn word_hint(key: &keys::ConfigKey, reading: &ConfigReading) -> String {
     let texts = match reading.config.value(key.path) {
         Some(SettingValue::Text(text)) => std::slice::from_ref(text),
@@ -240,8 +244,8 @@ fn word_hint(key: &keys::ConfigKey, reading: &ConfigReading) -> String {
         texts.iter().map(String::as_str).find(|text| !key.words.contains(text)).unwrap_or_default();
     let parts: Vec<&str> = wrong.split(',').map(str::trim).collect();
     if parts.len() > 1 && parts.iter().all(|part| key.words.contains(part)) {
-        return format!("in a file several are a list: `[{}]`", parts.join(", "));
+        return format!("in a file, write several values as a list: `[{}]`", parts.join(", "));
     }
     did_you_mean(wrong, key.words.iter().copied())
-        .unwrap_or_else(|| format!("it is one of {}", expected(key)))
+        .unwrap_or_else(|| format!("expected one of {}", expected(key)))
 }

@@ -1,13 +1,13 @@
-//! The ConfigMap that holds configurations: one key each.
+//! The ConfigMap with configurations, one for each key.
 
 use serde_json::{Map, Value, json};
 
 use diagnostics::tree::{MapEntry, YamlNode};
 
-/// The object with these configurations.
+/// Returns the ConfigMap with these configurations.
 ///
 /// # Errors
-/// A configuration that cannot be written as YAML.
+/// A configuration cannot be written as YAML.
 pub fn object(name: &str, namespace: &str, configs: &Map<String, Value>) -> Result<Value, String> {
     let text = |(name, config): (&String, &Value)| {
         let text =
@@ -28,7 +28,7 @@ pub fn is_config_map(node: &YamlNode) -> bool {
     node.get("kind").and_then(YamlNode::text) == Some("ConfigMap")
 }
 
-/// The configurations of a ConfigMap.
+/// Returns the configurations of a ConfigMap.
 pub fn entries(node: &YamlNode) -> &[MapEntry] {
     node.get("data").map(YamlNode::entries).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Durations as Go writes them: `1m30s`, `250ms`.
+//! Parses durations in Go's format: `1m30s`, `250ms`.
 
 /// Units and their nanoseconds.
 const UNITS: [(&str, f64); 8] = [
@@ -12,10 +12,10 @@ const UNITS: [(&str, f64); 8] = [
     ("h", 3600e9),
 ];
 
-/// Seconds of a text that Go's `time.ParseDuration` reads.
+/// Returns the seconds of a text as Go's `time.ParseDuration` reads it.
 ///
 /// # Errors
-/// What Go says of a text that it does not read.
+/// Go's message for an invalid text.
 pub fn seconds(text: &str) -> Result<f64, String> {
     let invalid = || format!("time: invalid duration {}", quoted(text));
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -59,7 +59,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// As Go quotes what it cannot read.
+/// Quotes a text like Go does in its messages.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -1,4 +1,5 @@
-//! What the plugin starts with: the file, with the environment over it and defaults below it; and whether it starts at all.
+//! Computes the settings that the plugin starts with: the environment overrides the file, and the
+//! file overrides the defaults. Also determines whether the plugin starts.
 
 use serde::Serialize;
 use strum::IntoStaticStr;
@@ -9,27 +10,28 @@ use super::model::{PluginConfig, ResourceSharing, SettingValue};
 use super::version::PluginVersion;
 use diagnostics::source::SourceSpan;
 
-/// What the plugin starts with.
+/// The settings that the plugin starts with.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EffectiveConfig {
     /// `none`, `single` or `mixed`.
     pub mig_strategy: String,
-    /// Whether it fails when it cannot start.
+    /// Whether the plugin fails if it cannot start.
     pub fail_on_init_error: bool,
-    /// How devices reach the container runtime.
+    /// How the plugin passes devices to the container runtime.
     pub device_list_strategy: Vec<String>,
-    /// How devices are named to the container runtime.
+    /// How the plugin names devices to the container runtime.
     #[serde(rename = "deviceIDStrategy")]
     pub device_id_strategy: String,
-    /// Whether device nodes are passed to the kubelet.
+    /// Whether the plugin passes device nodes to the kubelet.
     pub pass_device_specs: bool,
-    /// Which of the shared devices is handed out next; from 0.20 on.
+    /// How the plugin selects the next shared device; since 0.20.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shared_devices_allocation_policy: Option<String>,
     /// How resources are shared.
     pub sharing_strategy: SharingStrategy,
-    /// Whether a container may ask for one shared device at most; `None`: nothing is said, so it may ask for more.
+    /// Whether a container may request at most one shared device; `None` if it is not set, so that
+    /// it may request more.
     pub fail_requests_greater_than_one: Option<bool>,
     /// The shared resources, in the order of the file.
     pub advertised: Vec<AdvertisedResource>,
@@ -37,32 +39,32 @@ pub struct EffectiveConfig {
     pub imex: ImexChannels,
 }
 
-/// Ways to share.
+/// A way to share devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum SharingStrategy {
     /// A device belongs to one container.
     None,
-    /// Containers take turns.
+    /// Containers share a device by time-slicing.
     TimeSlicing,
     /// Containers share through NVIDIA's Multi-Process Service.
     Mps,
 }
 
 impl SharingStrategy {
-    /// As the node's label says it.
+    /// Returns the name in the node's label.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// A shared resource as the node offers it.
+/// A shared resource that the node offers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AdvertisedResource {
-    /// What the devices are called.
+    /// The name of the devices.
     pub from: String,
-    /// What the node offers them as.
+    /// The name of the offered resource.
     #[serde(rename = "as")]
     pub name: String,
     /// How often each device is offered.
@@ -72,10 +74,10 @@ pub struct AdvertisedResource {
 /// IMEX channels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ImexChannels {
-    /// Which.
+    /// The channels.
     #[serde(rename = "channelIDs", skip_serializing_if = "Vec::is_empty")]
     pub channel_ids: Vec<i64>,
-    /// Whether a container cannot start without them.
+    /// Whether containers require the channels.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
 }
@@ -83,9 +85,9 @@ pub struct ImexChannels {
 /// Why the plugin does not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidConfig {
-    /// What it says.
+    /// The plugin's message.
     pub message: String,
-    /// What is to blame in the file; `None`: the environment is.
+    /// The position in the file that causes it; `None` if the environment does.
     pub origin: Option<SourceSpan>,
     /// The setting's path.
     pub path: &'static str,
@@ -108,19 +110,19 @@ impl InvalidConfig {
     }
 }
 
-/// A value with where it comes from.
+/// A value and its origin.
 pub(super) struct ResolvedSetting<T> {
     pub(super) value: T,
     origin: Option<SourceSpan>,
 }
 
-/// Where the plugin looks for a setting: in the environment first.
+/// Resolves settings like the plugin: the environment first.
 pub(super) struct SettingResolver<'a> {
     pub(super) config: &'a PluginConfig,
     pub(super) environment: &'a PluginEnvironment,
 }
 
-/// Puts everything together and checks it in the plugin's order.
+/// Computes the effective settings, and checks them in the plugin's order.
 ///
 /// # Errors
 /// Why the plugin does not start.
@@ -202,7 +204,8 @@ pub fn effective(
     })
 }
 
-/// MPS refuses larger requests unless it is told otherwise; before 0.20 whatever it is told.
+/// Whether requests for more than one device fail. With MPS, they do by default, and before 0.20
+/// always.
 fn fails_larger_requests(
     config: &PluginConfig,
     shared: &ResourceSharing,
@@ -215,7 +218,7 @@ fn fails_larger_requests(
     }
 }
 
-/// What the node offers of these resources. Names of the user's own are ignored by the plugin.
+/// Returns the resources that the node offers. The plugin ignores the user's own names.
 fn advertised(shared: &ResourceSharing) -> Vec<AdvertisedResource> {
     let offer = |resource: &super::model::SharedResource| AdvertisedResource {
         from: resource.name.to_string(),
@@ -267,7 +270,8 @@ impl SettingResolver<'_> {
         ResolvedSetting { value: keys::key(path).default.to_owned(), origin: None }
     }
 
-    /// Lists stand in variables with commas between their items, and in files as lists: a file's `a,b` is one item.
+    /// Resolves a list of strings. Variables separate items with commas; in a file, `a,b` is one
+    /// item.
     fn texts(&self, path: &'static str) -> ResolvedSetting<Vec<String>> {
         if let Some(variable) = self.variable(path) {
             return ResolvedSetting {
@@ -312,7 +316,7 @@ impl SettingResolver<'_> {
     }
 }
 
-/// As Go reads booleans; an empty variable is false.
+/// Parses a boolean like Go. An empty variable is false.
 fn go_bool(variable: &EnvironmentVariable) -> Option<bool> {
     match variable.value.as_str() {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),

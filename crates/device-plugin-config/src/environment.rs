@@ -1,4 +1,4 @@
-//! The environment that the plugin starts with: charts and operator set variables that replace what the file says.
+//! The environment of the plugin: variables from charts and operator override the file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::version::PluginVersion;
 
-/// What deploys the plugin.
+/// The chart that deploys the plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PluginChart {
-    /// NVIDIA's GPU operator.
+    /// NVIDIA's GPU Operator.
     GpuOperator,
     /// The plugin's own chart.
     DevicePlugin,
@@ -21,9 +21,9 @@ pub enum PluginChart {
 pub struct EnvironmentVariable {
     /// Its name.
     pub name: String,
-    /// What it is set to.
+    /// Its value.
     pub value: String,
-    /// Who sets it, for messages.
+    /// What sets it, for messages.
     pub because: String,
 }
 
@@ -31,10 +31,10 @@ pub struct EnvironmentVariable {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginEnvironment(Vec<EnvironmentVariable>);
 
-/// Where both put the files of the MPS daemons.
+/// The directory of the MPS daemons' files in both charts.
 const MPS_ROOT: &str = "/run/nvidia/mps";
 
-/// Values of the plugin's own chart and the variables that they become where they are set at all.
+/// Values of the plugin's own chart, with the variables that they set.
 const CHART_VALUES: [(&str, &str, ValueKind); 10] = [
     ("migStrategy", "MIG_STRATEGY", ValueKind::Text),
     ("failOnInitError", "FAIL_ON_INIT_ERROR", ValueKind::Switch),
@@ -48,7 +48,7 @@ const CHART_VALUES: [(&str, &str, ValueKind); 10] = [
     ("deviceDiscoveryStrategy", "DEVICE_DISCOVERY_STRATEGY", ValueKind::Text),
 ];
 
-/// Types that a template looks at before it sets a variable.
+/// The type that a template requires before it sets a variable.
 #[derive(Clone, Copy)]
 enum ValueKind {
     Text,
@@ -56,10 +56,10 @@ enum ValueKind {
 }
 
 impl PluginChart {
-    /// All of them.
+    /// All charts.
     pub const ALL: [Self; 2] = [Self::GpuOperator, Self::DevicePlugin];
 
-    /// The chart's name, which is also the component's.
+    /// Returns the chart's name, which is also the component's.
     pub fn name(self) -> &'static str {
         match self {
             Self::GpuOperator => "gpu-operator",
@@ -67,7 +67,8 @@ impl PluginChart {
         }
     }
 
-    /// Where the chart's values name the ConfigMap (`name`) and the default (`default`), as a dotted path.
+    /// Returns the dotted path in the chart's values with the ConfigMap (`name`) and the default
+    /// (`default`).
     pub fn config_path(self) -> &'static str {
         match self {
             Self::GpuOperator => "devicePlugin.config",
@@ -75,7 +76,8 @@ impl PluginChart {
         }
     }
 
-    /// The environment that this chart makes of `values`: the value at a dotted path, `None` where nothing is set.
+    /// Returns the environment that this chart sets. `values` returns the value at a dotted path;
+    /// `None` if it is not set.
     pub fn environment(
         self,
         version: PluginVersion,
@@ -121,7 +123,7 @@ fn operator(
         Some(value) => value.as_str().filter(|strategy| !strategy.is_empty()).map(str::to_owned),
     };
     if let Some(strategy) = strategy {
-        let because = format!("`mig.strategy: {strategy}` of the GPU operator");
+        let because = format!("`mig.strategy: {strategy}` of the GPU Operator");
         environment.set("MIG_STRATEGY", strategy, because);
     }
     for (name, value) in [
@@ -130,16 +132,16 @@ fn operator(
         ("DEVICE_ID_STRATEGY", "uuid"),
         ("MPS_ROOT", MPS_ROOT),
     ] {
-        environment.set(name, value, "the GPU operator, always");
+        environment.set(name, value, "the GPU Operator, always");
     }
-    // On by default since the operator's v25.10, which brought the plugin 0.18.
+    // Enabled by default since the operator's v25.10, which deploys the plugin 0.18.
     let cdi = is_on("cdi.enabled").unwrap_or(version >= PluginVersion::minor(18));
     let (list, because) =
         if cdi { ("cdi-annotations,cdi-cri", "true") } else { ("envvar", "false") };
     environment.set(
         "DEVICE_LIST_STRATEGY",
         list,
-        format!("`cdi.enabled: {because}` of the GPU operator"),
+        format!("`cdi.enabled: {because}` of the GPU Operator"),
     );
     for (path, names) in [
         ("gds.enabled", &["GDS_ENABLED", "MOFED_ENABLED"][..]),
@@ -147,7 +149,7 @@ fn operator(
     ] {
         if is_on(path) == Some(true) {
             for name in names {
-                environment.set(name, "true", format!("`{path}: true` of the GPU operator"));
+                environment.set(name, "true", format!("`{path}: true` of the GPU Operator"));
             }
         }
     }
@@ -165,7 +167,7 @@ impl FromStr for PluginChart {
         Self::ALL
             .into_iter()
             .find(|chart| chart.name() == text)
-            .ok_or_else(|| format!("`{text}` is no chart that deploys the device plugin"))
+            .ok_or_else(|| format!("`{text}` is not a chart that deploys the device plugin"))
     }
 }
 
@@ -176,7 +178,7 @@ impl fmt::Display for PluginChart {
 }
 
 impl PluginEnvironment {
-    /// Sets a variable, also to an empty text: for the plugin that counts as set.
+    /// Sets a variable. The plugin treats an empty string as set.
     pub fn set(&mut self, name: &str, value: impl Into<String>, because: impl Into<String>) {
         self.0.retain(|variable| variable.name != name);
         self.0.push(EnvironmentVariable {
@@ -186,7 +188,7 @@ impl PluginEnvironment {
         });
     }
 
-    /// The first of these variables that is set.
+    /// Returns the first of these variables that is set.
     pub fn first(&self, names: &[&str]) -> Option<&EnvironmentVariable> {
         names.iter().find_map(|name| self.0.iter().find(|variable| variable.name == *name))
     }

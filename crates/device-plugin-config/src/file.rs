@@ -1,4 +1,4 @@
-//! A file that holds a configuration or a ConfigMap of them: all that is to be said about it.
+//! Checks a file that contains a configuration or a ConfigMap with configurations.
 
 use serde_json::{Value, json};
 
@@ -14,28 +14,28 @@ use diagnostics::tree::{MapEntry, YamlNode};
 
 mod report;
 
-/// What is asked about a file.
+/// The input for the check of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct FileCheck<'a> {
-    /// For which plugin.
+    /// The plugin to check for.
     pub target: &'a CheckTarget,
-    /// What deploys it, if that is known.
+    /// The chart that deploys the plugin, if it is known.
     pub chart: Option<PluginChart>,
     /// The configuration for nodes without a label.
     pub default: Option<&'a str>,
 }
 
-/// All that is said about a file.
+/// The result of the check of a file.
 #[derive(Clone, Debug)]
 pub struct FileReport {
     name: String,
     version: String,
     chart: Option<PluginChart>,
-    /// Each configuration with its name in the ConfigMap; none of a plain file.
+    /// Each configuration, with its name in the ConfigMap; a plain file has no names.
     configs: Vec<(Option<String>, ConfigReport)>,
-    /// What a node without the label gets.
+    /// The configuration of a node without the label.
     without_label: Option<Value>,
-    /// What is said of the file as a whole.
+    /// Findings about the file as a whole.
     findings: Vec<ConfigFinding>,
 }
 
@@ -60,7 +60,7 @@ pub fn check(sources: &mut SourceTexts, id: SourceId, question: &FileCheck<'_>) 
         Some(_) | None => {
             if question.default.is_some() {
                 let message =
-                    "`--default` has no effect: the file is one configuration and no ConfigMap";
+                    "`--default` has no effect: the file is a configuration, not a ConfigMap";
                 ConfigRule::Selection.finding(message).report(&mut answer.findings);
             }
             answer.configs.push((None, check_text(sources, id, question.target)));
@@ -73,13 +73,13 @@ fn other_kind(node: &YamlNode) -> ConfigFinding {
     let kind = node.get("kind");
     let name = kind.and_then(YamlNode::text).unwrap_or_default();
     let hint = match name {
-        "Recipe" => "its configurations are checked by `gpu-rollout recipe check`",
-        _ => "give the file of a configuration, or the manifest of one ConfigMap",
+        "Recipe" => "`gpu-rollout recipe check` checks its configurations",
+        _ => "use the file of a configuration, or the manifest of one ConfigMap",
     };
     let place = kind.map_or(node.origin, |kind| kind.origin);
     ConfigRule::Refused
         .finding(format!(
-            "this is an object of kind `{name}`, and no configuration of the device plugin"
+            "this is an object of kind `{name}`, not a configuration of the device plugin"
         ))
         .at(place)
         .hint(hint)
@@ -95,14 +95,17 @@ fn config_maps(
     for entry in entries {
         if let Some(why) = selection::unusable(&entry.key) {
             ConfigRule::Selection
-                .finding(format!("no node can choose the configuration `{}`: {why}", entry.key))
+                .finding(format!(
+                    "no node label can select the configuration `{}`: {why}",
+                    entry.key
+                ))
                 .at(entry.key_origin)
                 .hint("rename the key")
                 .report(&mut answer.findings);
         }
         let Some(text) = entry.node.text() else {
             ConfigRule::Refused
-                .finding(format!("`data.{}` is no text", entry.key))
+                .finding(format!("`data.{}` is not a string", entry.key))
                 .at(entry.key_origin)
                 .report(&mut answer.findings);
             continue;
@@ -120,7 +123,7 @@ fn config_maps(
     select(node, entries, question, answer);
 }
 
-/// What a node without the label gets; needs to be known where the configurations are.
+/// Determines the configuration of a node without the label, if the chart is known.
 fn select(
     node: &YamlNode,
     entries: &[MapEntry],
@@ -132,7 +135,7 @@ fn select(
             question.default.filter(|default| !entries.iter().any(|entry| entry.key == *default))
         {
             ConfigRule::Selection
-                .finding(format!("the default `{default}` is none of the configurations"))
+                .finding(format!("the default `{default}` is not one of the configurations"))
                 .report(&mut answer.findings);
         }
         return;
@@ -144,10 +147,10 @@ fn select(
         SelectedConfig::Config(_) => {}
         SelectedConfig::Fails(reason) => ConfigRule::Selection
             .finding(format!(
-                "on nodes without the label `{LABEL}` the plugin does not start: {reason}"
+                "on nodes without the label `{LABEL}`, the plugin does not start: {reason}"
             ))
             .at(place)
-            .hint("name one with `--default`, as the chart's values will")
+            .hint("name one with `--default`, as in the chart's values")
             .report(&mut answer.findings),
         SelectedConfig::Empty => {
             selection::no_default(&names).at(place).report(&mut answer.findings)
@@ -161,13 +164,13 @@ fn select(
 }
 
 impl FileReport {
-    /// Whether the file can be shipped.
+    /// Whether the file can be deployed.
     pub fn is_ok(&self) -> bool {
         let is_fine = |finding: &ConfigFinding| finding.diagnostic.severity == Severity::Warning;
         self.findings.iter().all(is_fine) && self.configs.iter().all(|(_, report)| report.is_ok())
     }
 
-    /// All findings.
+    /// Returns all findings.
     pub fn into_diagnostics(self) -> Vec<Diagnostic> {
         let configs = self.configs.into_iter().flat_map(|(_, report)| report.findings);
         self.findings.into_iter().chain(configs).map(|finding| finding.diagnostic).collect()

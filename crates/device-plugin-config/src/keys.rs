@@ -1,26 +1,28 @@
-//! Every key of the config API v1: the one table. What is read, what is unknown, what a version does not know yet, what an
-//! environment variable replaces, and the reference page all come from here.
+//! The table of all keys of the config API v1. It determines which keys the plugin reads, from
+//! which version, and which environment variables override them. The reference page is generated
+//! from it.
 //!
-//! Facts: NVIDIA/k8s-device-plugin `api/config/v1` and `cmd/nvidia-device-plugin/main.go`, v0.12 to v0.20.0.
+//! Source: NVIDIA/k8s-device-plugin `api/config/v1` and `cmd/nvidia-device-plugin/main.go`, v0.12
+//! to v0.20.0.
 
 use super::version::PluginVersion;
 
-/// What stands at a key.
+/// The type of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigKeyKind {
     /// A map with keys of the table.
     Map,
     /// A list of maps with keys of the table.
     Maps,
-    /// A text.
+    /// A string.
     Text,
     /// A boolean.
     Switch,
-    /// A whole number.
+    /// An integer.
     Whole,
-    /// A list of whole numbers.
+    /// A list of integers.
     Wholes,
-    /// A text, or a list of texts.
+    /// A string, or a list of strings.
     Texts,
     /// A duration of Go.
     Duration,
@@ -28,7 +30,7 @@ pub enum ConfigKeyKind {
     Devices,
 }
 
-/// Who reads a key.
+/// The program that reads a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigKeyReader {
     /// Device plugin and GPU feature discovery.
@@ -42,19 +44,19 @@ pub enum ConfigKeyReader {
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct ConfigKey {
-    /// From the top, with dots; `[]` is any item of a list.
+    /// The dotted path from the top; `[]` is any item of a list.
     pub path: &'static str,
-    /// What stands there.
+    /// The type of its value.
     pub kind: ConfigKeyKind,
-    /// The first version that knows it.
+    /// The first version that reads it.
     pub since: PluginVersion,
-    /// The environment variables that replace it, the strongest first.
+    /// The environment variables that override it, in order of precedence.
     pub environment: &'static [&'static str],
-    /// What a plugin does that is told nothing.
+    /// The plugin's default.
     pub default: &'static str,
-    /// The words that it may be; empty: any.
+    /// The allowed strings; empty if any string is allowed.
     pub words: &'static [&'static str],
-    /// Who reads it.
+    /// The program that reads it.
     pub reader: ConfigKeyReader,
 }
 
@@ -91,12 +93,12 @@ impl ConfigKey {
         self
     }
 
-    /// The last part of the path.
+    /// Returns the last part of the path.
     pub fn name(&self) -> &'static str {
         self.path.rsplit('.').next().unwrap_or(self.path)
     }
 
-    /// Whether it stands directly below `parent`.
+    /// Whether the key is directly below `parent`.
     pub fn is_below(&self, parent: &str) -> bool {
         match self.path.rsplit_once('.') {
             Some((above, _)) => above == parent,
@@ -104,7 +106,7 @@ impl ConfigKey {
         }
     }
 
-    /// Whether the plugin compares this key's letters exactly; elsewhere case does not matter to it.
+    /// Whether the plugin reads this key case-sensitively. It ignores the case of other keys.
     pub fn is_exact(&self) -> bool {
         ["sharing.timeSlicing.", "sharing.mps.", "resources.gpus.", "resources.mig."]
             .iter()
@@ -114,25 +116,25 @@ impl ConfigKey {
 
 /// The MIG strategy.
 pub const MIG_STRATEGY: &str = "flags.migStrategy";
-/// Whether the plugin fails when it cannot start.
+/// Whether the plugin fails if it cannot start.
 pub const FAIL_ON_INIT_ERROR: &str = "flags.failOnInitError";
-/// Where the MPS daemons keep their files.
+/// The directory of the MPS daemons' files.
 pub const MPS_ROOT: &str = "flags.mpsRoot";
-/// How devices are found.
+/// How the plugin finds devices.
 pub const DISCOVERY_STRATEGY: &str = "flags.deviceDiscoveryStrategy";
-/// Whether device nodes are passed to the kubelet.
+/// Whether the plugin passes device nodes to the kubelet.
 pub const PASS_DEVICE_SPECS: &str = "flags.plugin.passDeviceSpecs";
-/// How devices reach the container runtime.
+/// How the plugin passes devices to the container runtime.
 pub const DEVICE_LIST_STRATEGY: &str = "flags.plugin.deviceListStrategy";
-/// How devices are named to the container runtime.
+/// How the plugin names devices to the container runtime.
 pub const DEVICE_ID_STRATEGY: &str = "flags.plugin.deviceIDStrategy";
-/// Which of the shared devices is handed out next.
+/// How the plugin selects the next shared device.
 pub const SHARED_POLICY: &str = "flags.plugin.sharedDevicesAllocationPolicy";
 /// How long GPU feature discovery sleeps.
 pub const SLEEP_INTERVAL: &str = "flags.gfd.sleepInterval";
 /// The IMEX channels.
 pub const IMEX_CHANNELS: &str = "imex.channelIDs";
-/// Whether containers need them.
+/// Whether containers require the IMEX channels.
 pub const IMEX_REQUIRED: &str = "imex.required";
 
 use ConfigKeyKind::{Devices, Duration, Map, Maps, Switch, Text, Texts, Whole, Wholes};
@@ -246,21 +248,21 @@ pub const KEYS: &[ConfigKey] = &[
     row(IMEX_REQUIRED, Switch, 17).env(&["IMEX_REQUIRED"]).default("false").read_by(Plugin),
 ];
 
-/// The row at this path.
+/// Returns the row of this path.
 ///
 /// # Panics
 /// Never with the constants of this module: a test looks each one up.
 pub fn key(path: &str) -> &'static ConfigKey {
-    KEYS.iter().find(|key| key.path == path).expect("constants of this module stand in the table")
+    KEYS.iter().find(|key| key.path == path).expect("constants of this module are in the table")
 }
 
-/// The keys directly below `parent` (`""`: the top).
+/// Returns the keys directly below `parent` (`""` is the top).
 pub fn below(parent: &str) -> impl Iterator<Item = &'static ConfigKey> {
     let parent = parent.to_owned();
     KEYS.iter().filter(move |key| key.is_below(&parent))
 }
 
-/// The row that the plugin of this version takes `name` below `parent` for.
+/// Returns the row that this plugin version reads `name` below `parent` as.
 pub fn taken_for(parent: &str, name: &str, version: PluginVersion) -> Option<&'static ConfigKey> {
     let known = |key: &&ConfigKey| key.since <= version;
     let exact = below(parent).filter(known).find(|key| key.name() == name);

@@ -1,5 +1,5 @@
-//! The configuration of NVIDIA's device plugin (config API v1): what the plugin makes of it, what a node will offer, and what is
-//! wrong with it although the plugin says nothing.
+//! Checks configurations of NVIDIA's device plugin (config API v1): the plugin's verdict, the
+//! resources that a node will offer, and mistakes that the plugin accepts silently.
 
 pub mod check;
 pub mod config_map;

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration that the plugin takes without a word.
+//! Finds mistakes in a configuration that the plugin accepts silently.
 
 use super::environment::PluginEnvironment;
 use super::keys::{self, ConfigKey, ConfigKeyKind};
@@ -12,10 +12,10 @@ use diagnostics::words::in_backticks;
 mod sharing;
 mod structure;
 
-/// Less sleep than this is no pause.
+/// The shortest reasonable sleep in seconds.
 const SHORTEST_SLEEP_SECONDS: f64 = 1.0;
 
-/// What a configuration is judged for.
+/// The input for the rules.
 pub(super) struct LintTarget<'a> {
     pub(super) node: &'a YamlNode,
     pub(super) sources: &'a SourceTexts,
@@ -24,7 +24,7 @@ pub(super) struct LintTarget<'a> {
     pub(super) environment: &'a PluginEnvironment,
 }
 
-/// Judges a configuration.
+/// Checks a configuration with all rules.
 pub(super) fn lint(subject: &LintTarget<'_>, findings: &mut Vec<ConfigFinding>) {
     structure::check(subject, findings);
     sharing::check(subject, findings);
@@ -42,9 +42,9 @@ fn settings(subject: &LintTarget<'_>, findings: &mut Vec<ConfigFinding>) {
         }
         if setting.value == SettingValue::Texts(Vec::new()) && *path == keys::DEVICE_LIST_STRATEGY {
             ConfigRule::NoDeviceList
-                .finding(format!("`{}` is an empty list: the plugin accepts it and tells no container about its devices", key.name()))
+                .finding(format!("`{}` is an empty list; the plugin accepts it, and passes no devices to containers", key.name()))
                 .at(setting.origin)
-                .hint("name a strategy, or remove the key: the default is `envvar`")
+                .hint("name a strategy, or remove the key; the default is `envvar`")
                 .report(findings);
         }
         findings.extend(
@@ -57,13 +57,13 @@ fn short_sleep(key: &ConfigKey, sleep: SleepInterval, written: &str) -> Option<C
     match sleep {
         SleepInterval::Nanoseconds(_) => Some(
             ConfigRule::ShortSleep
-                .finding(format!("`{}: {written}` has no unit: the plugin accepts it and takes it for nanoseconds", key.name()))
-                .hint(format!("write the unit: `{written}s`")),
+                .finding(format!("`{}: {written}` has no unit; the plugin accepts it, and reads it as nanoseconds", key.name()))
+                .hint(format!("add a unit: `{written}s`")),
         ),
         SleepInterval::Seconds(seconds) if seconds < SHORTEST_SLEEP_SECONDS => Some(
             ConfigRule::ShortSleep
                 .finding(format!(
-                    "`{}: {written}` is less than a second: GPU feature discovery accepts it and looks at the node without a pause",
+                    "`{}: {written}` is less than a second; GPU feature discovery accepts it, and checks the node without a pause",
                     key.name()
                 ))
                 .hint("write `60s`, the default"),
@@ -72,7 +72,8 @@ fn short_sleep(key: &ConfigKey, sleep: SleepInterval, written: &str) -> Option<C
     }
 }
 
-/// A variable that says something else than the file. It may even hide that the file alone would be refused.
+/// Reports a variable that overrides the file with another value. It may even hide that the plugin
+/// would refuse the file alone.
 fn replaced(
     subject: &LintTarget<'_>,
     key: &ConfigKey,
@@ -94,22 +95,22 @@ fn replaced(
     Some(
         ConfigRule::Replaced
             .finding(format!(
-                "`{}` has no effect: the environment says `{}={}` ({})",
+                "`{}` has no effect: the environment sets `{}={}` ({})",
                 key.path, variable.name, variable.value, variable.because
             ))
-            .hint("set it where the environment comes from, or remove it here"),
+            .hint("set it at the source of the environment, or remove it here"),
     )
 }
 
-/// What a key's value should be, for hints.
+/// Describes the expected value of a key, for hints.
 pub(super) fn expected(key: &ConfigKey) -> String {
     let what = match key.kind {
         ConfigKeyKind::Map => "a map",
         ConfigKeyKind::Maps => "a list of maps",
         ConfigKeyKind::Text => "a text",
         ConfigKeyKind::Switch => "`true` or `false`",
-        ConfigKeyKind::Whole => "a whole number",
-        ConfigKeyKind::Wholes => "a list of whole numbers",
+        ConfigKeyKind::Whole => "an integer",
+        ConfigKeyKind::Wholes => "a list of integers",
         ConfigKeyKind::Texts => "a word or a list of words",
         ConfigKeyKind::Duration => "a duration such as `60s`",
         ConfigKeyKind::Devices => "`all`",

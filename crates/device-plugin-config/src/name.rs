@@ -1,25 +1,26 @@
-//! Names of resources, and which of them devices have.
+//! Names of resources.
 
 use std::fmt;
 
-/// What the plugin puts before names that do not have it.
+/// The prefix that the plugin adds to names without it.
 pub const PREFIX: &str = "nvidia.com/";
-/// What the plugin puts behind the name of a shared resource with `renameByDefault`.
+/// The suffix that the plugin appends to the name of a shared resource with `renameByDefault`.
 pub const SHARED_SUFFIX: &str = ".shared";
-/// The plugin's limit for a whole name, and Kubernetes' limit for the part behind the slash of a label.
+/// The plugin's limit for a whole name, and Kubernetes' limit for the part of a label after the
+/// slash.
 pub const LONGEST: usize = 63;
-/// What MIG devices are called, behind the prefix, before their profile.
+/// The part of a MIG device's name between prefix and profile.
 const MIG: &str = "mig-";
 
-/// A resource name that the plugin takes.
+/// A resource name that the plugin accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceName(String);
 
 impl ResourceName {
-    /// The name with its prefix.
+    /// Creates the name, with its prefix.
     ///
     /// # Errors
-    /// What the plugin says of a name that it does not take.
+    /// The plugin's message for a name that it refuses.
     pub fn new(written: &str) -> Result<Self, String> {
         let full = if written.starts_with(PREFIX) {
             written.to_owned()
@@ -39,17 +40,17 @@ impl ResourceName {
         Ok(Self(full))
     }
 
-    /// The name under which it is offered when it is shared and renamed.
+    /// Returns the name if the resource is shared and renamed.
     pub fn shared(&self) -> String {
         format!("{}{SHARED_SUFFIX}", self.0)
     }
 
-    /// The whole name.
+    /// Returns the whole name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The part behind the prefix.
+    /// Returns the part after the prefix.
     pub fn short(&self) -> &str {
         &self.0[PREFIX.len()..]
     }
@@ -59,7 +60,8 @@ impl ResourceName {
         self.short().starts_with(MIG)
     }
 
-    /// Whether some device can have this name: the plugin gives no others, because it ignores `resources`.
+    /// Whether a device can have this name. The plugin has no other names, because it ignores
+    /// `resources`.
     pub fn can_exist(&self) -> bool {
         self.short() == "gpu" || self.is_mig()
     }
@@ -71,7 +73,7 @@ impl fmt::Display for ResourceName {
     }
 }
 
-/// RFC 1123, a subdomain.
+/// Whether a text is a subdomain (RFC 1123).
 fn is_subdomain(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_label = |label: &str| {

@@ -1,6 +1,6 @@
-//! Tree → configuration, as the plugin reads it: unknown keys are passed over, of a key that stands twice the last counts, and the
-//! first thing that it cannot use ends it. The order is that of the plugin's decoder (keys by their bytes), because it decides
-//! which of several mistakes is the one that the plugin names.
+//! Reads a configuration from a tree like the plugin: it ignores unknown keys, uses the last of
+//! duplicate keys, and stops at the first unusable value. The order is that of the plugin's decoder
+//! (keys by their bytes), because it determines which of several mistakes the plugin reports.
 
 use super::keys::{self, ConfigKey, ConfigKeyKind};
 use super::model::{ConfigSetting, PluginConfig, SettingValue, SleepInterval};
@@ -12,30 +12,31 @@ mod devices;
 mod go;
 mod sharing;
 
-/// Something that the plugin cannot use.
+/// A value that the plugin cannot use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadProblem {
-    /// What the plugin says.
+    /// The plugin's message.
     pub message: String,
-    /// Where it stands.
+    /// The position.
     pub origin: SourceSpan,
-    /// Whether its decoder stops here; what it only notes is named if nothing stops it.
+    /// Whether the decoder stops here. The plugin reports other problems only if no problem stops
+    /// it.
     stops: bool,
 }
 
-/// A configuration as far as it could be read.
+/// A configuration, as far as it could be read.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigReading {
-    /// What is set.
+    /// The settings.
     pub config: PluginConfig,
-    /// What cannot be used.
+    /// The unusable values.
     pub problems: Vec<ReadProblem>,
-    /// A version that is not v1; looked at when everything else could be read.
+    /// A version other than v1. The plugin checks it only after everything else could be read.
     wrong_version: Option<ReadProblem>,
 }
 
 impl ConfigReading {
-    /// Why the plugin refuses the file, in its own words and whole.
+    /// Returns the plugin's complete message if it refuses the file.
     pub fn refusal(&self) -> Option<String> {
         let first = self.problems.iter().find(|problem| problem.stops).or(self.problems.first());
         if let Some(problem) = first {
@@ -47,18 +48,18 @@ impl ConfigReading {
         self.wrong_version.as_ref().map(|problem| refusal(&problem.message))
     }
 
-    /// Everything that cannot be used, the version included.
+    /// Returns all unusable values, the version included.
     pub fn all_problems(&self) -> impl Iterator<Item = &ReadProblem> {
         self.problems.iter().chain(&self.wrong_version)
     }
 }
 
-/// How the plugin introduces what is wrong with a file.
+/// Adds the plugin's introduction to a message about a file.
 pub fn refusal(reason: &str) -> String {
     format!("unable to parse config file: error parsing config file: {reason}")
 }
 
-/// Reads a document as the plugin of this version does.
+/// Reads a document like the plugin of this version.
 pub fn read(node: &YamlNode, version: PluginVersion) -> ConfigReading {
     let mut read = ConfigReader { version, reading: ConfigReading::default() };
     if node.is_map() {
@@ -77,7 +78,8 @@ struct ConfigReader {
     reading: ConfigReading,
 }
 
-/// The entries of a map in the order of the plugin's decoder; of a key that stands twice only the last.
+/// Returns the entries of a map in the order of the plugin's decoder; of duplicate keys, only the
+/// last.
 fn sorted(node: &YamlNode) -> Vec<&MapEntry> {
     let entries = node.entries();
     let is_last = |index: usize, entry: &MapEntry| {
@@ -93,7 +95,7 @@ fn sorted(node: &YamlNode) -> Vec<&MapEntry> {
     kept
 }
 
-/// The value of a key whose letters must be exact; the last, if it stands twice.
+/// Returns the value of a case-sensitive key; of duplicate keys, the last.
 fn last<'a>(node: &'a YamlNode, key: &str) -> Option<&'a YamlNode> {
     node.entries().iter().rev().find(|entry| entry.key == key).map(|entry| &entry.node)
 }
@@ -111,7 +113,7 @@ impl ConfigReader {
         });
     }
 
-    /// A value of the wrong type in a struct: the decoder goes on.
+    /// Records a value of the wrong type in a struct. The decoder continues.
     fn wrong_type(&mut self, node: &YamlNode, parent: &str, key: &ConfigKey, expected: &str) {
         let message = format!(
             "json: cannot unmarshal {} into Go struct field {}.{} of type {expected}",
@@ -137,7 +139,7 @@ impl ConfigReader {
         }
     }
 
-    /// Numbers and booleans become texts here, and only here.
+    /// Reads the version. Only here do numbers and booleans become strings.
     fn version(&mut self, node: &YamlNode, key: &ConfigKey) {
         let text = match &node.value {
             YamlValue::Null => return,
@@ -162,7 +164,7 @@ impl ConfigReader {
             let Some(key) = keys::taken_for(parent, &entry.key, self.version) else { continue };
             let node = &entry.node;
             if node.is_null() {
-                // `null` is as if nothing were set, also where another spelling of the key has set something.
+                // `null` unsets the key, even if another spelling of the key has set it.
                 self.reading.config.settings.remove(key.path);
                 continue;
             }
@@ -193,7 +195,7 @@ impl ConfigReader {
         if let Some(text) = node.text() {
             return self.set(key, node, SettingValue::Texts(vec![text.to_owned()]));
         }
-        // An item that is null stays an empty text.
+        // A null item stays an empty string.
         let item = |item: &YamlNode| {
             if item.is_null() { Some(String::new()) } else { item.text().map(str::to_owned) }
         };

@@ -1,4 +1,5 @@
-//! What is judged beside the plugin's own verdict: the one table. The reference page is checked against it.
+//! The table of rules that are stricter than the plugin's own verdict. The reference page is
+//! checked against it.
 
 use strum::{EnumCount, VariantArray};
 
@@ -8,61 +9,61 @@ use diagnostics::source::SourceSpan;
 /// A rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, EnumCount, VariantArray)]
 pub enum ConfigRule {
-    /// The plugin does not take the file.
+    /// The plugin refuses the file.
     Refused,
-    /// The plugin takes the file and does not start with it.
+    /// The plugin accepts the file and does not start with it.
     NoStart,
     /// A key that the plugin does not read.
     UnknownKey,
     /// A key that only newer plugins read.
     NewerKey,
-    /// A key whose letters are not those of the plugin's own name for it.
+    /// A key with another case than the plugin's.
     KeyCase,
-    /// A key that stands twice.
+    /// A duplicate key.
     DuplicateKey,
     /// A second document.
     SecondDocument,
     /// A boolean of YAML 1.1.
     OldBoolean,
-    /// Two ways to share at once.
+    /// Two sharing strategies at once.
     TwoStrategies,
     /// A resource that is shared twice.
     DuplicateResource,
     /// A name that no device has.
     NoSuchResource,
-    /// A MIG name where MIG devices have no names of their own.
+    /// A MIG name with a strategy in which MIG devices have no names of their own.
     MigName,
-    /// A name that grows over the limit.
+    /// A name that is too long after renaming.
     LongName,
     /// `rename`, `devices` or `resources`.
     Ignored,
-    /// More replicas than MPS has.
+    /// More replicas than MPS supports.
     MpsReplicas,
-    /// `failRequestsGreaterThanOne: false` that does not count.
+    /// `failRequestsGreaterThanOne: false` without effect.
     MpsRequests,
     /// An empty list of strategies.
     NoDeviceList,
-    /// Hardly any sleep, mostly a number without a unit.
+    /// A very short sleep, usually a number without a unit.
     ShortSleep,
     /// A setting that the environment replaces.
     Replaced,
-    /// Configurations that no node can choose, or nodes that get none.
+    /// Configurations that no node label can select, or nodes without a configuration.
     Selection,
     /// No default for nodes without a label.
     NoDefault,
-    /// A version whose verdicts are not known.
+    /// A version with unknown verdicts.
     NewerPlugin,
 }
 
-/// What is told about a rule.
+/// The description of a rule.
 pub struct RuleText {
-    /// Its name in JSON and in the reference.
+    /// The rule's name in JSON and in the reference.
     pub name: &'static str,
-    /// How bad it is.
+    /// The severity of its findings.
     pub severity: Severity,
     /// What the plugin does.
     pub plugin: &'static str,
-    /// Why more is said about it than the plugin says.
+    /// Why it is a finding.
     pub why: &'static str,
 }
 
@@ -74,91 +75,79 @@ const fn warning(name: &'static str, plugin: &'static str, why: &'static str) ->
     RuleText { name, severity: Severity::Warning, plugin, why }
 }
 
-/// What is told about the rules, in their order.
+/// The descriptions of the rules, in their order.
 const TEXTS: [RuleText; ConfigRule::COUNT] = [
     error(
         "refused",
         "cannot read the file and exits",
-        "the pods restart for ever, and a node whose plugin restarts offers no GPU",
+        "the pods restart forever, and a node whose plugin restarts offers no GPU",
     ),
     error("no-start", "reads the file, then exits", "the same"),
-    error("unknown-key", "passes over it without a word", "what was meant to be set is not"),
-    error("newer-key", "passes over it without a word", "this version does not know it yet"),
+    error("unknown-key", "ignores it silently", "the intended setting is not set"),
+    error("newer-key", "ignores it silently", "this version does not know it yet"),
     error(
         "key-case",
-        "takes it in some places and passes over it in others",
-        "nobody should have to know where",
+        "reads it in some places, and ignores it in others",
+        "users should not need to know the places",
     ),
     error(
         "duplicate-key",
-        "takes the last and drops the others",
-        "nobody writes a setting twice on purpose",
+        "uses the last and ignores the others",
+        "a duplicate setting is never intended",
     ),
-    error(
-        "second-document",
-        "reads the first document only",
-        "what stands in the second has no effect",
-    ),
+    error("second-document", "reads only the first document", "the second document has no effect"),
     warning(
         "old-boolean",
-        "takes it for `true` or `false`, as YAML 1.1 does",
-        "other programs read it as a text",
+        "reads it as `true` or `false`, as in YAML 1.1",
+        "other programs read it as a string",
     ),
     error(
         "two-strategies",
-        "takes `mps` and drops `timeSlicing`",
-        "its own documentation calls them exclusive; one of them is not wanted",
+        "uses `mps` and ignores `timeSlicing`",
+        "the plugin's documentation calls them exclusive, so one of them is a mistake",
     ),
     error(
         "duplicate-resource",
         "offers the larger number of replicas, and labels the node with the first",
-        "number and label contradict each other",
+        "the number and the label are inconsistent",
     ),
     error(
         "no-such-resource",
-        "passes over it without a word",
+        "ignores it silently",
         "no device has this name, so nothing is shared",
     ),
     warning(
         "mig-name",
-        "passes over it without a word",
+        "ignores it silently",
         "MIG devices have names of their own only with the strategy `mixed`",
     ),
     error(
         "long-name",
-        "does not look at the name again after renaming",
+        "does not check the name again after renaming",
         "its own limit for names is 63 characters",
     ),
-    warning(
-        "ignored",
-        "writes a warning into its log and ignores it",
-        "the file says something that does not happen",
-    ),
+    warning("ignored", "logs a warning, and ignores it", "the setting in the file has no effect"),
     warning(
         "mps-replicas",
-        "takes it; the MPS daemon fails on the node",
-        "the limit depends on the GPU: 16 clients below compute capability 7.5, 48 from there on",
+        "accepts it; the MPS daemon fails on the node",
+        "the limit depends on the GPU: 16 clients below compute capability 7.5, otherwise 48",
     ),
     warning(
         "mps-requests",
-        "refuses requests for more than one whatever the file says",
-        "only 0.20 and later let it be switched off",
+        "refuses requests for more than one, regardless of the file",
+        "only 0.20 and later can disable it",
     ),
     error(
         "no-device-list",
-        "starts, and tells no container about its devices",
-        "containers get a GPU assigned and do not see it",
+        "starts, and passes no devices to containers",
+        "containers have a GPU assigned, but cannot use it",
     ),
     error(
         "short-sleep",
-        "takes a number for nanoseconds",
-        "GPU feature discovery would look at the node without a pause",
+        "reads a number as nanoseconds",
+        "GPU feature discovery would check the node without a pause",
     ),
-    warning(
-        "replaced",
-        "takes the environment variable",
-        "the file says something that does not happen",
-    ),
+    warning("replaced", "uses the environment variable", "the setting in the file has no effect"),
     error(
         "selection",
         "exits in its init container",
@@ -166,23 +155,23 @@ const TEXTS: [RuleText; ConfigRule::COUNT] = [
     ),
     warning(
         "no-default",
-        "starts with its defaults under the GPU operator, even if a configuration is called `default`",
-        "it looks as if that one were taken",
+        "starts with its defaults under the GPU Operator, even if a configuration has the name `default`",
+        "users may expect that configuration",
     ),
     warning("newer-plugin", "unknown", "its verdicts were not compared with the plugin's own code"),
 ];
 
 impl ConfigRule {
-    /// All of them.
+    /// All rules.
     pub const ALL: [Self; Self::COUNT] =
         *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
-    /// The rule's row.
+    /// Returns the rule's description.
     pub fn about(self) -> &'static RuleText {
         &TEXTS[self as usize]
     }
 
-    /// A finding of this rule, as bad as its row says.
+    /// Creates a finding of this rule, with its severity.
     pub fn finding(self, message: impl Into<String>) -> ConfigFinding {
         ConfigFinding {
             rule: self,
@@ -194,47 +183,47 @@ impl ConfigRule {
     }
 }
 
-/// What a rule found.
+/// A finding of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigFinding {
     /// The rule.
     pub rule: ConfigRule,
-    /// Place, reason, what to do.
+    /// Position, reason and hint.
     pub diagnostic: Diagnostic,
 }
 
 impl ConfigFinding {
-    /// Says where.
+    /// Sets the position.
     #[must_use]
     pub fn at(self, origin: SourceSpan) -> Self {
         self.with(|diagnostic| diagnostic.at(origin))
     }
 
-    /// Adds what to do.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
         self.with(|diagnostic| diagnostic.hint(hint))
     }
 
-    /// Adds what to do, if there is something.
+    /// Adds a hint, if there is one.
     #[must_use]
     pub fn maybe_hint(self, hint: Option<String>) -> Self {
         self.with(|diagnostic| diagnostic.maybe_hint(hint))
     }
 
-    /// Adds another place.
+    /// Adds a related position.
     #[must_use]
     pub fn related(self, origin: SourceSpan, label: &str) -> Self {
         self.with(|diagnostic| diagnostic.related(origin, label))
     }
 
-    /// Says what the marked text is.
+    /// Sets the label of the position.
     #[must_use]
     pub fn label(self, label: &str) -> Self {
         self.with(|diagnostic| diagnostic.label(label))
     }
 
-    /// Adds itself to `findings`.
+    /// Adds the finding to `findings`.
     pub fn report(self, findings: &mut Vec<Self>) {
         findings.push(self);
     }

@@ -1,40 +1,42 @@
-//! Which of several configurations a node gets.
+//! Determines which of several configurations a node gets.
 
 use super::environment::PluginChart;
 use super::rule::{ConfigFinding, ConfigRule};
 
-/// The node label that names a configuration.
+/// The node label that selects a configuration.
 pub const LABEL: &str = "nvidia.com/device-plugin.config";
-/// The name that the plugin's own chart falls back to.
+/// The fallback name of the plugin's own chart.
 const NAMED: &str = "default";
 /// The longest value of a label.
 const LONGEST_LABEL: usize = 63;
 
-/// What a node gets.
+/// The configuration that a node gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SelectedConfig<'a> {
     /// The configuration of this name.
     Config(&'a str),
-    /// None: the plugin's defaults, with what the environment says.
+    /// No configuration: the plugin's defaults, with the environment.
     Empty,
-    /// The plugin's pod does not start, because of this.
+    /// The plugin's pod does not start, for this reason.
     Fails(String),
 }
 
-/// What a node without the label gets.
+/// Returns the configuration of a node without the label.
 pub fn without_label<'a>(
     chart: PluginChart,
     names: &[&'a str],
     default: Option<&'a str>,
 ) -> SelectedConfig<'a> {
     if names.is_empty() {
-        return SelectedConfig::Fails("there is no configuration at all".to_owned());
+        return SelectedConfig::Fails("there is no configuration".to_owned());
     }
     if let Some(default) = default.filter(|default| !default.is_empty()) {
         return if names.contains(&default) {
             SelectedConfig::Config(default)
         } else {
-            SelectedConfig::Fails(format!("the default `{default}` is none of the configurations"))
+            SelectedConfig::Fails(format!(
+                "the default `{default}` is not one of the configurations"
+            ))
         };
     }
     match (chart, names) {
@@ -42,24 +44,24 @@ pub fn without_label<'a>(
         (PluginChart::DevicePlugin, [only]) => SelectedConfig::Config(only),
         (PluginChart::DevicePlugin, _) if names.contains(&NAMED) => SelectedConfig::Config(NAMED),
         (PluginChart::DevicePlugin, _) => SelectedConfig::Fails(format!(
-            "several configurations, no default, and none is called `{NAMED}`"
+            "there are several configurations, no default, and none with the name `{NAMED}`"
         )),
     }
 }
 
-/// What is to be said where nodes without the label get the plugin's defaults.
+/// Returns the finding if nodes without the label get the plugin's defaults.
 pub fn no_default(names: &[&str]) -> ConfigFinding {
     let means_nothing = if names.contains(&NAMED) {
-        format!(": the name `{NAMED}` means nothing to it")
+        format!("; the name `{NAMED}` has no special meaning there")
     } else {
         String::new()
     };
     ConfigRule::NoDefault
-        .finding(format!("under the GPU operator nodes without the label `{LABEL}` get the plugin's defaults{means_nothing}"))
-        .hint("name a default, unless that is meant")
+        .finding(format!("under the GPU Operator, nodes without the label `{LABEL}` get the plugin's defaults{means_nothing}"))
+        .hint("name a default, unless this is intended")
 }
 
-/// Why a configuration of this name cannot be chosen, if it cannot.
+/// Returns why no label can select a configuration of this name; `None` if one can.
 pub fn unusable(name: &str) -> Option<String> {
     let ends = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);

@@ -11,30 +11,31 @@ use super::environment::PluginChart;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PluginVersion(u16, u16, u16);
 
-/// A text that names no version whose verdicts are known.
+/// Why a text is not a version with known verdicts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PluginVersionError {
-    /// Not a version at all.
-    #[error("`{0}` is no version of the device plugin")]
+    /// The text is not a version.
+    #[error("`{0}` is not a version of the device plugin")]
     Text(String),
-    /// Before [`PluginVersion::OLDEST`].
-    #[error("what the device plugin {0} makes of a configuration is not known: the oldest version that is, is {oldest}", oldest = PluginVersion::OLDEST)]
+    /// The version is older than [`PluginVersion::OLDEST`].
+    #[error("the verdicts of the device plugin {0} are unknown; the oldest supported version is {oldest}", oldest = PluginVersion::OLDEST)]
     TooOld(PluginVersion),
 }
 
 impl PluginVersion {
-    /// From here on the plugin checks all that it is known to check (the MIG strategy was the last).
+    /// The oldest version that makes all known checks (the MIG strategy was the last).
     pub const OLDEST: Self = Self(0, 17, 0);
     /// The versions whose verdicts were compared with the plugin's own code.
     pub const PROVEN: [Self; 4] = [Self(0, 17, 4), Self(0, 18, 2), Self(0, 19, 3), Self(0, 20, 0)];
-    /// The newest of them; newer plugins are judged like it.
+    /// The newest of them. Newer plugins are treated like it.
     pub const NEWEST: Self = Self::PROVEN[3];
 
-    /// The version that a chart deploys: the operator's chart names it in its values; the plugin's own chart has the plugin's version
-    /// (`chart_version`), unless its values name another image. `values`: the value at a dotted path.
+    /// Returns the version that a chart deploys. The operator's chart has it in its values. The
+    /// plugin's own chart has the plugin's version (`chart_version`), unless its values name
+    /// another image. `values` returns the value at a dotted path.
     ///
     /// # Errors
-    /// Nothing that is known says which version it is, or it is too old.
+    /// The version is unknown or too old.
     pub fn deployed(
         chart: PluginChart,
         chart_version: &str,
@@ -50,7 +51,7 @@ impl PluginVersion {
         }
     }
 
-    /// Where the values name the plugin's version.
+    /// Returns the path of the plugin's version in the values.
     pub fn path(chart: PluginChart) -> &'static str {
         match chart {
             PluginChart::GpuOperator => "devicePlugin.version",
@@ -58,7 +59,7 @@ impl PluginVersion {
         }
     }
 
-    /// The version to judge by where none is known: the nearest whose verdicts are.
+    /// Returns the nearest version with known verdicts.
     pub fn nearest(error: &PluginVersionError) -> Self {
         match error {
             PluginVersionError::Text(_) => Self::NEWEST,
@@ -66,7 +67,7 @@ impl PluginVersion {
         }
     }
 
-    /// `0.MINOR.0`.
+    /// Returns the version `0.MINOR.0`.
     pub const fn minor(minor: u16) -> Self {
         Self(0, minor, 0)
     }
@@ -81,7 +82,7 @@ impl fmt::Display for PluginVersion {
 impl FromStr for PluginVersion {
     type Err = PluginVersionError;
 
-    /// `0.19.3`, `v0.19.3`, `v0.17.4-ubi8`.
+    /// Parses `0.19.3`, `v0.19.3` or `v0.17.4-ubi8`.
     fn from_str(text: &str) -> Result<Self, PluginVersionError> {
         let wrong = || PluginVersionError::Text(text.to_owned());
         let plain = text.strip_prefix('v').unwrap_or(text);

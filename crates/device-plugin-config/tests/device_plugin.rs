@@ -1,4 +1,4 @@
-//! Configurations of the device plugin from the outside: the plugin's verdicts, and what is said beside them.
+//! Tests of device plugin configurations: the plugin's verdicts, and the stricter rules.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
@@ -26,12 +26,12 @@ fn check(
     (report, sources)
 }
 
-/// The environment of a chart whose values say nothing.
+/// Returns the environment of a chart without values.
 fn environment(chart: PluginChart, version: PluginVersion) -> PluginEnvironment {
     chart.environment(version, &|_| None)
 }
 
-/// What people read of a report.
+/// Returns a report as text.
 fn told((report, sources): (ConfigReport, SourceTexts)) -> String {
     let list = report.findings.into_iter().map(|finding| finding.diagnostic).collect();
     Diagnostics { sources, list }.render_plain()

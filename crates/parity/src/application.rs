@@ -1,4 +1,4 @@
-//! Reads Argo CD Applications, for both deployers that make them.
+//! Reads Argo CD Applications, for both deployers that create them.
 
 use std::collections::BTreeMap;
 
@@ -16,30 +16,31 @@ use crate::parsed_yaml::{list, text};
 const HEALTH: &str = "argocd-cm-health.yaml";
 /// The check's key in Argo CD's configuration.
 const HEALTH_KEY: &str = "resource.customizations.health.argoproj.io_Application";
-/// The version of Argo CD's objects.
+/// The API version of Argo CD's objects.
 const API: &str = "argoproj.io/v1alpha1";
 /// The annotation with the order of Applications.
 const WAVE: &str = "argocd.argoproj.io/sync-wave";
 
-/// Where the bundle is, according to its Applications.
+/// The source of the bundle, according to its Applications.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ApplicationSource {
     /// The repository.
     pub(crate) repository: String,
     /// Its revision.
     pub(crate) revision: String,
-    /// The bundle's folder in it, with `/` at its end unless it is the root.
+    /// The bundle's folder in the repository, with `/` at its end unless it is the root.
     pub(crate) prefix: String,
-    /// Whether Applications that leave the bundle are deleted.
+    /// Whether Argo CD deletes Applications that are removed from the bundle.
     pub(crate) prunes: bool,
-    /// Whether something syncs the Applications wave by wave.
+    /// Whether a root Application syncs the Applications wave by wave.
     pub(crate) holds_waves: bool,
 }
 
-/// Reads what the Applications declare: path and object of each one, the path ending in `NNN-<release>.yaml`.
+/// Reads the declarations of Applications, from path and object of each. The path ends in
+/// `NNN-<release>.yaml`.
 ///
 /// # Errors
-/// Values in an Application, or a health check, that cannot be read.
+/// The values of an Application, or a health check, cannot be read.
 pub(crate) fn read_applications(
     files: &TextFiles,
     origin: &ApplicationSource,
@@ -50,7 +51,7 @@ pub(crate) fn read_applications(
         let wave = application["metadata"]["annotations"][WAVE].as_str().unwrap_or("0");
         let error = |_| ReadbackError::Unreadable {
             path: path.clone(),
-            reason: format!("`{wave}` is no wave"),
+            reason: format!("`{wave}` is not a wave"),
         };
         Ok((name(path), wave.parse::<i64>().map_err(error)?))
     };
@@ -77,14 +78,14 @@ pub(crate) fn read_applications(
     Ok(DeclaredBundle { timeout_of_all: None, releases })
 }
 
-/// Whether an object is an Application that Argo CD sees: in its own namespace.
+/// Whether an object is an Application in Argo CD's own namespace, which Argo CD reads.
 pub(crate) fn is_application(object: &Value, namespace: &str) -> bool {
     object["kind"] == "Application"
         && object["apiVersion"] == API
         && object["metadata"]["namespace"] == namespace
 }
 
-/// The text that occurs most often; empty if there is none.
+/// Returns the most frequent text; empty if there is none.
 fn commonest<'a>(texts: impl Iterator<Item = &'a str>) -> &'a str {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for text in texts {
@@ -93,7 +94,7 @@ fn commonest<'a>(texts: impl Iterator<Item = &'a str>) -> &'a str {
     counts.into_iter().max_by_key(|(_, count)| *count).map_or("", |(text, _)| text)
 }
 
-/// Whether a project lets an Application take these sources and go to these namespaces.
+/// Whether a project permits the sources and namespaces of an Application.
 pub(crate) fn permits(project: &Value, spec: &Value) -> bool {
     let is_project = project["kind"] == "AppProject"
         && project["apiVersion"] == API
@@ -113,7 +114,7 @@ pub(crate) fn permits(project: &Value, spec: &Value) -> bool {
         })
 }
 
-/// The release that a file is about.
+/// Returns the name of a file's release.
 fn name(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path).trim_end_matches(".yaml");
     file.split_once('-').map_or(file, |(_, name)| name).to_owned()
@@ -125,7 +126,7 @@ struct ApplicationReader<'a> {
     origin: &'a ApplicationSource,
     path: &'a str,
     spec: &'a Value,
-    /// The cluster that most Applications go to.
+    /// The target cluster of most Applications.
     server: &'a str,
     project: Option<&'a Value>,
 }
@@ -156,16 +157,16 @@ impl ApplicationReader<'_> {
             inline: self.inline(helm)?,
             chart,
             edits_act: DeployedEdits::All,
-            timeouts: not_expressible("Argo CD has no timeout for a release: bounded by the Job's activeDeadlineSeconds"),
+            timeouts: not_expressible("Argo CD has no timeout for a release; the Job's activeDeadlineSeconds limits it"),
             skips_crds: DeployerFact::Is(helm["skipCrds"] == true),
             creates_namespace: DeployerFact::Is(option("CreateNamespace=true")),
             takes_ownership: if is_ours {
                 DeployerFact::Is(option("ServerSideApply=true"))
             } else {
-                not_expressible("Argo CD takes over whatever is there, with every Application")
+                not_expressible("Argo CD takes over existing objects, with every Application")
             },
             waits_for_objects: not_expressible(
-                "Argo CD waits for objects by its own health checks before a hook, and knows none for the GPU stack",
+                "Argo CD waits for objects by its own health checks before a hook, and has none for the GPU stack",
             ),
             // Without a sync there are no hooks.
             runs_hooks: DeployerFact::Is(automated.is_object() && automated["enabled"] != false),
@@ -176,18 +177,19 @@ impl ApplicationReader<'_> {
             same_cluster: DeployerFact::Is(spec["destination"]["server"] == *self.server),
             is_permitted: DeployerFact::Is(self.is_permitted()),
             reverts_live_changes: DeployerFact::Is(automated["selfHeal"] == true),
-            gated_by: "sync waves of Applications and the health check for Applications; the hook checks in the cluster what it needs"
+            gated_by: "sync waves of Applications and the health check for Applications; the hook checks its needs in the cluster"
                 .to_owned(),
-            also_fired_by: "every full sync; the hook then ends without a write, if its trigger is completed".to_owned(),
+            also_fired_by: "every full sync; the hook then ends without a write if its trigger is completed".to_owned(),
         })
     }
 
-    /// Without a project in the bundle, it is one that is there already.
+    /// Whether the project permits the Application. Without a project in the bundle, it is an
+    /// existing one.
     fn is_permitted(&self) -> bool {
         self.project.is_none_or(|project| permits(project, self.spec))
     }
 
-    /// The source of the chart; the other ones only hold values.
+    /// Returns the source of the chart. Other sources only contain values.
     fn source(&self) -> &Value {
         let all = list(self.spec, "sources").chain([&self.spec["source"]]);
         all.into_iter()
@@ -221,7 +223,8 @@ impl ApplicationReader<'_> {
         }
     }
 
-    /// A values file below the bundle: `$ref/…` from the root of another source, else from the chart's folder.
+    /// Returns a values file below the bundle: `$ref/…` is relative to the root of another source,
+    /// other paths to the chart's folder.
     fn values_file(&self, file: &str, chart: &ChartLocation) -> String {
         if let Some((reference, path)) =
             file.strip_prefix('$').and_then(|file| file.split_once('/'))
@@ -244,14 +247,14 @@ impl ApplicationReader<'_> {
         parts.join("/")
     }
 
-    /// Values in the Application itself: they override all files, as in Argo CD.
+    /// Returns the values in the Application itself, which override all files, as in Argo CD.
     fn inline(&self, helm: &Value) -> Result<Option<Map<String, Value>>, ReadbackError> {
         let mut all = Map::new();
         if let Some(values) = helm["values"].as_str() {
             all.extend(parse::<Map<String, Value>>(self.path, values)?);
         }
         all.extend(helm["valuesObject"].as_object().cloned().unwrap_or_default());
-        // Each one is a path and a text; that there are any is what counts.
+        // Each one is a path and a text. Only their existence matters.
         for key in ["parameters", "fileParameters"] {
             all.extend(helm.get(key).map(|list| (format!("({key})"), list.clone())));
         }

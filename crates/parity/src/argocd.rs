@@ -1,4 +1,4 @@
-//! The deployer `argocd`: reads the root Application and those that it brings.
+//! The deployer `argocd`: reads the root Application and the Applications that it creates.
 
 use serde_json::Value;
 
@@ -10,15 +10,15 @@ use crate::parsed_yaml::{documents, list, text};
 
 /// The root Application.
 pub(crate) const ROOT: &str = "root.yaml";
-/// What it may do.
+/// The project of the root Application.
 const ROOT_PROJECT: &str = "root-project.yaml";
-/// What the Applications may do.
+/// The project of the Applications.
 const PROJECT: &str = "project.yaml";
 
-/// Reads what the files declare.
+/// Reads the declarations of the files.
 ///
 /// # Errors
-/// A file that cannot be read.
+/// A file cannot be read.
 pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackError> {
     let root: Value = files.yaml(ROOT)?.unwrap_or_default();
     let (spec, source) = (&root["spec"], &root["spec"]["source"]);

@@ -1,5 +1,5 @@
-//! The deployer `argocd-helm`: reads the umbrella chart's templates as Helm would make Applications of them, without Helm. They use a
-//! handful of expressions, which are understood one by one; any other one is an error.
+//! The deployer `argocd-helm`: evaluates the umbrella chart's templates like Helm, without Helm.
+//! They use only a few expressions, which this module evaluates. Any other expression is an error.
 
 use serde_json::Value;
 
@@ -15,13 +15,13 @@ use crate::files::{TextFiles, parse};
 const TEMPLATES: &str = "templates";
 /// The namespace of the chart, unless the user chooses another one.
 const CONTROL_NAMESPACE: &str = "argocd";
-/// Placeholder for repository and revision, which are named when the chart is installed.
+/// Placeholder for repository and revision, which the user names at installation.
 const NAMED_LATER: &str = "(named at install)";
 
-/// Reads what the files declare.
+/// Reads the declarations of the files.
 ///
 /// # Errors
-/// A file that cannot be read, or an expression that is not understood.
+/// A file cannot be read, or an expression is unknown.
 pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackError> {
     let values: Value = files.yaml(VALUES)?.unwrap_or_default();
     let origin = ApplicationSource {
@@ -37,7 +37,7 @@ pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackE
             continue;
         }
         let path = format!("{TEMPLATES}/{name}");
-        // The one condition is whether there is a project.
+        // The only condition is whether to create the project.
         let (condition, end) = ("{{- if .Values.createProject }}\n", "{{- end }}\n");
         let template = template
             .strip_prefix(condition)
@@ -45,7 +45,7 @@ pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackE
             .unwrap_or(template);
         let text = expanded(template, &values).map_err(|expression| ReadbackError::Unreadable {
             path: path.clone(),
-            reason: format!("`{expression}` is not understood"),
+            reason: format!("unknown expression `{expression}`"),
         })?;
         let object: Value = parse(&path, &text)?;
         if application::is_application(&object, CONTROL_NAMESPACE) {
@@ -57,13 +57,16 @@ pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackE
     application::read_applications(files, &origin, project.as_ref(), &applications)
 }
 
-/// A template with the text of each expression in its place; or the first one that is not understood.
+/// Returns a template with evaluated expressions.
+///
+/// # Errors
+/// The first unknown expression.
 fn expanded<'a>(template: &'a str, values: &Value) -> Result<String, &'a str> {
     let mut text = String::new();
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {
         text += before;
-        // The one expression that has braces inside prints them.
+        // The only expression that contains braces prints them.
         if let Some(behind) = after.strip_prefix(" \"{{\" }}") {
             text += "{{";
             rest = behind;
@@ -76,7 +79,7 @@ fn expanded<'a>(template: &'a str, values: &Value) -> Result<String, &'a str> {
     Ok(text + rest)
 }
 
-/// The text of one expression; always one YAML scalar.
+/// Evaluates one expression to one YAML scalar; `None` if it is unknown.
 fn evaluated(expression: &str, values: &Value) -> Option<String> {
     if matches!(expression, "include \"bundle.repository\" ." | "include \"bundle.revision\" .") {
         return Some(quoted(NAMED_LATER));
@@ -91,7 +94,8 @@ fn evaluated(expression: &str, values: &Value) -> Option<String> {
     Some(quoted(&inner(expression, values)?))
 }
 
-/// A value, or a path of the bundle: the chart's helper puts the bundle's folder before it.
+/// Evaluates a value, or a path of the bundle, to which the chart's helper prepends the bundle's
+/// folder.
 fn inner(expression: &str, values: &Value) -> Option<String> {
     if let Some(path) = expression.strip_prefix("include \"bundle.path\" (list . ") {
         return word(path).map(|(path, _)| path);
@@ -107,7 +111,7 @@ fn inner(expression: &str, values: &Value) -> Option<String> {
     all.iter().find(|text| !text.is_empty()).or(all.last()).cloned()
 }
 
-/// The text between quotes at the start of `expression`, and what follows behind a space.
+/// Returns the quoted text at the start of `expression`, and the rest after a space.
 fn word(expression: &str) -> Option<(String, &str)> {
     let (text, rest) = expression.strip_prefix('"')?.split_once('"')?;
     Some((text.to_owned(), rest.trim_start_matches([' ', ')'])))

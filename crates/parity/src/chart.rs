@@ -1,4 +1,4 @@
-//! What the files of a chart in the bundle say, whatever deploys it.
+//! Reads the facts of a chart in the bundle, for any deployer.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ struct ChartHead {
     app_version: Option<String>,
 }
 
-/// `hook`, `crds` or `manifests`: what the chart in `folder` is made of.
+/// Returns the kind of the chart in `folder`: `hook`, `crds` or `manifests`.
 pub(crate) fn kind(files: &TextFiles, folder: &str) -> &'static str {
     let mut templates =
         files.below(folder).filter(|(path, _)| path.starts_with("templates/")).peekable();
@@ -37,7 +37,7 @@ pub(crate) fn kind(files: &TextFiles, folder: &str) -> &'static str {
     }
 }
 
-/// The chart in `folder`. One that is not there has no name, no version and no files.
+/// Reads the chart in `folder`. A missing chart has no name, version or files.
 ///
 /// # Errors
 /// Its `Chart.yaml` cannot be read.
@@ -50,7 +50,8 @@ pub(crate) fn local(files: &TextFiles, folder: &str) -> Result<ChartFacts, Readb
     }
     let is_hook = kind(files, folder) == "hook";
     for (path, text) in files.below(folder) {
-        // Values files are facts of their own; but the hook chart's `values.yaml` holds defaults, which no deployer names.
+        // Values files are separate facts, except the hook chart's `values.yaml`: it contains
+        // defaults, and no deployer names it.
         if path == SETTINGS || (path == VALUES && !is_hook) {
             continue;
         }
@@ -67,16 +68,16 @@ pub(crate) fn local(files: &TextFiles, folder: &str) -> Result<ChartFacts, Readb
     Ok(chart)
 }
 
-/// Who reads annotations of objects: Helm, Argo CD and Flux.
+/// Prefixes of annotations that Helm, Argo CD and Flux read.
 const READERS: [&str; 3] = ["helm.sh/", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/"];
 
-/// What `text` says to them, line by line: it may be a template, which is not YAML.
+/// Finds these annotations in `text`, line by line, because a template is not YAML.
 fn annotations(text: &str) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
         let Some((key, value)) = line.split_once(": ") else { continue };
         let key = unquoted(key);
-        // This one is a label, which says which chart an object comes from.
+        // `helm.sh/chart` is a label with the chart of an object.
         if READERS.iter().any(|reader| key.starts_with(reader)) && key != "helm.sh/chart" {
             found.entry(key.to_owned()).or_default().push(unquoted(value.trim()).to_owned());
         }
@@ -84,7 +85,7 @@ fn annotations(text: &str) -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// A YAML scalar of one line without its quotes.
+/// Removes the quotes of a YAML scalar on one line.
 pub(crate) fn unquoted(text: &str) -> &str {
     let inside = |quote: char| text.strip_prefix(quote).and_then(|text| text.strip_suffix(quote));
     inside('"').or_else(|| inside('\'')).unwrap_or(text)

@@ -1,4 +1,4 @@
-//! Facts of several bundles side by side.
+//! Compares the facts of several bundles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,25 +8,25 @@ use serde_json::Value;
 use crate::facts::{BundleFacts, NOT_EXPRESSIBLE, ReleaseFacts};
 use crate::order::{self, ReleaseOrder};
 
-/// Facts that are not compared directly: their evidence, and the order, which has its own rules.
+/// Facts that are not compared directly: the evidence, and the order, which has its own rules.
 const APART: [&str; 2] = ["evidence", "after"];
 
-/// In the place of a release's name: what is about all of them.
+/// The name for facts about all releases.
 pub const ALL: &str = "(all)";
 
-/// A fact that is not the same with all bundles.
+/// A fact that differs between bundles.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FactDifference {
     /// The release.
     pub release: String,
-    /// The fact: the path to it in the JSON of the facts.
+    /// The path of the fact in the facts' JSON.
     pub fact: String,
-    /// What each bundle says, in the order of the bundles; `None`: nothing.
+    /// The value in each bundle, in the order of the bundles; `None` if it is absent.
     pub values: Vec<Option<Value>>,
 }
 
-/// A fact that a deployer has no words for, and that was therefore not compared.
+/// A fact that a deployer cannot express, and that was therefore not compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnstatedFact {
@@ -34,21 +34,21 @@ pub struct UnstatedFact {
     pub deployer: String,
     /// The fact.
     pub fact: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// The releases that it is about.
+    /// The affected releases.
     pub releases: Vec<String>,
 }
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParityReport {
-    /// Whether nothing differs.
+    /// Whether there are no differences.
     pub equal: bool,
-    /// What differs.
+    /// The differences.
     pub differences: Vec<FactDifference>,
-    /// What could not be compared.
+    /// The facts that could not be compared.
     pub not_expressible: Vec<UnstatedFact>,
 }
 
@@ -116,7 +116,7 @@ fn ordered_alike(name: &str, bundles: &[BundleFacts]) -> bool {
     pairs.into_iter().all(|(first, second)| order::agree(name, &orders[first], &orders[second]))
 }
 
-/// The paths on which the releases do not all say the same.
+/// Returns the paths whose values differ between the releases.
 fn differing(name: &str, releases: &[BTreeMap<String, Value>]) -> Vec<FactDifference> {
     let facts: BTreeSet<&String> = releases.iter().flat_map(BTreeMap::keys).collect();
     let mut found = Vec::new();
@@ -133,10 +133,10 @@ fn differing(name: &str, releases: &[BTreeMap<String, Value>]) -> Vec<FactDiffer
     found
 }
 
-/// The facts of a release by their paths.
+/// Returns the facts of a release by their paths.
 pub fn leaves(release: &ReleaseFacts) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
-    // Facts are maps with text keys, lists, texts, numbers and booleans, which serde always writes.
+    // serde can always write facts: maps with string keys, lists, strings, numbers and booleans.
     let mut all = serde_json::to_value(release).unwrap_or_default();
     if let Value::Object(all) = &mut all {
         all.retain(|key, _| !APART.contains(&key.as_str()));
@@ -153,14 +153,14 @@ fn descend(path: String, value: Value, found: &mut BTreeMap<String, Value>) {
         return;
     };
     for (key, value) in map.clone() {
-        // Keys such as file names have dots of their own.
+        // Keys such as file names contain dots.
         let key = if key.contains('.') { format!("[{key}]") } else { key };
         let dot = if path.is_empty() || key.starts_with('[') { "" } else { "." };
         descend(format!("{path}{dot}{key}"), value, found);
     }
 }
 
-/// Why a deployer cannot express a value, if it cannot.
+/// Returns why a deployer cannot express a value; `None` if it can.
 pub fn reason(value: &Value) -> Option<&str> {
     value.get(NOT_EXPRESSIBLE).and_then(Value::as_str)
 }

@@ -1,10 +1,10 @@
-//! What a deployer's own files declare about a release: the vocabulary that all readers share.
+//! The declarations of a deployer's own files about a release. All readers share these types.
 
 use serde_json::{Map, Value};
 
 use crate::facts::{DeployerFact, PredecessorFacts, TimeoutFact};
 
-/// What is declared about one release.
+/// The declarations about one release.
 #[derive(Clone, Debug)]
 pub(crate) struct DeclaredRelease {
     /// The deployer's file that declares it.
@@ -13,23 +13,24 @@ pub(crate) struct DeclaredRelease {
     pub(crate) name: String,
     /// The name of the Helm release.
     pub(crate) release_name: String,
-    /// Where it is installed.
+    /// The namespace that it is installed in.
     pub(crate) namespace: String,
-    /// Where Helm keeps its record.
+    /// The namespace of Helm's release record.
     pub(crate) record_namespace: DeployerFact<String>,
-    /// Its place, from 1.
+    /// The position, from 1.
     pub(crate) position: DeployerFact<usize>,
-    /// What must have succeeded before.
+    /// The releases that must succeed before it.
     pub(crate) after: PredecessorFacts,
     /// The chart.
     pub(crate) chart: ChartLocation,
-    /// The version that is declared for a chart of the bundle, if one is.
+    /// The declared version of a chart of the bundle, if there is one.
     pub(crate) declared_version: Option<String>,
-    /// Values files below the bundle, in order. The values file of a chart of the bundle need not be among them.
+    /// Values files below the bundle, in order. They may omit the values file of a chart of the
+    /// bundle.
     pub(crate) values: Vec<String>,
     /// Values in the deployer's own file, over all others.
     pub(crate) inline: Option<Map<String, Value>>,
-    /// Of which values files an edit is deployed although the chart's version stays.
+    /// The values files whose edits are deployed without a new chart version.
     pub(crate) edits_act: DeployedEdits,
     /// Every timeout of an operation.
     pub(crate) timeouts: DeployerFact<Vec<TimeoutFact>>,
@@ -63,32 +64,32 @@ pub(crate) struct DeclaredRelease {
     pub(crate) also_fired_by: String,
 }
 
-/// What all releases of a bundle declare.
+/// The declarations of all releases of a bundle.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeclaredBundle {
-    /// A timeout over all of them, in seconds.
+    /// A timeout for all releases together, in seconds.
     pub(crate) timeout_of_all: Option<u64>,
-    /// One after the other.
+    /// The releases.
     pub(crate) releases: Vec<DeclaredRelease>,
 }
 
-/// Of which values files an edit is deployed.
+/// The values files whose edits are deployed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeployedEdits {
-    /// Of all.
+    /// All.
     All,
-    /// Of those that the deployer's files name; not of one that is only in a chart.
+    /// Those that the deployer's files name, but not one that is only in a chart.
     Named,
-    /// Of none.
+    /// None.
     Ignored,
 }
 
-/// Where a chart is.
+/// The location of a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ChartLocation {
     /// In the bundle, in this folder.
     Local(String),
-    /// With the vendor.
+    /// In the vendor's repository.
     Remote {
         /// Repository and name, or an address.
         place: String,

@@ -1,19 +1,20 @@
-//! What is known of a bundle. The JSON of these types is the output of `gpu-rollout bundle facts`; `docs/parity.md` describes it.
+//! The facts of a bundle. Their JSON is the output of `gpu-rollout bundle facts`; `docs/parity.md`
+//! describes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-/// Something that a deployer's files say, or that this deployer has no words for.
+/// A fact from a deployer's files, or one that the deployer cannot express.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum DeployerFact<T> {
-    /// What they say.
+    /// The value.
     Is(T),
-    /// Nothing that they could say; equals anything.
+    /// The deployer cannot express the fact. It equals any value.
     #[serde(rename_all = "camelCase")]
     NotExpressible {
-        /// Why, and what bounds it instead.
+        /// The reason, and what limits it instead.
         not_expressible: &'static str,
     },
 }
@@ -21,7 +22,7 @@ pub enum DeployerFact<T> {
 /// The key of [`DeployerFact::NotExpressible`] in JSON.
 pub const NOT_EXPRESSIBLE: &str = "notExpressible";
 
-/// Short form of [`DeployerFact::NotExpressible`].
+/// Creates a [`DeployerFact::NotExpressible`].
 pub const fn not_expressible<T>(not_expressible: &'static str) -> DeployerFact<T> {
     DeployerFact::NotExpressible { not_expressible }
 }
@@ -32,9 +33,10 @@ pub const fn not_expressible<T>(not_expressible: &'static str) -> DeployerFact<T
 pub struct BundleFacts {
     /// The deployer, recognized by its files.
     pub deployer: String,
-    /// The file that it starts from.
+    /// The deployer's main file.
     pub file: String,
-    /// Whether a timeout over all releases leaves each one its own, one after the other. Without such a timeout it does.
+    /// Whether a timeout for all releases is long enough for the timeouts of all, one after the
+    /// other. True without such a timeout.
     pub timeout_of_all_is_sufficient: bool,
     /// The releases by name.
     pub releases: BTreeMap<String, ReleaseFacts>,
@@ -48,63 +50,66 @@ pub struct ReleaseFacts {
     pub kind: &'static str,
     /// The name of the Helm release.
     pub release_name: String,
-    /// Where it is installed.
+    /// The namespace that it is installed in.
     pub namespace: String,
-    /// Where Helm keeps its record of the release.
+    /// The namespace of Helm's release record.
     pub record_namespace: DeployerFact<String>,
-    /// Its place in the order in which the deployer reads the releases, from 1.
+    /// The position in the order in which the deployer reads the releases, from 1.
     pub position: DeployerFact<usize>,
-    /// What must have succeeded before it starts.
+    /// The releases that must succeed before it starts.
     pub after: PredecessorFacts,
-    /// Needs that are not releases of the bundle: this release never starts.
+    /// Needs that are not releases of the bundle, so that this release never starts.
     pub unknown_needs: BTreeSet<String>,
-    /// Needs according to `bundle-info.yaml` that the deployer's files do not enforce.
+    /// Needs in `bundle-info.yaml` that the deployer's files do not enforce.
     pub unmet_needs: BTreeSet<String>,
     /// The chart.
     pub chart: ChartFacts,
     /// The values that it is installed with.
     pub values: ValuesFacts,
-    /// Every timeout that is stated for an operation of it, each one once.
+    /// Every timeout of an operation of it, each once.
     pub timeout_seconds: DeployerFact<BTreeSet<u64>>,
-    /// Whether the chart's own `crds/` are left out, or there are none.
+    /// Whether the chart's own `crds/` are skipped, or it has none.
     pub skips_crds: DeployerFact<bool>,
-    /// Whether the namespace is created if it is not there; then it would lack the labels that the bundle's own namespaces have.
+    /// Whether the deployer creates a missing namespace, which would not have the labels of the
+    /// bundle's own namespaces.
     pub creates_namespace: DeployerFact<bool>,
-    /// Whether objects that something else has created are taken over.
+    /// Whether the deployer takes over objects of other owners.
     pub takes_ownership: DeployerFact<bool>,
-    /// Whether the deployer waits for all objects to be ready, which a driver upgrade would have to come before.
+    /// Whether the deployer waits until all objects are ready, which happens only after the driver
+    /// upgrade.
     pub waits_for_objects: DeployerFact<bool>,
-    /// Whether the chart's hooks are run.
+    /// Whether the deployer runs the chart's hooks.
     pub runs_hooks: DeployerFact<bool>,
-    /// Whether a failure is answered with a rollback, an uninstallation or a deletion.
+    /// Whether a failure leads to a rollback, an uninstallation or a deletion.
     pub undoes_failures: DeployerFact<bool>,
     /// Whether objects are replaced instead of changed.
     pub replaces_objects: DeployerFact<bool>,
-    /// Whether the deployer itself deletes what has left the bundle, without an upgrade that does.
+    /// Whether the deployer itself deletes what is removed from the bundle, without an upgrade.
     pub prunes: DeployerFact<bool>,
-    /// Whether it is upgraded with every commit, whatever that changes.
+    /// Whether every commit upgrades it, regardless of its changes.
     pub fired_by_every_commit: DeployerFact<bool>,
-    /// Whether it goes to the same cluster as the others.
+    /// Whether its target cluster is the same as that of the others.
     pub same_cluster: DeployerFact<bool>,
     /// Whether the deployer is allowed to deploy it.
     pub is_permitted: DeployerFact<bool>,
-    /// Whether a change of a live object, made by the operator or the hook, is undone without a new version or values.
+    /// Whether the deployer reverts a change of a live object by the operator or the hook, without
+    /// a new version or values.
     pub reverts_live_changes: DeployerFact<bool>,
     /// Facts of a hook release; `None` for other releases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hook: Option<HookFacts>,
-    /// Where these facts come from; differs between deployers by nature and is not compared.
+    /// The evidence of these facts. It differs between deployers, and is not compared.
     pub evidence: FactEvidence,
 }
 
-/// What must have succeeded before a release starts: everything, whether named by it or by what it waits for.
+/// All releases that must succeed before a release starts, directly or indirectly.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PredecessorFacts {
-    /// Names.
+    /// Their names.
     pub releases: BTreeSet<String>,
-    /// The releases of which the deployer states whether they are needed. Others it may hold the release back for as well, because all
-    /// that it has is a sequence.
+    /// The releases for which the deployer declares whether they are needed. The release may also
+    /// wait for others, if the deployer only has a sequence.
     pub exact_among: BTreeSet<String>,
 }
 
@@ -112,9 +117,10 @@ pub struct PredecessorFacts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChartFacts {
-    /// The vendor's chart: repository and name, an `oci://` address or a file. A chart of the bundle: its folder.
+    /// The vendor's chart: repository and name, an `oci://` address or a file. A chart of the
+    /// bundle: its folder.
     pub place: String,
-    /// Its version; `None`: whatever is there.
+    /// The version; `None` means any version.
     pub version: Option<String>,
     /// A chart of the bundle: its name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,7 +131,8 @@ pub struct ChartFacts {
     /// A chart of the bundle: SHA-256 of each file but the values files.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
-    /// A chart of the bundle: by file, what is said to Helm, Argo CD and Flux about an object: hooks, their order, and what is never pruned.
+    /// A chart of the bundle: by file, the annotations for Helm, Argo CD and Flux: hooks, their
+    /// order, and objects that are never pruned.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, BTreeMap<String, Vec<String>>>,
 }
@@ -134,14 +141,14 @@ pub struct ChartFacts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ValuesFacts {
-    /// The files, each one over those before it.
+    /// The files; each overrides those before it.
     pub files: Vec<String>,
-    /// Those of them that are not there.
+    /// The missing files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
     /// SHA-256 of the merged values: JSON with sorted keys.
     pub digest: String,
-    /// The files of which an edit alone, without another chart version, is deployed.
+    /// The files whose edits are deployed without a new chart version.
     pub edits_act: Vec<String>,
 }
 
@@ -151,46 +158,46 @@ pub struct ValuesFacts {
 pub struct HookFacts {
     /// The component of the hook.
     pub component: String,
-    /// The component's version that it is made for.
+    /// The component's version that it was rendered for.
     pub component_version: String,
-    /// What the Job does.
+    /// The tasks of the Job.
     pub tasks: Vec<String>,
-    /// What it may do: the rows of the chart's table for these tasks.
+    /// The rights of the Job: the rows of the chart's table for these tasks.
     pub rights: BTreeSet<String>,
-    /// B.
+    /// The time budget (B) in seconds.
     pub budget_seconds: u64,
-    /// Whether every timeout of the deployer leaves the Job its whole budget and the time to end.
+    /// Whether every timeout of the deployer includes the Job's whole budget and the time to end.
     pub timeout_is_sufficient: DeployerFact<bool>,
-    /// What fires it: SHA-256 of the values and of the chart's name and version.
+    /// The trigger: SHA-256 of the values and of the chart's name and version.
     pub trigger: String,
     /// Lines about the Job in the chart's template, verbatim.
     pub job: BTreeMap<String, Vec<String>>,
 }
 
-/// Where facts come from.
+/// The evidence of facts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FactEvidence {
-    /// The deployer's file that states the release.
+    /// The deployer's file that declares the release.
     pub file: String,
-    /// What holds the release back until the others have succeeded.
+    /// What makes the release wait until the others have succeeded.
     pub gated_by: String,
     /// What fires its hook in addition to a change of the trigger.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub also_fired_by: String,
-    /// Each timeout with its place.
+    /// Each timeout with its position.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub timeouts: Vec<TimeoutFact>,
 }
 
-/// A timeout that a file states.
+/// A timeout in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TimeoutFact {
     /// The file.
     pub file: String,
-    /// What the deployer calls it.
+    /// The deployer's name for it.
     pub setting: String,
-    /// Seconds.
+    /// The timeout in seconds.
     pub seconds: u64,
 }

@@ -1,4 +1,4 @@
-//! The files that facts are read from.
+//! The files of a bundle from which facts are read.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use serde::de::DeserializeOwned;
 
 use crate::ReadbackError;
 
-/// Text by path below the bundle, with `/`. Files that are not text are left out: no fact depends on them.
+/// Text by path below the bundle, with `/`. Does not contain files that are not text, because no
+/// fact depends on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextFiles(BTreeMap<String, String>);
 
@@ -17,35 +18,35 @@ impl FromIterator<(String, String)> for TextFiles {
 }
 
 impl TextFiles {
-    /// The text of the file at `path`.
+    /// Returns the text of the file at `path`.
     pub fn get(&self, path: &str) -> Option<&str> {
         self.0.get(path).map(String::as_str)
     }
 
-    /// The same, when the deployer cannot do without it.
+    /// Returns the text of a file that the deployer requires.
     ///
     /// # Errors
-    /// It is not there.
+    /// The file is missing.
     pub fn required(&self, path: &str) -> Result<&str, ReadbackError> {
         self.get(path).ok_or_else(|| ReadbackError::Missing(path.to_owned()))
     }
 
-    /// Paths and texts, in the order of their paths.
+    /// Returns paths and texts, in the order of their paths.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
-    /// The files of a folder: path below it, and text.
+    /// Returns the files of a folder: path below it, and text.
     pub fn below<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.iter().filter_map(move |(path, text)| {
             Some((path.strip_prefix(folder)?.strip_prefix('/')?, text))
         })
     }
 
-    /// The file at `path` as one YAML document, if it is there.
+    /// Parses the file at `path` as one YAML document, if it exists.
     ///
     /// # Errors
-    /// It is not YAML, or does not have the form of `T`.
+    /// The file is not YAML, or does not have the form of `T`.
     pub fn yaml<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, ReadbackError> {
         self.get(path).map(|text| parse(path, text)).transpose()
     }

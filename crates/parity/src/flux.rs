@@ -1,4 +1,5 @@
-//! The deployer `flux`: reads HelmReleases, their sources, and the Kustomization that makes ConfigMaps of the values files.
+//! The deployer `flux`: reads HelmReleases, their sources, and the Kustomization that creates
+//! ConfigMaps from the values files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,49 +15,50 @@ use crate::parsed_yaml::{documents, list, text};
 use contract::duration::Duration;
 use contract::names::PREFIX;
 
-/// What kustomize starts from.
+/// The main file of kustomize.
 pub(crate) const KUSTOMIZATION: &str = "kustomization.yaml";
-/// The Flux Kustomization, which says where in the repository the bundle is.
+/// The Flux Kustomization, with the bundle's path in the repository.
 const SYNC: &str = "flux-system/sync.yaml";
-/// Where Flux fetches the bundle from.
+/// The source from which Flux fetches the bundle.
 const SOURCE: &str = "flux-system/source.yaml";
-/// The version of HelmReleases that is understood here.
+/// The supported API version of HelmReleases.
 const RELEASE_API: &str = "helm.toolkit.fluxcd.io/v2";
 /// Flux's default timeout.
 const DEFAULT_TIMEOUT_SECONDS: u64 = 300;
-/// The operations of a HelmRelease that a bundle has an opinion about.
+/// The operations of a HelmRelease that a bundle configures.
 const OPERATIONS: [&str; 3] = ["install", "upgrade", "rollback"];
-/// What a `readyExpr` must ask for: the dependency has been given this bundle, it has looked at it, and it has succeeded.
+/// Required conditions of a `readyExpr`: the dependency has observed its newest generation, and has
+/// succeeded.
 const READY: [&str; 2] = [
     "dep.status.observedGeneration == dep.metadata.generation",
     "dep.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')",
 ];
 
-/// Everything that kustomize puts together.
+/// The objects that kustomize builds.
 struct KustomizedBundle<'a> {
     files: &'a TextFiles,
     /// Values files by the name of the ConfigMap and its key.
     config_maps: BTreeMap<String, BTreeMap<String, String>>,
-    /// Whether the names of ConfigMaps carry the digest of their content, also where HelmReleases name them.
+    /// Whether the names of ConfigMaps contain the digest of their content, also in HelmReleases.
     names_have_digests: bool,
-    /// Whether the label that tells bundles apart is such a name.
+    /// Whether the label that identifies a bundle is such a name.
     label_has_digest: bool,
     /// HelmReleases with their files.
     releases: Vec<(String, Value)>,
     /// Sources: kind and name, and the object.
     sources: BTreeMap<(String, String), Value>,
-    /// The source of the bundle, as HelmReleases refer to it; `null` if there is none.
+    /// The source of the bundle, in the form of HelmReleases; `null` if there is none.
     own_source: Value,
-    /// Where in the repository the bundle is, with `/` at its end unless it is the root.
+    /// The bundle's path in the repository, with `/` at its end unless it is the root.
     prefix: String,
-    /// How long all of it may take.
+    /// The timeout of the whole bundle, in seconds.
     timeout: Option<u64>,
 }
 
-/// Reads what the files declare.
+/// Reads the declarations of the files.
 ///
 /// # Errors
-/// A file that cannot be read, or one that is named and not there.
+/// A file cannot be read, or a named file is missing.
 pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackError> {
     let bundle = KustomizedBundle::new(files)?;
     let releases: Vec<&(String, Value)> =
@@ -113,7 +115,7 @@ impl<'a> KustomizedBundle<'a> {
                 None
             },
         };
-        // Kustomize stops at a file that is not there.
+        // Kustomize stops at a missing file.
         for path in bundle.config_maps.values().flat_map(BTreeMap::values) {
             files.required(path)?;
         }
@@ -130,7 +132,8 @@ impl<'a> KustomizedBundle<'a> {
         Ok(bundle)
     }
 
-    /// The name of the ConfigMap with the digest of the bundle, as the release of this name carries it; kustomize puts the digest behind it.
+    /// Returns the name of the ConfigMap with the bundle's digest, from the label of this release.
+    /// Kustomize appends the digest to it.
     fn carried(&self, release: &str) -> Option<&str> {
         let (_, found) =
             self.releases.iter().find(|(_, found)| found["metadata"]["name"] == release)?;
@@ -139,7 +142,8 @@ impl<'a> KustomizedBundle<'a> {
             .filter(|name| self.config_maps.contains_key(*name))
     }
 
-    /// What a release depends on, if the dependency holds it back: until the same bundle has succeeded there.
+    /// Returns the dependencies of a release for which it waits until the same bundle has succeeded
+    /// there.
     fn needs(&self, release: &Value) -> BTreeSet<String> {
         let label = format!("{PREFIX}/bundle");
         let same = format!("dep.metadata.labels['{label}'] == self.metadata.labels['{label}']");
@@ -204,7 +208,7 @@ impl<'a> KustomizedBundle<'a> {
             takes_ownership: if is_ours {
                 DeployerFact::Is(!any("disableTakeOwnership"))
             } else {
-                not_expressible("Flux takes over whatever is there, with every release")
+                not_expressible("Flux takes over existing objects, with every release")
             },
             waits_for_objects: DeployerFact::Is(!OPERATIONS.iter().all(|operation| spec[*operation]["disableWait"] == true)),
             runs_hooks: DeployerFact::Is(!any("disableHooks")),
@@ -215,7 +219,7 @@ impl<'a> KustomizedBundle<'a> {
             same_cluster: DeployerFact::Is(spec["kubeConfig"].is_null()),
             is_permitted: DeployerFact::Is(true),
             reverts_live_changes: DeployerFact::Is(spec["driftDetection"]["mode"] == "enabled"),
-            gated_by: "dependsOn with readyExpr: helm-controller starts a release after those have succeeded with the same bundle"
+            gated_by: "dependsOn with readyExpr: helm-controller starts a release after these have succeeded with the same bundle"
                 .to_owned(),
             also_fired_by: "a retry after a failure, and `flux reconcile --force`".to_owned(),
         })
@@ -256,8 +260,8 @@ impl<'a> KustomizedBundle<'a> {
         ChartLocation::Remote { place: format!("{}/{name}", url.trim_end_matches('/')), version }
     }
 
-    /// The folder of a chart that was pushed to the registry from this bundle: one of that name and version, which hooks have in common,
-    /// and best the release's own.
+    /// Returns the folder of a chart that was pushed to the registry from this bundle, by name and
+    /// version. Hooks share a chart, so this prefers the release's own folder.
     fn pushed(&self, release: &str, url: &str, version: Option<&str>) -> Option<ChartLocation> {
         let name = url.rsplit_once("/charts/")?.1;
         let folders = self.files.iter().filter_map(|(path, _)| path.strip_suffix("/Chart.yaml"));
@@ -288,7 +292,7 @@ impl<'a> KustomizedBundle<'a> {
     }
 }
 
-/// The files of the generated ConfigMaps: `key=path`, or a path whose last part is the key.
+/// Returns the files of the generated ConfigMaps: `key=path`, or a path whose last part is the key.
 fn config_maps(kustomization: &Value) -> BTreeMap<String, BTreeMap<String, String>> {
     let file = |entry: &str| {
         let (key, path) =
@@ -299,7 +303,7 @@ fn config_maps(kustomization: &Value) -> BTreeMap<String, BTreeMap<String, Strin
     list(kustomization, "configMapGenerator").map(|map| (text(map, "name"), files(map))).collect()
 }
 
-/// Every timeout of a HelmRelease; operations that state none have the release's.
+/// Returns every timeout of a HelmRelease. Operations without one have the release's.
 fn timeouts(file: &str, spec: &Value) -> Result<Vec<TimeoutFact>, ReadbackError> {
     let timeout =
         |setting: String, seconds| TimeoutFact { file: file.to_owned(), setting, seconds };
@@ -316,12 +320,12 @@ fn timeouts(file: &str, spec: &Value) -> Result<Vec<TimeoutFact>, ReadbackError>
     Ok(found)
 }
 
-/// A duration as Flux writes it, if there is one.
+/// Parses a duration in Flux's format, if there is one.
 fn seconds(file: &str, value: &Value) -> Result<Option<u64>, ReadbackError> {
     let Some(text) = value.as_str() else { return Ok(None) };
     let error = |_| ReadbackError::Unreadable {
         path: file.to_owned(),
-        reason: format!("`{text}` is no time"),
+        reason: format!("`{text}` is not a duration"),
     };
     text.parse::<Duration>().map(|duration| Some(duration.as_secs())).map_err(error)
 }

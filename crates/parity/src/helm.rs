@@ -1,5 +1,5 @@
-//! The deployer `helm`: reads `deploy.sh` back. A line outside of functions deploys a release; the functions that it calls say with which
-//! arguments Helm is run.
+//! The deployer `helm`: reads `deploy.sh`. A line outside functions deploys a release. The
+//! functions that it calls determine the arguments of Helm.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use crate::facts::{DeployerFact, PredecessorFacts, TimeoutFact};
 use crate::files::TextFiles;
 use crate::shell::ShellScript;
 
-/// The file.
+/// The script's file name.
 pub(crate) const DEPLOY: &str = "deploy.sh";
 /// Helm's default timeout.
 const DEFAULT_TIMEOUT_SECONDS: u64 = 300;
 /// The function that runs Helm, and ends the script if it fails.
 const STEP: &str = "step";
-/// How that function makes a release's name from its folder.
+/// The line that derives a release's name from its folder.
 const NAME: &str = "name=${folder#*-}";
 /// Arguments that make Helm wait for objects.
 const WAITS: [&str; 4] = ["--wait", "--wait-for-jobs", "--atomic", "--rollback-on-failure"];
@@ -26,15 +26,15 @@ struct ScriptLine<'a> {
     namespace: &'a str,
     timeout: &'a str,
     rest: &'a [String],
-    /// Whether the release is called after its folder.
+    /// Whether the release's name derives from its folder.
     names: bool,
-    /// Whether each way to Helm takes over what is there.
+    /// Whether every call of Helm takes over existing objects.
     owns: bool,
-    /// The words of all functions that it reaches.
+    /// The words of all functions that it calls, directly or indirectly.
     words: Vec<&'a str>,
 }
 
-/// Reads what the script declares.
+/// Reads the declarations of the script.
 ///
 /// # Errors
 /// The script is missing, or a timeout in it is not a number.
@@ -58,7 +58,8 @@ pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackE
             reached.iter().filter(|line| line.first().is_some_and(|word| word == STEP)).collect();
         let owns = !calls.is_empty()
             && calls.iter().all(|line| line.iter().any(|word| word == "--take-ownership"));
-        // Arguments are put together, or handed on to a function; other programs are run with others.
+        // Only these lines set arguments for Helm or pass them to a function. Other programs have
+        // other arguments.
         let is_about_arguments = |line: &&[String]| {
             // `set` may follow the pattern of a `case`.
             line.iter().take(2).any(|word| word == "set")
@@ -77,7 +78,7 @@ pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackE
             releases.iter().filter(|_| gated).map(|release| release.name.clone()).collect();
         let after = PredecessorFacts { releases: before, exact_among: BTreeSet::new() };
         let gated_by = if gated {
-            "the exit code of Helm: the script ends at the first failure"
+            "Helm's exit code: the script ends at the first failure"
         } else {
             "nothing"
         };
@@ -132,11 +133,11 @@ impl<'a> ScriptLine<'a> {
             is_permitted: DeployerFact::Is(true),
             reverts_live_changes: DeployerFact::Is(false),
             gated_by: gated_by.to_owned(),
-            also_fired_by: "every run of the script; the hook then ends without a write, if its trigger is completed".to_owned(),
+            also_fired_by: "every run of the script; the hook then ends without a write if its trigger is completed".to_owned(),
         })
     }
 
-    /// The word behind `flag`, unless it gets none.
+    /// Returns the word after `flag`, if there is one.
     fn behind(&self, flag: &str) -> Option<&'a str> {
         let at = self.words.iter().position(|word| *word == flag)?;
         self.words.get(at + 1).copied()
@@ -155,7 +156,7 @@ impl<'a> ScriptLine<'a> {
         let seconds = stated.strip_suffix('s').and_then(|number| number.parse().ok());
         let error = || ReadbackError::Unreadable {
             path: DEPLOY.to_owned(),
-            reason: format!("`{stated}` is no number of seconds"),
+            reason: format!("`{stated}` is not a number of seconds"),
         };
         Ok(timeout("--timeout", seconds.ok_or_else(error)?))
     }
@@ -170,12 +171,12 @@ impl<'a> ScriptLine<'a> {
             }
             _ => chart.clone(),
         };
-        // A packed chart on this machine is the version that it is.
+        // A packaged chart on this machine determines its own version.
         let has_version = !chart.starts_with('/') && self.words.contains(&"--version");
         ChartLocation::Remote { place, version: has_version.then(|| version.clone()) }
     }
 
-    /// The folder of the chart: the first path of the bundle that is not a values file.
+    /// Returns the folder of the chart: the first path of the bundle that is not a values file.
     fn local(&self) -> String {
         let mut paths = self
             .words
@@ -186,7 +187,7 @@ impl<'a> ScriptLine<'a> {
         found.map_or_else(String::new, |path| self.expanded(path))
     }
 
-    /// The values files in the order in which Helm gets them.
+    /// Returns the values files in the order of Helm's arguments.
     fn values(&self) -> Vec<String> {
         let mut found = Vec::new();
         for pair in self.words.windows(2).filter(|pair| pair[0] == "--values") {
@@ -199,7 +200,7 @@ impl<'a> ScriptLine<'a> {
         found
     }
 
-    /// The functions know the folder as their first argument, or under a name of their own.
+    /// Expands a path. The functions have the folder in their first argument or in a variable.
     fn expanded(&self, path: &str) -> String {
         ["$upstream_folder", "$hook_folder", "$1"]
             .iter()

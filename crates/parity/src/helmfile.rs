@@ -1,4 +1,4 @@
-//! The deployer `helmfile`: reads the state files back.
+//! The deployer `helmfile`: reads the state files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,10 +22,10 @@ struct StateFileReader {
     content: Value,
 }
 
-/// Reads what the state files declare.
+/// Reads the declarations of the state files.
 ///
 /// # Errors
-/// A state file is missing, is not YAML, or names itself.
+/// A state file is missing, is not YAML, or includes itself.
 pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackError> {
     let mut states = Vec::new();
     collect(files, HELMFILE, &mut Vec::new(), &mut states)?;
@@ -47,7 +47,7 @@ pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackE
     Ok(DeclaredBundle { timeout_of_all: None, releases })
 }
 
-/// The state files in the order in which they are deployed: what a file names comes before its own releases.
+/// Collects the state files in deployment order: included files come before a file's own releases.
 fn collect(
     files: &TextFiles,
     path: &str,
@@ -57,7 +57,7 @@ fn collect(
     if callers.iter().any(|caller| caller == path) {
         return Err(ReadbackError::Unreadable {
             path: path.to_owned(),
-            reason: "it names itself under `helmfiles`".to_owned(),
+            reason: "it includes itself in `helmfiles`".to_owned(),
         });
     }
     files.required(path)?;
@@ -73,12 +73,12 @@ fn collect(
 }
 
 impl StateFileReader {
-    /// The releases that are to be there.
+    /// Returns the releases that are installed.
     fn releases(&self) -> impl Iterator<Item = &Value> {
         list(&self.content, "releases").filter(|release| release["installed"] != false)
     }
 
-    /// The releases with those that they need: `[[context/]namespace/]name`.
+    /// Returns the releases with their needs: `[[context/]namespace/]name`.
     fn needs(&self) -> BTreeMap<String, BTreeSet<String>> {
         let name = |need: &Value| {
             need.as_str().map(|need| need.rsplit('/').next().unwrap_or(need).to_owned())
@@ -90,7 +90,7 @@ impl StateFileReader {
             .collect()
     }
 
-    /// A setting of a release, which has its default for all releases of the file.
+    /// Returns a setting of a release, or the file's default for all releases.
     fn setting(&self, release: &Value, key: &str) -> Option<Value> {
         [release.get(key), self.content["helmDefaults"].get(key)]
             .into_iter()
@@ -108,7 +108,7 @@ impl StateFileReader {
                 Some(seconds) => (seconds, format!("timeout of {name}")),
                 None => (DEFAULT_TIMEOUT_SECONDS, "none, so Helm's default".to_owned()),
             };
-        // A file's path, or values themselves.
+        // An entry is a file's path or inline values.
         let (paths, inline): (Vec<&Value>, Vec<&Value>) =
             list(release, "values").partition(|value| value.is_string());
         let inline: Map<String, Value> = inline
@@ -133,7 +133,7 @@ impl StateFileReader {
             edits_act: DeployedEdits::All,
             timeouts: DeployerFact::Is(vec![TimeoutFact { file: self.path.clone(), setting, seconds: timeout }]),
             skips_crds: DeployerFact::Is(is_on("skipCRDs")),
-            // Helmfile creates it by default.
+            // helmfile creates the namespace by default.
             creates_namespace: DeployerFact::Is(self.setting(release, "createNamespace") != Some(Value::Bool(false))),
             takes_ownership: DeployerFact::Is(is_on("takeOwnership")),
             waits_for_objects: DeployerFact::Is(["wait", "waitForJobs", "atomic", "rollbackOnFailure"].into_iter().any(is_on)),
@@ -145,8 +145,8 @@ impl StateFileReader {
             same_cluster: DeployerFact::Is(self.setting(release, "kubeContext").is_none()),
             is_permitted: DeployerFact::Is(true),
             reverts_live_changes: DeployerFact::Is(false),
-            gated_by: "needs, and state files one after the other: helmfile goes on only after Helm has succeeded".to_owned(),
-            also_fired_by: "every `helmfile sync`; the hook then ends without a write, if its trigger is completed".to_owned(),
+            gated_by: "needs, and the order of state files: helmfile continues only after Helm has succeeded".to_owned(),
+            also_fired_by: "every `helmfile sync`; the hook then ends without a write if its trigger is completed".to_owned(),
         }
     }
 
@@ -167,7 +167,7 @@ impl StateFileReader {
                 format!("{url}/{chart}")
             })
         });
-        // The text between double braces is a template that prints the braces of a path.
+        // The expression in double braces prints the braces of a path.
         ChartLocation::Remote {
             place: repository.unwrap_or_else(|| chart.replace("{{ \"{{\" }}", "{{")),
             version,

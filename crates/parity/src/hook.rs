@@ -1,4 +1,4 @@
-//! What a hook release does, read from its chart and its values.
+//! Reads the facts of a hook release from its chart and its values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use contract::chart_files::VALUES;
 
 /// The template of the Job.
 const JOB: &str = "templates/job.yaml";
-/// What counts of the Job: how often it is tried, for how long, who it is.
+/// Relevant keys of the Job: retries, deadline, identity.
 const JOB_KEYS: [&str; 12] = [
     "activeDeadlineSeconds",
     "automountServiceAccountToken",
@@ -30,7 +30,8 @@ const JOB_KEYS: [&str; 12] = [
     "ttlSecondsAfterFinished",
 ];
 
-/// A row of the chart's table of rights. `why` is for people; every other key that a row may get restricts it, and is kept.
+/// A row of the chart's table of rights. `why` is only a description. Every other key restricts the
+/// row.
 #[derive(Deserialize)]
 struct RightsRow {
     /// The charts of version 0.1.0 have the key `duty`.
@@ -44,7 +45,7 @@ struct RightsRow {
     object: String,
 }
 
-/// Reads the hook whose chart is in `folder` and that is installed with `values`.
+/// Reads the hook with the chart in `folder` and with `values`.
 ///
 /// # Errors
 /// The chart's table of rights, or its default values, cannot be read.
@@ -68,7 +69,7 @@ pub(crate) fn read(
         .collect();
     let driver = rollout["driver"].as_str();
     let rows: Vec<RightsRow> = files.yaml(&format!("{folder}/{RIGHTS}"))?.unwrap_or_default();
-    // Exactly as the chart's `_rights.tpl` chooses them.
+    // Selects the rows exactly like the chart's `_rights.tpl`.
     let counts = |row: &&RightsRow| {
         row.task.as_ref().is_none_or(|task| tasks.contains(task))
             && (row.driver.is_none() || row.driver.as_deref() == driver)
@@ -98,7 +99,7 @@ fn right(row: &RightsRow) -> String {
     )
 }
 
-/// The relevant lines of the Job's template, verbatim.
+/// Returns the relevant lines of the Job's template, verbatim.
 fn job(template: &str) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (key, value) in template.lines().filter_map(|line| line.trim().split_once(':')) {

@@ -1,9 +1,10 @@
-//! The files of a bundle → what they mean: facts that are comparable between deployers, and what differs between bundles.
+//! Reads the files of a bundle back into facts that are comparable between deployers, and compares
+//! bundles.
 //!
-//! Nothing here knows how the files were written: this crate cannot import the crates that write them. Each deployer has a reader, which
-//! says in one vocabulary (`declared`) what its own files declare about each release; charts and values files are read in the same way for
-//! all of them (`chart`, `values`). What a deployer has no words for is an explicit [`DeployerFact::NotExpressible`], which equals anything
-//! and is always listed.
+//! This crate does not depend on the crates that write the files. Each deployer has a reader, which
+//! converts its files into common types (`declared`). Charts and values files are read in the same
+//! way for all deployers (`chart`, `values`). A fact that a deployer cannot express is an explicit
+//! [`DeployerFact::NotExpressible`], which equals any value and is always listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,11 +42,11 @@ struct DeployerReader {
     deployer: &'static str,
     /// The file that identifies it.
     sign: &'static str,
-    /// Reads what the files declare.
+    /// Reads the declarations of the files.
     read: fn(&TextFiles) -> Result<DeclaredBundle, ReadbackError>,
 }
 
-/// The table: a new deployer has its reader and its row here.
+/// The table of readers. A new deployer needs a reader and a row here.
 const READERS: &[DeployerReader] = &[
     DeployerReader { deployer: "helm", sign: helm::DEPLOY, read: helm::read_bundle },
     DeployerReader { deployer: "helmfile", sign: helmfile::HELMFILE, read: helmfile::read_bundle },
@@ -58,29 +59,30 @@ const READERS: &[DeployerReader] = &[
     },
 ];
 
-/// Why files have no facts.
+/// Why files cannot be read back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadbackError {
-    /// No deployer's files.
-    #[error("there is no file that a deployer starts from: none of {}", signs())]
+    /// The files are not those of any deployer.
+    #[error("no deployer's main file found: expected one of {}", signs())]
     NoDeployer,
-    /// The files of several deployers.
-    #[error("there are files of several deployers: {}", .0.join(", "))]
+    /// The files belong to several deployers.
+    #[error("found files of several deployers: {}", .0.join(", "))]
     SeveralDeployers(Vec<&'static str>),
-    /// A file that is not there although the deployer cannot do without.
-    #[error("there is no `{0}`")]
+    /// A file that the deployer requires is missing.
+    #[error("`{0}` is missing")]
     Missing(String),
-    /// A file that cannot be read as what it should be.
-    #[error("`{path}` cannot be read: {reason}")]
+    /// A file cannot be read.
+    #[error("cannot read `{path}`: {reason}")]
     Unreadable {
         /// The file.
         path: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 }
 
-/// What a bundle says of itself; here only what must come before what, which no deployer states in full.
+/// The bundle's own data, read here only for the needs of releases, which no deployer declares
+/// completely.
 const INFO: &str = "bundle-info.yaml";
 
 #[derive(Default, Deserialize)]

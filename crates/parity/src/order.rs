@@ -1,11 +1,12 @@
-//! What comes before what.
+//! The order of releases.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::{DeployerFact, PredecessorFacts, ReleaseFacts};
 
-/// For releases in parts, one part after the other, and with needs inside of a part: everything in earlier parts, and inside its own part
-/// what a release needs, directly or not. A circle is each of it before itself.
+/// Returns the predecessors of releases in consecutive parts, with needs inside a part: all
+/// releases of earlier parts, and inside its own part the releases that it needs, directly or
+/// indirectly. In a cycle, each release is its own predecessor.
 pub(crate) fn in_parts(
     parts: &[BTreeMap<String, BTreeSet<String>>],
 ) -> BTreeMap<String, PredecessorFacts> {
@@ -25,7 +26,7 @@ pub(crate) fn in_parts(
     found
 }
 
-/// Everything that `name` needs, directly or not. What is needed but not there counts as well.
+/// Returns all needs of `name`, direct and indirect, even missing ones.
 fn closure(name: &str, needs: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut waiting: Vec<&String> = needs.get(name).into_iter().flatten().collect();
@@ -37,7 +38,8 @@ fn closure(name: &str, needs: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<S
     found
 }
 
-/// For releases that come in steps, those of one step at once: everything in earlier steps.
+/// Returns the predecessors of releases in steps, with parallel releases in a step: all releases of
+/// earlier steps.
 pub(crate) fn in_steps(steps: &BTreeMap<String, i64>) -> BTreeMap<String, PredecessorFacts> {
     let before = |step: i64| {
         steps.iter().filter(|(_, other)| **other < step).map(|(name, _)| name.clone()).collect()
@@ -53,9 +55,9 @@ pub(crate) fn in_steps(steps: &BTreeMap<String, i64>) -> BTreeMap<String, Predec
         .collect()
 }
 
-/// The seconds that the longest chain of releases may take, each one its longest timeout.
+/// Returns the longest time of a chain of releases in seconds, from their longest timeouts.
 pub(crate) fn longest_seconds(releases: &BTreeMap<String, ReleaseFacts>) -> u64 {
-    // What is after fewer releases comes first; in a circle nothing ever starts.
+    // Releases with fewer predecessors come first. In a cycle, no release starts.
     let mut sorted: Vec<_> = releases.iter().collect();
     sorted.sort_by_key(|(_, release)| release.after.releases.len());
     let mut found: BTreeMap<&str, u64> = BTreeMap::new();
@@ -80,8 +82,9 @@ pub(crate) fn longest_seconds(releases: &BTreeMap<String, ReleaseFacts>) -> u64 
 /// What comes before any release with one deployer.
 pub(crate) type ReleaseOrder<'a> = BTreeMap<&'a str, &'a PredecessorFacts>;
 
-/// Whether two deployers hold back the release `name` alike: what one of them knows to be needed, the other holds to; where both know
-/// exactly what is needed, they know the same. Two mere sequences may differ, as long as no need is unmet.
+/// Whether two deployers hold back the release `name` alike: what one of them knows to be needed,
+/// the other holds to; where both know exactly what is needed, they know the same. Two mere
+/// sequences may differ, as long as no need is unmet.
 pub(crate) fn agree(name: &str, first: &ReleaseOrder<'_>, second: &ReleaseOrder<'_>) -> bool {
     let (Some(one), Some(other)) = (first.get(name), second.get(name)) else { return true };
     let holds = |one: &PredecessorFacts, other: &PredecessorFacts| {

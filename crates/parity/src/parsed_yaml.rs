@@ -1,21 +1,21 @@
-//! Looking into parsed YAML: what is not there is empty.
+//! Helpers for parsed YAML, in which a missing value is empty.
 
 use serde_json::Value;
 
 use crate::ReadbackError;
 use crate::files::parse;
 
-/// The text under `key`.
+/// Returns the string at `key`.
 pub(crate) fn text(value: &Value, key: &str) -> String {
     value[key].as_str().unwrap_or_default().to_owned()
 }
 
-/// The list under `key`.
+/// Returns the list at `key`.
 pub(crate) fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     value[key].as_array().into_iter().flatten()
 }
 
-/// The objects of a file that may hold several documents.
+/// Returns the objects of a file with one or more documents.
 ///
 /// # Errors
 /// A document is not YAML.

@@ -1,4 +1,4 @@
-//! From what a deployer declares about a release to facts.
+//! Resolves a deployer's declarations about a release to facts.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,11 @@ use crate::values::{digest, merged};
 use contract::budget::deployer_timeout_seconds;
 use contract::chart_files::VALUES;
 
-/// Resolves what a deployer declares about a release, with the files that it names, to facts. `needs` is what must have succeeded before.
+/// Resolves a deployer's declarations about a release, and the files that it names, to facts.
+/// `needs` are the releases that must succeed before it.
 ///
 /// # Errors
-/// A file of the chart, or a values file, that cannot be read.
+/// A file of the chart, or a values file, cannot be read.
 pub(crate) fn resolve_release(
     files: &TextFiles,
     declared: DeclaredRelease,
@@ -95,7 +96,7 @@ pub(crate) fn resolve_release(
     })
 }
 
-/// Returns what kind of release a chart makes, and the facts of the chart.
+/// Returns the kind of a chart's release, and the facts of the chart.
 fn resolve_chart(
     files: &TextFiles,
     declared: &DeclaredRelease,
@@ -118,7 +119,8 @@ fn values_files(files: &TextFiles, declared: &DeclaredRelease, kind: &str) -> Ve
     let mut listed = declared.values.clone();
     if let ChartLocation::Local(folder) = &declared.chart {
         let own = format!("{folder}/{VALUES}");
-        // The hook chart's own values are its defaults; those of a chart of objects are the objects.
+        // The hook chart's own values file contains its defaults; that of a chart of objects
+        // contains the objects.
         if kind == "manifests" && files.get(&own).is_some() && !listed.contains(&own) {
             listed.insert(0, own);
         }

@@ -1,18 +1,19 @@
-//! Shell scripts, as far as they must be understood to be read back: words, functions, and the lines outside of them.
+//! Parses shell scripts, as far as reading them back needs: words, functions, and lines outside
+//! functions.
 
 use std::collections::BTreeMap;
 
-/// A script in its parts.
+/// A parsed script.
 #[derive(Debug, Default)]
 pub(crate) struct ShellScript {
     /// The words of each function's body, line by line.
     functions: BTreeMap<String, Vec<Vec<String>>>,
-    /// The words of each line outside of functions; empty lines are left out.
+    /// The words of each line outside functions, without empty lines.
     pub(crate) lines: Vec<Vec<String>>,
 }
 
 impl ShellScript {
-    /// Takes `text` apart: a function starts with `name() {` and ends with `}` at the start of a line.
+    /// Parses `text`. A function starts with `name() {` and ends with `}` at the start of a line.
     pub(crate) fn new(text: &str) -> Self {
         let mut script = Self::default();
         let mut inside: Option<String> = None;
@@ -34,17 +35,18 @@ impl ShellScript {
         script
     }
 
-    /// Whether there is such a function.
+    /// Whether the script has the function `name`.
     pub(crate) fn is_function(&self, name: &str) -> bool {
         self.functions.contains_key(name)
     }
 
-    /// The lines of a function itself.
+    /// Returns the lines of a function.
     pub(crate) fn function(&self, name: &str) -> &[Vec<String>] {
         self.functions.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The lines of a function and, behind each line that calls another function, the lines of that one.
+    /// Returns the lines of a function. After each line that calls another function, it inserts
+    /// that function's lines.
     pub(crate) fn reached(&self, function: &str) -> Vec<&[String]> {
         let mut lines = Vec::new();
         self.reach(function, &mut Vec::new(), &mut lines);
@@ -57,7 +59,7 @@ impl ShellScript {
         callers: &mut Vec<String>,
         lines: &mut Vec<&'a [String]>,
     ) {
-        // A function that calls itself is read once.
+        // Reads a recursive function only once.
         if callers.iter().any(|caller| caller == function) {
             return;
         }
@@ -72,7 +74,8 @@ impl ShellScript {
     }
 }
 
-/// Splits a line into words as a POSIX shell does: quotes go away, variables stay as they are written, a comment ends the line.
+/// Splits a line into words like a POSIX shell. Removes quotes, keeps variables unexpanded, and
+/// drops comments.
 pub(crate) fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let (mut word, mut started, mut quote) = (String::new(), false, None);

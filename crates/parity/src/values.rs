@@ -1,4 +1,4 @@
-//! Values as Helm merges them.
+//! Merges values like Helm.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use crate::ReadbackError;
 use crate::files::TextFiles;
 use contract::digest::sha256;
 
-/// The values files over each other, in order, and `inline` over all of them. Those that are not there count for nothing.
+/// Merges the values files in order, and `inline` over all of them. Ignores missing files.
 ///
 /// # Errors
 /// A file is not a YAML map.
@@ -17,7 +17,7 @@ pub(crate) fn merged(
 ) -> Result<Value, ReadbackError> {
     let mut all = Map::new();
     for path in paths {
-        // A file without a value is `null`, which is not a map and sets nothing.
+        // An empty file is `null`, which is not a map and sets nothing.
         if let Some(Some(values)) = files.yaml::<Option<Map<String, Value>>>(path)? {
             over(&mut all, values);
         }
@@ -28,7 +28,8 @@ pub(crate) fn merged(
     Ok(Value::Object(all))
 }
 
-/// Puts `values` over `all`: maps are merged, everything else is replaced. A `null` stays, as it may delete a default of the chart.
+/// Merges `values` over `all`: maps merge, other values replace. A `null` stays, because it may
+/// delete a default of the chart.
 fn over(all: &mut Map<String, Value>, values: Map<String, Value>) {
     for (key, value) in values {
         match (all.get_mut(&key), value) {
@@ -40,7 +41,7 @@ fn over(all: &mut Map<String, Value>, values: Map<String, Value>) {
     }
 }
 
-/// `values` with the chart's `defaults` where they say nothing; a `null` deletes a default.
+/// Returns `values` over the chart's `defaults`. A `null` deletes a default.
 pub(crate) fn with_defaults(values: &Value, defaults: Value) -> Value {
     match (values, defaults) {
         (Value::Object(values), Value::Object(mut all)) => {
@@ -61,7 +62,7 @@ pub(crate) fn with_defaults(values: &Value, defaults: Value) -> Value {
     }
 }
 
-/// SHA-256 of the JSON with sorted keys.
+/// Returns the SHA-256 of the JSON with sorted keys.
 pub(crate) fn digest(value: &Value) -> String {
     let mut sorted = value.clone();
     sorted.sort_all_objects();

@@ -1,5 +1,6 @@
-//! Recipes of NVIDIA AICR: a `RecipeResult` and its values files become layers of a recipe, every value with the place where it was
-//! written. What AICR says and nothing here does is an error or a warning, never silence.
+//! Import of NVIDIA AICR's recipes: turns a `RecipeResult` and its values files into layers of a
+//! recipe. Every value keeps its source position. A setting that a bundle cannot apply becomes an
+//! error or a warning.
 
 use super::read::TextReader;
 use diagnostics::diagnostic::Diagnostic;
@@ -18,31 +19,32 @@ pub use adapt::{AdaptedValues, adapt_values};
 
 /// The kind of AICR's recipes.
 const KIND: &str = "RecipeResult";
-/// The API groups of AICR: the one until 2026, and the one from then on.
+/// The API groups of AICR: the one until 2026, and the one since then.
 const GROUPS: [&str; 2] = ["aicr.nvidia.com/", "aicr.run/"];
-/// The formats that are known. The later one has the same keys and `preManifestFiles`.
+/// The supported formats. The second has the keys of the first, and `preManifestFiles`.
 const API_VERSIONS: [&str; 2] = ["aicr.nvidia.com/v1alpha1", "aicr.run/v1alpha2"];
 
-/// How a `RecipeResult` is read.
+/// Options for the import of a `RecipeResult`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AicrOptions {
-    /// AICR's data directory, which has `components/`; values files are relative to it.
+    /// AICR's data directory, which contains `components/`. Values files are relative to it.
     pub data: Option<String>,
-    /// Set what keys without effect were meant to set.
+    /// Set the keys that obsolete keys were meant to set.
     pub fix_dead_keys: bool,
-    /// Leave out manifest files, and components that consist of nothing else.
+    /// Omit manifest files, and components that have nothing else.
     pub without_manifests: bool,
 }
 
-/// Whether the document is one of AICR's, of whatever kind and version.
+/// Whether the document is one of AICR's, of any kind and version.
 pub fn is_foreign(node: &YamlNode) -> bool {
     let api_version = node.get("apiVersion").and_then(YamlNode::text).unwrap_or_default();
     GROUPS.iter().any(|group| api_version.starts_with(group))
         || node.get("kind").and_then(YamlNode::text) == Some(KIND)
 }
 
-/// Turns a document of AICR into layers of a recipe called `name`: values that AICR has for a component anyway, those of the values
-/// file that the recipe names, and the recipe itself. `None` if it is nothing that can be turned.
+/// Converts a document of AICR into layers of a recipe called `name`: AICR's general values of each
+/// component, the values files that the recipe names, and the recipe itself. Returns `None` if the
+/// document cannot be converted.
 pub fn layers(
     (source, node): (SourceId, &YamlNode),
     name: &str,
@@ -67,14 +69,14 @@ pub fn layers(
     (errors(findings) == before).then_some(layers)
 }
 
-/// What to say when nobody said how many nodes there are.
+/// Returns the finding for a missing number of nodes.
 pub fn nodes_missing(tree: &YamlNode) -> Diagnostic {
     Diagnostic::error(
-        "`cluster.gpuNodes` is missing: recipes of AICR do not say how many nodes have GPUs, and time budgets are made from it",
+        "`cluster.gpuNodes` is missing: recipes of AICR do not contain the number of GPU nodes, and time budgets derive from it",
     )
     .at(tree.origin)
-    .hint("add `--set cluster.gpuNodes=16`, with the largest number that you expect")
-    .hint("or write a recipe that says it and `extends` this file")
+    .hint("add `--set cluster.gpuNodes=16`, with the largest number of GPU nodes that you expect")
+    .hint("or write a recipe that sets it and `extends` this file")
 }
 
 fn errors(findings: &[Diagnostic]) -> usize {
@@ -88,19 +90,19 @@ fn is_known(node: &YamlNode, findings: &mut Vec<Diagnostic>) -> bool {
     let kind = node.entry("kind").map(|entry| &entry.node);
     if kind.and_then(YamlNode::text) != Some(KIND) {
         Diagnostic::error(format!(
-            "of AICR's documents only a `{KIND}` says what to deploy, and this is none"
+            "of AICR's documents, only a `{KIND}` can be deployed, and this is a different one"
         ))
         .at(kind.map_or(node.origin, |kind| kind.origin))
-        .hint("`aicr recipe` makes one from criteria or a snapshot: give its output")
+        .hint("use the output of `aicr recipe`, which creates one from criteria or a snapshot")
         .report(findings);
         return false;
     }
     let api_version = node.entry("apiVersion").map(|entry| &entry.node);
     if !api_version.and_then(YamlNode::text).is_some_and(|text| API_VERSIONS.contains(&text)) {
-        Diagnostic::error("this version of AICR's format is not known")
+        Diagnostic::error("this version of AICR's format is not supported")
             .at(api_version.map_or(node.origin, |version| version.origin))
             .hint(format!(
-                "known are {}",
+                "supported versions: {}",
                 API_VERSIONS.map(|known| format!("`{known}`")).join(" and ")
             ))
             .report(findings);

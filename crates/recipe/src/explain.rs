@@ -1,4 +1,4 @@
-//! `recipe explain`: which layer set what, and which one won.
+//! `recipe explain`: shows which layers set a value, and which one wins.
 
 use std::fmt::Write as _;
 
@@ -16,14 +16,14 @@ use diagnostics::tree::YamlNode;
 pub struct UnexplainedPath {
     /// The path.
     pub path: KeyPath,
-    /// What may have been meant.
+    /// A hint: a similar path, or what to do.
     pub hint: Option<String>,
 }
 
-/// Each layer that set the path or something below it, first to last, and the winner.
+/// Describes each layer that sets the path or a value below it, first to last, and the winner.
 ///
 /// # Errors
-/// Nothing sets it.
+/// No layer sets the path, and it has no default.
 pub fn explain(loaded: &ValidRecipe, path: &KeyPath) -> Result<String, UnexplainedPath> {
     let mut text = String::new();
     for leaf in leaves(loaded, path) {
@@ -40,7 +40,7 @@ pub fn explain(loaded: &ValidRecipe, path: &KeyPath) -> Result<String, Unexplain
     }
 }
 
-/// The paths of all single values at or below `path`, in any layer.
+/// Returns the paths of all single values at or below `path`, in any layer.
 fn leaves(loaded: &ValidRecipe, path: &KeyPath) -> Vec<KeyPath> {
     let mut found = Vec::new();
     for layer in &loaded.layers {
@@ -48,7 +48,7 @@ fn leaves(loaded: &ValidRecipe, path: &KeyPath) -> Vec<KeyPath> {
             collect(path, node, &mut found);
         }
     }
-    // A parent that one layer replaces as a whole shows at every value below it.
+    // A parent that one layer replaces as a whole is shown at every value below it.
     let is_parent = |path: &KeyPath| {
         found.iter().any(|other| {
             other.keys().len() > path.keys().len() && other.keys().starts_with(path.keys())
@@ -91,8 +91,8 @@ fn explain_leaf(loaded: &ValidRecipe, path: &KeyPath, text: &mut String) {
     for (index, setting) in settings.iter().enumerate() {
         let mark = match merged {
             _ if Some(index) != winner => "",
-            // Not deleted by a `null`: a recipe of AICR had it without effect.
-            None if !setting.is_null() => "  ← left out",
+            // Not deleted by a `null`: an imported AICR key without effect.
+            None if !setting.is_null() => "  ← omitted",
             Some(_) | None => "  ← wins",
         };
         let _ = writeln!(
@@ -104,7 +104,7 @@ fn explain_leaf(loaded: &ValidRecipe, path: &KeyPath, text: &mut String) {
     }
 }
 
-/// What a layer says at the path, or at a parent that it replaces as a whole.
+/// Returns the value of a layer at the path, or at a parent that it replaces as a whole.
 fn setting<'a>(layer: &'a YamlNode, path: &KeyPath) -> Option<&'a YamlNode> {
     let mut parents = (1..path.keys().len())
         .rev()
@@ -114,7 +114,7 @@ fn setting<'a>(layer: &'a YamlNode, path: &KeyPath) -> Option<&'a YamlNode> {
     layer.get_path(path).or_else(replaced)
 }
 
-/// The default, and who has it.
+/// Returns the default, and its source.
 fn default(loaded: &ValidRecipe, path: &KeyPath) -> Option<(&'static str, String)> {
     if let [components, name, values, rest @ ..] = path.keys()
         && components == "components"
@@ -143,7 +143,7 @@ fn default(loaded: &ValidRecipe, path: &KeyPath) -> Option<(&'static str, String
     Some((source, value.to_string()))
 }
 
-/// Components go by name.
+/// Follows one key of a path; a key of a list is a component's name.
 fn step<'a>(value: &'a Json, key: &String) -> Option<&'a Json> {
     match value {
         Json::Array(items) => {

@@ -1,4 +1,4 @@
-//! `extends`: from the recipe that was asked for to all recipes that it builds on, ancestors first.
+//! `extends`: reads the requested recipe and all recipes that it extends, ancestors first.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +12,9 @@ use diagnostics::nearest::{did_you_mean, nearest};
 use diagnostics::source::{SourceId, SourceSpan, SourceText, SourceTexts};
 use diagnostics::tree::YamlNode;
 
-/// How long a chain of `extends` may be, and …
+/// The longest chain of `extends`, far beyond what a reader can follow.
 const MAX_DEPTH: usize = 16;
-/// … how many recipes may take part in all: both far beyond what anybody can follow.
+/// The largest number of recipes in a graph, far beyond what a reader can follow.
 const MAX_LAYERS: usize = 64;
 
 /// How a recipe is named on the command line and in `extends`.
@@ -29,7 +29,8 @@ pub(crate) enum RecipeReference {
 }
 
 impl RecipeReference {
-    /// `-` is standard input; what has a slash or ends in `.yaml` or `.yml` is a file; all else is a name in the library.
+    /// Parses an argument: `-` is standard input, a text with a slash or the ending `.yaml` or
+    /// `.yml` is a file, and any other text is a name in the library.
     pub(crate) fn from_argument(text: &str) -> Self {
         match text {
             "-" => Self::StandardInput,
@@ -38,7 +39,7 @@ impl RecipeReference {
         }
     }
 
-    /// What people call it.
+    /// Returns the name for messages.
     pub(crate) fn label(&self) -> String {
         match self {
             Self::Library(name) => format!("library:{name}"),
@@ -47,7 +48,7 @@ impl RecipeReference {
         }
     }
 
-    /// A name for a recipe that has none of its own, made from that of its file.
+    /// Returns a name for a recipe without a name, derived from its file name.
     fn stem(&self) -> String {
         let Self::File(path) = self else { return "aicr".to_owned() };
         let file = path.rsplit('/').next().unwrap_or(path);
@@ -61,7 +62,7 @@ impl RecipeReference {
         if plain.is_empty() { "aicr".to_owned() } else { plain.to_owned() }
     }
 
-    /// The reference that `text` means in the `extends` of this recipe; files are relative to its file.
+    /// Resolves `text` in the `extends` of this recipe. Files are relative to its file.
     fn extended(&self, text: &str) -> Self {
         if !is_file(text) {
             return Self::Library(text.to_owned());
@@ -87,7 +88,7 @@ fn is_file(text: &str) -> bool {
         })
 }
 
-/// `a/./b/../c` → `a/c`: one file has one name, so that a cycle is recognized.
+/// Normalizes a path (`a/./b/../c` → `a/c`), so that one file has one name and cycles are detected.
 fn normalized(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -109,14 +110,14 @@ fn normalized(path: &str) -> String {
 /// A recipe of the graph with its name.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedLayer {
-    /// How it is referred to.
+    /// The reference that names the recipe.
     pub(crate) reference: RecipeReference,
-    /// What it says.
+    /// The recipe's content.
     pub(crate) layer: RecipeLayer,
 }
 
-/// Reads the recipe and everything that it extends; each one once. Findings about one recipe do not keep the others from being
-/// read; they go to `findings`.
+/// Reads the recipe and all recipes that it extends, each once. Adds findings to `findings`. A
+/// finding about one recipe does not prevent reading the others.
 pub(crate) fn read_all(
     top: &RecipeReference,
     options: &aicr::AicrOptions,
@@ -143,7 +144,7 @@ struct RecipeGraph<'a> {
 }
 
 impl RecipeGraph<'_> {
-    /// The index of the recipe's layer; `None` if it cannot be read.
+    /// Returns the index of the recipe's layer; `None` if it cannot be read.
     fn visit(&mut self, reference: &RecipeReference, from: Option<SourceSpan>) -> Option<usize> {
         if let Some(known) = self.layers.iter().rposition(|layer| layer.reference == *reference) {
             return Some(known);
@@ -180,7 +181,8 @@ impl RecipeGraph<'_> {
         Some(self.layers.len() - 1)
     }
 
-    /// A recipe of AICR extends nothing, and is several layers itself: the index is that of the last one.
+    /// Reads a recipe of AICR, which extends nothing and becomes several layers. Returns the index
+    /// of the last one.
     fn foreign(
         &mut self,
         reference: &RecipeReference,
@@ -234,19 +236,21 @@ impl RecipeGraph<'_> {
                 self.stack[start..].iter().map(RecipeReference::label).collect();
             circle.push(reference.label());
             return Some(
-                Diagnostic::error(format!("`extends` goes in a circle: {}", circle.join(" → ")))
+                Diagnostic::error(format!("`extends` has a cycle: {}", circle.join(" → ")))
                     .hint("remove one of these `extends`"),
             );
         }
         if self.stack.len() >= MAX_DEPTH {
             return Some(
-                Diagnostic::error(format!("`extends` is more than {MAX_DEPTH} recipes deep"))
-                    .hint("put fewer recipes on top of each other"),
+                Diagnostic::error(format!(
+                    "`extends` is nested more than {MAX_DEPTH} recipes deep"
+                ))
+                .hint("reduce the number of nested recipes"),
             );
         }
         if self.layers.len() + self.stack.len() >= MAX_LAYERS {
             return Some(
-                Diagnostic::error(format!("more than {MAX_LAYERS} recipes take part"))
+                Diagnostic::error(format!("`extends` leads to more than {MAX_LAYERS} recipes"))
                     .hint("extend fewer recipes"),
             );
         }
@@ -274,11 +278,11 @@ fn unknown_name(name: &str) -> Diagnostic {
     });
     Diagnostic::error(format!("the library has no recipe `{name}`"))
         .hint(hint)
-        .hint(format!("a file is written with a slash or its ending: `./{name}`, `{name}.yaml`"))
+        .hint(format!("to name a file, write a slash or its ending: `./{name}`, `{name}.yaml`"))
 }
 
 fn unreadable(path: &str, error: &ReadError) -> Diagnostic {
-    let diagnostic = Diagnostic::error(format!("unable to read `{path}`: {error}"))
+    let diagnostic = Diagnostic::error(format!("cannot read `{path}`: {error}"))
         .maybe_hint(error.hint().map(str::to_owned));
     let stem = path
         .rsplit('/')
@@ -286,7 +290,7 @@ fn unreadable(path: &str, error: &ReadError) -> Diagnostic {
         .map_or(path, |file| file.trim_end_matches(".yaml").trim_end_matches(".yml"));
     match (error, nearest(stem, catalog::recipe_names())) {
         (ReadError::Missing, Some(near)) => diagnostic
-            .hint(format!("the library has `{near}`: names of the library have no ending")),
+            .hint(format!("the library has `{near}`; names of the library have no ending")),
         (ReadError::Missing, None) => {
             diagnostic.hint("`gpu-rollout recipe list` shows the recipes of the library")
         }

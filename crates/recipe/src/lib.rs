@@ -1,4 +1,4 @@
-//! Text → a validated recipe.
+//! Loads, merges and validates recipes, and imports recipes of NVIDIA AICR.
 
 pub mod aicr;
 pub mod explain;

@@ -1,4 +1,4 @@
-//! From an argument of the command line to a recipe that can be used: read, check, merge, check again.
+//! Loads a recipe from an argument of the command line: reads, checks, merges and checks again.
 
 use std::collections::BTreeSet;
 
@@ -13,23 +13,23 @@ use diagnostics::diagnostic::{Diagnostic, Diagnostics, Severity};
 use diagnostics::source::SourceTexts;
 use diagnostics::tree::YamlNode;
 
-/// A recipe that can be used, and how it came about.
+/// A valid recipe, with the layers that it was merged from.
 #[derive(Clone, Debug)]
 pub struct ValidRecipe {
-    /// Everything merged, `extends` resolved, defaults filled in, components that are switched off left out.
+    /// The merged recipe, with defaults, and without disabled components.
     pub recipe: Recipe,
-    /// The same as a tree with origins, before defaults.
+    /// The merged tree with origins, before defaults.
     pub tree: YamlNode,
-    /// What it was merged from: ancestors first, the recipe itself, overrides last.
+    /// The layers that it was merged from: ancestors, the recipe itself, then overrides.
     pub layers: Vec<YamlNode>,
-    /// What is not wrong and should be known; empty for a clean recipe.
+    /// The warnings; empty for a clean recipe.
     pub warnings: Diagnostics,
 }
 
 /// Loads a recipe: a file, a name of the library or `-`, with overrides on top.
 ///
 /// # Errors
-/// Everything that is wrong with it, in the order of reading; warnings are among the findings.
+/// All findings, warnings included, in reading order.
 pub fn load(
     argument: &str,
     overrides: &[ValueOverride],
@@ -38,7 +38,7 @@ pub fn load(
     load_with(argument, overrides, &aicr::AicrOptions::default(), reader)
 }
 
-/// The same, with what there is to say about recipes of AICR.
+/// Loads a recipe as [`load`] does, with options for recipes of AICR.
 ///
 /// # Errors
 /// As for [`load`].
@@ -118,16 +118,17 @@ fn failed(sources: SourceTexts, list: Vec<Diagnostic>) -> Diagnostics {
 
 fn explain_conflict(conflict: &MergeConflict) -> Diagnostic {
     Diagnostic::error(format!(
-        "two recipes of which neither extends the other disagree about `{}`",
+        "two recipes set `{}` differently, and neither extends the other",
         conflict.path
     ))
     .at(conflict.second)
     .label("set here")
     .related(conflict.first, "and here")
-    .hint(format!("decide it: set `{}` in the recipe that extends both", conflict.path))
+    .hint(format!("set `{}` in the recipe that extends both", conflict.path))
 }
 
-/// The tree as types: components that are switched off left out, version and namespace filled in from the catalog.
+/// Converts the tree into types. Removes disabled components, and adds versions and namespaces from
+/// the catalog.
 fn typed(tree: &YamlNode) -> Result<Recipe, Diagnostic> {
     let mut recipe: Recipe = serde_json::from_value(tree.to_json()).map_err(|error| {
         Diagnostic::error(format!("the recipe does not fit its format: {error}")).at(tree.origin)

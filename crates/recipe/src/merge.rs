@@ -1,7 +1,8 @@
-//! Layers → one tree. Maps recurse, scalars and lists replace, `null` deletes, components go by name.
+//! Merges layers into one tree. Maps merge recursively, scalars and lists replace, `null` deletes,
+//! and components merge by name.
 //!
-//! A layer is one recipe of an `extends` graph. What a descendant sets wins over what its ancestors set; two layers of which
-//! neither extends the other must agree, unless a descendant of both decides.
+//! A layer is one recipe of an `extends` graph. A descendant overrides its ancestors. Two layers of
+//! which neither extends the other must agree, unless a descendant of both sets the value.
 
 use std::collections::BTreeSet;
 
@@ -9,19 +10,19 @@ use diagnostics::path::KeyPath;
 use diagnostics::source::SourceSpan;
 use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
 
-/// Keys that say what a recipe *is*: never inherited.
+/// Keys that identify a recipe. They are never inherited.
 const OWN_KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
-/// Keys that mean nothing after merging: what was extended, and a pointer for editors.
+/// Keys without a meaning after merging: the extended recipes, and the schema for editors.
 const DROPPED_KEYS: [&str; 2] = ["extends", "$schema"];
 
-/// One recipe of the graph, in an order in which ancestors stand before their descendants.
+/// One recipe of the graph. Layers are ordered so that ancestors come before their descendants.
 #[derive(Clone, Debug)]
 pub(crate) struct RecipeLayer {
-    /// Its text as a tree.
+    /// The recipe as a tree.
     pub(crate) node: YamlNode,
-    /// The layers that it extends, directly or not.
+    /// The layers that it extends, directly or indirectly.
     pub(crate) ancestors: BTreeSet<usize>,
-    /// Whether name and kind are taken from it: the recipe that was asked for, and overrides.
+    /// Whether the merged recipe gets name and kind from it: the requested recipe, and overrides.
     pub(crate) own: bool,
 }
 
@@ -30,16 +31,16 @@ pub(crate) struct RecipeLayer {
 pub(crate) struct MergeConflict {
     /// The path.
     pub(crate) path: KeyPath,
-    /// Where the first one says so …
+    /// Where the first layer sets it.
     pub(crate) first: SourceSpan,
-    /// … and where the second one does.
+    /// Where the second layer sets it.
     pub(crate) second: SourceSpan,
 }
 
-/// The merged tree.
+/// Merges the layers into one tree.
 ///
 /// # Errors
-/// Every path about which unrelated layers disagree.
+/// Every path that unrelated layers set differently.
 pub(crate) fn merge(layers: &[RecipeLayer]) -> Result<YamlNode, Vec<MergeConflict>> {
     let mut merger = Merger { layers, conflicts: Vec::new() };
     let contributions: Vec<_> = layers
@@ -54,7 +55,7 @@ pub(crate) fn merge(layers: &[RecipeLayer]) -> Result<YamlNode, Vec<MergeConflic
     }
 }
 
-/// What one layer says at a path.
+/// The value of one layer at a path.
 #[derive(Clone, Copy)]
 struct LayerContribution<'a> {
     layer: usize,
@@ -74,7 +75,7 @@ struct Merger<'a> {
 }
 
 impl Merger<'_> {
-    /// The value at `path` and where its key stands; `None` if it is deleted.
+    /// Returns the value at `path` and the position of its key; `None` if it is deleted.
     fn merge_at(
         &mut self,
         path: &KeyPath,
@@ -142,7 +143,7 @@ impl Merger<'_> {
         entries
     }
 
-    /// The parents' order, then what is new.
+    /// Merges the lists of components: the parents' order first, then new components.
     fn merge_components(
         &mut self,
         path: &KeyPath,
@@ -179,7 +180,7 @@ impl Merger<'_> {
     }
 }
 
-/// Maps, and the list of components.
+/// Whether a node merges instead of replacing: maps, and the list of components.
 fn mergeable(path: &KeyPath, node: &YamlNode) -> bool {
     node.is_map() || node.is_collection() && path.equals(&["components"])
 }
@@ -188,13 +189,13 @@ fn component_name(item: &YamlNode) -> Option<&str> {
     item.get("name").and_then(YamlNode::text)
 }
 
-/// Below `components.NAME.values`. There, a `null` that deletes nothing of the recipe stays: Helm takes it as deletion of the
-/// chart's own default.
+/// Whether a path is below `components.NAME.values`. A `null` there that deletes nothing in the
+/// recipe stays, because Helm deletes the chart's own default for it.
 fn is_chart_value(path: &KeyPath) -> bool {
     matches!(path.keys(), [components, _, values, _, ..] if components == "components" && values == "values")
 }
 
-/// A scalar is shown with its text, a map or a list by its key.
+/// The position for messages: a scalar's text, or the key of a map or a list.
 fn place(contribution: &LayerContribution<'_>) -> SourceSpan {
     let node = contribution.node;
     if node.is_collection() || node.origin.range().is_empty() {

@@ -1,5 +1,5 @@
-//! The recipe as types: what a user may write, after merging. Formats: `design`: `apiVersion: gpu-rollout.dev/v1`, `kind: Recipe`.
-//! The JSON schema (`recipe.schema.json`) is generated from here.
+//! Types of a merged recipe (`apiVersion: gpu-rollout.dev/v1`, `kind: Recipe`). The JSON schema
+//! (`recipe.schema.json`) is generated from them, with their doc comments as descriptions.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,29 +38,30 @@ pub struct Recipe {
     /// Always `Recipe`.
     #[schemars(extend("const" = KIND))]
     pub kind: String,
-    /// Who it is.
+    /// The recipe's name and description.
     pub metadata: RecipeMetadata,
-    /// Recipes that this one builds on, in order: names from the library or paths relative to this file.
+    /// The recipes that this one extends, in order: names from the library, or paths relative to
+    /// this file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = {"type": "string", "x-grammar": "reference"}))]
     pub extends: Vec<String>,
-    /// Facts about the cluster that sizes come from.
+    /// Facts about the cluster. Time budgets derive from them.
     pub cluster: ClusterFacts,
     /// How drivers are rolled out.
     #[serde(default)]
     pub rollout: RecipeRollout,
-    /// What is deployed. Lists of `extends` are merged by component name.
+    /// The components to deploy. Lists of `extends` are merged by component name.
     pub components: Vec<RecipeComponent>,
 }
 
-/// Name of the recipe.
+/// Name and description of a recipe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RecipeMetadata {
-    /// Lower-case letters, digits and dashes, at most 63.
+    /// The recipe's name: lower-case letters, digits and dashes, at most 63 characters.
     #[schemars(extend("x-grammar" = "recipeName"))]
     pub name: String,
-    /// One line for `recipe list`.
+    /// One line that `recipe list` shows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "line"))]
     pub description: Option<String>,
@@ -70,25 +71,26 @@ pub struct RecipeMetadata {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterFacts {
-    /// How many nodes have GPUs. Time budgets are made from it.
+    /// The number of nodes with GPUs. Time budgets derive from it.
     pub gpu_nodes: u32,
-    /// What it is: `openshift` assigns the user that the hooks' pods run as. Default: `kubernetes`.
+    /// The platform. On `openshift`, the platform assigns the user that the hooks' pods run as.
+    /// Default: `kubernetes`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub platform: ClusterPlatform,
-    /// Server versions that the recipe is made for, such as `>=1.32`.
+    /// The Kubernetes versions that the recipe supports, such as `>=1.32`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "kubernetesVersions"))]
     pub kubernetes: Option<String>,
 }
 
-/// What a cluster is.
+/// The platform of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ClusterPlatform {
-    /// Any Kubernetes.
+    /// Any Kubernetes distribution.
     #[default]
     Kubernetes,
-    /// OpenShift: a pod's user comes from its namespace.
+    /// OpenShift, which assigns a pod's user from its namespace's range.
     Openshift,
 }
 
@@ -98,51 +100,53 @@ pub enum ClusterPlatform {
 pub struct RecipeRollout {
     /// The GPU driver.
     pub gpu_driver: GpuDriverRollout,
-    /// The OFED driver of the network operator. Absent: its upgrade policy is left as `customResources` or the chart say it, which is the
-    /// mode `observe`.
+    /// The OFED driver of the Network Operator. If absent, its upgrade policy stays as set by
+    /// `customResources` or the chart, which is the mode `observe`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ofed_driver: Option<OfedDriverRollout>,
     /// The DRA driver's kubelet plugins.
     pub dra: DraRollout,
-    /// What monitoring sees of the hooks.
+    /// Monitoring of the hooks.
     #[serde(skip_serializing_if = "is_default")]
     pub metrics: RecipeMetrics,
 }
 
 impl RecipeRollout {
-    /// Returns what is said of a driver in the words that both have; `None` for one that the recipe does not speak of.
+    /// Returns the settings of a driver that both drivers have; `None` if the recipe does not
+    /// configure the driver.
     pub fn driver(&self, driver: Driver) -> Option<DriverRollout> {
         match driver {
-            // No component of a recipe brings a DaemonSet of one's own: the GPU driver's hooks are the chart's default.
+            // No component of a recipe has the driver `daemonset`, so it gets the GPU driver's
+            // settings, the chart's default.
             Driver::Gpu | Driver::DaemonSet => Some((&self.gpu_driver).into()),
             Driver::Ofed => self.ofed_driver.as_ref().map(Into::into),
         }
     }
 
-    /// Returns all drivers that the recipe speaks of.
+    /// Returns the settings of all drivers that the recipe configures.
     pub fn drivers(&self) -> impl Iterator<Item = DriverRollout> {
         [Driver::Gpu, Driver::Ofed].into_iter().filter_map(|driver| self.driver(driver))
     }
 }
 
-/// What a recipe says of a driver in the words that both drivers have.
+/// The settings of a driver's rollout that both drivers have.
 #[derive(Clone, Debug)]
 pub struct DriverRollout {
-    /// Its key below `rollout`.
+    /// The driver's key below `rollout`.
     pub key: &'static str,
-    /// Who decides when a node goes.
+    /// Who decides when a node is upgraded, and who acts.
     pub mode: Mode,
     /// Limits and waits.
     pub policy: RecipeUpgradePolicy,
-    /// The time that one node is expected to take.
+    /// The expected time for one node.
     pub per_node: Duration,
-    /// What the hook waits for.
+    /// What the hook waits for before it succeeds.
     pub gate: Gate,
-    /// How long everything must hold.
+    /// How long everything must hold before the fleet counts as settled.
     pub quiet: Duration,
-    /// How many nodes may stay NotReady.
+    /// How many nodes may stay NotReady without failing the run.
     pub tolerate_not_ready: Count,
-    /// What becomes of the findings before the rollout.
+    /// Severity of the findings before the rollout.
     pub preflight: CheckStrictness,
 }
 
@@ -184,30 +188,32 @@ impl From<&OfedDriverRollout> for DriverRollout {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct GpuDriverRollout {
-    /// Who decides when a node goes.
+    /// Who decides when a node is upgraded, and who acts.
     pub mode: Mode,
-    /// The driver's version, a string: `580.10` stays `580.10`. Mapped into the chart's `driver.version`; setting both is an error.
+    /// The driver's version, a string: `580.10` stays `580.10`. It sets the chart's
+    /// `driver.version`; setting both is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "driverVersion"))]
     pub version: Option<String>,
-    /// Limits and waits. In the modes `observe` and `assist` they are mapped into the chart's `driver.upgradePolicy`; `steer` maps the waits
-    /// and keeps the limits to itself, `drive` keeps all.
+    /// Limits and waits. In the modes `observe` and `assist`, they set the chart's
+    /// `driver.upgradePolicy`. In `steer`, the waits do, and the hook applies the limits. In
+    /// `drive`, the hook applies both.
     pub policy: RecipeUpgradePolicy,
-    /// The time that one node is expected to take; budgets are made from it.
+    /// The expected time for one node. Time budgets derive from it.
     pub per_node: Duration,
-    /// What the hook waits for before it says success.
+    /// What the hook waits for before it succeeds.
     pub gate: Gate,
-    /// How long everything must hold before the rollout is called settled.
+    /// How long everything must hold before the fleet counts as settled.
     pub quiet: Duration,
     /// How many nodes may stay NotReady without failing the run.
     pub tolerate_not_ready: Count,
     /// When the fleet counts as settled.
     #[serde(skip_serializing_if = "SettleSettings::is_default")]
     pub settle: SettleSettings,
-    /// `assist`: what is done before the GPU Operator is upgraded.
+    /// `assist`: what the hook does before an upgrade of the GPU Operator.
     #[serde(skip_serializing_if = "OperatorUpgradeSettings::is_default")]
     pub operator_upgrade: OperatorUpgradeSettings,
-    /// `assist`, `steer`, `drive`: what becomes of the findings before the rollout.
+    /// `assist`, `steer`, `drive`: severity of the findings before the rollout.
     #[serde(skip_serializing_if = "CheckStrictness::is_empty")]
     pub preflight: CheckStrictness,
 }
@@ -234,24 +240,26 @@ impl Default for GpuDriverRollout {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct OfedDriverRollout {
-    /// Who decides when a node goes.
+    /// Who decides when a node is upgraded, and who acts.
     pub mode: Mode,
-    /// The driver's version, a string. Mapped into NicClusterPolicy's `ofedDriver.version`; setting both is an error.
+    /// The driver's version, a string. It sets NicClusterPolicy's `ofedDriver.version`; setting
+    /// both is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "driverVersion"))]
     pub version: Option<String>,
-    /// Limits and waits. In the modes `observe` and `assist` they are mapped into NicClusterPolicy's `ofedDriver.upgradePolicy`; `steer` maps
-    /// the waits and keeps the limits to itself, `drive` keeps all.
+    /// Limits and waits. In the modes `observe` and `assist`, they set NicClusterPolicy's
+    /// `ofedDriver.upgradePolicy`. In `steer`, the waits do, and the hook applies the limits. In
+    /// `drive`, the hook applies both.
     pub policy: RecipeOfedUpgradePolicy,
-    /// The time that one node is expected to take; budgets are made from it.
+    /// The expected time for one node. Time budgets derive from it.
     pub per_node: Duration,
-    /// What the hook waits for before it says success.
+    /// What the hook waits for before it succeeds.
     pub gate: Gate,
-    /// How long everything must hold before the rollout is called settled.
+    /// How long everything must hold before the fleet counts as settled.
     pub quiet: Duration,
     /// How many nodes may stay NotReady without failing the run.
     pub tolerate_not_ready: Count,
-    /// `assist`, `steer`, `drive`: what becomes of the findings before the rollout.
+    /// `assist`, `steer`, `drive`: severity of the findings before the rollout.
     #[serde(skip_serializing_if = "CheckStrictness::is_empty")]
     pub preflight: CheckStrictness,
 }
@@ -272,13 +280,13 @@ impl Default for OfedDriverRollout {
     }
 }
 
-/// What happens to the DRA driver's kubelet plugins.
+/// How the hook treats the DRA driver's kubelet plugins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DraRollout {
-    /// Whether stale plugins are replaced.
+    /// Whether the hook replaces stale plugins.
     pub reroll: Reroll,
-    /// Whether there must be a DRA driver.
+    /// Whether the hook requires a DRA driver.
     pub required: DraRequired,
 }
 
@@ -286,43 +294,47 @@ pub struct DraRollout {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RecipeComponent {
-    /// Its name in the catalog.
+    /// The component's name in the catalog.
     #[schemars(extend("x-grammar" = "componentName"))]
     pub name: String,
-    /// The chart's version, written as the chart's repository writes it. Default: the catalog's.
+    /// The chart's version, as written in the chart's repository. Default: the catalog's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "chartVersion"))]
     pub version: Option<String>,
-    /// Where it is deployed. Default: the catalog's.
+    /// The namespace to deploy into. Default: the catalog's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "namespace"))]
     pub namespace: Option<String>,
-    /// Where the chart comes from, for a component that is not in the catalog. Such a component needs `version` and `namespace` as well.
+    /// The chart of a component that is not in the catalog. Such a component also needs `version`
+    /// and `namespace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart: Option<ChartSource>,
-    /// Components of the recipe that must have succeeded before it, beside those that the catalog knows of.
+    /// Components of the recipe that must succeed before this one, in addition to those in the
+    /// catalog.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = {"type": "string", "x-grammar": "componentName"}))]
     pub after: Vec<String>,
     /// Values of the component's chart. Keys that the chart never reads are errors.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub values: Map<String, Value>,
-    /// Specs of the custom resources that its operator works from and its chart does not bring, by kind.
+    /// Specs, by kind, of the custom resources that the operator reads and its chart does not
+    /// create.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub custom_resources: Map<String, Value>,
-    /// Where its pods run; written to every place that its chart has for it. A list replaces the chart's own.
+    /// Where the component's pods run. Sets every key that the chart has for this. A list replaces
+    /// the chart's own.
     #[serde(default, skip_serializing_if = "NodeScheduling::is_empty")]
     pub node_scheduling: NodeScheduling,
-    /// Configurations of the device plugin (gpu-operator and nvidia-device-plugin).
+    /// Configurations of the device plugin (`gpu-operator` and `nvidia-device-plugin`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_plugin_config: Option<DevicePluginConfig>,
-    /// `false` leaves out a component that a parent recipe brings.
+    /// `false` omits a component that a parent recipe has.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub enabled: bool,
 }
 
 impl RecipeComponent {
-    /// A component of which nothing but its name is said.
+    /// Returns a component with this name and no other setting.
     pub fn from_name(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -343,10 +355,10 @@ impl RecipeComponent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ChartSource {
-    /// Its repository: `https://…` or `oci://…`, without the chart's name.
+    /// The chart's repository: `https://…` or `oci://…`, without the chart's name.
     #[schemars(extend("x-grammar" = "chartRepository"))]
     pub repository: String,
-    /// Its name in the repository.
+    /// The chart's name in the repository.
     #[schemars(extend("x-grammar" = "chartName"))]
     pub name: String,
 }
@@ -358,20 +370,20 @@ pub struct NodeScheduling {
     /// Pods that may run on any node: operators, controllers, webhooks.
     #[serde(skip_serializing_if = "PodScheduling::is_empty")]
     pub system: PodScheduling,
-    /// Pods on the nodes that have the hardware.
+    /// Pods on the nodes with the hardware.
     #[serde(skip_serializing_if = "PodScheduling::is_empty")]
     pub accelerated: PodScheduling,
 }
 
 impl NodeScheduling {
-    /// Whether it says nothing.
+    /// Whether nothing is set.
     pub fn is_empty(&self) -> bool {
         self.system.is_empty() && self.accelerated.is_empty()
     }
 }
 
 impl NodeScheduling {
-    /// Returns the parts that say something.
+    /// Returns the parts that are set.
     pub fn parts(&self) -> Vec<SchedulingPart> {
         let groups = [("system", &self.system), ("accelerated", &self.accelerated)].into_iter();
         let parts = groups.flat_map(|(group, pods)| {
@@ -399,12 +411,12 @@ pub struct SchedulingPart {
 }
 
 impl SchedulingPart {
-    /// Returns the places that a chart has for pods of the group.
+    /// Returns the value paths that a chart has for pods of the group.
     pub fn places<'p>(&self, known: &'p SchedulingPaths) -> &'p ValuePaths {
         if self.group == "system" { &known.system } else { &known.accelerated }
     }
 
-    /// Returns those of the places that take the part.
+    /// Returns the value paths for this part.
     pub fn paths<'p>(&self, known: &'p SchedulingPaths) -> &'p [String] {
         let places = self.places(known);
         if self.key == "tolerations" { &places.tolerations } else { &places.node_selector }
@@ -425,31 +437,31 @@ pub struct PodScheduling {
 }
 
 impl PodScheduling {
-    /// Whether it says nothing.
+    /// Whether nothing is set.
     pub fn is_empty(&self) -> bool {
         self.node_selector.is_empty() && self.tolerations.is_empty()
     }
 }
 
-/// A taint that is tolerated, as Kubernetes has it.
+/// A toleration, with Kubernetes' fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RecipeToleration {
-    /// The taint's key. Absent, with the operator `Exists`: every taint.
+    /// The taint's key. If absent, with the operator `Exists`: every taint.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "labelKey"))]
     pub key: Option<String>,
-    /// How it is compared. Kubernetes' default: `Equal`.
+    /// How the taint is compared. Kubernetes' default: `Equal`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<TolerationOperator>,
     /// The taint's value, with the operator `Equal`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "labelValue"))]
     pub value: Option<String>,
-    /// The taint's effect. Absent: every effect.
+    /// The taint's effect. If absent: every effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<TaintEffect>,
-    /// How long a `NoExecute` taint is tolerated.
+    /// How many seconds a `NoExecute` taint is tolerated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<u32>,
 }
@@ -457,38 +469,39 @@ pub struct RecipeToleration {
 /// How a taint is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum TolerationOperator {
-    /// Key and value are the same.
+    /// The taint has this key and this value.
     Equal,
-    /// There is one with this key.
+    /// The taint has this key.
     Exists,
 }
 
-/// What a taint does.
+/// The effect of a taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum TaintEffect {
-    /// New pods stay away.
+    /// New pods are not scheduled on the node.
     NoSchedule,
-    /// New pods stay away if they can.
+    /// New pods are scheduled on other nodes if possible.
     PreferNoSchedule,
-    /// Pods are evicted.
+    /// Running pods are evicted.
     NoExecute,
 }
 
-/// Configurations of the device plugin: the bundle makes a ConfigMap of them. A node chooses one with its label
-/// `nvidia.com/device-plugin.config`.
+/// Configurations of the device plugin. The bundle creates a ConfigMap from them. A node's label
+/// `nvidia.com/device-plugin.config` selects one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DevicePluginConfig {
-    /// The one for nodes without the label.
+    /// The configuration for nodes without the label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "configName"))]
     pub default: Option<String>,
-    /// Configurations by name, each as the device plugin's own file: `version: v1`, `flags`, `sharing` …
+    /// Configurations by name, each as the device plugin's own file: `version: v1`, `flags`,
+    /// `sharing` …
     #[schemars(extend("propertyNames" = {"x-grammar": "configName"}))]
     pub configs: Map<String, Value>,
 }
 
-/// Whether a value is what is taken where none is written.
+/// Whether a value is its type's default, for serde.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

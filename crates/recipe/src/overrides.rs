@@ -1,4 +1,4 @@
-//! `--set PATH=VALUE`: the last layer.
+//! Overrides (`--set PATH=VALUE`), the last layer.
 
 use std::str::FromStr;
 
@@ -12,7 +12,7 @@ use diagnostics::source::{SourceId, SourceSpan, SourceText, SourceTexts};
 use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
 use diagnostics::words::in_backticks;
 
-/// One override as it was typed.
+/// One override, as the user typed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueOverride {
     path: KeyPath,
@@ -20,13 +20,13 @@ pub struct ValueOverride {
     typed: String,
 }
 
-/// Why a text is no [`ValueOverride`].
+/// Why a text is not a [`ValueOverride`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueOverrideError {
-    /// No equals sign.
+    /// The text has no equals sign.
     #[error("expected PATH=VALUE, found `{0}`")]
     NoValue(String),
-    /// What stands before it is no path.
+    /// The text before the equals sign is not a path.
     #[error(transparent)]
     Path(#[from] KeyPathError),
 }
@@ -41,7 +41,7 @@ impl FromStr for ValueOverride {
     }
 }
 
-/// The layer that the overrides make on top of `merged`; `None` if there is none, or none that can be applied.
+/// Returns the layer of the overrides on top of `merged`; `None` if there is no valid override.
 pub fn layer(
     overrides: &[ValueOverride],
     merged: &YamlNode,
@@ -52,7 +52,7 @@ pub fn layer(
     for each in overrides {
         let source = sources.add(SourceText { name: "--set".to_owned(), text: each.typed.clone() });
         let path_end = each.typed.len() - each.value.len() - 1;
-        // A finding about the path shows the path alone: the value may be a secret.
+        // A finding about the path shows only the path, because the value may be a secret.
         let path_alone = sources
             .add(SourceText { name: "--set".to_owned(), text: each.typed[..path_end].to_owned() });
         let typed = TypedValue {
@@ -95,7 +95,8 @@ impl TypedValue<'_> {
         Diagnostic::error(message).at(self.key_origin)
     }
 
-    /// The type at the path; `Ok(None)` inside a chart's values, which the linter of values judges.
+    /// Returns the type at the path; `Ok(None)` inside a chart's values, which the rules for values
+    /// check.
     fn shape(&self) -> Result<Option<TypeShape>, Diagnostic> {
         let keys = self.each.path.keys();
         let mut shape = TypeShape::recipe();
@@ -105,9 +106,9 @@ impl TypedValue<'_> {
             }
             if shape.takes("array") {
                 self.component(key)?;
-                shape = shape
-                    .items()
-                    .ok_or_else(|| self.error("a list is set as a whole: `PATH=[a, b]`"))?;
+                shape = shape.items().ok_or_else(|| {
+                    self.error("a list can only be set as a whole: `PATH=[a, b]`")
+                })?;
                 continue;
             }
             match shape.property(key) {
@@ -120,7 +121,7 @@ impl TypedValue<'_> {
         }
         if shape.takes("array") && keys.len() == 1 {
             return Err(self.error(format!(
-                "`{}` is set by component: `components.NAME.version=…`",
+                "`{}` can only be set for one component: `components.NAME.version=…`",
                 self.each.path
             )));
         }
@@ -137,7 +138,7 @@ impl TypedValue<'_> {
             return Ok(());
         }
         let hint = did_you_mean(name, names.iter().copied()).unwrap_or_else(|| {
-            format!("components go by name; the recipe has: {}", names.join(", "))
+            format!("a component is named in the path; the recipe has: {}", names.join(", "))
         });
         Err(self.error(format!("the recipe has no component `{name}`")).hint(hint))
     }
@@ -148,13 +149,15 @@ impl TypedValue<'_> {
         let place = if index == 0 { "a recipe".to_owned() } else { format!("`{parent}`") };
         let hint = match nearest(&keys[index], shape.keys()) {
             Some(near) => format!("did you mean `{}`?", parent.child(near)),
-            None if shape.keys().next().is_none() => "this is no map: set it as a whole".to_owned(),
+            None if shape.keys().next().is_none() => {
+                "this is not a map: set it as a whole".to_owned()
+            }
             None => format!("known keys: {}", in_backticks(shape.keys())),
         };
         self.error(format!("{place} has no key `{}`", keys[index])).hint(hint)
     }
 
-    /// Items of a list have no place of their own in a layer.
+    /// Refuses paths into a list, because a layer cannot set single items.
     fn inside_values(&self) -> Result<(), Diagnostic> {
         let keys = self.each.path.keys();
         for length in 4..keys.len() {
@@ -162,14 +165,14 @@ impl TypedValue<'_> {
             if let Some(YamlNode { value: YamlValue::List(_), .. }) = self.merged.get_path(&parent)
             {
                 return Err(self
-                    .error(format!("`{parent}` is a list, and a list is set as a whole"))
+                    .error(format!("`{parent}` is a list, and a list can only be set as a whole"))
                     .hint(format!("`--set '{parent}=[…]'`")));
             }
         }
         Ok(())
     }
 
-    /// The value: YAML, except that what must be a string stays exactly as it was typed.
+    /// Parses the value as YAML. A value that must be a string stays exactly as typed.
     fn value(
         &self,
         shape: Option<TypeShape>,
@@ -186,7 +189,7 @@ impl TypedValue<'_> {
         if text.is_empty() || (is_text && !text.starts_with(['"', '\''])) {
             return Ok(YamlNode { value: YamlValue::String(text.to_owned()), origin });
         }
-        // The text alone is parsed; findings about it must point into what was typed.
+        // Parses only the value's text. Its findings must point into the typed text.
         let alone = sources.add(SourceText { name: "--set".to_owned(), text: text.to_owned() });
         let mut node = parse(sources, alone)
             .map_err(|finding| finding.label(format!("the value of `{}`", self.each.path)))?;
@@ -194,7 +197,7 @@ impl TypedValue<'_> {
         Ok(node)
     }
 
-    /// A version such as `580.10` must not become the number 580.1 where the chart has a string.
+    /// Whether the chart expects a string, so that `580.10` does not become the number 580.1.
     fn chart_takes_a_string(&self) -> bool {
         if self.each.value == "null" || self.each.value.starts_with(['[', '{']) {
             return false;
@@ -241,7 +244,7 @@ fn empty_map(origin: SourceSpan) -> YamlNode {
     YamlNode { value: YamlValue::Map(Vec::new()), origin }
 }
 
-/// Puts `value` at `keys`; below `components` a list item of that name is made.
+/// Inserts `value` at `keys`. Below `components`, creates a list item with that name.
 pub(super) fn insert(
     node: &mut YamlNode,
     keys: &[String],

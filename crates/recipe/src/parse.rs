@@ -1,4 +1,4 @@
-//! Text → tree, for recipes.
+//! Parses recipe texts into trees.
 
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::parse::{self, DocumentWords};
@@ -7,7 +7,7 @@ use diagnostics::tree::YamlNode;
 
 const WORDS: DocumentWords = DocumentWords {
     document: "a recipe",
-    second_document: "a recipe is one document: remove everything from `---` on, or make it a recipe of its own and name it in `extends`",
+    second_document: "a recipe is one document: remove everything from `---` on, or move it into a separate recipe and name it in `extends`",
 };
 
 /// Reads the source as one YAML document.

@@ -1,46 +1,46 @@
-//! The thin shell: recipes from files and standard input, with a limit, so that nothing large is ever held.
+//! Reads recipes from files and standard input, with a size limit.
 
 use std::io::Read;
 use std::path::Path;
 
-/// A recipe is a page or two of text; beyond this it is something else.
+/// The largest recipe in bytes. Real recipes have a page or two of text.
 pub const SIZE_LIMIT: u64 = 1 << 20;
 
-/// Where texts come from. Tests hand in maps.
+/// Source of recipe texts. Tests use maps.
 pub trait TextReader {
-    /// The text of a file.
+    /// Returns the text of a file.
     ///
     /// # Errors
     /// See [`ReadError`].
     fn file(&mut self, path: &str) -> Result<String, ReadError>;
 
-    /// The text on standard input.
+    /// Returns the text on standard input.
     ///
     /// # Errors
     /// See [`ReadError`].
     fn standard_input(&mut self) -> Result<String, ReadError>;
 }
 
-/// Why a text cannot be had.
+/// Why a text cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// No such file.
-    #[error("it does not exist")]
+    #[error("file does not exist")]
     Missing,
     /// Not a file.
-    #[error("it is a directory")]
+    #[error("is a directory")]
     Directory,
     /// Larger than [`SIZE_LIMIT`].
-    #[error("it is larger than 1 MiB")]
+    #[error("larger than 1 MiB")]
     TooLarge,
-    /// Bytes that are no text.
-    #[error("it is not UTF-8 (byte {byte})")]
+    /// Bytes that are not text.
+    #[error("not UTF-8 (byte {byte})")]
     NotUtf8 {
         /// The first offending byte, from 0.
         byte: usize,
     },
     /// A text in another encoding.
-    #[error("it is UTF-16, not UTF-8")]
+    #[error("UTF-16 instead of UTF-8")]
     Utf16,
     /// Anything else.
     #[error("{0}")]
@@ -48,11 +48,11 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// What to do about it.
+    /// Returns a hint for the user.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Directory => Some("name the recipe's file in it"),
-            Self::TooLarge => Some("this does not look like a recipe: is it the right file?"),
+            Self::Directory => Some("name the recipe's file in the directory"),
+            Self::TooLarge => Some("check that this is the right file; recipes are much smaller"),
             Self::NotUtf8 { .. } | Self::Utf16 => Some("save it as UTF-8"),
             Self::Missing | Self::Other(_) => None,
         }
@@ -84,10 +84,10 @@ impl TextReader for FileSystemReader {
     }
 }
 
-/// Reads at most one byte more than allowed; a byte order mark is dropped.
+/// Reads at most one byte more than [`SIZE_LIMIT`]. Drops a byte order mark.
 ///
 /// # Errors
-/// Too large, not UTF-8, or the reader's own error.
+/// The text is too large or not UTF-8, or the reader fails.
 pub fn read_limited(reader: impl Read) -> Result<String, ReadError> {
     let mut bytes = Vec::new();
     reader.take(SIZE_LIMIT + 1).read_to_end(&mut bytes)?;

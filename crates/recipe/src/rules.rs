@@ -1,5 +1,5 @@
-//! What a recipe of the right shape can still have wrong. One file a subject; each rule sees the merged tree, whose nodes know
-//! their places, and the typed recipe.
+//! Lints of a recipe of the right shape, one file for each subject. Each rule gets the merged tree,
+//! whose nodes have source positions, and the typed recipe.
 
 use serde_json::{Map, Value};
 
@@ -30,7 +30,7 @@ mod selectors;
 mod stack;
 mod values;
 
-/// Applies every rule.
+/// Checks the recipe with every rule.
 pub fn check(
     tree: &YamlNode,
     recipe: &Recipe,
@@ -62,17 +62,18 @@ pub fn check(
     scalars::check(&subject, findings);
 }
 
-/// The recipe that is judged.
+/// The recipe to check.
 pub struct RuleTarget<'a> {
     tree: &'a YamlNode,
     recipe: &'a Recipe,
     sources: &'a SourceTexts,
-    /// Those of the recipe's components that are in the catalog.
+    /// The recipe's components that are in the catalog.
     known: Vec<KnownComponent<'a>>,
 }
 
 impl<'a> RuleTarget<'a> {
-    /// Where the value at these keys stands; a map by its key, and what is not written by its nearest parent.
+    /// Returns the position of the value at these keys: of a map, its key; of a missing value, its
+    /// nearest parent.
     fn place(&self, keys: &[&str]) -> SourceSpan {
         let mut node = self.tree;
         let mut place = node.origin;
@@ -94,12 +95,12 @@ impl<'a> RuleTarget<'a> {
         place
     }
 
-    /// The value at these keys.
+    /// Returns the value at these keys.
     fn node_at(&self, keys: &[&str]) -> Option<&'a YamlNode> {
         self.tree.at_keys(keys)
     }
 
-    /// The components of the catalog with the values that the recipe sets.
+    /// Returns the components that are in the catalog, with the values that the recipe sets.
     fn hosts(&self) -> impl Iterator<Item = HostComponent<'_>> {
         self.recipe.components.iter().filter_map(|asked| {
             let known = self.component(&asked.name)?;
@@ -120,12 +121,12 @@ impl<'a> RuleTarget<'a> {
 struct KnownComponent<'a> {
     name: &'a str,
     entry: &'static CatalogComponent,
-    /// The version that the recipe takes.
+    /// The version that the recipe uses.
     number: &'a str,
-    /// `None`: the catalog does not know this version.
+    /// `None` if the catalog does not have this version.
     version: Option<&'static ComponentVersion>,
     values: Option<&'a YamlNode>,
-    /// The chart's own values; empty if the catalog does not know them.
+    /// The chart's default values; empty if the catalog does not have them.
     defaults: &'static Map<String, Value>,
 }
 
@@ -142,13 +143,13 @@ impl<'a> KnownComponent<'a> {
         Some(Self { name: &component.name, entry, number, version, values, defaults })
     }
 
-    /// The value that the chart will see: the recipe's, else the default.
+    /// Returns the value that the chart will get: the recipe's, or else the default.
     fn value(&self, path: &[&str]) -> Option<Value> {
         let written = self.values.and_then(|values| values.at_keys(path)).map(YamlNode::to_json);
         written.or_else(|| catalog::lookup(self.defaults, &path.join(".")).cloned())
     }
 
-    /// Whether a switch is on, as far as that is known.
+    /// Whether a boolean value is true; `None` if it is unknown.
     fn is_on(&self, path: &[&str]) -> Option<bool> {
         self.value(path).and_then(|value| value.as_bool())
     }

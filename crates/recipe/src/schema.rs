@@ -1,5 +1,6 @@
-//! The recipe's format as JSON schema, generated from [`super::model`]: editors complete from the committed copy, and
-//! [`super::shape`] checks against it, so that types, schema and messages cannot drift apart.
+//! JSON schema of the recipe format, generated from [`super::model`]. Editors use the committed
+//! copy for completion. [`super::shape`] checks recipes against it, so that types, schema and
+//! messages cannot drift apart.
 
 use std::sync::LazyLock;
 
@@ -7,26 +8,26 @@ use serde_json::{Map, Value, json};
 
 use super::model::Recipe;
 
-/// Where the committed copy stands.
+/// Path of the committed copy.
 pub const FILE: &str = "bundles/recipe.schema.json";
 
-/// Names a row of [`GRAMMARS`](contract::grammar::GRAMMARS) in the schema.
+/// The schema key that names a row of [`GRAMMARS`](contract::grammar::GRAMMARS).
 const GRAMMAR: &str = "x-grammar";
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
-    // Not `to_value`: serializing puts the keys into the order in which people read schemas.
+    // Not `to_value`: serializing puts the keys into the usual order of schemas.
     let mut schema =
         serde_json::to_value(schemars::schema_for!(Recipe)).expect("a schema is a JSON value");
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         properties.insert(
             "$schema".to_owned(),
-            json!({"type": "string", "description": "For editors; not used otherwise."}),
+            json!({"type": "string", "description": "The schema's location for editors. gpu-rollout ignores it."}),
         );
     }
     schema
 });
 
-/// The schema for editors, as text.
+/// Returns the schema for editors, as text.
 ///
 /// # Panics
 /// Never: a JSON value can always be written as JSON.
@@ -42,19 +43,19 @@ pub fn text() -> String {
     text
 }
 
-/// What a recipe does not say itself it may inherit: an editor cannot know, and must not complain.
+/// Keeps only `own` as required keys. A recipe may inherit the others, which an editor cannot know.
 fn relax(schema: &mut Value, own: &[&str]) {
     if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
         required.retain(|key| key.as_str().is_some_and(|key| own.contains(&key)));
     }
 }
 
-/// A text without quotes, and everything else as JSON.
+/// Returns a string without quotes, and any other value as JSON.
 pub(crate) fn unquoted(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// One type of the format.
+/// The schema of one type of the format.
 #[derive(Clone, Copy, Debug)]
 pub struct TypeShape {
     schema: &'static Value,
@@ -62,12 +63,12 @@ pub struct TypeShape {
 }
 
 impl TypeShape {
-    /// The recipe itself.
+    /// Returns the type of the recipe itself.
     pub fn recipe() -> Self {
         Self { schema: &SCHEMA, name: None }.resolved()
     }
 
-    /// Follows a reference, and what `null` may stand for.
+    /// Follows references, and takes the alternative to `null`.
     fn resolved(mut self) -> Self {
         while let Some(next) = self.next() {
             self = next;
@@ -91,18 +92,18 @@ impl TypeShape {
         Some(Self { schema: real, name: self.name })
     }
 
-    /// Name of the Rust type, where it has one of its own.
+    /// Returns the name of the Rust type, if the schema defines one.
     pub fn name(self) -> Option<&'static str> {
         self.name
     }
 
-    /// The type of the value with this key.
+    /// Returns the type of the value with this key.
     pub fn property(self, key: &str) -> Option<Self> {
         let schema = self.properties()?.get(key)?;
         Some(Self { schema, name: None }.resolved())
     }
 
-    /// The keys of a map that has a fixed set of them.
+    /// Returns the keys of a map with a fixed set of keys.
     pub fn keys(self) -> impl Iterator<Item = &'static str> {
         self.properties()
             .into_iter()
@@ -115,7 +116,7 @@ impl TypeShape {
         self.schema.get("properties")?.as_object()
     }
 
-    /// Keys without which the map is incomplete.
+    /// Returns the required keys of the map.
     pub fn required(self) -> impl Iterator<Item = &'static str> {
         self.schema
             .get("required")
@@ -125,28 +126,28 @@ impl TypeShape {
             .filter_map(Value::as_str)
     }
 
-    /// The type of what stands under any other key.
+    /// Returns the type of the values of all other keys.
     pub fn further(self) -> Option<Self> {
         let schema = self.schema.get("additionalProperties").filter(|schema| schema.is_object())?;
         Some(Self { schema, name: None }.resolved())
     }
 
-    /// The name of the grammar of a text.
+    /// Returns the name of the grammar of a string.
     pub fn grammar(self) -> Option<&'static str> {
         self.schema.get(GRAMMAR)?.as_str()
     }
 
-    /// The name of the grammar of a map's keys.
+    /// Returns the name of the grammar of a map's keys.
     pub fn key_grammar(self) -> Option<&'static str> {
         self.schema.get("propertyNames")?.get(GRAMMAR)?.as_str()
     }
 
-    /// The type of a list's items.
+    /// Returns the type of a list's items.
     pub fn items(self) -> Option<Self> {
         Some(Self { schema: self.schema.get("items")?, name: None }.resolved())
     }
 
-    /// Whether a JSON type such as `string` is taken.
+    /// Whether the type accepts a JSON type such as `string`.
     pub fn takes(self, kind: &str) -> bool {
         match self.schema.get("type") {
             Some(Value::String(only)) => only == kind,
@@ -157,7 +158,7 @@ impl TypeShape {
         }
     }
 
-    /// The words of an enumeration.
+    /// Returns the values of an enumeration.
     pub fn words(self) -> Option<Vec<&'static Value>> {
         if let Some(words) = self.schema.get("enum").and_then(Value::as_array) {
             return Some(words.iter().collect());
@@ -169,12 +170,12 @@ impl TypeShape {
         Some(alternatives.iter().filter_map(|alternative| alternative.get("const")).collect())
     }
 
-    /// The first sentence of its documentation.
+    /// Returns the type's documentation.
     pub fn description(self) -> Option<&'static str> {
         self.schema.get("description").and_then(Value::as_str)
     }
 
-    /// The value that is taken where none is written.
+    /// Returns the default value.
     pub fn default(self) -> Option<&'static Value> {
         self.schema.get("default").filter(|value| !value.is_null())
     }

@@ -1,4 +1,4 @@
-//! Whether a tree has the recipe's shape: keys, types, words; and what is missing.
+//! Checks the shape of a recipe: keys, types, enumerations and required keys.
 
 use super::schema::{TypeShape, unquoted};
 use contract::count::Count;
@@ -13,20 +13,20 @@ use impossible_keys::impossible_key;
 
 mod impossible_keys;
 
-/// What every recipe of a graph must say itself, whatever it extends.
+/// Keys that every recipe must have itself, regardless of what it extends.
 const OWN_REQUIRED: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Whether the document is a recipe at all; if not, says what it is instead.
+/// Whether the document can be a recipe; if not, reports what it is instead.
 pub(crate) fn is_recipe(node: &YamlNode, findings: &mut Vec<Diagnostic>) -> bool {
     if node.is_null() {
         Diagnostic::error("the recipe is empty")
             .at(node.origin)
-            .hint("start with `apiVersion: gpu-rollout.dev/v1` and `kind: Recipe`; `gpu-rollout recipe show base` prints a whole one")
+            .hint("start with `apiVersion: gpu-rollout.dev/v1` and `kind: Recipe`; `gpu-rollout recipe show base` prints a complete recipe")
             .report(findings);
         return false;
     }
     if node.entries().is_empty() {
-        Diagnostic::error(format!("a recipe is a map, and this is {}", node.kind()))
+        Diagnostic::error(format!("a recipe must be a map, found {}", node.kind()))
             .at(node.origin)
             .report(findings);
         return false;
@@ -34,7 +34,7 @@ pub(crate) fn is_recipe(node: &YamlNode, findings: &mut Vec<Diagnostic>) -> bool
     true
 }
 
-/// Checks one recipe of a graph: everything that it says, and the little that it must say itself.
+/// Checks one recipe of a graph: the shape of its keys, and the keys that it must have itself.
 pub(crate) fn check_layer(node: &YamlNode, sources: &SourceTexts, findings: &mut Vec<Diagnostic>) {
     for key in OWN_REQUIRED {
         if node.get(key).is_none() {
@@ -55,7 +55,7 @@ pub(crate) fn check_layer(node: &YamlNode, sources: &SourceTexts, findings: &mut
     check.node(&KeyPath::default(), node, TypeShape::recipe());
 }
 
-/// Checks one value against the type at `path`; for overrides.
+/// Checks one value of an override against the type at `path`.
 pub(crate) fn check_value(
     path: &KeyPath,
     node: &YamlNode,
@@ -66,7 +66,7 @@ pub(crate) fn check_value(
     ShapeCheck { sources, findings }.node(path, node, shape);
 }
 
-/// Checks that the merged recipe says all that a recipe must say.
+/// Checks that the merged recipe has all required keys.
 pub(crate) fn check_complete(node: &YamlNode, findings: &mut Vec<Diagnostic>) {
     complete(&KeyPath::default(), node, node.origin, TypeShape::recipe(), findings);
 }
@@ -141,7 +141,7 @@ impl ShapeCheck<'_> {
             YamlValue::String(text) if shape.takes("string") => self.text(path, node, text, shape),
             YamlValue::Number(number) if shape.takes("integer") => {
                 if number.as_u64().is_none_or(|number| u32::try_from(number).is_err()) {
-                    Diagnostic::error(format!("`{path}` must be a whole number from 0 on"))
+                    Diagnostic::error(format!("`{path}` must be an integer of at least 0"))
                         .at(node.origin)
                         .report(self.findings);
                 }
@@ -158,7 +158,8 @@ impl ShapeCheck<'_> {
         }
     }
 
-    /// `null` deletes what a parent has set; what every recipe must say itself cannot be deleted.
+    /// Checks a `null`, which deletes what a parent has set. Keys that every recipe must have
+    /// itself cannot be deleted.
     fn null(&mut self, path: &KeyPath, node: &YamlNode) {
         let own = path.keys().first().is_some_and(|first| OWN_REQUIRED.contains(&first.as_str()));
         if own
@@ -187,7 +188,7 @@ impl ShapeCheck<'_> {
             node.kind().to_owned()
         };
         let choice = if known.len() == 1 { list } else { format!("one of {list}") };
-        Diagnostic::error(format!("`{path}` must be {choice}, and this is {subject}"))
+        Diagnostic::error(format!("`{path}`: expected {choice}, found {subject}"))
             .at(node.origin)
             .maybe_hint(near)
             .report(self.findings);
@@ -236,7 +237,7 @@ impl ShapeCheck<'_> {
             if let (Some(earlier), Some(name)) = (earlier, name) {
                 let origin =
                     |item: &YamlNode| item.get("name").map_or(item.origin, |name| name.origin);
-                Diagnostic::error(format!("the component `{name}` stands twice in the list"))
+                Diagnostic::error(format!("the component `{name}` is in the list twice"))
                     .at(origin(item))
                     .related(origin(earlier), "first here")
                     .hint("keep one of them")
@@ -253,7 +254,7 @@ impl ShapeCheck<'_> {
             } else if item.is_null() {
                 Diagnostic::error(format!("this entry of `{path}` is empty"))
                     .at(item.origin)
-                    .hint("remove the dash, or write something behind it")
+                    .hint("remove the dash, or add a value")
                     .report(self.findings);
                 continue;
             }
@@ -265,7 +266,7 @@ impl ShapeCheck<'_> {
         let problem = match shape.name() {
             Some("Duration") => text.parse::<Duration>().err().map(|error| error.to_string()),
             Some("Count") => text.parse::<Count>().err().map(|error| error.to_string()),
-            Some(_) | None if text.is_empty() => Some("it is empty".to_owned()),
+            Some(_) | None if text.is_empty() => Some("must not be empty".to_owned()),
             Some(_) | None => None,
         };
         if let Some(problem) = problem {
@@ -279,7 +280,7 @@ impl ShapeCheck<'_> {
             Some("Count") => "a number such as `3` or a percentage such as `25%`",
             Some(_) | None if shape.takes("object") => "a map",
             Some(_) | None if shape.takes("array") => "a list",
-            Some(_) | None if shape.takes("integer") => "a whole number",
+            Some(_) | None if shape.takes("integer") => "an integer",
             Some(_) | None if shape.takes("boolean") => "`true` or `false`",
             Some(_) | None => "a string",
         };
@@ -289,7 +290,7 @@ impl ShapeCheck<'_> {
                 Some(format!("add a unit: `{written}s`, `{written}m`"))
             }
             YamlValue::Number(_) | YamlValue::Bool(_) if shape.takes("string") => {
-                Some(format!("quote it, so that it stays as it is written: `\"{written}\"`"))
+                Some(format!("quote it, so that YAML does not change it: `\"{written}\"`"))
             }
             YamlValue::String(text) if shape.takes("integer") && text.parse::<u32>().is_ok() => {
                 Some(format!("remove the quotes: `{text}`"))
@@ -304,14 +305,14 @@ impl ShapeCheck<'_> {
             | YamlValue::List(_)
             | YamlValue::Map(_) => None,
         };
-        Diagnostic::error(format!("`{path}` must be {expected}, and this is {}", node.kind()))
+        Diagnostic::error(format!("`{path}`: expected {expected}, found {}", node.kind()))
             .at(node.origin)
             .maybe_hint(hint)
             .report(self.findings);
     }
 }
 
-/// Where else in the format this key exists.
+/// Finds another path of the format with this key.
 fn elsewhere(key: &str, shape: TypeShape, path: &KeyPath) -> Option<KeyPath> {
     for known in shape.keys() {
         let inner = path.child(known);
@@ -328,7 +329,7 @@ fn elsewhere(key: &str, shape: TypeShape, path: &KeyPath) -> Option<KeyPath> {
     elsewhere(key, items, &path.child("NAME"))
 }
 
-/// Components go by name.
+/// The key of a list item in paths: a component's name, otherwise the index.
 fn item_key(item: &YamlNode, index: usize) -> String {
     item.get("name").and_then(YamlNode::text).map_or_else(|| index.to_string(), str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! Recipes from the outside: what is wrong with a bad one, and how good ones are merged.
+//! Tests of recipes: the findings of bad recipes, and the merge of good ones.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use ::recipe::overrides::ValueOverride;
 use ::recipe::read::{FileSystemReader, ReadError, SIZE_LIMIT, TextReader, read_limited};
 use ::recipe::schema;
 
-/// Each file in `recipe/bad` and all that is said about it.
+/// Each file in `recipe/bad`, with all its findings.
 #[test]
 fn bad_recipes() {
     insta::glob!("recipe/bad/*.yaml", |path| {
@@ -47,7 +47,7 @@ fn every_recipe_of_the_library_is_clean() {
     }
 }
 
-/// What `recipe show` prints is itself a recipe that says the same.
+/// The output of `recipe show` is itself an equivalent recipe.
 #[test]
 fn a_merged_recipe_is_a_recipe() {
     for name in catalog::recipe_names() {
@@ -181,7 +181,8 @@ fn the_committed_schema_is_fresh() {
     assert!(committed == schema::text(), "{} is stale: run the tests with UPDATE=1", schema::FILE);
 }
 
-/// The charts' own default values are good values: what a bundle or a recipe sets elsewhere is left out.
+/// The charts' own default values are valid, without those that a bundle or a recipe sets
+/// elsewhere.
 #[test]
 fn default_values_pass() {
     for name in catalog::component_names() {
@@ -205,7 +206,7 @@ fn default_values_pass() {
             if let Some(switch) = values.get_mut("gpuResourcesEnabledOverride") {
                 *switch = true.into();
             }
-            // The network operator does nothing without one, which is worth a warning.
+            // The Network Operator does nothing without one, so there is a warning.
             let resources = version
                 .custom_resources
                 .iter()
@@ -253,7 +254,8 @@ fn a_chain_without_end() {
     ));
 }
 
-/// Both parents build on `base`; what only one of them changes is no disagreement, and the child decides where they disagree.
+/// Both parents extend `base`. A change in only one of them is no conflict, and the child resolves
+/// conflicts.
 #[test]
 fn a_diamond() {
     let recipe = load("tests/recipe/good/diamond.yaml", &[], &mut FileSystemReader).unwrap().recipe;

@@ -1,4 +1,4 @@
-//! The catalog as the plan sees it.
+//! The catalog's interface for planning.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,14 @@ use serde_json::{Map, Value};
 use catalog::CatalogCrd;
 use catalog::model::{CatalogComponent, ComponentVersion};
 
-/// What the plan asks the catalog.
+/// A catalog that a plan can be made from.
 pub trait PlanCatalog {
-    /// The component of that name.
+    /// Returns the component with this name.
     fn component(&self, name: &str) -> Option<&CatalogComponent>;
-    /// The names of all chart repositories, sorted, each once.
+    /// Returns the names of all chart repositories, sorted, each once.
     fn repositories(&self) -> Vec<&str>;
-    /// The CRD files that a bundle brings for `component` in `version` with these values, beside the components `present`.
+    /// Returns the CRD files that a bundle deploys for `component` in `version` with these values,
+    /// next to the components `present`.
     fn crds<'a>(
         &'a self,
         component: &'a CatalogComponent,
@@ -23,7 +24,7 @@ pub trait PlanCatalog {
     ) -> Vec<CatalogCrd<'a>>;
 }
 
-/// The catalog that is embedded in the program.
+/// The catalog that the program embeds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EmbeddedCatalog;
 

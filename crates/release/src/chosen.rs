@@ -1,4 +1,4 @@
-//! The recipe's components as they will be installed: order, version, namespace, values.
+//! The recipe's components as a bundle installs them: order, version, namespace, values.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use ::recipe::model::{self as recipe, Recipe};
 use catalog::model::{CatalogComponent, ComponentHooks, ComponentVersion};
 use catalog::nested::{self, HostComponent};
 
-/// A component of the recipe with what the catalog says of it.
+/// A component of the recipe, with its entry in the catalog.
 pub(super) struct ChosenComponent<'a> {
     pub(super) asked: &'a recipe::RecipeComponent,
     pub(super) known: &'a CatalogComponent,
     pub(super) version: &'a str,
-    /// `None`: the catalog does not know this version.
+    /// `None` if the catalog does not have this version.
     pub(super) details: Option<&'a ComponentVersion>,
     pub(super) namespace: &'a str,
     pub(super) values: Map<String, Value>,
@@ -31,7 +31,7 @@ impl<'a> ChosenComponent<'a> {
         self.known.hooks_in(self.version)
     }
 
-    /// The keys of the sub-charts that its values switch off.
+    /// Returns the keys of the sub-charts that its values disable.
     pub(super) fn off(&self) -> Vec<&'a str> {
         let known: &'a CatalogComponent = self.known;
         let like = known.closest_version(self.version);
@@ -48,10 +48,10 @@ impl<'a> ChosenComponent<'a> {
     }
 }
 
-/// The recipe's components in the order in which they are deployed.
+/// Returns the recipe's components in deployment order.
 ///
 /// # Errors
-/// A component that is not in the catalog or stands there twice, or values that contradict something.
+/// A component is not in the catalog or is in the recipe twice, or values are contradictory.
 pub(super) fn choose_components<'a>(
     recipe: &'a Recipe,
     catalog: &'a impl PlanCatalog,
@@ -99,7 +99,7 @@ pub(super) fn choose_components<'a>(
     Ok(chosen)
 }
 
-/// Switches off the sub-charts that would run a component once more.
+/// Disables the sub-charts that would run a component twice.
 fn run_once(chosen: &mut [ChosenComponent<'_>]) -> Result<(), PlanError> {
     let hosts: Vec<HostComponent<'_>> = chosen
         .iter()

@@ -1,12 +1,13 @@
-//! CRDs as objects of a release of their own. They are large and only a few annotations are added, so the text is edited in place
-//! instead of being parsed: every other byte, and every number, stays the vendor's.
+//! CRDs as objects of a release of their own. CRDs are large and get only a few annotations, so
+//! this module edits the text in place instead of parsing it. Every other byte stays the vendor's.
 
 use super::model::ReleasedCrd;
 use contract::names;
 
-/// What keeps every deployer from ever deleting an object: Helm (and Flux, which is Helm), Argo CD, Flux's kustomize-controller. CRDs
-/// are too large for the annotation of client-side apply, so Argo CD is told to apply on the server. What stays when its release lets go of
-/// it must not keep that release's Application from ever being in sync again.
+/// Annotations that prevent every deployer from deleting an object: Helm (and Flux, which uses
+/// Helm), Argo CD, and Flux's kustomize-controller. CRDs are too large for the annotation of
+/// client-side apply, so Argo CD must use server-side apply. An object that its release no longer
+/// contains must not keep the release's Application out of sync.
 pub(super) const KEEP: [(&str, &str); 4] = [
     names::HELM_POLICY_ANNOTATION,
     (names::ARGO_OPTIONS_ANNOTATION, names::ARGO_KEPT),
@@ -14,10 +15,10 @@ pub(super) const KEEP: [(&str, &str); 4] = [
     ("kustomize.toolkit.fluxcd.io/prune", "disabled"),
 ];
 
-/// The CRDs of one file of the catalog.
+/// Reads the CRDs of one file of the catalog.
 ///
 /// # Errors
-/// What is not as every generated CRD is, as a sentence.
+/// How the text differs from a generated CRD, as a sentence.
 pub(super) fn read(text: &str) -> Result<Vec<ReleasedCrd>, String> {
     let mut crds = Vec::new();
     for document in documents(text) {
@@ -28,7 +29,7 @@ pub(super) fn read(text: &str) -> Result<Vec<ReleasedCrd>, String> {
             crds.push(crd(&document)?);
         }
     }
-    if crds.is_empty() { Err("holds no CRD".to_owned()) } else { Ok(crds) }
+    if crds.is_empty() { Err("contains no CRD".to_owned()) } else { Ok(crds) }
 }
 
 fn documents(text: &str) -> Vec<String> {
@@ -47,7 +48,7 @@ fn documents(text: &str) -> Vec<String> {
 fn crd(document: &str) -> Result<ReleasedCrd, String> {
     let top_level = |line: &str| !line.starts_with([' ', '#', '-']) && !line.trim().is_empty();
     if !document.lines().any(|line| line.trim_end() == "kind: CustomResourceDefinition") {
-        return Err("holds an object that is no CustomResourceDefinition".to_owned());
+        return Err("contains an object that is not a CustomResourceDefinition".to_owned());
     }
     let keep: String =
         KEEP.iter().flat_map(|(key, value)| ["    ", *key, ": ", *value, "\n"]).collect();
@@ -71,7 +72,7 @@ fn crd(document: &str) -> Result<ReleasedCrd, String> {
             name = Some(found.trim().trim_matches(['"', '\'']).to_owned());
         }
         if in_metadata && KEEP.iter().any(|(key, _)| line.contains(key)) {
-            return Err("says itself whether a deployer keeps it".to_owned());
+            return Err("already has an annotation that keeps it".to_owned());
         }
     }
     match name {
@@ -142,7 +143,7 @@ mod tests {
                         let without = KEEP.iter().fold(crd.text.clone(), |text, (key, value)| {
                             text.replacen(&format!("    {key}: {value}\n"), "", 1)
                         });
-                        // A CRD without annotations has got the key for them as well.
+                        // A CRD without annotations also gets the key for them.
                         let plain = without.replacen("  annotations:\n", "", 1);
                         let is_as_it_was =
                             file.text.contains(&without) || file.text.contains(&plain);

@@ -1,4 +1,5 @@
-//! The way back from [`super::plan()`]: what is deployed, as a recipe that comes to the same.
+//! The inverse of [`super::plan()`]: converts a deployed stack into a recipe that plans the same
+//! stack.
 
 use serde_json::{Map, Value};
 
@@ -30,22 +31,22 @@ use removal::{remove_fixed, remove_if, remove_manager_switches};
 pub use unmapped_settings::unmapped_settings;
 pub use without_defaults::without_defaults;
 
-/// What a recipe is called that nobody has named.
+/// The name of a recipe without a name.
 const NAME: &str = "deployed";
 
-/// What is deployed.
+/// A deployed stack.
 pub struct DeployedStack<'a> {
-    /// What is known of the cluster.
+    /// Facts about the cluster.
     pub cluster: ClusterFacts,
-    /// The components, each with its values and custom resources as they are.
+    /// The components, each with its deployed values and custom resources.
     pub components: Vec<RecipeComponent>,
-    /// What the hooks that are there go by. Those of other components are passed over.
+    /// The settings of the deployed hooks. Hooks of other components are ignored.
     pub hooks: &'a [&'a Settings],
-    /// What the hooks' releases say of monitoring: it is not in their settings.
+    /// Monitoring, from the values of the hooks' releases. Settings do not contain it.
     pub metrics: RecipeMetrics,
 }
 
-/// The recipe: below `rollout` is what values, custom resources and hooks say of drivers.
+/// Returns the recipe. Its `rollout` comes from values, custom resources and hooks.
 pub fn recipe(deployed: DeployedStack<'_>, catalog: &impl PlanCatalog) -> Recipe {
     let DeployedStack { cluster, mut components, hooks, metrics } = deployed;
     let hooks: Vec<&Settings> = hooks
@@ -65,7 +66,7 @@ pub fn recipe(deployed: DeployedStack<'_>, catalog: &impl PlanCatalog) -> Recipe
     for component in &mut components {
         let Some(known) = catalog.component(&component.name) else { continue };
         let Some(version) = component.version.as_deref() else { continue };
-        // A bundle sets them again: these only for versions that the catalog knows.
+        // A bundle sets these values again, but only for versions that the catalog has.
         let fixed = known.version(version).into_iter().flat_map(|exactly| &exactly.bundle_values);
         for (path, value) in fixed.chain(&known.closest_version(version).kept_names) {
             remove_fixed(&mut component.values, path, value);
@@ -76,12 +77,12 @@ pub fn recipe(deployed: DeployedStack<'_>, catalog: &impl PlanCatalog) -> Recipe
     Recipe { api_version, kind, metadata, extends: Vec::new(), cluster, rollout, components }
 }
 
-/// How a driver is rolled out, as far as both drivers' recipes have the same words for it.
+/// The settings of a driver's rollout that both drivers have in a recipe.
 struct DeployedDriverRollout {
     mode: Mode,
-    /// The driver's version that the hook was told of.
+    /// The driver's version in the hook's settings.
     version: Option<String>,
-    /// `None`: no hook says.
+    /// `None` if no hook has an upgrade policy.
     upgrade: Option<UpgradeSettings>,
     per_node_seconds: Option<u64>,
     quiet: Option<Duration>,
@@ -92,7 +93,8 @@ struct DeployedDriverRollout {
 }
 
 impl DeployedDriverRollout {
-    /// As the driver's hooks do it, and where none is as NVIDIA's controllers do it alone.
+    /// Returns the settings of the driver's hooks; without hooks, those of NVIDIA's controllers
+    /// alone.
     fn from_settings(hooks: &[&Settings], driver: Driver) -> Self {
         let mut own = hooks
             .iter()
@@ -105,7 +107,7 @@ impl DeployedDriverRollout {
             version: settles.and_then(|hook| hook.expected.driver_version.clone()),
             upgrade: settles.map(|hook| hook.upgrade.clone()),
             per_node_seconds: settles.map(|hook| hook.per_node_seconds),
-            // A recipe knows no less.
+            // A recipe cannot set less.
             quiet: settles.map(|hook| Duration::from_secs(hook.quiet_seconds.max(1))),
             tolerate_not_ready: settles.map(|hook| hook.tolerate_not_ready),
             settle: settles.map(|hook| hook.settle),
@@ -115,7 +117,7 @@ impl DeployedDriverRollout {
     }
 }
 
-/// A node's time without the wait for its jobs, which a hook's settings have in it.
+/// Returns a node's time without the wait for its jobs, which a hook's settings include.
 fn per_node(seconds: u64, policy: &RecipeUpgradePolicy) -> Duration {
     let waits = policy
         .wait_for_completion
@@ -131,7 +133,7 @@ fn gpu_driver(operator: Option<&mut RecipeComponent>, hooks: &[&Settings]) -> Gp
     let mut nothing = Map::new();
     let values = operator.map_or(&mut nothing, |operator| &mut operator.values);
     let is_managed = lookup(values, "driver.enabled") != Some(&Value::Bool(false));
-    // Of a driver that is on the nodes already the policy upgrades nothing.
+    // The policy does not apply to a preinstalled driver.
     let said =
         Some(policy::of_values(values, Driver::Gpu)).filter(|_| is_managed).unwrap_or_default();
     for (path, value) in gpu::fixed(manner.mode) {
@@ -145,7 +147,7 @@ fn gpu_driver(operator: Option<&mut RecipeComponent>, hooks: &[&Settings]) -> Gp
     } else {
         None
     };
-    // Where values cannot be read, the hook has read this one.
+    // If values cannot be read, the hook's settings have this one.
     let told = manner
         .version
         .filter(|told| is_managed && version.is_none() && rules::rollout::is_version(told));
@@ -167,7 +169,8 @@ fn gpu_driver(operator: Option<&mut RecipeComponent>, hooks: &[&Settings]) -> Gp
     }
 }
 
-/// `None`: nothing is said of it but in the custom resource or the values, where it may stay.
+/// Returns the OFED driver's rollout; `None` if only the custom resource or the values set it,
+/// where it can stay.
 fn ofed_driver(operator: &mut RecipeComponent, hooks: &[&Settings]) -> Option<OfedDriverRollout> {
     let usual = OfedDriverRollout::default();
     let manner = DeployedDriverRollout::from_settings(hooks, Driver::Ofed);
@@ -201,7 +204,7 @@ fn ofed_driver(operator: &mut RecipeComponent, hooks: &[&Settings]) -> Option<Of
     }
     driver.version = remove_version(values, ofed::DRIVER_VERSION, rules::ofed::is_version);
     if is_resource && driver.mode == Mode::Observe && lookup(values, ofed::AUTO_UPGRADE).is_none() {
-        // A bundle would switch it on. What is there is a map, or nothing: the operator's CRD says so.
+        // A bundle would enable it. By the operator's CRD, the value is a map or absent.
         let _ = super::values::set(values, ofed::AUTO_UPGRADE, Value::Bool(false));
     }
     Some(driver)
@@ -213,7 +216,8 @@ fn dra(components: &[RecipeComponent], hooks: &[&Settings]) -> DraRollout {
         |hook: &&&Settings| hook.driver == Driver::Gpu,
         |hook: &&&Settings| hook.component == DRA_DRIVER,
     );
-    // In a bundle the driver's own hook judges; a hook that stands alone judges itself, and may only be believed if there is something to judge.
+    // In a bundle, the driver's own hook checks the DRA driver. A stand-alone hook checks it
+    // itself, and its setting counts only if there is something to check.
     let alone = hooks.iter().find(settles).map(|hook| hook.dra.required);
     let alone = alone.filter(|required| {
         *required != DraRequired::True || components.iter().any(|one| one.name == DRA_DRIVER)

@@ -1,4 +1,4 @@
-//! The catalog together with what the recipe itself says of components: those that are not in the catalog, and who waits for whom.
+//! The catalog, extended with the recipe's own components and their order.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use ::recipe::model::{self as recipe, ChartSource, Recipe};
 use catalog::CatalogCrd;
 use catalog::model::{CatalogComponent, ComponentVersion};
 
-/// A catalog with the recipe's own words on top.
+/// A catalog with the recipe's additions.
 pub(super) struct DescribedCatalog<'a, C> {
     inner: &'a C,
     own: BTreeMap<String, CatalogComponent>,
 }
 
 impl<'a, C: PlanCatalog> DescribedCatalog<'a, C> {
-    /// `inner` with what `recipe` says.
+    /// Creates a catalog from `inner` and the additions of `recipe`.
     pub(super) fn new(recipe: &Recipe, inner: &'a C) -> Self {
         let own = recipe.components.iter().filter_map(|asked| {
             let known = inner.component(&asked.name);
@@ -37,7 +37,8 @@ fn with_after(mut component: CatalogComponent, after: &[String]) -> CatalogCompo
     component
 }
 
-/// A component that nothing is known of but where its chart is. What its pods need is not known either: nothing is forbidden.
+/// Returns the catalog entry of a component of which only the chart is known. The needs of its pods
+/// are unknown, so nothing is forbidden.
 fn described(asked: &recipe::RecipeComponent, chart: &ChartSource) -> CatalogComponent {
     let version = asked.version.clone().unwrap_or_default();
     serde_json::from_value(json!({
@@ -50,7 +51,7 @@ fn described(asked: &recipe::RecipeComponent, chart: &ChartSource) -> CatalogCom
         "defaultVersion": version,
         "versions": [{"version": version, "keysComplete": false}],
     }))
-    .expect("texts where the catalog's format has texts: the test `what_the_recipe_describes_is_a_component` sees it")
+    .expect("strings where the catalog's format has strings; the test `what_the_recipe_describes_is_a_component` checks it")
 }
 
 impl<C: PlanCatalog> PlanCatalog for DescribedCatalog<'_, C> {

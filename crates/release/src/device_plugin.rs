@@ -1,4 +1,5 @@
-//! The release with the device plugin's configurations: before the component, whose pods do not start without the ConfigMap.
+//! The release with the device plugin's configurations. It comes before the component, whose pods
+//! do not start without the ConfigMap.
 
 use serde_json::{Map, Value};
 
@@ -12,17 +13,17 @@ use device_plugin_config::environment::PluginChart;
 use device_plugin_config::version::PluginVersion;
 use recipe::model::RecipeComponent;
 
-/// The component whose chart brings the device plugin without an operator.
+/// The component whose chart deploys the device plugin without an operator.
 pub(super) const STAND_ALONE: &str = "nvidia-device-plugin";
-/// Ends the name of the release and of its ConfigMap.
+/// Suffix of the names of the release and of its ConfigMap.
 const SUFFIX: &str = "-config";
 
-/// The name of the release, and of its ConfigMap, for a component.
+/// Returns the name of the release, and of its ConfigMap, for a component.
 pub(super) fn release_name(component: &str) -> String {
     format!("{component}{SUFFIX}")
 }
 
-/// The release, if the recipe has configurations for the component.
+/// Returns the release, if the recipe has configurations for the component.
 ///
 /// # Errors
 /// A configuration that cannot be written.
@@ -42,7 +43,7 @@ pub(super) fn release(
         needs: needs.to_vec(),
         timeout_seconds: LOCAL_TIMEOUT_SECONDS,
         kind: ReleaseKind::Manifests(ManifestsRelease {
-            description: format!("The configurations of the device plugin of {}", component.name),
+            description: format!("Device plugin configurations of {}", component.name),
             component: Some(component.name.clone()),
             objects: vec![object],
             shared: true,
@@ -50,7 +51,8 @@ pub(super) fn release(
     }))
 }
 
-/// For what plugin, in what environment, a component with these values needs its configurations. `None`: it has no device plugin.
+/// Returns the plugin version and environment that a component with these values needs its
+/// configurations for; `None` if it has no device plugin.
 pub fn target(component: &str, version: &str, values: &Map<String, Value>) -> Option<CheckTarget> {
     let chart: PluginChart = component.parse().ok()?;
     let known = catalog::component(component);
@@ -62,13 +64,13 @@ pub fn target(component: &str, version: &str, values: &Map<String, Value>) -> Op
     Some(CheckTarget { version, environment: chart.environment(version, &value) })
 }
 
-/// The configuration that these values name for nodes without the label.
+/// Returns the configuration that these values select for nodes without the label.
 pub fn default_config(chart: PluginChart, values: &Map<String, Value>) -> Option<&str> {
     lookup(values, &format!("{}.default", chart.config_path())).and_then(Value::as_str)
 }
 
-/// Whether these values give the component's device plugin configurations from a ConfigMap. The plugin reads them when it starts, and
-/// nobody restarts it when they change.
+/// Whether these values configure the component's device plugin from a ConfigMap. The plugin reads
+/// it when it starts, and no controller restarts the plugin when it changes.
 pub(super) fn is_configured(component: &str, values: &Map<String, Value>) -> bool {
     let name = |chart: PluginChart| {
         lookup(values, &format!("{}.name", chart.config_path()))

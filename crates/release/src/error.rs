@@ -1,54 +1,54 @@
-//! Why a recipe cannot be turned into releases.
+//! Errors of planning.
 
-/// Why there is no plan.
+/// Why a recipe cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// A component that the catalog does not have.
     #[error("component `{0}` is not in the catalog")]
     UnknownComponent(String),
-    /// A component that stands in the recipe twice.
-    #[error("component `{0}` stands in the recipe twice")]
+    /// A component is in the recipe twice.
+    #[error("component `{0}` is in the recipe twice")]
     Twice(String),
     /// Nothing to deploy.
     #[error("the recipe has no components")]
     Empty,
     /// Components that wait for each other.
-    #[error("components wait for each other, by the catalog's or the recipe's `after`: {}", .0.join(" → "))]
+    #[error("components wait for each other because of `after` in the catalog or the recipe: {}", .0.join(" → "))]
     Circle(Vec<String>),
-    /// A value that the recipe sets in two ways.
-    #[error("`{first}` and `{second}` of component `{component}` both set the same thing")]
+    /// A setting that the recipe sets in two places.
+    #[error("`{first}` and `{second}` of component `{component}` set the same value")]
     SetTwice {
         /// The component.
         component: String,
-        /// The place that should stay.
+        /// The path to keep.
         first: String,
-        /// The place below the component.
+        /// The other path, below the component.
         second: String,
     },
     /// Node scheduling that the chart cannot express.
-    #[error("the chart of component `{component}` has no place for `{path}`")]
+    #[error("the chart of component `{component}` has no key for `{path}`")]
     NoPlace {
         /// The component.
         component: String,
         /// The path below the component.
         path: String,
     },
-    /// A sub-chart that the recipe switches on although another component runs the same thing.
+    /// A sub-chart that the recipe enables although another component runs the same.
     #[error(
-        "`values.{switch}` of component `{host}` is true, and `{nested}` would run twice: `{runner}` runs it, before that component"
+        "`values.{switch}` of component `{host}` is true, so `{nested}` would run twice: `{runner}`, which is deployed before it, runs it already"
     )]
     RunsTwice {
         /// The component with the sub-chart.
         host: String,
         /// The dotted path of the switch.
         switch: String,
-        /// What would run twice.
+        /// The component that would run twice.
         nested: String,
         /// The component that runs it.
         runner: String,
     },
-    /// A kind of custom resource that the component does not take.
-    #[error("component `{component}` takes no custom resource `{kind}` in version {version}")]
+    /// A kind of custom resource that the component does not have.
+    #[error("component `{component}` has no custom resource `{kind}` in version {version}")]
     UnknownKind {
         /// The component.
         component: String,
@@ -57,11 +57,11 @@ pub enum PlanError {
         /// The kind.
         kind: String,
     },
-    /// A name that Helm does not take.
-    #[error("the release name `{0}` is longer than the 53 characters that Helm takes")]
+    /// A release name that is too long for Helm.
+    #[error("the release name `{0}` is longer than Helm's limit of 53 characters")]
     LongName(String),
-    /// Two releases of one name.
-    #[error("two releases would be called `{0}`")]
+    /// Two releases with the same name.
+    #[error("two releases would have the name `{0}`")]
     NameTwice(String),
     /// A value that the bundle itself must set.
     #[error("`values.{path}` of component `{component}` must be {expected}, found {found}")]
@@ -76,7 +76,7 @@ pub enum PlanError {
         found: String,
     },
     /// A value that contradicts the recipe's mode.
-    #[error("`{path}` of component `{component}` is {found}, and mode `{mode}` needs {expected}")]
+    #[error("`{path}` of component `{component}`: mode `{mode}` needs {expected}, found {found}")]
     AgainstMode {
         /// The component.
         component: String,
@@ -89,15 +89,15 @@ pub enum PlanError {
         /// What the recipe sets, as JSON.
         found: String,
     },
-    /// A path of values goes through something that is no map.
-    #[error("`values.{path}` of component `{component}` is no map")]
+    /// A path of values leads through a value that is not a map.
+    #[error("`values.{path}` of component `{component}` is not a map")]
     NoMap {
         /// The component.
         component: String,
         /// The dotted path of the value that should be a map.
         path: String,
     },
-    /// A value that budgets are made from has the wrong type.
+    /// A value that time budgets derive from has the wrong type.
     #[error("`{path}` of component `{component}`: {reason}")]
     Value {
         /// The component.
@@ -109,7 +109,7 @@ pub enum PlanError {
     },
     /// Configurations of the device plugin at a component that has none.
     #[error(
-        "component `{0}` does not deploy the device plugin, so it takes no `devicePluginConfig`"
+        "component `{0}` does not deploy the device plugin, so it cannot have `devicePluginConfig`"
     )]
     NoDevicePlugin(String),
     /// Configurations of the device plugin that cannot be written.
@@ -120,24 +120,24 @@ pub enum PlanError {
         /// What is wrong.
         reason: String,
     },
-    /// A wait without an end before a gate with a budget.
+    /// An endless wait in a rollout with a time budget.
     #[error(
-        "`waitForCompletion` has no timeout, so one endless job would hold up the whole rollout, and gate `settled` could never be promised"
+        "`waitForCompletion` has no timeout, so one endless job would block the whole rollout, and the gate `settled` may never be reached"
     )]
     EndlessWait(&'static str),
     /// A limit that the chart reads as unset.
     #[error(
-        "`maxUnavailable: {0}` does not forbid anything: the gpu-operator chart reads zero as unset and renders 25%"
+        "`maxUnavailable: {0}` has no effect: the gpu-operator chart treats 0 as not set, and renders 25%"
     )]
     ZeroUnavailable(String),
-    /// The DRA driver is required, and nothing brings it.
+    /// The DRA driver is required, but the recipe does not deploy it.
     #[error(
-        "`rollout.dra.required: true`, but the recipe has no component `nvidia-dra-driver-gpu`"
+        "`rollout.dra.required` is true, but the recipe has no component `nvidia-dra-driver-gpu`"
     )]
     DraMissing,
-    /// Two components bring the same CRD in different forms.
+    /// Two components have different versions of the same CRD.
     #[error(
-        "CRD `{crd}` comes with component `{first}` and, in another form, with component `{second}`"
+        "CRD `{crd}` comes with component `{first}` and, in a different version, with component `{second}`"
     )]
     CrdConflict {
         /// The CRD.
@@ -147,7 +147,7 @@ pub enum PlanError {
         /// The second component.
         second: String,
     },
-    /// A file of the catalog that is no CRD as expected.
+    /// A file of the catalog that is not a CRD as expected.
     #[error("catalog: file `{file}` of component `{component}`: {reason}")]
     CrdFile {
         /// The component.
@@ -162,50 +162,52 @@ pub enum PlanError {
     UnknownRepository {
         /// The name.
         name: String,
-        /// The names that there are.
+        /// The known names.
         known: Vec<String>,
     },
-    /// A duration that does not fit the chart.
-    #[error("`rollout.{driver}` takes too long, at most 24 days are possible: {explanation}")]
+    /// A time budget that is too large for the chart.
+    #[error(
+        "the time budget of `rollout.{driver}` is longer than the limit of 24 days: {explanation}"
+    )]
     TooLong {
         /// The driver's key below `rollout`.
         driver: &'static str,
-        /// How the time came about.
+        /// How the time was computed.
         explanation: String,
     },
 }
 
 impl PlanError {
-    /// What to do about it.
+    /// Returns a hint for the user.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::UnknownComponent(_) => Some("`gpu-rollout recipe check` names the components that there are".to_owned()),
+            Self::UnknownComponent(_) => Some("`gpu-rollout recipe check` lists the known components".to_owned()),
             Self::Empty => Some("add at least one entry to `components`, or set `enabled: true` on one".to_owned()),
             Self::SetTwice { first, second, .. } if first.starts_with("rollout.") => {
-                Some(format!("remove `{second}`; the path below `rollout` is the one that budgets are made from"))
+                Some(format!("remove `{second}`; time budgets derive from the path below `rollout`"))
             }
-            Self::SetTwice { second, .. } => Some(format!("remove `{second}`, or the other one")),
-            Self::NoPlace { .. } => Some("remove it, or set the keys that the chart has in `values`".to_owned()),
+            Self::SetTwice { second, .. } => Some(format!("remove `{second}` or the other path")),
+            Self::NoPlace { .. } => Some("remove it, or set the chart's own keys in `values`".to_owned()),
             Self::RunsTwice { switch, .. } => {
-                Some(format!("remove `{switch}`: a bundle sets it to false where another component runs the same thing"))
+                Some(format!("remove `{switch}`: a bundle sets it to false if another component runs the same"))
             }
             Self::Reserved { path, .. } => Some(format!(
-                "remove `{path}`: the bundle sets it, because it brings CRDs itself and keeps the names of what an upgrade must find again"
+                "remove `{path}`: the bundle sets it, because it deploys CRDs itself, and keeps the names of objects that an upgrade must find again"
             )),
-            Self::AgainstMode { path, .. } => Some(format!("remove `{path}`: the mode sets it; or take another mode (docs/modes.md)")),
+            Self::AgainstMode { path, .. } => Some(format!("remove `{path}`, which the mode sets; or use another mode (docs/modes.md)")),
             Self::EndlessWait(driver) => Some(format!(
-                "set `rollout.{driver}.policy.waitForCompletion.timeout`, for example `2h`: the longest time that a job may hold up its node"
+                "set `rollout.{driver}.policy.waitForCompletion.timeout` to the longest time that a job may delay its node, such as `2h`"
             )),
             Self::TooLong { driver, .. } => Some(format!(
-                "shorten `rollout.{driver}.perNode`, raise the limits below `rollout.{driver}.policy`, or `daemonsets.rollingUpdate.maxUnavailable` of the GPU operator's values"
+                "shorten `rollout.{driver}.perNode`, raise the limits below `rollout.{driver}.policy`, or `daemonsets.rollingUpdate.maxUnavailable` in the GPU Operator's values"
             )),
             Self::ZeroUnavailable(_) => Some("set `maxUnavailable: 1` for one node at a time".to_owned()),
             Self::DraMissing => Some("add the component, or set `rollout.dra.required: auto`".to_owned()),
             Self::CrdConflict { .. } => {
-                Some("one CRD has one owner: take versions of both components that agree, or leave one component out".to_owned())
+                Some("a CRD can have only one owner: use versions of both components that agree, or remove one component".to_owned())
             }
-            Self::UnknownRepository { known, .. } => Some(format!("the repositories are {}", known.join(", "))),
-            Self::UnknownKind { .. } => Some("remove it, or take a version of the component that takes it".to_owned()),
+            Self::UnknownRepository { known, .. } => Some(format!("known repositories: {}", known.join(", "))),
+            Self::UnknownKind { .. } => Some("remove it, or use a version of the component that has it".to_owned()),
             Self::LongName(_)
             | Self::NameTwice(_)
             | Self::Twice(_)
@@ -218,7 +220,7 @@ impl PlanError {
         }
     }
 
-    /// A value of a component that cannot be used.
+    /// Creates the error for an unusable value of a component.
     pub(super) fn value(
         component: &str,
         path: impl Into<String>,
@@ -227,7 +229,7 @@ impl PlanError {
         Self::Value { component: component.to_owned(), path: path.into(), reason: reason.into() }
     }
 
-    /// A setting of a component with two places.
+    /// Creates the error for a setting in two places.
     pub(super) fn set_twice(
         component: &str,
         first: impl Into<String>,

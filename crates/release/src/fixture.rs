@@ -41,17 +41,18 @@ impl PlanCatalog for CatalogFixture {
     }
 }
 
-/// A CRD; its schema has text that Helm would take for a template.
+/// Returns a CRD whose schema has text that looks like a Helm template.
 pub fn crd(name: &str) -> String {
     format!(
         "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  annotations:\n    controller-gen.kubebuilder.io/version: v0.18.0\n  name: {name}\nspec:\n  description: 'such as {{{{ .Values.x }}}} or {{{{- y -}}}}'\n"
     )
 }
 
-/// gpu-operator, the DRA driver, NFD and cert-manager, listed in an order that is not the one of deployment.
+/// Returns a catalog with gpu-operator, the DRA driver, NFD and cert-manager, not in deployment
+/// order.
 ///
 /// # Panics
-/// What is written here does not fit the types.
+/// The JSON does not fit the types.
 pub fn catalog() -> CatalogFixture {
     let component = |value: Value| {
         serde_json::from_value::<CatalogComponent>(value)
@@ -101,10 +102,11 @@ pub fn catalog() -> CatalogFixture {
     CatalogFixture { components, files }
 }
 
-/// A recipe from JSON, `overlay` laid over the usual one at top level.
+/// Returns a recipe from JSON; the keys of `overlay` replace those of the default recipe at the top
+/// level.
 ///
 /// # Panics
-/// What is written here does not fit the types.
+/// The JSON does not fit the types.
 pub fn recipe(overlay: Value) -> Recipe {
     let mut value = json!({
         "apiVersion": "gpu-rollout.dev/v1", "kind": "Recipe", "metadata": {"name": "test"}, "cluster": {"gpuNodes": 16},

@@ -1,4 +1,4 @@
-//! Hook releases: the hook chart's own values, below `rollout:`.
+//! Plans hook releases: the hook chart's own values, below `rollout:`.
 
 use serde_json::{Value, json};
 
@@ -13,42 +13,43 @@ use contract::settings::{DraRequired, Mode};
 use contract::task::{Task, rights};
 use recipe::model::{OfedDriverRollout, Recipe, RecipeMetrics};
 
-/// Ends the name of the hook release after a component.
+/// Suffix of the name of the hook release after a component.
 pub const POST: &str = "-post";
-/// Ends the name of the hook release before a component.
+/// Suffix of the name of the hook release before a component.
 pub const PRE: &str = "-pre";
 
-/// What the hook of one component is made from.
+/// The input for the hook release of one component.
 pub(super) struct HookParts<'a> {
     /// The recipe.
     pub(super) recipe: &'a Recipe,
-    /// The component that it stands for.
+    /// The component that it belongs to.
     pub(super) component: &'a str,
     /// That component's version.
     pub(super) version: &'a str,
-    /// The driver that it is about.
+    /// The driver that it rolls out.
     pub(super) driver: Driver,
-    /// The mode that is in force.
+    /// The effective mode.
     pub(super) mode: Mode,
-    /// What its Job does.
+    /// The tasks of its Job.
     pub(super) tasks: &'a [Task],
-    /// B.
+    /// The time budget (B).
     pub(super) budget: TimeBudget,
     /// The releases whose values it consumes.
     pub(super) shares: Vec<String>,
-    /// The release that waits for the rollout, and its B in seconds; `None`: there is none, or it is this one.
+    /// The release that waits for the rollout, and its time budget in seconds; `None` if there is
+    /// none or it is this one.
     pub(super) waits: Option<(&'a str, u64)>,
-    /// Where the operator is.
+    /// The operator's namespace.
     pub(super) operator_namespace: &'a str,
-    /// What the operator's Deployment is called, if its values say so.
+    /// The name of the operator's Deployment, if its values set it.
     pub(super) operator_deployment: Option<&'a str>,
-    /// Where this recipe's DRA driver is, if it has one.
+    /// The namespace of the recipe's DRA driver, if it has one.
     pub(super) dra_namespace: Option<&'a str>,
-    /// The image, if it is not the chart's.
+    /// The image, if it is not the chart's default.
     pub(super) image: Option<&'a HookImage>,
 }
 
-/// The hook release's own part of the plan.
+/// Returns the hook-specific part of the plan of a hook release.
 pub(super) fn plan_hook(parts: HookParts<'_>) -> HookReleasePlan {
     let rollout = &parts.recipe.rollout;
     let manner =
@@ -61,7 +62,7 @@ pub(super) fn plan_hook(parts: HookParts<'_>) -> HookReleasePlan {
         ("image", parts.image.map(|image| Value::Object(image.values()))),
         ("component", Some(json!({"name": parts.component, "version": parts.version}))),
         ("tasks", Some(json!(parts.tasks))),
-        // The chart's own default is the GPU driver.
+        // The chart's default is the GPU driver.
         ("driver", (parts.driver != Driver::default()).then(|| json!(parts.driver))),
         ("mode", Some(json!(parts.mode))),
         ("gate", Some(json!(manner.gate))),
@@ -80,7 +81,7 @@ pub(super) fn plan_hook(parts: HookParts<'_>) -> HookReleasePlan {
         ("upgrade", mode::values(parts.mode, &mode::upgrade(rollout, parts.driver))),
         ("preflight", has(Task::Preflight).then(|| preflight(&parts, &manner.preflight))),
         ("dra", Some(dra(&parts))),
-        // A bundle's releases are called as their components.
+        // In a bundle, a release has the name of its component.
         ("devicePlugin", has(Task::RestartPlugins).then(|| json!({"release": parts.component}))),
         ("metrics", (rollout.metrics != RecipeMetrics::default()).then(|| json!(rollout.metrics))),
     ];
@@ -98,7 +99,7 @@ pub(super) fn plan_hook(parts: HookParts<'_>) -> HookReleasePlan {
     }
 }
 
-/// What a preflight is told of the release that waits for the rollout, and how strict it is.
+/// Returns the preflight's values: the release that waits for the rollout, and the strictness.
 fn preflight(parts: &HookParts<'_>, strictness: &CheckStrictness) -> Value {
     let (release, seconds) = parts.waits.unwrap_or_default();
     let mut preflight = json!({"waits": {"release": release, "budgetSeconds": seconds}});
@@ -108,7 +109,8 @@ fn preflight(parts: &HookParts<'_>, strictness: &CheckStrictness) -> Value {
     preflight
 }
 
-/// All hooks' metrics are on one dashboard: the first release brings it. Grafana takes two of one name for a mistake.
+/// Keeps the dashboard only in the first hook release. It shows the metrics of all hooks, and
+/// Grafana refuses two dashboards with one name.
 pub(super) fn keep_one_dashboard(releases: &mut [Release]) {
     let hooks = releases.iter_mut().filter_map(|release| {
         if let ReleaseKind::Hook(hook) = &mut release.kind { Some(hook) } else { None }
@@ -120,10 +122,11 @@ pub(super) fn keep_one_dashboard(releases: &mut [Release]) {
     }
 }
 
-/// The bundle creates the DRA driver's namespace before any hook is installed, so none may be absent: the roles, and with them the
-/// rights, are the same with every deployer.
+/// Returns the values for the DRA driver. The bundle creates the driver's namespace before any hook
+/// is installed, so no namespace may be absent, and the Roles are the same with every deployer.
 ///
-/// Whether the driver must be there is judged after the driver's own release: the operator's hook runs before it on a first install.
+/// Only the hook after the driver's own release checks that the driver exists. On a first install,
+/// the operator's hook runs before that release.
 fn dra(parts: &HookParts<'_>) -> Value {
     let dra = parts.recipe.rollout.dra;
     let required = if parts.component == DRA_DRIVER { dra.required } else { DraRequired::Auto };

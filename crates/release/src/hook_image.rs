@@ -1,4 +1,4 @@
-//! The hook's image, where it is not the chart's own.
+//! The hook's image, if it is not the chart's default.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,13 +16,14 @@ pub struct HookImage {
     digest: Option<String>,
 }
 
-/// Why a text is no [`HookImage`].
+/// Why a text is not a [`HookImage`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected `REPOSITORY`, `REPOSITORY:TAG` or `REPOSITORY@sha256:DIGEST`, found `{0}`")]
 pub struct HookImageError(String);
 
 impl HookImage {
-    /// As the hook chart's `rollout.image`. Tag and digest are both set, so that neither is left to the chart's default.
+    /// Returns the hook chart's `rollout.image`. Sets both tag and digest, so that no default of
+    /// the chart applies.
     pub fn values(&self) -> Map<String, Value> {
         let mut map = Map::new();
         map.insert("repository".to_owned(), json!(self.repository));

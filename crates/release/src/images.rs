@@ -1,8 +1,9 @@
-//! The container images that a bundle's components pull, as far as their values name them.
+//! Finds the container images that the values of a bundle's components name.
 //!
-//! NVIDIA's charts and custom resources write an image as a map of `repository`, `image` (or `name`) and `version` (or `tag`), most others
-//! as a map of `repository` and `tag`, a few as one text in a map `images`. All of them are found wherever they stand, so that a
-//! new version of a chart needs no table of its own. What no value names (images that a template spells out) is not found.
+//! NVIDIA's charts and custom resources write an image as a map of `repository`, `image` (or
+//! `name`) and `version` (or `tag`). Most other charts write a map of `repository` and `tag`, and a
+//! few write one string in a map `images`. This module finds these forms anywhere in the values, so
+//! that a new chart version needs no table. It does not find images that only a template names.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -11,31 +12,33 @@ use super::values::over;
 use catalog::model::CatalogComponent;
 use catalog::{self, lookup};
 
-/// One image, at one place.
+/// One image at one path of the values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LocatedImage {
-    /// The release that has it pulled.
+    /// The release whose pods use it.
     pub release: String,
-    /// Where the values name it, as a dotted path.
+    /// The dotted path in the values.
     pub place: String,
     /// Registry and path, without tag.
     pub repository: String,
-    /// The tag, if it has one. For images that are built for an operating system, without its name.
+    /// The tag, if it has one. For images of an operating system, the tag without the system's
+    /// name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// The digest, if it is pinned by one.
+    /// The digest, if it is pinned by digest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// What the nodes' kubelet puts behind the tag: `{os}` and `{architecture}` are the node's.
+    /// The suffix that is appended to the tag; `{os}` and `{architecture}` are those of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suffix: Option<String>,
-    /// Whether the values switch it on.
+    /// Whether the values enable it.
     pub enabled: bool,
 }
 
 impl LocatedImage {
-    /// As a container runtime takes it; a suffix of the node stays as it is written.
+    /// Returns the reference for a container runtime. A node-specific suffix keeps its
+    /// placeholders.
     pub fn reference(&self) -> String {
         let tag = self
             .tag
@@ -46,23 +49,24 @@ impl LocatedImage {
     }
 }
 
-/// Images, as far as the catalog knows the charts that name them.
+/// The images of a bundle, as far as the catalog has the charts' values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageList {
-    /// In the order in which values name them.
+    /// The images in the order of the values.
     pub images: Vec<LocatedImage>,
-    /// Why images are missing: a sentence each.
+    /// Why images may be missing, one sentence each.
     pub unknown: Vec<String>,
 }
 
-/// The images of the chart of component `name` with these values on top of its own, and of the sub-charts that they switch on.
+/// Returns the images of the chart of component `name` with these values over its defaults, and of
+/// the sub-charts that they enable.
 pub fn of_chart(name: &str, version: &str, values: &Map<String, Value>) -> ImageList {
     let mut found = ImageList::default();
     let details = catalog::component(name)
         .and_then(|component| Some((component, component.version(version)?)));
     let Some((component, details)) = details else {
-        found.unknown.push(format!("{name} {version}: the catalog does not know this version"));
+        found.unknown.push(format!("{name} {version}: the catalog does not have this version"));
         return found;
     };
     let Some(defaults) = component.default_values(details) else {
@@ -111,7 +115,8 @@ pub fn of_chart(name: &str, version: &str, values: &Map<String, Value>) -> Image
     found
 }
 
-/// The images of a component's chart. `values` are the chart's defaults with the recipe's on top.
+/// Finds the images of a component's chart. `values` are the recipe's values over the chart's
+/// defaults.
 fn of_component(
     component: &CatalogComponent,
     version: &str,
@@ -129,7 +134,7 @@ fn of_component(
     search.found
 }
 
-/// The images that a custom resource names. `component` is the name of the one that it belongs to.
+/// Returns the images that a custom resource of `component` names.
 pub fn of_object(release: &str, component: Option<&str>, object: &Value) -> Vec<LocatedImage> {
     let component = component.and_then(catalog::component);
     let mut search =
@@ -140,7 +145,7 @@ pub fn of_object(release: &str, component: Option<&str>, object: &Value) -> Vec<
     search.found
 }
 
-/// The places in these values that take the names of Secrets to pull images with, as dotted paths.
+/// Returns the dotted paths in these values that take names of image pull Secrets.
 pub(super) fn places_of_pull_secrets(values: &Map<String, Value>) -> Vec<String> {
     fn collect(path: &str, map: &Map<String, Value>, places: &mut Vec<String>) {
         for (key, value) in map {
@@ -163,7 +168,7 @@ pub(super) fn places_of_pull_secrets(values: &Map<String, Value>) -> Vec<String>
 
 struct ImageSearch<'a> {
     release: &'a str,
-    /// The tag of images that name none.
+    /// The tag of images without a tag.
     default_tag: Option<&'a str>,
     component: Option<&'a CatalogComponent>,
     /// All values, for conditions.
@@ -196,7 +201,7 @@ impl ImageSearch<'_> {
         }
     }
 
-    /// A map of whole references.
+    /// Adds the images of a map of complete references.
     fn texts(&mut self, path: &[String], texts: &Map<String, Value>, enabled: bool) {
         for (key, value) in texts {
             let Some(text) = value.as_str().filter(|text| text.contains('/')) else { continue };
@@ -255,7 +260,7 @@ impl ImageSearch<'_> {
         })
     }
 
-    /// Whether nothing else switches off what stands at this path.
+    /// Whether no condition disables the image at this path.
     fn is_on(&self, path: &[String]) -> bool {
         let (Some(component), Some(values), [key]) = (self.component, self.values, path) else {
             return true;
@@ -265,7 +270,7 @@ impl ImageSearch<'_> {
     }
 }
 
-/// A reference as repository, tag and digest.
+/// Splits a reference into repository, tag and digest.
 pub(super) fn split(text: &str) -> (&str, Option<&str>, Option<&str>) {
     let (name, digest) =
         text.split_once('@').map_or((text, None), |(name, digest)| (name, Some(digest)));

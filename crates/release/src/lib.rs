@@ -1,7 +1,11 @@
-//! Recipe and catalog → ordered releases. Pure: all meaning of a bundle is decided here, a deployer only writes it down.
+//! Plans the ordered releases of a recipe. Pure: this crate decides everything that a bundle means,
+//! and a deployer only writes it down.
 //!
-//! [`plan()`] is the entrance. `chosen` fixes versions and values of the components, `values` maps the recipe's `rollout` into chart values, `mode` says what of it is in force, `time` makes budgets, `hook` makes the
-//! settings of a hook release, `crds` prepares CRDs, `sources` says where charts come from. `deployed` is the way back.
+//! [`plan()`] is the entry point. `chosen` determines versions and values of the components,
+//! `values` maps the recipe's `rollout` into chart values, `mode` determines the effective mode,
+//! `time` computes time budgets, `hook` creates the settings of hook releases, `crds` prepares
+//! CRDs, and `sources` determines the charts' repositories. `deployed` converts a deployed stack
+//! back into a recipe.
 
 pub mod catalog;
 mod chosen;

@@ -1,4 +1,4 @@
-//! Air gap: images from other registries, and the Secrets to pull them with, written to the places that the charts read.
+//! Air gap: sets mirrored registries and image pull Secrets in the values that the charts read.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,23 +15,23 @@ use contract::grammar::is_image_name;
 /// One `--registry-mirror [FROM=]TO`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RegistryMirror {
-    /// The beginning of the images that it is for; `None`: all that have a registry.
+    /// The prefix of the image names that it applies to; `None` for all images with a registry.
     from: Option<String>,
-    /// What takes its place.
+    /// The replacement of the prefix.
     to: String,
 }
 
-/// Why a text is no [`RegistryMirror`].
+/// Why a text is not a [`RegistryMirror`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryMirrorError {
-    /// A form that no registry has.
+    /// The text does not have the form of a registry.
     #[error(
-        "expected `[FROM=]TO`, two beginnings of image names such as `nvcr.io=registry.example.com/nvcr`, found `{0}`"
+        "expected `[FROM=]TO`, two prefixes of image names such as `nvcr.io=registry.example.com/nvcr`, found `{0}`"
     )]
     Form(String),
-    /// An address where a name should be.
+    /// An address instead of a name.
     #[error(
-        "`{0}` has a scheme; images are named without one, such as `registry.example.com/nvcr`"
+        "`{0}` has a scheme; write image names without one, such as `registry.example.com/nvcr`"
     )]
     Scheme(String),
 }
@@ -62,7 +62,7 @@ impl fmt::Display for RegistryMirror {
     }
 }
 
-/// The name of an image (or only its beginning) in the first mirror that is for it: the longest `FROM` first.
+/// Returns an image name (or only its prefix) with the first matching mirror, longest `FROM` first.
 fn mirrored(name: &str, mirrors: &[RegistryMirror]) -> Option<String> {
     let fits = |from: &str| {
         name.strip_prefix(from).filter(|rest| rest.is_empty() || rest.starts_with(['/', ':', '@']))
@@ -78,12 +78,13 @@ fn mirrored(name: &str, mirrors: &[RegistryMirror]) -> Option<String> {
     let (registry, rest) = name
         .split_once('/')
         .map_or((name, ""), |(registry, _)| (registry, &name[registry.len()..]));
-    // As container runtimes tell a registry from a user of the default registry.
+    // The rule by which container runtimes distinguish a registry from a user of the default
+    // registry.
     let is_registry = registry.contains(['.', ':']) || registry == "localhost";
     Some(if is_registry { format!("{}{rest}", any.to) } else { format!("{}/{name}", any.to) })
 }
 
-/// What is written into the values, and what cannot be.
+/// The air-gap settings to write into the values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AirGapValues<'a> {
     pub(super) mirrors: &'a [RegistryMirror],
@@ -92,7 +93,8 @@ pub(super) struct AirGapValues<'a> {
 }
 
 impl AirGapValues<'_> {
-    /// Writes registries and Secrets into the plan's values; what stays as it is becomes a note.
+    /// Writes registries and Secrets into the plan's values. Values that cannot be changed become
+    /// notes.
     pub(super) fn apply(self, plan: &mut ReleasePlan) {
         if self.mirrors.is_empty() && self.pull_secrets.is_empty() {
             return;
@@ -121,7 +123,7 @@ impl AirGapValues<'_> {
         let mut notes: Vec<String> = unknown
             .into_iter()
             .map(|reason| {
-                format!("{reason}: its images are pulled as the chart says; set them in its values")
+                format!("{reason}: its images are pulled from the chart's own registries; set them in its values")
             })
             .collect();
         let known = catalog::component(name)
@@ -138,7 +140,7 @@ impl AirGapValues<'_> {
                 .filter(|key| key.ends_with("imagePullSecrets"))
                 .cloned();
             for place in places_of_pull_secrets(&all).into_iter().chain(further) {
-                // The recipe's own stay.
+                // Keeps the recipe's own Secrets.
                 if lookup(&upstream.values, &place).is_none() {
                     let written = set(
                         &mut upstream.values,
@@ -152,7 +154,7 @@ impl AirGapValues<'_> {
         notes
     }
 
-    /// Custom resources, whose images stand in `spec` and name Secrets beside them.
+    /// Writes into custom resources, whose images are in `spec` next to their Secrets.
     fn manifests(self, name: &str, manifests: &mut ManifestsRelease) -> Vec<String> {
         let mut notes = Vec::new();
         for object in &mut manifests.objects {
@@ -176,8 +178,8 @@ impl AirGapValues<'_> {
         notes
     }
 
-    /// Writes the mirrored registry of an image into `values`, and says if there is no place for it. `all` are the values that it was
-    /// found in, those of sub-charts apart.
+    /// Writes the mirrored registry of an image into `values`; returns a note if the values have no
+    /// key for it. `all` are the values that the image was found in, without those of sub-charts.
     fn rewrite(
         self,
         image: &LocatedImage,
@@ -194,7 +196,7 @@ impl AirGapValues<'_> {
         set(values, spot, json!(new)).err().map(|path| no_place(&image.release, &path))
     }
 
-    /// Secrets as names, or as references as Kubernetes has them.
+    /// Returns Secrets as names, or as references in Kubernetes' form.
     fn secrets(self, by_name: bool) -> Value {
         self.pull_secrets
             .iter()
@@ -203,10 +205,10 @@ impl AirGapValues<'_> {
     }
 }
 
-/// The recipe has put something else where the chart has a map.
+/// Returns the note for a recipe that has another type where the chart has a map.
 fn no_place(release: &str, path: &str) -> String {
     format!(
-        "{release}: `values.{path}` is no map, so the images below it are pulled as the recipe says"
+        "{release}: `values.{path}` is not a map, so the images below it are pulled as set in the recipe"
     )
 }
 
@@ -246,7 +248,7 @@ mod tests {
         }
     }
 
-    /// Nothing that a bundle pulls comes from elsewhere, as far as values say it.
+    /// With a mirror, all images that values name come from it.
     #[test]
     fn every_known_library_image_can_be_mirrored() {
         for name in catalog::recipe_names() {

@@ -1,4 +1,4 @@
-//! The mode that a driver's hooks really work in, and its policy as the hook's settings have it.
+//! The effective mode of a driver's hooks, and its policy in the hook chart's values.
 
 use serde_json::{Map, Value, json};
 
@@ -10,8 +10,9 @@ use contract::policy::{self, Policy, UpgradeSettings};
 use contract::settings::Mode;
 use recipe::model::{RecipeRollout, RecipeUpgradePolicy};
 
-/// The recipe's mode where there is a driver to upgrade, and `observe` elsewhere. `operator`: the values of the driver's operator, if the
-/// recipe deploys it; `resource`: the custom resource that asks it for the driver, if it has one of its own.
+/// Returns the recipe's mode if there is a driver to upgrade, otherwise `observe`. `operator` are
+/// the values of the driver's operator, if the recipe deploys it. `resource` is the custom resource
+/// that requests the driver, if the operator has one.
 pub(super) fn in_force(
     rollout: &RecipeRollout,
     driver: Driver,
@@ -19,7 +20,7 @@ pub(super) fn in_force(
     resource: Option<&Map<String, Value>>,
 ) -> Mode {
     match driver {
-        // No component of a recipe brings one.
+        // No component of a recipe has this driver.
         Driver::DaemonSet => Mode::Observe,
         Driver::Gpu => {
             operator.map_or(Mode::Observe, |values| gpu::mode(&rollout.gpu_driver, values))
@@ -35,8 +36,9 @@ pub(super) fn in_force(
     }
 }
 
-/// What we go by where we decide: the recipe's policy, with the operators' own defaults where it says nothing. The network operator has
-/// no `maxUnavailable`; ours is the same for both drivers, as they share one budget.
+/// Returns the policy of the modes in which the hook decides: the recipe's, with the operators'
+/// defaults for absent keys. The Network Operator has no `maxUnavailable`, so its default is that
+/// of the GPU driver, because both drivers share one budget.
 pub fn upgrade(rollout: &RecipeRollout, driver: Driver) -> UpgradeSettings {
     let asked = rollout
         .driver(driver)
@@ -59,8 +61,9 @@ pub fn upgrade(rollout: &RecipeRollout, driver: Driver) -> UpgradeSettings {
 
 fn limits(asked: &RecipeUpgradePolicy, driver: Driver) -> Policy {
     let default = Policy::default();
-    // The gpu-operator chart always evicts; the network operator evicts nothing of itself. Its CRD drains by default where there is a
-    // `drain`, the gpu-operator chart does not.
+    // The gpu-operator chart always evicts pods, and the Network Operator never does by default.
+    // The Network Operator's CRD drains by default if there is a `drain`; the gpu-operator chart
+    // does not.
     let (evicts, drains) = match driver {
         Driver::DaemonSet => (false, false),
         Driver::Gpu => (true, false),
@@ -94,7 +97,7 @@ fn limits(asked: &RecipeUpgradePolicy, driver: Driver) -> Policy {
     }
 }
 
-/// The hook chart's `rollout.upgrade` for this mode: what the mode goes by.
+/// Returns the hook chart's `rollout.upgrade` for this mode; `None` if the mode does not use it.
 pub(super) fn values(mode: Mode, upgrade: &UpgradeSettings) -> Option<Value> {
     match mode {
         Mode::Observe => None,
@@ -103,7 +106,8 @@ pub(super) fn values(mode: Mode, upgrade: &UpgradeSettings) -> Option<Value> {
     }
 }
 
-/// As the chart has it: what is absent in settings is switched off, or empty, in values.
+/// Returns the policy in the chart's form: keys that are absent in settings are disabled or empty
+/// in values.
 fn policy_values(upgrade: &UpgradeSettings) -> Value {
     let Policy { max_parallel_upgrades, max_unavailable, wait_for_completion, pod_deletion, drain } =
         &upgrade.policy;

@@ -1,4 +1,4 @@
-//! What a plan says: releases in the order in which they are deployed.
+//! The plan of a bundle: releases in deployment order.
 
 use serde_json::{Map, Value};
 
@@ -9,24 +9,24 @@ use contract::task::{Right, Task};
 /// All releases of a bundle.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReleasePlan {
-    /// In the order in which they are deployed.
+    /// The releases in deployment order.
     pub releases: Vec<Release>,
-    /// What the user should know and no error says.
+    /// Notes for the user that are not errors.
     pub notes: Vec<String>,
 }
 
 /// One Helm release.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Release {
-    /// Its name, unique in the bundle.
+    /// The release's name, unique in the bundle.
     pub name: String,
-    /// Where it is installed.
+    /// The namespace that it is installed in.
     pub namespace: String,
-    /// Releases that must have succeeded before it, by name.
+    /// Names of the releases that must succeed before it.
     pub needs: Vec<String>,
-    /// T: how many seconds a deployer waits for one operation of it, at least.
+    /// T: the minimum seconds that a deployer waits for one operation of it.
     pub timeout_seconds: u64,
-    /// What it is.
+    /// The release's kind.
     pub kind: ReleaseKind,
 }
 
@@ -44,7 +44,7 @@ pub enum ReleaseKind {
 }
 
 impl ReleaseKind {
-    /// Whether its objects are the bundle's own, whoever made them before: deployers take them over.
+    /// Whether the bundle owns its objects, so that deployers take them over from other owners.
     pub fn takes_ownership(&self) -> bool {
         matches!(self, Self::Crds(_) | Self::Manifests(_))
     }
@@ -59,7 +59,7 @@ impl ReleaseKind {
         if let Self::Hook(hook) = self { Some(hook) } else { None }
     }
 
-    /// The kind's name, as in `bundle-info.yaml`.
+    /// Returns the kind's name, as in `bundle-info.yaml`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Upstream(_) => "upstream",
@@ -77,9 +77,9 @@ pub struct UpstreamRelease {
     pub chart: ChartOrigin,
     /// The chart's version, as its repository writes it.
     pub version: String,
-    /// Values, which the component's hook release consumes as well.
+    /// The values, which the component's hook release also consumes.
     pub values: Map<String, Value>,
-    /// Whether the chart's own `crds/` are left out because a release of kind `crds` owns them.
+    /// Whether to skip the chart's own `crds/`, because a release of kind `crds` owns them.
     pub skip_crds: bool,
 }
 
@@ -95,12 +95,12 @@ pub enum ChartOrigin {
     },
     /// A chart in an OCI registry: `oci://…/chart`.
     Oci(String),
-    /// A packed chart on the machine that deploys, by absolute path.
+    /// A packaged chart on the machine that deploys, by absolute path.
     File(String),
 }
 
 impl ChartOrigin {
-    /// The place in one text, for people.
+    /// Returns the origin as one text, for messages.
     pub fn place(&self) -> String {
         match self {
             Self::Repository { url, name } => format!("{}/{name}", url.trim_end_matches('/')),
@@ -112,11 +112,11 @@ impl ChartOrigin {
 /// CRDs of one component.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CrdsRelease {
-    /// The component that brings them.
+    /// The component that they belong to.
     pub component: String,
     /// That component's version.
     pub version: String,
-    /// In the order of their names.
+    /// The CRDs in the order of their names.
     pub crds: Vec<ReleasedCrd>,
 }
 
@@ -125,47 +125,48 @@ pub struct CrdsRelease {
 pub struct ReleasedCrd {
     /// `metadata.name`.
     pub name: String,
-    /// The document, with the annotations that keep it.
+    /// The document, with the annotations that prevent its deletion.
     pub text: String,
 }
 
-/// Objects that no vendor's chart brings.
+/// Objects that are not part of a vendor's chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ManifestsRelease {
-    /// One line for people.
+    /// A description in one line.
     pub description: String,
-    /// The component that they belong to; `None`: to the whole bundle.
+    /// The component that they belong to; `None` if they belong to the whole bundle.
     pub component: Option<String>,
     /// The objects.
     pub objects: Vec<Value>,
-    /// Whether they stand in a values file, which the component's hook release consumes as well, so that an edit fires it.
+    /// Whether they are in a values file that the component's hook release also consumes, so that
+    /// an edit fires the hook.
     pub shared: bool,
 }
 
 /// A hook release.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HookReleasePlan {
-    /// The component that it stands for: the release of kind `upstream` of that name.
+    /// The component that it belongs to: the release of kind `upstream` with that name.
     pub component: String,
-    /// The releases whose values files it consumes beside its own settings, in this order.
+    /// The releases whose values files it consumes in addition to its own settings, in this order.
     pub shares: Vec<String>,
     /// That component's version.
     pub version: String,
-    /// What its Job does.
+    /// The tasks of its Job.
     pub tasks: Vec<Task>,
-    /// What its Job may do: exactly the rows of the task table.
+    /// The rights of its Job: exactly the rows of the task table.
     pub rights: Vec<&'static Right>,
-    /// B, and how it came about.
+    /// The time budget (B), and how it was computed.
     pub budget: TimeBudget,
     /// The chart's own values: everything below `rollout:`.
     pub settings: Map<String, Value>,
 }
 
-/// What is said where no registry is named for the hook's image: its chart cannot know one.
-pub const IMAGE_WITHOUT_REGISTRY: &str = "the hook's image has no registry, so no node can pull it: build it, push it, and render with --hook-image REGISTRY/gpu-rollout:TAG (docs/image.md of gpu-rollout)";
+/// The note for a hook image without a registry, which the hook chart cannot know.
+pub const IMAGE_WITHOUT_REGISTRY: &str = "the hook's image has no registry, so no node can pull it; build and push it, and render with --hook-image REGISTRY/gpu-rollout:TAG (docs/image.md of gpu-rollout)";
 
 impl ReleasePlan {
-    /// What to say if a hook's image is the chart's own, which stands in no registry.
+    /// Returns the note if a hook uses the chart's default image, which is in no registry.
     pub fn image_note(&self) -> Option<&'static str> {
         let is_unset = |hook: &HookReleasePlan| {
             hook.settings.get("image").and_then(|image| image.get("repository")).is_none()
@@ -176,27 +177,27 @@ impl ReleasePlan {
 }
 
 impl HookReleasePlan {
-    /// What task `hold` does, for people.
+    /// Describes the task `hold`.
     fn holds(&self) -> &'static str {
         if self.settings.get("mode").is_some_and(|mode| mode == Mode::Steer.name()) {
-            "holds every node until it is its turn"
+            "holds every node until the hook releases it"
         } else {
             "holds every node while the operator's version changes"
         }
     }
 
-    /// What it is for, in one line for people.
+    /// Describes the hook in one line.
     pub fn summary(&self) -> String {
         let (component, version) = (&self.component, &self.version);
         let has = |task: Task| self.tasks.contains(&task);
         let steps = [
             (
                 Task::PrepareNetwork,
-                format!("keeps the NicClusterPolicy while {component} changes to {version}"),
+                format!("retains the NicClusterPolicy while {component} changes to {version}"),
             ),
             (
                 Task::Preflight,
-                format!("looks for what would stop {component} {version} from being rolled out"),
+                format!("checks for problems that would stop the rollout of {component} {version}"),
             ),
             (Task::Hold, self.holds().to_owned()),
         ];
@@ -210,10 +211,14 @@ impl HookReleasePlan {
         }
         if has(Task::Drive) {
             return format!(
-                "upgrades the driver of {component} {version} node by node, until it has really been rolled out"
+                "upgrades the driver of {component} {version} node by node, until it is really rolled out"
             );
         }
-        let waits = format!("waits until {component} {version} has really been rolled out");
-        if has(Task::Steer) { format!("decides which node goes when, and {waits}") } else { waits }
+        let waits = format!("waits until {component} {version} is really rolled out");
+        if has(Task::Steer) {
+            format!("decides when each node is upgraded, and {waits}")
+        } else {
+            waits
+        }
     }
 }

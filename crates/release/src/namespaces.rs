@@ -1,4 +1,5 @@
-//! The release that owns the namespaces: they exist, with their Pod Security labels, before anything is put into them.
+//! The release that owns the namespaces, so that they exist with their Pod Security labels before
+//! any other object.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +12,13 @@ use catalog::model::PodSecurity;
 
 /// The release's name.
 pub const RELEASE: &str = "gpu-rollout-namespaces";
-/// Where the release itself stands: the one namespace that every cluster has.
+/// The namespace of the release itself, which every cluster has.
 pub const HOME: &str = "default";
-/// Namespaces that belong to Kubernetes itself.
+/// Kubernetes' own namespaces.
 const OF_KUBERNETES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// The release for namespaces with the level that each one needs, if there is any that is not Kubernetes' own.
+/// Returns the release for the namespaces with their required levels; `None` if all are Kubernetes'
+/// own.
 pub(super) fn release(levels: &BTreeMap<String, PodSecurity>) -> Option<Release> {
     let objects: Vec<Value> = levels
         .iter()
@@ -32,8 +34,7 @@ pub(super) fn release(levels: &BTreeMap<String, PodSecurity>) -> Option<Release>
         needs: Vec::new(),
         timeout_seconds: LOCAL_TIMEOUT_SECONDS,
         kind: ReleaseKind::Manifests(ManifestsRelease {
-            description: "The namespaces of the GPU stack, with their Pod Security levels"
-                .to_owned(),
+            description: "Namespaces of the GPU stack, with their Pod Security levels".to_owned(),
             component: None,
             objects,
             shared: false,

@@ -1,7 +1,8 @@
-//! Node selectors and tolerations for all components at once: added to every place that their charts have for them.
+//! Adds node selectors and tolerations to all components, in every key that their charts have for
+//! them.
 //!
-//! Added, not set: a selector's labels are merged by Helm anyway, and a list that took the place of the chart's own would lose the
-//! taints that its pods tolerate already.
+//! They are added instead of set. Helm merges a selector's labels anyway, and a list that replaces
+//! the chart's own would lose the taints that its pods tolerate already.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +12,7 @@ use catalog::model::NestedComponent;
 use catalog::{self, lookup};
 use recipe::model::{ClusterPlatform, NodeScheduling, PodScheduling, SchedulingPart};
 
-/// The option that says a part for all components.
+/// Returns the command-line option of a part.
 fn flag(part: &SchedulingPart) -> String {
     format!(
         "--{}-node-{}",
@@ -20,7 +21,8 @@ fn flag(part: &SchedulingPart) -> String {
     )
 }
 
-/// Adds `wanted` to the values of all components that have a place for it; what stays as it is becomes a note.
+/// Adds `wanted` to the values of all components that have a key for it. Values that cannot be
+/// changed become notes.
 pub(super) fn add(wanted: &NodeScheduling, chosen: &mut [ChosenComponent<'_>]) -> Vec<String> {
     let mut notes = Vec::new();
     for part in wanted.parts() {
@@ -31,7 +33,7 @@ pub(super) fn add(wanted: &NodeScheduling, chosen: &mut [ChosenComponent<'_>]) -
             let places = part.places(&choice.known.node_scheduling);
             let paths = part.paths(&choice.known.node_scheduling);
             is_taken |= !paths.is_empty();
-            // A chart without any place for such pods has none of them, unless nobody knows.
+            // A chart without such keys has no such pods, unless its keys are unknown.
             let has_such_pods = !places.node_selector.is_empty()
                 || !places.tolerations.is_empty()
                 || choice.asked.chart.is_some();
@@ -42,7 +44,7 @@ pub(super) fn add(wanted: &NodeScheduling, chosen: &mut [ChosenComponent<'_>]) -
         }
         if !without.is_empty() {
             notes.push(format!(
-                "`{flag}` does not reach {}: no place for it in the chart is known",
+                "`{flag}` does not apply to {}: the catalog has no key for it",
                 without.join(", ")
             ));
         } else if !is_taken {
@@ -75,28 +77,25 @@ fn add_part(
             )
         };
         let note = |left| {
-            format!(
-                "`{}`: `{left}` of {} stays as the recipe has it",
-                flag(part),
-                choice.known.name
-            )
+            format!("`{}`: `{left}` of {} keeps the recipe's value", flag(part), choice.known.name)
         };
         notes.extend(left.into_iter().map(note));
     }
     notes
 }
 
-/// What a chart says where the recipe says nothing, as far as the catalog has it.
+/// The defaults of a chart, as far as the catalog has them.
 struct SchedulingDefaults<'a> {
     own: &'static Map<String, Value>,
-    /// Of the charts inside it, by their keys.
+    /// The defaults of its sub-charts, by their keys.
     nested: Vec<(&'a str, &'static Map<String, Value>)>,
 }
 
 impl<'a> SchedulingDefaults<'a> {
     fn from_component(choice: &ChosenComponent<'a>) -> Self {
         let own = choice.known.defaults(choice.details);
-        // Which version is inside is known of CRDs alone; the catalog's own is near enough for what its pods tolerate.
+        // The sub-chart's version is known only for CRDs. The tolerations of the catalog's default
+        // version are close enough.
         let inside = |nested: &'a NestedComponent| {
             let component = catalog::component(&nested.component)?;
             Some((
@@ -126,7 +125,7 @@ impl<'a> SchedulingDefaults<'a> {
     }
 }
 
-/// Puts labels into the map at `path`; the paths that the recipe has filled otherwise.
+/// Adds labels to the map at `path`. Returns the paths that the recipe sets to another value.
 fn add_labels(
     values: &mut Map<String, Value>,
     path: &str,
@@ -147,7 +146,8 @@ fn add_labels(
     left
 }
 
-/// Puts tolerations behind those at `path`, or behind the chart's own; the path if the recipe has filled it otherwise.
+/// Appends tolerations to those at `path`, or to the chart's own. Returns the path if the recipe
+/// sets it to another type.
 fn add_tolerations(
     values: &mut Map<String, Value>,
     defaults: &[Value],
@@ -173,23 +173,25 @@ fn add_tolerations(
         .collect()
 }
 
-/// What an operator makes from a custom resource follows that resource, not the chart.
+/// Returns the note for pods that an operator creates from a custom resource: their scheduling
+/// follows the resource, not the chart.
 fn made_by_the_operator(wanted: &NodeScheduling, choice: &ChosenComponent<'_>) -> Option<String> {
     let kinds: Vec<&str> = choice.asked.custom_resources.keys().map(String::as_str).collect();
     (!wanted.accelerated.is_empty() && !kinds.is_empty()).then(|| {
         format!(
-            "the node options do not reach what {} makes from {}: set `tolerations` and `nodeAffinity` in its `customResources`",
+            "the node options do not apply to pods that {} creates from {}: set `tolerations` and `nodeAffinity` in its `customResources`",
             choice.name(),
             kinds.join(", ")
         )
     })
 }
 
-/// The hook chart's `pod` for these nodes and this platform: its Job is one of the pods that may run on any node.
+/// Returns the hook chart's `pod` for these nodes and this platform. The hook's pod may run on any
+/// node.
 pub(super) fn of_hook(system: &PodScheduling, platform: ClusterPlatform) -> Option<Value> {
     let mut pod = Map::new();
     if platform == ClusterPlatform::Openshift {
-        // It assigns the user, and refuses pods that name one outside of their namespace's range.
+        // OpenShift assigns the user, and refuses pods with a user outside their namespace's range.
         pod.insert("runAsUser".to_owned(), Value::Null);
     }
     if !system.node_selector.is_empty() {

@@ -1,4 +1,4 @@
-//! What the user should know of a plan, and no error says.
+//! Notes about a plan that are not errors.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use contract::names::{DRA_DRIVER, GPU_OPERATOR};
 use contract::settings::Mode;
 use recipe::model::{Recipe, RecipeUpgradePolicy};
 
-/// The notes, in the order of the components.
+/// Returns the notes, in the order of the components.
 pub(super) fn release_notes(recipe: &Recipe, chosen: &[ChosenComponent<'_>]) -> Vec<String> {
     let mut notes: Vec<String> = chosen.iter().filter_map(crds).collect();
     let has = |name: &str| chosen.iter().any(|choice| choice.name() == name);
@@ -17,11 +17,14 @@ pub(super) fn release_notes(recipe: &Recipe, chosen: &[ChosenComponent<'_>]) -> 
     if !has(GPU_OPERATOR)
         && (driver.version.is_some() || driver.policy != RecipeUpgradePolicy::default())
     {
-        notes.push("`rollout.gpuDriver` has no effect: the recipe has no gpu-operator that would upgrade a driver".to_owned());
+        notes.push(
+            "`rollout.gpuDriver` has no effect: the recipe has no component gpu-operator"
+                .to_owned(),
+        );
     }
     if has(GPU_OPERATOR) && !has(DRA_DRIVER) {
         notes.push(format!(
-            "the recipe has no {DRA_DRIVER}, so its hook has no task `reroll`: a DRA driver that was installed by other means keeps its stale plugins"
+            "the recipe has no {DRA_DRIVER}, so its hook has no task `reroll`, and a separately installed DRA driver keeps its stale plugins"
         ));
     }
     let is_driven = |choice: &ChosenComponent<'_>| {
@@ -29,7 +32,7 @@ pub(super) fn release_notes(recipe: &Recipe, chosen: &[ChosenComponent<'_>]) -> 
     };
     if chosen.iter().any(is_driven) {
         notes.push(
-            "mode `drive`: where the GPU driver was in another mode before, every driver pod is replaced once, node by node, as its template changes"
+            "mode `drive`: if the GPU driver was in another mode before, its template changes, and every driver pod is replaced once, node by node"
                 .to_owned(),
         );
     }
@@ -40,12 +43,12 @@ pub(super) fn release_notes(recipe: &Recipe, chosen: &[ChosenComponent<'_>]) -> 
             && lookup(&choice.values, DRIVER_VERSION).is_none()
         {
             notes.push(format!(
-                "no driver version is set: every new {GPU_OPERATOR} chart brings its own driver to all nodes; set `rollout.gpuDriver.version`"
+                "no driver version is set, so every new {GPU_OPERATOR} chart upgrades the driver on all nodes; set `rollout.gpuDriver.version`"
             ));
         }
         if choice.asked.version.is_none() {
             notes.push(format!(
-                "{} takes the catalog's version {}; a newer gpu-rollout may take another",
+                "{} has the catalog's version {}, which may differ in a newer gpu-rollout",
                 choice.name(),
                 choice.version
             ));
@@ -54,16 +57,16 @@ pub(super) fn release_notes(recipe: &Recipe, chosen: &[ChosenComponent<'_>]) -> 
     notes
 }
 
-/// Whose CRDs no release of the bundle owns, and what that means.
+/// Returns the note for a component whose CRDs no release of the bundle owns.
 fn crds(choice: &ChosenComponent<'_>) -> Option<String> {
     let (name, version) = (choice.name(), choice.version);
     let Some(details) = choice.details else {
         let like = choice.known.closest_version(version);
         return Some(format!(
-            "{name} {version} is not in the catalog: it is taken to work as {} does, and its CRDs stay with the vendor's chart, which Helm installs once and never upgrades",
+            "{name} {version} is not in the catalog: it is treated like {}, and its CRDs stay with the vendor's chart, so Helm installs them once and never upgrades them",
             like.version
         ));
     };
     (details.crds.is_empty() && !details.custom_resources.is_empty())
-        .then(|| format!("the catalog does not have the CRDs of {name} {version}: they stay with the vendor's chart and its own hook"))
+        .then(|| format!("the catalog does not have the CRDs of {name} {version}, so they stay with the vendor's chart and its own hook"))
 }

@@ -1,9 +1,9 @@
-//! The order of components: what the catalog says with `after`, else the recipe's own order.
+//! The order of components: by `after` in the catalog, otherwise the recipe's order.
 
 use super::PlanError;
 use catalog::model::CatalogComponent;
 
-/// Sorts `components` so that each one comes after those of its `after` that are there too. Stable: otherwise the order stays.
+/// Sorts `components` so that each comes after the components of its `after`. The sort is stable.
 ///
 /// # Errors
 /// Components that wait for each other.

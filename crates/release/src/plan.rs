@@ -1,4 +1,4 @@
-//! The plan itself.
+//! Plans the releases of a recipe.
 
 use std::collections::BTreeMap;
 
@@ -21,28 +21,28 @@ use contract::settings::{DraRequired, Gate, HoldNodes, Mode};
 use contract::task::Task;
 use recipe::model::{NodeScheduling, Recipe};
 
-/// The longest name of a release that Helm takes.
+/// Helm's limit for the length of release names.
 const LONGEST_NAME: usize = 53;
 
-/// What the user says beside the recipe.
+/// Options for a plan in addition to the recipe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanOptions {
     /// Chart repositories: address by name in the catalog.
     pub chart_repositories: BTreeMap<String, String>,
     /// The hook's image.
     pub hook_image: Option<HookImage>,
-    /// Registries that take the place of others.
+    /// Registries that replace other registries.
     pub registry_mirrors: Vec<RegistryMirror>,
-    /// Names of Secrets to pull images with, in the namespace of each release.
+    /// Names of image pull Secrets, in the namespace of each release.
     pub pull_secrets: Vec<String>,
-    /// Node selectors and tolerations that are added to those of all components.
+    /// Node selectors and tolerations to add to those of all components.
     pub node_scheduling: NodeScheduling,
 }
 
-/// Turns a recipe into releases.
+/// Plans the releases of a recipe.
 ///
 /// # Errors
-/// What the recipe asks for cannot be deployed, or contradicts itself; see [`PlanError`].
+/// The recipe cannot be deployed, or contradicts itself; see [`PlanError`].
 pub fn plan(
     recipe: &Recipe,
     catalog: &impl PlanCatalog,
@@ -77,7 +77,7 @@ pub fn plan(
     Ok(plan)
 }
 
-/// What can be said without the catalog.
+/// Checks that do not need the catalog.
 fn check(recipe: &Recipe) -> Result<(), PlanError> {
     for driver in recipe.rollout.drivers() {
         let Gate::Settled = driver.gate;
@@ -93,7 +93,7 @@ fn check(recipe: &Recipe) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Helm's limit, and that no release takes the name of another.
+/// Checks the length of release names, and that they are unique.
 fn check_names(releases: &[Release]) -> Result<(), PlanError> {
     for (index, release) in releases.iter().enumerate() {
         if release.name.len() > LONGEST_NAME {
@@ -106,7 +106,8 @@ fn check_names(releases: &[Release]) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// A name that no component has is a mistake; one that no component of this recipe has is not: mirrors are the same for all recipes.
+/// Checks that the catalog has each repository of the options. The recipe need not use it, because
+/// mirrors are the same for all recipes.
 fn check_repositories(catalog: &impl PlanCatalog, options: &PlanOptions) -> Result<(), PlanError> {
     if options.chart_repositories.is_empty() {
         return Ok(());
@@ -121,13 +122,13 @@ fn check_repositories(catalog: &impl PlanCatalog, options: &PlanOptions) -> Resu
     }
 }
 
-/// The plan as far as it is made.
+/// A plan under construction.
 struct ReleasePlanner<'a, C> {
     recipe: &'a Recipe,
     catalog: &'a C,
     options: &'a PlanOptions,
     chosen: &'a [ChosenComponent<'a>],
-    /// Who owns a CRD: its text, the component, the release.
+    /// The owner of each CRD: its text, the component, the release.
     owners: BTreeMap<String, (String, String, String)>,
     releases: Vec<Release>,
 }
@@ -143,7 +144,8 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
         self.releases.extend(namespaces::release(&levels));
     }
 
-    /// CRDs, configurations of the device plugin, hook before, the vendor's chart, custom resources, hook after.
+    /// Adds the releases of a component: CRDs, configurations of the device plugin, the hook
+    /// before, the vendor's chart, custom resources, the hook after.
     fn component(&mut self, choice: &ChosenComponent<'_>) -> Result<(), PlanError> {
         let name = choice.name();
         let mut needs: Vec<String> = self
@@ -209,7 +211,8 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
         Ok(())
     }
 
-    /// The component's CRDs that nobody owns yet, as a release; returns all releases that own CRDs of this component.
+    /// Adds a release with the component's CRDs that have no owner yet. Returns all releases that
+    /// own CRDs of this component.
     fn crds(
         &mut self,
         choice: &ChosenComponent<'_>,
@@ -268,12 +271,13 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
         Ok(needed)
     }
 
-    /// The tasks that there is something to do for, so that a Job gets no rights that it has no use for. Without a DRA driver there is
-    /// nothing to re-roll, without configurations nothing that a device plugin could have missed. The stand-alone device plugin has
-    /// no operator of its own: where the recipe has the GPU operator it is that one's driver that is waited for, and that the plugin
-    /// must not be older than.
+    /// Returns the necessary tasks, so that a Job gets no unnecessary rights. Without a DRA driver,
+    /// there is nothing to re-roll. Without configurations, a device plugin cannot miss a change of
+    /// them. The stand-alone device plugin has no operator of its own: if the recipe has the GPU
+    /// Operator, the hook waits for that operator's driver, and the plugin must not be older than
+    /// it.
     ///
-    /// What a mode brings is done by the hooks of the driver's own operator.
+    /// The hooks of the driver's own operator do the tasks of a mode.
     fn tasks(
         &self,
         choice: &ChosenComponent<'_>,
@@ -309,14 +313,16 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
         ComponentHooks { pre: wanted(&hooks.pre), post: wanted(&hooks.post), driver: hooks.driver }
     }
 
-    /// Whether mode `assist` may hold nodes while the operator is upgraded. Of the network operator it is not known whether it needs that.
+    /// Whether mode `assist` may hold nodes while the operator is upgraded. It is unknown whether
+    /// the Network Operator needs that.
     fn holds_before_upgrade(&self, mode: Mode, driver: Driver) -> bool {
         mode == Mode::Assist
             && driver == Driver::Gpu
             && self.recipe.rollout.gpu_driver.operator_upgrade.hold != HoldNodes::Never
     }
 
-    /// A hook release of the component: what it shares, and the release that waits for what it prepares.
+    /// Returns a hook release of the component, with the values that it shares and the release that
+    /// waits for the rollout.
     fn hook(
         &self,
         choice: &ChosenComponent<'_>,
@@ -345,7 +351,8 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
             time::DriverPace { driver, component, place, carrier, mode },
             tasks,
         )?;
-        // The settings are those of this component, wherever the operator and the DRA driver come from.
+        // The settings belong to this component, even if other components deploy operator and DRA
+        // driver.
         let operator_namespace = match operator {
             Some(operator) => operator.namespace,
             None => self
@@ -368,7 +375,7 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
                 Some((release.name.as_str(), hook.budget.seconds))
             }),
             operator_namespace,
-            // The GPU operator's has a fixed name.
+            // The GPU Operator's Deployment has a fixed name.
             operator_deployment: lookup(&choice.values, "operator.fullnameOverride")
                 .and_then(Value::as_str)
                 .filter(|name| driver == Driver::Ofed && !name.is_empty()),
@@ -392,7 +399,8 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
         })
     }
 
-    /// The release that must have succeeded before anything that comes after `component`, if the recipe has that component.
+    /// Returns the last release of `component`, which must succeed before any release that comes
+    /// after it; `None` if the recipe does not have the component.
     fn last_of(&self, component: &str) -> Option<String> {
         let last = [hook::POST, resources::SUFFIX, ""];
         last.iter()

@@ -1,4 +1,5 @@
-//! The release of a component's custom resources: what its operator works from, and its chart does not bring.
+//! The release of a component's custom resources, which its operator reads and its chart does not
+//! create.
 
 use serde_json::{Map, Value, json};
 
@@ -10,13 +11,13 @@ use super::time::LOCAL_TIMEOUT_SECONDS;
 use super::values;
 use recipe::model::RecipeRollout;
 
-/// Ends the release's name.
+/// Suffix of the release's name.
 pub const SUFFIX: &str = "-resources";
 
-/// The release, if the recipe has custom resources for the component.
+/// Returns the release, if the recipe has custom resources for the component.
 ///
 /// # Errors
-/// A kind that the component does not take, or a setting with two places.
+/// The component does not have the kind, or a setting is set twice.
 pub(super) fn release(
     choice: &ChosenComponent<'_>,
     rollout: &RecipeRollout,
@@ -67,7 +68,7 @@ pub(super) fn release(
     }))
 }
 
-/// The spec of the one custom resource that carries the driver's policy, as the release has it.
+/// Returns the spec of the custom resource with the driver's policy, as in the release.
 pub(super) fn policy(release: &Release) -> Option<&Map<String, Value>> {
     let ReleaseKind::Manifests(manifests) = &release.kind else { return None };
     manifests

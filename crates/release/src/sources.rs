@@ -1,4 +1,5 @@
-//! Where charts come from: the catalog's repositories, or the ones that `--chart-repository NAME=URL` puts in their place.
+//! The charts' repositories: the catalog's, or those that `--chart-repository NAME=URL` replaces
+//! them with.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -12,14 +13,14 @@ use contract::grammar::{is_line, repository_problem, shown};
 pub struct RepositoryOverride {
     /// The repository's name in the catalog.
     pub name: String,
-    /// The address that takes its place.
+    /// The address that replaces it.
     pub url: String,
 }
 
-/// Why a text is no [`RepositoryOverride`].
+/// Why a text is not a [`RepositoryOverride`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RepositoryOverrideError {
-    /// No `=`, or nothing before or behind it.
+    /// No `=`, or nothing before or after it.
     #[error("expected NAME=URL, found `{0}`")]
     Form(String),
     /// An address of another kind.
@@ -29,17 +30,17 @@ pub enum RepositoryOverrideError {
     Scheme(String),
     /// A user or password in the address.
     #[error(
-        "the address of `{0}` carries a user name or password, which would stand in the bundle for everyone to read; log Helm in instead"
+        "the address of `{0}` contains a user name or password, which every reader of the bundle would see; log in with Helm instead"
     )]
     Secret(String),
-    /// Characters that no address has.
+    /// Characters that are not allowed in an address.
     #[error(
-        "the address of `{0}` has a space, a quote or another character in it that no address has"
+        "the address of `{0}` has a space, a quote or another character that is not allowed in an address"
     )]
     Characters(String),
-    /// Characters in a path that some tool takes for its own.
+    /// Characters in a path that have a meaning for some tool.
     #[error(
-        "the directory of `{0}` has a quote, a brace, a comma, `$`, `\\` or a control character in its path; link it to another name"
+        "the directory of `{0}` has a quote, a brace, a comma, `$`, `\\` or a control character in its path; use a symbolic link with another name"
     )]
     Path(String),
 }
@@ -54,7 +55,7 @@ impl FromStr for RepositoryOverride {
             .ok_or_else(|| RepositoryOverrideError::Form(text.to_owned()))?;
         let address = url.strip_prefix("file://").unwrap_or(url);
         if address.starts_with('/') {
-            // Tools take braces for templates and quotes for their own, and Helm a comma for a separator.
+            // Tools interpret braces as templates and strip quotes, and Helm separates at commas.
             if !is_line(address) || address.contains(['{', '}', '"', '\'', '`', '\\', '$', ',']) {
                 return Err(RepositoryOverrideError::Path(name.to_owned()));
             }
@@ -76,7 +77,7 @@ impl FromStr for RepositoryOverride {
     }
 }
 
-/// Where `component`'s chart comes from in `version`.
+/// Returns the origin of `component`'s chart in `version`.
 pub(super) fn chart(
     component: &CatalogComponent,
     version: &str,

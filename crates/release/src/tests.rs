@@ -1,4 +1,4 @@
-//! What a plan says, on a small catalog.
+//! Tests of plans, with a small catalog.
 
 use serde_json::{Value, json};
 
@@ -140,7 +140,7 @@ fn the_policy_becomes_the_charts_values() {
             }},
         })
     );
-    // What the recipe does not say is left to the chart.
+    // The chart's defaults apply to absent keys.
     let plan = planned(json!({"rollout": {"gpuDriver": {"mode": "observe"}}})).unwrap();
     assert_eq!(
         json!(upstream(&plan, "gpu-operator").values),
@@ -171,7 +171,8 @@ fn budgets_follow_nodes_pace_and_waits() {
     );
     let alone = json!({"components": [{"name": "gpu-operator"}], "rollout": {"gpuDriver": {"version": "1", "perNode": "1m"}}, "cluster": {"gpuNodes": 1}});
     assert_eq!(seconds(alone), 60 + OVERHEAD_SECONDS, "without a DRA driver nothing is re-rolled");
-    // Operands are replaced one node at a time, however many drivers are upgraded at once.
+    // Operands are replaced one node at a time, regardless of how many drivers are upgraded at
+    // once.
     let many = |daemon_sets: Value| {
         let all = json!({"maxParallelUpgrades": 0, "maxUnavailable": "100%"});
         seconds(
@@ -189,7 +190,7 @@ fn budgets_follow_nodes_pace_and_waits() {
         release(&plan, "nvidia-dra-driver-gpu-post").timeout_seconds,
         budget.seconds + SLACK_SECONDS
     );
-    insta::assert_snapshot!(budget.explanation, @"1h3m: 16 GPU nodes, 4 upgraded at once, 12m a node, 15m for everything else");
+    insta::assert_snapshot!(budget.explanation, @"1h3m: 16 GPU nodes, 4 upgraded at once, 12m per node, 15m for everything else");
 }
 
 #[test]
@@ -238,7 +239,7 @@ fn missing_dra_driver_disables_reroll_with_a_note() {
         (&[Task::Settle, Task::Wake][..], &json!(["settle", "wake"]))
     );
     assert_eq!(hook.rights, rights(Driver::Gpu, &[Task::Settle, Task::Wake]).collect::<Vec<_>>());
-    insta::assert_snapshot!(plan.notes[0], @"the recipe has no nvidia-dra-driver-gpu, so its hook has no task `reroll`: a DRA driver that was installed by other means keeps its stale plugins");
+    insta::assert_snapshot!(plan.notes[0], @"the recipe has no nvidia-dra-driver-gpu, so its hook has no task `reroll`, and a separately installed DRA driver keeps its stale plugins");
 }
 
 #[test]
@@ -292,7 +293,7 @@ fn repositories_can_be_replaced() {
         ..PlanOptions::default()
     };
     let error = plan(&recipe(json!({})), &catalog(), &options).unwrap_err();
-    assert_eq!(error.hint().as_deref(), Some("the repositories are jetstack, nfd, nvidia"));
+    assert_eq!(error.hint().as_deref(), Some("known repositories: jetstack, nfd, nvidia"));
 }
 
 #[test]
@@ -314,28 +315,31 @@ fn contradictions_are_errors() {
         (json!({"components": [{"name": "nope"}]}), "component `nope` is not in the catalog"),
         (
             json!({"components": [{"name": "gpu-operator"}, {"name": "gpu-operator"}]}),
-            "component `gpu-operator` stands in the recipe twice",
+            "component `gpu-operator` is in the recipe twice",
         ),
         (
             operator(json!({"driver": {"version": "1"}})),
-            "`rollout.gpuDriver.version` and `values.driver.version` of component `gpu-operator` both set the same thing",
+            "`rollout.gpuDriver.version` and `values.driver.version` of component `gpu-operator` set the same value",
         ),
-        (operator(json!({"driver": "x"})), "`values.driver` of component `gpu-operator` is no map"),
+        (
+            operator(json!({"driver": "x"})),
+            "`values.driver` of component `gpu-operator` is not a map",
+        ),
         (
             operator(json!({"operator": {"upgradeCRD": true}})),
             "`values.operator.upgradeCRD` of component `gpu-operator` must be false, found true",
         ),
         (
             with_policy(&json!({"maxUnavailable": 0})),
-            "`maxUnavailable: 0` does not forbid anything: the gpu-operator chart reads zero as unset and renders 25%",
+            "`maxUnavailable: 0` has no effect: the gpu-operator chart treats 0 as not set, and renders 25%",
         ),
         (
             json!({"components": [{"name": "gpu-operator"}], "rollout": {"dra": {"required": true}}}),
-            "`rollout.dra.required: true`, but the recipe has no component `nvidia-dra-driver-gpu`",
+            "`rollout.dra.required` is true, but the recipe has no component `nvidia-dra-driver-gpu`",
         ),
         (
             json!({"rollout": {"gpuDriver": {"perNode": "600h"}}}),
-            "`rollout.gpuDriver` takes too long, at most 24 days are possible: 9600h15m: 16 GPU nodes, 1 upgraded at once, 600h a node, 15m for \
+            "the time budget of `rollout.gpuDriver` is longer than the limit of 24 days: 9600h15m: 16 GPU nodes, 1 upgraded at once, 600h per node, 15m for \
              everything else",
         ),
     ];
@@ -366,7 +370,8 @@ fn two_forms_of_one_crd_are_refused() {
     assert!(matches!(error, PlanError::CrdConflict { .. }), "{error}");
 }
 
-/// The plugin's pods do not start without their ConfigMap, so it comes first; and an edit of it fires the hook.
+/// The plugin's pods do not start without their ConfigMap, so it comes first; and an edit of it
+/// fires the hook.
 #[test]
 fn device_plugin_configurations_precede_their_component() {
     let config = json!({"default": "shared", "configs": {"shared": {"version": "v1"}, "whole": {"version": "v1"}}});
@@ -390,7 +395,7 @@ fn device_plugin_configurations_precede_their_component() {
     assert_eq!(hook(&plan, "gpu-operator-post").shares, ["gpu-operator", "gpu-operator-config"]);
 }
 
-/// A Job gets the task, and with it rights, only where there is something that nobody else restarts.
+/// A Job gets the task and its rights only if nothing else restarts the plugin.
 #[test]
 fn plugins_restart_only_where_something_can_change() {
     let tasks = |components: Value| -> Vec<(String, Vec<Task>)> {
@@ -472,7 +477,8 @@ fn names_that_helm_does_not_take_are_errors() {
     assert_eq!(error, PlanError::NameTwice("gpu-operator-post".to_owned()));
 }
 
-/// Both would stand under `objects` in the values that the hook shares, and the later would hide the earlier from the trigger digest.
+/// Both would be under `objects` in the values that the hook shares, so the later one would hide
+/// the earlier one from the trigger digest.
 #[test]
 fn no_component_has_configurations_and_custom_resources() {
     for chart in device_plugin_config::environment::PluginChart::ALL {

@@ -1,4 +1,4 @@
-//! How long things take: budget B of a hook, timeouts of the other releases.
+//! Time budgets (B) of hooks, and timeouts of the other releases.
 
 use serde_json::{Map, Value};
 
@@ -13,61 +13,65 @@ use contract::settings::{DevicePluginSettings, DraSettings, Mode};
 use contract::task::Task;
 use recipe::model::{OfedDriverRollout, Recipe, RecipeWaitForCompletion};
 
-/// One operation on a release without a hook Job of ours: Helm's own default of five minutes twice, because vendors' charts bring
-/// hook Jobs whose image has to be pulled first.
+/// Timeout in seconds of one operation on a release without our hook Job: twice Helm's default of
+/// five minutes, because vendors' charts have hook Jobs whose image must be pulled first.
 pub const UPSTREAM_TIMEOUT_SECONDS: u64 = 600;
-/// One operation on a local chart of CRDs or namespaces: objects are created and nothing is waited for.
+/// Timeout in seconds of one operation on a local chart of CRDs or namespaces, which creates
+/// objects and waits for nothing.
 pub const LOCAL_TIMEOUT_SECONDS: u64 = 300;
-/// Seconds that the pods of the GPU operator's other operands take to be replaced on one node: the old one's grace period, start, validation.
+/// Seconds to replace the pods of the GPU Operator's other operands on one node: the old pod's
+/// grace period, start, validation.
 const OPERANDS_SECONDS: u64 = 60;
-/// On how many nodes a rolling update of operands replaces pods at once; the gpu-operator chart's and Kubernetes' default.
+/// On how many nodes a rolling update of operands replaces pods at once: the default of the
+/// gpu-operator chart and of Kubernetes.
 const OPERANDS_MAX_UNAVAILABLE: Count = Count::Number(1);
-/// Where that limit stands in the values.
+/// The path of that limit in the values.
 const OPERANDS_MAX_UNAVAILABLE_PATH: &str = "daemonsets.rollingUpdate.maxUnavailable";
-/// The key of the limit of nodes that are upgraded at once.
+/// The key that limits how many nodes are upgraded at once.
 const MAX_PARALLEL: &str = "maxParallelUpgrades";
-/// What is said of nodes whose driver is upgraded.
+/// The verb in explanations for nodes whose driver is upgraded.
 const UPGRADED: &str = "upgraded";
-/// Budgets beyond this are mistakes, and Go's and Kubernetes' second counters are 32 bits wide in places.
+/// The largest budget in seconds. Larger ones are mistakes, and some counters of Go and Kubernetes
+/// have only 32 bits.
 const MAX_SECONDS: u64 = 24 * 24 * 3600;
 
-/// B and how it came about.
+/// A time budget (B), and how it was computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeBudget {
     /// B: the Job's `activeDeadlineSeconds`.
     pub seconds: u64,
     /// Seconds for one node, with the wait for its jobs.
     pub per_node_seconds: u64,
-    /// The same as a sentence for people.
+    /// How the budget was computed, as a sentence.
     pub explanation: String,
 }
 
 impl TimeBudget {
-    /// T: what a deployer must wait at least.
+    /// T: the minimum seconds that a deployer must wait.
     pub fn timeout_seconds(&self) -> u64 {
         deployer_timeout_seconds(self.seconds)
     }
 }
 
-/// What a driver's budget is made from.
+/// The input for a driver's time budget.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DriverPace<'a> {
     /// The driver.
     pub(super) driver: Driver,
-    /// The component that carries its policy.
+    /// The component with its policy.
     pub(super) component: &'a str,
-    /// Where that component's policy stands in a recipe, for messages.
+    /// The path of the policy in a recipe, for messages.
     pub(super) place: &'a str,
-    /// What carries the policy, as it is installed: the values of a chart, or the spec of a custom resource.
+    /// The installed policy's parent: the values of a chart, or the spec of a custom resource.
     pub(super) carrier: Option<&'a Map<String, Value>>,
-    /// The mode that is in force.
+    /// The effective mode.
     pub(super) mode: Mode,
 }
 
-/// The budget of a hook Job with `tasks`.
+/// Computes the time budget of a hook Job with `tasks`.
 ///
 /// # Errors
-/// Values that no budget can be made from, a wait without an end, or a budget of more than 24 days.
+/// Values have the wrong type, a wait is endless, or the budget is more than 24 days.
 pub(super) fn budget(
     recipe: &Recipe,
     pace: DriverPace<'_>,
@@ -118,13 +122,12 @@ pub(super) fn budget(
         operands.into_iter().chain(candidates).filter(|(task, ..)| tasks.contains(task));
     let slowest = candidates.max_by_key(|(_, fleet, _)| fleet.budget_seconds());
     let Some((_, fleet, verb)) = slowest else {
-        let explanation =
-            format!("{}: no node is waited for", Duration::from_secs(OVERHEAD_SECONDS));
+        let explanation = format!("{}: waits for no node", Duration::from_secs(OVERHEAD_SECONDS));
         return Ok(TimeBudget { seconds: OVERHEAD_SECONDS, per_node_seconds, explanation });
     };
     let seconds = fleet.budget_seconds();
     let waiting = if wait > 0 && verb == UPGRADED {
-        format!(" (of which {} wait for jobs)", Duration::from_secs(wait))
+        format!(" (including {} to wait for jobs)", Duration::from_secs(wait))
     } else {
         String::new()
     };
@@ -132,7 +135,7 @@ pub(super) fn budget(
     let pauses =
         if fleet.soak_seconds > 0 { format!(", {soak} between them") } else { String::new() };
     let explanation = format!(
-        "{}: {nodes} GPU node{}, {} {verb} at once, {} a node{waiting}{pauses}, {} for everything else",
+        "{}: {nodes} GPU node{}, {} {verb} at once, {} per node{waiting}{pauses}, {} for everything else",
         Duration::from_secs(seconds),
         if nodes == 1 { "" } else { "s" },
         fleet.parallel(),
@@ -145,12 +148,12 @@ pub(super) fn budget(
     Ok(TimeBudget { seconds, per_node_seconds, explanation })
 }
 
-/// What the policy in force says about pace.
+/// The limits of the effective policy.
 #[derive(Debug, PartialEq, Eq)]
 struct PolicyLimits {
     max_parallel: u32,
     max_unavailable: Count,
-    /// `None`: nothing is waited for. Zero: for ever.
+    /// `None` means no wait, zero an endless wait.
     wait: Option<Duration>,
 }
 
@@ -168,7 +171,7 @@ impl PolicyLimits {
 }
 
 impl DriverPace<'_> {
-    /// The driver's key below `rollout`.
+    /// Returns the driver's key below `rollout`.
     fn key(self) -> &'static str {
         match self.driver {
             Driver::Gpu | Driver::DaemonSet => "gpuDriver",
@@ -176,7 +179,7 @@ impl DriverPace<'_> {
         }
     }
 
-    /// The path of a key of the policy.
+    /// Returns the path of a key of the policy.
     fn path(self, key: &str) -> String {
         let policy = match self.driver {
             Driver::Gpu | Driver::DaemonSet => values::gpu::POLICY,
@@ -196,7 +199,7 @@ impl DriverPace<'_> {
             Some(value) => value
                 .as_u64()
                 .map(Some)
-                .ok_or_else(|| wrong(self.path(key), "expected a whole number of at least 0")),
+                .ok_or_else(|| wrong(self.path(key), "expected an integer of at least 0")),
         };
         let max_parallel = match number(MAX_PARALLEL)? {
             None => Policy::default().max_parallel_upgrades,
@@ -214,13 +217,14 @@ impl DriverPace<'_> {
         };
         let max_unavailable = match self.driver {
             Driver::Gpu | Driver::DaemonSet => self.max_unavailable(carrier)?,
-            // NicClusterPolicy knows no such limit.
+            // NicClusterPolicy has no such limit.
             Driver::Ofed => Count::Percent(100),
         };
         Ok(PolicyLimits { max_parallel, max_unavailable, wait })
     }
 
-    /// How many nodes have operands other than the driver replaced at once. `None`: there are none, or no controller replaces them (`OnDelete`).
+    /// Returns on how many nodes operands other than the driver are replaced at once; `None` if
+    /// there are none, or no controller replaces them (`OnDelete`).
     fn operands_max_unavailable(self) -> Result<Option<Count>, PlanError> {
         let empty = Map::new();
         let carrier = self.carrier.unwrap_or(&empty);
@@ -247,7 +251,7 @@ impl DriverPace<'_> {
         }
     }
 
-    /// A number or a percentage of nodes; `None`: nothing is said.
+    /// Returns a number or a percentage of nodes; `None` if it is not set.
     fn count(self, carrier: &Map<String, Value>, path: &str) -> Result<Option<Count>, PlanError> {
         let count = match lookup(carrier, path) {
             None | Some(Value::Null) => return Ok(None),
@@ -263,7 +267,7 @@ impl DriverPace<'_> {
     }
 }
 
-/// Whether a wait for jobs has no end.
+/// Whether a wait for jobs is endless.
 pub(super) fn is_endless(wait: &RecipeWaitForCompletion) -> bool {
     !wait.pod_selector.is_empty() && wait.timeout.is_none_or(|timeout| timeout.as_secs() == 0)
 }

@@ -1,4 +1,5 @@
-//! The values of a component: what the recipe says in `values`, in `rollout` and in `nodeScheduling`, and what every bundle sets.
+//! Computes the values of a component, from the recipe's `values`, `rollout` and `nodeScheduling`,
+//! and from the values that every bundle sets.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -15,21 +16,22 @@ use recipe::model::{RecipeComponent, RecipeRollout};
 pub mod gpu;
 pub mod ofed;
 
-/// The one top-level key that the hook chart does not leave to the component.
+/// The only top-level key that belongs to the hook chart.
 const OF_THE_HOOK: &str = "rollout";
 
-/// The limits of a policy, which are ours where we decide.
+/// The limits of a policy, which the hook applies in modes in which it decides.
 const LIMITS: [&str; 2] = ["maxParallelUpgrades", "maxUnavailable"];
 
-/// One setting of the recipe's `rollout`: its path there, its path where the vendor reads it, its value there.
+/// One setting of the recipe's `rollout`: its path there, its path in the vendor's values, its
+/// value there.
 type MappedValue = (String, String, Value);
-/// One setting that the mode alone decides about: its path where the vendor reads it, its value.
+/// One setting that only the mode determines: its path in the vendor's values, its value.
 type FixedValue = (&'static str, Value);
 
-/// Puts `value` at a dotted path, making the maps on the way.
+/// Sets `value` at a dotted path, and creates missing maps.
 ///
 /// # Errors
-/// The part of the path at which something else than a map stands.
+/// The part of the path whose value is not a map.
 pub(super) fn set(values: &mut Map<String, Value>, path: &str, value: Value) -> Result<(), String> {
     let mut map = values;
     let mut keys: Vec<&str> = path.split('.').collect();
@@ -47,7 +49,8 @@ pub(super) fn set(values: &mut Map<String, Value>, path: &str, value: Value) -> 
     Ok(())
 }
 
-/// A chart's default values with others on top, as Helm merges them: maps recurse, everything else replaces, null deletes.
+/// Merges values over a chart's defaults like Helm: maps recursively, other values replace, null
+/// deletes.
 pub fn over(defaults: &Map<String, Value>, values: &Map<String, Value>) -> Map<String, Value> {
     let mut merged = defaults.clone();
     for (key, value) in values {
@@ -65,10 +68,11 @@ pub fn over(defaults: &Map<String, Value>, values: &Map<String, Value>) -> Map<S
     merged
 }
 
-/// The values of a component without its node scheduling. `details` is its version in the catalog, `like` the version that it works like.
+/// Returns the values of a component without its node scheduling. `details` is its version in the
+/// catalog, `like` the most similar version.
 ///
 /// # Errors
-/// A value that the recipe sets in two ways, or sets against what the bundle must set.
+/// The recipe sets a value in two places, or differently from what the bundle must set.
 pub(super) fn component_values(
     component: &RecipeComponent,
     details: Option<&ComponentVersion>,
@@ -80,10 +84,10 @@ pub(super) fn component_values(
         return Err(PlanError::value(
             &component.name,
             format!("values.{OF_THE_HOOK}"),
-            "the hook shares these values and takes this key for its own settings",
+            "the hook shares these values, and uses this key for its own settings",
         ));
     }
-    // Names must stay as they are with versions that the catalog does not know, too.
+    // Names must also stay the same with versions that the catalog does not have.
     let fixed =
         details.into_iter().flat_map(|details| &details.bundle_values).chain(&like.kept_names);
     for (path, expected) in fixed {
@@ -134,7 +138,7 @@ pub(super) fn component_values(
     Ok(values)
 }
 
-/// Sets what the mode decides about; what stands there already must be the same.
+/// Sets the values that the mode determines. An existing value must be the same.
 fn set_fixed(
     component: &RecipeComponent,
     (mode, fixed): (Mode, Vec<FixedValue>),
@@ -159,7 +163,8 @@ fn set_fixed(
     Ok(())
 }
 
-/// Switches off what the driver's init container would do beside us. Entries of the recipe stay, in their order.
+/// Disables actions of the driver's init container that the hook does itself. Keeps the recipe's
+/// entries and their order.
 fn manager_env(
     component: &RecipeComponent,
     values: &mut Map<String, Value>,
@@ -177,7 +182,7 @@ fn manager_env(
         match entries.iter().find(|entry| entry["name"] == name) {
             Some(found) if *found != wanted => {
                 return Err(wrong(format!(
-                    "in mode `drive` the entry `{name}` must have the value \"false\", found {found}"
+                    "in mode `drive`, the entry `{name}` must have the value \"false\", found {found}"
                 )));
             }
             Some(_) => {}
@@ -187,7 +192,7 @@ fn manager_env(
     set(values, path, Value::Array(entries)).map_err(|path| no_map(component, path))
 }
 
-/// The chart is told where its device plugin finds the configurations of the bundle.
+/// Sets the chart's values for the bundle's device plugin configurations.
 fn device_plugin_config(
     component: &RecipeComponent,
     values: &mut Map<String, Value>,
@@ -200,7 +205,7 @@ fn device_plugin_config(
     rows.extend(config.default.clone().map(|default| ("default", default)));
     for (key, value) in rows {
         let path = format!("{}.{key}", chart.config_path());
-        // Charts have an empty text where nothing is set.
+        // Charts have an empty string if nothing is set.
         if lookup(values, &path).is_some_and(|found| !found.is_null() && *found != "") {
             return Err(PlanError::set_twice(
                 &component.name,
@@ -213,7 +218,7 @@ fn device_plugin_config(
     Ok(())
 }
 
-/// The spec of a custom resource of the component.
+/// Returns the spec of a custom resource of the component.
 ///
 /// # Errors
 /// As for values.
@@ -234,7 +239,7 @@ pub(super) fn spec(
     let written = |path: &str| format!("customResources.{kind}.{path}");
     set_mapped(component, ("ofedDriver", ofed::mapped_values(driver)), &mut spec, written)?;
     set_fixed(component, (driver.mode, ofed::fixed(driver.mode)), &mut spec, written)?;
-    // Without it the operator ignores the rest of the policy.
+    // Without this key, the operator ignores the rest of the policy.
     if lookup(&spec, ofed::AUTO_UPGRADE).is_none() {
         set(&mut spec, ofed::AUTO_UPGRADE, Value::Bool(true))
             .map_err(|path| no_map(component, path))?;
@@ -242,8 +247,9 @@ pub(super) fn spec(
     Ok(spec)
 }
 
-/// What the recipe sets of a driver in this mode: `steer` keeps the policy's limits to itself, `drive` the whole policy. `keys` are those of
-/// the vendor's policy, each with its name in the recipe's. Times are whole seconds there.
+/// Returns the vendor's values that the recipe sets for a driver in this mode. In `steer`, the hook
+/// applies the policy's limits itself; in `drive`, the whole policy. `keys` are those of the
+/// vendor's policy, each with its name in the recipe. The vendor's times are whole seconds.
 fn mapped_values(
     mode: Mode,
     (version, version_path): (Option<&String>, &str),
@@ -283,7 +289,7 @@ fn mapped_values(
     mapped
 }
 
-/// Sets what `rollout` says, unless it is set already.
+/// Sets the values from `rollout`, unless they are set already.
 fn set_mapped(
     component: &RecipeComponent,
     (driver, rows): (&str, Vec<MappedValue>),
@@ -308,10 +314,11 @@ fn no_map(component: &RecipeComponent, path: String) -> PlanError {
     PlanError::NoMap { component: component.name.clone(), path }
 }
 
-/// Writes node selectors and tolerations to the places that the chart has for them, sub-charts that are `off` left out.
+/// Writes node selectors and tolerations to the keys that the chart has for them, except for
+/// sub-charts that are `off`.
 ///
 /// # Errors
-/// No place for what the recipe says, or a value that stands there already.
+/// The chart has no key for the setting, or the key is set already.
 pub(super) fn schedule(
     component: &RecipeComponent,
     places: &SchedulingPaths,

@@ -1,4 +1,4 @@
-//! Two trees of values, compared path by path.
+//! Compares two trees of values, path by path.
 
 use std::collections::BTreeSet;
 
@@ -9,17 +9,17 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ValueChange {
-    /// Dotted path; elements of lists by number, or by name where each one has its own.
+    /// The dotted path. List items are identified by number, or by name if each has a unique name.
     pub path: String,
-    /// What stood there; absent: nothing.
+    /// The old value; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old: Option<Value>,
-    /// What stands there now; absent: nothing.
+    /// The new value; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new: Option<Value>,
 }
 
-/// Every path at which `old` and `new` differ, sorted.
+/// Returns every path at which `old` and `new` differ, sorted.
 pub fn changes(old: &Value, new: &Value) -> Vec<ValueChange> {
     let mut found = Vec::new();
     compare(&mut String::new(), Some(old), Some(new), &mut found);
@@ -62,12 +62,12 @@ fn compare(
     }
 }
 
-/// A key as a part of a path.
+/// Escapes a key for a path.
 fn escape(key: &str) -> String {
     if key.contains('.') { format!("[{key}]") } else { key.to_owned() }
 }
 
-/// Elements by their names, if each one on both sides has its own; else by their places.
+/// Pairs list items by name, if each on both sides has a unique name; otherwise by position.
 fn elements<'a>(
     old: &'a [Value],
     new: &'a [Value],

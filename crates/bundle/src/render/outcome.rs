@@ -1,4 +1,4 @@
-//! What became of a recipe and its bundles.
+//! The result of rendering a recipe.
 
 use std::path::PathBuf;
 
@@ -10,73 +10,73 @@ use diagnostics::diagnostic::Diagnostics;
 
 /// One recipe and its bundles.
 pub struct RenderOutcome {
-    /// The recipe as it was named on the command line, or the file of the directory.
+    /// The recipe as named on the command line, or its file in the directory.
     pub file: String,
     /// `metadata.name`, if it could be read.
     pub name: Option<String>,
-    /// What is not as it should be, in the recipe's own text.
+    /// Findings about the recipe.
     pub findings: Diagnostics,
-    /// What the user should know and no error says.
+    /// Notes for the user that are not errors.
     pub notes: Vec<String>,
-    /// The releases, as `bundle-info.yaml` has them.
+    /// The releases, as in `bundle-info.yaml`.
     pub releases: Vec<ReleaseInfo>,
-    /// What each release is, as a line for people.
+    /// A description of each release in one line.
     pub lines: Vec<String>,
-    /// Why there is no bundle at all.
+    /// Why no bundle was rendered.
     pub failure: Option<RenderFailure>,
-    /// One a deployer.
+    /// One bundle for each deployer.
     pub bundles: Vec<RenderedBundle>,
 }
 
 /// One bundle.
 pub struct RenderedBundle {
-    /// Who deploys it.
+    /// The deployer.
     pub deployer: Deployer,
-    /// Where it is, as the user calls it.
+    /// The directory, as the user named it.
     pub directory: PathBuf,
-    /// `None`: the recipe failed before any bundle could be made.
+    /// `None` if the recipe failed before any bundle was rendered.
     pub result: Option<Result<WriteSummary, RenderFailure>>,
 }
 
-/// Why something was not done.
+/// Why rendering failed.
 #[derive(Clone)]
 pub struct RenderFailure {
     /// What failed, and why.
     pub message: String,
-    /// What to do about it.
+    /// A hint for the user.
     pub hint: Option<String>,
-    /// The exit code for it.
+    /// The exit code.
     pub code: ExitCode,
 }
 
 impl RenderedBundle {
-    /// What is worth knowing of the bundle that was there before.
+    /// Returns notes about the previous bundle in the directory.
     pub fn notes(&self, recipe: &str) -> Vec<String> {
         let Some(Ok(written)) = &self.result else { return Vec::new() };
         let other = written.other.as_ref().map(|old| {
             let (old, name, deployer) = (&old.recipe, &old.deployer, self.deployer);
             format!(
-                "a bundle of recipe `{old}` for {name} stood in `{}`; it gave way to this one of `{recipe}` for {deployer}",
+                "replaced the bundle of recipe `{old}` for {name} in `{}` with this one of `{recipe}` for {deployer}",
                 self.directory.display()
             )
         });
         let left_over = written
             .left_over
             .as_ref()
-            .map(|path| format!("the old bundle could not be removed: `{}`", path.display()));
+            .map(|path| format!("cannot remove the old bundle `{}`", path.display()));
         other.into_iter().chain(left_over).collect()
     }
 }
 
 impl RenderOutcome {
-    /// Everything that failed: the recipe, else some of its bundles.
+    /// Returns all failures: that of the recipe, or those of its bundles.
     pub fn failures(&self) -> impl Iterator<Item = &RenderFailure> {
         let bundles =
             self.bundles.iter().filter_map(|bundle| bundle.result.as_ref()?.as_ref().err());
         self.failure.iter().chain(bundles)
     }
 
-    /// What people call the recipe.
+    /// Returns the recipe's name for messages.
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.file)
     }

@@ -1,4 +1,4 @@
-//! Bundles for Argo CD: every object against the CRDs, and the traps that Argo CD sets.
+//! Tests of bundles for Argo CD: every object against the CRDs, and known traps of Argo CD.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -19,14 +19,14 @@ mod umbrella;
 
 const REPOSITORY: &str = "https://git.example.com/fleet.git";
 
-/// A rendered bundle with what it was made from.
+/// A rendered bundle with its input.
 pub(crate) struct Scene {
     pub(crate) name: String,
     pub(crate) plan: ReleasePlan,
     pub(crate) tree: BundleTree,
 }
 
-/// Every recipe.
+/// Returns the bundles of every recipe.
 pub(crate) fn scenes() -> &'static [Scene] {
     static SCENES: OnceLock<Vec<Scene>> = OnceLock::new();
     SCENES.get_or_init(|| {
@@ -53,7 +53,7 @@ fn scene(name: &str, url: &str, path: &str, options: &PlanOptions) -> Result<Sce
     Ok(Scene { name: recipe.metadata.name.clone(), plan, tree })
 }
 
-/// Options that take the charts of the catalog's repository `nvidia` from elsewhere.
+/// Returns options that replace the catalog's repository `nvidia`.
 fn nvidia_from(url: &str) -> PlanOptions {
     PlanOptions {
         chart_repositories: BTreeMap::from([("nvidia".to_owned(), url.to_owned())]),
@@ -74,7 +74,7 @@ impl Scene {
         folders(&self.plan).map(|(folder, release)| (release, self.application(&folder))).collect()
     }
 
-    /// All objects of Argo CD.
+    /// Returns all objects of Argo CD.
     pub(crate) fn objects(&self) -> Vec<Value> {
         let mut objects: Vec<Value> =
             self.applications().into_iter().map(|(_, application)| application).collect();
@@ -88,7 +88,7 @@ fn is_hook(release: &Release) -> bool {
     matches!(release.kind, ReleaseKind::Hook(_))
 }
 
-/// The sources of an Application, whether it has one or several.
+/// Returns the sources of an Application, which has one or several.
 fn sources(application: &Value) -> Vec<&Value> {
     let spec = &application["spec"];
     spec.get("source").into_iter().chain(spec["sources"].as_array().into_iter().flatten()).collect()
@@ -286,7 +286,8 @@ fn trap_argocd_crds_need_server_side_apply() {
     }
 }
 
-/// Argo CD drops empty fields where it notes what it compared: with one, the health check would wait for ever.
+/// Argo CD omits empty fields when it records what it compared, so an empty field would make the
+/// health check wait forever.
 #[test]
 fn trap_argocd_sources_have_no_empty_fields() {
     fn empty(value: &Value) -> bool {

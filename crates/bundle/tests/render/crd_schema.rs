@@ -1,4 +1,5 @@
-//! Objects against the schemas of their CRDs: the structural part, as an API server checks it. CEL rules are left to a real one.
+//! Checks objects against the structural schemas of their CRDs, like an API server. Only a real API
+//! server checks CEL rules.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,7 +42,7 @@ impl Schemas {
         Self(schemas)
     }
 
-    /// What is wrong with `object`: one line each, with the path of the field.
+    /// Returns the errors of `object`, one line each, with the path of the field.
     pub(crate) fn judge(&self, object: &Value) -> Vec<String> {
         let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
         let Some(schema) = self.0.get(&(text("apiVersion"), text("kind"))) else {
@@ -53,7 +54,7 @@ impl Schemas {
     }
 }
 
-/// The keys of a schema that say something about a value and are checked here, and those that say nothing that can be checked.
+/// Schema keys that are checked here, and keys without anything to check.
 const KNOWN: &[&str] = &[
     "additionalProperties",
     "anyOf",
@@ -120,7 +121,7 @@ fn has_type(schema: &Map<String, Value>, value: &Value) -> bool {
         return value.is_string() || value.is_i64() || value.is_u64();
     }
     match schema.get("type").and_then(Value::as_str) {
-        // Anything goes only where the schema says so.
+        // Unknown fields are allowed only if the schema permits them.
         None => schema.contains_key("x-kubernetes-preserve-unknown-fields"),
         Some("object") => value.is_object(),
         Some("array") => value.is_array(),

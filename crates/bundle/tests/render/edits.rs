@@ -1,5 +1,5 @@
-//! Values edited in a rendered bundle, as people do it in a repository, without rendering again: the trigger digests to which each deployer's
-//! files then lead under real Helm.
+//! Edits values in a rendered bundle, like a user in a repository, without rendering again.
+//! Compares the trigger digests that each deployer's files then produce with real Helm.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,10 +33,10 @@ const HOOKS: [&str; 5] = [
     "nvidia-dra-driver-gpu-post",
 ];
 
-/// Of a release's file: text that stands in it once, and the text that takes its place.
+/// An edit of a release's file: a text that occurs once, and its replacement.
 type Edit = (&'static str, &'static str, &'static str);
 
-/// What is edited at once, and the hooks that must fire.
+/// Edits that are made together, and the hooks that must fire.
 const COMMITS: &[(&[Edit], &[&str])] = &[
     (
         &[("gpu-operator/values.yaml", "version: \"580.126.20\"", "version: \"580.126.16\"")],

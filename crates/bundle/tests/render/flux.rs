@@ -1,4 +1,5 @@
-//! Bundles for Flux: every object against the CRDs, and the traps that helm-controller and kustomize-controller set.
+//! Tests of bundles for Flux: every object against the CRDs, and known traps of helm-controller and
+//! kustomize-controller.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -18,11 +19,11 @@ use super::library;
 mod push;
 mod sources;
 
-/// A Git repository and a registry: what a bundle can be read from.
+/// The kinds of sources: a Git repository and a registry.
 const URLS: [&str; 2] = ["https://git.example.com/fleet.git", "oci://registry.example.com/gpu"];
 const LABEL: &str = "gpu-rollout.dev/bundle";
 
-/// A rendered bundle with what it was made from.
+/// A rendered bundle with its input.
 struct Scene {
     name: String,
     plan: ReleasePlan,
@@ -74,7 +75,7 @@ impl Scene {
     }
 }
 
-/// Holds `hold` for every HelmRelease.
+/// Runs `hold` for every HelmRelease.
 #[expect(clippy::print_stdout, reason = "shown if the test fails: which release it was")]
 fn each_release(hold: impl Fn(&Release, &Value)) {
     for scene in scenes() {
@@ -144,7 +145,7 @@ fn the_schemas_find_what_is_wrong() {
 fn flux_release_equals_the_helm_command_line() {
     each_release(|release, spec| {
         assert_eq!(spec["releaseName"], release.name.as_str());
-        // Another storage namespace would make a second release beside the one that Helm made.
+        // Another storage namespace would create a second release next to Helm's.
         assert_eq!(
             (&spec["targetNamespace"], &spec["storageNamespace"]),
             (&release.namespace.clone().into(), &release.namespace.clone().into())
@@ -192,7 +193,7 @@ fn trap_flux_dependency_is_ready_from_earlier_commit() {
         let kustomization = scene.yaml("kustomization.yaml");
         let generators = kustomization["configMapGenerator"].as_array().unwrap();
         let digest = generators.last().unwrap();
-        // The digest is over everything that the commit of an edit or of a new bundle can change.
+        // The digest covers everything that a commit of an edit or of a new bundle can change.
         let files: Vec<&str> = digest["files"]
             .as_array()
             .unwrap()
@@ -253,7 +254,7 @@ fn trap_flux_kustomization_times_out_before_its_chain() {
     }
 }
 
-/// Seconds until `name` has been deployed, at worst.
+/// Returns the longest time in seconds until `name` is deployed.
 fn chain(releases: &BTreeMap<String, Value>, name: &str) -> u64 {
     let spec = &releases[name];
     let needs = spec["dependsOn"].as_array().into_iter().flatten();
@@ -280,7 +281,7 @@ fn trap_flux_failed_release_blocks_the_repairing_commit() {
             .find("must run with `--feature-gates=CancelHealthCheckOnNewRevision=true`")
             .unwrap();
         assert!(
-            (page.find("## Deploying it").unwrap()..page.find("## Watching it").unwrap())
+            (page.find("## Deploy\n").unwrap()..page.find("## Watch the deployment").unwrap())
                 .contains(&requirement)
         );
     }

@@ -1,4 +1,4 @@
-//! Real Helm on the charts of a bundle.
+//! Tests of the charts of a bundle with real Helm.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -36,7 +36,7 @@ pub(crate) fn helm(program: &Path, bundle: &Path, arguments: &[&str]) -> String 
     String::from_utf8(stdout).unwrap()
 }
 
-/// The objects that Helm makes of a chart in the bundle, after it has found nothing to say about it.
+/// Lints a chart of the bundle with Helm, and returns its objects.
 fn objects(
     helm_program: &Path,
     bundle: &Path,
@@ -83,7 +83,7 @@ fn each(helm: &Path) {
         write(&library::bundle(name, "helm".parse().unwrap()), &bundle, false).unwrap();
         for (folder, release) in folders(&plan) {
             match &release.kind {
-                // The vendor's charts are not at hand here.
+                // The vendor's charts are not available here.
                 ReleaseKind::Upstream(_) => {}
                 ReleaseKind::Crds(crds) => {
                     let expected =
@@ -169,7 +169,7 @@ fn check_hook(objects: &[Value], hook: &release::model::HookReleasePlan, release
     assert_eq!(granted, planned, "{release}");
 }
 
-/// What the plan says of `rollout.upgrade` is what the Job gets; what it leaves out has the program's own default.
+/// The Job gets the plan's `rollout.upgrade`. Omitted keys have the program's defaults.
 fn check_upgrade(found: &UpgradeSettings, said: Option<&Value>, release: &str) {
     let default = UpgradeSettings::default();
     let (Some(said), attempts) = (said, default.attempts) else {

@@ -1,5 +1,5 @@
-//! The deployer helmfile: what a bundle must say so that helmfile does what the plan says. Each trap that helmfile has for a bundle
-//! has a test that is named after it; `real` asks helmfile itself.
+//! Tests of bundles for helmfile. Each known trap of helmfile has a test with its name. `real` runs
+//! helmfile itself.
 
 mod real;
 mod state;
@@ -16,7 +16,8 @@ use release::{PlanOptions, ReleasePlan};
 use super::library;
 use state::{State, states};
 
-/// Every recipe of the library: name, plan, state files in the order in which helmfile deploys them.
+/// Every recipe of the library: name, plan, state files in the order in which helmfile deploys
+/// them.
 fn all() -> impl Iterator<Item = (&'static str, ReleasePlan, Vec<State>)> {
     catalog::recipe_names().map(|name| {
         let plan = library::planned(&library::recipe(name));
@@ -107,7 +108,7 @@ fn needs_are_named_or_in_earlier_state_file() {
 fn trap_helmfile_timeout_of_release_covers_job_budget() {
     for (name, plan, states) in all() {
         for found in states.iter().flat_map(|state| &state.releases) {
-            // Zero is no timeout for helmfile: it leaves the flag out, and Helm takes five minutes.
+            // helmfile omits the flag for a timeout of zero, and Helm then uses five minutes.
             assert!(found.timeout > 0, "{name}: {}", found.name);
             let release = plan.releases.iter().find(|release| release.name == found.name).unwrap();
             if let ReleaseKind::Hook(hook) = &release.kind {
@@ -126,7 +127,8 @@ fn trap_helmfile_wait_would_await_the_hooks_work() {
     for (name, _, states) in all() {
         for state in states {
             let defaults = &state.helm_defaults;
-            // The model of `state` knows neither `waitForJobs`, `trackMode`, `rollbackOnFailure` nor a release's own `wait`.
+            // The model of `state` knows neither `waitForJobs`, `trackMode`, `rollbackOnFailure`
+            // nor a release's own `wait`.
             assert!(!defaults.wait && !defaults.atomic && !defaults.cleanup_on_fail, "{name}");
         }
     }
@@ -185,7 +187,8 @@ fn trap_helmfile_sibling_state_files_run_in_parallel() {
     for (name, deployer) in library::all().filter(|(_, deployer)| deployer.name == "helmfile") {
         let tree = library::bundle(name, deployer);
         assert!(!tree.files().any(|file| file.path.starts_with("helmfile.d/")), "{name}");
-        // `states` follows the references: a file that is not referred to would not be deployed at all.
+        // `states` follows the references: a file that is not referred to would not be deployed at
+        // all.
         let files = tree.files().filter(|file| file.path.starts_with("helmfile")).count();
         assert_eq!(files, states(&tree).len(), "{name}");
         assert!(states(&tree).iter().all(|state| state.helmfiles.len() <= 1), "{name}");
@@ -230,8 +233,9 @@ fn trap_helmfile_existing_crds_and_namespaces_are_adopted() {
     }
 }
 
-/// Helmfile's own hooks run on the operator's machine, without the rights of the Job, and also when a release has failed. Keys of Helm 4
-/// are errors with Helm 3. Arguments could say `--no-hooks`, and what is suppressed hides differences from `apply`.
+/// helmfile's own hooks run on the user's machine, without the rights of the Job, and also after a
+/// failed release. Keys of Helm 4 are errors with Helm 3. Arguments could contain `--no-hooks`, and
+/// suppressed output hides differences from `apply`.
 #[test]
 fn trap_helmfile_keys_that_break_promises_are_absent() {
     let keys = [
@@ -264,7 +268,7 @@ fn trap_helmfile_replaces_users_repositories_of_same_name() {
     let mut known: BTreeMap<String, String> = BTreeMap::new();
     for (_, _, states) in all() {
         for repository in states.into_iter().flat_map(|state| state.repositories) {
-            // One name means one address in all bundles there are.
+            // A name has the same address in all bundles.
             assert!(
                 repository.name.len() > "nvidia".len() && repository.name.contains('-'),
                 "{}",
@@ -308,8 +312,8 @@ fn trap_helmfile_apply_does_not_rerun_failed_hook() {
         let tree = library::bundle(name, deployer);
         let readme = String::from_utf8(tree.get("README.md").unwrap().content.clone()).unwrap();
         for sentence in [
-            "**`helmfile sync` is the verb.**",
-            "It is wrong **after a hook has failed**",
+            "**Use `helmfile sync`.**",
+            "It does not work **after a hook has failed**",
             "--include-transitive-needs",
             "no `--timeout`",
         ] {

@@ -1,9 +1,11 @@
-//! Hostile texts, and what tests of them need to know of the files of bundles. The tests of `gpu-rollout bundle render` include this file as well.
+//! Hostile texts, and helpers for the files of bundles. The tests of `gpu-rollout bundle render`
+//! also include this file.
 
 use std::fs;
 use std::path::Path;
 
-/// What would be a template, a document, a key, an option, a command or a comment in some language.
+/// Texts that would be a template, a document, a key, an option, a command or a comment in some
+/// language.
 pub(crate) const PAYLOADS: &[&str] = &[
     "{{ exec \"touch\" (list \"injected\") }}",
     "{{ fail \"injected\" }}",
@@ -47,7 +49,7 @@ pub(crate) fn is_yaml(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|extension| extension == "yaml")
 }
 
-/// Whether a file carries Helm's own syntax.
+/// Whether a file contains Helm's template syntax.
 pub(crate) fn is_helm_template(path: &str) -> bool {
     ["-pre/templates/", "-post/templates/", "/templates/objects.yaml"].iter().any(|part| path.contains(part))
         // The umbrella chart of Argo CD.

@@ -1,5 +1,6 @@
-//! Hostile texts in every text of a recipe, as the schema lists them: each is refused with place and hint, or every file of every bundle says
-//! what was meant and nothing else.
+//! Puts hostile texts into every string of a recipe, from the schema. Each text must be refused
+//! with position and hint, or have no other effect than its literal value in every file of every
+//! bundle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -25,23 +26,23 @@ pub(crate) mod real;
 /// The benign text in fields that take any text.
 const PLACEHOLDER: &str = "zqexample";
 
-/// An example of a grammar that stands nowhere else in a bundle.
+/// An example of a grammar that occurs nowhere else in a bundle.
 fn example(name: &str) -> String {
     match name {
-        // Keys stand beside values.
+        // Keys are next to values.
         "labelKey" => "zqkey.com/key".to_owned(),
         name => grammar(name).unwrap().example.replacen("example", PLACEHOLDER, 1),
     }
 }
 
-/// Where a text stands in a recipe.
+/// The position of a string in a recipe.
 #[derive(Clone, Debug)]
 struct Field {
     /// Keys and indexes; the index of a component is chosen later.
     path: Vec<String>,
     /// Whether the last key itself is the text.
     is_key: bool,
-    /// One that is taken.
+    /// An accepted example.
     example: String,
 }
 
@@ -170,7 +171,7 @@ impl TextReader for Text {
     }
 }
 
-/// Reads a recipe; JSON is YAML, and no writer of ours has a part in it.
+/// Reads a recipe from JSON, which is YAML and does not depend on our own writers.
 pub(crate) fn read(recipe: &Value) -> Result<ValidRecipe, Diagnostics> {
     let mut ascii = String::new();
     for character in recipe.to_string().chars() {
@@ -235,7 +236,8 @@ fn unchanged(found: &BundleTree, meant: &BundleTree, example: &str) -> BTreeSet<
         .collect()
 }
 
-/// What the files of a bundle mean: YAML as values, all else as text. `from` becomes `to`.
+/// Returns the content of a bundle's files: YAML as values, other files as text. Replaces `from`
+/// with `to`.
 fn meaning(
     tree: &BundleTree,
     leave_out: &BTreeSet<String>,
@@ -282,7 +284,7 @@ fn meaning(
         .collect()
 }
 
-/// Recipes in which every field has a place.
+/// Recipes that together can contain every field.
 fn bases() -> Vec<Value> {
     let base = |name: &str| {
         yaml::from_str(&fs::read_to_string(format!("tests/render/injection/{name}.yaml")).unwrap())
@@ -362,7 +364,7 @@ fn attack_all(step: usize) {
     assert!(problems.is_empty(), "{} problems\n{}", problems.len(), shown.join("\n\n"));
 }
 
-/// What became of the payloads.
+/// The results of the payloads.
 #[derive(Default)]
 struct Outcome {
     /// Fields that took one.
@@ -410,7 +412,8 @@ impl Outcome {
                     .push(format!("{:?}: {payload:?} is taken, and there is no plan", field.path));
                 continue;
             }
-            // Numbers are written as such, and helmfile and Flux name repositories after their addresses.
+            // Numbers are written as such, and helmfile and Flux name repositories after their
+            // addresses.
             if payload == "0644" || field.path.last().is_some_and(|key| key == "repository") {
                 continue;
             }

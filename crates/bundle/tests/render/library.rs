@@ -1,4 +1,4 @@
-//! The library's recipes as bundles, and what holds for every one of them.
+//! The bundles of the library's recipes, and checks of all of them.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::hostile::is_helm_template;
 
-/// Where the bundles stand for those that read them from there.
+/// The source for deployers that read bundles from a repository.
 pub(crate) const REPOSITORY: &str = "https://git.example.com/fleet.git";
 
 /// A recipe of the library.
@@ -23,12 +23,12 @@ pub(crate) fn recipe(name: &str) -> Recipe {
     load(name, &[], &mut FileSystemReader).unwrap().recipe
 }
 
-/// Its plan, with nothing further said.
+/// Returns its plan, without options.
 pub(crate) fn planned(recipe: &Recipe) -> ReleasePlan {
     plan(recipe, &EmbeddedCatalog, &PlanOptions::default()).unwrap()
 }
 
-/// Its bundle. Made once for all tests.
+/// Returns its bundle, which is rendered once for all tests.
 pub(crate) fn bundle(name: &str, deployer: Deployer) -> BundleTree {
     static MADE: Mutex<BTreeMap<(String, &str), BundleTree>> = Mutex::new(BTreeMap::new());
     let key = (name.to_owned(), deployer.name);

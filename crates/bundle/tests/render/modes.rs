@@ -1,4 +1,4 @@
-//! Bundles in the modes that no recipe of the library is in.
+//! Tests of bundles in modes that no library recipe uses.
 
 use contract::task::Task;
 use deployer::DEPLOYERS;
@@ -23,7 +23,7 @@ fn a_mode_means_the_same_with_every_deployer() {
     }
 }
 
-/// What is read back from the files has the tasks and rights of the mode, and only those.
+/// The facts of the files contain exactly the tasks and rights of the mode.
 #[test]
 fn facts_show_tasks_and_rights_of_mode() {
     for (name, mode) in RECIPES.into_iter().zip(["steer", "drive"]) {

@@ -1,4 +1,5 @@
-//! One recipe means the same with every deployer; and whatever is changed in a deployer's files, parity names it.
+//! Tests that a recipe means the same with every deployer, and that parity reports any change of a
+//! deployer's files.
 
 mod mutations;
 mod promises;
@@ -20,7 +21,7 @@ pub(crate) fn facts_of(name: &str, deployer: Deployer) -> BundleFacts {
     read_facts(&files(&bundle(name, deployer))).unwrap()
 }
 
-/// The differences as lines: release, fact, what each bundle says.
+/// Returns the differences as lines: release, fact, the value in each bundle.
 pub(crate) fn lines(parity: &ParityReport) -> String {
     let line = |difference: &parity::FactDifference| {
         let values: Vec<String> = difference
@@ -46,7 +47,7 @@ fn every_recipe_means_the_same_with_every_deployer() {
     }
 }
 
-/// Flux takes charts from a registry in another way than from Git.
+/// Flux reads charts from a registry differently than from Git.
 #[test]
 fn a_registry_means_the_same_as_git() {
     for name in catalog::recipe_names() {
@@ -59,7 +60,7 @@ fn a_registry_means_the_same_as_git() {
     }
 }
 
-/// What a deployer has no words for is listed with its reason, and nothing else is left out.
+/// A fact that a deployer cannot express is listed with its reason; no other fact is omitted.
 #[test]
 fn what_cannot_be_compared_is_said() {
     let bundles: Vec<BundleFacts> =
@@ -71,19 +72,19 @@ fn what_cannot_be_compared_is_said() {
         .map(|unsaid| format!("{}: {}: {}\n", unsaid.deployer, unsaid.fact, unsaid.reason))
         .collect();
     insta::assert_snapshot!(said.concat(), @r"
-    flux: takesOwnership: Flux takes over whatever is there, with every release
+    flux: takesOwnership: Flux takes over existing objects, with every release
     argocd: position: Applications of one wave are synced at once
     argocd: recordNamespace: Argo CD keeps no record of a Helm release
-    argocd: takesOwnership: Argo CD takes over whatever is there, with every Application
-    argocd: timeoutSeconds: Argo CD has no timeout for a release: bounded by the Job's activeDeadlineSeconds
-    argocd: waitsForObjects: Argo CD waits for objects by its own health checks before a hook, and knows none for the GPU stack
-    argocd: hook.timeoutIsSufficient: Argo CD has no timeout for a release: bounded by the Job's activeDeadlineSeconds
+    argocd: takesOwnership: Argo CD takes over existing objects, with every Application
+    argocd: timeoutSeconds: Argo CD has no timeout for a release; the Job's activeDeadlineSeconds limits it
+    argocd: waitsForObjects: Argo CD waits for objects by its own health checks before a hook, and has none for the GPU stack
+    argocd: hook.timeoutIsSufficient: Argo CD has no timeout for a release; the Job's activeDeadlineSeconds limits it
     argocd-helm: position: Applications of one wave are synced at once
     argocd-helm: recordNamespace: Argo CD keeps no record of a Helm release
-    argocd-helm: takesOwnership: Argo CD takes over whatever is there, with every Application
-    argocd-helm: timeoutSeconds: Argo CD has no timeout for a release: bounded by the Job's activeDeadlineSeconds
-    argocd-helm: waitsForObjects: Argo CD waits for objects by its own health checks before a hook, and knows none for the GPU stack
-    argocd-helm: hook.timeoutIsSufficient: Argo CD has no timeout for a release: bounded by the Job's activeDeadlineSeconds
+    argocd-helm: takesOwnership: Argo CD takes over existing objects, with every Application
+    argocd-helm: timeoutSeconds: Argo CD has no timeout for a release; the Job's activeDeadlineSeconds limits it
+    argocd-helm: waitsForObjects: Argo CD waits for objects by its own health checks before a hook, and has none for the GPU stack
+    argocd-helm: hook.timeoutIsSufficient: Argo CD has no timeout for a release; the Job's activeDeadlineSeconds limits it
     ");
 }
 

@@ -1,5 +1,5 @@
-//! What Go programs read from the YAML that is written here: values of all kinds with texts that parsers of YAML have trouble with, and every
-//! YAML file of the bundles.
+//! Tests how Go programs read our YAML: values of all kinds with texts that are difficult for YAML
+//! parsers, and every YAML file of the bundles.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::tools::tool;
 
-/// Pieces of texts that some parser reads otherwise than they are meant, refuses, or takes for its own syntax.
+/// Pieces of texts that some parser reads otherwise than they are meant, refuses, or takes for its
+/// own syntax.
 fn hard_to_write() -> Vec<String> {
     serde_json::from_str(include_str!("../../../../tests/data/texts-hard-to-write.json")).unwrap()
 }

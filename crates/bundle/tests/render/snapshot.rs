@@ -1,5 +1,6 @@
-//! Reviewable texts of each recipe's bundles. The files that all deployers share are in one snapshot for each recipe. A deployer's own
-//! files are complete for the recipe `base`; for every other recipe one snapshot has their unified diffs against those of `base`.
+//! Reviewable texts of each recipe's bundles. The files that all deployers share are in one
+//! snapshot for each recipe. A deployer's own files are complete for the recipe `base`; for every
+//! other recipe one snapshot has their unified diffs against those of `base`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -16,15 +17,17 @@ use super::library::{REPOSITORY, bundle, bundle_of, is_hook_chart, recipe};
 /// The recipe whose files are shown completely.
 const BASE: &str = "base";
 
-/// Whether every deployer writes this file: those of the releases' folders, and the recipe. `first` is some deployer's bundle.
+/// Whether every deployer writes this file: those of the releases' folders, and the recipe. `first`
+/// is some deployer's bundle.
 fn is_shared(file: &BundleFile, first: &BundleTree) -> bool {
     let is_common =
         file.path.as_bytes().first().is_some_and(u8::is_ascii_digit) || file.path == "recipe.yaml";
     is_common && first.get(&file.path).is_some()
 }
 
-/// What the path of a file does not say. The hook chart has tests of its own and is in the same repository: its copies are only named, so
-/// that an edit there leaves the snapshots unchanged.
+/// Facts about a file that its path does not show. The hook chart has tests of its own and is in
+/// the same repository: its copies are only named, so that an edit there leaves the snapshots
+/// unchanged.
 fn note(file: &BundleFile) -> &'static str {
     match file {
         BundleFile { path, .. }
@@ -56,7 +59,8 @@ fn section(file: &BundleFile) -> String {
     format!("# file: {}{}\n{}\n", file.path, note(file), shown(file))
 }
 
-/// The path without the numbers that releases have by their place in the order: `releases/003-x.yaml` is `releases/x.yaml`.
+/// Returns the path without the position numbers of releases:
+/// `releases/003-x.yaml` is `releases/x.yaml`.
 fn without_numbers(path: &str) -> String {
     let plain = |part: &str| match part.split_once('-') {
         Some((number, name))
@@ -69,8 +73,8 @@ fn without_numbers(path: &str) -> String {
     path.split('/').map(plain).collect::<Vec<_>>().join("/")
 }
 
-/// The files of `bundle` that only its deployer writes, with the same release at the same key in every recipe. `first` is a bundle of the
-/// same recipe for another deployer.
+/// The files of `bundle` that only its deployer writes, with the same release at the same key in
+/// every recipe. `first` is a bundle of the same recipe for another deployer.
 fn own_files(bundle: &BundleTree, first: &BundleTree) -> BTreeMap<String, BundleFile> {
     let files: Vec<&BundleFile> = bundle.files().filter(|file| !is_shared(file, first)).collect();
     let by_key: BTreeMap<String, BundleFile> =
@@ -79,15 +83,16 @@ fn own_files(bundle: &BundleTree, first: &BundleTree) -> BTreeMap<String, Bundle
     by_key
 }
 
-/// The files that only `deployer` writes for a recipe that is called `base`, as that name is in dozens of lines: what a name does to the
-/// files is shown by `base` itself.
+/// Returns the files that only `deployer` writes for a recipe, rendered with the name `base`,
+/// because the name is in dozens of lines.
 fn own_files_as_base(name: &str, deployer: Deployer) -> BTreeMap<String, BundleFile> {
     let mut recipe = recipe(name);
     BASE.clone_into(&mut recipe.metadata.name);
     own_files(&bundle_of(&recipe, deployer, REPOSITORY), &bundle(name, DEPLOYERS[0]))
 }
 
-/// What is compared. The digest of `recipe.yaml`, which is shown completely, would change all diffs with each edit of `base`.
+/// Returns the text to compare. The digest of `recipe.yaml`, which is shown completely, would
+/// change all diffs with each edit of `base`.
 fn compared(file: &BundleFile) -> String {
     Regex::new("sha256: [0-9a-f]{64}")
         .unwrap()
@@ -95,7 +100,8 @@ fn compared(file: &BundleFile) -> String {
         .into_owned()
 }
 
-/// What differs from `base` in the files of `deployer`: removed and added files, and a unified diff of each changed one.
+/// Returns the differences from `base` in the files of `deployer`: removed and added files, and a
+/// unified diff of each changed one.
 fn changes(name: &str, deployer: Deployer) -> String {
     let (before, after) = (own_files_as_base(BASE, deployer), own_files_as_base(name, deployer));
     let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();

@@ -1,5 +1,5 @@
-//! Traps that Helm has for a bundle of the deployer `helm`, each with a test that is named after it. Those of the script itself (versions,
-//! pending releases, paths) are in `script`.
+//! Known traps of Helm for bundles of the deployer `helm`, each with a test of its name. Those of
+//! the script itself (versions, pending releases, paths) are in `script`.
 
 use deployer::layout::{folder_of, values_of};
 use parity::{BundleFacts, DeployerFact, read_facts};
@@ -24,7 +24,7 @@ fn trap_helm_timeout_must_outlast_the_job() {
     for (name, plan, _, facts) in all() {
         for release in &plan.releases {
             let found = &facts.releases[&release.name];
-            // Helm 4 takes zero for 30 seconds.
+            // Helm 4 treats zero as 30 seconds.
             assert!(
                 found.evidence.timeouts.iter().all(|timeout| timeout.seconds > 0),
                 "{name}: {}",
@@ -136,7 +136,8 @@ fn trap_helm_hooks_have_one_independent_job() {
             let lines: Vec<&str> =
                 text.lines().map(str::trim).filter(|line| line.contains("helm.sh/hook")).collect();
             for line in lines {
-                // Events: what Argo CD and Helm both know, and never `pre-…`. Policy: the default, said. No log policy: it ends Flux's controller.
+                // Events: what Argo CD and Helm both know, and never `pre-…`. Policy: the default,
+                // said. No log policy: it ends Flux's controller.
                 let is_known = [
                     "post-install,post-upgrade,post-rollback",
                     "before-hook-creation",

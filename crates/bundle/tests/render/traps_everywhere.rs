@@ -1,4 +1,4 @@
-//! Traps that every deployer has: what stands in the charts and pages of every bundle.
+//! Known traps of every deployer: checks of the charts and pages of every bundle.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::hostile::is_helm_template;
 use super::library;
 
-/// The lines of a chart's templates that are no comments.
+/// Returns the lines of a chart's templates that are not comments.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.trim_start().starts_with('#'))
 }
@@ -22,8 +22,9 @@ fn hook_chart_file(path: &str) -> &'static str {
     hook_chart::FILES.iter().find(|(known, _)| *known == path).unwrap().1
 }
 
-/// Argo CD only templates: there is no revision, no install, no upgrade. What differs from one templating to the next would fire the hook
-/// for ever. A lookup finds nothing there: there is one, which asks first whether lookups work at all.
+/// Argo CD only renders templates, without revision, install or upgrade. A value that differs
+/// between renders would fire the hook forever. A lookup finds nothing there, so the chart's only
+/// lookup first checks whether lookups work.
 #[test]
 fn trap_argocd_templates_know_no_revision_or_cluster() {
     for (name, deployer) in library::all() {
@@ -58,8 +59,9 @@ fn trap_argocd_templates_know_no_revision_or_cluster() {
     }
 }
 
-/// Helm 4 patches a Job that still terminates and takes its old condition for the new one; a name that is generated leaks Jobs; a Job that
-/// removes itself is a success for one deployer and hangs another.
+/// Helm 4 patches a Job that still terminates and takes its old condition for the new one; a name
+/// that is generated leaks Jobs; a Job that removes itself is a success for one deployer and hangs
+/// another.
 #[test]
 fn trap_job_has_neither_finalizer_nor_ttl() {
     let job = hook_chart_file("templates/job.yaml");
@@ -72,7 +74,8 @@ fn trap_job_has_neither_finalizer_nor_ttl() {
     );
 }
 
-/// Kubernetes' own default is six retries, and a container that is restarted in place loses its log with the pod.
+/// Kubernetes' own default is six retries, and a container that is restarted in place loses its log
+/// with the pod.
 #[test]
 fn trap_job_retries_are_few_within_its_deadline() {
     let job = hook_chart_file("templates/job.yaml");
@@ -85,7 +88,8 @@ fn trap_job_retries_are_few_within_its_deadline() {
     }
 }
 
-/// The hook ends before the Job's deadline does, and the deployer waits for longer than both: for the grace of the last pod as well.
+/// The hook ends before the Job's deadline does, and the deployer waits for longer than both: for
+/// the grace of the last pod as well.
 #[test]
 fn trap_job_is_abandoned_before_it_reports() {
     assert_eq!(SLACK_SECONDS, TERMINATION_GRACE_SECONDS + 60);
@@ -137,7 +141,7 @@ fn trap_version_with_digest_is_version_and_label() {
     }
 }
 
-/// What no bundle can set is said in each bundle's page.
+/// Each bundle's page documents the settings that a bundle cannot make.
 #[test]
 fn trap_what_bundles_cannot_set_is_documented() {
     let said = [
@@ -147,7 +151,7 @@ fn trap_what_bundles_cannot_set_is_documented() {
             "argocd-helm",
             vec![
                 "controller.sync.timeout.seconds",
-                "`--timeout` and `--wait` say nothing about hooks",
+                "`--timeout` and `--wait` do not apply to hooks",
             ],
         ),
     ];
@@ -162,8 +166,8 @@ fn trap_what_bundles_cannot_set_is_documented() {
     }
 }
 
-/// The post-delete Job of NFD takes the labels that drivers are placed by from all nodes, and Argo CD runs it whenever the Application is
-/// deleted, whether what it deployed is to be deleted or not.
+/// The post-delete Job of NFD removes the labels that place drivers from all nodes. Argo CD runs it
+/// whenever the Application is deleted, even if the deletion does not cascade.
 #[test]
 fn trap_nfd_must_not_take_its_labels_away() {
     let places = [
@@ -215,7 +219,7 @@ fn image_without_registry_is_noted_on_each_page() {
     }
 }
 
-/// What a deployer must never remove says so to each of them.
+/// Objects that no deployer may remove have each deployer's annotation for that.
 #[test]
 fn trap_nothing_that_others_live_in_is_pruned() {
     let keep = [

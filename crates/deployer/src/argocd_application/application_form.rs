@@ -1,4 +1,5 @@
-//! Where an Application's own words come from: this program, or the values of a Helm chart.
+//! The origin of an Application's names, repository and cluster: this program, or values of a Helm
+//! chart.
 
 use crate::language::{WrittenText, go_string};
 use crate::source::BundleSource;
@@ -8,14 +9,14 @@ pub const CONTROL_NAMESPACE: &str = "argocd";
 /// The cluster that Argo CD itself runs in.
 pub const IN_CLUSTER: &str = "https://kubernetes.default.svc";
 
-/// The two forms.
+/// The form of an Application.
 #[derive(Clone, Copy, Debug)]
 pub enum ApplicationForm<'a> {
-    /// Everything is written out.
+    /// This program writes all values.
     Rendered {
-        /// The bundle's name, before every Application's.
+        /// The bundle's name, the prefix of every Application's name.
         bundle: &'a str,
-        /// Where the bundle is.
+        /// The bundle's repository.
         source: &'a BundleSource,
     },
     /// A template of the umbrella chart; its helpers are in `templates/argocd-helm/_helpers.tpl`.
@@ -23,7 +24,7 @@ pub enum ApplicationForm<'a> {
 }
 
 impl ApplicationForm<'_> {
-    /// A fixed text.
+    /// Returns a fixed text.
     pub(crate) fn text(self, text: &str) -> WrittenText {
         match self {
             Self::Rendered { .. } => WrittenText::of_yaml(text),
@@ -31,7 +32,7 @@ impl ApplicationForm<'_> {
         }
     }
 
-    /// The template of this form: the same text in two languages.
+    /// Returns the template for this form.
     pub(crate) fn template(self, of: [&'static str; 2]) -> &'static str {
         let [rendered, template] = of;
         match self {
@@ -40,7 +41,7 @@ impl ApplicationForm<'_> {
         }
     }
 
-    /// A text that this program writes out, or the action of the umbrella chart that prints it.
+    /// Returns the text from this program, or the umbrella chart's action that prints it.
     fn word(
         self,
         rendered: impl FnOnce(&str, &BundleSource) -> String,
@@ -52,18 +53,19 @@ impl ApplicationForm<'_> {
         }
     }
 
-    /// The name of a release's Application: unique in one Argo CD as long as the bundle's name is.
+    /// Returns the name of a release's Application. It is unique in Argo CD if the bundle's name
+    /// is.
     pub(crate) fn name(self, release: &str) -> WrittenText {
         let action = format!("printf {} .Values.name | quote", go_string(&format!("%s-{release}")));
         self.word(|bundle, _| format!("{bundle}-{release}"), &action)
     }
 
-    /// The bundle's name.
+    /// Returns the bundle's name.
     pub(crate) fn bundle(self) -> WrittenText {
         self.word(|bundle, _| bundle.to_owned(), ".Values.name | quote")
     }
 
-    /// What the project is for.
+    /// Returns the project's description.
     pub(crate) fn description(self) -> WrittenText {
         self.word(
             |bundle, _| format!("GPU stack {bundle}"),
@@ -71,32 +73,32 @@ impl ApplicationForm<'_> {
         )
     }
 
-    /// Argo CD's namespace.
+    /// Returns Argo CD's namespace.
     pub(crate) fn control_namespace(self) -> WrittenText {
         self.word(|_, _| CONTROL_NAMESPACE.to_owned(), ".Release.Namespace | quote")
     }
 
-    /// The project of all Applications.
+    /// Returns the project of all Applications.
     pub(crate) fn project(self) -> WrittenText {
         self.word(|bundle, _| bundle.to_owned(), ".Values.project | default .Values.name | quote")
     }
 
-    /// The cluster that is deployed to.
+    /// Returns the target cluster.
     pub(crate) fn server(self) -> WrittenText {
         self.word(|_, _| IN_CLUSTER.to_owned(), ".Values.destination.server | quote")
     }
 
-    /// The repository of the bundle.
+    /// Returns the repository of the bundle.
     pub(crate) fn repository(self) -> WrittenText {
         self.word(|_, source| source.url.clone(), "include \"bundle.repository\" .")
     }
 
-    /// Its revision.
+    /// Returns the revision of the bundle.
     pub(crate) fn revision(self) -> WrittenText {
         self.word(|_, source| source.revision.clone(), "include \"bundle.revision\" .")
     }
 
-    /// A path of the bundle, from the repository's root.
+    /// Returns a path of the bundle, from the repository's root.
     pub(crate) fn path(self, path: &str) -> WrittenText {
         self.word(
             |_, source| source.join(path),
@@ -104,7 +106,7 @@ impl ApplicationForm<'_> {
         )
     }
 
-    /// A values file of the bundle for a chart that comes from elsewhere.
+    /// Returns a values file of the bundle, for a chart from another source.
     pub(crate) fn values(self, path: &str) -> WrittenText {
         let action = format!(
             "printf \"$values/%s\" (include \"bundle.path\" (list . {})) | quote",

@@ -1,5 +1,5 @@
-//! What the project of the Applications allows: exactly the repositories and namespaces of the bundle, and the kinds without a
-//! namespace that its charts bring.
+//! The project of the Applications. It allows exactly the repositories and namespaces of the
+//! bundle, and the cluster-scoped kinds of its charts.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,8 @@ use crate::DeployerInput;
 use release::ReleasePlan;
 use release::model::{ReleaseKind, ReleasedCrd};
 
-/// Kinds of Kubernetes itself (and OpenShift) without a namespace that charts bring. Not among them: nodes, volumes, certificates.
+/// Cluster-scoped kinds of Kubernetes and OpenShift that charts contain. They exclude nodes,
+/// volumes and certificates.
 const KINDS: [(&str, &str); 12] = [
     ("", "Namespace"),
     ("admissionregistration.k8s.io", "*"),
@@ -25,11 +26,11 @@ const KINDS: [(&str, &str); 12] = [
     ("storage.k8s.io", "CSIDriver"),
     ("storage.k8s.io", "StorageClass"),
 ];
-/// Namespaces beside those of the releases: the hook's Lease is in `default`, and vendors' charts put a Role into `kube-system` (leader
-/// election, reading the API server's certificate).
+/// Namespaces in addition to those of the releases: the hook's Lease is in `default`, and vendors'
+/// charts create a Role in `kube-system` (leader election, reading the API server's certificate).
 const NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
-/// The project of this bundle.
+/// Returns the template context of the bundle's project.
 pub(super) fn project_context(form: ApplicationForm<'_>, input: DeployerInput<'_>) -> Value {
     let plan = input.plan;
     let unknown_crds = unknown_crds(plan);
@@ -67,7 +68,7 @@ fn upstreams(plan: &ReleasePlan) -> impl Iterator<Item = (&str, &release::model:
         .filter_map(|release| Some((release.name.as_str(), release.kind.upstream()?)))
 }
 
-/// Releases whose chart brings CRDs itself, if it has any.
+/// Returns the releases whose chart may install its own CRDs.
 fn unknown_crds(plan: &ReleasePlan) -> Vec<&str> {
     upstreams(plan).filter(|(_, upstream)| !upstream.skip_crds).map(|(name, _)| name).collect()
 }
@@ -79,7 +80,8 @@ fn crds(plan: &ReleasePlan) -> impl Iterator<Item = &ReleasedCrd> {
     })
 }
 
-/// The group and kind of a CRD without a namespace. CRDs are large, and these two lines stand alike in all of them.
+/// Returns group and kind of a cluster-scoped CRD. CRDs are large, and these lines have the same
+/// form in all of them, so they are not parsed.
 fn cluster_kind(crd: &ReleasedCrd) -> Option<(&str, &str)> {
     let (_, group) = crd.name.split_once('.')?;
     let find = |key: &str| crd.text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);

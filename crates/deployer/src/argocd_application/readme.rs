@@ -1,4 +1,4 @@
-//! What the READMEs of Applications say.
+//! The template context of the READMEs of Applications.
 
 use minijinja::{Value, context};
 
@@ -8,7 +8,8 @@ use crate::layout::{bundle_context, folders, release_context};
 use contract::duration::Duration;
 use release::model::ChartOrigin;
 
-/// Returns what every page of a bundle knows, with the wave of each release and the times that syncs may take.
+/// Returns the context of every page of a bundle, with the wave of each release and the longest
+/// syncs.
 pub(crate) fn readme_context(input: DeployerInput<'_>) -> Value {
     let plan = input.plan;
     let waves = waves(plan);

@@ -1,4 +1,4 @@
-//! Where Flux finds the chart of each release.
+//! Finds the source of each release's chart for Flux.
 
 use serde::Deserialize;
 
@@ -10,29 +10,29 @@ use crate::template::RenderError;
 use release::ReleasePlan;
 use release::model::{ChartOrigin, ReleaseKind};
 
-/// A chart of one release.
+/// The chart of one release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FluxChart {
-    /// The release.
+    /// The release's name.
     pub(super) release: String,
-    /// Its folder.
+    /// The release's folder.
     pub(super) folder: String,
     /// The chart's own name.
     pub(super) name: String,
     /// The chart's version.
     pub(super) version: String,
-    /// Whether the bundle brings it.
+    /// Whether the bundle contains it.
     pub(super) is_local: bool,
-    /// The source.
+    /// The source of the chart.
     pub(super) origin: ChartSourceKind,
 }
 
-/// The kinds of sources that a chart comes from.
+/// The source of a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ChartSourceKind {
     /// A HelmRepository: its name and address.
     Helm { repository: String, url: String },
-    /// A folder of the Git repository that holds the bundle, from its root.
+    /// A folder of the Git repository with the bundle, from its root.
     Git { path: String },
     /// An OCIRepository: its name, address and tag.
     Oci { artifact: String, url: String, tag: String },
@@ -44,10 +44,11 @@ struct ChartFile {
     version: String,
 }
 
-/// The charts of all releases, in the plan's order. `files` are those of the numbered folders.
+/// Returns the charts of all releases, in the plan's order. `files` are those of the numbered
+/// folders.
 ///
 /// # Errors
-/// A chart on the disk of a machine, which a controller in the cluster cannot read.
+/// A chart is a local file, which a controller in the cluster cannot read.
 pub(super) fn find_charts(
     plan: &ReleasePlan,
     source: &BundleSource,
@@ -78,7 +79,7 @@ pub(super) fn find_charts(
                 ChartOrigin::Repository { url, name } => (name.as_str(), ChartSourceKind::Helm { repository: repository::name(url, &urls), url: url.clone() }),
                 ChartOrigin::Oci(url) => (release.name.as_str(), artifact(&release.name, url.clone(), &upstream.version)),
                 ChartOrigin::File(path) => {
-                    return Err(RenderError::unable(NAME, format!("cannot take the chart of {} from `{path}`: Flux reads charts from inside the cluster", release.name), "serve the charts over https:// or push them to a registry, and name that: --chart-repository NAME=https://… or NAME=oci://…"));
+                    return Err(RenderError::unable(NAME, format!("cannot take the chart of {} from `{path}`: Flux reads charts from inside the cluster", release.name), "serve the charts over https:// or push them to a registry, and name it: --chart-repository NAME=https://… or NAME=oci://…"));
                 }
             };
             Ok(found(name, &upstream.version, false, origin))
@@ -91,7 +92,7 @@ fn repository_url(kind: &ReleaseKind) -> Option<&str> {
 }
 
 fn artifact(release: &str, url: String, version: &str) -> ChartSourceKind {
-    // `+` cannot stand in a tag; Helm pushes and pulls charts with `_` in its place.
+    // A tag cannot contain `+`. Helm pushes and pulls charts with `_` instead.
     let tag = version.replace('+', "_");
     ChartSourceKind::Oci { artifact: repository::artifact(release, version), url, tag }
 }

@@ -1,4 +1,4 @@
-//! What people read and run: `README.md`, and `push.sh` for a registry.
+//! Writes `README.md`, and `push.sh` for a registry.
 
 use minijinja::{Value, context};
 
@@ -11,7 +11,7 @@ use crate::layout::{SETTINGS, bundle_context};
 use crate::source::BundleSource;
 use crate::template::{RenderError, TemplateSet};
 
-/// Both files, or only `README.md` for a Git repository.
+/// Returns both files, or only `README.md` for a Git repository.
 ///
 /// # Errors
 /// See [`RenderError`].
@@ -30,7 +30,7 @@ pub(super) fn files(
         url => &source.url,
         path => &source.path,
         revision => &source.revision,
-        // What `push.sh` pushes to, unless it is told otherwise; none where the revision is a digest.
+        // The default tag of `push.sh`; none if the revision is a digest.
         tag => (!source.revision.starts_with("sha256:")).then_some(&source.revision),
         timeout => timeout(input.plan).to_string(),
         settings => SETTINGS,
@@ -45,7 +45,7 @@ pub(super) fn files(
     Ok(files)
 }
 
-/// The bundle's own charts, each once: all hook releases have the same one.
+/// Returns the bundle's own charts, each once. All hook releases have the same chart.
 fn pushed(found: &[FluxChart]) -> Value {
     let mut charts: Vec<&FluxChart> = Vec::new();
     for chart in found

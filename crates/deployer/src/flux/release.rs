@@ -1,4 +1,4 @@
-//! The HelmReleases: one object a file in `releases/`.
+//! Writes the HelmReleases, one for each file in `releases/`.
 
 use minijinja::{Value, context};
 
@@ -10,10 +10,10 @@ use crate::template::{RenderError, TemplateSet};
 use release::model::ReleaseKind;
 use release::{Release, ReleasePlan};
 
-/// How long Flux waits after a failure before it tries the release again.
+/// How long Flux waits before it retries a failed release.
 const RETRY: &str = "10m";
 
-/// One file a release, in the plan's order.
+/// Returns one file for each release, in the plan's order.
 ///
 /// # Errors
 /// See [`RenderError`].
@@ -54,7 +54,7 @@ fn helm_release(plan: &ReleasePlan, folder: &str, release: &Release, found: &Flu
 }
 
 fn chart_context(found: &FluxChart) -> Value {
-    // With an OCIRepository nothing else counts. `place`: the chart's name, or its folder.
+    // With an OCIRepository, Flux uses only `artifact`. `place` is the chart's name or its folder.
     let (artifact, kind, repository, place) = match &found.origin {
         ChartSourceKind::Helm { repository, .. } => {
             (None, "HelmRepository", repository.as_str(), &found.name)

@@ -1,4 +1,4 @@
-//! The sources of charts: one object a file in `sources/`.
+//! Writes the sources of charts, one for each file in `sources/`.
 
 use minijinja::context;
 
@@ -7,12 +7,12 @@ use crate::file::BundleFile;
 use crate::template::{RenderError, TemplateSet};
 use contract::digest::sha256;
 
-/// How long a name may be: it is used as the value of a label, too.
+/// The longest name, because it is also the value of a label.
 const LONGEST: usize = 63;
-/// How much of a digest makes a name unique.
+/// How many digits of a digest make a name unique.
 const DIGEST_LENGTH: usize = 8;
 
-/// The sources that `found` needs, each once, in the order of their first use.
+/// Returns the sources that `found` needs, each once, in the order of their first use.
 ///
 /// # Errors
 /// See [`RenderError`].
@@ -43,7 +43,8 @@ pub(super) fn files(
     Ok(files)
 }
 
-/// The name of the HelmRepository at `url`, which differs from those of all other `urls`: the address without its scheme.
+/// Returns the name of the HelmRepository at `url`, derived from the address without its scheme. It
+/// differs from those of all other `urls`.
 pub(super) fn name(url: &str, urls: &[&str]) -> String {
     let readable = readable(url);
     let is_taken = urls.iter().any(|other| *other != url && self::readable(other) == readable);
@@ -58,8 +59,8 @@ fn readable(url: &str) -> String {
     place.chars().map(plain).collect::<String>().trim_matches('-').to_owned()
 }
 
-/// The name of the OCIRepository of a release's chart: another version is another object, so that the HelmRelease that names it changes,
-/// and those that depend on it wait.
+/// Returns the name of the OCIRepository of a release's chart. Another version is another object,
+/// so that the HelmRelease that names it changes, and those that depend on it wait.
 pub(super) fn artifact(release: &str, version: &str) -> String {
     with_digest(release, version)
 }

@@ -1,4 +1,5 @@
-//! What a revision means to Flux, which asks for branches, tags, commits and full names in different fields.
+//! Determines the kind of a revision. Flux has different fields for branches, tags, commits and
+//! full names.
 
 use super::NAME;
 use crate::source::{BundleSource, is_hexadecimal};
@@ -6,13 +7,14 @@ use crate::template::RenderError;
 
 /// Git abbreviates a commit to seven digits or more.
 const SHORTEST_COMMIT: usize = 7;
-/// Names that nobody gives to a tag.
+/// Names of branches that are never tags.
 const MAIN: [&str; 2] = ["main", "master"];
 
-/// Whether `source` names a revision that Flux finds. Registries have been looked at with the source itself.
+/// Checks that Flux can find the revision of `source`. [`BundleSource`] has checked those of
+/// registries.
 ///
 /// # Errors
-/// It names none.
+/// Flux cannot find the revision.
 pub(super) fn check(source: &BundleSource) -> Result<(), RenderError> {
     let revision = source.revision.as_str();
     if source.is_oci() || source.is_commit() {
@@ -21,42 +23,43 @@ pub(super) fn check(source: &BundleSource) -> Result<(), RenderError> {
     if revision == "HEAD" {
         return Err(RenderError::unable(
             NAME,
-            "cannot follow `HEAD`, which is no branch",
+            "cannot follow `HEAD`, which is not a branch",
             "name the branch: --revision main",
         ));
     }
     if revision.len() >= SHORTEST_COMMIT && is_hexadecimal(revision) {
         return Err(RenderError::unable(
             NAME,
-            format!("takes no shortened commit, and `{revision}` looks like one"),
-            "write all 40 digits of the commit; or refs/heads/NAME for a branch, refs/tags/NAME for a tag",
+            format!("does not accept abbreviated commits, and `{revision}` looks like one"),
+            "write all 40 digits of the commit, refs/heads/NAME for a branch, or refs/tags/NAME for a tag",
         ));
     }
     if !is_name(revision) {
         return Err(RenderError::unable(
             NAME,
-            format!("cannot find `{revision}`: it is no name that Git gives to a branch or tag"),
+            format!("cannot find `{revision}`, which is not a valid name of a Git branch or tag"),
             "name a branch, a tag or a commit",
         ));
     }
     Ok(())
 }
 
-/// What the user should know of how the revision is read.
+/// Returns a note about how Flux reads the revision.
 pub(super) fn note(source: &BundleSource) -> Option<String> {
     let revision = &source.revision;
     match kind(source) {
         "branch" if !MAIN.contains(&revision.as_str()) => Some(format!(
-            "{NAME}: `{revision}` is taken for a branch; for a tag write --revision refs/tags/{revision}"
+            "{NAME}: treating `{revision}` as a branch; for a tag, write --revision refs/tags/{revision}"
         )),
         "tag" if !source.is_oci() => Some(format!(
-            "{NAME}: `{revision}` is taken for a tag; for a branch write --revision refs/heads/{revision}"
+            "{NAME}: treating `{revision}` as a tag; for a branch, write --revision refs/heads/{revision}"
         )),
         _ => None,
     }
 }
 
-/// The field for it. A name may be that of a branch or of a tag: what looks like a version is a tag.
+/// Returns the field for the revision. A name that looks like a version is a tag, any other a
+/// branch.
 pub(super) fn kind(source: &BundleSource) -> &'static str {
     let revision = &source.revision;
     let is_version = semver::Version::parse(revision.strip_prefix('v').unwrap_or(revision)).is_ok();
@@ -70,7 +73,8 @@ pub(super) fn kind(source: &BundleSource) -> &'static str {
     }
 }
 
-/// Whether Git lets a reference have this name (`git check-ref-format --branch`). Spaces and braces have been refused with the source.
+/// Whether Git allows a reference with this name (`git check-ref-format --branch`).
+/// [`BundleSource`] has refused spaces and braces.
 fn is_name(text: &str) -> bool {
     let is_part = |part: &str| {
         !part.is_empty() && !part.starts_with('.') && part.strip_suffix(".lock").is_none()
@@ -116,14 +120,14 @@ mod tests {
         for revision in ["v1.2", "2026.11", "prod-7"] {
             let note = note(&source(GIT, revision)).unwrap();
             assert!(
-                note.contains(&format!("`{revision}` is taken for a branch; for a tag write --revision refs/tags/{revision}")),
+                note.contains(&format!("treating `{revision}` as a branch; for a tag, write --revision refs/tags/{revision}")),
                 "{note}"
             );
         }
         assert!(
             note(&source(GIT, "1.2.3"))
                 .unwrap()
-                .contains("for a branch write --revision refs/heads/1.2.3")
+                .contains("for a branch, write --revision refs/heads/1.2.3")
         );
         for (url, revision) in
             [(GIT, "main"), (GIT, "refs/tags/v1.2"), ("oci://example.com/a", "v1.2")]

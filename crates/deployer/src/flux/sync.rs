@@ -1,4 +1,5 @@
-//! What a user applies once: the source of the bundle, and the Kustomization that applies it.
+//! Writes the objects that a user applies once: the bundle's source, and the Kustomization that
+//! applies the bundle.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +12,16 @@ use crate::template::{RenderError, TemplateSet};
 use contract::duration::Duration;
 use release::ReleasePlan;
 
-/// helm-controller looks again after this time whether a dependency is ready (`--requeue-dependency`).
+/// Seconds after which helm-controller checks again whether a dependency is ready
+/// (`--requeue-dependency`).
 const REQUEUE_SECONDS: u64 = 30;
-/// Repositories and charts are fetched before the first release can start.
+/// Seconds for fetching repositories and charts before the first release can start.
 const FETCH_SECONDS: u64 = 300;
 
-/// Whether Flux can read from `source`.
+/// Checks that Flux can read from `source`.
 ///
 /// # Errors
-/// It cannot.
+/// Flux cannot read it.
 pub(super) fn check(source: &BundleSource) -> Result<(), RenderError> {
     if source.url.starts_with("file://") {
         return Err(RenderError::unable(
@@ -28,13 +30,13 @@ pub(super) fn check(source: &BundleSource) -> Result<(), RenderError> {
                 "cannot read the bundle from `{}`: Flux reads it from inside the cluster",
                 source.url
             ),
-            "name a repository that the cluster reaches: --repo https://…, ssh://… or oci://…",
+            "name a repository that the cluster can reach: --repo https://…, ssh://… or oci://…",
         ));
     }
     revision::check(source)
 }
 
-/// Both files.
+/// Returns both files.
 ///
 /// # Errors
 /// See [`RenderError`].
@@ -52,7 +54,7 @@ pub(super) fn files(
         revision => &source.revision,
         path => from_root(source, ""),
         timeout => timeout(plan).to_string(),
-        explanation => format!("The timeouts of {} releases that wait for each other, and the time between them.", chain.releases),
+        explanation => format!("The sum of the timeouts of {} releases that wait for each other, and of the time between them.", chain.releases),
     };
     Ok(vec![
         BundleFile::text("flux-system/source.yaml", templates.render("source.yaml.j2", &context)?),
@@ -60,12 +62,12 @@ pub(super) fn files(
     ])
 }
 
-/// The kind of the bundle's source.
+/// Returns the kind of the bundle's source.
 pub(super) fn kind(source: &BundleSource) -> &'static str {
     if source.is_oci() { "OCIRepository" } else { "GitRepository" }
 }
 
-/// How long the whole bundle may take: an end to the wait, never one to the work.
+/// Returns how long the whole bundle may take. This timeout ends the wait, and never the work.
 pub(super) fn timeout(plan: &ReleasePlan) -> Duration {
     let chain = longest_chain(plan);
     Duration::from_secs(
@@ -80,7 +82,7 @@ struct ReleaseChain {
     releases: u64,
 }
 
-/// The chain that takes longest. A release comes after all that it needs.
+/// Returns the chain that takes longest. A release comes after all that it needs.
 fn longest_chain(plan: &ReleasePlan) -> ReleaseChain {
     let total = |chain: &ReleaseChain| chain.seconds + chain.releases * REQUEUE_SECONDS;
     let mut chains: BTreeMap<&str, ReleaseChain> = BTreeMap::new();

@@ -1,32 +1,32 @@
-//! The repositories of a state file, and what they are called.
+//! The repositories of a state file, and their names.
 
 use serde::Serialize;
 
 /// One chart repository.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct HelmfileRepository {
-    /// What releases call it.
+    /// The name that releases use.
     pub name: String,
-    /// Its address; for OCI without the scheme.
+    /// The address; for OCI without the scheme.
     pub url: String,
     /// Whether it is an OCI registry.
     pub oci: bool,
 }
 
-/// The repositories that the releases so far come from.
+/// The repositories of the releases so far.
 #[derive(Debug, Default)]
 pub struct HelmfileRepositories(Vec<HelmfileRepository>);
 
 impl HelmfileRepositories {
-    /// In the order in which they were named.
+    /// Returns the repositories in the order of their first use.
     pub fn list(&self) -> &[HelmfileRepository] {
         &self.0
     }
 
-    /// The name of the repository at `url`, which is added if it is new.
+    /// Returns the name of the repository at `url`, and adds it if it is new.
     ///
-    /// Helmfile adds repositories to the user's own Helm, over one of the same name. So the name is made from the whole address:
-    /// what is replaced is the same repository.
+    /// helmfile adds repositories to the user's own Helm, and replaces one of the same name. So the
+    /// name derives from the whole address, and helmfile can only replace the same repository.
     pub fn name_of(&mut self, url: &str, oci: bool) -> String {
         if let Some(known) = self.0.iter().find(|known| known.url == url && known.oci == oci) {
             return known.name.clone();
@@ -42,18 +42,18 @@ impl HelmfileRepositories {
         name
     }
 
-    /// What a release calls the chart at `reference` (`oci://…/chart`).
+    /// Returns the name that a release uses for the chart at `reference` (`oci://…/chart`).
     pub fn oci_chart(&mut self, reference: &str) -> String {
         let place = reference.strip_prefix("oci://").unwrap_or(reference);
         match place.rsplit_once('/') {
             Some((registry, chart)) => format!("{}/{chart}", self.name_of(registry, true)),
-            // An address without a path names no chart; Helm says so better than anything here could.
+            // An address without a path names no chart. Helm reports that with a good message.
             None => reference.to_owned(),
         }
     }
 }
 
-/// The letters and digits of an address without its scheme, with `-` between them.
+/// Returns the letters and digits of an address without its scheme, joined with `-`.
 fn slug(url: &str) -> String {
     let place = url.split_once("://").map_or(url, |(_, place)| place).to_lowercase();
     let words = place

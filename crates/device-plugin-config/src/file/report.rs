@@ -1,4 +1,4 @@
-//! What is said about a file: for people, and for programs.
+//! Output of the check of a file, as text and as JSON.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use diagnostics::diagnostic::Severity;
 use diagnostics::source::SourceTexts;
 
 impl FileReport {
-    /// For people.
+    /// Returns the report as text.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (name, report) in &self.configs {
@@ -45,7 +45,7 @@ impl FileReport {
         if let Some(without_label) = &self.without_label {
             let gets = match (&without_label["config"], &without_label["error"]) {
                 (Value::String(name), _) => format!("configuration {name}"),
-                (_, Value::String(reason)) => format!("no plugin: {reason}"),
+                (_, Value::String(reason)) => format!("the plugin does not start: {reason}"),
                 _ => "the plugin's defaults".to_owned(),
             };
             text.extend(["nodes without the label ", LABEL, ": ", &*gets, "\n"]);
@@ -53,7 +53,7 @@ impl FileReport {
         text
     }
 
-    /// For programs.
+    /// Returns the report as JSON.
     pub fn to_json(&self, sources: &SourceTexts) -> Value {
         let configs: Vec<Value> = self
             .configs
@@ -90,13 +90,13 @@ fn list(findings: &[ConfigFinding], sources: &SourceTexts) -> Vec<Value> {
     findings.iter().map(one).collect()
 }
 
-/// What a node offers, line by line.
+/// Returns what a node offers, line by line.
 fn summary(effective: &EffectiveConfig) -> String {
     let mut rows = vec![("sharing", effective.sharing_strategy.name().to_owned())];
     if effective.advertised.is_empty() {
         let mig = match effective.mig_strategy.as_str() {
             "mixed" => ", and nvidia.com/mig-<profile>: one for each MIG device",
-            "single" => " or, where MIG is on, for each MIG device",
+            "single" => " or, if MIG is enabled, for each MIG device",
             _ => "",
         };
         rows.push(("node offers", format!("nvidia.com/gpu: one for each GPU{mig}")));
@@ -105,41 +105,44 @@ fn summary(effective: &EffectiveConfig) -> String {
         rows.push((
             "node offers",
             format!(
-                "{}: {} for each device that is called {}",
+                "{}: {} for each device with the name {}",
                 offer.name, offer.replicas, offer.from
             ),
         ));
     }
     if !effective.advertised.is_empty() {
-        rows.push(("node offers", "all other devices: once, under their own names".to_owned()));
+        rows.push(("node offers", "all other devices: once each, with their own names".to_owned()));
         let more = match effective.fail_requests_greater_than_one {
             Some(true) => "refused",
-            Some(false) | None => "granted, and give no more of a device than one does",
+            Some(false) | None => "granted, with no larger share of a device than one request",
         };
         rows.push(("requests for more than one", more.to_owned()));
     }
     rows.push(("MIG strategy", effective.mig_strategy.clone()));
     rows.push((
-        "devices reach containers by",
+        "devices passed to containers by",
         if effective.device_list_strategy.is_empty() {
             "nothing".to_owned()
         } else {
             effective.device_list_strategy.join(", ")
         },
     ));
-    rows.push(("devices are named by", effective.device_id_strategy.clone()));
-    rows.push(("device nodes to the kubelet", yes_or_no(effective.pass_device_specs).to_owned()));
+    rows.push(("devices named by", effective.device_id_strategy.clone()));
+    rows.push((
+        "device nodes passed to kubelet",
+        yes_or_no(effective.pass_device_specs).to_owned(),
+    ));
     rows.push(("fails if it cannot start", yes_or_no(effective.fail_on_init_error).to_owned()));
     rows.extend(
         effective
             .shared_devices_allocation_policy
             .clone()
-            .map(|policy| ("shared devices are handed out", policy)),
+            .map(|policy| ("shared devices allocated", policy)),
     );
     if !effective.imex.channel_ids.is_empty() {
         rows.push((
             "IMEX channel 0",
-            if effective.imex.required { "required" } else { "where the node has it" }.to_owned(),
+            if effective.imex.required { "required" } else { "if the node has it" }.to_owned(),
         ));
     }
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Sharing that is not what it looks like.
+//! Rules for sharing.
 
 use super::super::effective::SettingResolver;
 use super::super::environment::PluginEnvironment;
@@ -10,9 +10,9 @@ use super::super::version::PluginVersion;
 use super::LintTarget;
 use diagnostics::nearest::nearest;
 
-/// Clients of one GPU that every MPS server takes …
+/// How many clients of one GPU every MPS server supports.
 const MPS_CLIENTS: i64 = 16;
-/// … and that the newest take.
+/// How many clients of one GPU the newest MPS servers support.
 const MOST_MPS_CLIENTS: i64 = 48;
 
 pub(super) fn check(subject: &LintTarget<'_>, findings: &mut Vec<ConfigFinding>) {
@@ -45,7 +45,7 @@ fn two_strategies(subject: &LintTarget<'_>, findings: &mut Vec<ConfigFinding>) {
     };
     if let (Some(mps), Some(time_slicing)) = (place("mps"), place("timeSlicing")) {
         ConfigRule::TwoStrategies
-            .finding("`mps` and `timeSlicing` exclude each other: the plugin accepts both and ignores `timeSlicing`")
+            .finding("`mps` and `timeSlicing` exclude each other; the plugin accepts both, and ignores `timeSlicing`")
             .at(time_slicing)
             .label("ignored")
             .related(mps, "counts")
@@ -62,7 +62,7 @@ fn duplicate(
     if let Some(first) = earlier.iter().find(|first| first.name == resource.name) {
         ConfigRule::DuplicateResource
             .finding(format!(
-                "`{}` is shared twice: the plugin accepts it and offers {} replicas, while the node's label says {}",
+                "`{}` is shared twice; the plugin accepts it, and offers {} replicas, but labels the node with {}",
                 resource.name,
                 first.replicas.max(resource.replicas),
                 first.replicas
@@ -85,14 +85,14 @@ fn name(
         let hint = match name.short().strip_suffix(SHARED_SUFFIX) {
             Some(plain) => format!("write `{PREFIX}{plain}` and set `renameByDefault: true`"),
             None => match nearest(name.short(), ["gpu", "mig-"]) {
-                Some("mig-") => "MIG devices are called `nvidia.com/mig-<profile>`, such as `nvidia.com/mig-1g.10gb`".to_owned(),
+                Some("mig-") => "the names of MIG devices are `nvidia.com/mig-<profile>`, such as `nvidia.com/mig-1g.10gb`".to_owned(),
                 Some(_) => "did you mean `nvidia.com/gpu`?".to_owned(),
-                None => "devices are called `nvidia.com/gpu` or, with the MIG strategy `mixed`, `nvidia.com/mig-<profile>`".to_owned(),
+                None => "device names are `nvidia.com/gpu` and, with the MIG strategy `mixed`, `nvidia.com/mig-<profile>`".to_owned(),
             },
         };
         ConfigRule::NoSuchResource
             .finding(format!(
-                "no device is called `{name}`: the plugin accepts it and shares nothing"
+                "no device has the name `{name}`; the plugin accepts it, and shares nothing"
             ))
             .at(resource.origin)
             .hint(hint)
@@ -104,7 +104,7 @@ fn name(
         if strategy != "mixed" {
             ConfigRule::MigName
                 .finding(format!(
-                    "with the MIG strategy `{strategy}` no device is called `{name}`: the plugin accepts it and passes over it"
+                    "with the MIG strategy `{strategy}`, no device has the name `{name}`; the plugin accepts it, and ignores it"
                 ))
                 .at(resource.origin)
                 .hint(mig_hint(subject.environment))
@@ -115,7 +115,7 @@ fn name(
     if shared.rename_by_default && shared_name.len() > LONGEST {
         ConfigRule::LongName
             .finding(format!(
-                "`{shared_name}` has {} characters: the plugin accepts it, although its own limit for names is {LONGEST}",
+                "`{shared_name}` has {} characters; the plugin accepts it, although its own limit for names is {LONGEST}",
                 shared_name.len()
             ))
             .at(resource.origin)
@@ -136,16 +136,16 @@ fn mig_hint(environment: &PluginEnvironment) -> String {
 
 fn mps_replicas(resource: &SharedResource) -> Option<ConfigFinding> {
     let limit = if resource.replicas > MOST_MPS_CLIENTS {
-        format!("no GPU has more than {MOST_MPS_CLIENTS} clients")
+        format!("no GPU supports more than {MOST_MPS_CLIENTS} clients")
     } else if resource.replicas > MPS_CLIENTS {
-        format!("GPUs with compute capability below 7.5 have at most {MPS_CLIENTS} clients")
+        format!("GPUs with compute capability below 7.5 support at most {MPS_CLIENTS} clients")
     } else {
         return None;
     };
     Some(
         ConfigRule::MpsReplicas
             .finding(format!(
-                "`replicas: {}` with MPS: {limit}; the plugin accepts it and the MPS daemon fails on the node",
+                "`replicas: {}` with MPS: {limit}; the plugin accepts it, and the MPS daemon fails on the node",
                 resource.replicas
             ))
             .at(resource.replicas_origin),
@@ -165,9 +165,12 @@ fn mps_requests(
             .at_keys(&["sharing", "mps", "failRequestsGreaterThanOne"])
             .map_or(subject.node.origin, |node| node.origin);
         ConfigRule::MpsRequests
-            .finding(format!("the device plugin {} accepts `false` and refuses larger requests with MPS nevertheless", subject.version))
+            .finding(format!(
+                "the device plugin {} accepts `false`, but still refuses larger requests with MPS",
+                subject.version
+            ))
             .at(place)
-            .hint("remove it, or take 0.20 or later")
+            .hint("remove it, or use 0.20 or later")
             .report(findings);
     }
 }

@@ -1,4 +1,4 @@
-//! Keys that the plugin does not read, or reads by luck.
+//! Rules for keys that the plugin ignores or reads only in some places.
 
 use super::super::keys::{self, ConfigKey, ConfigKeyKind};
 use super::super::rule::{ConfigFinding, ConfigRule};
@@ -7,7 +7,7 @@ use diagnostics::nearest::did_you_mean;
 use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
 use diagnostics::words::in_backticks;
 
-/// Walks through the whole document.
+/// Checks the whole document.
 pub(super) fn check(subject: &LintTarget<'_>, findings: &mut Vec<ConfigFinding>) {
     StructureCheck { subject, findings }.map(subject.node, "");
 }
@@ -24,7 +24,7 @@ impl StructureCheck<'_> {
             if let Some(first) = entries[..index].iter().find(|first| first.key == entry.key) {
                 ConfigRule::DuplicateKey
                     .finding(format!(
-                        "the key `{}` stands twice: the plugin accepts it and drops the first",
+                        "duplicate key `{}`; the plugin accepts it, and ignores the first",
                         entry.key
                     ))
                     .at(entry.key_origin)
@@ -44,12 +44,12 @@ impl StructureCheck<'_> {
     fn other_case(&mut self, parent: &str, entry: &MapEntry) -> Option<&'static ConfigKey> {
         let key = keys::below(parent).find(|key| key.name().eq_ignore_ascii_case(&entry.key))?;
         let does = if key.is_exact() {
-            "here the plugin accepts this and ignores it"
+            "here, the plugin accepts this spelling, and ignores it"
         } else {
-            "here the plugin accepts this, elsewhere it ignores it"
+            "here, the plugin reads this spelling; elsewhere, it ignores it"
         };
         ConfigRule::KeyCase
-            .finding(format!("the key is written `{}`: {does}", key.name()))
+            .finding(format!("the key is spelled `{}`; {does}", key.name()))
             .at(entry.key_origin)
             .hint(format!("write `{}`", key.name()))
             .report(self.findings);
@@ -60,11 +60,11 @@ impl StructureCheck<'_> {
         let version = self.subject.version;
         ConfigRule::NewerKey
             .finding(format!(
-                "the device plugin {version} accepts `{}` and ignores it: it is read from {} on",
+                "the device plugin {version} accepts `{}`, and ignores it; versions since {} read it",
                 key.path, key.since
             ))
             .at(entry.key_origin)
-            .hint("remove it, or take a newer plugin")
+            .hint("remove it, or use a newer plugin")
             .report(self.findings);
     }
 
@@ -81,7 +81,7 @@ impl StructureCheck<'_> {
             .unwrap_or_else(|| format!("known keys: {}", in_backticks(names())));
         ConfigRule::UnknownKey
             .finding(format!(
-                "{place} has no key `{}`: the plugin accepts it and ignores it",
+                "{place} has no key `{}`; the plugin accepts it, and ignores it",
                 entry.key
             ))
             .at(entry.key_origin)
@@ -108,7 +108,7 @@ impl StructureCheck<'_> {
                     && !written.starts_with(['*', '!', '&'])
                 {
                     ConfigRule::OldBoolean
-                        .finding(format!("`{written}` is a boolean of YAML 1.1: the plugin accepts it, others read a text"))
+                        .finding(format!("`{written}` is a boolean in YAML 1.1; the plugin accepts it, but other programs read a string"))
                         .at(entry.node.origin)
                         .hint(format!("write `{flag}`"))
                         .report(self.findings);
@@ -118,7 +118,7 @@ impl StructureCheck<'_> {
         }
     }
 
-    /// The defaults may be written down.
+    /// Reports keys that the plugin ignores, unless they have the default value.
     fn ignored(&mut self, entry: &MapEntry, key: &ConfigKey) {
         if entry.node.is_null()
             || (key.name() == "devices" && entry.node.text() == Some(key.default))
@@ -127,18 +127,18 @@ impl StructureCheck<'_> {
         }
         let instead = match key.name() {
             "rename" => {
-                "to offer shared resources under another name, set `renameByDefault: true`: they get `.shared` behind their names"
+                "to offer shared resources with another name, set `renameByDefault: true`, which appends `.shared`"
             }
             "devices" => {
-                "all devices of the resource are shared: remove it, or give nodes a configuration of their own by label"
+                "remove it: all devices of the resource are shared; select other configurations for nodes by label"
             }
             _ => {
-                "remove it: resources are called `nvidia.com/gpu`, and with the MIG strategy `mixed` also `nvidia.com/mig-<profile>`"
+                "remove it: resource names are `nvidia.com/gpu` and, with the MIG strategy `mixed`, `nvidia.com/mig-<profile>`"
             }
         };
         ConfigRule::Ignored
             .finding(format!(
-                "`{}` has no effect: the plugin accepts it, warns in its log and ignores it",
+                "`{}` has no effect; the plugin accepts it, logs a warning, and ignores it",
                 key.name()
             ))
             .at(entry.key_origin)
@@ -147,7 +147,7 @@ impl StructureCheck<'_> {
     }
 }
 
-/// The one other place in the format where this key exists.
+/// Returns the only other place of the format with this key, if there is one.
 fn elsewhere(name: &str) -> Option<&'static ConfigKey> {
     let mut places = keys::KEYS.iter().filter(|key| key.name() == name);
     let first = places.next()?;

@@ -1,4 +1,4 @@
-//! `devices` of a shared resource: which devices it is about. The plugin checks it and then ignores it.
+//! Checks `devices` of a shared resource, which the plugin validates and then ignores.
 
 use super::go;
 use diagnostics::tree::YamlNode;
@@ -6,7 +6,7 @@ use diagnostics::tree::YamlNode;
 /// Checks the value.
 ///
 /// # Errors
-/// What the plugin says of one that it does not take.
+/// The plugin's message for a value that it refuses.
 pub(super) fn check(node: &YamlNode) -> Result<(), String> {
     let text = if node.is_null() { Some("") } else { node.text() };
     if let Some(text) = text {
@@ -25,7 +25,7 @@ pub(super) fn check(node: &YamlNode) -> Result<(), String> {
 }
 
 fn device(node: &YamlNode) -> Result<(), String> {
-    // A device that is null is read as index 0.
+    // The plugin reads a null device as index 0.
     if node.is_null() || go::whole(node).is_some_and(|index| index >= 0) {
         return Ok(());
     }
@@ -50,7 +50,7 @@ fn is_gpu_uuid(text: &str) -> bool {
     text.strip_prefix("GPU-").is_some_and(is_uuid)
 }
 
-/// `MIG-<uuid>`, or the older `MIG-GPU-<uuid>/3/0`.
+/// Whether a text is `MIG-<uuid>`, or the older `MIG-GPU-<uuid>/3/0`.
 fn is_mig_uuid(text: &str) -> bool {
     let Some(rest) = text.strip_prefix("MIG-") else { return false };
     let parts: Vec<&str> = rest.splitn(3, '/').collect();
@@ -58,7 +58,7 @@ fn is_mig_uuid(text: &str) -> bool {
         || matches!(parts[..], [gpu, instance, compute] if is_gpu_uuid(gpu) && is_index(instance) && is_index(compute))
 }
 
-/// With or without dashes, in braces, or as a URN.
+/// Whether a text is a UUID with or without dashes, in braces, or as a URN.
 fn is_uuid(text: &str) -> bool {
     let bare = match text.len() {
         45 if text.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("urn:uuid:")) => {

@@ -1,13 +1,13 @@
-//! How Go names and writes what stands in a tree.
+//! Go's names and notations for values of a tree.
 
 use serde_json::Number;
 
 use diagnostics::tree::{YamlNode, YamlValue};
 
-/// Where Go begins to write an exponent.
+/// The number from which Go writes an exponent.
 const EXPONENT_FROM: f64 = 1e21;
 
-/// What JSON decoders of Go call a value.
+/// Returns the name that Go's JSON decoder uses for a value.
 pub(super) fn kind(node: &YamlNode) -> &'static str {
     match &node.value {
         YamlValue::Null => "null",
@@ -19,7 +19,7 @@ pub(super) fn kind(node: &YamlNode) -> &'static str {
     }
 }
 
-/// The same where a whole number is expected: a number is named.
+/// Returns the name as [`kind`] does; where Go expects an integer, it includes the number.
 pub(super) fn kind_for_whole(node: &YamlNode) -> String {
     if let YamlValue::Number(number) = &node.value {
         format!("number {}", self::number(number))
@@ -28,7 +28,7 @@ pub(super) fn kind_for_whole(node: &YamlNode) -> String {
     }
 }
 
-/// A number as Go writes it.
+/// Returns a number in Go's notation.
 pub(super) fn number(number: &Number) -> String {
     match number.as_f64() {
         Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXPONENT_FROM => {
@@ -38,22 +38,22 @@ pub(super) fn number(number: &Number) -> String {
     }
 }
 
-/// A whole number, also one that is written with a fraction of nothing.
+/// Returns an integer, even if it is written with a zero fraction.
 pub(super) fn whole(node: &YamlNode) -> Option<i64> {
     if let YamlValue::Number(value) = &node.value { number(value).parse().ok() } else { None }
 }
 
-/// The value as JSON, on one line.
+/// Returns the value as JSON on one line.
 pub(super) fn json(node: &YamlNode) -> String {
     node.to_json().to_string()
 }
 
-/// The plugin's name for the struct of the keys below `parent`.
+/// Returns the plugin's name for the struct of the keys below `parent`.
 pub(super) fn struct_name(parent: &str) -> &'static str {
     struct_type(parent).trim_start_matches("v1.")
 }
 
-/// The same as a type.
+/// Returns the plugin's type of the struct at `path`.
 pub(super) fn struct_type(path: &str) -> &'static str {
     match path {
         "flags" => "v1.Flags",

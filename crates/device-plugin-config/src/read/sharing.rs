@@ -1,4 +1,5 @@
-//! `sharing` and `resources`: parts that the plugin decodes with code of its own, which stops at the first mistake.
+//! Reads `sharing` and `resources`, which the plugin decodes with its own code. It stops at the
+//! first mistake.
 
 use super::super::keys;
 use super::super::model::{ResourceSharing, SharedResource};
@@ -8,12 +9,12 @@ use diagnostics::tree::YamlNode;
 
 /// The fewest replicas.
 const FEWEST_REPLICAS: i64 = 2;
-/// What both parts say of a strategy that shares nothing.
+/// The plugin's message for a strategy without resources.
 const NO_RESOURCES: &str = "no resources specified";
-/// A map that the plugin takes apart by itself.
+/// Go's type of a map that the plugin decodes itself.
 const RAW_MAP: &str = "map[string]json.RawMessage";
 
-/// Why one part cannot be used, and the node that is to blame.
+/// The node that makes a part unusable, and the plugin's message.
 pub(super) type RefusedPart<'a> = (&'a YamlNode, String);
 
 impl ConfigReader {

@@ -1,4 +1,4 @@
-//! Whatever stands in a file, there is a verdict.
+//! Tests that any file gets a verdict.
 
 use device_plugin_config::check::{ConfigReport, PluginVerdict};
 use device_plugin_config::environment::{PluginChart, PluginEnvironment};
@@ -9,7 +9,8 @@ use proptest::prelude::*;
 
 use crate::{check, environment, told};
 
-/// A refused file has a finding that says so, a good verdict has none of them; and everything can be drawn.
+/// A refused file has a finding that says so, a good verdict has none of them; and everything can
+/// be drawn.
 fn holds_together(report: &ConfigReport) {
     let has = |rule: ConfigRule| report.findings.iter().any(|finding| finding.rule == rule);
     match &report.verdict {
@@ -19,7 +20,7 @@ fn holds_together(report: &ConfigReport) {
     }
 }
 
-/// Values as people write them, good ones and bad ones.
+/// Typical values, valid and invalid.
 fn value() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),

@@ -1,4 +1,5 @@
-//! What is said beside the plugin's verdict: each file in `bad` shows the rule that it is named after, each file in `good` nothing.
+//! Tests of the stricter rules: each file in `bad` has a finding of the rule in its name, each file
+//! in `good` has none.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +12,7 @@ use diagnostics::source::SourceTexts;
 
 use crate::{check, environment, told};
 
-/// A version or a chart between the name and the ending says for what the file is checked.
+/// A version or a chart between name and ending determines what the file is checked for.
 fn check_file(path: &Path) -> (ConfigReport, SourceTexts) {
     let text = std::fs::read_to_string(path).unwrap();
     let name = path.file_stem().unwrap().to_str().unwrap();

@@ -1,4 +1,5 @@
-//! `tests/data/vectors.json`: for every input the verdict is the plugin's own, for all four versions.
+//! Tests with `tests/data/vectors.json`: for every input, the verdict equals the plugin's own, for
+//! all four versions.
 
 use std::collections::BTreeMap;
 

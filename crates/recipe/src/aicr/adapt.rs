@@ -1,5 +1,6 @@
-//! Values of AICR that our own recipes refuse: what has no effect, and what the bundle must say itself, is left out with a warning;
-//! what a recipe of ours says elsewhere is moved there. Everything that stays is judged like any other recipe.
+//! Adapts AICR's values to the rules of recipes. Omits, with a warning, values that have no effect
+//! or that the bundle must set itself. Moves values that a recipe sets elsewhere. The rules then
+//! check the rest like any other recipe.
 
 use serde_json::{Map, Value as Json};
 
@@ -16,16 +17,16 @@ use diagnostics::path::KeyPath;
 use diagnostics::source::{SourceSpan, SourceTexts};
 use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
 
-/// What became of a tree.
+/// An adapted tree.
 #[derive(Clone, Debug)]
 pub struct AdaptedValues {
     /// The tree.
     pub tree: YamlNode,
-    /// A layer with everything that was moved; `None` if nothing was.
+    /// A layer with all moved values; `None` if there are none.
     pub moved: Option<YamlNode>,
 }
 
-/// Adapts the values of all components, as far as they were written for AICR.
+/// Adapts the values of all components that come from AICR.
 pub fn adapt_values(
     mut tree: YamlNode,
     sources: &SourceTexts,
@@ -62,9 +63,9 @@ pub fn adapt_values(
     let mut layer = None;
     for ValueMove { path, node, key_origin, dead } in moves {
         if let Some(there) = tree.get_path(&path) {
-            Diagnostic::warning(format!("`{dead}` is left out: `{path}` is set as well"))
+            Diagnostic::warning(format!("`{dead}` is omitted, because `{path}` is also set"))
                 .at(key_origin)
-                .related(there.origin, "this one counts")
+                .related(there.origin, "this value applies")
                 .report(findings);
             continue;
         }
@@ -83,7 +84,7 @@ fn empty(origin: SourceSpan) -> YamlNode {
     YamlNode { value: YamlValue::Map(Vec::new()), origin }
 }
 
-/// A value that goes elsewhere.
+/// A value that moves to another path.
 struct ValueMove {
     path: KeyPath,
     node: YamlNode,
@@ -93,9 +94,9 @@ struct ValueMove {
 
 struct ValuesAdapter<'a> {
     name: &'a str,
-    /// `None`: not in the catalog.
+    /// `None` if the catalog does not have the version.
     version: Option<&'a ComponentVersion>,
-    /// `None`: not known.
+    /// `None` if the chart's keys are unknown.
     keys: Option<&'a ChartKeys>,
     sources: &'a SourceTexts,
     options: &'a AicrOptions,
@@ -109,7 +110,8 @@ impl ValuesAdapter<'_> {
         entries.retain_mut(|entry| {
             let inner = path.child(&entry.key);
             if !self.sources.is_foreign(entry.key_origin.source) {
-                // Another recipe may stand on top: what AICR set below this key is still AICR's.
+                // Another recipe may extend AICR's, but keys below this one may still come from
+                // AICR.
                 self.map(&inner, &mut entry.node, keys.and_then(|keys| keys.child(&entry.key)));
                 return true;
             }
@@ -156,7 +158,7 @@ impl ValuesAdapter<'_> {
             return false;
         }
         let what = format!(
-            "`{inner}` of `{}` is left out: the chart {} does not read it",
+            "`{inner}` of `{}` is omitted, because the chart {} does not read it",
             self.name, version.version
         );
         let replacement = replaced_keys::replacement_of(self.name, &inner.to_string());
@@ -167,7 +169,7 @@ impl ValuesAdapter<'_> {
             Some((live, value)) if self.options.fix_dead_keys => {
                 let shown = YamlNode { value: value.clone(), origin: entry.node.origin }.to_json();
                 Diagnostic::warning(format!(
-                    "`{inner}` of `{}` has become `{live}: {}`",
+                    "`{inner}` of `{}` is replaced with `{live}: {}`",
                     self.name,
                     unquoted(&shown)
                 ))
@@ -186,7 +188,7 @@ impl ValuesAdapter<'_> {
                 Diagnostic::warning(what)
                     .at(entry.key_origin)
                     .hint(format!(
-                        "`{live}: {shown}` would have the effect; `--fix-dead-keys` sets it"
+                        "`{live}: {shown}` has the intended effect; `--fix-dead-keys` sets it"
                     ))
                     .report(self.findings);
             }
@@ -199,21 +201,22 @@ impl ValuesAdapter<'_> {
         true
     }
 
-    /// Secrets never stand in values. The charts' own defaults, which AICR repeats, are no reason to refuse the recipe.
+    /// Omits secrets, which values must not contain. It is only a warning, because AICR repeats
+    /// defaults of charts that look like secrets.
     fn is_secret(&mut self, inner: &KeyPath, entry: &MapEntry) -> bool {
         let Some(why) = secrets::entry(&entry.key, &entry.node) else { return false };
         Diagnostic::warning(format!(
-            "`{inner}` of `{}` {why}, and is left out: secrets never stand in values",
+            "`{inner}` of `{}` {why}, and is omitted, because values must not contain secrets",
             self.name
         ))
         .at(entry.key_origin)
         .secret()
-        .hint("put it into a Kubernetes Secret, and name the Secret where the chart takes a name")
+        .hint("put it into a Kubernetes Secret, and name the Secret where the chart accepts a name")
         .report(self.findings);
         true
     }
 
-    /// What every bundle sets itself.
+    /// Omits values that differ from those that every bundle sets.
     fn is_of_the_bundle(&mut self, inner: &KeyPath, entry: &MapEntry) -> bool {
         let set: Option<&Map<String, Json>> = self.version.map(|version| &version.bundle_values);
         let Some(value) = set.and_then(|set| set.get(&inner.to_string())) else { return false };
@@ -221,16 +224,16 @@ impl ValuesAdapter<'_> {
             return false;
         }
         Diagnostic::warning(format!(
-            "`{inner}` of `{}` is left out: every bundle sets it to {value}",
+            "`{inner}` of `{}` is omitted, because every bundle sets it to {value}",
             self.name
         ))
         .at(entry.key_origin)
-        .hint("a bundle brings the CRDs itself and keeps them up to date")
+        .hint("a bundle deploys the CRDs itself, and keeps them up to date")
         .report(self.findings);
         true
     }
 
-    /// The upgrade policy stands in a recipe's own `rollout`, which is mapped back into the same values.
+    /// Moves the upgrade policy into the recipe's `rollout`, which sets the same values.
     fn is_policy(&mut self, inner: &KeyPath, entry: &MapEntry) -> bool {
         if !entry.node.entries().is_empty() {
             return false;
@@ -249,7 +252,7 @@ impl ValuesAdapter<'_> {
         true
     }
 
-    /// `570.10` without quotes is 570.1 by the time that anybody reads it.
+    /// Reports a version without quotes that YAML has changed: `570.10` is read as 570.1.
     fn version_as_number(&mut self, inner: &KeyPath, entry: &MapEntry) {
         let key = entry.key.to_ascii_lowercase();
         if let YamlValue::Number(number) = &entry.node.value
@@ -257,7 +260,7 @@ impl ValuesAdapter<'_> {
             && (key.ends_with("version") || key.ends_with("tag"))
         {
             let written = self.sources.written(entry.node.origin);
-            Diagnostic::error(format!("`{inner}` of `{}` is a text, and `{written}` without quotes is the number {number}", self.name))
+            Diagnostic::error(format!("`{inner}` of `{}`: expected a string, and `{written}` without quotes is the number {number}", self.name))
                 .at(entry.node.origin)
                 .hint(format!("quote it: `\"{written}\"`"))
                 .report(self.findings);

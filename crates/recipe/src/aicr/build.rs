@@ -1,4 +1,4 @@
-//! Layers of a recipe from what AICR says: keys and values keep their places.
+//! Builds layers of a recipe from AICR's documents. Keys and values keep their source positions.
 
 use super::order::OrderedComponent;
 use super::values::ComponentValues;
@@ -8,10 +8,10 @@ use diagnostics::diagnostic::Diagnostic;
 use diagnostics::source::SourceSpan;
 use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
 
-/// The constraint that a recipe of ours has a key for.
+/// AICR's constraint that becomes `cluster.kubernetes`.
 pub(super) const KUBERNETES: &str = "K8s.server.version";
 
-/// The layers, ancestors first: general values files, named values files, the recipe.
+/// Returns the layers, ancestors first: general values files, named values files, the recipe.
 pub(super) fn layers(
     result: &YamlNode,
     name: &str,
@@ -29,7 +29,8 @@ pub(super) fn layers(
     layers
 }
 
-/// A layer that has nothing but values. Every component stands in it: the order of the first layer is the order of the recipe.
+/// Returns a layer with only values. It contains every component, because the first layer
+/// determines the order of the recipe.
 fn of_values(
     origin: SourceSpan,
     ordered: &[OrderedComponent<'_>],
@@ -53,7 +54,7 @@ fn of_values(
     Some(map(origin, vec![entry("components", origin, components)]))
 }
 
-/// The layer of the recipe itself.
+/// Returns the layer of the recipe itself.
 fn recipe(
     result: &YamlNode,
     name: &str,
@@ -92,7 +93,7 @@ fn recipe(
     map(result.origin, entries)
 }
 
-/// `RecipeResult of AICR: eks, h100, training`
+/// Returns a description such as `RecipeResult of NVIDIA AICR: eks, h100, training`.
 fn description(result: &YamlNode) -> String {
     let criteria = result.get("criteria").map_or(&[][..], YamlNode::entries);
     let words: Vec<&str> = criteria
@@ -151,7 +152,7 @@ fn component(ordered: &OrderedComponent<'_>, findings: &mut Vec<Diagnostic>) -> 
     map(reference.place, entries)
 }
 
-/// The version as the chart's repository writes it: AICR writes it with or without `v`.
+/// Returns the version as written in the chart's repository. AICR writes it with or without `v`.
 fn spelling(known: &CatalogComponent, written: &str) -> String {
     let bare = written.strip_prefix('v').unwrap_or(written);
     let same = |version: &&str| version.strip_prefix('v').unwrap_or(version) == bare;
@@ -162,7 +163,7 @@ fn spelling(known: &CatalogComponent, written: &str) -> String {
     }
 }
 
-/// The catalog says where charts come from.
+/// Checks chart and repository against the catalog, which determines them.
 fn same_chart(
     ordered: &OrderedComponent<'_>,
     known: &CatalogComponent,
@@ -175,7 +176,7 @@ fn same_chart(
         reference.get("chart").filter(|chart| chart.text().is_some_and(|text| text != expected))
     {
         Diagnostic::error(format!(
-            "`{} {version}` is the chart `{expected}` in the catalog, and another one here",
+            "`{} {version}` is the chart `{expected}` in the catalog, and a different one here",
             known.name
         ))
         .at(chart.origin)
@@ -189,19 +190,19 @@ fn same_chart(
     {
         let written = source.text().unwrap_or_default();
         Diagnostic::warning(format!(
-            "the bundle takes the chart of `{}` from {url}, not from here",
+            "the bundle takes the chart of `{}` from {url}, not from this source",
             known.name
         ))
         .at(source.origin)
         .hint(format!(
-            "`bundle render --chart-repository {}={written}` takes it from here",
+            "`bundle render --chart-repository {}={written}` takes it from this source",
             repository.name
         ))
         .report(findings);
     }
 }
 
-/// A component that is not in the catalog must say everything itself.
+/// Returns the `chart` of a component that is not in the catalog, which must set everything itself.
 fn described(ordered: &OrderedComponent<'_>, findings: &mut Vec<Diagnostic>) -> Option<MapEntry> {
     let reference = &ordered.reference;
     let missing: Vec<String> = ["chart", "source", "version", "namespace"]
@@ -211,13 +212,13 @@ fn described(ordered: &OrderedComponent<'_>, findings: &mut Vec<Diagnostic>) -> 
         .collect();
     if !missing.is_empty() {
         Diagnostic::error(format!(
-            "the catalog has no component `{}`, and the recipe does not say what it is: no {}",
+            "the catalog has no component `{}`, and the recipe does not describe its chart: it has no {}",
             reference.name,
             missing.join(", ")
         ))
         .at(reference.place)
         .hint(format!(
-            "add what is missing; the catalog has: {}",
+            "add the missing keys; the catalog has: {}",
             catalog::component_names().collect::<Vec<_>>().join(", ")
         ))
         .report(findings);
@@ -242,7 +243,7 @@ fn text(text: &str, origin: SourceSpan) -> YamlNode {
     YamlNode { value: YamlValue::String(text.to_owned()), origin }
 }
 
-/// Maps have no end, as those that are read.
+/// Returns a map. Its position has no end, like that of a parsed map.
 fn map(origin: SourceSpan, entries: Vec<MapEntry>) -> YamlNode {
     YamlNode { value: YamlValue::Map(entries), origin: SourceSpan { end: origin.start, ..origin } }
 }

@@ -1,4 +1,4 @@
-//! The components of a `RecipeResult`: which ones are deployed, and what of them cannot be.
+//! Reads the components of a `RecipeResult`, and reports those that a bundle cannot deploy.
 
 use super::{AicrOptions, errors};
 use diagnostics::diagnostic::Diagnostic;
@@ -6,7 +6,7 @@ use diagnostics::nearest::did_you_mean;
 use diagnostics::source::SourceSpan;
 use diagnostics::tree::{MapEntry, YamlNode};
 
-/// Everything that the format has for a component.
+/// All keys of a component in AICR's format.
 const KEYS: [&str; 18] = [
     "name",
     "namespace",
@@ -29,40 +29,41 @@ const KEYS: [&str; 18] = [
 ];
 /// Keys of Kustomize.
 const KUSTOMIZE: [&str; 3] = ["tag", "path", "patches"];
-/// Lists of files with objects that AICR applies beside a chart.
+/// Lists of files with objects that AICR applies in addition to a chart.
 const MANIFESTS: [&str; 2] = ["preManifestFiles", "manifestFiles"];
-/// Overrides that are no values but switch a component off.
+/// Overrides that disable a component, and are not values.
 const GATES: [&str; 2] = ["enabled", "install"];
-/// Keys that must be lists of texts.
+/// Keys that must be lists of strings.
 const LISTS: [&str; 4] = ["patches", "dependencyRefs", "manifestFiles", "preManifestFiles"];
-/// Keys that must be texts.
+/// Keys that must be strings.
 const TEXTS: [&str; 6] = ["name", "namespace", "chart", "type", "source", "valuesFile"];
 
 /// One component.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ComponentReference<'a> {
-    /// Its name.
+    /// The component's name.
     pub(super) name: &'a str,
-    /// Where the name stands.
+    /// The position of the name.
     pub(super) place: SourceSpan,
-    /// All that is said about it.
+    /// The component's entry.
     pub(super) node: &'a YamlNode,
-    /// Whether it is deployed: it is not switched off, and has something that can be deployed.
+    /// Whether it is deployed: it is enabled, and has a chart.
     pub(super) is_deployed: bool,
 }
 
 impl<'a> ComponentReference<'a> {
-    /// The value of a key, unless it is null or an empty text: AICR takes both for not set.
+    /// Returns the value of a key, unless it is null or an empty string, which AICR treats as not
+    /// set.
     pub(super) fn get(&self, key: &str) -> Option<&'a YamlNode> {
         self.node.get(key).filter(|node| !node.is_null() && node.text() != Some(""))
     }
 
-    /// The text of a key, unless it is empty.
+    /// Returns the string of a key, unless it is empty.
     pub(super) fn text(&self, key: &str) -> Option<&'a str> {
         self.get(key).and_then(YamlNode::text)
     }
 
-    /// The names of the components that it needs, with their places.
+    /// Returns the names of the components that it needs, with their positions.
     pub(super) fn dependencies(&self) -> impl Iterator<Item = (&'a str, SourceSpan)> + use<'a> {
         self.node
             .get("dependencyRefs")
@@ -79,24 +80,21 @@ pub(super) fn read<'a>(
     findings: &mut Vec<Diagnostic>,
 ) -> Vec<ComponentReference<'a>> {
     let Some(list) = result.entry("componentRefs") else {
-        Diagnostic::error("`componentRefs` is missing: the recipe deploys nothing")
+        Diagnostic::error("`componentRefs` is missing, so the recipe has no components")
             .at(result.origin)
             .report(findings);
         return Vec::new();
     };
     if list.node.list().is_none() {
-        Diagnostic::error(format!(
-            "`componentRefs` must be a list, and this is {}",
-            list.node.kind()
-        ))
-        .at(list.key_origin)
-        .report(findings);
+        Diagnostic::error(format!("`componentRefs`: expected a list, found {}", list.node.kind()))
+            .at(list.key_origin)
+            .report(findings);
         return Vec::new();
     }
     if list.node.items().is_empty() {
-        Diagnostic::error("the recipe deploys nothing")
+        Diagnostic::error("the recipe has no components")
             .at(list.key_origin)
-            .hint("`componentRefs` needs an entry")
+            .hint("add an entry to `componentRefs`")
             .report(findings);
     }
     let mut references: Vec<ComponentReference<'a>> = Vec::new();
@@ -111,7 +109,7 @@ pub(super) fn read<'a>(
         };
         let text = name.text().unwrap_or_default();
         if let Some(earlier) = references.iter().find(|earlier| earlier.name == text) {
-            Diagnostic::error(format!("the component `{text}` stands twice in the list"))
+            Diagnostic::error(format!("the component `{text}` is in the list twice"))
                 .at(name.origin)
                 .related(earlier.place, "first here")
                 .hint("keep one of them")
@@ -121,7 +119,7 @@ pub(super) fn read<'a>(
         let mut reference =
             ComponentReference { name: text, place: name.origin, node: item, is_deployed: true };
         let before = errors(findings);
-        // What is switched off may be anything.
+        // A disabled component is not checked.
         reference.is_deployed = is_switched_on(&reference, findings);
         if reference.is_deployed {
             check(&reference, findings);
@@ -133,7 +131,7 @@ pub(super) fn read<'a>(
     references
 }
 
-/// Keys and types.
+/// Checks keys and types.
 fn check(reference: &ComponentReference<'_>, findings: &mut Vec<Diagnostic>) {
     for entry in reference.node.entries().iter().filter(|entry| !entry.node.is_null()) {
         let key = entry.key.as_str();
@@ -146,12 +144,9 @@ fn check(reference: &ComponentReference<'_>, findings: &mut Vec<Diagnostic>) {
                 )
                 .report(findings);
         } else if TEXTS.contains(&key) && entry.node.text().is_none() {
-            Diagnostic::error(format!(
-                "`{key}` must be a string, and this is {}",
-                entry.node.kind()
-            ))
-            .at(place(entry))
-            .report(findings);
+            Diagnostic::error(format!("`{key}`: expected a string, found {}", entry.node.kind()))
+                .at(place(entry))
+                .report(findings);
         } else if LISTS.contains(&key) {
             texts(entry, findings);
         }
@@ -178,20 +173,16 @@ fn is_empty_list(node: &YamlNode) -> bool {
     node.list().is_some_and(<[_]>::is_empty)
 }
 
-/// A list of texts.
+/// Checks a list of strings.
 pub(super) fn texts(entry: &MapEntry, findings: &mut Vec<Diagnostic>) {
     if entry.node.list().is_none() {
-        Diagnostic::error(format!(
-            "`{}` must be a list, and this is {}",
-            entry.key,
-            entry.node.kind()
-        ))
-        .at(place(entry))
-        .report(findings);
+        Diagnostic::error(format!("`{}`: expected a list, found {}", entry.key, entry.node.kind()))
+            .at(place(entry))
+            .report(findings);
     }
     for item in entry.node.items().iter().filter(|item| item.text().is_none()) {
         Diagnostic::error(format!(
-            "`{}` is a list of strings, and this is {}",
+            "`{}`: expected a list of strings, found {}",
             entry.key,
             item.kind()
         ))
@@ -202,17 +193,17 @@ pub(super) fn texts(entry: &MapEntry, findings: &mut Vec<Diagnostic>) {
 
 fn kustomize(name: &str, what: &str, origin: SourceSpan) -> Diagnostic {
     Diagnostic::error(format!(
-        "`{name}` cannot be deployed: {what} is not supported, a bundle deploys Helm charts only"
+        "`{name}` cannot be deployed: {what} is not supported, because a bundle deploys only Helm charts"
     ))
     .at(origin)
-    .hint("take the component out of the recipe and apply it yourself")
+    .hint("remove the component from the recipe, and apply it yourself")
 }
 
 fn place(entry: &MapEntry) -> SourceSpan {
     if entry.node.origin.range().is_empty() { entry.key_origin } else { entry.node.origin }
 }
 
-/// AICR switches a component off by a value.
+/// Whether a component is enabled. AICR disables a component by a value.
 fn is_switched_on(reference: &ComponentReference<'_>, findings: &mut Vec<Diagnostic>) -> bool {
     let mut on = true;
     for gate in GATES {
@@ -221,7 +212,7 @@ fn is_switched_on(reference: &ComponentReference<'_>, findings: &mut Vec<Diagnos
             on &= flag;
         } else if !node.is_null() {
             Diagnostic::error(format!(
-                "`{gate}` switches `{}` on or off, and this is {}",
+                "`{gate}` enables or disables `{}`: expected a boolean, found {}",
                 reference.name,
                 node.kind()
             ))
@@ -233,7 +224,8 @@ fn is_switched_on(reference: &ComponentReference<'_>, findings: &mut Vec<Diagnos
     on
 }
 
-/// Manifest files are templates of AICR's own making: no deployer of ours runs them.
+/// Whether a component has a chart. Reports its manifest files, which are templates in AICR's own
+/// format that no deployer of a bundle can apply.
 fn has_chart(
     reference: &ComponentReference<'_>,
     options: &AicrOptions,
@@ -252,12 +244,12 @@ fn has_chart(
     let what = if has_chart {
         "the component is deployed without"
     } else {
-        "the component has nothing else and is left out:"
+        "the component has nothing else and is omitted:"
     };
     if options.without_manifests {
         Diagnostic::warning(format!("`{}`: {what} the manifest files {names}", reference.name))
             .at(first.origin)
-            .hint("apply what you need of them yourself: pods that mount what they bring do not start before")
+            .hint("apply those that you need yourself: pods that mount their objects do not start before")
             .maybe_hint(has_chart.then(|| {
                 "or unset the values that name their objects, such as `--set components.gpu-operator.values.dcgmExporter.config=null`"
                     .to_owned()
@@ -266,7 +258,7 @@ fn has_chart(
     } else {
         Diagnostic::error(format!("`{}` has manifest files, which are not supported: {names}", reference.name))
             .at(first.origin)
-            .hint("`--without-manifests` deploys the recipe without them; apply what you need of them yourself")
+            .hint("`--without-manifests` deploys the recipe without them; apply those that you need yourself")
             .report(findings);
     }
     has_chart

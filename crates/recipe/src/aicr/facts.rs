@@ -1,4 +1,5 @@
-//! What a `RecipeResult` says beside components: what is taken over, what is only told, and what is checked at once.
+//! Checks the keys of a `RecipeResult` other than the components, and reports those that a bundle
+//! cannot apply.
 
 use semver::{Version, VersionReq};
 
@@ -8,7 +9,7 @@ use diagnostics::diagnostic::Diagnostic;
 use diagnostics::nearest::did_you_mean;
 use diagnostics::tree::YamlNode;
 
-/// Everything that the format has at the top.
+/// All keys at the top of AICR's format.
 const KEYS: [&str; 8] = [
     "apiVersion",
     "kind",
@@ -19,26 +20,24 @@ const KEYS: [&str; 8] = [
     "deploymentOrder",
     "validation",
 ];
-/// Keys of components that only AICR's own checks read.
+/// Keys of components that only AICR's own checks use.
 const OF_VALIDATION: [&str; 3] = ["cleanup", "expectedResources", "healthCheckAsserts"];
 
-/// A key that the known formats do not have may change what is deployed.
+/// Reports keys that the supported formats do not have, because they may change what is deployed.
 pub(super) fn unknown_keys(result: &YamlNode, findings: &mut Vec<Diagnostic>) {
     for entry in result.entries().iter().filter(|entry| !KEYS.contains(&entry.key.as_str())) {
-        Diagnostic::error(format!(
-            "recipes of AICR have no key `{}`, as far as this version knows them",
-            entry.key
-        ))
-        .at(entry.key_origin)
-        .hint(
-            did_you_mean(&entry.key, KEYS)
-                .unwrap_or_else(|| "remove it if it does not change what is deployed".to_owned()),
-        )
-        .report(findings);
+        Diagnostic::error(format!("the supported formats of AICR have no key `{}`", entry.key))
+            .at(entry.key_origin)
+            .hint(
+                did_you_mean(&entry.key, KEYS).unwrap_or_else(|| {
+                    "remove it if it does not change what is deployed".to_owned()
+                }),
+            )
+            .report(findings);
     }
 }
 
-/// What no bundle does, and what AICR itself had to say.
+/// Reports settings that a bundle cannot apply, and AICR's own warnings.
 pub(super) fn not_taken_over(
     result: &YamlNode,
     references: &[ComponentReference<'_>],
@@ -49,12 +48,9 @@ pub(super) fn not_taken_over(
         .entry("constraints")
         .filter(|entry| !entry.node.is_null() && entry.node.list().is_none())
     {
-        Diagnostic::error(format!(
-            "`constraints` must be a list, and this is {}",
-            entry.node.kind()
-        ))
-        .at(entry.key_origin)
-        .report(findings);
+        Diagnostic::error(format!("`constraints`: expected a list, found {}", entry.node.kind()))
+            .at(entry.key_origin)
+            .report(findings);
     }
     let versions: Vec<&YamlNode> =
         constraints.iter().filter(|constraint| text(constraint, "name") == KUBERNETES).collect();
@@ -62,7 +58,7 @@ pub(super) fn not_taken_over(
         Diagnostic::error(format!("`{KUBERNETES}` has two constraints"))
             .at(second.origin)
             .related(first.origin, "first here")
-            .hint("write one: `'>= 1.32, < 1.36'`")
+            .hint("combine them: `'>= 1.32, < 1.36'`")
             .report(findings);
     }
     let others: Vec<&YamlNode> =
@@ -73,11 +69,11 @@ pub(super) fn not_taken_over(
             .map(|other| format!("`{} {}`", text(other, "name"), text(other, "value")))
             .collect();
         Diagnostic::warning(format!(
-            "nothing in a bundle checks these constraints: {}",
+            "a bundle does not check these constraints: {}",
             names.join(", ")
         ))
         .at(first.get("name").map_or(first.origin, |name| name.origin))
-        .hint("see to it that the nodes are like that, or let `aicr validate` check it")
+        .hint("make sure that the nodes meet them, or check them with `aicr validate`")
         .report(findings);
     }
     let of_components = references
@@ -88,14 +84,14 @@ pub(super) fn not_taken_over(
     if let Some(entry) =
         result.entry("validation").filter(|entry| !entry.node.is_null()).or(of_components)
     {
-        Diagnostic::warning(format!("`{}` is for `aicr validate`: no bundle runs these checks", entry.key))
+        Diagnostic::warning(format!("`{}` is for `aicr validate`: a bundle does not run these checks", entry.key))
             .at(entry.key_origin)
-            .hint("the bundle's hooks wait for the operators and the driver; let `aicr validate` check the rest")
+            .hint("the bundle's hooks wait for the operators and the driver; check the rest with `aicr validate`")
             .report(findings);
     }
     for warning in list(result, &["metadata", "constraintWarnings"]) {
         Diagnostic::warning(format!(
-            "AICR left out its overlay `{}`: {}",
+            "AICR omitted its overlay `{}`: {}",
             text(warning, "overlay"),
             if text(warning, "reason").is_empty() {
                 "a constraint did not hold"
@@ -111,7 +107,7 @@ pub(super) fn not_taken_over(
     }
 }
 
-/// `Deployment.gpu-operator.version` against the version that the recipe deploys.
+/// Checks a constraint such as `Deployment.gpu-operator.version` against the deployed version.
 fn deployed_version(
     constraint: &YamlNode,
     references: &[ComponentReference<'_>],
@@ -136,12 +132,12 @@ fn deployed_version(
         && !range.matches(&number)
     {
         Diagnostic::error(format!(
-            "the recipe deploys `{}` in a version that its own constraint forbids",
+            "the recipe deploys a version of `{}` that its own constraint excludes",
             reference.name
         ))
         .at(version.origin)
         .related(value.origin, "the constraint")
-        .hint("change the one or the other")
+        .hint("change the version or the constraint")
         .report(findings);
     }
 }

@@ -1,4 +1,4 @@
-//! The order in which AICR deploys, and what each component waits for.
+//! The order in which AICR deploys components, and their dependencies.
 
 use std::collections::BTreeSet;
 
@@ -8,16 +8,17 @@ use diagnostics::nearest::did_you_mean;
 use diagnostics::source::SourceSpan;
 use diagnostics::tree::YamlNode;
 
-/// A component with what it waits for.
+/// A component with its dependencies.
 #[derive(Clone, Debug)]
 pub(super) struct OrderedComponent<'a> {
     /// The component.
     pub(super) reference: ComponentReference<'a>,
-    /// Components that are deployed before it, all of them part of the recipe. What is left out passes on what it needs itself.
+    /// Deployed components that come before it. An omitted component is replaced by its own
+    /// dependencies.
     pub(super) after: Vec<(&'a str, SourceSpan)>,
 }
 
-/// The components that are deployed, in AICR's order.
+/// Returns the deployed components, in AICR's order.
 pub(super) fn sort<'a>(
     result: &'a YamlNode,
     references: &[ComponentReference<'a>],
@@ -32,7 +33,7 @@ pub(super) fn sort<'a>(
         if find(references, name).is_none() {
             findings.push(unknown(references, name, "`deploymentOrder` names", item.origin));
         } else if order.contains(&name) {
-            Diagnostic::error(format!("`{name}` stands twice in `deploymentOrder`"))
+            Diagnostic::error(format!("`{name}` is in `deploymentOrder` twice"))
                 .at(item.origin)
                 .report(findings);
         } else {
@@ -48,11 +49,11 @@ pub(super) fn sort<'a>(
     {
         if listed > 0 {
             Diagnostic::warning(format!(
-                "`deploymentOrder` leaves out `{}`: it comes last",
+                "`deploymentOrder` omits `{}`, so it comes last",
                 reference.name
             ))
             .at(reference.place)
-            .hint("add it where it belongs, or set `overrides: {enabled: false}` to leave it out")
+            .hint("add it at the right position, or set `overrides: {enabled: false}` to omit it")
             .report(findings);
         }
         order.push(reference.name);
@@ -63,11 +64,11 @@ pub(super) fn sort<'a>(
         references.iter().find(|reference| needed(references, reference).contains(reference.name))
     {
         Diagnostic::error(format!(
-            "`{}` depends on itself, by way of its `dependencyRefs`",
+            "`{}` depends on itself through its `dependencyRefs`",
             reference.name
         ))
         .at(reference.place)
-        .hint("remove one of the dependencies that make the circle")
+        .hint("remove one of the dependencies in the cycle")
         .report(findings);
     }
     let deployed = order
@@ -98,7 +99,7 @@ fn unknown(
     let names = || references.iter().map(|reference| reference.name);
     let hint = did_you_mean(name, names())
         .unwrap_or_else(|| "add it to `componentRefs`, or remove it here".to_owned());
-    Diagnostic::error(format!("{what} `{name}`, which is not among the components"))
+    Diagnostic::error(format!("{what} `{name}`, which is not a component of the recipe"))
         .at(origin)
         .hint(hint)
 }
@@ -118,24 +119,24 @@ fn dependencies(references: &[ComponentReference<'_>], findings: &mut Vec<Diagno
     }
 }
 
-/// A component before what it depends on.
+/// Reports components that come before their dependencies.
 fn against(references: &[ComponentReference<'_>], order: &[&str], findings: &mut Vec<Diagnostic>) {
     for (index, name) in order.iter().enumerate() {
         let Some(reference) = find(references, name) else { continue };
         for (needed, origin) in reference.dependencies() {
             if order[index..].contains(&needed) {
                 Diagnostic::error(format!(
-                    "`{name}` depends on `{needed}`, which `deploymentOrder` puts behind it"
+                    "`{name}` depends on `{needed}`, which comes later in `deploymentOrder`"
                 ))
                 .at(origin)
-                .hint("correct the one or the other")
+                .hint("change the order or the dependency")
                 .report(findings);
             }
         }
     }
 }
 
-/// Everything that a component depends on, directly or not.
+/// Returns all dependencies of a component, direct and indirect.
 fn needed<'a>(
     references: &[ComponentReference<'a>],
     reference: &ComponentReference<'a>,

@@ -1,16 +1,16 @@
-//! Keys of AICR's values that no chart reads any more and that have a counterpart which works.
+//! Obsolete keys of AICR's values, with the keys that replace them.
 
 use diagnostics::tree::YamlValue;
 
-/// A key without effect, and the one that was meant.
+/// An obsolete key, and the key that replaces it.
 pub(super) struct ReplacedKey {
     /// The component.
     pub(super) component: &'static str,
     /// The key in its values, as a dotted path.
     pub(super) dead: &'static str,
-    /// Where a recipe sets it, from the top.
+    /// The path from the top where a recipe sets it.
     pub(super) live: &'static [&'static str],
-    /// The value there; `None` if this value cannot be meant.
+    /// Converts the value; `None` if the value has no counterpart.
     pub(super) value: fn(&YamlValue) -> Option<YamlValue>,
 }
 
@@ -43,7 +43,8 @@ fn kernel_module_type(value: &YamlValue) -> Option<YamlValue> {
     Some(YamlValue::String(if *is_open { "open" } else { "proprietary" }.to_owned()))
 }
 
-/// What a value of the chart's `driver.upgradePolicy` is in the recipe's own policy: times have a unit there.
+/// Converts a value of the chart's `driver.upgradePolicy` for the recipe's policy, where times have
+/// a unit.
 pub(super) fn policy_value(chart_key: &str, value: &YamlValue) -> YamlValue {
     if let YamlValue::Number(number) = value
         && chart_key == "timeoutSeconds"

@@ -1,4 +1,4 @@
-//! The values files of AICR's data directory.
+//! Reads the values files of AICR's data directory.
 
 use super::components::ComponentReference;
 use super::order::OrderedComponent;
@@ -9,27 +9,28 @@ use diagnostics::diagnostic::Diagnostic;
 use diagnostics::source::{SourceSpan, SourceText, SourceTexts};
 use diagnostics::tree::YamlNode;
 
-/// What stands in the files of one component.
+/// The values files of one component.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ComponentValues {
-    /// `components/<name>/values.yaml`, which AICR reads before every other values file of the component.
+    /// `components/<name>/values.yaml`, which AICR reads before every other values file of the
+    /// component.
     pub(super) base: Option<YamlNode>,
     /// The file that the recipe names.
     pub(super) named: Option<YamlNode>,
 }
 
-/// Reads files and says what is wrong with them.
+/// Reads values files and reports problems.
 pub(super) struct ValuesFileReader<'a> {
     pub(super) options: &'a AicrOptions,
     pub(super) reader: &'a mut dyn TextReader,
     pub(super) sources: &'a mut SourceTexts,
     pub(super) findings: &'a mut Vec<Diagnostic>,
-    /// Whether the missing directory has been told: once is enough.
+    /// Whether the missing directory was reported already.
     pub(super) is_told: bool,
 }
 
 impl ValuesFileReader<'_> {
-    /// The values files of a component.
+    /// Reads the values files of a component.
     pub(super) fn read_component(&mut self, ordered: &OrderedComponent<'_>) -> ComponentValues {
         let reference = &ordered.reference;
         let Some(file) = reference.get("valuesFile") else { return ComponentValues::default() };
@@ -38,9 +39,9 @@ impl ValuesFileReader<'_> {
             return ComponentValues::default();
         };
         if path.starts_with('/') || path.split('/').any(|part| part == "..") {
-            Diagnostic::error(format!("`{path}` leads out of the data directory"))
+            Diagnostic::error(format!("`{path}` is outside the data directory"))
                 .at(file.origin)
-                .hint("values files are relative to the directory that `--data` names")
+                .hint("values files are relative to the directory of `--data`")
                 .report(self.findings);
             return ComponentValues::default();
         }
@@ -57,28 +58,28 @@ impl ValuesFileReader<'_> {
         if self.options.data.is_none() && !self.is_told {
             self.is_told = true;
             Diagnostic::error(format!(
-                "the values of `{}` stand in a file of AICR's data directory, and nobody said where that is",
+                "the values of `{}` are in a file of AICR's data directory, and `--data` is missing",
                 reference.name
             ))
             .at(origin)
-            .hint("add `--data DIR`: the directory of AICR that has `components/` (in its repository: `recipes`)")
+            .hint("add `--data DIR`: the directory of AICR that contains `components/` (in its repository: `recipes`)")
             .report(self.findings);
         }
         self.options.data.clone()
     }
 
-    /// The file as a tree. Only one that the recipe names (`origin`) must be there.
+    /// Parses a file. Only a file that the recipe names (`origin`) must exist.
     fn read(&mut self, data: &str, path: &str, origin: Option<SourceSpan>) -> Option<YamlNode> {
         let name = format!("{}/{path}", data.trim_end_matches('/'));
         let text = match (self.reader.file(&name), origin) {
             (Ok(text), _) => text,
-            // AICR goes on without the general file too.
+            // AICR does not require the general file either.
             (Err(ReadError::Missing), None) => return None,
             (Err(error), origin) => {
-                let finding = Diagnostic::error(format!("unable to read `{name}`: {error}"));
+                let finding = Diagnostic::error(format!("cannot read `{name}`: {error}"));
                 let finding = origin.map_or(finding.clone(), |origin| finding.at(origin));
                 self.findings.push(finding.maybe_hint(error.hint().map(str::to_owned)).hint(format!(
-                    "`--data {data}` must be the directory of AICR that has `components/`, of the version that made this recipe"
+                    "`--data {data}` must be the directory of AICR that contains `components/`, of the version that created this recipe"
                 )));
                 return None;
             }
@@ -90,7 +91,7 @@ impl ValuesFileReader<'_> {
             Ok(node) if node.is_null() => None,
             Ok(node) if node.is_map() => Some(node),
             Ok(node) => {
-                Diagnostic::error(format!("values are a map, and this is {}", node.kind()))
+                Diagnostic::error(format!("values: expected a map, found {}", node.kind()))
                     .at(node.origin)
                     .report(self.findings);
                 None

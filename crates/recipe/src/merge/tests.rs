@@ -5,7 +5,7 @@ use super::*;
 use crate::parse::parse;
 use diagnostics::source::{SourceText, SourceTexts};
 
-/// Layers of which each extends the ones that its list names.
+/// Returns layers, each of which extends those in its list.
 fn layers(texts: &[(&Json, &[usize])]) -> Vec<RecipeLayer> {
     let mut sources = SourceTexts::default();
     let mut layers: Vec<RecipeLayer> = Vec::new();
@@ -78,7 +78,8 @@ fn unrelated_parents_must_agree_unless_a_child_decides() {
     assert_eq!(decided, Ok(json!({"a": 4, "b": 1, "same": 2, "m": {"x": 1, "y": 1}})));
 }
 
-/// A parent's own setting wins over what the other parent only inherits, in whatever order they are extended.
+/// A parent's own setting overrides a value that the other parent only inherits, in any order of
+/// `extends`.
 #[test]
 fn what_is_inherited_does_not_contradict() {
     let base = json!({"a": 1});
@@ -99,7 +100,7 @@ fn deleting_and_setting_contradict() {
     assert_eq!(merged(&[(&left, &[]), (&right, &[])]), Err(vec!["a".to_owned()]));
 }
 
-/// RFC 7396, JSON Merge Patch, is what merging a child onto a parent is (outside of chart values).
+/// Outside chart values, a child merges onto a parent like a JSON Merge Patch (RFC 7396).
 fn merge_patch(target: &Json, patch: &Json) -> Json {
     let Json::Object(patch) = patch else { return patch.clone() };
     let mut result = target.as_object().cloned().unwrap_or_default();

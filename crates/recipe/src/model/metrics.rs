@@ -1,4 +1,4 @@
-//! What monitoring sees of the hooks: the same words as in the hook chart's values.
+//! Monitoring of the hooks, with the same keys as in the hook chart's values.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use super::is_default;
 
-/// What monitoring sees of the hooks.
+/// Monitoring of the hooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RecipeMetrics {
-    /// Each hook serves metrics (`/metrics`) while it runs.
+    /// Whether each hook serves metrics (`/metrics`) while it runs.
     pub enabled: bool,
-    /// At this port of its pod. Default: 9797.
+    /// The port of the hook's pod that serves the metrics. Default: 9797.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// A PodMonitor of the Prometheus operator for each hook.
+    /// A PodMonitor of the Prometheus Operator for each hook.
     #[serde(skip_serializing_if = "is_default")]
     pub pod_monitor: PodMonitor,
     /// A PrometheusRule with alerts for each hook.
@@ -31,13 +31,13 @@ pub struct RecipeMetrics {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PodMonitor {
-    /// Whether there is one.
+    /// Whether to create it.
     pub enabled: bool,
     /// Labels by which your Prometheus selects it, such as `release: kube-prometheus-stack`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("propertyNames" = {"x-grammar": "labelKey"}, "additionalProperties" = {"type": "string", "x-grammar": "labelValue"}))]
     pub labels: BTreeMap<String, String>,
-    /// How often the metrics are read, such as `30s`. Default: `15s`.
+    /// How often Prometheus scrapes the metrics, such as `30s`. Default: `15s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "interval"))]
     pub interval: Option<String>,
@@ -47,7 +47,7 @@ pub struct PodMonitor {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PrometheusRule {
-    /// Whether there is one.
+    /// Whether to create it.
     pub enabled: bool,
     /// Labels by which your Prometheus selects it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -59,13 +59,13 @@ pub struct PrometheusRule {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Dashboard {
-    /// Whether there is one.
+    /// Whether to create it.
     pub enabled: bool,
-    /// Labels by which Grafana's sidecar finds it, beside `grafana_dashboard: "1"`.
+    /// Labels by which Grafana's sidecar finds it, in addition to `grafana_dashboard: "1"`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("propertyNames" = {"x-grammar": "labelKey"}, "additionalProperties" = {"type": "string", "x-grammar": "labelValue"}))]
     pub labels: BTreeMap<String, String>,
-    /// Annotations, such as the folder that the sidecar puts it into.
+    /// Annotations, such as the folder that the sidecar puts the dashboard into.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("propertyNames" = {"x-grammar": "labelKey"}, "additionalProperties" = {"type": "string", "x-grammar": "text"}))]
     pub annotations: BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! The part of a recipe about how a driver's upgrade goes.
+//! The upgrade policy of a driver in a recipe.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,91 +7,104 @@ use contract::count::Count;
 use contract::duration::Duration;
 use contract::policy::{ForeignCordon, TopologyLimit};
 
-/// The upgrade policy: that of the vendor (gpu-operator chart, `driver.upgradePolicy`), and what only modes of ours know. What is absent
-/// is left to the default.
+/// The GPU driver's upgrade policy: NVIDIA's keys (gpu-operator chart, `driver.upgradePolicy`), and
+/// keys of the modes `assist`, `steer` and `drive`. An absent key has the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RecipeUpgradePolicy {
-    /// How many nodes are upgraded at once; 0 is unlimited. Chart default: 1.
+    /// How many nodes are upgraded at once; 0 means unlimited. Chart default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel_upgrades: Option<u32>,
     /// How many nodes may be unavailable. Chart default: `25%`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<Count>,
-    /// Wait for jobs before a node is touched.
+    /// The jobs to wait for before a node's upgrade starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_for_completion: Option<RecipeWaitForCompletion>,
-    /// Eviction of the pods that use GPUs (chart key `gpuPodDeletion`).
+    /// Eviction of pods that use GPUs (chart key `gpuPodDeletion`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_deletion: Option<RecipePodDeletion>,
-    /// Drain of the whole node.
+    /// Drain of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<RecipeDrain>,
-    /// `steer`, `drive`: how many nodes may fail until no other node is started. Default: 1.
+    /// `steer`, `drive`: how many nodes may fail. When more have failed, no more nodes are started.
+    /// Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_budget: Option<Count>,
     /// `assist`, `steer`, `drive`: how often one node is tried for one cause. Default: 2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
-    /// `steer`, `drive`: the pause between the end of one node and the start of the next. Default: `0s`.
+    /// `steer`, `drive`: the pause between the end of one node and the start of the next. Default:
+    /// `0s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub soak: Option<Duration>,
-    /// `steer`, `drive`: nodes with the same value of a label are limited together, such as those of one NVLink domain.
+    /// `steer`, `drive`: a limit for nodes with the same value of a label, such as those of one
+    /// NVLink domain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<TopologyLimit>,
-    /// `steer`, `drive`: what is done with nodes that somebody else has cordoned. Default: `skip`.
+    /// `steer`, `drive`: how nodes with a foreign cordon are treated. Default: `skip`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub foreign_cordon: Option<ForeignCordon>,
-    /// `drive`: label selectors of pods that use the device without asking for it. They are evicted with those that do.
+    /// `drive`: label selectors of pods that use the device without requesting it. They are evicted
+    /// with the other device users.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = {"type": "string", "x-grammar": "selector"}))]
     pub extra_consumers: Vec<String>,
     /// `steer`, `drive`: how long a driver pod may take to become ready. Default: `30m`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_start: Option<Duration>,
-    /// `steer`, `drive`: how long the operator's validator may take once the driver is ready. Default: `10m`.
+    /// `steer`, `drive`: how long the operator's validator may take after the driver is ready.
+    /// Default: `10m`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validation: Option<Duration>,
 }
 
-/// The upgrade policy: the network operator's, and what only modes of ours know. What is absent is left to the default.
+/// The OFED driver's upgrade policy: the Network Operator's keys, and keys of the modes `assist`,
+/// `steer` and `drive`. An absent key has the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RecipeOfedUpgradePolicy {
-    /// How many nodes are upgraded at once, the only limit that the operator has; 0 is unlimited. Default: 1.
+    /// How many nodes are upgraded at once; 0 means unlimited. Default: 1. The operator has no
+    /// other limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel_upgrades: Option<u32>,
     /// `steer`, `drive`: how many nodes may be unavailable. Default: `25%`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<Count>,
-    /// Wait for jobs before a node is touched.
+    /// The jobs to wait for before a node's upgrade starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_for_completion: Option<RecipeWaitForCompletion>,
-    /// `drive`: eviction of the pods that use the network adapters. Without it, what is to go goes by `drain`.
+    /// `drive`: eviction of pods that use the network adapters. Without it, only `drain` evicts
+    /// pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_deletion: Option<RecipePodDeletion>,
     /// Drain of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<RecipeDrain>,
-    /// Cordon and drain a node also before the driver is loaded on it for the first time. Default: false.
+    /// Also cordon and drain a node before the driver is loaded on it for the first time. Default:
+    /// false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safe_load: Option<bool>,
-    /// `steer`, `drive`: how many nodes may fail until no other node is started. Default: 1.
+    /// `steer`, `drive`: how many nodes may fail. When more have failed, no more nodes are started.
+    /// Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_budget: Option<Count>,
     /// `assist`, `steer`, `drive`: how often one node is tried for one cause. Default: 2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
-    /// `steer`, `drive`: the pause between the end of one node and the start of the next. Default: `0s`.
+    /// `steer`, `drive`: the pause between the end of one node and the start of the next. Default:
+    /// `0s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub soak: Option<Duration>,
-    /// `steer`, `drive`: nodes with the same value of a label are limited together, such as those of one NVLink domain.
+    /// `steer`, `drive`: a limit for nodes with the same value of a label, such as those of one
+    /// NVLink domain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<TopologyLimit>,
-    /// `steer`, `drive`: what is done with nodes that somebody else has cordoned. Default: `skip`.
+    /// `steer`, `drive`: how nodes with a foreign cordon are treated. Default: `skip`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub foreign_cordon: Option<ForeignCordon>,
-    /// `drive`: label selectors of pods that use the device without asking for it. They are evicted with those that do.
+    /// `drive`: label selectors of pods that use the device without requesting it. They are evicted
+    /// with the other device users.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = {"type": "string", "x-grammar": "selector"}))]
     pub extra_consumers: Vec<String>,
@@ -121,29 +134,30 @@ impl RecipeOfedUpgradePolicy {
     }
 }
 
-/// Jobs that are waited for.
+/// The jobs to wait for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RecipeWaitForCompletion {
-    /// Label selector of the pods.
+    /// The label selector of the jobs' pods.
     #[schemars(extend("x-grammar" = "selector"))]
     pub pod_selector: String,
-    /// How long at most. `0s` is for ever, which no Job with a budget can promise: an error with gate `settled`.
+    /// How long to wait at most. `0s` means forever, which is an error: a Job with a time budget
+    /// cannot wait forever.
     #[serde(default)]
     pub timeout: Option<Duration>,
 }
 
-/// How GPU pods are evicted.
+/// How pods that use the device are evicted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RecipePodDeletion {
-    /// Also pods without a controller.
+    /// Also evict pods without a controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
-    /// How long at most. Chart default: 300 s.
+    /// How long to wait for the pods at most. Chart default: 300 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// Also pods with `emptyDir` volumes.
+    /// Also evict pods with `emptyDir` volumes, whose data is lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delete_empty_dir: Option<bool>,
 }
@@ -152,20 +166,20 @@ pub struct RecipePodDeletion {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RecipeDrain {
-    /// Whether at all. Default: false for the GPU driver, true for the OFED driver.
+    /// Whether to drain the node. Default: false for the GPU driver, true for the OFED driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enable: Option<bool>,
-    /// Also pods without a controller.
+    /// Also evict pods without a controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
-    /// Only pods with these labels.
+    /// Evict only pods that this label selector selects.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "selector"))]
     pub pod_selector: Option<String>,
-    /// How long at most. Chart default: 300 s.
+    /// How long to wait for the pods at most. Chart default: 300 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// Also pods with `emptyDir` volumes.
+    /// Also evict pods with `emptyDir` volumes, whose data is lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delete_empty_dir: Option<bool>,
 }

@@ -1,4 +1,4 @@
-//! What to write instead of a key that a chart does not read.
+//! Hints for keys that a chart does not read.
 
 use super::rollout;
 use catalog::keys::ChartKeys;
@@ -19,14 +19,14 @@ pub(crate) struct KeyAdviser<'a> {
 }
 
 impl KeyAdviser<'_> {
-    /// What to do about the unknown `key` below `path`, where the chart knows `keys`.
+    /// Returns a hint for the unknown `key` below `path`, where the chart reads `keys`.
     pub(crate) fn advice(&self, path: &KeyPath, key: &str, keys: &ChartKeys) -> String {
         let wrong = path.child(key).to_string();
         if let Some(advice) = self.version.obsolete_keys.get(&wrong) {
             return advice.clone();
         }
         let mut places = self.all.places_of(key);
-        // Nearer relatives first: `driver.maxParallelUpgrades` means the one below `driver`.
+        // Nearest places first: `driver.maxParallelUpgrades` means the key below `driver`.
         let shared = |place: &[String]| {
             path.keys().iter().zip(place).take_while(|(left, right)| left == right).count()
         };
@@ -45,10 +45,11 @@ impl KeyAdviser<'_> {
         }
     }
 
-    /// The right key; and where a recipe sets it, if that is not in values.
+    /// Returns the hint for the right key, with the recipe's own key if the recipe sets it
+    /// elsewhere.
     fn suggestion(&self, right: &KeyPath) -> String {
         match rollout::policy_of(self.component, right) {
-            Some(policy) => format!("did you mean `{right}`? A recipe sets it as `{policy}`"),
+            Some(policy) => format!("did you mean `{right}`? In a recipe, set `{policy}`"),
             None => format!("did you mean `{right}`?"),
         }
     }

@@ -1,4 +1,4 @@
-//! Versions and values that do not go together, by the table of the catalog.
+//! Finds incompatible versions and values, by the catalog's table.
 
 use std::cmp::Ordering;
 
@@ -13,10 +13,10 @@ use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
 use diagnostics::source::SourceSpan;
 
-/// Newer than any Kubernetes there will be.
+/// A minor version beyond any Kubernetes release.
 const LAST_MINOR: u64 = 200;
 
-/// Holds the recipe against the table.
+/// Checks the recipe against the table.
 pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let check = CompatibilityCheck { subject };
     for rule in rules() {
@@ -35,7 +35,7 @@ struct CompatibilityCheck<'a> {
 
 impl CompatibilityCheck<'_> {
     fn finding(&self, rule: &CompatibilityRule, broken: Option<&RecipeFact>) -> Diagnostic {
-        // Where some of the clusters that the recipe is for will do, the bundle is good for those.
+        // If some of the recipe's clusters fulfill the rule, the bundle works there.
         let will_do = broken.is_some_and(|fact| self.is_possible(fact));
         let mut finding = match rule.level {
             CompatibilityLevel::Error if !will_do => Diagnostic::error(rule.message.as_str()),
@@ -63,7 +63,7 @@ impl CompatibilityCheck<'_> {
             .hint(format!("rule `{}`, source: {}", rule.name, rule.source))
     }
 
-    /// `None`: the recipe does not say.
+    /// Whether the fact holds; `None` if the recipe does not say.
     fn holds(&self, fact: &RecipeFact) -> Option<bool> {
         match fact {
             RecipeFact::Component(fact) => self
@@ -86,7 +86,7 @@ impl CompatibilityCheck<'_> {
         }
     }
 
-    /// Whether some version that the recipe is for is in the range.
+    /// Whether the range contains a Kubernetes version that the recipe supports.
     fn is_possible(&self, fact: &RecipeFact) -> bool {
         let RecipeFact::Kubernetes(range) = fact else { return false };
         self.kubernetes().is_some_and(|written| {
@@ -105,7 +105,8 @@ impl CompatibilityCheck<'_> {
         answers.extend(
             fact.values.iter().map(|(path, value)| Some(known.value(&keys(path))? == *value)),
         );
-        // A gate that is not written has the program's own default, which is off for all that the table excludes.
+        // An unset feature gate has the driver's default, which is off for all gates that the table
+        // excludes.
         answers.extend(
             fact.except
                 .iter()
@@ -118,7 +119,7 @@ impl CompatibilityCheck<'_> {
         if answers.contains(&None) { None } else { Some(true) }
     }
 
-    /// Whether a map has this key: as a value, or as the recipe's own node selector that is written there.
+    /// Whether a map has this key: as a value, or from the recipe's `nodeScheduling`.
     fn has_key(&self, known: &KnownComponent<'_>, path: &str, key: &str) -> bool {
         let value = known.value(&keys(path)).is_some_and(|map| map.get(key).is_some());
         let places = &known.entry.node_scheduling;
@@ -132,12 +133,13 @@ impl CompatibilityCheck<'_> {
             })
     }
 
-    /// Whether the component runs, by itself or inside another one's chart.
+    /// Whether the component runs, from its own chart or from another component's.
     fn runs(&self, component: &str) -> bool {
         self.subject.hosts().any(|host| host.runs(component))
     }
 
-    /// The driver that the GPU operator installs; a digest says nothing.
+    /// Returns the version of the driver that the GPU Operator installs; `None` for an image
+    /// digest.
     fn driver(&self) -> Option<String> {
         let operator = self
             .subject
@@ -149,7 +151,7 @@ impl CompatibilityCheck<'_> {
         version.starts_with(|first: char| first.is_ascii_digit()).then_some(version)
     }
 
-    /// Whether the recipe itself says something about it.
+    /// Whether the recipe itself sets it.
     fn is_written(&self, fact: &RecipeFact) -> bool {
         match fact {
             RecipeFact::Component(fact) => self.written(fact).is_some(),
@@ -160,7 +162,7 @@ impl CompatibilityCheck<'_> {
         }
     }
 
-    /// The first value of the fact that the recipe sets.
+    /// Returns the first value of the fact that the recipe sets.
     fn written<'f>(&self, fact: &'f ComponentFact) -> Option<&'f str> {
         let values = ["components", fact.name.as_str(), "values"];
         let mut paths = fact.values.keys().chain(fact.except.keys()).chain(fact.keys.keys());
@@ -169,7 +171,7 @@ impl CompatibilityCheck<'_> {
             .map(String::as_str)
     }
 
-    /// What the recipe says about it, and what that is.
+    /// Returns the position in the recipe that decides the fact, and a label for it.
     fn place<'f>(&self, fact: &'f RecipeFact) -> Option<(SourceSpan, &'f str)> {
         let below = |start: &[&str], path: &str| self.subject.place(&[start, &keys(path)].concat());
         Some(match fact {
@@ -187,7 +189,7 @@ impl CompatibilityCheck<'_> {
                 (place, "and here")
             }
             RecipeFact::Kubernetes(_) => {
-                (below(&["cluster"], "kubernetes"), "the clusters that the recipe is for")
+                (below(&["cluster"], "kubernetes"), "the supported Kubernetes versions")
             }
             RecipeFact::GpuDriver(_)
                 if self.subject.recipe.rollout.gpu_driver.version.is_some() =>
@@ -217,7 +219,7 @@ fn is_in(range: &VersionRange, compare: impl Fn(&str) -> Option<Ordering>) -> Op
     Some(from && before)
 }
 
-/// The minor releases of Kubernetes 1 that a range admits, the lowest first.
+/// Returns the minor releases of Kubernetes 1 that a range contains, lowest first.
 fn admitted(range: &VersionReq) -> impl Iterator<Item = String> {
     let patches: Vec<u64> = range
         .comparators
@@ -231,7 +233,7 @@ fn admitted(range: &VersionReq) -> impl Iterator<Item = String> {
     (0..LAST_MINOR).filter(admits).map(|minor| format!("1.{minor}"))
 }
 
-/// Compares versions number by number; `580.126.20-grid` counts as `580.126.20`.
+/// Compares versions number by number. `580.126.20-grid` equals `580.126.20`.
 fn compare(first: &str, second: &str) -> Option<Ordering> {
     let numbers = |text: &str| -> Option<Vec<u64>> {
         text.split(['-', '+']).next()?.split('.').map(|part| part.parse().ok()).collect()

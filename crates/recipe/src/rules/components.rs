@@ -1,4 +1,4 @@
-//! Which components, which versions, where.
+//! Checks of the components' names, versions and charts.
 
 use semver::Version;
 
@@ -11,9 +11,9 @@ use diagnostics::nearest::{did_you_mean, nearest};
 /// Checks the list of components.
 pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     if subject.recipe.components.is_empty() {
-        Diagnostic::error("the recipe deploys nothing")
+        Diagnostic::error("the recipe has no components")
             .at(subject.place(&["components"]))
-            .hint("add a component, or extend a recipe that has one: `extends: [base]`")
+            .hint("add a component, or extend a recipe that has components: `extends: [base]`")
             .report(findings);
     }
     for component in &subject.recipe.components {
@@ -37,7 +37,7 @@ fn unknown(subject: &RuleTarget<'_>, name: &str) -> Diagnostic {
         format!("the catalog has: {}", catalog::component_names().collect::<Vec<_>>().join(", "))
     });
     Diagnostic::error(format!("the catalog has no component `{name}`")).at(place).hint(hint).hint(
-        "any other chart is deployed if the recipe says where it is: `chart: {repository: https://…, name: …}`, `version`, `namespace`",
+        "to deploy any other chart, set `chart: {repository: https://…, name: …}`, `version` and `namespace`",
     )
 }
 
@@ -58,17 +58,17 @@ fn version(
     if let Some(right) = known().find(|known| known.strip_prefix('v').unwrap_or(known) == bare) {
         Diagnostic::error(format!("the chart `{}` has no version `{version}`", entry.chart))
             .at(place)
-            .hint(format!("it is written `{right}`"))
+            .hint(format!("write `{right}`"))
             .report(findings);
     } else if Version::parse(bare).is_err() || version.starts_with('v') != written_with_v {
         let near = nearest(version, known()).unwrap_or(&entry.default_version);
-        Diagnostic::error(format!("`{version}` is no version of the chart `{}`", entry.chart))
+        Diagnostic::error(format!("`{version}` is not a version of the chart `{}`", entry.chart))
             .at(place)
             .hint(format!("versions look like `{near}`"))
             .report(findings);
     } else {
         Diagnostic::warning(format!(
-            "the catalog does not know version `{version}` of `{}`: the keys of its values are not checked",
+            "the catalog does not have version `{version}` of `{}`, so the keys of its values are not checked",
             component.name
         ))
         .lint(Lint::Unchecked)

@@ -1,5 +1,5 @@
-//! Custom resources, held against the schema of their CRD: a field that the CRD does not have would be dropped by the API server
-//! without a word.
+//! Checks of custom resources against the schema of their CRD. The API server silently drops fields
+//! that the CRD does not have.
 
 use serde_json::Value as Json;
 
@@ -31,7 +31,7 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
             };
             if !entry.node.is_map() {
                 Diagnostic::error(format!(
-                    "`{}` is the `spec` of the resource, a map, and this is {}",
+                    "`{}`: expected a map (the `spec` of the resource), found {}",
                     entry.key,
                     entry.node.kind()
                 ))
@@ -45,7 +45,7 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
                     check.node(&KeyPath::default(), &entry.node, &schema);
                 }
                 None => Diagnostic::warning(format!(
-                    "the fields of this {} are not checked: the catalog does not have its schema in `{} {}`",
+                    "the fields of this {} are not checked: the catalog does not have its schema for `{} {}`",
                     entry.key, component.name, component.number
                 ))
                 .lint(Lint::Unchecked)
@@ -60,17 +60,15 @@ fn unknown_kind(component: &KnownComponent<'_>, entry: &MapEntry) -> Diagnostic 
     let version = component.entry.closest_version(component.number);
     let kinds: Vec<&str> =
         version.custom_resources.iter().map(|resource| resource.kind.as_str()).collect();
-    let message = format!(
-        "`{} {}` takes no custom resource `{}`",
-        component.name, component.number, entry.key
-    );
+    let message =
+        format!("`{} {}` has no custom resource `{}`", component.name, component.number, entry.key);
     let hint = did_you_mean(&entry.key, kinds.iter().copied()).unwrap_or_else(|| {
         if !kinds.is_empty() {
-            format!("it takes: {}", kinds.join(", "))
+            format!("its custom resources: {}", kinds.join(", "))
         } else if entry.key == POLICY_KIND {
-            "this chart renders it itself: set `deployCR: true` and its fields in `values` (`ofedDriver: {deploy: true}`, …)".to_owned()
+            "this chart renders it: set `deployCR: true` and its fields in `values` (`ofedDriver: {deploy: true}`, …)".to_owned()
         } else {
-            "remove it: everything about this component stands in `values`".to_owned()
+            "remove it: this component is configured only in `values`".to_owned()
         }
     });
     Diagnostic::error(message).at(entry.key_origin).hint(hint)
@@ -143,7 +141,7 @@ impl CustomResourceCheck<'_> {
         {
             if node.get(key).is_none_or(YamlNode::is_null) && !self.is_mapped(&path.child(key)) {
                 Diagnostic::error(format!(
-                    "`{}` is missing: {} needs it",
+                    "`{}` is missing: {} requires it",
                     path.child(key),
                     self.resource.kind
                 ))
@@ -154,7 +152,7 @@ impl CustomResourceCheck<'_> {
         }
     }
 
-    /// What the bundle itself sets.
+    /// Whether the bundle sets the field.
     fn is_mapped(&self, path: &KeyPath) -> bool {
         let version = self
             .subject
@@ -198,7 +196,7 @@ impl CustomResourceCheck<'_> {
             && !words.contains(&written)
         {
             Diagnostic::error(format!(
-                "`{path}` must be one of {}",
+                "`{path}`: expected one of {}",
                 in_backticks(words.iter().map(unquoted))
             ))
             .lint(Lint::UnknownWord)
@@ -220,8 +218,8 @@ impl CustomResourceCheck<'_> {
         let expected = match kind {
             "object" => "a map",
             "array" => "a list",
-            "string" => "a text",
-            "integer" => "a whole number",
+            "string" => "a string",
+            "integer" => "an integer",
             "boolean" => "`true` or `false`",
             other => other,
         };
@@ -238,7 +236,7 @@ impl CustomResourceCheck<'_> {
             _ => None,
         };
         let place = if node.is_collection() { self.place(path) } else { node.origin };
-        Diagnostic::error(format!("`{path}` is {expected}, and this is {}", node.kind()))
+        Diagnostic::error(format!("`{path}`: expected {expected}, found {}", node.kind()))
             .lint(Lint::WrongType)
             .at(place)
             .maybe_hint(hint)

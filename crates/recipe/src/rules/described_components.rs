@@ -1,4 +1,4 @@
-//! Components that the recipe itself describes, and what a recipe says about the order of any.
+//! Checks of components that the recipe itself describes, and of `after`.
 
 use super::RuleTarget;
 use crate::model::{ChartSource, RecipeComponent};
@@ -8,7 +8,7 @@ use diagnostics::lint::Lint;
 use diagnostics::nearest::did_you_mean;
 use diagnostics::tree::YamlNode;
 
-/// A component that is not in the catalog.
+/// Checks a component that is not in the catalog.
 pub(super) fn check(
     subject: &RuleTarget<'_>,
     component: &RecipeComponent,
@@ -25,27 +25,27 @@ pub(super) fn check(
         }
     }
     if let Some(problem) = repository_problem(&chart.repository) {
-        // What is wrong may be a password: the text is not shown.
+        // The text may contain a password, so the message does not show it.
         Diagnostic::error(format!("the repository of `{name}` {problem}"))
             .at(subject.place(&["components", name, "chart", "repository"]))
             .secret()
-            .hint("write `https://…` or `oci://…`, without the chart's name; log Helm in where it needs a password")
+            .hint("write `https://…` or `oci://…`, without the chart's name; if it needs a password, log in with Helm")
             .report(findings);
     }
-    Diagnostic::warning(format!("nothing of `{name}` can be checked: it is not in the catalog, and its CRDs stay with its chart"))
+    Diagnostic::warning(format!("`{name}` is not in the catalog: its values cannot be checked, and its CRDs stay with its chart"))
         .lint(Lint::Unchecked)
         .at(subject.place(&["components", name]))
         .report(findings);
 }
 
-/// A component that is in the catalog and says where its chart is.
+/// Returns the finding for a component that is in the catalog and also sets `chart`.
 pub(super) fn needless(subject: &RuleTarget<'_>, component: &RecipeComponent) -> Diagnostic {
-    Diagnostic::error(format!("the catalog knows where the chart of `{}` is", component.name))
+    Diagnostic::error(format!("the catalog already has the chart of `{}`", component.name))
         .at(subject.place(&["components", &component.name, "chart"]))
-        .hint("remove `chart`; `bundle render --chart-repository NAME=URL` takes charts from elsewhere")
+        .hint("remove `chart`; use `bundle render --chart-repository NAME=URL` to take charts from another repository")
 }
 
-/// Every name must be that of a component of the recipe, switched off or not.
+/// Checks that every name in `after` is that of a component of the recipe, enabled or not.
 pub(super) fn after(
     subject: &RuleTarget<'_>,
     component: &RecipeComponent,
@@ -63,7 +63,7 @@ pub(super) fn after(
                 .report(findings);
         } else if !names().any(|known| known == name) {
             Diagnostic::error(format!(
-                "`{}` comes after `{name}`, which the recipe does not have",
+                "`{}` comes after `{name}`, which is not a component of the recipe",
                 component.name
             ))
             .at(item.origin)

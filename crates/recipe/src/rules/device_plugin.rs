@@ -1,4 +1,5 @@
-//! `devicePluginConfig`: the device plugin's configurations, checked as the plugin and we would check their files.
+//! Checks of `devicePluginConfig`: the device plugin's configurations, by the plugin's own checks
+//! and by stricter rules.
 
 use serde_json::Value;
 
@@ -61,7 +62,7 @@ impl DevicePluginConfigCheck<'_> {
         for entry in configs {
             if let Some(why) = selection::unusable(&entry.key) {
                 Diagnostic::error(format!(
-                    "no node can choose the configuration `{}`: {why}",
+                    "no node label can select the configuration `{}`: {why}",
                     entry.key
                 ))
                 .at(entry.key_origin)
@@ -95,7 +96,7 @@ impl DevicePluginConfigCheck<'_> {
         self.subject.place(&[&["components", self.component.name, KEY][..], keys].concat())
     }
 
-    /// The version that will read the configurations.
+    /// Returns the plugin version that will read the configurations.
     fn version(&mut self, values: &dyn Fn(&str) -> Option<Value>) -> PluginVersion {
         let asked =
             self.subject.recipe.components.iter().find(|known| known.name == self.component.name);
@@ -107,16 +108,16 @@ impl DevicePluginConfigCheck<'_> {
                 let what = match &error {
                     PluginVersionError::TooOld(_) => error.to_string(),
                     PluginVersionError::Text(text) if text.is_empty() => {
-                        "nothing says which version of the device plugin is deployed".to_owned()
+                        "the version of the device plugin is unknown".to_owned()
                     }
-                    PluginVersionError::Text(text) => format!(
-                        "`{text}` does not say which version of the device plugin is deployed"
-                    ),
+                    PluginVersionError::Text(text) => {
+                        format!("`{text}` does not identify a version of the device plugin")
+                    }
                 };
                 (
                     nearest,
                     Some(Diagnostic::warning(format!(
-                        "{what}; the configurations are judged as for {nearest}"
+                        "{what}; the configurations are checked as for {nearest}"
                     ))),
                 )
             }
@@ -131,7 +132,7 @@ impl DevicePluginConfigCheck<'_> {
         version
     }
 
-    /// What nodes without the label get.
+    /// Checks the configuration of nodes without the label.
     fn default(&mut self, names: &[&str]) {
         if names.is_empty() {
             Diagnostic::error(format!("`{KEY}` has no configuration"))
@@ -151,7 +152,7 @@ impl DevicePluginConfigCheck<'_> {
                 let hint = near
                     .unwrap_or_else(|| format!("set `default` to one of {}", in_backticks(names)));
                 Diagnostic::error(format!(
-                    "on nodes without the label `{}` the plugin would not start: {reason}",
+                    "on nodes without the label `{}`, the plugin would not start: {reason}",
                     selection::LABEL
                 ))
                 .at(self.place(&["default"]))
@@ -161,7 +162,8 @@ impl DevicePluginConfigCheck<'_> {
         }
     }
 
-    /// The bundle makes the ConfigMap and names it to the chart.
+    /// Reports values of the chart that the bundle sets: it creates the ConfigMap, and sets its
+    /// name.
     fn set_twice(&mut self) {
         let path: Vec<&str> = self.chart.config_path().split('.').collect();
         let Some(config) = self.component.values.and_then(|values| values.at_keys(&path)) else {
@@ -172,11 +174,11 @@ impl DevicePluginConfigCheck<'_> {
             .iter()
             .filter(|entry| !entry.node.is_null() && entry.key != "fallbackStrategies")
         {
-            Diagnostic::error(format!("`{}.{}` in values and `{KEY}` both say which configurations there are", path.join("."), entry.key))
+            Diagnostic::error(format!("`{}.{}` in values and `{KEY}` both set the configurations", path.join("."), entry.key))
                 .lint(Lint::SetTwice)
                 .at(entry.key_origin)
-                .related(self.place(&[]), "and here")
-                .hint("remove it from values: the bundle brings the ConfigMap and sets its name and default")
+                .related(self.place(&[]), "also set here")
+                .hint("remove it from values: the bundle creates the ConfigMap, and sets its name and default")
                 .report(self.findings);
         }
     }

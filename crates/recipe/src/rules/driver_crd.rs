@@ -1,4 +1,4 @@
-//! Drivers that come from NVIDIADriver objects: what `driver` says then, and what nobody reads.
+//! Checks of drivers that come from NVIDIADriver objects: keys of `driver` that nothing reads then.
 
 use std::cmp::Ordering;
 
@@ -10,19 +10,20 @@ use diagnostics::lint::Lint;
 use diagnostics::source::SourceSpan;
 use diagnostics::tree::{MapEntry, YamlNode};
 
-/// What the operator, or the chart, reads below `driver` in every case.
+/// Keys below `driver` that the operator or the chart always reads.
 const ALWAYS_READ: [&str; 3] = ["enabled", "nvidiaDriverCRD", "upgradePolicy"];
-/// What is read below `driver.nvidiaDriverCRD` only where that is on.
+/// Keys below `driver.nvidiaDriverCRD` that are read only if it is enabled.
 const OF_THE_DEFAULT_RESOURCE: [&str; 3] = ["deployDefaultCR", "driverType", "nodeSelector"];
 const DRIVER: [&str; 4] = ["components", GPU_OPERATOR, "values", "driver"];
 
-/// From this version on each NVIDIADriver has an upgrade policy of its own, and the ClusterPolicy's is not used.
+/// From this version, each NVIDIADriver has its own upgrade policy, and the ClusterPolicy's is not
+/// used.
 const POLICY_PER_DRIVER: &str = "v26.7.0";
-/// The vendor's part of `rollout.gpuDriver.policy`.
+/// NVIDIA's keys of `rollout.gpuDriver.policy`.
 const VENDORS_POLICY: [&str; 5] =
     ["maxParallelUpgrades", "maxUnavailable", "waitForCompletion", "podDeletion", "drain"];
 
-/// Reports an upgrade policy that reaches no NVIDIADriver.
+/// Reports an upgrade policy that does not apply to any NVIDIADriver.
 fn policy(
     subject: &RuleTarget<'_>,
     operator: &KnownComponent<'_>,
@@ -39,19 +40,19 @@ fn policy(
         .filter(|entry| VENDORS_POLICY.contains(&entry.key.as_str()) && !entry.node.is_null())
     {
         let message = format!(
-            "`rollout.gpuDriver.policy.{}` has no effect: each NVIDIADriver has its own policy, and they are not the chart's",
+            "`rollout.gpuDriver.policy.{}` has no effect: each NVIDIADriver has its own policy, and the chart does not create these objects",
             entry.key
         );
         Diagnostic::warning(message)
             .lint(Lint::NoEffect)
             .at(entry.key_origin)
-            .related(place, "this says so")
-            .hint(format!("write it into `spec.upgradePolicy` of your NVIDIADriver objects, and here `{}: null`", entry.key))
+            .related(place, "set here")
+            .hint(format!("write it into `spec.upgradePolicy` of your NVIDIADriver objects, and `{}: null` here", entry.key))
             .report(findings);
     }
 }
 
-/// Checks the GPU operator's `driver` against `driver.nvidiaDriverCRD`.
+/// Checks the GPU Operator's `driver` against `driver.nvidiaDriverCRD`.
 pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let Some(operator) = subject.component(GPU_OPERATOR) else { return };
     let Some(driver) = subject.node_at(&DRIVER) else { return };
@@ -66,7 +67,7 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
             OF_THE_DEFAULT_RESOURCE.contains(&entry.key.as_str()) && !is_default(entry)
         }) {
             Diagnostic::warning(format!(
-                "`driver.nvidiaDriverCRD.{}` has no effect: `enabled` beside it is false",
+                "`driver.nvidiaDriverCRD.{}` has no effect: `driver.nvidiaDriverCRD.enabled` is false",
                 entry.key
             ))
             .lint(Lint::NoEffect)
@@ -87,22 +88,22 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
         .filter(|entry| !ALWAYS_READ.contains(&entry.key.as_str()) && !entry.node.is_null())
     {
         Diagnostic::error(format!(
-            "nobody reads `driver.{}`: the driver comes from NVIDIADriver objects that are not the chart's",
+            "`driver.{}` has no effect: the driver comes from NVIDIADriver objects that the chart does not create",
             entry.key
         ))
         .lint(Lint::DriverCrd)
         .at(entry.key_origin)
-        .related(place, "this says so")
-        .hint("write it into your NVIDIADriver objects, or remove `deployDefaultCR`: then the chart makes one from `driver`")
+        .related(place, "set here")
+        .hint("write it into your NVIDIADriver objects, or remove `deployDefaultCR`: the chart then creates one from `driver`")
         .report(findings);
     }
     policy(subject, operator, place, findings);
     if subject.recipe.rollout.gpu_driver.version.is_some() {
-        Diagnostic::error("nobody reads `rollout.gpuDriver.version`: the driver comes from NVIDIADriver objects that are not the chart's")
+        Diagnostic::error("`rollout.gpuDriver.version` has no effect: the driver comes from NVIDIADriver objects that the chart does not create")
             .lint(Lint::DriverCrd)
             .at(subject.place(&["rollout", "gpuDriver", "version"]))
-            .related(place, "this says so")
-            .hint("write it into your NVIDIADriver objects, and here `version: null`")
+            .related(place, "set here")
+            .hint("write it into your NVIDIADriver objects, and `version: null` here")
             .report(findings);
     }
 }

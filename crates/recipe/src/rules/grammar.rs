@@ -1,4 +1,4 @@
-//! Every text of a recipe is held to the grammar that the schema names for it, wherever it was written.
+//! Checks every string of a recipe against the grammar that the schema names for it.
 
 use super::RuleTarget;
 use crate::schema::TypeShape;
@@ -8,7 +8,7 @@ use diagnostics::path::KeyPath;
 use diagnostics::source::SourceSpan;
 use diagnostics::tree::{YamlNode, YamlValue};
 
-/// Grammars whose texts have a rule of their own, which says more.
+/// Grammars whose strings have a separate rule with a better message.
 const BY_RULE: [&str; 3] = ["driverVersion", "chartRepository", "configName"];
 
 /// Checks the whole recipe.
@@ -40,11 +40,12 @@ fn node(path: &KeyPath, node: &YamlNode, shape: TypeShape, findings: &mut Vec<Di
                     && path.keys().len() == 1
                     && item.get("chart").is_none();
                 let path = path.child(index.to_string());
-                // The catalog's names and versions are known: what is none of them has been refused with the nearest one.
+                // Another rule has refused names and versions that the catalog does not have, with
+                // a hint.
                 for entry in item.entries().iter().filter(|entry| {
                     !(of_catalog && ["name", "version"].contains(&entry.key.as_str()))
                 }) {
-                    // Names of components of the recipe, or refused.
+                    // Another rule checks that these are names of the recipe's components.
                     if entry.key == "after" {
                         continue;
                     }
@@ -76,7 +77,7 @@ fn text(text: &str, grammar: &Grammar, place: SourceSpan, findings: &mut Vec<Dia
 mod tests {
     use super::*;
 
-    /// A new text of the format needs a grammar.
+    /// A new string of the format needs a grammar.
     #[test]
     fn every_text_of_the_schema_has_a_grammar() {
         fn visit(path: &KeyPath, shape: TypeShape, missing: &mut Vec<String>) {

@@ -1,9 +1,9 @@
-//! What monitoring is to see.
+//! Checks of `rollout.metrics`.
 
 use super::RuleTarget;
 use diagnostics::diagnostic::Diagnostic;
 
-/// Objects of the Prometheus operator need metrics that they can go by.
+/// Checks that objects of the Prometheus Operator have metrics to read.
 pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let metrics = &subject.recipe.rollout.metrics;
     for (key, enabled) in [
@@ -12,7 +12,7 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     ] {
         if enabled && !metrics.enabled {
             Diagnostic::error(format!(
-                "`rollout.metrics.{key}` is enabled, and no hook serves the metrics that it goes by"
+                "`rollout.metrics.{key}` is enabled, but no hook serves metrics"
             ))
             .at(subject.place(&["rollout", "metrics", key, "enabled"]))
             .hint("set `rollout.metrics.enabled: true`")

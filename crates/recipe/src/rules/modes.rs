@@ -1,4 +1,5 @@
-//! The mode of each driver: which keys it goes by, and what of the operators' own policy contradicts it.
+//! Checks of the mode of each driver: the keys that it uses, and values of the operators' own
+//! policy that contradict it.
 
 use super::ofed::POLICY_KIND;
 use super::rollout::LONGEST_SECONDS;
@@ -14,11 +15,12 @@ use diagnostics::lint::Lint;
 use diagnostics::source::SourceSpan;
 use diagnostics::tree::YamlNode;
 
-/// The modes in which we decide.
+/// The modes in which the hook decides.
 const OURS: &[Mode] = &[Mode::Steer, Mode::Drive];
-/// The mode in which we act.
+/// The mode in which the hook acts.
 const DRIVE: &[Mode] = &[Mode::Drive];
-/// Keys of the policy that not every mode goes by. In `steer` NVIDIA's controller evicts, and by its own rules.
+/// Keys of the policy that not every mode uses, with the modes that do. In `steer`, NVIDIA's
+/// controller evicts, by its own rules.
 pub const KEYS: [(&str, &[Mode]); 8] = [
     ("attempts", &[Mode::Assist, Mode::Steer, Mode::Drive]),
     ("failureBudget", OURS),
@@ -29,24 +31,24 @@ pub const KEYS: [(&str, &[Mode]); 8] = [
     ("validation", OURS),
     ("extraConsumers", DRIVE),
 ];
-/// The same for the OFED driver, whose operator has none of them.
+/// The same for keys that the Network Operator does not have: key, modes, reason, alternative.
 const OFED_KEYS: [(&str, &[Mode], &str, &str); 2] = [
     (
         "maxUnavailable",
         OURS,
-        "NicClusterPolicy has no `maxUnavailable`: for the OFED driver only `maxParallelUpgrades` limits how many nodes go at once",
+        "NicClusterPolicy has no `maxUnavailable`: for the OFED driver, only `maxParallelUpgrades` limits how many nodes are upgraded at once",
         "set `maxParallelUpgrades`",
     ),
     (
         "podDeletion",
         DRIVE,
-        "NicClusterPolicy has no `podDeletion`: pods leave a node by `drain`",
+        "NicClusterPolicy has no `podDeletion`: only `drain` evicts pods from a node",
         "set `drain`, with a `podSelector` for the pods that use the network",
     ),
 ];
 const GPU_VALUES: [&str; 3] = ["components", GPU_OPERATOR, "values"];
 
-/// Checks what the modes go by.
+/// Checks the settings against the modes.
 pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let rollout = &subject.recipe.rollout;
     for driver in rollout.drivers() {
@@ -63,33 +65,34 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
         else {
             continue;
         };
-        let own = format!("{instead}; with mode {} there is one of ours", names(modes));
+        let own =
+            format!("{instead}; or use mode {}, in which the hook applies this key", names(modes));
         Diagnostic::error(reason).lint(Lint::UnknownField).at(entry).hint(own).report(findings);
     }
     ofed_values(subject, ofed.mode, findings);
     if ofed.mode == Mode::Drive && ofed.policy.safe_load == Some(true) {
         Diagnostic::error(
-            "`safeLoad` and mode `drive` exclude each other: with `autoUpgrade: false` nobody tells a waiting driver to load",
+            "`safeLoad` does not work in mode `drive`: with `autoUpgrade: false`, no controller tells a waiting driver to load",
         )
         .lint(Lint::AgainstMode)
         .at(subject.place(&["rollout", "ofedDriver", "policy", "safeLoad"]))
-        .hint("remove `safeLoad`, or take mode `steer`")
+        .hint("remove `safeLoad`, or use mode `steer`")
         .report(findings);
     }
 }
 
-/// `steer` or `drive`, in backticks.
+/// Joins the modes' names, in backticks, with "or".
 fn names(modes: &[Mode]) -> String {
     modes.iter().map(|mode| format!("`{}`", mode.name())).collect::<Vec<_>>().join(" or ")
 }
 
-/// The place of a key of a driver's policy, if it is written.
+/// Returns the position of a key of a driver's policy, if it is set.
 fn policy_entry(subject: &RuleTarget<'_>, driver: &str, key: &str) -> Option<SourceSpan> {
     let entry = subject.node_at(&["rollout", driver, "policy"])?.entry(key)?;
     (!entry.node.is_null()).then_some(entry.key_origin)
 }
 
-/// A preflight is a task of modes; without one nobody looks, however strict the recipe is.
+/// Reports preflight settings in a mode without the task `preflight`.
 fn preflight(subject: &RuleTarget<'_>, driver: &str, mode: Mode, findings: &mut Vec<Diagnostic>) {
     let entry =
         subject.node_at(&["rollout", driver]).and_then(|section| section.entry("preflight"));
@@ -101,13 +104,17 @@ fn preflight(subject: &RuleTarget<'_>, driver: &str, mode: Mode, findings: &mut 
     let modes: Vec<Mode> =
         Mode::ALL.into_iter().filter(|mode| mode.tasks().contains(&Task::Preflight)).collect();
     findings.push(
-        against(format!("`rollout.{driver}.preflight` has no effect in mode `{}`: nobody looks before the rollout", mode.name()))
-            .at(entry.key_origin)
-            .hint(format!("set `rollout.{driver}.mode` to {}, or remove the key", names(&modes))),
+        against(format!(
+            "`rollout.{driver}.preflight` has no effect in mode `{}`: it has no preflight",
+            mode.name()
+        ))
+        .at(entry.key_origin)
+        .hint(format!("set `rollout.{driver}.mode` to {}, or remove the key", names(&modes))),
     );
 }
 
-/// Only `assist` may hold nodes while the operator is upgraded, or not: `steer` always does, `observe` and `drive` never do.
+/// Reports `operatorUpgrade` in other modes than `assist`. While the operator is upgraded, `steer`
+/// always holds nodes, and `observe` and `drive` never do.
 fn operator_upgrade(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Diagnostic>) {
     let entry = subject
         .node_at(&["rollout", "gpuDriver"])
@@ -116,9 +123,9 @@ fn operator_upgrade(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Dia
         return;
     };
     let why = match mode {
-        Mode::Steer => "it holds every node in any case",
+        Mode::Steer => "it always holds every node",
         Mode::Observe => "it writes to no node",
-        Mode::Assist | Mode::Drive => "the operator upgrades no driver by itself",
+        Mode::Assist | Mode::Drive => "the operator does not upgrade drivers itself",
     };
     findings.push(
         against(format!(
@@ -130,7 +137,7 @@ fn operator_upgrade(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Dia
     );
 }
 
-/// Keys that the mode has no use for.
+/// Reports keys that the mode does not use.
 fn keys(subject: &RuleTarget<'_>, driver: &str, mode: Mode, findings: &mut Vec<Diagnostic>) {
     for (key, modes) in KEYS {
         let Some(place) = policy_entry(subject, driver, key).filter(|_| !modes.contains(&mode))
@@ -141,7 +148,7 @@ fn keys(subject: &RuleTarget<'_>, driver: &str, mode: Mode, findings: &mut Vec<D
             .lint(Lint::AgainstMode)
             .at(place)
             .hint(format!(
-                "set `rollout.{driver}.mode` to {}, or remove the key; where a parent sets it, write `{key}: null`",
+                "set `rollout.{driver}.mode` to {}, or remove the key; if a parent sets it, write `{key}: null`",
                 names(modes)
             ));
         if subject.node_at(&["rollout", driver, "mode"]).is_some() {
@@ -154,7 +161,7 @@ fn keys(subject: &RuleTarget<'_>, driver: &str, mode: Mode, findings: &mut Vec<D
     }
 }
 
-/// Numbers with which nothing could ever go, or for ever.
+/// Reports numbers and times with which no node could be upgraded, or a wait could be endless.
 fn amounts(subject: &RuleTarget<'_>, driver: &DriverRollout, findings: &mut Vec<Diagnostic>) {
     let policy = &driver.policy;
     let mut wrong = |key: &[&str], problem: &str, hint: &str| {
@@ -174,16 +181,16 @@ fn amounts(subject: &RuleTarget<'_>, driver: &DriverRollout, findings: &mut Vec<
     for (key, count) in counts {
         let problem = match count {
             Some(Count::Number(0)) if is_charts && *key == ["maxUnavailable"] => {
-                "the chart takes 0 for not set and renders 25%"
+                "the chart treats 0 as not set, and renders 25%"
             }
-            Some(Count::Number(0) | Count::Percent(0)) => "no node could ever be upgraded",
-            Some(Count::Percent(101..)) => "a fleet has no more than 100%",
+            Some(Count::Number(0) | Count::Percent(0)) => "no node could be upgraded",
+            Some(Count::Percent(101..)) => "more than 100% is not possible",
             Some(Count::Number(1..) | Count::Percent(1..=100)) | None => continue,
         };
-        wrong(key, problem, "set a number from 1 on, or a percentage from `1%` to `100%`");
+        wrong(key, problem, "set a number of at least 1, or a percentage from `1%` to `100%`");
     }
     if policy.attempts == Some(0) {
-        wrong(&["attempts"], "no node would ever be tried", "set a number from 1 on");
+        wrong(&["attempts"], "no node would be tried", "set a number of at least 1");
     }
     let long = |time: Option<Duration>, least: u64| {
         time.is_some_and(|time| !(least..=LONGEST_SECONDS).contains(&time.as_secs()))
@@ -199,7 +206,7 @@ fn amounts(subject: &RuleTarget<'_>, driver: &DriverRollout, findings: &mut Vec<
     }
 }
 
-/// What of the GPU operator's values contradicts the mode.
+/// Reports values of the GPU Operator that contradict the mode.
 fn gpu_values(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Diagnostic>) {
     let Some(operator) = subject.component(GPU_OPERATOR) else { return };
     if operator.is_on(&["driver", "enabled"]) == Some(false) {
@@ -207,10 +214,10 @@ fn gpu_values(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Diagnosti
     }
     if operator.is_on(&["sandboxWorkloads", "enabled"]) == Some(true) && mode == Mode::Steer {
         findings.push(
-            against("`sandboxWorkloads.enabled` is true, and so the operator upgrades no driver: there is nothing that mode `steer` could steer")
+            against("with `sandboxWorkloads.enabled: true`, the operator upgrades no driver, so mode `steer` cannot work")
                 .at(subject.place(&[&GPU_VALUES[..], &["sandboxWorkloads", "enabled"]].concat()))
                 .related(subject.place(&["rollout", "gpuDriver", "mode"]), format!("mode `{}`", mode.name()))
-                .hint("take mode `drive` or `observe`"),
+                .hint("use mode `drive` or `observe`"),
         );
         return;
     }
@@ -229,12 +236,12 @@ fn gpu_values(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Diagnosti
         && operator.is_on(&["driver", "nvidiaDriverCRD", "deployDefaultCR"]) == Some(false)
     {
         Diagnostic::error(format!(
-                "mode `{}` needs a policy of the operator's that a bundle cannot set: the driver comes from NVIDIADriver objects that are not the chart's",
+                "mode `{}` needs an upgrade policy that a bundle cannot set: the driver comes from NVIDIADriver objects that the chart does not create",
                 mode.name()
             ))
             .lint(Lint::DriverCrd)
             .at(subject.place(&[&GPU_VALUES[..], &["driver", "nvidiaDriverCRD", "deployDefaultCR"]].concat()))
-            .hint("take mode `assist`, or remove `deployDefaultCR`: then the chart makes the object from `driver`").report(findings);
+            .hint("use mode `assist`, or remove `deployDefaultCR`: the chart then creates the object from `driver`").report(findings);
     }
     if mode != Mode::Drive {
         return;
@@ -250,7 +257,7 @@ fn gpu_values(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Diagnosti
         };
         if entry.get("value").and_then(YamlNode::text) != Some("false") {
             findings.push(
-                against(format!("`{name}` must be \"false\" in mode `drive`: driver-manager would empty the node beside us"))
+                against(format!("`{name}` must be \"false\" in mode `drive`: otherwise both the driver manager and the hook would evict pods"))
                     .at(entry.get("value").map_or(entry.origin, |value| value.origin))
                     .related(subject.place(&["rollout", "gpuDriver", "mode"]), format!("mode `{}`", mode.name()))
                     .hint("remove the entry: a bundle sets it"),
@@ -259,7 +266,7 @@ fn gpu_values(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Diagnosti
     }
 }
 
-/// The entries of the driver manager's environment.
+/// Returns the entries of the driver manager's environment.
 fn manager_env<'a>(subject: &RuleTarget<'a>) -> &'a [YamlNode] {
     subject
         .node_at(&[&GPU_VALUES[..], &["driver", "manager", "env"]].concat())
@@ -267,7 +274,8 @@ fn manager_env<'a>(subject: &RuleTarget<'a>) -> &'a [YamlNode] {
         .unwrap_or_default()
 }
 
-/// Where the operator upgrades, its driver manager leaves pods and node alone, whatever its environment says (gpu-operator issue 901).
+/// Reports eviction settings of the driver manager without effect. If the operator upgrades, its
+/// driver manager evicts no pods, regardless of its environment (gpu-operator issue 901).
 fn unused_evictions(
     subject: &RuleTarget<'_>,
     operator: &KnownComponent<'_>,
@@ -288,16 +296,17 @@ fn unused_evictions(
             continue;
         };
         Diagnostic::warning(format!(
-            "`{name}` has no effect: with `autoUpgrade: true` the operator moves the pods, and the driver manager none"
+            "`{name}` has no effect: with `autoUpgrade: true`, the operator evicts pods, and the driver manager does not"
         ))
         .lint(Lint::NoEffect)
         .at(entry.origin)
-        .hint("remove the entry, and set what may leave a node in `rollout.gpuDriver.policy` (`podDeletion`, `drain`)")
+        .hint("remove the entry, and set evictions in `rollout.gpuDriver.policy` (`podDeletion`, `drain`)")
         .report(findings);
     }
 }
 
-/// What of NicClusterPolicy contradicts the mode, wherever it stands.
+/// Reports values of NicClusterPolicy that contradict the mode, in the custom resource or in
+/// values.
 fn ofed_values(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Diagnostic>) {
     let Some(operator) = subject.component(NETWORK_OPERATOR) else { return };
     let is_resource = !operator.entry.closest_version(operator.number).custom_resources.is_empty();
@@ -308,7 +317,7 @@ fn ofed_values(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Diagnost
     auto_upgrade(subject, "ofedDriver", mode, &switch, findings);
 }
 
-/// Whether the operator upgrades by itself is what the modes differ in.
+/// Reports an `autoUpgrade` that contradicts the mode.
 fn auto_upgrade(
     subject: &RuleTarget<'_>,
     driver: &str,
@@ -326,14 +335,17 @@ fn auto_upgrade(
     else {
         return;
     };
-    let reason =
-        if needed { "nobody would upgrade a node" } else { "two would upgrade the same node" };
+    let reason = if needed {
+        "no controller would upgrade a node"
+    } else {
+        "two controllers would upgrade the same node"
+    };
     findings.push(
         against(format!("`autoUpgrade` must be {needed} in mode `{}`: {reason}", mode.name()))
             .at(written.origin)
             .related(subject.place(&["rollout", driver, "mode"]), format!("mode `{}`", mode.name()))
             .hint(if needed {
-                "remove it: a bundle sets it; or write `mode: observe`, which leaves it alone"
+                "remove it: a bundle sets it; or use `mode: observe`, which does not set it"
             } else {
                 "remove it: a bundle sets it"
             }),

@@ -1,4 +1,5 @@
-//! Node selectors and tolerations of whole components: the chart must have a place for them, and nothing else may set it.
+//! Checks of `nodeScheduling`: the chart must have keys for the node selectors and tolerations, and
+//! nothing else may set these keys.
 
 use serde_json::Value;
 
@@ -19,7 +20,7 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// What the recipe says, and the places that the chart has for it.
+/// Checks one setting against the keys that the chart has for it.
 fn check_part(
     subject: &RuleTarget<'_>,
     known: &KnownComponent<'_>,
@@ -31,7 +32,7 @@ fn check_part(
     let written = ["components", known.name, "nodeScheduling", group, key];
     if paths.is_empty() {
         Diagnostic::error(format!(
-            "the chart `{}` has no place for the `{key}` of its {group} pods",
+            "the chart `{}` has no key for the `{key}` of its {group} pods",
             known.entry.chart
         ))
         .at(subject.place(&written))
@@ -45,7 +46,7 @@ fn check_part(
             Diagnostic::error(format!("`{path}` is set twice"))
                 .lint(Lint::SetTwice)
                 .at(subject.place(&place))
-                .related(subject.place(&written), "and here for all such pods")
+                .related(subject.place(&written), "also set here, for all such pods")
                 .hint("keep one of them")
                 .report(findings);
         }
@@ -57,11 +58,11 @@ fn advice(known: &KnownComponent<'_>, group: &str, key: &str) -> String {
         known.version.and_then(|version| version.obsolete_keys.get("daemonsets.nodeSelector"));
     match obsolete {
         Some(advice) if (group, key) == ("accelerated", "nodeSelector") => advice.clone(),
-        Some(_) | None => "remove it, or set the keys that the chart has in `values`".to_owned(),
+        Some(_) | None => "remove it, or set the chart's own keys in `values`".to_owned(),
     }
 }
 
-/// Labels are texts: `true` without quotes is none.
+/// Reports label values that are not strings, such as `true` without quotes.
 fn labels(subject: &RuleTarget<'_>, component: &RecipeComponent, findings: &mut Vec<Diagnostic>) {
     let groups = [
         ("system", &component.node_scheduling.system),
@@ -76,7 +77,7 @@ fn labels(subject: &RuleTarget<'_>, component: &RecipeComponent, findings: &mut 
                 .filter(|node| matches!(node.to_json(), Value::Bool(_) | Value::Number(_)))
                 .map(|node| format!("quote it: `\"{}\"`", subject.sources.written(node.origin)));
             Diagnostic::error(format!(
-                "the value of a node label is a text, and this is {}",
+                "expected a string as the value of a node label, found {}",
                 node.map_or("nothing", YamlNode::kind)
             ))
             .at(subject.place(&keys))

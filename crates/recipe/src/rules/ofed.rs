@@ -1,4 +1,4 @@
-//! The OFED driver: where its policy stands, and that each setting has one place.
+//! Checks of `rollout.ofedDriver`: where its policy is, and that each setting is set once.
 
 use super::{KnownComponent, RuleTarget};
 use contract::grammar::{is_digest, is_tag};
@@ -7,10 +7,10 @@ use contract::settings::Mode;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
 
-/// The custom resource that it works from.
+/// The kind of the custom resource that the Network Operator reads.
 pub const POLICY_KIND: &str = "NicClusterPolicy";
-/// The keys of `ofedDriver.upgradePolicy` that the recipe's policy is mapped into, each with its name there. (Not `autoUpgrade`: a recipe
-/// may set it.)
+/// The keys of `ofedDriver.upgradePolicy`, each with the key of the recipe's policy that sets it.
+/// `autoUpgrade` is not one of them, because a recipe may set it.
 pub const POLICY: [(&str, &str); 4] = [
     ("maxParallelUpgrades", "maxParallelUpgrades"),
     ("safeLoad", "safeLoad"),
@@ -18,7 +18,7 @@ pub const POLICY: [(&str, &str); 4] = [
     ("drain", "drain"),
 ];
 
-/// Checks the OFED driver's part of `rollout` against the network operator.
+/// Checks the OFED driver's part of `rollout` against the Network Operator.
 pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     version(subject, findings);
     let Some(operator) = subject.component(NETWORK_OPERATOR) else {
@@ -49,10 +49,10 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
         && driver.mode == Mode::Observe
         && driver.policy != crate::model::RecipeOfedUpgradePolicy::default()
     {
-        Diagnostic::warning("`rollout.ofedDriver.policy` has no effect while `autoUpgrade` is false: nobody upgrades a node")
+        Diagnostic::warning("`rollout.ofedDriver.policy` has no effect while `autoUpgrade` is false: no controller upgrades a node")
             .lint(Lint::NoEffect)
             .at(subject.place(&switch))
-            .hint("remove `autoUpgrade`: with `rollout.ofedDriver` a bundle sets it to true")
+            .hint("remove `autoUpgrade`: with `rollout.ofedDriver`, a bundle sets it to true")
             .report(findings);
     }
 }
@@ -67,7 +67,7 @@ fn resource(
     let (policy, driver) = (subject.node_at(&place[..place.len() - 1]), subject.node_at(place));
     if policy.is_none_or(|node| node.entries().is_empty()) {
         Diagnostic::warning(format!(
-            "the chart `{} {}` renders no {POLICY_KIND}, and without one the operator installs nothing",
+            "the chart `{} {}` renders no {POLICY_KIND}, and without one, the operator installs nothing",
             operator.entry.chart, operator.number
         ))
         .lint(Lint::NoEffect)
@@ -79,7 +79,8 @@ fn resource(
     }
 }
 
-/// `24.10-0.7.0.0-0`, `doca3.4.1-26.04-1.1.0.0-1`, `sha256:…`
+/// Whether a text is a version of the OFED driver: `24.10-0.7.0.0-0`, `doca3.4.1-26.04-1.1.0.0-1`
+/// or `sha256:…`.
 pub fn is_version(version: &str) -> bool {
     (is_tag(version) && version.contains('.'))
         || version.strip_prefix("sha256:").is_some_and(is_digest)
@@ -92,14 +93,14 @@ fn version(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
         return;
     };
     if !is_version(version) {
-        Diagnostic::error(format!("`{version}` is no version of the OFED driver"))
+        Diagnostic::error(format!("`{version}` is not a version of the OFED driver"))
             .at(subject.place(&["rollout", "ofedDriver", "version"]))
-            .hint("versions look like `doca3.4.1-26.04-1.1.0.0-1`; an image digest like `sha256:…` (64 digits)")
+            .hint("versions look like `doca3.4.1-26.04-1.1.0.0-1`, image digests like `sha256:…` (64 digits)")
             .report(findings);
     }
 }
 
-/// Version and policy have one place each.
+/// Reports a version or a policy that is set in two places.
 fn one_place(subject: &RuleTarget<'_>, place: &[&str], findings: &mut Vec<Diagnostic>) {
     let version = [place, &["version"]].concat();
     let own = ["rollout", "ofedDriver", "version"];
@@ -109,8 +110,8 @@ fn one_place(subject: &RuleTarget<'_>, place: &[&str], findings: &mut Vec<Diagno
         Diagnostic::error("the OFED driver's version is set twice")
             .lint(Lint::SetTwice)
             .at(subject.place(&version))
-            .related(subject.place(&own), "and the recipe's own setting")
-            .hint("keep `rollout.ofedDriver.version`; it is mapped into this one")
+            .related(subject.place(&own), "the recipe's own setting")
+            .hint("keep `rollout.ofedDriver.version`; it sets this key")
             .report(findings);
     }
     let policy = [place, &["upgradePolicy"]].concat();
@@ -120,11 +121,11 @@ fn one_place(subject: &RuleTarget<'_>, place: &[&str], findings: &mut Vec<Diagno
         };
         let own = ["rollout", "ofedDriver", "policy", key];
         let mut finding = Diagnostic::error(format!(
-            "`ofedDriver.upgradePolicy.{key}` does not belong here: time budgets are made from the recipe's policy"
+            "`ofedDriver.upgradePolicy.{key}` cannot be set here: time budgets derive from the recipe's policy"
         ))
         .lint(Lint::SetTwice)
         .at(entry.key_origin)
-        .hint(format!("set `{}` instead; it is mapped into this one", own.join(".")));
+        .hint(format!("set `{}` instead; it sets this key", own.join(".")));
         if subject.node_at(&own).is_some() {
             finding = finding.related(subject.place(&own), "also set here");
         }
@@ -132,13 +133,13 @@ fn one_place(subject: &RuleTarget<'_>, place: &[&str], findings: &mut Vec<Diagno
     }
 }
 
-/// A setting that nothing reads is a misunderstanding.
+/// Reports settings of the OFED driver that nothing reads.
 fn unused(subject: &RuleTarget<'_>, reason: &str, findings: &mut Vec<Diagnostic>) {
     if subject.recipe.rollout.ofed_driver.is_some() {
         Diagnostic::warning(format!("`rollout.ofedDriver` has no effect: {reason}"))
             .lint(Lint::NoEffect)
             .at(subject.place(&["rollout", "ofedDriver"]))
-            .hint("remove it; where a parent sets it, write `ofedDriver: null`")
+            .hint("remove it; if a parent sets it, write `ofedDriver: null`")
             .report(findings);
     }
 }

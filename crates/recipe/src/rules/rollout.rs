@@ -1,4 +1,5 @@
-//! The rollout: one place for each setting, and nothing that no Job with a time budget could promise.
+//! Checks of `rollout`: each setting is set once, and no wait is endless, because each hook Job has
+//! a time budget.
 
 use super::RuleTarget;
 use crate::model::DriverRollout;
@@ -9,10 +10,11 @@ use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
 use diagnostics::path::KeyPath;
 
-/// Longer than any node takes: a typing mistake.
+/// Longer than any node takes. A longer time is a typing mistake.
 pub(super) const LONGEST_SECONDS: u64 = 24 * 3600;
-/// The keys of the chart's `driver.upgradePolicy` that the recipe's policy is mapped into, each with its name there. (Not
-/// `autoUpgrade`: the mode decides about it, and `observe` leaves it to the recipe.)
+/// The keys of the chart's `driver.upgradePolicy`, each with the key of the recipe's policy that
+/// sets it. `autoUpgrade` is not one of them: the mode sets it, and `observe` leaves it to the
+/// recipe.
 pub const POLICY: [(&str, &str); 5] = [
     ("maxParallelUpgrades", "maxParallelUpgrades"),
     ("maxUnavailable", "maxUnavailable"),
@@ -22,7 +24,8 @@ pub const POLICY: [(&str, &str); 5] = [
 ];
 const OPERATOR_VALUES: [&str; 4] = ["components", GPU_OPERATOR, "values", "driver"];
 
-/// Where a recipe sets what the chart's value `path` says, if the recipe's own policy does.
+/// Returns the path in the recipe that sets the chart's value `path`, if the recipe's policy sets
+/// it.
 pub fn policy_of(component: &str, path: &KeyPath) -> Option<KeyPath> {
     let ["driver", "upgradePolicy", chart, rest @ ..] =
         &path.keys().iter().map(String::as_str).collect::<Vec<_>>()[..]
@@ -51,7 +54,7 @@ fn times(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for (driver, key, duration) in subject.recipe.rollout.drivers().flat_map(times) {
         if duration.as_secs() == 0 || duration.as_secs() > LONGEST_SECONDS {
             Diagnostic::error(format!(
-                "`rollout.{driver}.{key}` must be from 1s to 24h, and is {duration}"
+                "`rollout.{driver}.{key}` must be from 1s to 24h, found {duration}"
             ))
             .at(subject.place(&["rollout", driver, key]))
             .report(findings);
@@ -59,7 +62,8 @@ fn times(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// `580.126.20`, `550.90`, `570.86.15-grid`, `sha256:…`. (Not the branch of precompiled drivers, `580`: that may stand in values.)
+/// Whether a text is a driver version: `580.126.20`, `550.90`, `570.86.15-grid` or `sha256:…`. The
+/// branch of precompiled drivers (`580`) is not a version, but may be set in values.
 pub fn is_version(version: &str) -> bool {
     let known = is_tag(version)
         && version.starts_with(|first: char| first.is_ascii_digit())
@@ -70,9 +74,9 @@ pub fn is_version(version: &str) -> bool {
 fn driver_version(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let Some(version) = &subject.recipe.rollout.gpu_driver.version else { return };
     if !is_version(version) {
-        Diagnostic::error(format!("`{version}` is no version of the NVIDIA driver"))
+        Diagnostic::error(format!("`{version}` is not a version of the NVIDIA driver"))
             .at(subject.place(&["rollout", "gpuDriver", "version"]))
-            .hint("versions look like `580.126.20`; an image digest like `sha256:…` (64 digits)")
+            .hint("versions look like `580.126.20`, image digests like `sha256:…` (64 digits)")
             .report(findings);
     }
 }
@@ -85,15 +89,15 @@ fn waiting(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
             continue;
         };
         let what = if wait.timeout.is_none() { "has no `timeout`" } else { "has the timeout 0" };
-        Diagnostic::error(format!("`waitForCompletion` {what}: it waits for ever, and the gate `settled` could never promise an end"))
+        Diagnostic::error(format!("`waitForCompletion` {what}, so it waits forever, and the gate `settled` may never be reached"))
             .lint(Lint::EndlessWait)
             .at(subject.place(&["rollout", driver, "policy", "waitForCompletion", "timeout"]))
-            .hint(format!("set `rollout.{driver}.policy.waitForCompletion.timeout`, such as `4h`: how long a job may hold a node back"))
+            .hint(format!("set `rollout.{driver}.policy.waitForCompletion.timeout` to how long a job may delay its node, such as `4h`"))
             .report(findings);
     }
 }
 
-/// A drain or a deletion of pods without an end holds its node for as long as one pod likes.
+/// Reports drains and pod deletions without a time limit: one pod could block its node forever.
 fn leaving(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let is_zero =
         |timeout: &Option<Duration>| timeout.is_some_and(|timeout| timeout.as_secs() == 0);
@@ -107,15 +111,15 @@ fn leaving(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for (driver, key, _) in
         subject.recipe.rollout.drivers().flat_map(waits).filter(|(.., timeout)| is_zero(timeout))
     {
-        Diagnostic::error(format!("`{key}` has the timeout 0: it waits for ever, and one pod that does not go holds its node"))
+        Diagnostic::error(format!("`{key}` has the timeout 0, so it waits forever: one pod that does not end blocks its node"))
             .lint(Lint::EndlessWait)
             .at(subject.place(&["rollout", driver, "policy", key, "timeout"]))
-            .hint(format!("set `rollout.{driver}.policy.{key}.timeout`, such as `5m`; without it the operators' own five minutes hold"))
+            .hint(format!("set `rollout.{driver}.policy.{key}.timeout`, such as `5m`; without the key, the operators' own five minutes apply"))
             .report(findings);
     }
 }
 
-/// Version and policy have one place each.
+/// Reports a version or a policy that is set in two places.
 fn one_place(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let version = [&OPERATOR_VALUES[..], &["version"]].concat();
     if subject.recipe.rollout.gpu_driver.version.is_some()
@@ -127,9 +131,9 @@ fn one_place(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
             .label("the chart's value")
             .related(
                 subject.place(&["rollout", "gpuDriver", "version"]),
-                "and the recipe's own setting",
+                "the recipe's own setting",
             )
-            .hint("keep `rollout.gpuDriver.version`; it is mapped into the chart's value")
+            .hint("keep `rollout.gpuDriver.version`; it sets the chart's value")
             .report(findings);
     }
     let policy = [&OPERATOR_VALUES[..], &["upgradePolicy"]].concat();
@@ -139,12 +143,12 @@ fn one_place(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
         };
         let keys = ["rollout", "gpuDriver", "policy", own];
         let mut finding = Diagnostic::error(format!(
-            "`driver.upgradePolicy.{}` does not belong into values: time budgets are made from the recipe's policy",
+            "`driver.upgradePolicy.{}` cannot be set in values: time budgets derive from the recipe's policy",
             entry.key
         ))
         .lint(Lint::SetTwice)
         .at(entry.key_origin)
-        .hint(format!("set `{}` instead; it is mapped into the chart's value", keys.join(".")));
+        .hint(format!("set `{}` instead; it sets the chart's value", keys.join(".")));
         if subject.node_at(&keys).is_some() {
             finding = finding.related(subject.place(&keys), "also set here");
         }
@@ -152,7 +156,7 @@ fn one_place(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// A setting that nothing reads is a misunderstanding.
+/// Reports a setting that nothing reads.
 fn used(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let Some(written) = subject.node_at(&["rollout", "gpuDriver"]) else { return };
     let key = ["version", "policy"].into_iter().find(|key| written.get(key).is_some());
@@ -162,13 +166,13 @@ fn used(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let reason = match subject.component(GPU_OPERATOR) {
         None => "the recipe does not deploy `gpu-operator`",
         Some(operator) if operator.is_on(&["driver", "enabled"]) == Some(false) => {
-            "`driver.enabled` is false: the operator does not manage the driver"
+            "`driver.enabled` is false, so the operator does not manage the driver"
         }
         Some(_) => return,
     };
     Diagnostic::warning(format!("`rollout.gpuDriver.{key}` has no effect: {reason}"))
         .lint(Lint::NoEffect)
         .at(subject.place(&["rollout", "gpuDriver", key]))
-        .hint(format!("remove it; where a parent sets it, write `{key}: null`"))
+        .hint(format!("remove it; if a parent sets it, write `{key}: null`"))
         .report(findings);
 }

@@ -1,4 +1,5 @@
-//! Single values that are not what they look like, wherever they stand below a component.
+//! Checks of single values anywhere below a component: amounts, and scalars that YAML versions read
+//! differently.
 
 use super::RuleTarget;
 use contract::count::Count;
@@ -9,7 +10,8 @@ use diagnostics::tree::{MapEntry, YamlNode};
 
 /// Keys of Kubernetes that take a number or a percentage.
 const AMOUNTS: [&str; 3] = ["maxUnavailable", "maxSurge", "minAvailable"];
-/// Flux's helm-controller 1.6 ends in a panic when it meets a hook with this annotation (fluxcd/helm-controller issue 1562).
+/// Flux's helm-controller 1.6 panics on a hook with this annotation (fluxcd/helm-controller issue
+/// 1562).
 const OUTPUT_LOG_POLICY: &str = "helm.sh/hook-output-log-policy";
 
 /// Checks values and custom resources of all components.
@@ -45,7 +47,7 @@ impl ScalarCheck<'_> {
 
     fn entry(&mut self, path: &KeyPath, entry: &MapEntry) {
         if entry.key == OUTPUT_LOG_POLICY {
-            Diagnostic::error(format!("`{OUTPUT_LOG_POLICY}` ends Flux's helm-controller with a panic, again and again"))
+            Diagnostic::error(format!("`{OUTPUT_LOG_POLICY}` makes Flux's helm-controller panic repeatedly"))
                 .lint(Lint::DeployerSetting)
                 .at(entry.key_origin)
                 .hint("remove it: a bundle means the same with every deployer; read the log with `kubectl logs job/…`")
@@ -67,17 +69,17 @@ impl ScalarCheck<'_> {
     fn scalar(&mut self, path: &KeyPath, node: &YamlNode) {
         let written = self.subject.sources.written(node.origin);
         let Some(ages) = ScalarReadings::read_scalar(written) else { return };
-        // An error there says already what to write.
+        // An error at the same place already has a hint.
         if self.findings.iter().any(|finding| finding.place == Some(node.origin)) {
             return;
         }
         let quoted = format!("`\"{written}\"`");
         let hint = match node.text() {
             Some(_) => format!("quote it: {quoted}"),
-            None => format!("write `{}`, or {quoted} if it is a text", node.to_json()),
+            None => format!("write `{}`, or {quoted} if it is a string", node.to_json()),
         };
         Diagnostic::warning(format!(
-            "`{path}`: `{written}` is {} for parsers of YAML 1.1, and {} for those of YAML 1.2",
+            "`{path}`: `{written}` is {} in YAML 1.1, and {} in YAML 1.2",
             ages.old, ages.new
         ))
         .lint(Lint::OldYaml)
@@ -87,14 +89,14 @@ impl ScalarCheck<'_> {
     }
 }
 
-/// What parsers of YAML 1.1 and 1.2 take a plain scalar for.
+/// How YAML 1.1 and YAML 1.2 read a plain scalar.
 struct ScalarReadings {
     old: &'static str,
     new: &'static str,
 }
 
 impl ScalarReadings {
-    /// `None`: both read the same.
+    /// Returns the two readings; `None` if they are the same.
     fn read_scalar(written: &str) -> Option<Self> {
         let ages = |old, new| Some(Self { old, new });
         let digits = written.strip_prefix(['-', '+']).unwrap_or(written);
@@ -102,27 +104,27 @@ impl ScalarReadings {
             |text: &str, allowed: fn(u8) -> bool| !text.is_empty() && text.bytes().all(allowed);
         let octal = |byte: u8| (b'0'..=b'7').contains(&byte);
         match written.to_ascii_lowercase().as_str() {
-            "y" | "yes" | "on" | "n" | "no" | "off" => return ages("a boolean", "a text"),
+            "y" | "yes" | "on" | "n" | "no" | "off" => return ages("a boolean", "a string"),
             _ => {}
         }
         if digits.len() > 1 && digits.starts_with('0') && all(digits, octal) {
-            return ages("an octal number", "a decimal one");
+            return ages("an octal number", "a decimal number");
         }
         if digits.strip_prefix("0o").is_some_and(|rest| all(rest, octal)) {
-            return ages("a text", "an octal number");
+            return ages("a string", "an octal number");
         }
         if digits
             .strip_prefix("0b")
             .is_some_and(|rest| all(rest, |byte| matches!(byte, b'0' | b'1')))
         {
-            return ages("a binary number", "a text");
+            return ages("a binary number", "a string");
         }
         let starts_with_digit = digits.starts_with(|first: char| first.is_ascii_digit());
         if starts_with_digit
             && digits.contains('_')
             && all(digits, |byte| byte.is_ascii_digit() || byte == b'_')
         {
-            return ages("a number", "a text");
+            return ages("a number", "a string");
         }
         let is_part = |part: &str| {
             part.len() <= 2
@@ -134,7 +136,7 @@ impl ScalarReadings {
             !first.starts_with('0') && all(first, |byte| byte.is_ascii_digit())
         });
         if first && digits.contains(':') && parts.all(is_part) {
-            return ages("a number to the base of 60", "a text");
+            return ages("a base-60 number", "a string");
         }
         None
     }

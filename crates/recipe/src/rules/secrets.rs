@@ -1,4 +1,4 @@
-//! Secrets never stand in values: values go into files, Git and the trigger digest.
+//! Finds secrets in values, which are stored in files, in Git and in the trigger digest.
 
 use super::RuleTarget;
 use contract::secret::{is_secret_key, secret_shape};
@@ -20,13 +20,13 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Why one entry of a map is taken for a secret by itself, whatever stands below it.
+/// Returns why a map entry counts as a secret, regardless of the entries below it.
 pub(crate) fn entry(key: &str, node: &YamlNode) -> Option<String> {
     let text = node.text().filter(|text| !text.is_empty())?;
     match secret_shape(text) {
         Some(shape) => Some(format!("looks like {shape}")),
         None => {
-            is_secret_key(key).then(|| "is named like a secret and has a literal text".to_owned())
+            is_secret_key(key).then(|| "has the name of a secret and a literal value".to_owned())
         }
     }
 }
@@ -65,22 +65,23 @@ impl SecretCheck<'_> {
         }
     }
 
-    /// Under a key that is named like a secret, any text is taken for one, unless its shape has told already.
+    /// Reports any string under a key that is named like a secret, unless its shape is reported
+    /// already.
     fn literal(&mut self, path: &KeyPath, node: &YamlNode, key_origin: SourceSpan) {
         if let Some(text) = node.text()
             && !text.is_empty()
             && secret_shape(text).is_none()
         {
-            self.report(path, key_origin, "is named like a secret and has a literal text");
+            self.report(path, key_origin, "has the name of a secret and a literal value");
         }
     }
 
     fn report(&mut self, path: &KeyPath, origin: SourceSpan, why: &str) {
-        Diagnostic::error(format!("`{path}` of `{}` {why}: secrets never stand in values", self.component))
+        Diagnostic::error(format!("`{path}` of `{}` {why}: values must not contain secrets", self.component))
                 .lint(Lint::Secret)
                 .at(origin)
                 .secret()
-                .hint("put it into a Kubernetes Secret, and name the Secret where the chart takes a name (`imagePullSecrets`, `secretName`, `secretEnv`, `valueFrom: {secretKeyRef: {name: …, key: …}}`)")
-                .hint("where the chart takes only the text itself, have your deployer add it (`helm --values` from outside of Git, Flux `valuesFrom`)").report(self.findings);
+                .hint("put it into a Kubernetes Secret, and name the Secret where the chart accepts a name (`imagePullSecrets`, `secretName`, `secretEnv`, `valueFrom: {secretKeyRef: {name: …, key: …}}`)")
+                .hint("if the chart accepts only the value itself, let your deployer add it (`helm --values` from outside Git, Flux `valuesFrom`)").report(self.findings);
     }
 }

@@ -1,11 +1,11 @@
-//! Label selectors, which the operators and the hook read only when an upgrade is under way.
+//! Checks of label selectors. The operators and the hook read them only during an upgrade.
 
 use super::RuleTarget;
 use crate::model::DriverRollout;
 use contract::selector::Selector;
 use diagnostics::diagnostic::Diagnostic;
 
-/// Checks the label selectors that must select something.
+/// Checks the label selectors that must not be empty.
 pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for driver in subject.recipe.rollout.drivers() {
         extra_consumers(subject, &driver, findings);
@@ -26,9 +26,9 @@ fn extra_consumers(
         let place = written
             .and_then(|list| list.items().get(index))
             .map_or_else(|| subject.place(&keys), |item| item.origin);
-        Diagnostic::error("an empty selector takes every pod for one that uses the device")
+        Diagnostic::error("an empty selector makes every pod a device user")
             .at(place)
-            .hint("label selectors look like `app=train`, `tier in (a,b)`, `!keep`; commas join what must all hold")
+            .hint("label selectors look like `app=train`, `tier in (a,b)`, `!keep`; with commas, all parts must hold")
             .report(findings);
     }
 }

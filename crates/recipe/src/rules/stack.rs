@@ -1,4 +1,4 @@
-//! What components must agree about, so that the whole stack works.
+//! Checks of components against each other.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use contract::names::{DRA_DRIVER, GPU_OPERATOR};
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
 
-/// Where the operator's driver container shows the driver to the host.
+/// Where the operator's driver container provides the driver on the host.
 const OPERATOR_DRIVER_ROOT: &str = "/run/nvidia/driver";
 
 /// Checks components against each other.
@@ -21,7 +21,7 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     if let (Some(plugin), Some(operator)) = (subject.component("nvidia-device-plugin"), operator)
         && operator.is_on(&["devicePlugin", "enabled"]) == Some(true)
     {
-        Diagnostic::error("two device plugins would hand out the same GPUs: the GPU operator brings one as well")
+        Diagnostic::error("two device plugins would offer the same GPUs, because the GPU Operator also runs one")
             .lint(Lint::TwoDevicePlugins)
             .at(subject.place(&["components", plugin.name]))
             .hint("remove this component, or set `devicePlugin: {enabled: false}` in the values of `gpu-operator`")
@@ -29,7 +29,8 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// A bundle switches sub-charts off that would run a component once more, but not against the recipe's own words.
+/// Reports sub-charts that would run a component twice and that the recipe enables explicitly. A
+/// bundle disables only the others.
 fn nested(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let hosts: Vec<HostComponent<'_>> = subject.hosts().collect();
     for extra in nested::extras(&hosts).into_iter().filter(|extra| extra.is_explicit) {
@@ -37,14 +38,12 @@ fn nested(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
         let place: Vec<&str> =
             ["components", extra.host, "values"].into_iter().chain(switch.split('.')).collect();
         Diagnostic::error(format!(
-            "`{}` would run twice: `{}` runs it, and before this component",
+            "`{}` would run twice: `{}`, which is deployed before this component, runs it already",
             extra.nested.component, extra.runner
         ))
         .lint(Lint::RunsTwice)
         .at(subject.place(&place))
-        .hint(format!(
-            "remove `{switch}`: a bundle sets it to false where another component runs it"
-        ))
+        .hint(format!("remove `{switch}`: a bundle sets it to false if another component runs it"))
         .report(findings);
     }
 }
@@ -68,18 +67,18 @@ fn dra_driver(
         && operator
             .is_some_and(|operator| operator.is_on(&["devicePlugin", "enabled"]) == Some(true))
     {
-        Diagnostic::warning("device plugin and DRA driver offer the same GPUs: the scheduler gives them away twice")
+        Diagnostic::warning("the device plugin and the DRA driver offer the same GPUs, so the scheduler assigns them twice")
                 .lint(Lint::PluginBesideDra)
                 .at(subject.place(&["components", dra.name]))
                 .hint("set `devicePlugin: {enabled: false}` in the values of `gpu-operator`; or, for ComputeDomains alone, `resources: {gpus: {enabled: false}}` in the values of the DRA driver")
-                .hint("where each node has only one of them (node selectors), this warning can stand").report(findings);
+                .hint("ignore this warning if each node has only one of them (node selectors)").report(findings);
     }
     let managed =
         operator.is_some_and(|operator| operator.is_on(&["driver", "enabled"]) == Some(true));
     let root = dra.value(&["nvidiaDriverRoot"]);
     if managed && root.as_ref().is_some_and(|root| *root != json!(OPERATOR_DRIVER_ROOT)) {
         Diagnostic::error(
-            "the DRA driver would not find the driver that the GPU operator installs",
+            "the DRA driver would not find the driver that the GPU Operator installs",
         )
         .lint(Lint::DriverRoot)
         .at(subject.place(&[&values[..], &["nvidiaDriverRoot"]].concat()))

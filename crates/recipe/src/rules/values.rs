@@ -1,4 +1,4 @@
-//! Values of charts: keys that the chart never reads, types that it cannot use, and what belongs to the bundle.
+//! Checks of chart values: unknown keys, wrong types, and keys that the bundle sets.
 
 use serde_json::Value as Json;
 
@@ -11,7 +11,8 @@ use diagnostics::nearest::did_you_mean;
 use diagnostics::path::KeyPath;
 use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
 
-/// The key under which the hook chart keeps its own settings in the values that it shares with the component.
+/// The key under which the hook chart keeps its own settings in the values that it shares with the
+/// component.
 const HOOK_KEY: &str = "rollout";
 
 /// Checks the values of all components of the catalog.
@@ -20,11 +21,11 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
         let Some(values) = component.values else { continue };
         if let Some(entry) = values.entry(HOOK_KEY) {
             Diagnostic::error(format!(
-                "the key `{HOOK_KEY}` in values belongs to the bundle's hook"
+                "the key `{HOOK_KEY}` in values is reserved for the bundle's hook"
             ))
             .lint(Lint::BundleValue)
             .at(entry.key_origin)
-            .hint("use the recipe's own `rollout` for settings of the rollout")
+            .hint("set the rollout in the recipe's own `rollout`")
             .report(findings);
         }
         let Some(version) = component.version else { continue };
@@ -47,7 +48,7 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// What every bundle sets itself must not be set otherwise.
+/// Reports values that differ from those that every bundle sets.
 fn bundle_values(
     subject: &RuleTarget<'_>,
     component: &KnownComponent<'_>,
@@ -60,10 +61,10 @@ fn bundle_values(
         };
         if node.to_json() != *value {
             let place = [&["components", component.name, "values"], &keys[..]].concat();
-            Diagnostic::error(format!("`{path}` is {value} in every bundle"))
+            Diagnostic::error(format!("every bundle sets `{path}` to {value}"))
                 .lint(Lint::BundleValue)
                 .at(subject.place(&place))
-                .hint("remove it: a bundle brings CRDs itself, and keeps the names of what an upgrade must find again")
+                .hint("remove it: a bundle deploys CRDs itself, and keeps the names of objects that an upgrade must find again")
                 .report(findings);
         }
     }
@@ -107,7 +108,8 @@ impl ValuesCheck<'_> {
         }
     }
 
-    /// A text where the chart, or the schema of what it renders, takes only some.
+    /// Reports a string that is not one of those that the chart, or the schema of its objects,
+    /// allows.
     fn unknown_word(&self, path: &KeyPath, node: &YamlNode) -> Option<Diagnostic> {
         let words = self.component.entry.choices.get(&path.to_string())?;
         let text = node.text().filter(|text| !words.iter().any(|word| word == text))?;
@@ -118,14 +120,14 @@ impl ValuesCheck<'_> {
         let near = did_you_mean(text, words.iter().map(String::as_str));
         Some(
             Diagnostic::error(format!(
-                "`{path}` must be one of {}, and this is `{text}`",
+                "`{path}`: expected one of {}, found `{text}`",
                 list.join(", ")
             ))
             .maybe_hint(near),
         )
     }
 
-    /// What is wrong with a value where the chart's default is `default`, and what to write.
+    /// Returns the problem of a value whose default in the chart is `default`, and a hint.
     fn mismatch(
         &self,
         path: &KeyPath,
@@ -138,29 +140,30 @@ impl ValuesCheck<'_> {
             | (Json::Array(_), YamlValue::List(_))
             | (Json::Null, _) => None,
             (Json::Object(_), _) => {
-                Some((format!("`{path}` is a map in the chart, and this is {kind}"), None))
+                Some((format!("`{path}`: the chart expects a map, found {kind}"), None))
             }
             (Json::Array(_), _) => {
-                Some((format!("`{path}` is a list in the chart, and this is {kind}"), None))
+                Some((format!("`{path}`: the chart expects a list, found {kind}"), None))
             }
             (_, YamlValue::Map(_) | YamlValue::List(_)) => {
-                Some((format!("`{path}` is a single value in the chart, and this is {kind}"), None))
+                Some((format!("`{path}`: the chart expects a single value, found {kind}"), None))
             }
             (Json::Bool(_), YamlValue::String(text)) => Some((
                 format!(
-                    "`{path}` is a switch, and this is a string: templates take every string for true, `\"false\"` as well"
+                    "`{path}`: expected a boolean, found a string: templates treat every string as true, even `\"false\"`"
                 ),
                 text.parse::<bool>().is_ok().then(|| format!("remove the quotes: `{text}`")),
             )),
             (Json::Bool(_), YamlValue::Number(_)) | (Json::Number(_), YamlValue::Bool(_)) => {
-                let expected = if default.is_boolean() { "a switch" } else { "a number" };
-                Some((format!("`{path}` is {expected}, and this is {kind}"), None))
+                let expected = if default.is_boolean() { "a boolean" } else { "a number" };
+                Some((format!("`{path}`: expected {expected}, found {kind}"), None))
             }
             (Json::String(_), YamlValue::Number(_)) => self.number_for_text(path, node),
             (Json::String(default), YamlValue::Bool(_)) if !default.is_empty() => {
                 let written = self.subject.sources.written(node.origin);
-                let problem =
-                    format!("`{path}` is a text, and `{written}` without quotes is a boolean");
+                let problem = format!(
+                    "`{path}`: expected a string, and `{written}` without quotes is a boolean"
+                );
                 Some((problem, Some(format!("quote it: `\"{written}\"`"))))
             }
             (
@@ -170,7 +173,8 @@ impl ValuesCheck<'_> {
         }
     }
 
-    /// `580.10` without quotes is 580.1; `3` stays 3.
+    /// Reports a number where the chart expects a string, if YAML changes it: `580.10` without
+    /// quotes is 580.1, but `3` stays 3.
     fn number_for_text(&self, path: &KeyPath, node: &YamlNode) -> Option<(String, Option<String>)> {
         let written = self.subject.sources.written(node.origin);
         let plain = written.bytes().all(|byte| byte.is_ascii_digit())
@@ -179,7 +183,7 @@ impl ValuesCheck<'_> {
             return None;
         }
         Some((
-            format!("`{path}` is a text, and `{written}` without quotes is a number"),
+            format!("`{path}`: expected a string, and `{written}` without quotes is a number"),
             Some(format!("quote it: `\"{written}\"`")),
         ))
     }
@@ -191,7 +195,8 @@ impl ValuesCheck<'_> {
             "the chart `{} {}` does not read `{wrong}`",
             self.component.entry.chart, version.version
         );
-        // What is known to do nothing is an error, however little is known of the other keys.
+        // A key that is known to be obsolete is an error, even if the catalog does not have all
+        // other keys.
         let is_obsolete = version.obsolete_keys.contains_key(&wrong.to_string());
         let severity = if is_obsolete { Severity::Error } else { self.severity };
         let diagnostic = Diagnostic { severity, ..Diagnostic::error(message) };

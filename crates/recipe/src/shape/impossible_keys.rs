@@ -1,14 +1,14 @@
-//! Keys that look as if they belonged to a recipe, and that there cannot be.
+//! Keys that users expect in a recipe, but that a bundle cannot support.
 
 use diagnostics::lint::Lint;
 
-/// A key that there cannot be.
+/// A key that a recipe cannot have.
 pub(super) struct ImpossibleKey {
-    /// Keys from the top; `*` stands for any one.
+    /// Keys from the top; `*` means any key.
     path: &'static [&'static str],
-    /// Under which name the documentation explains it.
+    /// The lint whose documentation explains it.
     pub(super) lint: Lint,
-    /// Why there is no such key.
+    /// Why the key does not exist.
     pub(super) reason: &'static str,
     /// What to write instead.
     pub(super) instead: &'static str,
@@ -18,7 +18,7 @@ const IMPOSSIBLE: &[ImpossibleKey] = &[
     ImpossibleKey {
         path: &["rollout", "ofedDriver", "policy", "validation"],
         lint: Lint::UnknownField,
-        reason: "the network operator validates nothing: a node is done when its OFED driver is ready",
+        reason: "the Network Operator has no validation: a node is done when its OFED driver is ready",
         instead: "remove it; `driverStart` limits how long that may take",
     },
     deployer(&["components", "*", "wait"], NO_WAIT),
@@ -27,15 +27,15 @@ const IMPOSSIBLE: &[ImpossibleKey] = &[
     deployer(&["components", "*", "disableWait"], NO_WAIT),
     deployer(
         &["components", "*", "timeout"],
-        "timeouts of every deployer are made from the hook's budget; one beside it would end the hook in its work",
+        "every deployer's timeouts derive from the hook's time budget; a shorter timeout would end a running hook",
     ),
     deployer(
         &["components", "*", "force"],
-        "replacing objects fails at their immutable fields and drops what others have set",
+        "replacing objects fails at immutable fields, and drops fields that others have set",
     ),
     deployer(
         &["components", "*", "skipCrds"],
-        "CRDs have a release of their own, and the charts never bring them",
+        "CRDs have a release of their own, so the charts never install them",
     ),
     deployer(
         &["components", "*", "createNamespace"],
@@ -43,15 +43,15 @@ const IMPOSSIBLE: &[ImpossibleKey] = &[
     ),
 ];
 
-const NO_WAIT: &str = "a bundle never waits for a release's objects: what the operators make ready, the hook waits for; `--wait` would wait for \
-                       the upgrade that only comes after it, and `--atomic` would undo what takes its time";
+const NO_WAIT: &str = "a bundle never waits for a release's objects, because the hook waits for the operators; `--wait` would wait for \
+                       the upgrade that comes only after it, and `--atomic` would roll back a slow upgrade";
 
 const fn deployer(path: &'static [&'static str], reason: &'static str) -> ImpossibleKey {
     ImpossibleKey {
         path,
         lint: Lint::DeployerSetting,
         reason,
-        instead: "remove it; `rollout` has what a recipe says about time",
+        instead: "remove it; set the times of a recipe in `rollout`",
     }
 }
 

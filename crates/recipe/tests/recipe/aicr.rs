@@ -1,4 +1,4 @@
-//! Recipes of NVIDIA AICR: all real ones, and all that can be wrong with one.
+//! Tests of the import of NVIDIA AICR's recipes: real ones, and all possible mistakes.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
@@ -70,7 +70,7 @@ fn every_real_result_renders_for_every_deployer() {
     }
 }
 
-/// What `recipe show` prints needs neither AICR's data nor its options any more.
+/// The output of `recipe show` needs neither AICR's data nor its options.
 #[test]
 fn converted_result_reads_back_equal() {
     for (name, fix_dead_keys) in names().iter().flat_map(|name| [(name, false), (name, true)]) {
@@ -97,7 +97,7 @@ fn what_is_said_about_real_results() {
     }
 }
 
-/// Where nobody says that the manifest files can be left out, no result that has one is taken.
+/// Without `--without-manifests`, every result with manifest files is refused.
 #[test]
 fn manifest_files_are_never_dropped_silently() {
     for name in names() {
@@ -117,7 +117,8 @@ fn manifest_files_are_never_dropped_silently() {
     }
 }
 
-/// A recipe of ours on top says what AICR does not know, and `explain` shows all three places.
+/// A recipe that extends AICR's adds what AICR does not know, and `explain` shows all three
+/// positions.
 #[test]
 fn a_recipe_extends_a_result() {
     let mut reader = Fake::new(&[
@@ -458,7 +459,7 @@ fn order_and_facts() {
     );
 }
 
-/// The order of the result holds, and who waits for whom, also across components that are left out.
+/// The order of the result and its dependencies are kept, also across omitted components.
 #[test]
 fn the_order_is_kept() {
     let recipe = real("h100-eks-ubuntu-training-kubeflow", false).recipe;
@@ -470,7 +471,8 @@ fn the_order_is_kept() {
     );
     let plan = plan(&recipe, &EmbeddedCatalog, &PlanOptions::default()).unwrap();
     let operator = plan.releases.iter().find(|release| release.name == "gpu-operator").unwrap();
-    // `skyhook-customizations` has nothing but manifest files; what it waits for, the operator waits for now.
+    // `skyhook-customizations` has nothing but manifest files; what it waits for, the operator
+    // waits for now.
     assert!(operator.needs.contains(&"skyhook-operator".to_owned()), "{:?}", operator.needs);
     assert!(operator.needs.contains(&"kube-prometheus-stack".to_owned()), "{:?}", operator.needs);
 }

@@ -12,7 +12,7 @@ use recipe::load::load;
 use recipe::model::RecipeComponent;
 use recipe::read::FileSystemReader;
 
-/// What this version of the plugin starts with.
+/// Returns the settings that this version of the plugin starts with.
 fn started(component: &RecipeComponent, name: &str, version: PluginVersion) -> EffectiveConfig {
     let text =
         yaml::to_string(&component.device_plugin_config.as_ref().unwrap().configs[name]).unwrap();
@@ -33,7 +33,7 @@ fn component(recipe: &str) -> RecipeComponent {
     components.into_iter().find(|component| component.device_plugin_config.is_some()).unwrap()
 }
 
-/// Recipes outlive the plugin that their chart brings.
+/// Recipes also work with later plugins than their chart's.
 #[test]
 fn proven_plugins_start_with_every_library_configuration() {
     let mut seen = Vec::new();

@@ -1,4 +1,5 @@
-//! Each lint and each rule of the table of versions: an example that it speaks about, and one beside it that it does not.
+//! Tests of each lint and each compatibility rule: a bad example with a finding, and a good one
+//! without.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,7 +32,7 @@ fn every_lint_has_failing_and_passing_example() {
     }
 }
 
-/// The rules' own messages are read once, together.
+/// One snapshot shows the messages of all rules.
 #[test]
 fn every_compatibility_rule_has_both_examples() {
     let folder = "tests/recipe/compatibility";

@@ -1,4 +1,5 @@
-//! A driver's upgrade policy on its way back into a recipe: out of the vendor's values, or out of a hook's settings.
+//! Converts a driver's upgrade policy back into a recipe, from the vendor's values or a hook's
+//! settings.
 
 use serde_json::{Map, Value, json};
 
@@ -16,7 +17,8 @@ use recipe::model::{
 };
 use recipe::rules;
 
-/// Takes what a recipe says in `rollout` out of the values. What is of no use there stays, for the rules to find.
+/// Moves the values that a recipe sets in `rollout` out of the values. Unusable ones stay, so that
+/// the rules report them.
 pub(super) fn of_values(values: &mut Map<String, Value>, driver: Driver) -> RecipeUpgradePolicy {
     let (place, keys): (_, &[(&str, &str)]) = match driver {
         Driver::Gpu | Driver::DaemonSet => (gpu::POLICY, &rules::rollout::POLICY),
@@ -25,7 +27,7 @@ pub(super) fn of_values(values: &mut Map<String, Value>, driver: Driver) -> Reci
     let mut policy = Map::new();
     for &(theirs, own) in keys {
         let place = format!("{place}.{theirs}");
-        if own == "waitForCompletion" && remove_if(values, &place, waits_for_nobody).is_some() {
+        if own == "waitForCompletion" && remove_if(values, &place, has_no_selector).is_some() {
             continue;
         }
         let read = |value: &Value| {
@@ -36,10 +38,10 @@ pub(super) fn of_values(values: &mut Map<String, Value>, driver: Driver) -> Reci
             taken.and_then(|value| read(&value)).map(|(own, value)| (own.to_owned(), value)),
         );
     }
-    // Each of them could be read.
+    // All of them were parsed.
     let policy: RecipeUpgradePolicy =
         serde_json::from_value(Value::Object(policy)).unwrap_or_default();
-    // The server writes down what the network operator's CRD takes for granted.
+    // The API server writes the defaults of the Network Operator's CRD.
     let is_usual = driver == Driver::Ofed && policy.max_parallel_upgrades == Some(1);
     RecipeUpgradePolicy {
         max_parallel_upgrades: policy.max_parallel_upgrades.filter(|_| !is_usual),
@@ -47,8 +49,8 @@ pub(super) fn of_values(values: &mut Map<String, Value>, driver: Driver) -> Reci
     }
 }
 
-/// Without a selector; the server writes a timeout all the same.
-fn waits_for_nobody(wait: &Value) -> bool {
+/// Whether a wait has no selector. The API server writes its timeout anyway.
+fn has_no_selector(wait: &Value) -> bool {
     let selector = wait.as_object().map(|wait| wait.get("podSelector").unwrap_or(&Value::Null));
     selector.is_some_and(|selector| selector.is_null() || *selector == "")
 }
@@ -57,7 +59,7 @@ fn is_readable(own: &str, value: &Value) -> bool {
     serde_json::from_value::<RecipeUpgradePolicy>(json!({own: value})).is_ok()
 }
 
-/// Times have a unit in a recipe.
+/// Converts a value for a recipe, where times have a unit.
 fn own_words(value: &Value) -> Value {
     let Value::Object(fields) = value else { return value.clone() };
     let own = fields.iter().map(|(key, value)| match (key.as_str(), value.as_u64()) {
@@ -69,14 +71,15 @@ fn own_words(value: &Value) -> Value {
     Value::Object(own.collect())
 }
 
-/// Takes out whether a node is held before the driver is loaded on it for the first time; `None`: not.
+/// Removes and returns `safeLoad`; `None` if it is not set.
 pub(super) fn safe_load(values: &mut Map<String, Value>) -> Option<bool> {
     remove_if(values, &format!("{}.safeLoad", ofed::POLICY), Value::is_boolean)?
         .as_bool()
         .filter(|on| *on)
 }
 
-/// The policy of a recipe in this mode. `said`: by the vendor's values; `upgrade`: by the hook's settings.
+/// Returns the policy of a recipe in this mode. `said` comes from the vendor's values, `upgrade`
+/// from the hook's settings.
 pub(super) fn in_mode(
     mode: Mode,
     said: RecipeUpgradePolicy,
@@ -90,7 +93,7 @@ pub(super) fn in_mode(
             RecipeUpgradePolicy { attempts: unlike(&upgrade.attempts, &usual.attempts), ..said }
         }
         (Mode::Drive, Some(upgrade)) => of_settings(upgrade, &usual, driver),
-        // What is waited for stands in both.
+        // Both contain the wait for jobs.
         (Mode::Steer, Some(upgrade)) => {
             let ours = of_settings(upgrade, &usual, driver);
             RecipeUpgradePolicy {
@@ -100,7 +103,8 @@ pub(super) fn in_mode(
                     .or(ours.pod_deletion)
                     .filter(|_| driver != Driver::Ofed),
                 drain: said.drain.or(ours.drain),
-                // Who is evicted, NVIDIA's controllers decide: the chart has a default for what they do not ask.
+                // NVIDIA's controllers decide about evictions. The chart has a default for the
+                // rest.
                 extra_consumers: Vec::new(),
                 ..ours
             }
@@ -108,7 +112,7 @@ pub(super) fn in_mode(
     }
 }
 
-/// What a recipe without a policy comes to.
+/// Returns the upgrade settings of a recipe without a policy.
 fn usual(driver: Driver) -> UpgradeSettings {
     mode::upgrade(
         &RecipeRollout {
@@ -172,12 +176,12 @@ fn of_settings(
     }
 }
 
-/// The policy in the words of the OFED driver's.
+/// Converts the policy into that of the OFED driver.
 pub(super) fn ofed(
     policy: RecipeUpgradePolicy,
     safe_load: Option<bool>,
 ) -> RecipeOfedUpgradePolicy {
-    // The network operator has no validator.
+    // The Network Operator has no validator.
     RecipeOfedUpgradePolicy {
         max_parallel_upgrades: policy.max_parallel_upgrades,
         max_unavailable: policy.max_unavailable,

@@ -1,4 +1,4 @@
-//! Removes values, and the maps that are empty then.
+//! Removes values, and maps that become empty.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use crate::values::gpu::MANAGER_ENV;
 use catalog::lookup;
 use contract::names::DRIVER_MANAGER_OFF;
 
-/// Removes the value at a dotted path if it is as `wanted`, and returns it.
+/// Removes and returns the value at a dotted path if `wanted` accepts it.
 pub(super) fn remove_if(
     values: &mut Map<String, Value>,
     path: &str,
@@ -23,12 +23,12 @@ pub(super) fn remove_if(
     Some(taken)
 }
 
-/// Removes what a bundle sets by itself.
+/// Removes a value that a bundle sets itself.
 pub(super) fn remove_fixed(values: &mut Map<String, Value>, path: &str, value: &Value) {
     remove_if(values, path, |found| found == value);
 }
 
-/// Removes what mode `drive` switches off in the driver's init container.
+/// Removes the settings of the driver's init container that mode `drive` sets to false.
 pub(super) fn remove_manager_switches(values: &mut Map<String, Value>) {
     let Some(Value::Array(entries)) = lookup(values, MANAGER_ENV) else { return };
     let is_ours = |entry: &Value| {
@@ -40,7 +40,7 @@ pub(super) fn remove_manager_switches(values: &mut Map<String, Value>) {
     if kept.is_empty() {
         remove_if(values, MANAGER_ENV, |_| true);
     } else {
-        // It stood there just now.
+        // It exists: it was found above.
         let _ = crate::values::set(values, MANAGER_ENV, Value::Array(kept));
     }
 }

@@ -1,4 +1,4 @@
-//! A plan, written back as a recipe, is the same plan.
+//! Tests that a plan, converted back into a recipe, gives the same plan.
 
 use serde_json::{Map, Value, json};
 
@@ -38,7 +38,7 @@ impl TextReader for Input {
     }
 }
 
-/// What is wrong with it, in the eyes of recipes' rules.
+/// Returns the findings of the recipe rules.
 fn errors(recipe: &Value) -> Vec<String> {
     match load("-", &[], &mut Input(recipe.to_string())) {
         Ok(_) => Vec::new(),
@@ -85,7 +85,7 @@ fn settings(hook: &HookReleasePlan, recipe: &Recipe) -> Settings {
     settings
 }
 
-/// The recipe that the plan's releases are written down as.
+/// Converts the plan's releases back into a recipe.
 fn back(recipe: &Recipe, plan: &ReleasePlan) -> Recipe {
     let mut components: Vec<RecipeComponent> = Vec::new();
     let mut hooks = Vec::new();
@@ -176,7 +176,8 @@ fn plan_written_back_is_the_same_plan() {
         json!({"rollout": {"gpuDriver": {"mode": "drive"}}, "components": [
             {"name": "gpu-operator", "version": "v25.3.4", "values": {"driver": {"manager": {"env": [{"name": "A", "value": "b"}]}}}},
         ]}),
-        // Of versions that it does not know a bundle does not know either what it would have to set.
+        // Of versions that it does not know a bundle does not know either what it would have to
+        // set.
         json!({"components": [
             {"name": "gpu-operator", "version": "v26.3.9", "values": {"operator": {"upgradeCRD": false}}},
             {"name": "cert-manager", "version": "v1.99.0", "values": {"crds": {"enabled": true}}},
@@ -218,7 +219,8 @@ fn plan_written_back_is_the_same_plan() {
     }
 }
 
-/// Values of a fleet that no bundle brought: a recipe has another place for the policy, and it could not be rendered.
+/// Values of a fleet that no bundle brought: a recipe has another place for the policy, and it
+/// could not be rendered.
 #[test]
 fn an_upgrade_policy_leaves_the_values() {
     let values = json!({
@@ -241,7 +243,7 @@ fn an_upgrade_policy_leaves_the_values() {
         "policy": {"maxParallelUpgrades": 3, "podDeletion": {"force": true, "timeout": "10m"}},
     }});
     assert_eq!(document["rollout"], rollout);
-    // `drain.enabled` is nothing that could be moved: the rules find it where it stands.
+    // `drain.enabled` cannot be moved, so it stays, and the rules report it.
     let left = json!({"toolkit": {"version": "v1"}, "driver": {"upgradePolicy": {"autoUpgrade": true, "drain": {"enabled": true}}}});
     assert_eq!(document["components"][0]["values"], left);
     let mut as_it_was = document.clone();
@@ -253,7 +255,7 @@ fn an_upgrade_policy_leaves_the_values() {
         "what stands there is no recipe's"
     );
 
-    // As the server has it once its CRD's defaults are filled in.
+    // The object on the API server, with the defaults of its CRD.
     let spec = json!({"ofedDriver": {"version": "1", "upgradePolicy": {
         "autoUpgrade": false, "maxParallelUpgrades": 1, "safeLoad": false, "waitForCompletion": {"timeoutSeconds": 0},
     }}});
@@ -269,7 +271,7 @@ fn an_upgrade_policy_leaves_the_values() {
     assert_eq!(document["components"][0]["customResources"]["NicClusterPolicy"], left);
 }
 
-/// Of a component that is not in the recipe nothing may be said.
+/// The recipe must not configure a component that it does not have.
 #[test]
 fn hooks_of_missing_components_are_ignored() {
     let before = recipe(json!({"rollout": {"gpuDriver": {"mode": "drive"}}}));
@@ -309,7 +311,7 @@ fn hooks_of_missing_components_are_ignored() {
     assert_eq!(document["rollout"], json!({"gpuDriver": {"mode": "observe"}}));
 }
 
-/// What the hook chart makes of a driver's release that somebody has installed by it alone.
+/// Returns the settings of a hook that a user has installed from the hook chart alone.
 fn of_chart(driver: Driver, mode: Mode) -> Settings {
     let component = driver.traits().component;
     let mut settings: Settings = serde_json::from_value(json!({
@@ -355,7 +357,7 @@ fn hook_chart_defaults_can_be_a_recipe() {
             let judged = if driver == Driver::Gpu { DraRequired::False } else { DraRequired::Auto };
             assert_eq!(
                 recipe.rollout.dra.required, judged,
-                "a hook that stands alone judges itself"
+                "a stand-alone hook checks the DRA driver itself"
             );
         }
     }
@@ -399,7 +401,8 @@ fn version_unfit_for_recipes_stays_in_values() {
         of(json!({"rdma": {"enabled": true}, "version": ""})),
         (Value::Null, json!({"rdma": {"enabled": true}}))
     );
-    // The chart's whole values, of a driver that is on the nodes already: nothing of its policy counts.
+    // The chart's whole values, of a driver that is on the nodes already: nothing of its policy
+    // counts.
     let whole = json!({"enabled": false, "version": "580.1", "upgradePolicy": {"autoUpgrade": false, "maxParallelUpgrades": 1}});
     assert_eq!(of(whole), (Value::Null, json!({"enabled": false, "version": "580.1"})));
 }

@@ -1,4 +1,5 @@
-//! Settings of a hook that no recipe has a key for: the user has installed it by its chart alone, with values of their own.
+//! Finds settings of a hook that no recipe has a key for. They come from a hook chart that the user
+//! installed without a recipe.
 
 use contract::driver::Driver;
 use contract::settings::{Mode, Settings};

@@ -1,10 +1,11 @@
-//! A recipe without its defaults.
+//! Removes the defaults of a recipe.
 
 use serde_json::{Map, Value, json};
 
 use recipe::model::{OfedDriverRollout, Recipe, RecipeRollout};
 
-/// The recipe as a document: of `rollout` what is not the default, and always the modes.
+/// Returns the recipe as a document. Its `rollout` has only the modes and values that differ from
+/// the defaults.
 pub fn without_defaults(recipe: &Recipe) -> Value {
     let mut usual = json!(RecipeRollout::default());
     usual["ofedDriver"] = json!(OfedDriverRollout::default());
@@ -19,7 +20,7 @@ pub fn without_defaults(recipe: &Recipe) -> Value {
     document
 }
 
-/// Removes what is the default.
+/// Removes values that equal the default.
 fn remove_defaults(values: &mut Map<String, Value>, usual: &Map<String, Value>) {
     values.retain(|key, value| {
         let Some(usual) = usual.get(key) else { return true };

@@ -1,4 +1,4 @@
-//! What each mode renders: values, hooks with their tasks, settings, budgets.
+//! Tests of what each mode renders: values, hooks with their tasks, settings, budgets.
 
 use serde_json::{Value, json};
 
@@ -119,7 +119,7 @@ fn each_mode_has_its_tasks() {
     }
 }
 
-/// Nobody else's hook acts for a mode, and no mode does anything where there is no driver.
+/// Only the hooks of the driver's operator have the tasks of a mode, and only if there is a driver.
 #[test]
 fn mode_belongs_to_the_drivers_own_operator() {
     let of = |components: Value, rollout: Value| {
@@ -159,7 +159,7 @@ fn mode_belongs_to_the_drivers_own_operator() {
         alone,
         [one("nvidia-dra-driver-gpu-post", &[Task::Settle, Task::Reroll], Mode::Observe)]
     );
-    // Nothing is said of the OFED driver: its policy stays as it is.
+    // The recipe does not configure the OFED driver, so its policy stays unchanged.
     let network = json!([{"name": "network-operator", "customResources": {"NicClusterPolicy": {"ofedDriver": {"image": "x"}}}}]);
     assert_eq!(
         of(network, json!({}))[1],
@@ -191,7 +191,8 @@ fn drive_hook_receives_all_policy_settings() {
             "foreignCordon": "include", "extraConsumers": ["app=dcgm"], "startSeconds": 2400, "validationSeconds": 600,
         })
     };
-    // As the operators' own defaults: the GPU operator's evicts and does not drain, the network operator's is the other way round.
+    // As the operators' own defaults: the GPU operator's evicts and does not drain, the network
+    // operator's is the other way round.
     assert_eq!(hook(&plan, "gpu-operator-post").settings["upgrade"], upgrade(true, false));
     assert_eq!(hook(&plan, "network-operator-post").settings["upgrade"], upgrade(false, true));
     let assist = planned(both(Mode::Assist, &json!({"attempts": 5}))).unwrap();
@@ -221,7 +222,7 @@ fn budgets_follow_the_policy_that_is_in_force() {
         6 * 720 + 5 * 300 + OVERHEAD_SECONDS,
         "one may fail, and then three of four are left"
     );
-    insta::assert_snapshot!(slow.explanation, @"1h52m: 16 GPU nodes, 3 upgraded at once, 12m a node, 5m between them, 15m for everything else");
+    insta::assert_snapshot!(slow.explanation, @"1h52m: 16 GPU nodes, 3 upgraded at once, 12m per node, 5m between them, 15m for everything else");
     let failing = budget(
         Mode::Steer,
         json!({"maxParallelUpgrades": 4, "maxUnavailable": 4, "failureBudget": 3}),
@@ -255,7 +256,7 @@ fn values_against_mode_are_errors_others_stay() {
             Err(error) => assert_eq!(
                 error.to_string(),
                 format!(
-                    "`values.driver.upgradePolicy.autoUpgrade` of component `gpu-operator` is {wrong}, and mode `{}` needs {needed}",
+                    "`values.driver.upgradePolicy.autoUpgrade` of component `gpu-operator`: mode `{}` needs {needed}, found {wrong}",
                     mode.name()
                 )
             ),
@@ -269,12 +270,12 @@ fn values_against_mode_are_errors_others_stay() {
         upstream(&plan, "gpu-operator").values["driver"]["manager"]["env"],
         json!([other, drain("false"), {"name": "ENABLE_GPU_POD_EVICTION", "value": "false"}])
     );
-    insta::assert_snapshot!(env(json!([drain("true")])).unwrap_err(), @r#"`values.driver.manager.env` of component `gpu-operator`: in mode `drive` the entry `ENABLE_AUTO_DRAIN` must have the value "false", found {"name":"ENABLE_AUTO_DRAIN","value":"true"}"#);
+    insta::assert_snapshot!(env(json!([drain("true")])).unwrap_err(), @r#"`values.driver.manager.env` of component `gpu-operator`: in mode `drive`, the entry `ENABLE_AUTO_DRAIN` must have the value "false", found {"name":"ENABLE_AUTO_DRAIN","value":"true"}"#);
     insta::assert_snapshot!(env(json!({})).unwrap_err(), @"`values.driver.manager.env` of component `gpu-operator`: expected a list of `{name: …, value: …}`");
 }
 
-/// The Job before the operator's release ends before the rollout begins: the budget that its preflight holds against the live fleet is that
-/// of the one that waits.
+/// The Job before the operator's release ends before the rollout begins: the budget that its
+/// preflight holds against the live fleet is that of the one that waits.
 #[test]
 fn preflight_knows_waiting_job_and_strictness() {
     let recipe = json!({"rollout": {"gpuDriver": {"mode": "drive", "preflight": {"empty-dir": "warn"}}}, "components": [{"name": "gpu-operator"}]});

@@ -1,4 +1,4 @@
-//! The network operator's road, and what the whole stack means for it, with the real catalog.
+//! Tests of plans with the Network Operator, with the real catalog.
 
 use serde_json::{Value, json};
 
@@ -135,7 +135,7 @@ fn hook_before_operator_retains_policy_without_waiting() {
         (hook.tasks.as_slice(), hook.budget.seconds),
         (&[Task::PrepareNetwork, Task::Preflight][..], OVERHEAD_SECONDS)
     );
-    insta::assert_snapshot!(hook.budget.explanation, @"15m: no node is waited for");
+    insta::assert_snapshot!(hook.budget.explanation, @"15m: waits for no node");
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn node_scheduling_reaches_the_charts_places() {
     let error = planned(json!({"rollout": {}, "components": components(&nowhere)})).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the chart of component `gpu-operator` has no place for `nodeScheduling.accelerated.nodeSelector`"
+        "the chart of component `gpu-operator` has no key for `nodeScheduling.accelerated.nodeSelector`"
     );
 }
 
@@ -265,11 +265,11 @@ fn contradictions_are_errors() {
     let cases = [
         (
             json!({"rollout": {"ofedDriver": {"version": "1.0"}}, "components": [policy(json!({"ofedDriver": {"version": "2.0"}}))]}),
-            "`rollout.ofedDriver.version` and `customResources.NicClusterPolicy.ofedDriver.version` of component `network-operator` both set the same thing",
+            "`rollout.ofedDriver.version` and `customResources.NicClusterPolicy.ofedDriver.version` of component `network-operator` set the same value",
         ),
         (
             json!({"rollout": {}, "components": [network("24.7.1", &json!({"customResources": {"NicClusterPolicy": {}}}))]}),
-            "component `network-operator` takes no custom resource `NicClusterPolicy` in version 24.7.1",
+            "component `network-operator` has no custom resource `NicClusterPolicy` in version 24.7.1",
         ),
         (
             json!({"rollout": {}, "components": [policy(json!([]))]}),
@@ -277,13 +277,13 @@ fn contradictions_are_errors() {
         ),
         (
             json!({"rollout": {}, "components": [policy(json!({"ofedDriver": {"upgradePolicy": {"maxParallelUpgrades": "1"}}}))]}),
-            "`customResources.NicClusterPolicy.ofedDriver.upgradePolicy.maxParallelUpgrades` of component `network-operator`: expected a whole number of at least 0",
+            "`customResources.NicClusterPolicy.ofedDriver.upgradePolicy.maxParallelUpgrades` of component `network-operator`: expected an integer of at least 0",
         ),
         (
             json!({"rollout": {}, "components": [
                 {"name": "node-feature-discovery"}, {"name": "gpu-operator", "values": {"nfd": {"enabled": true}}},
             ]}),
-            "`values.nfd.enabled` of component `gpu-operator` is true, and `node-feature-discovery` would run twice: `node-feature-discovery` runs it, before that component",
+            "`values.nfd.enabled` of component `gpu-operator` is true, so `node-feature-discovery` would run twice: `node-feature-discovery`, which is deployed before it, runs it already",
         ),
         (
             json!({"rollout": {}, "components": [{"name": "nvidia-dra-driver-gpu", "version": "0.4.1", "values": {"nameOverride": "x"}}]}),

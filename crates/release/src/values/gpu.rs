@@ -1,4 +1,5 @@
-//! `rollout.gpuDriver` in the terms of the gpu-operator chart: `driver.version`, `driver.upgradePolicy`, `driver.manager.env`.
+//! Maps `rollout.gpuDriver` to the values of the gpu-operator chart: `driver.version`,
+//! `driver.upgradePolicy`, `driver.manager.env`.
 
 use serde_json::{Map, Value, json};
 
@@ -11,15 +12,15 @@ use recipe::rules;
 
 /// Chart key of `rollout.gpuDriver.version`.
 pub const DRIVER_VERSION: &str = "driver.version";
-/// Where the policy stands.
+/// The path of the policy.
 pub const POLICY: &str = "driver.upgradePolicy";
-/// Whether the operator upgrades anything by itself.
+/// The path of the switch for the operator's upgrades.
 pub const AUTO_UPGRADE: &str = "driver.upgradePolicy.autoUpgrade";
 /// The environment of the driver pod's init container (k8s-driver-manager).
 pub const MANAGER_ENV: &str = "driver.manager.env";
 
-/// The recipe's mode, where the operator manages the driver. With `sandboxWorkloads` its upgrade controller is switched off: there is
-/// nothing to wake or to steer.
+/// Returns the recipe's mode if the operator manages the driver. With `sandboxWorkloads`, the
+/// operator's upgrade controller is disabled, so the hook cannot wake or steer it.
 pub fn mode(driver: &GpuDriverRollout, values: &Map<String, Value>) -> Mode {
     let is = |path: &str, wanted: bool| lookup(values, path) == Some(&Value::Bool(wanted));
     let is_idle = is("driver.enabled", false)
@@ -27,12 +28,13 @@ pub fn mode(driver: &GpuDriverRollout, values: &Map<String, Value>) -> Mode {
     if is_idle { Mode::Observe } else { driver.mode }
 }
 
-/// What the mode itself sets.
+/// Returns the values that the mode determines.
 pub(crate) fn fixed(mode: Mode) -> Vec<FixedValue> {
     match mode {
         Mode::Observe => Vec::new(),
         Mode::Assist => vec![(AUTO_UPGRADE, json!(true))],
-        // It fails closed: nodes that we let go of bypass these limits, because we have cordoned them, and without us only one goes.
+        // Fails closed: nodes that the hook releases bypass these limits, because the hook has
+        // cordoned them. Without the hook, NVIDIA's controller upgrades only one node at a time.
         Mode::Steer => vec![
             (AUTO_UPGRADE, json!(true)),
             ("driver.upgradePolicy.maxParallelUpgrades", json!(1)),
@@ -42,7 +44,8 @@ pub(crate) fn fixed(mode: Mode) -> Vec<FixedValue> {
     }
 }
 
-/// What the recipe sets in this mode. Eviction is `gpuPodDeletion` in values (`podDeletion` only in the custom resource).
+/// Returns the values that the recipe sets in this mode. Eviction is `gpuPodDeletion` in values;
+/// only the custom resource has `podDeletion`.
 pub(super) fn mapped_values(driver: &GpuDriverRollout, mode: Mode) -> Vec<MappedValue> {
     super::mapped_values(
         mode,
@@ -52,10 +55,10 @@ pub(super) fn mapped_values(driver: &GpuDriverRollout, mode: Mode) -> Vec<Mapped
     )
 }
 
-/// What a preflight is told of the operator's values, over the chart's defaults: as the hook chart reads them (`gpu-rollout.coming` in its
-/// `_settings.tpl`).
+/// Returns the operator's values for the preflight, over the chart's defaults, like the hook chart
+/// (`gpu-rollout.coming` in its `_settings.tpl`).
 pub fn coming(values: &Map<String, Value>) -> ComingValues {
-    // Without a word about the driver, what is live stays as it is.
+    // Without values for the driver, the live ones stay unchanged.
     if !values.get("driver").is_some_and(Value::is_object) {
         return ComingValues::default();
     }

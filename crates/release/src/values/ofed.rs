@@ -1,5 +1,5 @@
-//! `rollout.ofedDriver` in the terms of the network operator: `ofedDriver` of NicClusterPolicy, or of the values of the charts that
-//! still render NicClusterPolicy themselves.
+//! Maps `rollout.ofedDriver` to `ofedDriver` of NicClusterPolicy, or of the values of charts that
+//! render NicClusterPolicy themselves.
 
 use serde_json::{Map, Value, json};
 
@@ -9,11 +9,11 @@ use contract::settings::Mode;
 use recipe::model::OfedDriverRollout;
 use recipe::rules;
 
-/// Where the version of `rollout.ofedDriver.version` stands.
+/// The path of the version (`rollout.ofedDriver.version`).
 pub const DRIVER_VERSION: &str = "ofedDriver.version";
-/// Where the policy stands.
+/// The path of the policy.
 pub const POLICY: &str = "ofedDriver.upgradePolicy";
-/// Whether the operator upgrades anything by itself.
+/// The path of the switch for the operator's upgrades.
 pub const AUTO_UPGRADE: &str = "ofedDriver.upgradePolicy.autoUpgrade";
 
 /// Whether a chart that renders NicClusterPolicy itself renders an OFED driver with these values.
@@ -23,12 +23,12 @@ pub fn is_rendered(values: &Map<String, Value>) -> bool {
         .all(|path| lookup(values, path) == Some(&Value::Bool(true)))
 }
 
-/// What the mode itself sets.
+/// Returns the values that the mode determines.
 pub(crate) fn fixed(mode: Mode) -> Vec<FixedValue> {
     match mode {
         Mode::Observe => Vec::new(),
         Mode::Assist => vec![(AUTO_UPGRADE, json!(true))],
-        // It fails closed, as for the GPU driver. There is no `maxUnavailable`.
+        // Fails closed, as for the GPU driver. There is no `maxUnavailable`.
         Mode::Steer => vec![
             (AUTO_UPGRADE, json!(true)),
             ("ofedDriver.upgradePolicy.maxParallelUpgrades", json!(1)),
@@ -37,7 +37,7 @@ pub(crate) fn fixed(mode: Mode) -> Vec<FixedValue> {
     }
 }
 
-/// What the recipe sets.
+/// Returns the values that the recipe sets.
 pub(super) fn mapped_values(driver: &OfedDriverRollout) -> Vec<MappedValue> {
     super::mapped_values(
         driver.mode,

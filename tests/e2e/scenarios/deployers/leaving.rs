@@ -44,7 +44,7 @@ async fn leaving(kind: Kind) -> Result<()> {
         deployer.wait(stack, Outcome::Succeeded).await?;
         let standing = Census::take(&stack.client).await?.since(&before);
         terminal.enter(deployer.bundle());
-        let mut blocks = terminal.blocks("Removing it")?;
+        let mut blocks = terminal.blocks("Uninstall")?;
         let by_hand = blocks.pop();
 
         for block in blocks {

@@ -42,7 +42,7 @@ async fn moving(to: Kind) -> Result<()> {
         let mut terminal = Terminal::open(stack, to).await?;
         terminal.enter(deployer.bundle());
         let mut blocks =
-            if has_steps(to) { terminal.blocks("Taking over from Helm")? } else { Vec::new() };
+            if has_steps(to) { terminal.blocks("Take over from Helm")? } else { Vec::new() };
         let forget = blocks.pop();
         for block in blocks {
             terminal.run(&block).await?;

@@ -1,4 +1,5 @@
-//! The umbrella chart: under real Helm it makes the same Applications as `argocd` writes.
+//! Tests of the umbrella chart: with real Helm, it creates the same Applications as `argocd`
+//! writes.
 
 use std::path::Path;
 use std::process::Command;

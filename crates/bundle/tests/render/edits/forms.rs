@@ -1,4 +1,5 @@
-//! What the files of each deployer make of the hooks: real Helm with the charts, values files, names and namespaces that they name.
+//! Renders hooks from the files of each deployer: runs real Helm with their charts, values files,
+//! names and namespaces.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -61,7 +62,7 @@ impl Form {
         for object in objects.iter().filter(|object| object["kind"] == "ConfigMap") {
             let (metadata, digest) = (&object["metadata"], &object["data"]["digest"]);
             if let Some(release) = text(&metadata["name"]).strip_suffix("-trigger") {
-                // The namespace too has to be the same with every deployer.
+                // The namespace must also be the same with every deployer.
                 digests.insert(
                     release.to_owned(),
                     format!("{} in {}", text(digest), text(&metadata["namespace"])),
@@ -71,7 +72,8 @@ impl Form {
         digests
     }
 
-    /// What Helm makes of the charts that get values. A hook without any is missed, and found by the comparison.
+    /// Renders the charts that get values with Helm. A hook without values is missing, and the
+    /// comparison finds it.
     fn template(&self, installs: &[Install]) -> Vec<Value> {
         let with_values = installs.iter().filter(|install| !install.values.is_empty());
         let made = with_values.flat_map(|install| {
@@ -111,7 +113,7 @@ impl Form {
         installs.filter(|install| install.chart.is_absolute()).collect()
     }
 
-    /// Helmfile itself does the templating here.
+    /// Renders with helmfile itself.
     fn of_helmfile(&self) -> Vec<Value> {
         let mut command = Command::new(tool("helmfile"));
         command.current_dir(&self.bundle).arg("--helm-binary").arg(&self.helm);
@@ -206,7 +208,7 @@ impl Form {
         format!("bundles/edits/{}", self.deployer)
     }
 
-    /// Where a path of the repository is.
+    /// Returns the local path of a path in the repository.
     fn in_bundle(&self, path: &str) -> PathBuf {
         self.bundle
             .join(path.strip_prefix(&self.path_in_repository()).unwrap().trim_start_matches('/'))

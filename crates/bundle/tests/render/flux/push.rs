@@ -1,4 +1,4 @@
-//! `push.sh` with a Helm and a Flux that only write down what they are asked.
+//! Tests of `push.sh` with fake Helm and Flux programs that only record their arguments.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::render::library;
 
-/// `helm show` finds what `there` names; `helm package` writes down what it was given.
+/// `helm show` finds the charts in `there`; `helm package` records its arguments.
 const HELM: &str = r#"#!/bin/sh
 here=$(dirname "$0")
 printf 'helm' >> "$here/calls"
@@ -70,7 +70,8 @@ impl Scene {
         command.output().unwrap()
     }
 
-    /// What was run, with the temporary directory of the script replaced, which is gone afterwards.
+    /// Returns the recorded calls, with a placeholder for the script's temporary directory, which
+    /// must be removed.
     fn calls(&self) -> String {
         assert_eq!(fs::read_dir(self.path("tmp")).unwrap().count(), 0, "nothing is left over");
         let calls = fs::read_to_string(self.path("calls")).unwrap();
@@ -151,7 +152,7 @@ fn push_failure_stops_before_the_bundle() {
     assert!(
         String::from_utf8(output.stderr)
             .unwrap()
-            .starts_with("error: chart gpu-rollout-namespaces could not be pushed\nhint: ")
+            .starts_with("error: cannot push chart gpu-rollout-namespaces\nhint: ")
     );
     assert!(!scene.calls().contains("artifact"));
     for arguments in [&["--tag"][..], &["--tga", "x"], &["x"], &["--tag="]] {

@@ -1,4 +1,4 @@
-//! Where the charts of a bundle for Flux come from, and that Kustomize finds what it is told to take.
+//! Tests of the chart sources of a bundle for Flux, and of the files that Kustomize reads.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,8 @@ fn trap_flux_misses_changed_template_of_same_version() {
                     )
                 );
             } else {
-                // Flux ignores it for a chart from Git, but a new version is a new generation, which others wait for.
+                // Flux ignores it for a chart from Git, but a new version is a new generation,
+                // which others wait for.
                 assert_eq!(spec["chart"]["spec"]["version"], version, "{}: {folder}", scene.name);
             }
         }
@@ -107,7 +108,7 @@ fn trap_kustomize_reads_only_its_own_folder() {
         for path in paths.chain(generated) {
             assert!(scene.tree.get(path).is_some(), "{}: {path}", scene.name);
         }
-        // Charts are no resources, and what applies the bundle is not applied by it.
+        // Charts are not resources, and the bundle does not contain the objects that apply it.
         for resource in kustomization["resources"].as_array().unwrap() {
             let resource = resource.as_str().unwrap();
             assert!(

@@ -1,5 +1,6 @@
-//! Helmfile itself, with Helm 3 and Helm 4, on the bundle of every recipe. The vendors' charts are not at hand here: charts of the same names
-//! and versions stand in, from a repository on loopback. Where a cluster would be needed, Helm's writing commands are only noted.
+//! Runs helmfile itself, with Helm 3 and Helm 4, on the bundle of every recipe. The vendors' charts
+//! are not available here, so charts with the same names and versions replace them, from a
+//! repository on loopback. Helm's commands that write to a cluster are only recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,7 +22,8 @@ use tempfile::TempDir;
 use crate::render::library;
 use crate::render::tools::tool;
 
-/// Notes what would write to a cluster, fails for the release called in `failing`, lists no release, and is Helm for all else.
+/// A fake Helm: records commands that write to a cluster, fails for the release in `failing`, lists
+/// no release, and runs Helm for all other commands.
 const NOTING_HELM: &str = r#"#!/bin/sh
 here=$(dirname "$0")
 case $1 in
@@ -206,7 +208,8 @@ fn helmfile_with_helm_4_deploys_as_planned() {
     each("helm4");
 }
 
-/// Texts that are Go templates, commands and YAML of their own stay texts: helmfile evaluates what stands in a release.
+/// Texts with Go templates, commands or YAML stay unchanged, although helmfile evaluates the texts
+/// of a release.
 #[test]
 #[ignore = "needs helm (make e2e)"]
 fn helmfile_takes_hostile_values_for_values() {
@@ -414,7 +417,7 @@ fn trap_helmfile_continues_after_failure_only_where_independent() {
 #[ignore = "needs helm (make e2e)"]
 fn helmfile_destroys_in_the_opposite_order() {
     let scene = Scene::new("eks-gb200-training", "helm4");
-    // Whatever is asked for is there.
+    // Every requested chart exists.
     scene.put("list", "NAME\nsomething\tdefault\t1\tnow\tdeployed\tx-1\t1\n");
     let (succeeded, calls) = scene.calls(&["destroy"]);
     assert!(succeeded && calls.len() == scene.plan.releases.len(), "{calls:#?}");

@@ -1,4 +1,4 @@
-//! State files as helmfile reads them: strictly. Only the keys that bundles use are known here.
+//! Reads state files strictly, like helmfile. Knows only the keys that bundles use.
 
 use bundle::BundleTree;
 use serde::Deserialize;
@@ -77,7 +77,8 @@ impl Release {
     }
 }
 
-/// The state files of a bundle in the order in which helmfile deploys them: what a file names comes before its own releases.
+/// The state files of a bundle in the order in which helmfile deploys them: what a file names comes
+/// before its own releases.
 pub(crate) fn states(tree: &BundleTree) -> Vec<State> {
     let mut states: Vec<State> = Vec::new();
     let mut next = Some("helmfile.yaml".to_owned());

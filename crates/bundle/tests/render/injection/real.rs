@@ -1,4 +1,5 @@
-//! The programs that read bundles, on a bundle in which every text that may be anything is hostile: Go's YAML, Helm, a shell.
+//! Runs the programs that read bundles (Go's YAML, Helm, a shell) on a bundle in which every free
+//! text is hostile.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,8 +18,9 @@ use crate::render::hostile::{PAYLOADS, files, is_helm_template, is_yaml};
 use crate::render::reading;
 use crate::render::tools::tool;
 
-/// All payloads and all trees that Helm passes on: it takes an entry that is null out of values, and reads numbers as floating-point ones. (A
-/// longer key cannot stand in a recipe that is written as JSON.)
+/// All payloads and all trees that Helm passes on: it takes an entry that is null out of values,
+/// and reads numbers as floating-point ones. (A longer key cannot stand in a recipe that is written
+/// as JSON.)
 fn values() -> Map<String, Value> {
     fn tame(value: &Value) -> Value {
         match value {

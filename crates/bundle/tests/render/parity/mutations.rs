@@ -1,5 +1,5 @@
-//! Everything that a deployer's files say is changed, one line at a time: parity must name the release and a fact, or what was changed
-//! stands in the table of what no other deployer has a counterpart for.
+//! Changes every line of a deployer's files, one at a time. Parity must report the release and a
+//! fact, unless the line is in the table of settings without a counterpart in other deployers.
 
 mod meaningless;
 
@@ -12,7 +12,8 @@ use super::{bundle, files, lines};
 use meaningless::is_meaningless;
 
 const RECIPE: &str = "eks-gb200-training";
-/// Files in numbered folders that facts read; of others only the digest counts, and those of short texts are had faster.
+/// Files in numbered folders that facts read; of others only the digest counts, and those of short
+/// texts are had faster.
 const READ: [&str; 6] = [
     "Chart.yaml",
     "values.yaml",
@@ -53,7 +54,7 @@ struct Mutation {
     /// The line before it.
     before: String,
     from: String,
-    /// `None`: the line is gone.
+    /// `None` removes the line.
     to: Option<String>,
 }
 
@@ -101,7 +102,7 @@ impl Scene {
         Self::of(&deployer::names())
     }
 
-    /// With these deployers alone: charts are read in the same way for all of them.
+    /// Only these deployers, because charts are read in the same way for all of them.
     fn of(names: &[&str]) -> Self {
         let texts: Vec<_> = names.iter().map(|name| texts(name.parse().unwrap())).collect();
         let facts = texts
@@ -123,7 +124,8 @@ impl Scene {
         Ok(compare(&[changed].into_iter().chain(others).collect::<Vec<_>>()))
     }
 
-    /// Changes every line that `change` has another text for. Nobody but `expected` may judge what parity makes of it.
+    /// Changes every line for which `change` has another text. Only `expected` decides whether
+    /// parity's result is right.
     fn check(
         &self,
         change: impl Fn(&str, &str) -> Option<Option<String>>,
@@ -178,7 +180,7 @@ fn names(
     })
 }
 
-/// The value of a YAML line changed: a switch turned, a number and a time lowered, a text lengthened.
+/// Changes the value of a YAML line: inverts a boolean, lowers a number or a time, extends a text.
 fn changed_value(line: &str) -> Option<String> {
     let body = line.trim_start();
     let (key, value) = match body.split_once(": ") {
@@ -202,10 +204,12 @@ fn changed_value(line: &str) -> Option<String> {
     Some(format!("{}{key}{value}", &line[..line.len() - body.len()]))
 }
 
-/// Whether a file is one that the deployer itself reads: not of a chart, not for people, not for this program.
+/// Whether a file is one that the deployer itself reads: not of a chart, not for people, not for
+/// this program.
 fn is_own(path: &str) -> bool {
     let others = ["README.md", "recipe.yaml", "bundle-info.yaml", "checksums.txt"];
-    // The first five releases are one of each kind, and further ones are written by the same template.
+    // The first five releases are one of each kind, and further ones are written by the same
+    // template.
     let is_further =
         ["apps/006", "apps/007", "apps/008", "templates/006", "templates/007", "templates/008"];
     !is_numbered(path)
@@ -220,7 +224,8 @@ fn every_changed_deployer_value_is_named() {
     Scene::new().check(
         |file, line| is_own(file).then(|| changed_value(line).map(Some)).flatten(),
         |deployer, mutation, parity| match parity {
-            // What cannot be read any more, or is not found, stops everything: the message names the file.
+            // What cannot be read any more, or is not found, stops everything: the message names
+            // the file.
             Err(ReadbackError::Unreadable { path, .. }) => *path == mutation.file,
             Err(ReadbackError::Missing(path)) => {
                 mutation.to.as_ref().is_some_and(|line| line.contains(path))
@@ -232,7 +237,8 @@ fn every_changed_deployer_value_is_named() {
                 mutation.before.trim(),
                 mutation.from.trim(),
             ),
-            // A release in another wave, or of another bundle, is in the wrong place for those that need it.
+            // A release in another wave, or of another bundle, is in the wrong place for those that
+            // need it.
             Ok(_)
                 if ["sync-wave", "gpu-rollout.dev/bundle"]
                     .iter()
@@ -245,7 +251,8 @@ fn every_changed_deployer_value_is_named() {
     );
 }
 
-/// The lines of `deploy.sh` that deploy a release: kind, folder, namespace, timeout, version, CRDs, chart, repository, values.
+/// The lines of `deploy.sh` that deploy a release: kind, folder, namespace, timeout, version, CRDs,
+/// chart, repository, values.
 #[test]
 fn every_changed_word_of_a_step_is_named() {
     let scene = Scene::new();
@@ -270,7 +277,8 @@ fn every_changed_word_of_a_step_is_named() {
                 to: Some(words.join(" ")),
             };
             let parity = scene.parity(0, &mutation.applied(&scene.texts[0]));
-            // The version of CRDs is only spoken, and what is no step of `crds-elsewhere` leaves the CRDs to the chart.
+            // The version of CRDs is only spoken, and what is no step of `crds-elsewhere` leaves
+            // the CRDs to the chart.
             let is_spoken = (*kind == "crds" && changed == 4) || words[changed] == "crds-in-chartx";
             assert!(
                 names(&parity, release, &[]) || is_spoken,
@@ -284,7 +292,8 @@ fn every_changed_word_of_a_step_is_named() {
     assert!(checked > 40, "{checked}");
 }
 
-/// What the functions of `deploy.sh` tell Helm, and that the script ends at the first failure.
+/// The arguments that the functions of `deploy.sh` pass to Helm, and the script's end at the first
+/// failure.
 #[test]
 fn every_lost_argument_of_helm_is_named() {
     let scene = Scene::new();
@@ -445,7 +454,8 @@ fn every_changed_annotation_is_named() {
     scene.check(|file, line| is_annotation(file, line).then_some(None), named);
 }
 
-/// Rights, tasks, the budget, and what the Job's template says of how often and for how long it is tried.
+/// Rights, tasks, the budget, and what the Job's template says of how often and for how long it is
+/// tried.
 #[test]
 fn every_changed_right_or_job_bound_is_named() {
     let scene = Scene::of(&["helm", "argocd-helm"]);
@@ -455,7 +465,8 @@ fn every_changed_right_or_job_bound_is_named() {
                 .then(|| changed_value(line).map(Some))
                 .flatten()
         },
-        // A right for a task or driver that this hook has not is none of its rights, before and after.
+        // A right for a task or driver that this hook has not is none of its rights, before and
+        // after.
         |_, mutation, parity| {
             names(parity, mutation.release(), &["hook.rights"])
                 || names(parity, mutation.release(), &["chart.files[files/rights.yaml]"])

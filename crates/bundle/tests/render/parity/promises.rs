@@ -1,4 +1,4 @@
-//! `bundle verify` finds an edit that breaks a promise in the files of every deployer.
+//! Tests that `bundle verify` finds inconsistent edits in the files of every deployer.
 
 use std::fs;
 

@@ -1,6 +1,7 @@
-//! What may differ without any bundle meaning something else.
+//! Lines that may differ without changing the meaning of a bundle.
 
-/// Lines by deployer, start of the file's path, and start of the line; and why parity has no fact for them.
+/// Lines by deployer, start of the file's path, and start of the line; and why parity has no fact
+/// for them.
 const MEANINGLESS: &[(&str, &str, &[&str], &str)] = &[
     ("helmfile", "helmfile", &["historyMax:"], "how many old revisions Helm keeps"),
     ("helmfile", "helmfile", &["kind:"], "a label, for people who select releases"),
@@ -17,7 +18,7 @@ const MEANINGLESS: &[(&str, &str, &[&str], &str)] = &[
         &["interval:", "retryInterval:"],
         "how soon Flux looks or tries again, which no other deployer does by itself",
     ),
-    ("flux", "", &["namespace: flux-system"], "kustomize writes the namespace of all objects anew"),
+    ("flux", "", &["namespace: flux-system"], "kustomize sets the namespace of all objects"),
     ("flux", "kustomization.yaml", &["apiVersion:", "kind:"], "kustomize takes no other"),
     (
         "flux",
@@ -98,7 +99,7 @@ const MEANINGLESS: &[(&str, &str, &[&str], &str)] = &[
     ),
 ];
 
-/// Whether a changed line may go unnamed.
+/// Whether parity may ignore a changed line.
 pub(super) fn is_meaningless(deployer: &str, file: &str, before: &str, line: &str) -> bool {
     // Behind a name it is the namespace of an object, and not where a release goes.
     if deployer.starts_with("argocd")
