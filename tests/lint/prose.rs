@@ -1,7 +1,11 @@
 //! Nobody reads this file but `scripts/prose.sh self-check`.
 
 /// Returns what is no directory, and `stands` beside `code`.
-fn anew() -> &'static str {
+fn anew() -> [&'static str; 3] {
     // Once more.
-    "a text of the program, such as `nobody`, is not a comment"
+    [
+        "nobody",
+        "the message says that somebody else did it",
+        "the message quotes `nobody`",
+    ]
 }
