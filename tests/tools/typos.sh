@@ -3,7 +3,8 @@
 # An installed one is not used: its dictionary would decide what `make lint` finds.
 # Usage: tests/tools/typos.sh [--if-built]   (--if-built: builds nothing; prints nothing if there is none)
 set -eu
-version=1.52.0
+# The newest that compiles with `rust-version` of Cargo.toml
+version=1.49.0
 bin=${GPU_ROLLOUT_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/gpu-rollout/tools}/bin
 binary=$bin/typos-$version
 if [ ! -x "$binary" ]; then
