@@ -29,8 +29,8 @@ all_prose() {
   # The code blocks of this page are the help texts of all commands.
   copy docs/cli.md .txt -e '/^```text$/,/^```$/!s/.*//' -e '/^```/s/.*//'
   copy charts/gpu-rollout/templates/NOTES.txt .txt -e 's/{{[^}]*}}//g'
-  # The comments
-  copy charts/gpu-rollout/values.yaml .md -e '/^ *#/!s/.*//' -e 's/^ *# \{0,1\}//'
+  # The comments, without the names at the start of a row of a list
+  copy charts/gpu-rollout/values.yaml .md -e '/^ *#/!s/.*//' -e 's/^ *#  *[a-z-]*   *//' -e 's/^ *# \{0,1\}//'
   find "$copies" -type f
 }
 
