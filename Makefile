@@ -20,7 +20,7 @@ test: ## all tests that need only cargo
 	scripts/test.sh
 
 .PHONY: lint
-lint: ## format, clippy, rustdoc, shell scripts, charts, licenses, words
+lint: ## format, clippy, rustdoc, shell scripts, charts, licenses, prose
 	scripts/lint.sh
 
 .PHONY: e2e

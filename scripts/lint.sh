@@ -104,6 +104,24 @@ ignored_files() {
   }
 }
 
+# The language of the project (CONTRIBUTING.md, "Prose"). Only the pinned programs: others find other words.
+prose() {
+  if [ "${CI:-}" = true ]; then
+    tests/tools/build.sh vale >/dev/null
+    tests/tools/typos.sh >/dev/null
+  fi
+  if [ ! -x "${GPU_ROLLOUT_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/gpu-rollout/tools}/bin/vale" ]; then
+    skip prose "vale is not built (tests/tools/build.sh vale)"
+  elif [ -z "$(tests/tools/typos.sh --if-built)" ]; then
+    skip prose "typos is not built (tests/tools/typos.sh)"
+  else
+    check prose-self-check scripts/prose.sh self-check
+    check prose scripts/prose.sh words
+    check spelling scripts/prose.sh spelling
+  fi
+  check width scripts/prose.sh width
+}
+
 check format cargo fmt --check
 check clippy cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
 check image cargo clippy --quiet --locked --no-default-features -- -D warnings
@@ -128,6 +146,7 @@ else
   skip dependencies "cargo-deny is not built (tests/tools/cargo-deny.sh)"
 fi
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+  prose
   check unfinished unfinished
   check paths machine_paths
   check hosts registry_hosts
