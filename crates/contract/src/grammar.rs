@@ -38,21 +38,21 @@ pub const GRAMMARS: &[Grammar] = &[
     Grammar {
         name: "recipeName",
         fits: is_dns_label,
-        what: "cannot be a recipe's name",
+        what: "is not a valid recipe name",
         hint: "use lower-case letters, digits and dashes, a letter or digit at both ends, at most 63 characters",
         example: "example",
     },
     Grammar {
         name: "namespace",
         fits: is_dns_label,
-        what: "cannot be a namespace",
+        what: "is not a valid namespace name",
         hint: "use lower-case letters, digits and dashes, a letter or digit at both ends, at most 63 characters",
         example: "example",
     },
     Grammar {
         name: "componentName",
         fits: is_release_name,
-        what: "cannot be the name of a component",
+        what: "is not a valid component name",
         hint: "use lower-case letters, digits and dashes, a letter or digit at both ends, at most 53 characters",
         example: "example",
     },
@@ -66,21 +66,21 @@ pub const GRAMMARS: &[Grammar] = &[
     Grammar {
         name: "reference",
         fits: |text| is_line(text) && !text.starts_with('-'),
-        what: "is neither a name of the library nor a path",
+        what: "is neither the name of a library recipe nor a path",
         hint: "write a name such as `base`, or a path such as `../team.yaml`, without line breaks and control characters",
         example: "base",
     },
     Grammar {
         name: "kubernetesVersions",
         fits: |text| is_word(text, 100, ".<>=^~*, -+") && VersionReq::parse(text).is_ok(),
-        what: "is no range of Kubernetes versions",
+        what: "is not a range of Kubernetes versions",
         hint: "write `\">=1.32\"` or `\">=1.32, <1.36\"`",
         example: ">=1.32",
     },
     Grammar {
         name: "driverVersion",
         fits: |text| is_tag(text) || text.strip_prefix("sha256:").is_some_and(is_digest),
-        what: "is no version of a driver",
+        what: "is not a driver version",
         hint: "write the tag of the driver's image, such as `580.126.20`, or its digest: `sha256:` and 64 digits",
         example: "580.126.20",
     },
@@ -90,35 +90,35 @@ pub const GRAMMARS: &[Grammar] = &[
             text.len() <= LONGEST_SUBDOMAIN
                 && Version::parse(text.strip_prefix('v').unwrap_or(text)).is_ok()
         },
-        what: "is no version of a chart",
-        hint: "versions look like `1.2.3` or `v1.2.3`",
+        what: "is not a chart version",
+        hint: "write a version such as `1.2.3` or `v1.2.3`",
         example: "1.2.3",
     },
     Grammar {
         name: "chartName",
         fits: is_chart_name,
-        what: "is no name of a chart",
-        hint: "use letters, digits, `-`, `_` and `.`, a letter or digit first; what stands before a slash belongs to `repository`",
+        what: "is not a valid chart name",
+        hint: "use letters, digits, `-`, `_` and `.`, a letter or digit first; the part before a slash belongs in `repository`",
         example: "example",
     },
     Grammar {
         name: "chartRepository",
         fits: |text| repository_problem(text).is_none(),
-        what: "is no address of a chart repository",
-        hint: "write `https://…` or `oci://…`, without the chart's name; log Helm in where it needs a password",
+        what: "is not a chart repository URL",
+        hint: "write `https://…` or `oci://…`, without the chart's name; if the repository needs a password, log in with Helm",
         example: "https://charts.example.com/stable",
     },
     Grammar {
         name: "labelKey",
         fits: is_label_key,
-        what: "is no key of a label",
-        hint: "write the key of a label alone, such as `nvidia.com/gpu.clique` or `topology.kubernetes.io/rack`",
+        what: "is not a label key",
+        hint: "write only the key of the label, such as `nvidia.com/gpu.clique` or `topology.kubernetes.io/rack`",
         example: "example.com/key",
     },
     Grammar {
         name: "labelValue",
         fits: is_label_value,
-        what: "is no value of a label",
+        what: "is not a label value",
         hint: "use letters, digits, `-`, `_` and `.`, a letter or digit at both ends, at most 63 characters",
         example: "example",
     },
@@ -127,28 +127,28 @@ pub const GRAMMARS: &[Grammar] = &[
         fits: |text| {
             text.chars().all(|each| matches!(each, ' '..='~')) && text.parse::<Selector>().is_ok()
         },
-        what: "is no label selector",
-        hint: "label selectors look like `app=train`, `tier in (a,b)`, `!keep`; commas join what must all hold",
+        what: "is not a label selector",
+        hint: "write a label selector such as `app=train`, `tier in (a,b)` or `!keep`; commas join requirements that must all hold",
         example: "app=example",
     },
     Grammar {
         name: "interval",
         fits: is_interval,
-        what: "is no interval",
+        what: "is not an interval",
         hint: "write one number with its unit: `500ms`, `15s`, `1m`",
         example: "30s",
     },
     Grammar {
         name: "configName",
         fits: |text| !text.starts_with('-') && is_word(text, LONGEST_SUBDOMAIN, "-._"),
-        what: "is no name of a configuration",
+        what: "is not a configuration name",
         hint: "use letters, digits, `-`, `_` and `.`",
         example: "example",
     },
     Grammar {
         name: "secretName",
         fits: is_dns_subdomain,
-        what: "cannot be the name of a Secret",
+        what: "is not a valid Secret name",
         hint: "use lower-case letters, digits, `-` and `.`, a letter or digit at both ends, at most 253 characters",
         example: "registry.example",
     },
@@ -156,7 +156,7 @@ pub const GRAMMARS: &[Grammar] = &[
     Grammar {
         name: "text",
         fits: |_| true,
-        what: "is no text",
+        what: "is not a text",
         hint: "write a text",
         example: "example",
     },
@@ -187,7 +187,7 @@ pub fn secret_name(text: &str) -> Result<String, String> {
         if (grammar.fits)(text) {
             None
         } else {
-            Some(format!("it {}: {}", grammar.what, grammar.hint))
+            Some(format!("the name {}: {}", grammar.what, grammar.hint))
         }
     };
     grammar("secretName").and_then(name).map_or_else(|| Ok(text.to_owned()), Err)
@@ -271,18 +271,16 @@ pub fn is_image_name(text: &str) -> bool {
 /// Why a text is no address of a chart repository.
 pub fn repository_problem(url: &str) -> Option<&'static str> {
     let rest = ["https://", "http://", "oci://"].iter().find_map(|scheme| url.strip_prefix(scheme));
-    let Some(rest) = rest.filter(|rest| !rest.is_empty()) else { return Some("is no address") };
+    let Some(rest) = rest.filter(|rest| !rest.is_empty()) else { return Some("is not a URL") };
     let host = rest.split(['/', '?']).next().unwrap_or_default();
     if host.contains('@') {
-        return Some("carries a user name or password");
+        return Some("contains a user name or password");
     }
     if !is_address(url) {
-        return Some(
-            "has a space, a quote or another character in its address that no address has",
-        );
+        return Some("contains a space, a quote or another character that is not allowed in a URL");
     }
     let is_host = host.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '[');
-    (!is_host || url.len() > LONGEST_WORD).then_some("is no address")
+    (!is_host || url.len() > LONGEST_WORD).then_some("is not a URL")
 }
 
 /// Whether all characters of a text can stand in an address (RFC 3986), save those that a shell or a template gives a meaning to.

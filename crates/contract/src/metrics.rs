@@ -96,88 +96,93 @@ pub const RUN_INFO: Metric = Metric::gauge(
     "Always 1: version, component, mode and trigger digest of the run",
 );
 /// When the run began.
-pub const RUN_START: Metric =
-    Metric::gauge("gpu_rollout_run_start_timestamp_seconds", &[], "When the run began, Unix time");
+pub const RUN_START: Metric = Metric::gauge(
+    "gpu_rollout_run_start_timestamp_seconds",
+    &[],
+    "Start time of the run, Unix time",
+);
 /// When its budget is over.
 pub const RUN_DEADLINE: Metric = Metric::gauge(
     "gpu_rollout_run_deadline_timestamp_seconds",
     &[],
-    "When the run's time budget is over, Unix time",
+    "End of the time budget of the run, Unix time",
 );
 /// When all will probably be done.
 pub const EXPECTED_END: Metric = Metric::gauge(
     "gpu_rollout_expected_end_timestamp_seconds",
     &[],
-    "When all nodes will probably be done, Unix time; absent while a node, or the fleet, does not move",
+    "Estimated time at which all nodes are done, Unix time; absent while a node, or the fleet, is stuck",
 );
 /// Whether the hook has the Lease.
 pub const LEASE_HELD: Metric = Metric::gauge(
     "gpu_rollout_lease_held",
     &[],
-    "1 if the hook holds the Lease of all hooks; 0 if it waits for it",
+    "1 if the hook holds the Lease that all hooks share; 0 if it waits for the Lease",
 );
 /// Whether the hook sees the cluster.
 pub const IN_STEP: Metric = Metric::gauge(
     "gpu_rollout_in_step",
     &[],
-    "1 if everything that the hook watches is in step with the API server; while it is 0 nothing is decided",
+    "1 if all watches of the hook are in step with the API server; while it is 0, the hook decides nothing",
 );
 /// How many pauses there are.
-pub const PAUSES: Metric =
-    Metric::gauge("gpu_rollout_pauses", &[], "How many pauses of people are in force");
+pub const PAUSES: Metric = Metric::gauge("gpu_rollout_pauses", &[], "Number of pauses in force");
 /// How many nodes are how far.
 pub const NODES: Metric = Metric::gauge(
     "gpu_rollout_nodes",
     &["stage"],
-    "Nodes of the rollout by stage; unknown: not assessed, because of what the whole fleet waits for",
+    "Nodes of the rollout by stage; unknown: not assessed, because the whole fleet waits",
 );
 /// How many nodes wait for what.
 pub const NODES_WAITING: Metric = Metric::gauge(
     "gpu_rollout_nodes_waiting",
     &["reason"],
-    "Nodes by what they wait for, or why they ended as they did",
+    "Nodes by the reason for which they wait, or for their outcome",
 );
 /// Taken slots.
 pub const SLOTS_USED: Metric =
-    Metric::gauge("gpu_rollout_slots_used", &[], "Nodes that take a slot of maxParallelUpgrades");
+    Metric::gauge("gpu_rollout_slots_used", &[], "Nodes that occupy a slot of maxParallelUpgrades");
 /// All slots.
-pub const SLOTS_LIMIT: Metric =
-    Metric::gauge("gpu_rollout_slots_limit", &[], "How many may; absent: no limit");
+pub const SLOTS_LIMIT: Metric = Metric::gauge(
+    "gpu_rollout_slots_limit",
+    &[],
+    "Number of slots (maxParallelUpgrades); absent: no limit",
+);
 /// Nodes that are away.
 pub const UNAVAILABLE: Metric = Metric::gauge(
     "gpu_rollout_nodes_unavailable",
     &[],
-    "Nodes that are cordoned or not ready, for whatever reason",
+    "Nodes that are cordoned or not ready, for any reason",
 );
 /// How many may be away.
 pub const UNAVAILABLE_LIMIT: Metric = Metric::gauge(
     "gpu_rollout_nodes_unavailable_limit",
     &[],
-    "How many may be before no other node is begun with (maxUnavailable); absent: no limit",
+    "Number of unavailable nodes at which no more nodes start (maxUnavailable); absent: no limit",
 );
 /// Since when the fleet waits.
 pub const FLEET_SINCE: Metric = Metric::gauge(
     "gpu_rollout_fleet_waiting_since_timestamp_seconds",
     &["reason"],
-    "Since when the whole fleet waits for this, Unix time",
+    "Time since which the whole fleet waits for this reason, Unix time",
 );
 /// Since when a node waits.
 pub const NODE_SINCE: Metric = Metric::gauge(
     "gpu_rollout_node_waiting_since_timestamp_seconds",
     &["node", "stage", "reason", "resolves_itself"],
-    "Since when a node that is not done waits for this, Unix time; resolves_itself is false if somebody has to do something",
+    "Time since which a node that is not done waits for this reason, Unix time; resolves_itself is false if manual action is needed",
 );
 /// Since when a node is in its state.
 pub const NODE_STATE_SINCE: Metric = Metric::gauge(
     "gpu_rollout_node_state_since_timestamp_seconds",
     &["node", "state"],
-    "Since when a node that is not done is in this state of its upgrade, Unix time",
+    "Time since which a node that is not done is in this upgrade state, Unix time",
 );
 /// Failed attempts.
 pub const NODE_ATTEMPTS: Metric = Metric::gauge(
     "gpu_rollout_node_attempts",
     &["node", "cause"],
-    "How often the hook has tried a node in vain under this trigger digest, by cause",
+    "Failed attempts to upgrade a node under this trigger digest, by cause",
 );
 /// Decisions.
 pub const DECISION_DURATION: Metric = Metric {
@@ -185,52 +190,49 @@ pub const DECISION_DURATION: Metric = Metric {
     ..Metric::gauge(
         "gpu_rollout_decision_duration_seconds",
         &[],
-        "How long decisions took, from the snapshot to the actions",
+        "Duration of decisions, from the snapshot to the actions",
     )
 };
 /// Evictions.
 pub const EVICTIONS: Metric = Metric::counter(
     "gpu_rollout_evictions",
     &["answer"],
-    "Evictions that this pod asked for, by what was answered",
+    "Evictions that this pod of the hook requested, by answer",
 );
 /// Replaced plugins.
 pub const REPLACEMENTS: Metric = Metric::counter(
     "gpu_rollout_plugin_replacements",
     &["plugin"],
-    "Plugin pods that this pod of the hook had replaced",
+    "Plugin pods that this pod of the hook replaced",
 );
 /// Failed writes.
 pub const FAILED_WRITES: Metric = Metric::counter(
     "gpu_rollout_failed_writes",
     &["what"],
-    "Writes to the API server that failed and are tried again",
+    "Writes to the API server that failed and that the hook retries",
 );
 
 /// The exit code.
 pub const LAST_EXIT_CODE: Metric = Metric::report(
     "gpu_rollout_last_run_exit_code",
     &[],
-    "The exit code of the last run; absent while it goes on (docs/exit-codes.md)",
+    "Exit code of the last run; absent while the run continues (docs/exit-codes.md)",
 );
 /// When it began.
 pub const LAST_START: Metric = Metric::report(
     "gpu_rollout_last_run_start_timestamp_seconds",
     &[],
-    "When the last run began, Unix time",
+    "Start time of the last run, Unix time",
 );
 /// When it ended.
 pub const LAST_END: Metric = Metric::report(
     "gpu_rollout_last_run_end_timestamp_seconds",
     &[],
-    "When the last run ended, Unix time",
+    "End time of the last run, Unix time",
 );
 /// How many nodes ended how.
-pub const LAST_NODES: Metric = Metric::report(
-    "gpu_rollout_last_run_nodes",
-    &["outcome"],
-    "Nodes of the last run by how it ended for them",
-);
+pub const LAST_NODES: Metric =
+    Metric::report("gpu_rollout_last_run_nodes", &["outcome"], "Nodes of the last run by outcome");
 /// Evicted pods.
 pub const LAST_EVICTED: Metric =
     Metric::report("gpu_rollout_last_run_evicted_pods", &[], "Pods that the last run evicted");
@@ -238,7 +240,7 @@ pub const LAST_EVICTED: Metric =
 pub const LAST_REPLACED: Metric = Metric::report(
     "gpu_rollout_last_run_replaced_plugins",
     &[],
-    "Plugin pods that the last run had replaced",
+    "Plugin pods that the last run replaced",
 );
 
 /// Every metric, in the order in which they are written.

@@ -60,21 +60,21 @@ const TOOLKIT: OperandTraits = row(
     "toolkit",
     Some(true),
     true,
-    "look at the pod of nvidia-container-toolkit-daemonset on the node; its init container waits for the driver",
+    "check the pod of nvidia-container-toolkit-daemonset on the node; its init container waits for the driver",
 );
 const VALIDATOR: OperandTraits = row(
     names::VALIDATOR_APP.1,
     "validator",
     None,
     true,
-    "look at the init containers of the nvidia-operator-validator pod on the node: each one validates the driver, the toolkit, CUDA or the device plugin",
+    "check the init containers of the nvidia-operator-validator pod on the node: each one validates the driver, the toolkit, CUDA or the device plugin",
 );
 const DEVICE_PLUGIN: OperandTraits = row(
     "nvidia-device-plugin-daemonset",
     "devicePlugin",
     Some(true),
     true,
-    "look at the log of the nvidia-device-plugin-daemonset pod on the node, and at its configuration (ConfigMap of devicePlugin.config)",
+    "check the log of the nvidia-device-plugin-daemonset pod on the node, and its configuration (ConfigMap of devicePlugin.config)",
 );
 const MPS: OperandTraits = OperandTraits {
     everywhere: false,
@@ -83,7 +83,7 @@ const MPS: OperandTraits = OperandTraits {
         "devicePlugin",
         Some(true),
         false,
-        "look at the log of the MPS control daemon on the node",
+        "check the log of the MPS control daemon on the node",
     )
 };
 const GFD: OperandTraits = row(
@@ -91,21 +91,21 @@ const GFD: OperandTraits = row(
     "gfd",
     Some(true),
     false,
-    "look at the log of the gpu-feature-discovery pod on the node",
+    "check the log of the gpu-feature-discovery pod on the node",
 );
 const DCGM: OperandTraits = row(
     "nvidia-dcgm",
     "dcgm",
     Some(true),
     false,
-    "look at the log of the nvidia-dcgm pod on the node",
+    "check the log of the nvidia-dcgm pod on the node",
 );
 const DCGM_EXPORTER: OperandTraits = row(
     "nvidia-dcgm-exporter",
     "dcgmExporter",
     Some(true),
     false,
-    "look at the log of the nvidia-dcgm-exporter pod on the node; metrics are missing, GPUs are not",
+    "check the log of the nvidia-dcgm-exporter pod on the node; only metrics are missing, the GPUs are available",
 );
 const MIG_MANAGER: OperandTraits = OperandTraits {
     everywhere: false,
@@ -114,7 +114,7 @@ const MIG_MANAGER: OperandTraits = OperandTraits {
         "migManager",
         Some(true),
         false,
-        "look at the log of the nvidia-mig-manager pod on the node and at the label nvidia.com/mig.config.state",
+        "check the log of the nvidia-mig-manager pod on the node, and the label nvidia.com/mig.config.state",
     )
 };
 const NODE_STATUS_EXPORTER: OperandTraits = row(
@@ -122,7 +122,7 @@ const NODE_STATUS_EXPORTER: OperandTraits = row(
     "nodeStatusExporter",
     Some(false),
     false,
-    "look at the log of the nvidia-node-status-exporter pod on the node",
+    "check the log of the nvidia-node-status-exporter pod on the node",
 );
 
 impl Operand {

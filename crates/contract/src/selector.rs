@@ -53,7 +53,7 @@ pub enum LabelOperator {
 
 /// Why a text is no selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no label selector: {reason}")]
+#[error("`{text}` is not a label selector: {reason}")]
 pub struct SelectorError {
     text: String,
     reason: String,
@@ -130,9 +130,9 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
     let (mut parts, mut begin, mut inside) = (Vec::new(), 0, false);
     for (at, letter) in text.char_indices() {
         match letter {
-            '(' if inside => return Err("a `(` within `( … )`".to_owned()),
+            '(' if inside => return Err("`(` inside `( … )`".to_owned()),
             '(' => inside = true,
-            ')' if !inside => return Err("a `)` without its `(`".to_owned()),
+            ')' if !inside => return Err("`)` without `(`".to_owned()),
             ')' => inside = false,
             ',' if !inside => {
                 parts.push(&text[begin..at]);
@@ -142,7 +142,7 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
         }
     }
     if inside {
-        return Err("a `(` without its `)`".to_owned());
+        return Err("`(` without `)`".to_owned());
     }
     parts.push(&text[begin..]);
     Ok(parts)
@@ -158,7 +158,7 @@ fn requirement(part: &str) -> Result<LabelRequirement, String> {
     if let Some((left, values)) = part.split_once('(') {
         let values = values
             .strip_suffix(')')
-            .ok_or_else(|| format!("something stands behind the `)` of `{part}`"))?;
+            .ok_or_else(|| format!("unexpected text after the `)` of `{part}`"))?;
         let values = values
             .split(',')
             .map(|value| label_value(value.trim()))
@@ -177,7 +177,7 @@ fn requirement(part: &str) -> Result<LabelRequirement, String> {
     }
     let one = |value: &str| label_value(value.trim()).map(|value| BTreeSet::from([value]));
     let number = |value: &str| {
-        value.trim().parse::<i64>().map_err(|_| format!("`{}` is no whole number", value.trim()))
+        value.trim().parse::<i64>().map_err(|_| format!("`{}` is not a whole number", value.trim()))
     };
     let (key, operator) = if let Some((key, value)) = part.split_once("!=") {
         (key, LabelOperator::NotIn(one(value)?))
@@ -211,7 +211,7 @@ fn label_key(key: &str) -> Result<String, String> {
     if prefix_fits && !name.is_empty() && is_label_word(name) {
         Ok(key.to_owned())
     } else {
-        Err(format!("`{key}` is no label key"))
+        Err(format!("`{key}` is not a label key"))
     }
 }
 
@@ -219,7 +219,7 @@ fn label_value(value: &str) -> Result<String, String> {
     if is_label_word(value) {
         Ok(value.to_owned())
     } else {
-        Err(format!("`{value}` is no label value"))
+        Err(format!("`{value}` is not a label value"))
     }
 }
 
@@ -309,14 +309,14 @@ mod tests {
     fn invalid_selector_is_refused_with_the_place() {
         for (selector, reason) in [
             ("app=", ""),
-            ("=x", "`` is no label key"),
-            ("a b", "`a b` is no label key"),
-            ("tier in a", "`tier in a` is no label key"),
-            ("tier in (a", "without its `)`"),
+            ("=x", "`` is not a label key"),
+            ("a b", "`a b` is not a label key"),
+            ("tier in a", "`tier in a` is not a label key"),
+            ("tier in (a", "without `)`"),
             ("tier of (a)", "expected `KEY in"),
-            ("a=b c", "`b c` is no label value"),
-            ("a,,b", "`` is no label key"),
-            ("size>x", "no whole number"),
+            ("a=b c", "`b c` is not a label value"),
+            ("a,,b", "`` is not a label key"),
+            ("size>x", "not a whole number"),
         ] {
             match selector.parse::<Selector>() {
                 Ok(_) => assert_eq!(reason, "", "{selector} was taken"),

@@ -239,17 +239,17 @@ impl Settings {
         }
         if self.daemon_set.is_none() {
             return Some(
-                "driver `daemonset` and no DaemonSet is named: set rollout.daemonSet.namespace and rollout.daemonSet.name".to_owned(),
+                "driver `daemonset` needs the name of a DaemonSet: set rollout.daemonSet.namespace and rollout.daemonSet.name".to_owned(),
             );
         }
         let name = self.mode.name();
         match self.mode {
             Mode::Observe | Mode::Drive => None,
             Mode::Assist => Some(format!(
-                "mode `{name}` wakes a vendor's controller, and a DaemonSet has none: take `drive` or `observe`"
+                "mode `{name}` wakes NVIDIA's controller, which does not upgrade this DaemonSet: use `drive` or `observe`"
             )),
             Mode::Steer => Some(format!(
-                "mode `{name}` lets a vendor's controller act, and a DaemonSet has none: take `drive` or `observe`"
+                "mode `{name}` leaves the upgrade to NVIDIA's controller, which does not upgrade this DaemonSet: use `drive` or `observe`"
             )),
         }
     }

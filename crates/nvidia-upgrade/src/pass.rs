@@ -248,17 +248,17 @@ pub enum PassError {
     },
     /// The policy has no `drain`, not even one that is switched off: the controller of gpu-operator up to v26.3 panics in every pass.
     #[error(
-        "the upgrade policy has no `drain`, without which gpu-operator up to v26.3 makes no pass; add `drain: {{enable: false}}` to it"
+        "the upgrade policy has no `drain`, without which gpu-operator up to v26.3 panics in every pass; add `drain: {{enable: false}}` to it"
     )]
     NoDrain,
     /// A node is to lose pods and the policy has no `podDeletion`.
-    #[error("node/{node} is in pod-deletion-required and the policy has no podDeletion")]
+    #[error("node/{node} is in state pod-deletion-required, but the policy has no podDeletion")]
     NoPodDeletion {
         /// The first such node.
         node: String,
     },
     /// A start time is no number.
-    #[error("annotation {key} of node/{node} is `{value}`, which is no time")]
+    #[error("annotation {key} of node/{node} is `{value}`, which is not a time")]
     StartTime {
         /// The node.
         node: String,

@@ -179,7 +179,7 @@ pub struct MaintenanceObject<'a> {
 )]
 pub enum SnapshotError {
     /// A DaemonSet has not as many pods as it wants.
-    #[error("daemonset/{daemon_set} wants {desired} pods and has {owned}{}", EntryPositions { missing, surplus })]
+    #[error("daemonset/{daemon_set} needs {desired} pods, but has {owned}{}", EntryPositions { missing, surplus })]
     PodCount {
         /// The DaemonSet.
         daemon_set: String,
@@ -193,7 +193,7 @@ pub enum SnapshotError {
         surplus: Vec<String>,
     },
     /// The node of a driver pod is not there.
-    #[error("pod/{pod} is on node/{node}, which is not there")]
+    #[error("pod/{pod} is on node/{node}, which does not exist")]
     NodeMissing {
         /// The pod.
         pod: String,
@@ -201,7 +201,7 @@ pub enum SnapshotError {
         node: String,
     },
     /// A driver pod is on no node though it is not `Pending`.
-    #[error("pod/{pod} is on no node though it is not pending")]
+    #[error("pod/{pod} is not Pending, but has no node")]
     NoNode {
         /// The pod.
         pod: String,

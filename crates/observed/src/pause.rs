@@ -33,7 +33,7 @@ impl ObservedPause {
         let unreadable = |why: String| Self {
             key: key.to_owned(),
             selector: None,
-            by: "somebody".to_owned(),
+            by: "an unknown user".to_owned(),
             reason: Some(format!("the pause `{key}` cannot be read ({why})")),
             at: Timestamp::UNIX_EPOCH,
         };

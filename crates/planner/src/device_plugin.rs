@@ -187,7 +187,7 @@ impl<'a> DevicePlugins<'a> {
         {
             reasons.push(StalePluginPod {
                 under: format!("config:{}", config.digest),
-                cause: format!("its container started {started:.0}, its configuration `{key}` is as it is since {:.0}", config.since),
+                cause: format!("its container started at {started:.0}, its configuration `{key}` dates from {:.0}", config.since),
                 since: Some(config.since),
             });
         }
@@ -195,7 +195,9 @@ impl<'a> DevicePlugins<'a> {
             && let Some(base) = base
         {
             let older = base.served_since.filter(|since| started <= *since);
-            let older = older.map(|since| format!("its container started {started:.0}, the driver under it is there since {since:.0}"));
+            let older = older.map(|since| {
+                format!("its container started at {started:.0}, its driver was ready at {since:.0}")
+            });
             if let Some(cause) = older.or_else(|| base.replaced_under(pod)) {
                 reasons.push(StalePluginPod {
                     under: format!("driver:{}", base.identity),

@@ -183,7 +183,7 @@ fn with_taints(cause: String, slices: &[&ObservedSlice]) -> String {
     if taints.is_empty() {
         cause
     } else {
-        format!("{cause}; device taints that go with it: {}", listed(&taints))
+        format!("{cause}; device taints that are lost with it: {}", listed(&taints))
     }
 }
 

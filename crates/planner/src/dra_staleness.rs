@@ -22,7 +22,7 @@ pub fn staleness(
         && started <= served_since
     {
         return Some(format!(
-            "its container started {started:.0}, what it serves is there since {served_since:.0}"
+            "its container started at {started:.0}, its driver or toolkit was ready at {served_since:.0}"
         ));
     }
     if let Some(cause) = base.replaced_under(plugin) {
@@ -30,7 +30,7 @@ pub fn staleness(
     }
     match outdated_slice(base, slices) {
         Some((published, loaded)) if outdated => {
-            Some(format!("it publishes driver {published}, loaded is {loaded}"))
+            Some(format!("it publishes driver {published}, but driver {loaded} is loaded"))
         }
         Some(_) | None => None,
     }

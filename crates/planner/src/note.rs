@@ -154,12 +154,10 @@ impl fmt::Display for DecisionNote {
                 let (count, named) = (waits.len(), named.join(", "));
                 write!(
                     formatter,
-                    "daemonset/{daemon_set} is not ready on {count} nodes, which does not gate: {named}; what to do: {advice}"
+                    "daemonset/{daemon_set} is not ready on {count} nodes, but the rollout does not wait for it: {named}; what to do: {advice}"
                 )
             }
-            Self::DaemonSetWantsNoPod => {
-                formatter.write_str("the DaemonSet wants no pod on any node")
-            }
+            Self::DaemonSetWantsNoPod => formatter.write_str("the DaemonSet schedules no pod"),
             Self::NoNodesWithDevice { device } => {
                 write!(
                     formatter,
@@ -168,7 +166,7 @@ impl fmt::Display for DecisionNote {
                 )
             }
             Self::NoGpuNodesConfirmed => {
-                formatter.write_str("there are no GPU nodes, and the operator says so")
+                formatter.write_str("there are no GPU nodes, and the operator confirms it")
             }
             Self::OfedOfHost { has_policy } => {
                 let what = if *has_policy {
@@ -179,7 +177,7 @@ impl fmt::Display for DecisionNote {
                 write!(formatter, "{what}: nodes use the network driver of their host")
             }
             Self::NoDraDriver { namespaces } if namespaces.is_empty() => {
-                formatter.write_str("no DRA driver: no namespace to look in is set")
+                formatter.write_str("no DRA driver: rollout.dra.namespaces is empty")
             }
             Self::NoDraDriver { namespaces } => {
                 write!(
@@ -192,7 +190,7 @@ impl fmt::Display for DecisionNote {
                 formatter.write_str("the values name no ConfigMap for the device plugin")
             }
             Self::ConfigNotUsed { config_map } => {
-                write!(formatter, "there is no ConfigMap {config_map}, and nothing uses it")
+                write!(formatter, "ConfigMap {config_map} does not exist, and nothing uses it")
             }
             Self::ConfigWithoutDaemonSet { config_map, namespace } => {
                 write!(formatter, "no DaemonSet in {namespace} uses the ConfigMap {config_map}")
@@ -209,27 +207,26 @@ impl fmt::Display for DecisionNote {
                 };
                 write!(
                     formatter,
-                    "the ConfigMap does not have the configuration that {first}{more} asks for: nothing is restarted there"
+                    "the ConfigMap does not contain the configuration requested by {first}{more}: the hook restarts no plugin there"
                 )
             }
             Self::DriverOfImage { nodes } => {
                 write!(
                     formatter,
-                    "{nodes} GPU nodes run the driver of their own image: the version that is asked for does not reach them"
+                    "{nodes} GPU nodes use the driver of their operating system image: the requested version does not apply to them"
                 )
             }
             Self::NodesJoined { nodes, device } => {
                 write!(
                     formatter,
-                    "{nodes} {device} nodes joined since the run began and are not waited for"
+                    "{nodes} {device} nodes joined after the run started; the hook does not wait for them"
                 )
             }
-            Self::OperatorVersionUnknown => {
-                formatter.write_str("the operator's version cannot be told: it is not woken")
-            }
+            Self::OperatorVersionUnknown => formatter
+                .write_str("the version of the operator is unknown, so the hook does not wake it"),
             Self::HeldByOtherMode { nodes, mode } => write!(
                 formatter,
-                "{nodes} nodes are held by a hook of another mode, and mode `{mode}` cannot release them: run `gpu-rollout abort`"
+                "{nodes} nodes are held by a hook in another mode, and mode `{mode}` cannot release them: run `gpu-rollout abort`"
             ),
         }
     }

@@ -49,12 +49,12 @@ pub fn keeping(
     };
     if version.and_then(release).is_some_and(|version| version < LETS_GO) {
         return RetainDecision::Nothing(
-            "charts before 24.10 keep the NicClusterPolicy by rendering it",
+            "charts before 24.10 retain the NicClusterPolicy, because they render it",
         );
     }
     if !is_components(policy, component) {
         return RetainDecision::Nothing(
-            "the NicClusterPolicy is neither Helm's nor of the operator's Application",
+            "neither Helm nor the operator's Application manages the NicClusterPolicy",
         );
     }
     if policy.deleting {
@@ -62,7 +62,7 @@ pub fn keeping(
     }
     let missing = missing(&policy.annotations);
     if missing.is_empty() {
-        RetainDecision::Nothing("the NicClusterPolicy is kept already")
+        RetainDecision::Nothing("the NicClusterPolicy is already retained")
     } else {
         RetainDecision::Annotate(missing)
     }

@@ -386,7 +386,7 @@ fn newest_observed(daemon_set: &ObservedDaemonSet) -> Result<(), Reason> {
     if daemon_set.observed {
         return Ok(());
     }
-    Err(behind(daemon_set, "observedGeneration", "the newest generation", "an older one"))
+    Err(behind(daemon_set, "observedGeneration", "the newest generation", "an older generation"))
 }
 
 /// One of the template's images is the one that the spec names. Parts that the spec leaves open come from the operator's environment

@@ -80,15 +80,15 @@ impl FailureCause {
     /// In words.
     pub fn text(self) -> &'static str {
         match self {
-            Self::PodsNotEvictable => "pods that use the device may not be evicted",
+            Self::PodsNotEvictable => "pods that use the device cannot be evicted",
             Self::EvictionTimeout => "the evictions did not end in time",
-            Self::DrainBlocked => "pods may not be drained",
+            Self::DrainBlocked => "pods on the node cannot be drained",
             Self::DrainTimeout => "the drain did not end in time",
-            Self::CordonContested => "the node is uncordoned again and again",
-            Self::DriverFailing => "the driver's containers fail again and again",
+            Self::CordonContested => "the node is uncordoned repeatedly",
+            Self::DriverFailing => "the driver's containers fail repeatedly",
             Self::DriverTimeout => "the driver did not become ready in time",
             Self::ValidationTimeout => "the validator did not succeed in time",
-            Self::PluginNotServing => "a plugin that stands on the driver does not serve",
+            Self::PluginNotServing => "a plugin that uses the driver does not serve",
             Self::WriteRefused | Self::WriteRefusedAfterRestart => "the API server refused a write",
         }
     }

@@ -82,7 +82,7 @@ pub fn before_operator(observed: &Observed, settings: &Settings, now: Timestamp)
                 new_hold(settings, now, Some(version.clone()), Some(version)),
             ),
             (HoldNodes::Auto, Err(UnchangedOperator::Same(version))) => HoldPlan::Leave(format!(
-                "{} {version} is installed already",
+                "{} {version} is already installed",
                 settings.driver.traits().operator
             )),
             (HoldNodes::Auto | HoldNodes::Always, Err(UnchangedOperator::FirstInstall)) => {
@@ -93,14 +93,14 @@ pub fn before_operator(observed: &Observed, settings: &Settings, now: Timestamp)
             }
             (HoldNodes::Auto | HoldNodes::Always, Err(UnchangedOperator::OtherDriver)) => {
                 HoldPlan::Leave(
-                    "mode `assist` holds nodes before an upgrade of the GPU Operator only"
+                    "mode `assist` holds nodes only before an upgrade of the GPU Operator"
                         .to_owned(),
                 )
             }
         },
         // Observe writes to no node. In drive the operator upgrades no driver by itself.
         Mode::Observe | Mode::Drive => {
-            HoldPlan::Leave(format!("mode `{}` holds no node", settings.mode.name()))
+            HoldPlan::Leave(format!("mode `{}` does not hold nodes", settings.mode.name()))
         }
     }
 }

@@ -52,7 +52,7 @@ impl PluginBase {
         let is_set = base.delay.saturating_sub(plugin.delay).abs() > CLOCK_STEP;
         (plugin.created < base.created && is_set).then(|| {
             format!(
-                "its pod was created {:.0}, what it serves {:.0}, and the node's clock was set in between",
+                "its pod was created at {:.0}, the pod of its driver or toolkit at {:.0}, and the node's clock was set in between",
                 plugin.created, base.created
             )
         })

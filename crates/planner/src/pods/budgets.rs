@@ -143,13 +143,13 @@ impl BudgetAnswer<'_> {
         match self {
             Self::Free => None,
             Self::Later(_, EvictionDelay::Unobserved) => Some(
-                "see whether kube-controller-manager runs, and the conditions of the PodDisruptionBudget",
+                "check whether kube-controller-manager runs, and check the conditions of the PodDisruptionBudget",
             ),
             Self::Later(_, EvictionDelay::Full) => Some(
-                "it goes when a replacement of a pod that is away is ready: see why it is not, or raise the number of replicas",
+                "the pod can be evicted when the replacement of an unavailable pod is ready: find out why it is not, or raise the number of replicas",
             ),
             Self::Later(_, EvictionDelay::Starting) => {
-                Some("it goes when it is ready, or when enough other pods are")
+                Some("wait: the pod can be evicted when it is ready, or when enough other pods are")
             }
             Self::Never(_, why) => Some(why.advice()),
         }
@@ -164,13 +164,13 @@ impl ImpossibleEviction {
                 "narrow the selectors so that one PodDisruptionBudget protects each pod"
             }
             Self::NoneMayGo => {
-                "set maxUnavailable to at least 1, or delete the PodDisruptionBudget for the time of the rollout"
+                "set maxUnavailable to at least 1, or delete the PodDisruptionBudget during the rollout"
             }
             Self::AllMustStay => {
                 "lower minAvailable below the number of pods, or, unless it is a percentage, raise the number of replicas"
             }
             Self::Unhealthy => {
-                "repair the pods, delete the broken ones, or set unhealthyPodEvictionPolicy: AlwaysAllow in the PodDisruptionBudget"
+                "repair or delete the unhealthy pods, or set unhealthyPodEvictionPolicy: AlwaysAllow in the PodDisruptionBudget"
             }
         }
     }
@@ -184,23 +184,23 @@ pub fn budget_name(budget: &DisruptionBudget) -> String {
 impl fmt::Display for BudgetAnswer<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Free => write!(out, "nothing is against its eviction"),
+            Self::Free => write!(out, "its eviction is allowed"),
             Self::Later(budget, why) => {
                 let name = budget_name(budget);
                 let DisruptionBudget { healthy, desired, .. } = budget;
                 match why {
                     EvictionDelay::Unobserved => write!(
                         out,
-                        "{name} has changed, and the disruption controller has not seen it"
+                        "{name} has changed, and the disruption controller has not processed the change"
                     ),
                     EvictionDelay::Full => write!(
                         out,
-                        "{name} wants {desired} healthy pods and has {healthy}: none may go now"
+                        "{name} requires {desired} healthy pods and has {healthy}: no pod may be evicted now"
                     ),
                     EvictionDelay::Starting => {
                         write!(
                             out,
-                            "{name} wants {desired} healthy pods and has {healthy}, and this one is not ready yet"
+                            "{name} requires {desired} healthy pods and has {healthy}, and this pod is not ready yet"
                         )
                     }
                 }
@@ -218,26 +218,26 @@ impl fmt::Display for BudgetAnswer<'_> {
                     ImpossibleEviction::Several => {
                         write!(
                             out,
-                            "{} budgets protect the same pod, which the eviction API refuses: {names}",
+                            "{} PodDisruptionBudgets select the same pod, which the eviction API does not support: {names}",
                             budgets.len()
                         )
                     }
                     ImpossibleEviction::NoneMayGo => {
                         write!(
                             out,
-                            "{names} never lets a pod go: maxUnavailable is {}",
+                            "{names} never allows an eviction: maxUnavailable is {}",
                             text(|budget| budget.max_unavailable.as_ref())
                         )
                     }
                     ImpossibleEviction::AllMustStay => write!(
                         out,
-                        "{names} never lets a pod go: minAvailable asks for {} of {} pods",
+                        "{names} never allows an eviction: minAvailable requires {} of {} pods",
                         text(|budget| budget.min_available.as_ref()),
                         number(|budget| budget.expected)
                     ),
                     ImpossibleEviction::Unhealthy => write!(
                         out,
-                        "{names} wants {} healthy pods and has {}, and protects even pods that are broken",
+                        "{names} requires {} healthy pods and has {}, and protects even unhealthy pods",
                         number(|budget| budget.desired),
                         number(|budget| budget.healthy)
                     ),

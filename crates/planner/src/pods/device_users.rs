@@ -67,7 +67,7 @@ pub enum ConsumersError {
     #[error("extraConsumers: {0}")]
     Selector(#[from] SelectorError),
     /// One of them selects every pod of the cluster.
-    #[error("extraConsumers: an empty selector would evict every pod; a drain does that")]
+    #[error("extraConsumers: an empty selector would evict every pod; use `drain` for that")]
     Everything,
 }
 
@@ -222,13 +222,13 @@ impl<'a> DeviceUsers<'a> {
 impl fmt::Display for DeviceUse {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Resource(name) => write!(out, "asks for {name}"),
-            Self::Sidecar(name) => write!(out, "asks for {name} in a sidecar"),
-            Self::Claim(name) => write!(out, "has a GPU by resourceclaim/{name}"),
+            Self::Resource(name) => write!(out, "requests {name}"),
+            Self::Sidecar(name) => write!(out, "requests {name} in a sidecar"),
+            Self::Claim(name) => write!(out, "has a GPU through resourceclaim/{name}"),
             Self::UnreadableClaim(name) => {
                 write!(out, "uses resourceclaim/{name}, which cannot be read")
             }
-            Self::Network => write!(out, "is on a secondary network"),
+            Self::Network => write!(out, "uses a secondary network"),
             Self::Selected(selector) => write!(out, "is selected by extraConsumers (`{selector}`)"),
         }
     }
@@ -238,7 +238,7 @@ impl fmt::Display for HiddenDeviceUse {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RuntimeClass(name) => {
-                write!(out, "runs with runtime class `{name}` and asks for no GPU")
+                write!(out, "uses runtime class `{name}` and requests no GPU")
             }
             Self::HostDevices => write!(out, "uses the host's device files"),
         }

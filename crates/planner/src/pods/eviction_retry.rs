@@ -103,20 +103,20 @@ impl EvictionHistory {
         } else {
             format!("{attempts} times in {since} s")
         };
-        let again = if next > 0 { format!("; again in {next} s") } else { String::new() };
-        format!("asked to leave {times}, {}{again}", self.answer)
+        let again = if next > 0 { format!("; next request in {next} s") } else { String::new() };
+        format!("eviction requested {times}: {}{again}", self.answer)
     }
 }
 
 impl fmt::Display for EvictionReply {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Self::Accepted => "accepted, and its deletion has not begun",
+            Self::Accepted => "accepted, but the deletion has not started",
             Self::Blocked { .. } => "a PodDisruptionBudget forbids it for now",
-            Self::Denied => "forbidden for now, and not by a PodDisruptionBudget",
+            Self::Denied => "forbidden for now, but not by a PodDisruptionBudget",
             Self::Busy => "the API server was too busy",
             Self::Refused => "refused by the API server",
-            Self::Lost => "without an answer",
+            Self::Lost => "no answer",
         })
     }
 }

@@ -121,7 +121,7 @@ pub enum StayReason {
     LeftOut,
     /// Nothing of it runs any more; its logs stay.
     Finished,
-    /// It belongs to this DaemonSet, which would bring it back at once.
+    /// It belongs to this DaemonSet, which would recreate it at once.
     DaemonSet(String),
     /// It is a static pod: only its object could be deleted.
     Mirror,
@@ -169,11 +169,14 @@ impl fmt::Display for EvictionBlock {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DaemonSet(name) => {
-                write!(out, "belongs to daemonset/{name}, which would bring it back at once")
+                write!(out, "belongs to daemonset/{name}, which would recreate it at once")
             }
             Self::Mirror => write!(out, "is a static pod of the node"),
             Self::DaemonSetGone(name) => {
-                write!(out, "is left over from daemonset/{name}, and nobody would bring it back")
+                write!(
+                    out,
+                    "is left over from daemonset/{name}, and no controller would recreate it"
+                )
             }
             Self::DaemonSetUnreadable(name) => {
                 write!(out, "belongs to daemonset/{name}, which could not be read")
@@ -185,7 +188,7 @@ impl fmt::Display for EvictionBlock {
                 write!(out, "has an emptyDir in memory (shared memory), which would be lost")
             }
             Self::EmptyDir { .. } => write!(out, "has an emptyDir on disk, which would be lost"),
-            Self::Bare => write!(out, "has no controller, and nobody would bring it back"),
+            Self::Bare => write!(out, "has no controller that would recreate it"),
         }
     }
 }

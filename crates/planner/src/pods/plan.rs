@@ -202,7 +202,7 @@ impl fmt::Display for StepObstacle {
                 .unwrap_or_default();
             format!("{name} {block}{key}")
         };
-        write!(out, "no pod was touched: {}", listed(&self.pods.iter().map(of).collect::<Vec<_>>()))
+        write!(out, "no pod was evicted: {}", listed(&self.pods.iter().map(of).collect::<Vec<_>>()))
     }
 }
 
@@ -231,16 +231,16 @@ impl LeavingPod<'_> {
         let over = now.duration_since(self.due).as_secs();
         match self.stage(now) {
             LeavingStage::Grace => {
-                format!("{name} is terminating (grace {grace} s, until {})", self.due)
+                format!("{name} is terminating (grace period {grace} s, until {})", self.due)
             }
             LeavingStage::Overdue => {
                 format!(
-                    "{name} is terminating, and {over} s past its grace of {grace} s its node has not reported it gone"
+                    "{name} is terminating: {over} s after its grace period of {grace} s, its node has not reported it gone"
                 )
             }
             LeavingStage::Finalizers => {
                 format!(
-                    "{name} is terminating, and {over} s past its grace of {grace} s finalizers hold it: {}",
+                    "{name} is terminating: {over} s after its grace period of {grace} s, finalizers keep it: {}",
                     self.pod.finalizers.join(", ")
                 )
             }

@@ -38,21 +38,21 @@ fn actors(view: &PreflightView<'_>) -> Vec<DraftFinding> {
         Mode::Drive if !on.is_empty() => (
             PreflightCheck::Actors,
             format!(
-                "autoUpgrade is on in {}, and the hook drives: two would upgrade the same nodes",
+                "autoUpgrade is on in {}, but the hook runs in mode `drive`: both would upgrade the same nodes",
                 on.join(", ")
             ),
         ),
         Mode::Steer if !off.is_empty() => (
             PreflightCheck::Actors,
             format!(
-                "autoUpgrade is off in {}, and the hook only steers: nobody would upgrade the nodes",
+                "autoUpgrade is off in {}, but the hook runs in mode `steer`, in which the operator upgrades the nodes: no node would be upgraded",
                 off.join(", ")
             ),
         ),
         Mode::Observe | Mode::Assist if !off.is_empty() => (
             PreflightCheck::NobodyUpgrades,
             format!(
-                "autoUpgrade is off in {}: old driver pods run until somebody deletes them",
+                "autoUpgrade is off in {}: old driver pods run until a user deletes them",
                 off.join(", ")
             ),
         ),
@@ -68,7 +68,7 @@ fn open_limits(view: &PreflightView<'_>, coming: &[LivePolicy]) -> Vec<DraftFind
         let PolicyMismatch { field, expected, found } =
             mismatch(live, view.observed(), view.input.settings)?;
         let text = format!(
-            "{field} of {} is `{found}`, and the hook steers: it must be `{expected}`, so that without the hook the operator upgrades one node at a time",
+            "{field} of {} is `{found}`, but in mode `steer` it must be `{expected}`, so that the operator upgrades one node at a time if the hook is gone",
             live.object()
         );
         Some(DraftFinding::new(PreflightCheck::Actors, text))
@@ -115,8 +115,10 @@ fn manager(view: &PreflightView<'_>) -> Option<DraftFinding> {
     }
     let found =
         coming_evicts(view).or_else(|| live_evicts(view)).filter(|found| !found.is_empty())?;
-    let text =
-        format!("the driver manager evicts by itself ({}), and the hook drives", found.join(", "));
+    let text = format!(
+        "the driver manager evicts pods ({}), but in mode `drive` only the hook may evict pods",
+        found.join(", ")
+    );
     Some(DraftFinding::new(PreflightCheck::ManagerEviction, text))
 }
 
@@ -127,10 +129,10 @@ fn mode_change(view: &PreflightView<'_>) -> Option<DraftFinding> {
     let (live, coming) = (live_evicts(view)?, coming_evicts(view)?);
     let count = view.nodes.len();
     (live.is_empty() != coming.is_empty()).then(|| {
-        let way = if coming.is_empty() { "no longer evicts" } else { "evicts again" };
+        let way = if coming.is_empty() { "stops evicting" } else { "starts evicting" };
         DraftFinding::new(
             PreflightCheck::ModeChange,
-            format!("the driver manager {way} by itself: the driver pods of all {count} nodes are replaced once"),
+            format!("the driver manager {way} pods: the driver pods of all {count} nodes are replaced once"),
         )
     })
 }
@@ -145,7 +147,7 @@ fn waits(settings: &Settings) -> Option<(u64, String)> {
     Some((
         waits.budget_seconds,
         format!(
-            "release {release} waits for them: set its rollout.budgetSeconds, and rollout.preflight.waits.budgetSeconds here,"
+            "release {release} waits for them: set rollout.budgetSeconds of that release, and rollout.preflight.waits.budgetSeconds of this one,"
         ),
     ))
 }
@@ -177,7 +179,7 @@ fn time_budget(view: &PreflightView<'_>) -> Option<DraftFinding> {
         DraftFinding::new(
             PreflightCheck::TimeBudget,
             format!(
-                "{nodes} nodes, {} at a time and {} s each, need a budget of {needed} s, and it is {has} s: {remedy} to {needed}",
+                "{nodes} nodes, {} at a time and {} s each, need a time budget of {needed} s, but it is {has} s: {remedy} to {needed}",
                 fleet.parallel(),
                 fleet.per_node_seconds
             ),

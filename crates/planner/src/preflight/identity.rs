@@ -36,12 +36,12 @@ enum DriverIdentity {
 impl DriverIdentity {
     fn text(self) -> &'static str {
         match self {
-            Self::Compiled => "the ClusterPolicy's one DaemonSet for all nodes",
+            Self::Compiled => "the ClusterPolicy's single DaemonSet for all nodes",
             Self::Precompiled => {
-                "the ClusterPolicy's DaemonSets of precompiled drivers, one a kernel"
+                "the ClusterPolicy's DaemonSets of precompiled drivers, one per kernel"
             }
             Self::DriverToolkit => {
-                "the ClusterPolicy's DaemonSets with the driver toolkit, one a release of the operating system"
+                "the ClusterPolicy's DaemonSets with the driver toolkit, one per operating system release"
             }
             Self::NvidiaDriver => "DaemonSets of NVIDIADrivers",
             Self::Off => "no driver DaemonSet at all",
@@ -64,7 +64,7 @@ pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
         if let Some(becomes) = becomes {
             let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
             let text = format!(
-                "daemonset/{} gives way to {}: the driver pods of {} nodes go at once, whatever runs there",
+                "the operator would replace daemonset/{} with {}: it would delete the driver pods of {} nodes at once, under running workloads",
                 daemon_set.name,
                 becomes.text(),
                 names.len()
@@ -81,7 +81,7 @@ pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
             let say =
                 |node: &&ObservedNode| format!("{} ({})", node.name, differs(daemon_set, node));
             let text = format!(
-                "{} nodes have left the node selector of daemonset/{}, which takes their driver pods away at once: {}",
+                "{} nodes no longer match the node selector of daemonset/{}, so their driver pods are deleted at once: {}",
                 left.len(),
                 daemon_set.name,
                 listed(&left.iter().map(say).collect::<Vec<_>>())
@@ -111,7 +111,7 @@ fn differs(daemon_set: &ObservedDaemonSet, node: &ObservedNode) -> String {
         daemon_set.node_selector.iter().find(|(key, value)| node.labels.get(*key) != Some(*value));
     other.map_or_else(String::new, |(key, value)| {
         format!(
-            "{key} is {}, and was {value}",
+            "{key} is {}, but was {value}",
             node.labels.get(key).map_or("absent", String::as_str)
         )
     })

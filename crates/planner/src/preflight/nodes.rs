@@ -69,14 +69,14 @@ fn kubernetes(view: &PreflightView<'_>) -> Option<DraftFinding> {
         .collect();
     let cordoned: Vec<String> = view.nodes_where(|node| node.unschedulable && !is_ours(node));
     let what = if cordoned.is_empty() {
-        "an upgrade of Kubernetes may be on its way".to_owned()
+        "an upgrade of Kubernetes may be in progress".to_owned()
     } else {
         format!(
-            "an upgrade of Kubernetes is probably on its way, with {} cordoned",
+            "an upgrade of Kubernetes is probably in progress, with {} cordoned",
             listed(&cordoned)
         )
     };
-    let text = format!("kubelets are of different versions ({}): {what}", counts.join(", "));
+    let text = format!("kubelets have different versions ({}): {what}", counts.join(", "));
     Some(
         DraftFinding::new(PreflightCheck::KubernetesUpgrade, text)
             .with_nodes(others.iter().map(|node| node.name.clone()).collect()),
@@ -110,7 +110,7 @@ fn cordons(view: &PreflightView<'_>) -> Option<DraftFinding> {
     (!nodes.is_empty()).then(|| {
         DraftFinding::new(
             PreflightCheck::ForeignCordons,
-            format!("somebody else has cordoned {} nodes: {}", nodes.len(), listed(&nodes)),
+            format!("{} nodes have a foreign cordon: {}", nodes.len(), listed(&nodes)),
         )
         .with_nodes(nodes)
     })
@@ -123,14 +123,14 @@ fn maintenances(view: &PreflightView<'_>) -> Option<DraftFinding> {
     });
     let (nodes, texts): (Vec<String>, Vec<String>) = of_others
         .map(|one| {
-            let state = one.state.as_deref().unwrap_or("not begun");
-            (one.node.clone(), format!("{} (asked for by `{}`, {state})", one.node, one.requestor))
+            let state = one.state.as_deref().unwrap_or("not started");
+            (one.node.clone(), format!("{} (requested by `{}`, {state})", one.node, one.requestor))
         })
         .unzip();
     (!nodes.is_empty()).then(|| {
         DraftFinding::new(
             PreflightCheck::NodeMaintenance,
-            format!("{} NodeMaintenances stand: {}", nodes.len(), listed(&texts)),
+            format!("{} NodeMaintenances exist: {}", nodes.len(), listed(&texts)),
         )
         .with_nodes(nodes)
     })
@@ -167,7 +167,7 @@ fn paused(view: &PreflightView<'_>) -> Option<DraftFinding> {
     let texts: Vec<String> =
         found.iter().map(|node| format!("{} ({})", node.name, keys(node).join(", "))).collect();
     let text = format!(
-        "operands of {} nodes are paused for an upgrade that is over: {}",
+        "operands of {} nodes are paused for an upgrade that has ended: {}",
         found.len(),
         listed(&texts)
     );
@@ -193,7 +193,7 @@ fn leftovers(view: &PreflightView<'_>) -> Option<DraftFinding> {
     let texts: Vec<String> =
         found.iter().map(|node| format!("{} ({})", node.name, keys(node).join(", "))).collect();
     let text = format!(
-        "{} nodes carry labels or annotations of gpu-rollout: {}",
+        "{} nodes have labels or annotations of gpu-rollout: {}",
         found.len(),
         listed(&texts)
     );

@@ -253,16 +253,18 @@ impl<'a> SortedPods<'a> {
             .budgets
             .iter()
             .filter_map(|((text, advice), pods)| {
-                let draft = pods.draft(PreflightCheck::BudgetNeverYields, "pods have to go")?;
+                let draft =
+                    pods.draft(PreflightCheck::BudgetNeverYields, "pods must be evicted")?;
                 Some(DraftFinding { text: format!("{text}; {}", draft.text), advice, ..draft })
             })
             .collect();
         drafts.extend(
-            self.empty_dir.draft(PreflightCheck::EmptyDir, "pods that have to go have an emptyDir"),
+            self.empty_dir
+                .draft(PreflightCheck::EmptyDir, "pods that must be evicted have an emptyDir"),
         );
         drafts.extend(self.unmanaged.draft(
             PreflightCheck::UnmanagedPods,
-            "pods that have to go are brought back by nobody",
+            "pods that must be evicted would not be recreated",
         ));
         drafts.extend(self.pinned.draft(
             PreflightCheck::PinnedHolders,
@@ -270,15 +272,15 @@ impl<'a> SortedPods<'a> {
         ));
         drafts.extend(self.foreign.draft(
             PreflightCheck::ForeignControllers,
-            "pods that have to go have a controller of an unknown kind",
+            "pods that must be evicted have a controller of an unknown kind",
         ));
         drafts.extend(
             self.terminating
-                .draft(PreflightCheck::TerminatingPods, "pods are terminating and do not end"),
+                .draft(PreflightCheck::TerminatingPods, "pods are stuck in termination"),
         );
         drafts.extend(self.hidden.draft(
             PreflightCheck::HiddenHolders,
-            &format!("pods may use the {device} without asking for it"),
+            &format!("pods may use the {device} without requesting it"),
         ));
         drafts
     }
@@ -306,9 +308,9 @@ fn claims_held(view: &PreflightView<'_>, claims: &[DeviceClaim]) -> Vec<DraftFin
             claim.deleting.is_some_and(|since| view.input.now.duration_since(since) > TERMINATING);
         if gone > 0 || lingers {
             let what = if lingers {
-                "is being deleted and does not end".to_owned()
+                "is stuck in deletion".to_owned()
             } else {
-                format!("is reserved for {gone} pods that are gone")
+                format!("is reserved for {gone} pods that no longer exist")
             };
             left.push(format!("{name} {what}"));
             left_on.extend(claim.node.clone());
@@ -317,11 +319,11 @@ fn claims_held(view: &PreflightView<'_>, claims: &[DeviceClaim]) -> Vec<DraftFin
     let left = (!left.is_empty()).then(|| {
         DraftFinding::new(
             PreflightCheck::LeftoverClaims,
-            format!("{} ResourceClaims are not given back: {}", left.len(), listed(&left)),
+            format!("{} ResourceClaims are not released: {}", left.len(), listed(&left)),
         )
     });
     let left = left.map(|draft| draft.with_nodes(left_on.into_iter().collect()));
-    held.draft(PreflightCheck::HeldClaims, "running pods hold GPUs by ResourceClaims")
+    held.draft(PreflightCheck::HeldClaims, "running pods hold GPUs through ResourceClaims")
         .into_iter()
         .chain(left)
         .collect()

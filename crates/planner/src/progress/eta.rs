@@ -54,14 +54,14 @@ impl NoEta {
 impl fmt::Display for NoEta {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::HookNotAtWork => write!(out, "no hook is at work"),
-            Self::FleetWaits { reason } => write!(out, "the whole fleet waits ({reason})"),
+            Self::HookNotAtWork => write!(out, "no hook is running"),
+            Self::FleetWaits { reason } => write!(out, "the whole fleet is waiting ({reason})"),
             Self::NodeStuck { node, reason } => {
-                write!(out, "node {node} does not move by itself ({reason})")
+                write!(out, "node {node} needs manual action ({reason})")
             }
             Self::NodeLate { node } => write!(out, "node {node} takes longer than expected"),
             Self::StartUnknown { node } => {
-                write!(out, "it is not recorded when the upgrade of node {node} started")
+                write!(out, "the run record does not say when the upgrade of node {node} started")
             }
             Self::NoSlot { node } => write!(out, "no slot becomes free for node {node}"),
         }

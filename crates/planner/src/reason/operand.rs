@@ -18,10 +18,9 @@ pub struct OperandName {
 impl OperandName {
     /// What a person can do when it is not ready.
     pub(super) fn remedy(&self) -> &'static str {
-        self.known
-            .map_or("look at the pod of the DaemonSet on the node, and at its log", |operand| {
-                operand.traits().remedy
-            })
+        self.known.map_or("check the pod of the DaemonSet on the node, and its log", |operand| {
+            operand.traits().remedy
+        })
     }
 }
 

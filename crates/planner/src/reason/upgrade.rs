@@ -166,11 +166,13 @@ impl fmt::Display for UpgradeReason {
                 why.as_ref().map_or(Ok(()), |why| write!(out, ": {why}"))
             }
             Self::Refused(refusal) => refusal.fmt(out),
-            Self::Soak { until } => write!(out, "the node before it has to run until {until:.0}"),
+            Self::Soak { until } => {
+                write!(out, "the soak after the previous node ends at {until:.0}")
+            }
             Self::FailureBudget { failed, budget } => {
                 write!(
                     out,
-                    "{} nodes have failed ({}) and {budget} may: no other node is started",
+                    "failure budget exceeded: {} nodes failed ({}), at most {budget} may fail; no more nodes start",
                     failed.len(),
                     listed(failed)
                 )
@@ -178,22 +180,29 @@ impl fmt::Display for UpgradeReason {
             Self::NoTime { deadline, per_node, held: None } => {
                 write!(
                     out,
-                    "a node takes {per_node} s and the run has to end at {deadline:.0}: no other node is started"
+                    "a node takes {per_node} s, but the run must end at {deadline:.0}; no more nodes start"
                 )
             }
             Self::NoTime { held: Some(refusal), .. } => {
-                write!(out, "{refusal}; there is no time left to wait for that")
+                write!(out, "{refusal}; there is no time left to wait")
             }
-            Self::ForeignCordon => write!(out, "somebody else has cordoned the node"),
+            Self::ForeignCordon => write!(out, "another user or controller has cordoned the node"),
             Self::Maintenance { name, requestor } => {
-                write!(out, "`{requestor}` has the node in maintenance (NodeMaintenance `{name}`)")
+                write!(
+                    out,
+                    "`{requestor}` has requested maintenance of the node (NodeMaintenance `{name}`)"
+                )
             }
             Self::Requestor => write!(
                 out,
                 "the vendor's controller has handed the node to the maintenance-operator"
             ),
             Self::OtherDriver { driver, state, .. } => {
-                write!(out, "the {} driver of the node is at `{state}`", driver.traits().name)
+                write!(
+                    out,
+                    "the {} driver of the node is in upgrade state `{state}`",
+                    driver.traits().name
+                )
             }
             Self::Cordoning => write!(out, "the node is being cordoned"),
             Self::Jobs { jobs, until: at } => {
@@ -207,26 +216,28 @@ impl fmt::Display for UpgradeReason {
             Self::Listing => write!(out, "the node's pods are being listed"),
             Self::Queued => write!(
                 out,
-                "the pods of {FOCUS_LIMIT} other nodes are being followed, and of no more at once"
+                "the hook already watches the pods of {FOCUS_LIMIT} other nodes, which is the limit"
             ),
             Self::Evicting { pods, until: at } => write!(
                 out,
-                "{} pods have to go: {}{}",
+                "{} pods must leave the node: {}{}",
                 pods.len(),
                 listed(pods),
                 until(at.as_ref())
             ),
             Self::DriverEnding { pod } => {
-                write!(out, "the old driver pod is on its way out: {pod}")
+                write!(out, "the old driver pod is terminating: {pod}")
             }
             Self::DriverComing => {
-                write!(out, "the old driver pod is gone, and the new one has not come")
+                write!(out, "the old driver pod is gone, and the new pod does not exist yet")
             }
-            Self::Unwanted => write!(out, "no driver DaemonSet wants a pod on the node any more"),
+            Self::Unwanted => {
+                write!(out, "no driver DaemonSet schedules a pod on the node any more")
+            }
             Self::Validating { trouble, until: at } => {
                 write!(
                     out,
-                    "the driver is ready and its validator is not: {trouble}{}",
+                    "the driver is ready, but its validator is not: {trouble}{}",
                     until(Some(at))
                 )
             }
@@ -235,12 +246,10 @@ impl fmt::Display for UpgradeReason {
             }
             Self::Failed { cause, message, attempts, cordoned } => {
                 let stays = match (cordoned, cause) {
-                    (true, _) => "; it stays cordoned",
+                    (true, _) => "; the node stays cordoned",
                     // Its driver may be on its way already.
-                    (false, FailureCause::CordonContested) => {
-                        "; it is left as whoever uncordons it wants it"
-                    }
-                    (false, _) => "; it runs on with its old driver",
+                    (false, FailureCause::CordonContested) => "; the hook does not cordon it again",
+                    (false, _) => "; the node keeps its old driver",
                 };
                 let plural = if *attempts == 1 { "" } else { "s" };
                 write!(out, "{message} ({attempts} attempt{plural}){stays}")
@@ -248,11 +257,11 @@ impl fmt::Display for UpgradeReason {
             Self::NewerRecord { version } => {
                 write!(
                     out,
-                    "the node carries a record of version {version}, which this program does not know"
+                    "the node has a record of version {version}, which this version of gpu-rollout does not support"
                 )
             }
             Self::GivingBack => {
-                write!(out, "what the rollout has put on the node is being taken off")
+                write!(out, "the hook is removing its labels, annotations and cordon from the node")
             }
         }
     }
@@ -261,14 +270,14 @@ impl fmt::Display for UpgradeReason {
 impl fmt::Display for StartRefusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Paused { key } => write!(out, "{key} is 0: nothing is started"),
+            Self::Paused { key } => write!(out, "{key} is 0, so no node starts"),
             Self::Slots { limit, holders } => {
                 write!(out, "{} of {limit} slots are taken: {}", holders.len(), listed(holders))
             }
             Self::Unavailable { limit, total, holders } => {
                 write!(
                     out,
-                    "{} of {total} nodes are unavailable and {limit} may be: {}",
+                    "{} of {total} nodes are unavailable, and at most {limit} may be: {}",
                     holders.len(),
                     listed(holders)
                 )
@@ -276,7 +285,7 @@ impl fmt::Display for StartRefusal {
             Self::Group { group, limit, holders } => {
                 write!(
                     out,
-                    "{} nodes of its group `{group}` are unavailable and {limit} may be: {}",
+                    "{} nodes of topology group `{group}` are unavailable, and at most {limit} may be: {}",
                     holders.len(),
                     listed(holders)
                 )
@@ -298,11 +307,11 @@ mod tests {
         };
         assert_eq!(
             failed(FailureCause::CordonContested),
-            "why (2 attempts); it is left as whoever uncordons it wants it"
+            "why (2 attempts); the hook does not cordon it again"
         );
         assert_eq!(
             failed(FailureCause::EvictionTimeout),
-            "why (2 attempts); it runs on with its old driver"
+            "why (2 attempts); the node keeps its old driver"
         );
     }
 }

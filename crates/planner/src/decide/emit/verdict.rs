@@ -213,7 +213,7 @@ impl RunState<'_> {
         let mut verdict = self.failed(code, &waits);
         let (told, reasons) = self.describe_restarted_again();
         verdict.message = format!(
-            "the time budget of {} s is over: {}{told}",
+            "the time budget of {} s has expired: {}{told}",
             self.fleet.settings.budget_seconds, verdict.message
         );
         verdict.reasons.extend(reasons);
@@ -233,7 +233,7 @@ impl RunState<'_> {
             .map(|(name, record)| (name, replaced(record)))
             .filter(|(_, count)| *count > MOST_REPLACEMENTS);
         let told = counts.take(NAMED).map(|(name, count)| {
-            let text = format!("; {name}: its plugins were replaced {count} times, each time for another start of its driver or toolkit");
+            let text = format!("; {name}: its plugins were replaced {count} times, each time after a new start of its driver or toolkit");
             (text, VerdictReason::new(Some(name), "PluginsReplacedRepeatedly"))
         });
         told.unzip()

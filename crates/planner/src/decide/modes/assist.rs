@@ -159,7 +159,7 @@ fn retry(draft: &mut NodeDraft<'_>, retried: &mut bool) -> Option<Reason> {
     if attempts >= limit {
         return None;
     }
-    let message = "the operator gave the node up, and its old driver runs on";
+    let message = "the upgrade by the operator failed, and the node keeps its old driver";
     let retrying = |at| {
         Reason::Upgrading(UpgradeReason::Retry { message: message.to_owned(), attempts, limit, at })
     };

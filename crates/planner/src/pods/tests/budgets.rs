@@ -163,17 +163,17 @@ fn kured_78_slow_and_impossible_budgets_have_numbers() {
     assert_eq!(
         lines,
         [
-            "poddisruptionbudget team/server wants 2 healthy pods and has 2: none may go now; it goes when a replacement of a pod that is away \
+            "poddisruptionbudget team/server requires 2 healthy pods and has 2: no pod may be evicted now; it goes when a replacement of a pod that is away \
              is ready: see why it is not, or raise the number of replicas",
-            "poddisruptionbudget team/server never lets a pod go: maxUnavailable is 0; set maxUnavailable to at least 1, or delete the \
+            "poddisruptionbudget team/server never allows an eviction: maxUnavailable is 0; set maxUnavailable to at least 1, or delete the \
              PodDisruptionBudget for the time of the rollout",
-            "poddisruptionbudget team/server never lets a pod go: minAvailable asks for 100% of 3 pods; lower minAvailable below the number of \
+            "poddisruptionbudget team/server never allows an eviction: minAvailable requires 100% of 3 pods; lower minAvailable below the number of \
              pods, or, unless it is a percentage, raise the number of replicas",
-            "poddisruptionbudget team/server wants 2 healthy pods and has 1, and protects even pods that are broken; repair the pods, delete \
+            "poddisruptionbudget team/server requires 2 healthy pods and has 1, and protects even pods that are broken; repair the pods, delete \
              the broken ones, or set unhealthyPodEvictionPolicy: AlwaysAllow in the PodDisruptionBudget",
-            "poddisruptionbudget team/server wants 2 healthy pods and has 1, and this one is not ready yet; it goes when it is ready, or when \
+            "poddisruptionbudget team/server requires 2 healthy pods and has 1, and this one is not ready yet; it goes when it is ready, or when \
              enough other pods are",
-            "2 budgets protect the same pod, which the eviction API refuses: poddisruptionbudget team/server, poddisruptionbudget team/server; \
+            "2 PodDisruptionBudgets select the same pod, which the eviction API does not support: poddisruptionbudget team/server, poddisruptionbudget team/server; \
              narrow the selectors so that one PodDisruptionBudget protects each pod",
             "poddisruptionbudget team/server has changed, and the disruption controller has not seen it; see whether kube-controller-manager \
              runs, and the conditions of the PodDisruptionBudget",

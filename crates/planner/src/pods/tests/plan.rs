@@ -104,7 +104,7 @@ fn gpu_operator_454_one_forbidden_pod_keeps_all_untouched() {
             "bare",
             bare(gpu_pod("trainer")),
             PodDeletionPolicy::default(),
-            "has no controller, and nobody would bring it back (podDeletion.force would allow it)",
+            "has no controller that would recreate it (podDeletion.force would allow it)",
         ),
         (
             "emptyDir",
@@ -116,7 +116,7 @@ fn gpu_operator_454_one_forbidden_pod_keeps_all_untouched() {
             "DaemonSet",
             of_daemon_set("exporter", gpu_pod("trainer")),
             force(),
-            "belongs to daemonset/exporter, which would bring it back at once",
+            "belongs to daemonset/exporter, which would recreate it at once",
         ),
         (
             "static",
@@ -129,7 +129,7 @@ fn gpu_operator_454_one_forbidden_pod_keeps_all_untouched() {
         assert_eq!((progress, evict, leaving), (PodProgress::Blocked, vec![], vec![]), "{name}");
         assert_eq!(
             obstacle.expect("an obstacle"),
-            format!("no pod was touched: team/trainer {text}"),
+            format!("no pod was evicted: team/trainer {text}"),
             "{name}"
         );
     }
@@ -227,7 +227,7 @@ fn aicr_2626_drain_never_waits_for_skipped_pods() {
     assert_eq!((progress, evict), (PodProgress::Blocked, vec![]));
     assert_eq!(
         obstacle.expect("an obstacle"),
-        "no pod was touched: team/debug has no controller, and nobody would bring it back (drain.force would allow it)"
+        "no pod was evicted: team/debug has no controller that would recreate it (drain.force would allow it)"
     );
 }
 
@@ -323,14 +323,14 @@ fn gpu_operator_303_long_grace_period_is_not_stuck() {
     );
     assert_eq!(
         trainer.text(at(5)),
-        "team/trainer is terminating (grace 1800 s, until 2023-11-14T22:43:20Z)"
+        "team/trainer is terminating (grace period 1800 s, until 2023-11-14T22:43:20Z)"
     );
     assert_eq!(
         trainer.text(at(1860)),
-        "team/trainer is terminating, and 60 s past its grace of 1800 s its node has not reported it gone"
+        "team/trainer is terminating: 60 s after its grace period of 1800 s, its node has not reported it gone"
     );
     assert_eq!(
         held.text(at(1860)),
-        "team/trainer is terminating, and 60 s past its grace of 1800 s finalizers hold it: batch.kubernetes.io/job-tracking"
+        "team/trainer is terminating: 60 s after its grace period of 1800 s, finalizers keep it: batch.kubernetes.io/job-tracking"
     );
 }

@@ -43,9 +43,9 @@ fn becomes(live: LiveIdentity, coming: ComingValues) -> Option<String> {
     let texts: Vec<String> =
         scene.texts().into_iter().filter(|text| text.starts_with("daemon-set-identity")).collect();
     let text = texts.first()?;
-    let (_, rest) = text.split_once(" gives way to ").expect("what it becomes");
+    let (_, rest) = text.split_once(" with ").expect("what it becomes");
     let (becomes, cost) = rest.split_once(": ").expect("what that means");
-    assert_eq!(cost, "the driver pods of 3 nodes go at once, whatever runs there");
+    assert_eq!(cost, "it would delete the driver pods of 3 nodes at once, under running workloads");
     Some(becomes.to_owned())
 }
 
@@ -55,8 +55,8 @@ fn gpu_operator_2166_every_daemon_set_replacement_is_found() {
     let crd = |value| ComingValues { nvidia_drivers: Some(value), ..ComingValues::default() };
     let toolkit = |value| ComingValues { driver_toolkit: Some(value), ..ComingValues::default() };
     let off = ComingValues { driver: Some(false), ..ComingValues::default() };
-    let one = "the ClusterPolicy's one DaemonSet for all nodes";
-    let kernels = "the ClusterPolicy's DaemonSets of precompiled drivers, one a kernel";
+    let one = "the ClusterPolicy's single DaemonSet for all nodes";
+    let kernels = "the ClusterPolicy's DaemonSets of precompiled drivers, one per kernel";
     for (live, coming, expected) in [
         (LiveIdentity::Compiled, ComingValues::default(), None),
         (LiveIdentity::Precompiled, ComingValues::default(), None),

@@ -59,7 +59,7 @@ fn kubernetes_upgrade_in_progress_is_found() {
     };
     let texts = found(cordoned);
     assert!(
-        texts[0].ends_with("an upgrade of Kubernetes is probably on its way, with gpu-2 cordoned"),
+        texts[0].ends_with("an upgrade of Kubernetes is probably in progress, with gpu-2 cordoned"),
         "{texts:?}"
     );
     let mut half = PreflightScene::new(2);
@@ -79,7 +79,7 @@ fn kubernetes_upgrade_in_progress_is_found() {
 #[test]
 fn gpu_operator_2820_nodes_that_others_cordoned_are_named() {
     let cordon = |scene: &mut PreflightScene| scene.node("gpu-0").unschedulable = true;
-    let text = "foreign-cordons: somebody else has cordoned 1 nodes: gpu-0";
+    let text = "foreign-cordons: 1 nodes have a foreign cordon: gpu-0";
     assert_eq!(found(cordon), [text]);
     let with_state = |driver: Driver, state: &'static str| {
         move |scene: &mut PreflightScene| {
@@ -125,11 +125,11 @@ fn our_own_cordon_is_not_called_foreign() {
             scene.node("gpu-0").annotations.insert(Driver::Gpu.traits().own_record.into(), text);
         }
     };
-    let left = "leftovers: 1 nodes carry labels or annotations of gpu-rollout: gpu-0 (gpu-rollout.dev/gpu-driver-upgrade)";
+    let left = "leftovers: 1 nodes have labels or annotations of gpu-rollout: gpu-0 (gpu-rollout.dev/gpu-driver-upgrade)";
     assert_eq!(found(record(true)), [left]);
     assert_eq!(
         found(record(false)),
-        ["foreign-cordons: somebody else has cordoned 1 nodes: gpu-0", left],
+        ["foreign-cordons: 1 nodes have a foreign cordon: gpu-0", left],
         "we found it cordoned"
     );
 }

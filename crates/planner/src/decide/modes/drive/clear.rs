@@ -100,7 +100,10 @@ pub(super) fn clear(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> PodCle
         let asked =
             plan.evict.iter().all(|going| !in_time(going.pod) || asked(draft, going.pod).is_some());
         if until <= fleet.now && asked {
-            return PodClearing::TimedOut(format!("not gone after {limit} s: {}", listed(&names)));
+            return PodClearing::TimedOut(format!(
+                "pods did not leave within {limit} s: {}",
+                listed(&names)
+            ));
         }
         if asked {
             draft.alarm.set(until);
@@ -235,7 +238,7 @@ fn never_yields(fleet: &FleetInputs<'_>, plan: &PodPlan<'_>) -> Option<String> {
             }
         });
     let never: Vec<String> = never.collect();
-    (!never.is_empty()).then(|| format!("no pod was touched: {}", listed(&never)))
+    (!never.is_empty()).then(|| format!("no pod was evicted: {}", listed(&never)))
 }
 
 /// What was answered when the pod's eviction was asked for.

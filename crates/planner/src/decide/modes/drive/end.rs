@@ -37,7 +37,7 @@ pub(in crate::decide) fn give_back(
     }
     take_note(&mut patch, node, record, draft.traits());
     let stays = if !record.cordoned && node.unschedulable {
-        "; it stays cordoned, as it was found"
+        "; the node stays cordoned, as it was before"
     } else {
         ""
     };

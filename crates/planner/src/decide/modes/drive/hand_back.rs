@@ -55,7 +55,7 @@ pub(super) fn hand_back(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> Re
         patch.annotations.insert(traits.requested.to_owned(), Some("true".to_owned()));
     }
     patch.news = Some(NodeNews::HandedBack(format!(
-        "the run's time is over; {}",
+        "the time of the run is over; {}",
         record.describe_steps(draft.now())
     )));
     draft.issue(patch);
@@ -79,8 +79,8 @@ pub(in crate::decide) fn describe_handed_back(
         memory.handed_back.iter().filter(|name| observed.nodes.contains_key(name)).collect();
     let (not, back): (Vec<String>, Vec<String>) = there.into_iter().cloned().partition(has_ours);
     let told = [
-        ("GivenBack", "given back untouched", back),
-        ("NotGivenBack", "not given back in time (the next deployment goes on with them)", not),
+        ("GivenBack", "released unchanged", back),
+        ("NotGivenBack", "not released in time (the next deployment continues with them)", not),
     ];
     let told = told.iter().filter(|(_, _, names)| !names.is_empty());
     told.map(|(reason, what, names)| {

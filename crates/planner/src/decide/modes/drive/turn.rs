@@ -225,7 +225,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         let Some(driver) = &self.driven.pod else {
             let coming = Reason::Upgrading(UpgradeReason::DriverComing);
             return if late {
-                not_in_time("no driver pod came", limit)
+                not_in_time("no driver pod appeared", limit)
             } else {
                 StateResult::Stays(coming)
             };
@@ -234,7 +234,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         let ending = Reason::Upgrading(UpgradeReason::DriverEnding { pod: pod.name.clone() });
         if pod.deleting {
             return if late {
-                not_in_time("the old driver pod does not end", limit)
+                not_in_time("the old driver pod did not terminate", limit)
             } else {
                 StateResult::Stays(ending)
             };
@@ -258,7 +258,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         };
         let trouble = || {
             let own = pod.trouble.clone().or_else(|| pod.unschedulable.clone());
-            with_holders(own.unwrap_or_else(|| "it is not ready".to_owned()))
+            with_holders(own.unwrap_or_else(|| "the pod is not ready".to_owned()))
         };
         if pod.unready_restarts > MOST_RESTARTS {
             let message = format!("{} restarts: {}", pod.unready_restarts, trouble());
@@ -391,7 +391,10 @@ pub(in crate::decide) fn cordon_again(
     record: &UpgradeRecord,
 ) -> Reason {
     if record.recordoned >= MOST_CORDONS {
-        let message = format!("somebody uncordoned the node {} times", record.recordoned + 1);
+        let message = format!(
+            "another user or controller uncordoned the node {} times",
+            record.recordoned + 1
+        );
         return fail(draft, driven, record, FailureCause::CordonContested, message);
     }
     // The cordon may have been somebody else's, who does not need it any more: from now on it is ours.
