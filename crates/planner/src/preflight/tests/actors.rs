@@ -157,8 +157,7 @@ fn budget_before_operator_is_the_waiting_jobs() {
     assert_eq!(
         budgets(&scene),
         [
-            "time-budget: 12 nodes, 1 at a time and 600 s each, need a budget of 8100 s, and it is 3600 s: release gpu-operator-post waits for \
-             them: set its rollout.budgetSeconds, and rollout.preflight.waits.budgetSeconds here, to 8100"
+            "time-budget: 12 nodes, 1 at a time and 600 s each, need a time budget of 8100 s, but it is 3600 s: release gpu-operator-post waits for them: set rollout.budgetSeconds of that release, and rollout.preflight.waits.budgetSeconds of this one, to 8100"
         ]
     );
     scene.settings.preflight.waits =

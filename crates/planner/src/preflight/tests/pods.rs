@@ -54,9 +54,7 @@ fn gpu_operator_454_pods_with_empty_dir_name_policy_key() {
 
 #[test]
 fn kubernetes_57049_pods_that_nobody_brings_back_are_named() {
-    let text = "unmanaged-pods: 2 pods that must be evicted would not be recreated: team/debug has no controller, and nobody would bring it \
-                back (podDeletion.force is off), team/old is left over from daemonset/gone, and no controller would recreate it \
-                (podDeletion.force is off)";
+    let text = "unmanaged-pods: 2 pods that must be evicted would not be recreated: team/debug has no controller that would recreate it (podDeletion.force is off), team/old is left over from daemonset/gone, and no controller would recreate it (podDeletion.force is off)";
     let change = |scene: &mut PreflightScene| {
         scene.pods.extend([bare(gpu_pod("debug")), of_daemon_set("gone", gpu_pod("old"))]);
         scene.daemon_sets.insert(("team".into(), "gone".into()), Liveness::Gone);
@@ -287,8 +285,7 @@ fn dra_1278_claims_never_released_are_named() {
     assert_eq!(
         found(change(-601)),
         [
-            "leftover-claims: 2 ResourceClaims are not given back: team/zombie is reserved for 1 pods that are gone, team/wedged is being deleted \
-          and does not end"
+            "leftover-claims: 2 ResourceClaims are not released: team/zombie is reserved for 1 pods that no longer exist, team/wedged is stuck in deletion"
         ]
     );
 }
