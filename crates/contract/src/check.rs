@@ -1,4 +1,5 @@
-//! The checks of a preflight: one table, and how strict a user is about each. `docs/preflight.md` is made from it.
+//! The checks of a preflight, and how strict a user is about each. `docs/preflight.md` is generated
+//! from this table.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,57 +10,57 @@ use serde_json::{Map, Value, json};
 
 use super::settings::Mode;
 
-/// One thing that a preflight looks at.
+/// One check of a preflight.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum PreflightCheck {
-    /// A selector of the policy is none.
+    /// A selector of the policy is not valid.
     Selectors,
-    /// A PodDisruptionBudget that never lets a pod go.
+    /// A PodDisruptionBudget that never allows an eviction.
     BudgetNeverYields,
-    /// Pods whose emptyDir would be lost.
+    /// Pods with an emptyDir whose data would be lost.
     EmptyDir,
-    /// Pods that nobody would bring back.
+    /// Pods that would not be recreated.
     UnmanagedPods,
-    /// Pods with the device that cannot be evicted.
+    /// Pods that use the device and cannot be evicted.
     PinnedHolders,
-    /// Pods whose controller is of a kind that Kubernetes does not know.
+    /// Pods whose controller is of a kind that is not part of Kubernetes.
     ForeignControllers,
-    /// Pods that are being deleted and do not end.
+    /// Pods that are stuck in termination.
     TerminatingPods,
-    /// Pods that may use the device without asking for it.
+    /// Pods that may use the device without requesting it.
     HiddenHolders,
     /// ResourceClaims that running pods hold.
     HeldClaims,
-    /// ResourceClaims that nobody gives back.
+    /// ResourceClaims that are not released.
     LeftoverClaims,
-    /// Driver DaemonSets that give way to others.
+    /// Driver DaemonSets that the operator would replace.
     DaemonSetIdentity,
     /// A change of mode that replaces every driver pod.
     ModeChange,
-    /// Two that upgrade drivers, or none where one is steered.
+    /// Two controllers that upgrade drivers, or none in mode `steer`.
     Actors,
-    /// Nobody upgrades drivers.
+    /// No controller upgrades drivers.
     NobodyUpgrades,
-    /// A driver manager that evicts beside the hook.
+    /// A driver manager that evicts pods at the same time as the hook.
     ManagerEviction,
     /// A time budget that is too small.
     TimeBudget,
-    /// Nodes of different Kubernetes versions.
+    /// Nodes with different Kubernetes versions.
     KubernetesUpgrade,
     /// No node is ready.
     NoReadyNodes,
     /// Nodes that are not ready.
     NotReadyNodes,
-    /// Nodes that somebody else has cordoned.
+    /// Nodes with a foreign cordon.
     ForeignCordons,
-    /// Nodes that somebody has in maintenance.
+    /// Nodes that another user or controller has put into maintenance.
     NodeMaintenance,
-    /// Operands that stay away since an upgrade that is over.
+    /// Operands that are still paused after an upgrade has ended.
     PausedOperands,
-    /// What an earlier run of ours has left.
+    /// Labels and annotations that an earlier run left on nodes.
     Leftovers,
 }
 
@@ -67,26 +68,27 @@ pub enum PreflightCheck {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckSeverity {
-    /// It must not begin.
+    /// The rollout must not start.
     Blocking,
-    /// It is worth knowing.
+    /// The rollout may start; the finding is reported.
     Warning,
 }
 
-/// The severity of a check where the user says nothing.
+/// The severity of a check that the user does not configure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultSeverity {
-    /// It blocks.
+    /// The finding blocks.
     Blocks,
-    /// It warns.
+    /// The finding warns.
     Warns,
-    /// It blocks where we drive the upgrade, and warns where the vendor's controller does.
+    /// The finding blocks in mode `drive`, and warns where NVIDIA's controller upgrades the nodes.
     BlocksDrive,
-    /// It blocks, and a user cannot turn that down: the rollout would be impossible, or bypass its own limits.
+    /// The finding blocks, and a user cannot lower its severity: the rollout would be impossible,
+    /// or would bypass its own limits.
     AlwaysBlocks,
 }
 
-/// What a user makes of a check.
+/// The severity that a user sets for a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckLevel {
@@ -94,12 +96,13 @@ pub enum CheckLevel {
     Block,
     /// Its findings warn.
     Warn,
-    /// It is not looked at.
+    /// The check is not performed.
     Ignore,
 }
 
-/// How strict a user is, by check; what is not named is as in the table. Checks that always block can only be told to block, which in mode
-/// `assist` they do not do by themselves.
+/// The severity that a user sets, by check. Checks that are not named have the default of the
+/// table. Checks that always block can only be set to `block`, which has an effect in mode
+/// `assist`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CheckStrictness(
@@ -143,26 +146,26 @@ impl JsonSchema for CheckStrictness {
 }
 
 impl FromIterator<(PreflightCheck, CheckLevel)> for CheckStrictness {
-    /// What a check does not take is left out.
+    /// Ignores levels that a check does not accept.
     fn from_iter<I: IntoIterator<Item = (PreflightCheck, CheckLevel)>>(levels: I) -> Self {
         Self(levels.into_iter().filter(|(check, level)| check.takes(*level)).collect())
     }
 }
 
 impl CheckStrictness {
-    /// Whether it says nothing.
+    /// Returns whether no check is named.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the severity of a check's findings; `None`: the user ignores them.
+    /// Returns the severity of a check's findings; `None` if the user ignores them.
     pub fn severity(&self, check: PreflightCheck, mode: Mode) -> Option<CheckSeverity> {
         match self.0.get(&check) {
             Some(CheckLevel::Block) => Some(CheckSeverity::Blocking),
             Some(CheckLevel::Warn) => Some(CheckSeverity::Warning),
             Some(CheckLevel::Ignore) => None,
             None => Some(match check.normally() {
-                // There the operator goes on as it would without us.
+                // In mode `assist`, the operator upgrades the nodes with or without the hook.
                 _ if mode == Mode::Assist => CheckSeverity::Warning,
                 DefaultSeverity::Blocks | DefaultSeverity::AlwaysBlocks => CheckSeverity::Blocking,
                 DefaultSeverity::BlocksDrive if mode == Mode::Drive => CheckSeverity::Blocking,
@@ -173,17 +176,17 @@ impl CheckStrictness {
 }
 
 impl CheckLevel {
-    /// Every level, from the strictest on.
+    /// Every level, strictest first.
     pub const ALL: [Self; 3] = [Self::Block, Self::Warn, Self::Ignore];
 }
 
 impl PreflightCheck {
-    /// Whether a user may say this of it.
+    /// Returns whether a user may set this level for the check.
     pub fn takes(self, level: CheckLevel) -> bool {
         level == CheckLevel::Block || self.normally() != DefaultSeverity::AlwaysBlocks
     }
 
-    /// Every check, in the order of findings and of the page.
+    /// Every check, in the order of findings and of `docs/preflight.md`.
     pub const ALL: [Self; 23] = [
         Self::Selectors,
         Self::Actors,
@@ -210,22 +213,22 @@ impl PreflightCheck {
         Self::Leftovers,
     ];
 
-    /// Its name, as settings, findings and the page have it.
+    /// Returns the name in settings, findings and `docs/preflight.md`.
     pub fn name(self) -> &'static str {
         self.row().0
     }
 
-    /// Its severity where the user says nothing.
+    /// Returns the severity that applies if the user does not configure the check.
     pub fn normally(self) -> DefaultSeverity {
         self.row().1
     }
 
-    /// What it finds, and why that matters.
+    /// Returns what the check finds, and why that matters.
     pub fn finds(self) -> &'static str {
         self.row().2
     }
 
-    /// What people can do about it.
+    /// Returns what the user can do about a finding.
     pub fn advice(self) -> &'static str {
         self.row().3
     }

@@ -1,4 +1,4 @@
-//! What each task needs to be allowed, and what for.
+//! The rights of each task, each with its purpose.
 
 use super::super::driver::Driver;
 use super::RightScope::{Cluster, DevicePlugin, Dra, Operator, Release};
@@ -8,7 +8,7 @@ use super::RightTarget::{
 };
 use super::{Right, RightScope, RightTarget, Task};
 
-/// Short form of the rows below.
+/// Creates a row of the table.
 const fn right(
     task: Option<Task>,
     scope: RightScope,
