@@ -1,4 +1,4 @@
-//! Who upgrades: exactly one, and with enough time.
+//! Checks that exactly one controller upgrades the nodes, and has enough time.
 
 use crate::policies::{self, LivePolicy, NodePools, controller_pace};
 use crate::spec::actor::{PolicyMismatch, mismatch};
@@ -13,9 +13,9 @@ use observed::ObservedDaemonSet;
 
 use super::{DraftFinding, PreflightView};
 
-/// Environment of k8s-driver-manager by which it evicts the pods that use GPUs …
+/// Environment variable of k8s-driver-manager: it evicts the pods that use GPUs …
 const GPU_POD_EVICTION: &str = "ENABLE_GPU_POD_EVICTION";
-/// … and by which it drains the node where that is not enough.
+/// … and environment variable for a drain of the node if that is not sufficient.
 const AUTO_DRAIN: &str = "ENABLE_AUTO_DRAIN";
 
 pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
@@ -23,7 +23,7 @@ pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
     actors(view).into_iter().chain(others).collect()
 }
 
-/// One or two findings about who upgrades.
+/// Returns findings about who upgrades the nodes.
 fn actors(view: &PreflightView<'_>) -> Vec<DraftFinding> {
     let coming = policies::coming(view.observed(), view.input.settings);
     let named = |on: bool| {
@@ -62,7 +62,8 @@ fn actors(view: &PreflightView<'_>) -> Vec<DraftFinding> {
     vec![DraftFinding::new(check, text)]
 }
 
-/// Limits of the vendor's controller under which it would start several nodes if the hook and its holds were lost.
+/// Returns findings about limits with which NVIDIA's controller would start several nodes if the
+/// hook and its holds were lost.
 fn open_limits(view: &PreflightView<'_>, coming: &[LivePolicy]) -> Vec<DraftFinding> {
     let found = |live: &LivePolicy| {
         let PolicyMismatch { field, expected, found } =
@@ -76,8 +77,9 @@ fn open_limits(view: &PreflightView<'_>, coming: &[LivePolicy]) -> Vec<DraftFind
     coming.iter().filter_map(found).collect()
 }
 
-/// What the driver manager would do by itself. What is not set in a DaemonSet is the program's own default, which is to do it; what is not
-/// set in the values is the operator's: it evicts and does not drain.
+/// Returns the evictions that the driver manager performs. Variables that a DaemonSet does not set
+/// have the program's own default, which is on. Variables that the values do not set have the
+/// operator's: it evicts, and does not drain.
 fn evicts<'a>(environment: impl Fn(&str) -> Option<&'a String>, live: bool) -> Vec<&'static str> {
     let on =
         |name: &str, default: bool| environment(name).map_or(default, |value| value != "false");
@@ -88,12 +90,13 @@ fn evicts<'a>(environment: impl Fn(&str) -> Option<&'a String>, live: bool) -> V
         .collect()
 }
 
-/// Whether the driver manager of this DaemonSet leaves evictions to a hook, as in mode `drive`.
+/// Returns whether the driver manager of this DaemonSet leaves evictions to a hook, as in mode
+/// `drive`.
 pub fn leaves_evictions(daemon_set: &ObservedDaemonSet) -> bool {
     evicts(|name| daemon_set.manager_environment.get(name), true).is_empty()
 }
 
-/// The same for the live DaemonSets; `None`: there are none.
+/// Returns the evictions of the live DaemonSets; `None` if there are none.
 fn live_evicts(view: &PreflightView<'_>) -> Option<Vec<&'static str>> {
     let daemon_sets = driver_daemon_sets(view.observed(), Driver::Gpu);
     let all = daemon_sets
@@ -137,7 +140,8 @@ fn mode_change(view: &PreflightView<'_>) -> Option<DraftFinding> {
     })
 }
 
-/// The Job that waits for the rollout: its budget in seconds, and what to set. `None`: nobody says which it is.
+/// Returns the time budget in seconds of the Job that waits for the rollout, and how to set it;
+/// `None` if the Job is unknown.
 fn waits(settings: &Settings) -> Option<(u64, String)> {
     if settings.has(Task::Settle) {
         return Some((settings.budget_seconds, "set rollout.budgetSeconds".to_owned()));
@@ -166,7 +170,7 @@ fn time_budget(view: &PreflightView<'_>) -> Option<DraftFinding> {
     let fleet = if decides {
         settings.upgrade.fleet(nodes, settings.per_node_seconds)
     } else if pools.is_split() {
-        // The NVIDIADrivers' nodes are upgraded side by side: the slowest of them counts.
+        // The nodes of different NVIDIADrivers are upgraded in parallel: the slowest pool counts.
         let sizes = pools.sizes(view.nodes.values().copied());
         let fleets = sizes.into_iter().map(|(pool, nodes)| vendors(&pool.policy, nodes));
         fleets.max_by_key(|fleet| fleet.budget_seconds())?

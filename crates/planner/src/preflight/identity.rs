@@ -1,5 +1,6 @@
-//! Driver DaemonSets that the coming values would replace by others. The operator deletes such a DaemonSet, and with it every driver pod at
-//! once: no upgrade controller is asked, neither the vendor's nor ours (gpu-operator#2166).
+//! Driver DaemonSets that the operator would replace because of the new values. The operator
+//! deletes such a DaemonSet, and with it every driver pod at once: neither NVIDIA's upgrade
+//! controller nor the hook is involved (gpu-operator#2166).
 
 use crate::pods::listed;
 use crate::spec::driver_daemon_sets;
@@ -11,23 +12,25 @@ use observed::{Observed, ObservedDaemonSet, ObservedNode};
 
 use super::{DraftFinding, PreflightView};
 
-/// Label of the operator's driver DaemonSets: `true` for precompiled drivers, one DaemonSet a kernel.
+/// Label of the operator's driver DaemonSets: `true` for precompiled drivers, one DaemonSet per
+/// kernel.
 const PRECOMPILED_LABEL: &str = "nvidia.com/precompiled";
-/// Label of those that build with OpenShift's driver toolkit, one DaemonSet a release of its operating system.
+/// Label of DaemonSets that build with OpenShift's driver toolkit, one DaemonSet per release of its
+/// operating system.
 const DRIVER_TOOLKIT_LABEL: &str = "openshift.driver-toolkit";
-/// Label of node-feature-discovery by which the operator knows a node of OpenShift.
+/// Label of node-feature-discovery by which the operator recognizes an OpenShift node.
 const OPENSHIFT_LABEL: &str = "feature.node.kubernetes.io/system-os_release.OSTREE_VERSION";
 
-/// How the operator makes its driver DaemonSets.
+/// How the operator creates its driver DaemonSets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DriverIdentity {
     /// One for all nodes.
     Compiled,
-    /// One a kernel.
+    /// One per kernel.
     Precompiled,
-    /// One a release of OpenShift's operating system.
+    /// One per release of OpenShift's operating system.
     DriverToolkit,
-    /// Of NVIDIADrivers: one a driver and operating system.
+    /// From NVIDIADrivers: one per driver and operating system.
     NvidiaDriver,
     /// None.
     Off,
@@ -57,7 +60,7 @@ pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
         let nodes = nodes_of(view, daemon_set);
         let becomes = match driver {
             Driver::Gpu => gpu(view, daemon_set),
-            // The one that is named is there or not: nothing of the coming values is about it.
+            // The settings name the DaemonSet, and the values say nothing about it.
             Driver::DaemonSet => None,
             Driver::Ofed => (view.coming().driver == Some(false)).then_some(DriverIdentity::Off),
         };
@@ -95,7 +98,7 @@ pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
     drafts
 }
 
-/// The nodes with the device that have a pod of the DaemonSet.
+/// Returns the nodes with the device that have a pod of the DaemonSet.
 fn nodes_of<'a>(view: &PreflightView<'a>, daemon_set: &ObservedDaemonSet) -> Vec<&'a ObservedNode> {
     let owned = view
         .observed()
@@ -105,7 +108,7 @@ fn nodes_of<'a>(view: &PreflightView<'a>, daemon_set: &ObservedDaemonSet) -> Vec
     owned.filter_map(|pod| view.nodes.get(pod.node.as_deref()?).copied()).collect()
 }
 
-/// The first label of the node that is not as the DaemonSet selects.
+/// Returns the first label of the node that does not match the DaemonSet's selector.
 fn differs(daemon_set: &ObservedDaemonSet, node: &ObservedNode) -> String {
     let other =
         daemon_set.node_selector.iter().find(|(key, value)| node.labels.get(*key) != Some(*value));
@@ -117,7 +120,7 @@ fn differs(daemon_set: &ObservedDaemonSet, node: &ObservedNode) -> String {
     })
 }
 
-/// What takes the place of a DaemonSet of the GPU operator; `None`: it stays.
+/// Returns what replaces a DaemonSet of the GPU Operator; `None` if it stays.
 fn gpu(view: &PreflightView<'_>, daemon_set: &ObservedDaemonSet) -> Option<DriverIdentity> {
     let ComingValues { driver, precompiled, nvidia_drivers, driver_toolkit, .. } = *view.coming();
     let live = live(view.observed(), daemon_set);

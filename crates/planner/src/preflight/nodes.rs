@@ -1,4 +1,5 @@
-//! Nodes: which cannot go, which others are at work on, and what earlier upgrades have left on them.
+//! Checks of nodes: nodes that cannot be upgraded, nodes that others work on, and leftovers of
+//! earlier upgrades.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use observed::{Labels, ObservedNode};
 
 use super::{DraftFinding, PreflightView};
 
-/// What the driver manager appends to the label of an operand that it sends away.
+/// The suffix that the driver manager adds to the label of an operand that it removes.
 const PAUSED: &str = "paused-for-driver-upgrade";
 
 pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
@@ -59,7 +60,7 @@ fn kubernetes(view: &PreflightView<'_>) -> Option<DraftFinding> {
         .iter()
         .map(|(version, nodes)| format!("{version} on {} nodes", nodes.len()))
         .collect();
-    // Of two that are equally common the older one counts as the rule.
+    // If two are equally common, the older one counts as the rule.
     let (most, _) = versions.iter().rev().max_by_key(|(_, nodes)| nodes.len())?;
     let others: Vec<&ObservedNode> = versions
         .iter()
@@ -83,7 +84,8 @@ fn kubernetes(view: &PreflightView<'_>) -> Option<DraftFinding> {
     )
 }
 
-/// Whether the node carries a record of ours, for whichever driver. Whose cordon it is when the record cannot be read, nobody knows.
+/// Returns whether the node has a cordon, hold or newer record of gpu-rollout, for any driver. With
+/// an unreadable record, the owner of the cordon is unknown.
 fn is_ours(node: &ObservedNode) -> bool {
     Driver::ALL.iter().any(|driver| match read(node, driver.traits()) {
         NodeRecordState::Record(record) => record.cordoned,
@@ -92,12 +94,14 @@ fn is_ours(node: &ObservedNode) -> bool {
     } || node.annotations.contains_key(driver.traits().hold))
 }
 
-/// Whether a vendor's controller that has given the node this state has begun with it, or has given it up.
+/// Returns whether the state means that NVIDIA's controller has started the node, or that its
+/// upgrade failed.
 fn is_at_work(state: Option<&str>) -> bool {
     !ControllerState::from_label(state).is_idle()
 }
 
-/// Whether a vendor's controller has cordoned the node: it is at work there or has given it up, and did not find it cordoned.
+/// Returns whether NVIDIA's controller has cordoned the node: it has started the node or failed,
+/// and the node was not cordoned before.
 fn is_vendors(node: &ObservedNode) -> bool {
     Driver::ALL.iter().map(|driver| driver.traits()).any(|traits| {
         is_at_work(node.labels.text(traits.state_label))
@@ -143,7 +147,7 @@ fn paused(view: &PreflightView<'_>) -> Option<DraftFinding> {
             labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value))
         })
     };
-    // While a driver pod starts or is replaced, the labels are as they should be.
+    // While a driver pod starts or is replaced, paused labels are normal.
     let state = |node: &ObservedNode| {
         node.labels.get(view.input.settings.driver.traits().state_label).cloned()
     };
@@ -187,7 +191,7 @@ fn leftovers(view: &PreflightView<'_>) -> Option<DraftFinding> {
         };
         all.filter(ours).cloned().collect::<Vec<_>>()
     };
-    // Of all nodes: one that lost its device keeps them too.
+    // All nodes are checked: a node that lost its device keeps the labels too.
     let found: Vec<&ObservedNode> =
         view.observed().nodes.values().filter(|node| !keys(node).is_empty()).collect();
     let texts: Vec<String> =

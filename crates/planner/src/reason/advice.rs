@@ -1,4 +1,4 @@
-//! What a person can do about each reason.
+//! The hint for each reason.
 
 use contract::driver::Driver;
 use contract::names;
@@ -11,13 +11,13 @@ mod daemon_set;
 mod ofed;
 
 impl Reason {
-    /// What a person can do about it, in the words of the driver's operator.
+    /// Returns what the user can do about the reason, in the terms of the driver's operator.
     pub fn advice(&self, driver: Driver) -> &'static str {
         if let Self::DriverOutOfDate { why: Some(why), .. }
         | Self::UpgradeUnfinished { why: Some(why), .. } = self
             && why.stops_all()
         {
-            // What the policy says of nodes does not matter while the controller does nothing at all.
+            // The policy for nodes does not matter while the controller upgrades no node at all.
             return why.advice();
         }
         match driver {

@@ -1,4 +1,4 @@
-//! What a reason says to people.
+//! The message of each reason.
 
 use std::fmt;
 

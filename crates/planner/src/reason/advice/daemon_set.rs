@@ -1,9 +1,9 @@
-//! What people can do where the driver is a DaemonSet without an operator.
+//! Hints for a driver DaemonSet without an operator.
 
 use crate::reason::Reason;
 
 impl Reason {
-    /// `None`: the same as for the GPU driver.
+    /// Returns the hint; `None` if it is the same as for the GPU driver.
     #[expect(clippy::wildcard_enum_match_arm, reason = "only what is said otherwise stands here")]
     pub(super) fn daemon_set_advice(&self) -> Option<&'static str> {
         Some(match self {

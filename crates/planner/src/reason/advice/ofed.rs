@@ -1,9 +1,9 @@
-//! Advice that is another one for the network operator.
+//! Hints that differ for the Network Operator.
 
 use crate::reason::Reason;
 
 impl Reason {
-    /// What a person can do about it where the driver is OFED; `None`: what the table of reasons says.
+    /// Returns the hint for the OFED driver; `None` if it is the common one.
     #[expect(clippy::wildcard_enum_match_arm, reason = "only what differs stands here")]
     pub(super) fn ofed_advice(&self) -> Option<&'static str> {
         Some(match self {
