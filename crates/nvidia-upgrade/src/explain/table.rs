@@ -1,25 +1,25 @@
-//! What can be said of each wait: whether it ends by itself, and what to do.
+//! The properties of each wait: its name, whether it can end without manual action, and the hint.
 
 use super::super::state::ControllerState;
 use super::{ControllerWait, SlotHolder};
 
 impl ControllerWait {
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &'static str {
         self.row().0
     }
 
-    /// Whether it can end without anybody doing something about it.
+    /// Returns whether it can end without manual action.
     pub fn can_resolve(&self) -> bool {
         self.row().1
     }
 
-    /// What to do.
+    /// Returns the hint.
     pub fn advice(&self) -> &'static str {
         self.row().2
     }
 
-    /// Whether it keeps every node alike, whatever the policy lets go on.
+    /// Returns whether it blocks every node, whatever the policy allows.
     pub fn stops_all(&self) -> bool {
         matches!(self, Self::SandboxWorkloads | Self::Blocked { .. } | Self::PassEnds { .. })
     }
@@ -113,7 +113,7 @@ impl ControllerWait {
 }
 
 impl SlotHolder {
-    /// Whether the node gives its place back without anybody doing something about it.
+    /// Returns whether the node frees its slot without manual action.
     pub fn can_resolve(&self) -> bool {
         (self.state.is_in_progress() && self.state != ControllerState::Failed)
             || (self.not_ready && !self.cordoned && !self.failed)

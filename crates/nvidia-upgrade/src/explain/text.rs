@@ -1,4 +1,4 @@
-//! The waits in words.
+//! The messages of the waits.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::super::predict::PredictedStep;
 use super::{ControllerWait, SlotHolder};
 
-/// How many names a text shows before it only counts the rest.
+/// Maximum number of names in a message.
 const NAMED: usize = 5;
 
 impl fmt::Display for ControllerWait {
@@ -130,7 +130,7 @@ impl fmt::Display for PredictedStep {
     }
 }
 
-/// A value with the text before and after it, or nothing.
+/// An optional value with a text before and after it; empty without the value.
 pub struct OptionalText<'a, T>(pub &'static str, pub &'a Option<T>, pub &'static str);
 
 impl<T: fmt::Display> fmt::Display for OptionalText<'_, T> {
@@ -140,7 +140,7 @@ impl<T: fmt::Display> fmt::Display for OptionalText<'_, T> {
     }
 }
 
-/// The same for a time, to the second.
+/// An optional time, to the second, with a text before and after it.
 struct OptionalTime<'a>(&'static str, &'a Option<Timestamp>, &'static str);
 
 impl fmt::Display for OptionalTime<'_> {

@@ -311,7 +311,8 @@ fn waking_state_label<'a>(nodes: &RunNodes<'a>) -> Option<(&'a ObservedNode, Nod
         node.labels.has(traits.state_label, state.label())
     };
     // A node that still waits: the controller sets its label again. The last one is used, because
-    // its start is the farthest away.
+    // its start is the farthest away. A current node whose upgrade a user requested would lose the
+    // request with its label.
     let outdated = |node: &&ObservedNode| {
         let pod = fleet.operands.as_ref().and_then(|operands| operands.driver_pod(node));
         pod.is_some_and(|pod| !pod.newest)

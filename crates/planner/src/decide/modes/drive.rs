@@ -273,7 +273,8 @@ fn failed(
     {
         return UpgradeTurn::Waits(give_back(draft, driven, record).into());
     }
-    // A user who requests the node has fixed the cause: its attempts are counted from zero.
+    // A user who requests the node has fixed the cause: its attempts are counted from zero. The
+    // policy that refused its writes in an earlier run may have changed since.
     let same = record.digest == settings.digest
         && !is_requested(driven.node, draft.traits())
         && !failure.cause.is_refusal();

@@ -81,7 +81,8 @@ pub(super) fn clear(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> PodCle
             draft.effects.unasked.push(going.pod.uid.clone());
         }
     }
-    // A pod may use its whole grace period; only then does it count as late.
+    // A pod may use its whole grace period; only then does it count as late. Pods that return to
+    // the node repeatedly are as late as the first one.
     let in_time = |pod: &Workload| pod.created <= after(since, limit);
     let leaving = plan.leaving.iter().filter(|leaving| in_time(leaving.pod));
     // The time of a pod that the hook evicted counts from the request, by the hook's clock; the
