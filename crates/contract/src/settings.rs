@@ -297,8 +297,8 @@ pub enum MissingGpus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SettleSettings {
-    /// The operands that success waits for: `gating` (container toolkit, validator, device plugin) or
-    /// `all` that the operator deploys.
+    /// The operands that success waits for: `gating` (container toolkit, validator, device plugin)
+    /// or `all` that the operator deploys.
     pub operands: GatingOperands,
     /// What happens to a node that offers fewer GPUs than when the run started, with the same MIG
     /// layout and the same sharing: `report` or `fail`.

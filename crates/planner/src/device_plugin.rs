@@ -224,8 +224,8 @@ fn uses_config(daemon_set: &ObservedDaemonSet, settings: &DevicePluginSettings) 
     settings.config_map.as_ref().is_some_and(|name| daemon_set.config_maps.contains(name))
 }
 
-/// Returns whether it is device plugin, GPU feature discovery or MPS daemon. Other DaemonSets may mount
-/// the ConfigMap too, and the hook must not restart them.
+/// Returns whether it is device plugin, GPU feature discovery or MPS daemon. Other DaemonSets may
+/// mount the ConfigMap too, and the hook must not restart them.
 fn is_known(daemon_set: &ObservedDaemonSet) -> bool {
     names::DEVICE_PLUGIN_CONTAINERS
         .iter()

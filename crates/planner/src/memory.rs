@@ -131,8 +131,9 @@ impl RunMemory {
         self.cohort.as_ref().is_some_and(|cohort| cohort.contains(uid))
     }
 
-    /// Creates the memory of a run that follows another one. It keeps the replacements of the previous
-    /// run, and the plugins that did not come back: a repeated run must not take down more plugins.
+    /// Creates the memory of a run that follows another one. It keeps the replacements of the
+    /// previous run, and the plugins that did not come back: a repeated run must not take down more
+    /// plugins.
     pub fn following(
         nodes: &Named<NodeRecord>,
         started_at: Timestamp,

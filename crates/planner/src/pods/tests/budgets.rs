@@ -95,7 +95,8 @@ fn gravity_1277_broken_pods_that_their_budget_protects() {
     let young = Workload { created: at(-599), ..broken() };
     assert_eq!(alone(&all_broken, &young), "Starting");
     assert_eq!(verdict(&[all_broken], &Workload { created: at(-600), ..young }), "Unhealthy");
-    // With `minAvailable: 0` and none healthy the API's exception for broken pods does not hold, and nothing is allowed either.
+    // With `minAvailable: 0` and none healthy the API's exception for broken pods does not hold,
+    // and nothing is allowed either.
     assert_eq!(verdict(&[budget(None, Some("0"), 3, 0, 0)], &broken()), "Unhealthy");
 }
 

@@ -96,7 +96,8 @@ fn bare_gpu_pods_need_force_others_are_ignored() {
     );
 }
 
-/// Lines 68, 69, 71, 72 and 74: whether the drain follows or the node fails is decided elsewhere; no pod is touched.
+/// Lines 68, 69, 71, 72 and 74: whether the drain follows or the node fails is decided elsewhere;
+/// no pod is touched.
 #[test]
 fn gpu_operator_454_one_forbidden_pod_keeps_all_untouched() {
     for (name, blocked, policy, text) in [
@@ -190,7 +191,8 @@ fn kured_63_restart_continues_from_the_current_pods() {
     assert_eq!((evict, leaving), (vec!["second".to_owned()], vec!["first".to_owned()]));
 }
 
-/// Somebody takes the DaemonSet off the node: its pod goes, and is waited for. If it comes back, it is in the way again.
+/// Somebody takes the DaemonSet off the node: its pod goes, and is waited for. If it comes back, it
+/// is in the way again.
 #[test]
 fn leaving_gpu_pod_of_daemon_set_is_awaited() {
     let exporter = of_daemon_set("exporter", gpu_pod("exporter"));
@@ -209,8 +211,8 @@ fn tuppr_310_neither_step_touches_the_hooks_own_pod() {
     assert_eq!(drain(&DrainPolicy::default(), &hook), over());
 }
 
-/// The vendor's default drain protects some namespaces by name and then waits for ever for what is left: here whatever cannot go is
-/// either left alone by rule or named before anything is touched.
+/// The vendor's default drain protects some namespaces by name and then waits for ever for what is
+/// left: here whatever cannot go is either left alone by rule or named before anything is touched.
 #[test]
 fn aicr_2626_drain_never_waits_for_skipped_pods() {
     let system = [

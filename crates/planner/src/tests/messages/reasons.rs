@@ -1,5 +1,5 @@
-//! A sample of every reason, and of every form that its text, its class or its remedy has, for the catalog of messages.
-//! What nodes wait for in an upgrade of ours is in [`super::upgrades`].
+//! A sample of every reason, and of every form that its text, its class or its remedy has, for the
+//! catalog of messages. What nodes wait for in an upgrade of ours is in [`super::upgrades`].
 
 use crate::reason::{OperandName, Reason};
 use contract::driver::Driver;

@@ -1,5 +1,5 @@
-//! A sample of everything that a node waits for in an upgrade that we do or steer, and of every form that it is told in, for the catalog
-//! of messages.
+//! A sample of everything that a node waits for in an upgrade that we do or steer, and of every
+//! form that it is told in, for the catalog of messages.
 
 use crate::drive_upgrade::cause::FailureCause;
 use crate::drive_upgrade::start_limits::StartRefusal;
