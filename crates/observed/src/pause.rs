@@ -1,6 +1,7 @@
 //! Paused nodes. A pause forbids to start a node: to cordon it, to evict its pods, to replace its
 //! driver. Started nodes whose driver is unchanged wait; a node whose driver is already being
 //! replaced is finished.
+//! Everything that the hook took from a node before is restored in any case.
 
 use jiff::Timestamp;
 
