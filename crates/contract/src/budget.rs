@@ -1,50 +1,57 @@
-//! The time budget B of a hook Job, and everything that is derived from it.
+//! The time budget B of a hook Job, and the values derived from it.
 
 use super::count::Count;
 
-/// The pod's `terminationGracePeriodSeconds`: enough to finish the write in hand and to save the record.
+/// The pod's `terminationGracePeriodSeconds`: enough to finish the current write and to save the
+/// record.
 pub const TERMINATION_GRACE_SECONDS: u64 = 30;
-/// S: what a deployer must wait beyond B, so that it never gives up before the Job does (`terminationGracePeriodSeconds` + 60 s).
+/// S, in seconds: how much longer than B a deployer must wait, so that it never gives up before the
+/// Job does (`terminationGracePeriodSeconds` + 60 s).
 pub const SLACK_SECONDS: u64 = TERMINATION_GRACE_SECONDS + 60;
-/// The hook's own deadline is this much before B. After a failed verdict Kubernetes starts two more pods, 10 and 20 s apart, which end with
-/// the same verdict at once; only then is the Job failed, and its verdict rather than `DeadlineExceeded` is what the deployer reports.
+/// How many seconds before B the hook's own deadline is. After a failed verdict, Kubernetes starts
+/// two more pods, 10 and 20 s apart, which end with the same verdict at once. Only then has the Job
+/// failed, and the deployer reports its verdict instead of `DeadlineExceeded`.
 pub const MARGIN_SECONDS: u64 = 90;
 
-/// For so many seconds of the margin nodes are given back whose driver was not touched (mode `drive`).
+/// How many seconds of the margin the hook uses to release nodes whose driver it did not touch
+/// (mode `drive`).
 pub const GIVING_BACK_SECONDS: u64 = MARGIN_SECONDS / 2;
-/// What a run takes in addition to the nodes: image pull and scheduling of the hook, the operator's own rollout, quiet period, re-rolls.
+/// Seconds that a run takes in addition to the nodes: image pull and scheduling of the hook, the
+/// operator's own rollout, quiet period, re-rolls.
 pub const OVERHEAD_SECONDS: u64 = 900;
 
-/// The time in seconds that a hook has for its work within B: all but the margin, and never less than half.
+/// Returns how many seconds of B a hook has for its work: all but the margin, and never less than
+/// half.
 pub const fn working_seconds(budget_seconds: u64) -> u64 {
     let half = budget_seconds / 2;
     budget_seconds - if half < MARGIN_SECONDS { half } else { MARGIN_SECONDS }
 }
 
-/// What a fleet's budget is made from.
+/// The inputs of a fleet's time budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FleetPace {
     /// GPU nodes.
     pub nodes: usize,
-    /// How many may be upgraded at once (`maxParallelUpgrades`); 0 is unlimited.
+    /// How many nodes may be upgraded at once (`maxParallelUpgrades`); 0 is unlimited.
     pub max_parallel: u32,
-    /// How many may be unavailable (`maxUnavailable`).
+    /// How many nodes may be unavailable (`maxUnavailable`).
     pub max_unavailable: Count,
-    /// Seconds that one node is expected to take, with everything that the policy makes it wait for.
+    /// Seconds that one node is expected to take, including all waits of the policy.
     pub per_node_seconds: u64,
     /// Seconds between one wave of nodes and the next.
     pub soak_seconds: u64,
 }
 
 impl FleetPace {
-    /// How many nodes are upgraded at once: the smaller of both limits, at least one.
+    /// Returns how many nodes are upgraded at once: the smaller of both limits, at least one.
     pub fn parallel(self) -> usize {
         let unavailable = self.max_unavailable.resolve(self.nodes).max(1);
         let parallel = if self.max_parallel == 0 { self.nodes } else { self.max_parallel as usize };
         parallel.min(unavailable).max(1)
     }
 
-    /// B in seconds: the waves of nodes one after another with their pauses, and the overhead.
+    /// Returns B in seconds: the waves of nodes one after another with their pauses, plus the
+    /// overhead.
     pub fn budget_seconds(self) -> u64 {
         let waves = self.nodes.max(1).div_ceil(self.parallel()) as u64;
         let pauses = (waves - 1).saturating_mul(self.soak_seconds);
@@ -55,7 +62,7 @@ impl FleetPace {
     }
 }
 
-/// T in seconds: the least timeout of a deployer that waits for a Job with budget B.
+/// Returns T in seconds: the minimum timeout of a deployer that waits for a Job with budget B.
 pub const fn deployer_timeout_seconds(budget_seconds: u64) -> u64 {
     budget_seconds + SLACK_SECONDS
 }

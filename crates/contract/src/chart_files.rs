@@ -1,6 +1,7 @@
-//! Files of a chart in a bundle, by names that those who write bundles and those who read them agree on.
+//! Names of the files of a chart in a bundle. The code that writes bundles and the code that reads
+//! them share these names.
 
-/// What makes a folder a chart.
+/// The file that makes a directory a chart.
 pub const CHART: &str = "Chart.yaml";
 /// The values that a component shares with its hook.
 pub const VALUES: &str = "values.yaml";

@@ -1,4 +1,5 @@
-//! The checks of a preflight: one table, and how strict a user is about each. `docs/preflight.md` is made from it.
+//! The checks of a preflight, and how strict a user is about each. `docs/preflight.md` is generated
+//! from this table.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,57 +10,57 @@ use serde_json::{Map, Value, json};
 
 use super::settings::Mode;
 
-/// One thing that a preflight looks at.
+/// One check of a preflight.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum PreflightCheck {
-    /// A selector of the policy is none.
+    /// A selector of the policy is not valid.
     Selectors,
-    /// A PodDisruptionBudget that never lets a pod go.
+    /// A PodDisruptionBudget that never allows an eviction.
     BudgetNeverYields,
-    /// Pods whose emptyDir would be lost.
+    /// Pods with an emptyDir whose data would be lost.
     EmptyDir,
-    /// Pods that nobody would bring back.
+    /// Pods that would not be recreated.
     UnmanagedPods,
-    /// Pods with the device that cannot be evicted.
+    /// Pods that use the device and cannot be evicted.
     PinnedHolders,
-    /// Pods whose controller is of a kind that Kubernetes does not know.
+    /// Pods whose controller is of a kind that is not part of Kubernetes.
     ForeignControllers,
-    /// Pods that are being deleted and do not end.
+    /// Pods that are stuck in termination.
     TerminatingPods,
-    /// Pods that may use the device without asking for it.
+    /// Pods that may use the device without requesting it.
     HiddenHolders,
     /// ResourceClaims that running pods hold.
     HeldClaims,
-    /// ResourceClaims that nobody gives back.
+    /// ResourceClaims that are not released.
     LeftoverClaims,
-    /// Driver DaemonSets that give way to others.
+    /// Driver DaemonSets that the operator would replace.
     DaemonSetIdentity,
     /// A change of mode that replaces every driver pod.
     ModeChange,
-    /// Two that upgrade drivers, or none where one is steered.
+    /// Two controllers that upgrade drivers, or none in mode `steer`.
     Actors,
-    /// Nobody upgrades drivers.
+    /// No controller upgrades drivers.
     NobodyUpgrades,
-    /// A driver manager that evicts beside the hook.
+    /// A driver manager that evicts pods at the same time as the hook.
     ManagerEviction,
     /// A time budget that is too small.
     TimeBudget,
-    /// Nodes of different Kubernetes versions.
+    /// Nodes with different Kubernetes versions.
     KubernetesUpgrade,
     /// No node is ready.
     NoReadyNodes,
     /// Nodes that are not ready.
     NotReadyNodes,
-    /// Nodes that somebody else has cordoned.
+    /// Nodes with a foreign cordon.
     ForeignCordons,
-    /// Nodes that somebody has in maintenance.
+    /// Nodes that another user or controller has put into maintenance.
     NodeMaintenance,
-    /// Operands that stay away since an upgrade that is over.
+    /// Operands that are still paused after an upgrade has ended.
     PausedOperands,
-    /// What an earlier run of ours has left.
+    /// Labels and annotations that an earlier run left on nodes.
     Leftovers,
 }
 
@@ -67,26 +68,27 @@ pub enum PreflightCheck {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckSeverity {
-    /// It must not begin.
+    /// The rollout must not start.
     Blocking,
-    /// It is worth knowing.
+    /// The rollout may start; the finding is reported.
     Warning,
 }
 
-/// The severity of a check where the user says nothing.
+/// The severity of a check that the user does not configure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultSeverity {
-    /// It blocks.
+    /// The finding blocks.
     Blocks,
-    /// It warns.
+    /// The finding warns.
     Warns,
-    /// It blocks where we drive the upgrade, and warns where the vendor's controller does.
+    /// The finding blocks in mode `drive`, and warns where NVIDIA's controller upgrades the nodes.
     BlocksDrive,
-    /// It blocks, and a user cannot turn that down: the rollout would be impossible, or bypass its own limits.
+    /// The finding blocks, and a user cannot lower its severity: the rollout would be impossible,
+    /// or would bypass its own limits.
     AlwaysBlocks,
 }
 
-/// What a user makes of a check.
+/// The severity that a user sets for a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckLevel {
@@ -94,12 +96,13 @@ pub enum CheckLevel {
     Block,
     /// Its findings warn.
     Warn,
-    /// It is not looked at.
+    /// The check is not performed.
     Ignore,
 }
 
-/// How strict a user is, by check; what is not named is as in the table. Checks that always block can only be told to block, which in mode
-/// `assist` they do not do by themselves.
+/// The severity that a user sets, by check. Checks that are not named have the default of the
+/// table. Checks that always block can only be set to `block`, which has an effect in mode
+/// `assist`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CheckStrictness(
@@ -112,7 +115,7 @@ fn levels<'de, D: serde::Deserializer<'de>>(
     let levels = BTreeMap::<PreflightCheck, CheckLevel>::deserialize(deserializer)?;
     match levels.iter().find(|(check, level)| !check.takes(**level)) {
         Some((check, _)) => Err(serde::de::Error::custom(format!(
-            "`{}` cannot be turned down: expected `block`",
+            "the severity of `{}` cannot be lowered: expected `block`",
             check.name()
         ))),
         None => Ok(levels),
@@ -134,7 +137,7 @@ impl JsonSchema for CheckStrictness {
             })
             .collect();
         json_schema!({
-            "description": "What becomes of the findings of a preflight, by check; what is not named is as `docs/preflight.md` says.",
+            "description": "The severity of preflight findings, by check. Checks that are not named have the default severity in `docs/preflight.md`.",
             "type": "object",
             "additionalProperties": false,
             "properties": properties,
@@ -143,26 +146,26 @@ impl JsonSchema for CheckStrictness {
 }
 
 impl FromIterator<(PreflightCheck, CheckLevel)> for CheckStrictness {
-    /// What a check does not take is left out.
+    /// Ignores levels that a check does not accept.
     fn from_iter<I: IntoIterator<Item = (PreflightCheck, CheckLevel)>>(levels: I) -> Self {
         Self(levels.into_iter().filter(|(check, level)| check.takes(*level)).collect())
     }
 }
 
 impl CheckStrictness {
-    /// Whether it says nothing.
+    /// Returns whether no check is named.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the severity of a check's findings; `None`: the user ignores them.
+    /// Returns the severity of a check's findings; `None` if the user ignores them.
     pub fn severity(&self, check: PreflightCheck, mode: Mode) -> Option<CheckSeverity> {
         match self.0.get(&check) {
             Some(CheckLevel::Block) => Some(CheckSeverity::Blocking),
             Some(CheckLevel::Warn) => Some(CheckSeverity::Warning),
             Some(CheckLevel::Ignore) => None,
             None => Some(match check.normally() {
-                // There the operator goes on as it would without us.
+                // In mode `assist`, the operator upgrades the nodes with or without the hook.
                 _ if mode == Mode::Assist => CheckSeverity::Warning,
                 DefaultSeverity::Blocks | DefaultSeverity::AlwaysBlocks => CheckSeverity::Blocking,
                 DefaultSeverity::BlocksDrive if mode == Mode::Drive => CheckSeverity::Blocking,
@@ -173,17 +176,17 @@ impl CheckStrictness {
 }
 
 impl CheckLevel {
-    /// Every level, from the strictest on.
+    /// Every level, strictest first.
     pub const ALL: [Self; 3] = [Self::Block, Self::Warn, Self::Ignore];
 }
 
 impl PreflightCheck {
-    /// Whether a user may say this of it.
+    /// Returns whether a user may set this level for the check.
     pub fn takes(self, level: CheckLevel) -> bool {
         level == CheckLevel::Block || self.normally() != DefaultSeverity::AlwaysBlocks
     }
 
-    /// Every check, in the order of findings and of the page.
+    /// Every check, in the order of findings and of `docs/preflight.md`.
     pub const ALL: [Self; 23] = [
         Self::Selectors,
         Self::Actors,
@@ -210,22 +213,22 @@ impl PreflightCheck {
         Self::Leftovers,
     ];
 
-    /// Its name, as settings, findings and the page have it.
+    /// Returns the name in settings, findings and `docs/preflight.md`.
     pub fn name(self) -> &'static str {
         self.row().0
     }
 
-    /// Its severity where the user says nothing.
+    /// Returns the severity that applies if the user does not configure the check.
     pub fn normally(self) -> DefaultSeverity {
         self.row().1
     }
 
-    /// What it finds, and why that matters.
+    /// Returns what the check finds, and why that matters.
     pub fn finds(self) -> &'static str {
         self.row().2
     }
 
-    /// What people can do about it.
+    /// Returns what the user can do about a finding.
     pub fn advice(self) -> &'static str {
         self.row().3
     }
@@ -237,110 +240,110 @@ impl PreflightCheck {
             Self::Selectors => (
                 "selectors",
                 AlwaysBlocks,
-                "A label selector of the policy that is none, or one of `extraConsumers` that selects every pod.",
+                "A label selector of the policy that is not valid, or a selector of `extraConsumers` that selects every pod.",
                 "correct the selector",
             ),
             Self::Actors => (
                 "actors",
                 AlwaysBlocks,
-                "In mode `drive` an `autoUpgrade` that is on: two would upgrade the same nodes. In `steer` one that is off: nobody would.",
+                "In mode `drive`, `autoUpgrade` is on: the operator and the hook would upgrade the same nodes. In mode `steer`, it is off: no node would be upgraded.",
                 "deploy the operator's release with the values of this mode",
             ),
             Self::NobodyUpgrades => (
                 "nobody-upgrades",
                 Warns,
-                "In the modes `observe` and `assist` an `autoUpgrade` that is off: the operator changes its DaemonSets, and no driver pod is replaced.",
-                "set autoUpgrade, let the hook drive, or delete the driver pods yourself, node by node",
+                "In the modes `observe` and `assist`, `autoUpgrade` is off: the operator changes its DaemonSets, but no driver pod is replaced.",
+                "set autoUpgrade, use mode drive, or delete the driver pods yourself, node by node",
             ),
             Self::ManagerEviction => (
                 "manager-eviction",
                 AlwaysBlocks,
-                "In mode `drive` a driver manager that evicts or drains by itself: it goes round the policy, and uncordons nodes that others cordoned.",
+                "In mode `drive`, the driver manager evicts or drains: it bypasses the policy, and uncordons nodes with a foreign cordon.",
                 "set ENABLE_GPU_POD_EVICTION and ENABLE_AUTO_DRAIN to \"false\" in driver.manager.env",
             ),
             Self::NoReadyNodes => (
                 "no-ready-nodes",
                 Blocks,
-                "There are nodes with the device, and none of them is ready. With precompiled drivers the operator then makes and deletes its DaemonSet in a loop.",
+                "Nodes with the device exist, but none of them is ready. With precompiled drivers, the operator then creates and deletes its DaemonSet in a loop.",
                 "repair the nodes first",
             ),
             Self::DaemonSetIdentity => (
                 "daemon-set-identity",
                 Blocks,
-                "Values under which the operator deletes a driver DaemonSet and makes another one (precompiled or not, ClusterPolicy or NVIDIADriver, driver off), and nodes that have left the selector of theirs. The driver pods are then replaced at once and outside every policy, under running workloads.",
-                "drain the nodes first and change it in a maintenance window, or leave it as it is",
+                "Values with which the operator deletes a driver DaemonSet and creates another one (precompiled or not, ClusterPolicy or NVIDIADriver, driver off), and nodes that no longer match the selector of their DaemonSet. The driver pods are then replaced at once, without any policy, under running workloads.",
+                "drain the nodes first and make the change in a maintenance window, or do not make it",
             ),
             Self::BudgetNeverYields => (
                 "budget-never-yields",
                 Blocks,
-                "A PodDisruptionBudget under which a pod that has to go never may. The eviction would be tried until its time is over.",
+                "A PodDisruptionBudget that never allows the eviction of a pod that must be evicted. The eviction would be retried until its timeout.",
                 "change the PodDisruptionBudget, or the number of replicas, before the rollout",
             ),
             Self::EmptyDir => (
                 "empty-dir",
                 Blocks,
-                "Pods that have to go, with an emptyDir that would be lost. The vendor's controller then touches no pod of the node and calls it failed. Training pods nearly always have one in memory for /dev/shm.",
-                "set deleteEmptyDir where nothing of value is in them (in memory nothing can be kept), or end the pods yourself",
+                "Pods that must be evicted and have an emptyDir, whose data would be lost. NVIDIA's controller then evicts no pod of the node, and the upgrade of the node fails. Training pods nearly always have an emptyDir in memory for /dev/shm.",
+                "set deleteEmptyDir where the emptyDirs contain nothing of value (in memory, nothing can be kept), or delete the pods yourself",
             ),
             Self::UnmanagedPods => (
                 "unmanaged-pods",
                 Blocks,
-                "Pods that have to go and that nobody brings back: without a controller, or with a DaemonSet that is gone.",
-                "set force where they may be lost, or end the pods yourself",
+                "Pods that must be evicted and would not be recreated: they have no controller, or their DaemonSet no longer exists.",
+                "set force where the pods may be lost, or delete the pods yourself",
             ),
             Self::PinnedHolders => (
                 "pinned-holders",
                 Blocks,
                 "Pods of DaemonSets and static pods that use the device. They cannot be evicted, and the driver does not unload while they run.",
-                "give the DaemonSet the node selector nvidia.com/gpu.deploy.client: \"true\" (and the nodes that label), so that the driver manager sends its pods away (v0.12 and later), or take it off the nodes for the time of the rollout",
+                "give the DaemonSet the node selector nvidia.com/gpu.deploy.client: \"true\" (and the nodes that label), so that the driver manager removes its pods (v0.12 and later), or remove the DaemonSet from the nodes during the rollout",
             ),
             Self::TimeBudget => (
                 "time-budget",
                 BlocksDrive,
-                "A time budget of the Job that is smaller than what all nodes of the live fleet take by the policy.",
-                "raise the budget to the number that is named (from a recipe: rollout.gpuDriver.perNode, cluster.gpuNodes), or upgrade more nodes at once",
+                "A time budget of the Job that is too small for all nodes of the live fleet under the policy.",
+                "raise the budget to the named number (in a recipe: rollout.gpuDriver.perNode, cluster.gpuNodes), or upgrade more nodes at once",
             ),
             Self::ModeChange => (
                 "mode-change",
                 Warns,
-                "Into and out of mode `drive` the environment of the driver manager changes, and with it the template of the driver DaemonSets: every driver pod is replaced once.",
-                "do it together with a driver version",
+                "A change into or out of mode `drive` changes the environment of the driver manager, and so the template of the driver DaemonSets: every driver pod is replaced once.",
+                "change the mode together with the driver version",
             ),
             Self::ForeignControllers => (
                 "foreign-controllers",
                 Warns,
-                "Pods that have to go, with a controller of a kind that is not Kubernetes' own. Nobody here knows whether it brings them back, and what a restart costs it.",
-                "see what the controller does when one of its pods is evicted",
+                "Pods that must be evicted and have a controller of a kind that is not part of Kubernetes. The hook does not know whether the controller recreates them, and what a restart costs.",
+                "find out what the controller does when one of its pods is evicted",
             ),
             Self::TerminatingPods => (
                 "terminating-pods",
                 Warns,
-                "Pods that have been terminating for more than ten minutes and past their grace period. Their node would wait for them, and their processes may still own the device.",
-                "see what holds them (finalizers, an unreachable kubelet, a device that does not answer), and repair or skip the node",
+                "Pods that have been terminating for more than ten minutes and are past their grace period. Their node would wait for them, and their processes may still own the device.",
+                "find out what keeps them (finalizers, an unreachable kubelet, a device that does not respond), and repair or skip the node",
             ),
             Self::HiddenHolders => (
                 "hidden-holders",
                 Warns,
-                "Pods that may use the device without asking for it: by runtime class, or by the host's device files. Nobody evicts them, and the driver may not unload.",
-                "select them by the policy's extraConsumers, or end them yourself",
+                "Pods that may use the device without requesting it: through a runtime class, or through the device files of the host. No step evicts them, so the driver may not unload.",
+                "select them with extraConsumers of the policy, or delete them yourself",
             ),
             Self::HeldClaims => (
                 "held-claims",
                 Warns,
-                "ResourceClaims with GPUs that running pods hold. The vendor's controller up to v26.3 does not see such pods; the DRA driver must run until they are gone.",
-                "with an operator before v26.7, evict these pods yourself or let the hook drive",
+                "ResourceClaims with GPUs that running pods hold. NVIDIA's controller up to v26.3 does not detect such pods; the DRA driver must run until they are gone.",
+                "with an operator before v26.7, evict these pods yourself or use mode drive",
             ),
             Self::LeftoverClaims => (
                 "leftover-claims",
                 Warns,
-                "ResourceClaims with GPUs that are reserved for pods that are gone, or that do not end. Pods that were deleted by force leave such claims.",
-                "see which node still has them prepared; do not strip finalizers while the DRA driver of the node can still do it",
+                "ResourceClaims with GPUs that are reserved for pods that no longer exist, or that are stuck in deletion. Pods that were force-deleted leave such claims.",
+                "find out which node still has them prepared; do not remove finalizers while the DRA driver of the node can still do so",
             ),
             Self::KubernetesUpgrade => (
                 "kubernetes-upgrade",
                 Warns,
-                "Nodes with the device whose kubelets are of different versions: an upgrade of Kubernetes may be on its way, which cordons and drains the same nodes.",
-                "let one of the two upgrades end before the other one begins",
+                "Nodes with the device that have different kubelet versions: an upgrade of Kubernetes may be in progress, which cordons and drains the same nodes.",
+                "finish one of the two upgrades before you start the other",
             ),
             Self::NotReadyNodes => (
                 "not-ready-nodes",
@@ -351,26 +354,26 @@ impl PreflightCheck {
             Self::ForeignCordons => (
                 "foreign-cordons",
                 Warns,
-                "Nodes that somebody else has cordoned. They are left alone unless the policy includes them; the vendor's controller takes them first and past its limits.",
-                "uncordon them, or choose by policy.foreignCordon",
+                "Nodes with a foreign cordon. The hook does not upgrade them unless the policy includes them; NVIDIA's controller upgrades them first, and does not apply its limits to them.",
+                "uncordon them, or set policy.foreignCordon",
             ),
             Self::NodeMaintenance => (
                 "node-maintenance",
                 Warns,
-                "Nodes that somebody has asked NVIDIA's maintenance-operator to take out of service. They are waited for.",
-                "see who asked and when it ends: kubectl get nodemaintenances -A",
+                "Nodes with a NodeMaintenance: another user or controller has asked NVIDIA's maintenance-operator to take them out of service. The hook waits for them.",
+                "find out who requested the maintenance and when it ends: kubectl get nodemaintenances -A",
             ),
             Self::PausedOperands => (
                 "paused-operands",
                 Warns,
-                "Node labels by which the driver manager sent operands away for an upgrade, on nodes whose driver is ready or not there. Nobody brings the operands back.",
-                "set the labels back to what stands before `paused-for-driver-upgrade` (that text alone: to true)",
+                "Node labels with which the driver manager removed operands for an upgrade, on nodes where the driver is ready or absent. No controller brings the operands back.",
+                "set each label to the text before `paused-for-driver-upgrade`, or to true if there is none",
             ),
             Self::Leftovers => (
                 "leftovers",
                 Warns,
-                "Labels and annotations of gpu-rollout on nodes: an earlier run was ended, or is still at work.",
-                "nothing, if that run is to go on: the next one continues from there; otherwise uncordon the node if the cordon is of that run, and remove them",
+                "Labels and annotations of gpu-rollout on nodes: an earlier run was interrupted, or is still running.",
+                "to continue that run, do nothing: the next run continues it; otherwise remove the labels and annotations, and uncordon the node if that run cordoned it",
             ),
         }
     }
@@ -432,7 +435,7 @@ mod tests {
                     serde_json::from_str::<CheckStrictness>(&text).expect_err(&text).to_string();
                 assert!(
                     error.starts_with(&format!(
-                        "`{}` cannot be turned down: expected `block`",
+                        "the severity of `{}` cannot be lowered: expected `block`",
                         check.name()
                     )),
                     "{error}"

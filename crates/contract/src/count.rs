@@ -1,4 +1,4 @@
-//! A number of nodes: `3`, or a share of the fleet: `25%`.
+//! A number of nodes (`3`) or a share of the fleet (`25%`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,19 +10,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 #[schemars(with = "String", extend("type" = ["integer", "string"], "pattern" = "^[0-9]+%?$"))]
 pub enum Count {
-    /// So many nodes.
+    /// A number of nodes.
     Number(u32),
-    /// So many percent of them, rounded up (as Kubernetes' `GetScaledValueFromIntOrPercent` with `roundUp`).
+    /// A percentage of the nodes, rounded up (as Kubernetes' `GetScaledValueFromIntOrPercent` with
+    /// `roundUp`).
     Percent(u32),
 }
 
-/// Why a text is no [`Count`].
+/// Why a text is not a [`Count`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a number such as `3` or a percentage such as `25%`, found `{0}`")]
 pub struct CountError(String);
 
 impl Count {
-    /// How many of `total` nodes that is; a percentage is rounded up.
+    /// Returns how many of `total` nodes the count is; a percentage is rounded up.
     pub fn resolve(self, total: usize) -> usize {
         match self {
             Self::Number(number) => number as usize,

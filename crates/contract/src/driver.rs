@@ -1,5 +1,6 @@
-//! The kinds of driver that are rolled out, and the one table of what differs between them. Everything else about a rollout is the same
-//! code (NVIDIA's operators share theirs too: k8s-operator-libs `pkg/upgrade`).
+//! The kinds of driver that gpu-rollout upgrades, and the table of their differences. Everything
+//! else about a rollout is shared code (NVIDIA's operators share theirs too: k8s-operator-libs
+//! `pkg/upgrade`).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,73 +24,81 @@ use super::names;
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Driver {
-    /// The GPU driver, of the GPU operator.
+    /// The GPU driver, of the GPU Operator.
     #[default]
     Gpu,
-    /// The network driver (OFED, DOCA-OFED), of the network operator.
+    /// The network driver (OFED, DOCA-OFED), of the Network Operator.
     Ofed,
-    /// Any DaemonSet with the update strategy `OnDelete` that the settings name. It has no operator that upgrades anything, and so no
-    /// controller to wake or to steer.
+    /// A DaemonSet of your own with the update strategy `OnDelete`, named in the settings. No
+    /// operator upgrades it, so there is no controller to wake or to steer.
     #[serde(rename = "daemonset")]
     DaemonSet,
 }
 
-/// What a driver's rollout is recognized by.
+/// The properties of a driver's rollout.
 #[derive(Debug)]
 pub struct DriverTraits {
     /// The driver's name in settings and chart.
     pub name: &'static str,
-    /// Its operator, for people.
+    /// The operator's name in messages.
     pub operator: &'static str,
-    /// The component of recipes that brings the operator.
+    /// The recipe component that installs the operator.
     pub component: &'static str,
     /// The operator's Deployment, unless the settings name another.
     pub operator_deployment: &'static str,
-    /// The kind of the custom resource that asks for the driver.
+    /// The kind of the custom resource that specifies the driver.
     pub policy_kind: &'static str,
-    /// Its API resource.
+    /// The API resource of that kind.
     pub policy_resource: &'static str,
-    /// Where the upgrade policy is in it, for people.
+    /// The path of the upgrade policy in that resource, for messages.
     pub upgrade_policy: &'static str,
-    /// The field that names the driver's version.
+    /// The field with the driver's version.
     pub version_field: &'static str,
-    /// What a node has that needs the driver, for people.
+    /// The device of a node that needs the driver, for messages.
     pub device: &'static str,
-    /// The labels that say so, each with `true` as value.
+    /// The labels of nodes with the device, each with the value `true`.
     pub device_labels: &'static [&'static str],
-    /// The label of driver DaemonSets and pods; without a value its presence counts. `None`: what is watched is the driver's alone.
+    /// The label of driver DaemonSets and pods; if it has no value, its presence is enough. `None`:
+    /// all watched objects belong to the driver.
     pub label: Option<(&'static str, Option<&'static str>)>,
-    /// The container that installs the driver; empty: nothing is read of it.
+    /// The container that installs the driver; empty if the hook reads nothing of it.
     pub container: &'static str,
-    /// The node label with the state of the vendor's upgrade.
+    /// The node label with the state of NVIDIA's upgrade.
     pub state_label: &'static str,
-    /// The node label by which a user leaves a node alone.
+    /// The node label with which a user excludes a node from upgrades.
     pub skip_label: &'static str,
-    /// The pod label by which a pod is left out of drains; used as `<label>!=true`.
+    /// The pod label that excludes a pod from drains; used as `<label>!=true`.
     pub drain_skip_label: &'static str,
-    /// Node annotation: the driver pod waits with loading the driver until this is gone or empty.
+    /// Node annotation: the driver pod does not load the driver until this is absent or empty.
     pub safe_load: &'static str,
-    /// Node annotation: the node was cordoned before the vendor's upgrade began, and stays so. Its presence counts.
+    /// Node annotation: the node was cordoned before NVIDIA's upgrade started, and stays cordoned.
+    /// Its presence is enough.
     pub initially_unschedulable: &'static str,
-    /// Node annotation: Unix seconds since when the vendor's controller has been waiting for jobs.
+    /// Node annotation: Unix time, in seconds, at which NVIDIA's controller started to wait for
+    /// jobs.
     pub wait_start: &'static str,
-    /// Node annotation: Unix seconds since when it has been waiting for the validator.
+    /// Node annotation: Unix time, in seconds, at which NVIDIA's controller started to wait for the
+    /// validator.
     pub validation_start: &'static str,
     /// Node annotation: an upgrade of the node is requested (`true`).
     pub requested: &'static str,
-    /// Node annotation: NVIDIA's maintenance-operator does the upgrade's evictions. Its presence counts.
+    /// Node annotation: NVIDIA's maintenance-operator performs the evictions of the upgrade. Its
+    /// presence is enough.
     pub requestor: &'static str,
-    /// Label of the pods that validate the driver, if there are any.
+    /// Label of the pods that validate the driver, if the driver has such pods.
     pub validator: Option<(&'static str, &'static str)>,
-    /// Node label of ours: the state of an upgrade that we do ourselves.
+    /// gpu-rollout's node label: the state of an upgrade in mode `steer` or `drive`.
     pub own_state_label: &'static str,
-    /// Node annotation of ours: what must survive of it (`upgrade::record` of the planner).
+    /// gpu-rollout's node annotation: the part of the upgrade's state that must survive a restart
+    /// of the hook (`drive_upgrade::record` of the planner).
     pub own_record: &'static str,
-    /// Node annotation of ours: the skip label on the node is our hold.
+    /// gpu-rollout's node annotation: the skip label on the node is a hold.
     pub hold: &'static str,
-    /// Node annotation of ours: how often a node that the vendor's controller gave up has been tried again.
+    /// gpu-rollout's node annotation: how often the hook has retried a node whose upgrade by
+    /// NVIDIA's controller failed.
     pub retries: &'static str,
-    /// Node annotation of ours: the state label on the node, which has no driver, is ours and only there to wake the controller.
+    /// gpu-rollout's node annotation: the hook set the state label of this node, which has no
+    /// driver, only to wake NVIDIA's controller.
     pub wake: &'static str,
 }
 
@@ -153,7 +162,8 @@ const OFED: DriverTraits = DriverTraits {
     wake: "gpu-rollout.dev/ofed-driver-wake",
 };
 
-/// All keys are ours: those that belong to a vendor elsewhere are read too, and never set.
+/// All keys are gpu-rollout's own. The hook also reads keys that belong to NVIDIA with other
+/// drivers, and never sets them.
 const DAEMON_SET: DriverTraits = DriverTraits {
     name: "daemonset",
     operator: "DaemonSet",
@@ -188,7 +198,8 @@ impl Driver {
     /// Every driver.
     pub const ALL: [Self; 3] = [Self::Gpu, Self::Ofed, Self::DaemonSet];
 
-    /// Whether an operator of the vendor's brings it, with a controller that could upgrade it.
+    /// Returns whether an NVIDIA operator installs the driver, with a controller that could upgrade
+    /// it.
     pub fn has_operator(self) -> bool {
         match self {
             Self::Gpu | Self::Ofed => true,
@@ -196,13 +207,14 @@ impl Driver {
         }
     }
 
-    /// What people say to a node about it: the labels and annotations of ours that are no traces of a run.
+    /// Returns the labels and annotations of gpu-rollout with which users configure a node. They
+    /// are not traces of a run.
     pub fn words_of_people(self) -> [&'static str; 3] {
         let traits = self.traits();
         [traits.skip_label, traits.requested, traits.safe_load]
     }
 
-    /// The driver's row of the table.
+    /// Returns the driver's row of the table.
     pub fn traits(self) -> &'static DriverTraits {
         match self {
             Self::Gpu => &GPU,

@@ -1,4 +1,4 @@
-//! A length of time as people write it: `90s`, `12m`, `1h30m` (the Go syntax that Kubernetes uses; whole seconds).
+//! A duration in the Go syntax that Kubernetes uses, in whole seconds: `90s`, `12m`, `1h30m`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,23 +6,23 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whole seconds.
+/// A duration in whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 #[schemars(with = "String", extend("pattern" = "^([0-9]+h)?([0-9]+m)?([0-9]+s)?$"))]
 pub struct Duration(u64);
 
-/// Why a text is no [`Duration`].
+/// Why a text is not a [`Duration`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a duration such as `90s`, `12m` or `1h30m`, found `{0}`")]
 pub struct DurationError(String);
 
 impl Duration {
-    /// From whole seconds.
+    /// Creates a duration from whole seconds.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(seconds)
     }
 
-    /// In whole seconds.
+    /// Returns the duration in whole seconds.
     pub const fn as_secs(self) -> u64 {
         self.0
     }

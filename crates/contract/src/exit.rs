@@ -1,8 +1,9 @@
-//! Exit codes: one table for the command line and the hook. `docs/exit-codes.md` is checked against it.
+//! Exit codes of the command line and the hook. A test checks `docs/exit-codes.md` against this
+//! table.
 
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
-/// How the program exits, in the order of the numbers.
+/// Exit code of the program, in the order of the numbers.
 #[derive(
     Clone,
     Copy,
@@ -30,37 +31,38 @@ pub enum ExitCode {
     Different = 3,
     /// The hook lacks a right; nothing was written.
     Rights = 10,
-    /// The API of the operator is not there: its CustomResourceDefinition is missing.
+    /// The operator's API is missing: its CustomResourceDefinition is not installed.
     ApiMissing = 11,
-    /// The operator is not there, does not get ready, or cannot act on its custom resource.
+    /// The operator is missing, does not become ready, or cannot reconcile its custom resource.
     OperatorMissing = 12,
-    /// The live custom resource does not say what this bundle's values say.
+    /// The live custom resource does not match the values of this bundle.
     Precondition = 13,
-    /// The preflight found what would stop the upgrade; the operator's release was not reached.
+    /// The preflight found a problem that would stop the upgrade; the operator's release was not
+    /// reached.
     Preflight = 14,
-    /// The time budget is over and nodes still wait.
+    /// The time budget expired while nodes were still waiting.
     Budget = 20,
-    /// Nodes have failed and will not go on by themselves.
+    /// Nodes failed and need manual action.
     NodesFailed = 21,
-    /// No GPU nodes, and it is not certain that there should be none.
+    /// There are no GPU nodes, and the operator does not confirm that.
     NoGpuNodes = 22,
-    /// A DRA driver is required and is not there.
+    /// A DRA driver is required but missing.
     DraMissing = 30,
     /// A DRA kubelet plugin did not come back, or still serves the old driver.
     DraNotServing = 31,
     /// A device plugin, GPU feature discovery or MPS daemon did not come back after its restart.
     PluginsNotServing = 32,
-    /// Another hook Job held the Lease until the budget was over.
+    /// Another hook Job held the Lease until the time budget expired.
     LeaseHeld = 40,
     /// The API server could not be reached in time.
     ApiUnreachable = 41,
-    /// A newer version has written what this one does not understand.
+    /// A newer version wrote data that this version does not support.
     NewerFormat = 42,
-    /// Ended by a signal; a replacement pod goes on where this one stopped.
+    /// A signal ended the process; a replacement pod continues where this one stopped.
     Interrupted = 43,
-    /// The run record cannot be written, however often it is tried.
+    /// The run record could not be written, despite retries.
     Record = 44,
-    /// An error of this program.
+    /// An internal error of the program.
     Internal = 70,
 }
 
@@ -69,12 +71,12 @@ impl ExitCode {
     pub const ALL: [Self; Self::COUNT] =
         *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
-    /// The number that the process ends with.
+    /// Returns the number that the process exits with.
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// The name used in records, events and logs.
+    /// Returns the name used in records, events and logs.
     pub fn name(self) -> &'static str {
         self.into()
     }

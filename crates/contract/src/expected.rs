@@ -1,8 +1,9 @@
-//! What the live custom resources must say, according to a component's values.
+//! The expected contents of the live custom resources, derived from a component's values.
 
 use serde::{Deserialize, Serialize};
 
-/// Facts that the chart reads out of the component's values at install time. `None`: the values do not say.
+/// Facts that the chart reads from the component's values at install time. `None`: the values do
+/// not specify the fact.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Expected {
@@ -12,13 +13,14 @@ pub struct Expected {
     pub driver_version: Option<String>,
     /// `driver.nvidiaDriverCRD.enabled`: the ClusterPolicy's `spec.driver.useNvidiaDriverCRD`.
     pub nvidia_drivers: Option<bool>,
-    /// The NVIDIADriver that the GPU operator's chart makes from `driver`, if it makes one.
+    /// The NVIDIADriver that the GPU Operator's chart creates from `driver`, if it creates one.
     pub default_nvidia_driver: Option<ExpectedNvidiaDriver>,
-    /// `driver.upgradePolicy`: what the chart writes into the ClusterPolicy and, from v26.7 on, into its NVIDIADriver.
+    /// `driver.upgradePolicy`: the chart writes it into the ClusterPolicy and, since v26.7, into
+    /// its NVIDIADriver.
     pub upgrade_policy: ExpectedUpgradePolicy,
     /// `toolkit.version`
     pub toolkit_version: Option<String>,
-    /// Whether they have a NicClusterPolicy.
+    /// Whether the values contain a NicClusterPolicy.
     pub nic_cluster_policy: bool,
     /// `spec.ofedDriver.version` of that NicClusterPolicy.
     pub ofed_driver_version: Option<String>,
@@ -36,7 +38,7 @@ pub struct ExpectedNvidiaDriver {
     pub version: Option<String>,
 }
 
-/// The part of an upgrade policy that decides who upgrades and how many nodes go at once.
+/// The part of an upgrade policy that decides who upgrades nodes, and how many at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ExpectedUpgradePolicy {

@@ -1,35 +1,36 @@
-//! The grammars of texts that end up in names, addresses and command lines: one row each in [`GRAMMARS`]. A recipe's schema names the grammar of
-//! every text (`x-grammar`), and options of the command line are held to the same ones.
+//! The grammars of texts that become part of names, URLs and command lines: one row each in
+//! [`GRAMMARS`]. The schema of recipes names the grammar of every text (`x-grammar`), and the
+//! options of the command line use the same grammars.
 
 use semver::{Version, VersionReq};
 
 use super::selector::{Selector, is_label_key, is_label_value};
 
-/// The longest name of a release that Helm takes.
+/// Maximum length of a release name in Helm.
 const LONGEST_RELEASE_NAME: usize = 53;
-/// The longest line of free text.
+/// Maximum length of a line of free text.
 const LONGEST_LINE: usize = 1000;
-/// The longest text in a command line or address.
+/// Maximum length of a text in a command line or URL.
 const LONGEST_WORD: usize = 2000;
-/// As long as Kubernetes lets names of most objects be.
+/// Maximum length of the names of most Kubernetes objects.
 const LONGEST_SUBDOMAIN: usize = 253;
-/// The longest tag of an image.
+/// Maximum length of an image tag.
 const LONGEST_TAG: usize = 128;
-/// How many hexadecimal digits a SHA-256 digest has.
+/// Number of hexadecimal digits of a SHA-256 digest.
 const DIGEST_LENGTH: usize = 64;
 
-/// What a text must be.
+/// The form of a text.
 #[derive(Clone, Copy, Debug)]
 pub struct Grammar {
-    /// What the schema calls it.
+    /// The name in the schema.
     pub name: &'static str,
-    /// Whether a text fits.
+    /// Returns whether a text has this form.
     pub fits: fn(&str) -> bool,
-    /// What a text that does not fit is not: "… is no …".
+    /// The predicate of an error message about a text of another form: "… is not …".
     pub what: &'static str,
-    /// How it is written.
+    /// How to write such a text.
     pub hint: &'static str,
-    /// One that fits.
+    /// A valid text.
     pub example: &'static str,
 }
 
@@ -38,21 +39,21 @@ pub const GRAMMARS: &[Grammar] = &[
     Grammar {
         name: "recipeName",
         fits: is_dns_label,
-        what: "cannot be a recipe's name",
+        what: "is not a valid recipe name",
         hint: "use lower-case letters, digits and dashes, a letter or digit at both ends, at most 63 characters",
         example: "example",
     },
     Grammar {
         name: "namespace",
         fits: is_dns_label,
-        what: "cannot be a namespace",
+        what: "is not a valid namespace name",
         hint: "use lower-case letters, digits and dashes, a letter or digit at both ends, at most 63 characters",
         example: "example",
     },
     Grammar {
         name: "componentName",
         fits: is_release_name,
-        what: "cannot be the name of a component",
+        what: "is not a valid component name",
         hint: "use lower-case letters, digits and dashes, a letter or digit at both ends, at most 53 characters",
         example: "example",
     },
@@ -66,21 +67,21 @@ pub const GRAMMARS: &[Grammar] = &[
     Grammar {
         name: "reference",
         fits: |text| is_line(text) && !text.starts_with('-'),
-        what: "is neither a name of the library nor a path",
+        what: "is neither the name of a library recipe nor a path",
         hint: "write a name such as `base`, or a path such as `../team.yaml`, without line breaks and control characters",
         example: "base",
     },
     Grammar {
         name: "kubernetesVersions",
         fits: |text| is_word(text, 100, ".<>=^~*, -+") && VersionReq::parse(text).is_ok(),
-        what: "is no range of Kubernetes versions",
+        what: "is not a range of Kubernetes versions",
         hint: "write `\">=1.32\"` or `\">=1.32, <1.36\"`",
         example: ">=1.32",
     },
     Grammar {
         name: "driverVersion",
         fits: |text| is_tag(text) || text.strip_prefix("sha256:").is_some_and(is_digest),
-        what: "is no version of a driver",
+        what: "is not a driver version",
         hint: "write the tag of the driver's image, such as `580.126.20`, or its digest: `sha256:` and 64 digits",
         example: "580.126.20",
     },
@@ -90,35 +91,35 @@ pub const GRAMMARS: &[Grammar] = &[
             text.len() <= LONGEST_SUBDOMAIN
                 && Version::parse(text.strip_prefix('v').unwrap_or(text)).is_ok()
         },
-        what: "is no version of a chart",
-        hint: "versions look like `1.2.3` or `v1.2.3`",
+        what: "is not a chart version",
+        hint: "write a version such as `1.2.3` or `v1.2.3`",
         example: "1.2.3",
     },
     Grammar {
         name: "chartName",
         fits: is_chart_name,
-        what: "is no name of a chart",
-        hint: "use letters, digits, `-`, `_` and `.`, a letter or digit first; what stands before a slash belongs to `repository`",
+        what: "is not a valid chart name",
+        hint: "use letters, digits, `-`, `_` and `.`, a letter or digit first; the part before a slash belongs in `repository`",
         example: "example",
     },
     Grammar {
         name: "chartRepository",
         fits: |text| repository_problem(text).is_none(),
-        what: "is no address of a chart repository",
-        hint: "write `https://…` or `oci://…`, without the chart's name; log Helm in where it needs a password",
+        what: "is not a chart repository URL",
+        hint: "write `https://…` or `oci://…`, without the chart's name; if the repository needs a password, log in with Helm",
         example: "https://charts.example.com/stable",
     },
     Grammar {
         name: "labelKey",
         fits: is_label_key,
-        what: "is no key of a label",
-        hint: "write the key of a label alone, such as `nvidia.com/gpu.clique` or `topology.kubernetes.io/rack`",
+        what: "is not a label key",
+        hint: "write only the key of the label, such as `nvidia.com/gpu.clique` or `topology.kubernetes.io/rack`",
         example: "example.com/key",
     },
     Grammar {
         name: "labelValue",
         fits: is_label_value,
-        what: "is no value of a label",
+        what: "is not a label value",
         hint: "use letters, digits, `-`, `_` and `.`, a letter or digit at both ends, at most 63 characters",
         example: "example",
     },
@@ -127,43 +128,43 @@ pub const GRAMMARS: &[Grammar] = &[
         fits: |text| {
             text.chars().all(|each| matches!(each, ' '..='~')) && text.parse::<Selector>().is_ok()
         },
-        what: "is no label selector",
-        hint: "label selectors look like `app=train`, `tier in (a,b)`, `!keep`; commas join what must all hold",
+        what: "is not a label selector",
+        hint: "write a label selector such as `app=train`, `tier in (a,b)` or `!keep`; commas join requirements that must all hold",
         example: "app=example",
     },
     Grammar {
         name: "interval",
         fits: is_interval,
-        what: "is no interval",
+        what: "is not an interval",
         hint: "write one number with its unit: `500ms`, `15s`, `1m`",
         example: "30s",
     },
     Grammar {
         name: "configName",
         fits: |text| !text.starts_with('-') && is_word(text, LONGEST_SUBDOMAIN, "-._"),
-        what: "is no name of a configuration",
+        what: "is not a configuration name",
         hint: "use letters, digits, `-`, `_` and `.`",
         example: "example",
     },
     Grammar {
         name: "secretName",
         fits: is_dns_subdomain,
-        what: "cannot be the name of a Secret",
+        what: "is not a valid Secret name",
         hint: "use lower-case letters, digits, `-` and `.`, a letter or digit at both ends, at most 253 characters",
         example: "registry.example",
     },
-    // Whatever a chart makes of it: every writer takes any text.
+    // Any text is valid: every writer quotes it.
     Grammar {
         name: "text",
         fits: |_| true,
-        what: "is no text",
+        what: "is not a text",
         hint: "write a text",
         example: "example",
     },
 ];
 
 impl Grammar {
-    /// Why a text does not fit, where more can be said than that.
+    /// Returns why a text does not have this form, if more can be said.
     pub fn reason(&self, text: &str) -> Option<String> {
         match self.name {
             "selector" => text.parse::<Selector>().err().map(|error| error.reason().to_owned()),
@@ -173,7 +174,7 @@ impl Grammar {
     }
 }
 
-/// The grammar with this name.
+/// Returns the grammar with this name.
 pub fn grammar(name: &str) -> Option<&'static Grammar> {
     GRAMMARS.iter().find(|grammar| grammar.name == name)
 }
@@ -181,19 +182,19 @@ pub fn grammar(name: &str) -> Option<&'static Grammar> {
 /// Reads the name of a Secret from the command line.
 ///
 /// # Errors
-/// It can be none; the message says how one is written.
+/// The text is not a valid name; the message says how to write one.
 pub fn secret_name(text: &str) -> Result<String, String> {
     let name = |grammar: &Grammar| {
         if (grammar.fits)(text) {
             None
         } else {
-            Some(format!("it {}: {}", grammar.what, grammar.hint))
+            Some(format!("the name {}: {}", grammar.what, grammar.hint))
         }
     };
     grammar("secretName").and_then(name).map_or_else(|| Ok(text.to_owned()), Err)
 }
 
-/// A text as a message can show it: on one line, and not endless.
+/// Returns a text as a message can show it: on one line, and shortened.
 pub fn shown(text: &str) -> String {
     const MOST: usize = 80;
     let escape = |character: char| {
@@ -210,12 +211,12 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
-/// RFC 1123: what names of namespaces, releases and recipes must be.
+/// RFC 1123 label: the form of names of namespaces, releases and recipes.
 fn is_dns_label(text: &str) -> bool {
     text.len() <= 63 && is_dns_part(text)
 }
 
-/// Labels with dots between them: what names of most objects must be.
+/// RFC 1123 subdomain, labels separated by dots: the form of names of most objects.
 pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= LONGEST_SUBDOMAIN && text.split('.').all(is_dns_part)
 }
@@ -231,7 +232,7 @@ fn is_release_name(text: &str) -> bool {
     text.len() <= LONGEST_RELEASE_NAME && is_dns_label(text)
 }
 
-/// Free text on one line.
+/// Returns whether a text is one line of free text.
 pub fn is_line(text: &str) -> bool {
     let is_break = |character: char| {
         character.is_control()
@@ -240,25 +241,27 @@ pub fn is_line(text: &str) -> bool {
     !text.trim().is_empty() && text.chars().count() <= LONGEST_LINE && !text.contains(is_break)
 }
 
-/// What Helm takes for a chart's name (`chart/metadata.go`: a file name), and no option of a command.
+/// A chart name in Helm (`chart/metadata.go`: a file name) that cannot be mistaken for a
+/// command-line option.
 fn is_chart_name(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphanumeric())
         && is_word(text, LONGEST_SUBDOMAIN, "-_.")
         && !text.contains("..")
 }
 
-/// The tag of an image.
+/// Returns whether a text is the tag of an image.
 pub fn is_tag(text: &str) -> bool {
     !text.starts_with(['.', '-']) && is_word(text, LONGEST_TAG, "-_.")
 }
 
-/// The digits of a SHA-256 digest.
+/// Returns whether a text is the digits of a SHA-256 digest.
 pub fn is_digest(text: &str) -> bool {
     text.len() == DIGEST_LENGTH
         && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// The name of an image without tag and digest, or its beginning: `registry.example.com:5000/team/image`.
+/// Returns whether a text is the name of an image without tag and digest, or the start of such a
+/// name: `registry.example.com:5000/team/image`.
 pub fn is_image_name(text: &str) -> bool {
     let is_part = |part: &str| {
         let ends = [part.chars().next(), part.chars().next_back()];
@@ -268,38 +271,37 @@ pub fn is_image_name(text: &str) -> bool {
     text.len() <= LONGEST_WORD && text.split('/').all(is_part)
 }
 
-/// Why a text is no address of a chart repository.
+/// Returns why a text is not a chart repository URL.
 pub fn repository_problem(url: &str) -> Option<&'static str> {
     let rest = ["https://", "http://", "oci://"].iter().find_map(|scheme| url.strip_prefix(scheme));
-    let Some(rest) = rest.filter(|rest| !rest.is_empty()) else { return Some("is no address") };
+    let Some(rest) = rest.filter(|rest| !rest.is_empty()) else { return Some("is not a URL") };
     let host = rest.split(['/', '?']).next().unwrap_or_default();
     if host.contains('@') {
-        return Some("carries a user name or password");
+        return Some("contains a user name or password");
     }
     if !is_address(url) {
-        return Some(
-            "has a space, a quote or another character in its address that no address has",
-        );
+        return Some("contains a space, a quote or another character that is not allowed in a URL");
     }
     let is_host = host.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '[');
-    (!is_host || url.len() > LONGEST_WORD).then_some("is no address")
+    (!is_host || url.len() > LONGEST_WORD).then_some("is not a URL")
 }
 
-/// Whether all characters of a text can stand in an address (RFC 3986), save those that a shell or a template gives a meaning to.
+/// Returns whether all characters of a text are allowed in a URL (RFC 3986), without those that a
+/// shell or a template interprets.
 pub fn is_address(text: &str) -> bool {
     text.chars().all(|character| {
         character.is_ascii_alphanumeric() || "-._~:/?#[]@&+,=%".contains(character)
     })
 }
 
-/// As the hook chart's schema takes it: a number from 1 on, with one unit.
+/// The form in the hook chart's schema: a number from 1, with one unit.
 fn is_interval(text: &str) -> bool {
     let digits = text.len() - text.trim_start_matches(|one: char| one.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     number.starts_with(|first: char| first != '0') && ["ms", "s", "m", "h"].contains(&unit)
 }
 
-/// Letters, digits and what is in `more`, and not too many.
+/// Letters, digits and the characters of `more`, up to a maximum length.
 fn is_word(text: &str, longest: usize, more: &str) -> bool {
     let fits = |character: char| character.is_ascii_alphanumeric() || more.contains(character);
     !text.is_empty() && text.len() <= longest && text.chars().all(fits)
@@ -309,7 +311,7 @@ fn is_word(text: &str, longest: usize, more: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What would be an option, a template, a command or a second line somewhere.
+    /// Texts that some tool would interpret as an option, a template, a command or a second line.
     const HOSTILE: [&str; 14] = [
         "-o",
         "--post-renderer",

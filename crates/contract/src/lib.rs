@@ -1,6 +1,7 @@
-//! What the CLI and the hook agree on: names, tasks with their rights, settings, budgets, the run record, exit codes.
+//! The contract between the CLI and the hook: names, tasks with their rights, settings, budgets,
+//! the run record, exit codes.
 //!
-//! A leaf: it imports no other crate of ours, and each of them may import it.
+//! A leaf crate: it imports no other crate of the workspace, and each of them may import it.
 
 pub mod budget;
 pub mod chart_files;

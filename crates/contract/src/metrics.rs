@@ -1,6 +1,8 @@
-//! The metrics: those of a hook while it runs (`GET /metrics` of its pod), and those of a run that is over (`gpu-rollout report -o metrics`). One
-//! table: `docs/metrics.md` is generated from it, and the hook chart's alerts and dashboard are held against it. Names and units follow
-//! Prometheus' conventions (prometheus.io/docs/practices/naming): base units, times as Unix seconds, so that an age is `time() - …`.
+//! The metrics of a running hook (`GET /metrics` of its pod) and of a completed run (`gpu-rollout
+//! report -o metrics`). `docs/metrics.md` is generated from this table, and tests compare the hook
+//! chart's alerts and dashboard with it. Names and units follow Prometheus' conventions
+//! (prometheus.io/docs/practices/naming): base units, and times as Unix seconds, so that an age is
+//! `time() - …`.
 
 use strum::IntoStaticStr;
 
@@ -8,49 +10,50 @@ mod samples;
 
 pub use samples::MetricSamples;
 
-/// Media type of the text, as OpenMetrics 1.0 asks for it.
+/// Media type of the text, as OpenMetrics 1.0 requires it.
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum MetricKind {
-    /// A value at a moment.
+    /// A current value.
     Gauge,
     /// A number that only grows. Its samples end with `_total`.
     Counter,
-    /// How often values were within which bounds.
+    /// A distribution of values over buckets.
     Histogram,
 }
 
 impl MetricKind {
-    /// The word of OpenMetrics.
+    /// Returns the OpenMetrics name of the type.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// Where a metric is found.
+/// Who exposes a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricSource {
-    /// The hook, while it runs.
+    /// The running hook.
     Hook,
     /// The run record.
     Report,
 }
 
-/// One metric. Every sample has the labels [`COMMON`] too.
+/// One metric. Every sample also has the labels [`COMMON`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Its name, without the ending of counters.
+    /// The name, without the suffix of counters.
     pub name: &'static str,
-    /// What it is.
+    /// The type.
     pub kind: MetricKind,
-    /// Where it is found.
+    /// Who exposes it.
     pub source: MetricSource,
-    /// Its own labels. Their values are of fixed lists, but for `node`, which only metrics of nodes that are not done have.
+    /// Its own labels. Their values come from fixed lists, except for `node`, which only metrics of
+    /// nodes that are not done have.
     pub labels: &'static [&'static str],
-    /// What it says.
+    /// The help text.
     pub help: &'static str,
 }
 
@@ -79,158 +82,160 @@ impl Metric {
         Self { source: MetricSource::Report, ..Self::gauge(name, labels, help) }
     }
 
-    /// The name of its samples.
+    /// Returns the name of its samples.
     pub fn sample_name(&self) -> String {
         let ending = if self.kind == MetricKind::Counter { "_total" } else { "" };
         format!("{}{ending}", self.name)
     }
 }
 
-/// The labels of every sample: the hook release with its namespace, and the driver that it is about.
+/// The labels of every sample: the hook release with its namespace, and the driver.
 pub const COMMON: [&str; 3] = ["namespace", "release", "driver"];
 
-/// Who the hook is.
+/// Identity of the run.
 pub const RUN_INFO: Metric = Metric::gauge(
     "gpu_rollout_run_info",
     &["version", "component", "mode", "digest"],
     "Always 1: version, component, mode and trigger digest of the run",
 );
-/// When the run began.
-pub const RUN_START: Metric =
-    Metric::gauge("gpu_rollout_run_start_timestamp_seconds", &[], "When the run began, Unix time");
-/// When its budget is over.
+/// Start of the run.
+pub const RUN_START: Metric = Metric::gauge(
+    "gpu_rollout_run_start_timestamp_seconds",
+    &[],
+    "Start time of the run, Unix time",
+);
+/// End of the run's time budget.
 pub const RUN_DEADLINE: Metric = Metric::gauge(
     "gpu_rollout_run_deadline_timestamp_seconds",
     &[],
-    "When the run's time budget is over, Unix time",
+    "End of the time budget of the run, Unix time",
 );
-/// When all will probably be done.
+/// Estimated end of the rollout.
 pub const EXPECTED_END: Metric = Metric::gauge(
     "gpu_rollout_expected_end_timestamp_seconds",
     &[],
-    "When all nodes will probably be done, Unix time; absent while a node, or the fleet, does not move",
+    "Estimated time at which all nodes are done, Unix time; absent while a node, or the fleet, is stuck",
 );
-/// Whether the hook has the Lease.
+/// Whether the hook holds the Lease.
 pub const LEASE_HELD: Metric = Metric::gauge(
     "gpu_rollout_lease_held",
     &[],
-    "1 if the hook holds the Lease of all hooks; 0 if it waits for it",
+    "1 if the hook holds the Lease that all hooks share; 0 if it waits for the Lease",
 );
-/// Whether the hook sees the cluster.
+/// Whether the watches are in step with the API server.
 pub const IN_STEP: Metric = Metric::gauge(
     "gpu_rollout_in_step",
     &[],
-    "1 if everything that the hook watches is in step with the API server; while it is 0 nothing is decided",
+    "1 if all watches of the hook are in step with the API server; while it is 0, the hook decides nothing",
 );
-/// How many pauses there are.
-pub const PAUSES: Metric =
-    Metric::gauge("gpu_rollout_pauses", &[], "How many pauses of people are in force");
-/// How many nodes are how far.
+/// Number of pauses.
+pub const PAUSES: Metric = Metric::gauge("gpu_rollout_pauses", &[], "Number of pauses in force");
+/// Nodes by stage.
 pub const NODES: Metric = Metric::gauge(
     "gpu_rollout_nodes",
     &["stage"],
-    "Nodes of the rollout by stage; unknown: not assessed, because of what the whole fleet waits for",
+    "Nodes of the rollout by stage; unknown: not assessed, because the whole fleet waits",
 );
-/// How many nodes wait for what.
+/// Nodes by reason.
 pub const NODES_WAITING: Metric = Metric::gauge(
     "gpu_rollout_nodes_waiting",
     &["reason"],
-    "Nodes by what they wait for, or why they ended as they did",
+    "Nodes by the reason for which they wait, or for their outcome",
 );
-/// Taken slots.
+/// Occupied slots.
 pub const SLOTS_USED: Metric =
-    Metric::gauge("gpu_rollout_slots_used", &[], "Nodes that take a slot of maxParallelUpgrades");
+    Metric::gauge("gpu_rollout_slots_used", &[], "Nodes that occupy a slot of maxParallelUpgrades");
 /// All slots.
-pub const SLOTS_LIMIT: Metric =
-    Metric::gauge("gpu_rollout_slots_limit", &[], "How many may; absent: no limit");
-/// Nodes that are away.
+pub const SLOTS_LIMIT: Metric = Metric::gauge(
+    "gpu_rollout_slots_limit",
+    &[],
+    "Number of slots (maxParallelUpgrades); absent: no limit",
+);
+/// Unavailable nodes.
 pub const UNAVAILABLE: Metric = Metric::gauge(
     "gpu_rollout_nodes_unavailable",
     &[],
-    "Nodes that are cordoned or not ready, for whatever reason",
+    "Nodes that are cordoned or not ready, for any reason",
 );
-/// How many may be away.
+/// Limit of unavailable nodes.
 pub const UNAVAILABLE_LIMIT: Metric = Metric::gauge(
     "gpu_rollout_nodes_unavailable_limit",
     &[],
-    "How many may be before no other node is begun with (maxUnavailable); absent: no limit",
+    "Number of unavailable nodes at which no more nodes start (maxUnavailable); absent: no limit",
 );
-/// Since when the fleet waits.
+/// Start of the fleet's wait.
 pub const FLEET_SINCE: Metric = Metric::gauge(
     "gpu_rollout_fleet_waiting_since_timestamp_seconds",
     &["reason"],
-    "Since when the whole fleet waits for this, Unix time",
+    "Time since which the whole fleet waits for this reason, Unix time",
 );
-/// Since when a node waits.
+/// Start of a node's wait.
 pub const NODE_SINCE: Metric = Metric::gauge(
     "gpu_rollout_node_waiting_since_timestamp_seconds",
     &["node", "stage", "reason", "resolves_itself"],
-    "Since when a node that is not done waits for this, Unix time; resolves_itself is false if somebody has to do something",
+    "Time since which a node that is not done waits for this reason, Unix time; resolves_itself is false if manual action is needed",
 );
-/// Since when a node is in its state.
+/// Start of a node's upgrade state.
 pub const NODE_STATE_SINCE: Metric = Metric::gauge(
     "gpu_rollout_node_state_since_timestamp_seconds",
     &["node", "state"],
-    "Since when a node that is not done is in this state of its upgrade, Unix time",
+    "Time since which a node that is not done is in this upgrade state, Unix time",
 );
 /// Failed attempts.
 pub const NODE_ATTEMPTS: Metric = Metric::gauge(
     "gpu_rollout_node_attempts",
     &["node", "cause"],
-    "How often the hook has tried a node in vain under this trigger digest, by cause",
+    "Failed attempts to upgrade a node under this trigger digest, by cause",
 );
-/// Decisions.
+/// Duration of decisions.
 pub const DECISION_DURATION: Metric = Metric {
     kind: MetricKind::Histogram,
     ..Metric::gauge(
         "gpu_rollout_decision_duration_seconds",
         &[],
-        "How long decisions took, from the snapshot to the actions",
+        "Duration of decisions, from the snapshot to the actions",
     )
 };
 /// Evictions.
 pub const EVICTIONS: Metric = Metric::counter(
     "gpu_rollout_evictions",
     &["answer"],
-    "Evictions that this pod asked for, by what was answered",
+    "Evictions that this pod of the hook requested, by answer",
 );
 /// Replaced plugins.
 pub const REPLACEMENTS: Metric = Metric::counter(
     "gpu_rollout_plugin_replacements",
     &["plugin"],
-    "Plugin pods that this pod of the hook had replaced",
+    "Plugin pods that this pod of the hook replaced",
 );
 /// Failed writes.
 pub const FAILED_WRITES: Metric = Metric::counter(
     "gpu_rollout_failed_writes",
     &["what"],
-    "Writes to the API server that failed and are tried again",
+    "Writes to the API server that failed and that the hook retries",
 );
 
-/// The exit code.
+/// Exit code of the last run.
 pub const LAST_EXIT_CODE: Metric = Metric::report(
     "gpu_rollout_last_run_exit_code",
     &[],
-    "The exit code of the last run; absent while it goes on (docs/exit-codes.md)",
+    "Exit code of the last run; absent while the run continues (docs/exit-codes.md)",
 );
-/// When it began.
+/// Start of the last run.
 pub const LAST_START: Metric = Metric::report(
     "gpu_rollout_last_run_start_timestamp_seconds",
     &[],
-    "When the last run began, Unix time",
+    "Start time of the last run, Unix time",
 );
-/// When it ended.
+/// End of the last run.
 pub const LAST_END: Metric = Metric::report(
     "gpu_rollout_last_run_end_timestamp_seconds",
     &[],
-    "When the last run ended, Unix time",
+    "End time of the last run, Unix time",
 );
-/// How many nodes ended how.
-pub const LAST_NODES: Metric = Metric::report(
-    "gpu_rollout_last_run_nodes",
-    &["outcome"],
-    "Nodes of the last run by how it ended for them",
-);
+/// Nodes of the last run by outcome.
+pub const LAST_NODES: Metric =
+    Metric::report("gpu_rollout_last_run_nodes", &["outcome"], "Nodes of the last run by outcome");
 /// Evicted pods.
 pub const LAST_EVICTED: Metric =
     Metric::report("gpu_rollout_last_run_evicted_pods", &[], "Pods that the last run evicted");
@@ -238,7 +243,7 @@ pub const LAST_EVICTED: Metric =
 pub const LAST_REPLACED: Metric = Metric::report(
     "gpu_rollout_last_run_replaced_plugins",
     &[],
-    "Plugin pods that the last run had replaced",
+    "Plugin pods that the last run replaced",
 );
 
 /// Every metric, in the order in which they are written.

@@ -1,4 +1,4 @@
-//! Who decides when a node goes, and what a hook Job has to do for it.
+//! Who decides when a node starts, and what a hook Job does for it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 use super::task::Task;
 
-/// Who decides when a node goes, from least to most control.
+/// Who decides when a node starts, from least to most control.
 #[derive(
     Clone,
     Copy,
@@ -26,15 +26,15 @@ use super::task::Task;
 #[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// The vendor's controller decides and acts; the hook watches, reports and re-rolls DRA plugins.
+    /// NVIDIA's controller decides and acts; the hook watches, reports and re-rolls DRA plugins.
     Observe,
-    /// The same, and the hook wakes the vendor's controller when something happened that it does not watch, and has failed nodes tried
-    /// again within a budget.
+    /// As `observe`. In addition, the hook wakes NVIDIA's controller after events that the
+    /// controller does not watch, and retries failed nodes within a limit.
     #[default]
     Assist,
-    /// The vendor's controller acts on one node when we let go of it.
+    /// NVIDIA's controller upgrades a node after the hook releases the node's hold.
     Steer,
-    /// The operator's `autoUpgrade` is off, and the hook does the whole upgrade.
+    /// The operator's `autoUpgrade` is off, and the hook performs the whole upgrade.
     Drive,
 }
 
@@ -43,12 +43,13 @@ impl Mode {
     pub const ALL: [Self; Self::COUNT] =
         *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
-    /// The mode's name, as in recipes, settings and chart.
+    /// Returns the mode's name in recipes, settings and chart.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// The tasks that come with the mode; those that come with none ([`Task::Settle`], say) belong to all.
+    /// Returns the tasks of the mode. Tasks that belong to no mode, such as [`Task::Settle`],
+    /// belong to all.
     pub fn tasks(self) -> &'static [Task] {
         match self {
             Self::Observe => &[],
@@ -58,7 +59,7 @@ impl Mode {
         }
     }
 
-    /// Whether we decide when a node goes, by our own limits.
+    /// Returns whether the hook decides when a node starts, by its own limits.
     pub fn decides(self) -> bool {
         self >= Self::Steer
     }
@@ -68,7 +69,7 @@ impl Mode {
 mod tests {
     use super::*;
 
-    /// Whether a Job in the mode may have the task.
+    /// Returns whether a Job in the mode may have the task.
     fn allows(mode: Mode, task: Task) -> bool {
         mode.tasks().contains(&task) || !Mode::ALL.iter().any(|mode| mode.tasks().contains(&task))
     }

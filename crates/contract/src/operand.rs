@@ -1,5 +1,6 @@
-//! The operands of a ClusterPolicy that the hook knows by name, one row each: how to recognize the DaemonSet, which part of the spec asks for it,
-//! and whether success depends on it. Source: NVIDIA/gpu-operator v25.10.1 to v26.7.0, `assets/` and `controllers/state_manager.go`.
+//! The operands of a ClusterPolicy that the hook recognizes, one row each: the name of the
+//! DaemonSet, the part of the spec that enables it, and whether success depends on it. Source:
+//! NVIDIA/gpu-operator v25.10.1 to v26.7.0, `assets/` and `controllers/state_manager.go`.
 
 use strum::{EnumCount, VariantArray};
 
@@ -28,20 +29,22 @@ pub enum Operand {
     NodeStatusExporter,
 }
 
-/// A row of the table.
+/// The properties of an operand.
 #[derive(Debug)]
 pub struct OperandTraits {
     /// The name of its DaemonSet, which is also the value of its pods' label `app`.
     pub daemon_set: &'static str,
-    /// Its key in the ClusterPolicy's spec: `enabled`, `repository`, `image`, `version` are read there.
+    /// Its key in the ClusterPolicy's spec, with `enabled`, `repository`, `image` and `version`.
     pub spec: &'static str,
-    /// Whether the operator deploys it where the spec has no `enabled`. `None`: it is always deployed, whatever the spec says.
+    /// Whether the operator deploys it if the spec has no `enabled`. `None`: the operator always
+    /// deploys it.
     pub default: Option<bool>,
-    /// Whether success, and a node's uncordon, wait for it.
+    /// Whether success, and the uncordon of a node, wait for it.
     pub gates: bool,
-    /// Whether every GPU node has one, so that the DaemonSet must exist where the operand is enabled.
+    /// Whether every GPU node has one, so that the DaemonSet must exist where the operand is
+    /// enabled.
     pub everywhere: bool,
-    /// What a person can do when it does not become ready.
+    /// What the user can do if it does not become ready.
     pub remedy: &'static str,
 }
 
@@ -60,21 +63,21 @@ const TOOLKIT: OperandTraits = row(
     "toolkit",
     Some(true),
     true,
-    "look at the pod of nvidia-container-toolkit-daemonset on the node; its init container waits for the driver",
+    "check the pod of nvidia-container-toolkit-daemonset on the node; its init container waits for the driver",
 );
 const VALIDATOR: OperandTraits = row(
     names::VALIDATOR_APP.1,
     "validator",
     None,
     true,
-    "look at the init containers of the nvidia-operator-validator pod on the node: each one validates the driver, the toolkit, CUDA or the device plugin",
+    "check the init containers of the nvidia-operator-validator pod on the node: each one validates the driver, the toolkit, CUDA or the device plugin",
 );
 const DEVICE_PLUGIN: OperandTraits = row(
     "nvidia-device-plugin-daemonset",
     "devicePlugin",
     Some(true),
     true,
-    "look at the log of the nvidia-device-plugin-daemonset pod on the node, and at its configuration (ConfigMap of devicePlugin.config)",
+    "check the log of the nvidia-device-plugin-daemonset pod on the node, and its configuration (ConfigMap of devicePlugin.config)",
 );
 const MPS: OperandTraits = OperandTraits {
     everywhere: false,
@@ -83,7 +86,7 @@ const MPS: OperandTraits = OperandTraits {
         "devicePlugin",
         Some(true),
         false,
-        "look at the log of the MPS control daemon on the node",
+        "check the log of the MPS control daemon on the node",
     )
 };
 const GFD: OperandTraits = row(
@@ -91,21 +94,21 @@ const GFD: OperandTraits = row(
     "gfd",
     Some(true),
     false,
-    "look at the log of the gpu-feature-discovery pod on the node",
+    "check the log of the gpu-feature-discovery pod on the node",
 );
 const DCGM: OperandTraits = row(
     "nvidia-dcgm",
     "dcgm",
     Some(true),
     false,
-    "look at the log of the nvidia-dcgm pod on the node",
+    "check the log of the nvidia-dcgm pod on the node",
 );
 const DCGM_EXPORTER: OperandTraits = row(
     "nvidia-dcgm-exporter",
     "dcgmExporter",
     Some(true),
     false,
-    "look at the log of the nvidia-dcgm-exporter pod on the node; metrics are missing, GPUs are not",
+    "check the log of the nvidia-dcgm-exporter pod on the node; only metrics are missing, the GPUs are available",
 );
 const MIG_MANAGER: OperandTraits = OperandTraits {
     everywhere: false,
@@ -114,7 +117,7 @@ const MIG_MANAGER: OperandTraits = OperandTraits {
         "migManager",
         Some(true),
         false,
-        "look at the log of the nvidia-mig-manager pod on the node and at the label nvidia.com/mig.config.state",
+        "check the log of the nvidia-mig-manager pod on the node, and the label nvidia.com/mig.config.state",
     )
 };
 const NODE_STATUS_EXPORTER: OperandTraits = row(
@@ -122,15 +125,15 @@ const NODE_STATUS_EXPORTER: OperandTraits = row(
     "nodeStatusExporter",
     Some(false),
     false,
-    "look at the log of the nvidia-node-status-exporter pod on the node",
+    "check the log of the nvidia-node-status-exporter pod on the node",
 );
 
 impl Operand {
-    /// Every operand of the table, those that gate first, in the order in which they start on a node.
+    /// Every operand: those that gate first, in the order in which they start on a node.
     pub const ALL: [Self; Self::COUNT] =
         *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
-    /// The operand's row.
+    /// Returns the operand's row of the table.
     pub fn traits(self) -> &'static OperandTraits {
         match self {
             Self::Toolkit => &TOOLKIT,
@@ -145,7 +148,7 @@ impl Operand {
         }
     }
 
-    /// The operand whose pods carry this value of the label `app`.
+    /// Returns the operand whose pods have this value of the label `app`.
     pub fn from_app(app: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|operand| operand.traits().daemon_set == app)
     }

@@ -1,5 +1,6 @@
-//! Pauses: requests of people to start no node. They are in one ConfigMap that no deployer owns ([`super::names::PAUSE_NAME`]), so that
-//! they survive every sync; each one under a data key of its own, as JSON.
+//! Pauses: requests of users to start no more nodes. They are in one ConfigMap that no deployer
+//! owns ([`super::names::PAUSE_NAME`]), so that they survive every sync. Each pause is JSON under
+//! its own data key.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -11,14 +12,14 @@ pub const FLEET_KEY: &str = "fleet";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pause {
-    /// Label selector of the nodes; absent: all of them.
+    /// Label selector of the nodes; absent for all nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// Who.
+    /// Who paused them.
     pub by: String,
-    /// Why.
+    /// The reason for the pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Since when.
+    /// Start of the pause.
     pub at: Timestamp,
 }

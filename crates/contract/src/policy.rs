@@ -1,5 +1,6 @@
-//! How driver upgrades go: the part that both vendors' operators have in common (k8s-operator-libs `api/upgrade/v1alpha1`,
-//! `DriverUpgradePolicySpec`), and what we add where we decide ourselves.
+//! The policy of driver upgrades: the part that both NVIDIA operators share (k8s-operator-libs
+//! `api/upgrade/v1alpha1`, `DriverUpgradePolicySpec`), and gpu-rollout's additions for the modes in
+//! which the hook decides.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,20 +8,20 @@ use serde::{Deserialize, Serialize};
 use super::budget::FleetPace;
 use super::count::Count;
 
-/// The vendor's upgrade policy, with its defaults filled in.
+/// NVIDIA's upgrade policy, with its defaults filled in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Policy {
     /// How many nodes are upgraded at once; 0 is unlimited.
     pub max_parallel_upgrades: u32,
-    /// How many nodes may be unavailable. `None`: all (the network operator has no such limit). Where it is not written at all, the default
-    /// counts.
+    /// How many nodes may be unavailable. `None`: all (the Network Operator has no such limit). If
+    /// the key is absent, the default applies.
     pub max_unavailable: Option<Count>,
-    /// Jobs that are waited for before a node is touched.
+    /// Jobs that must end before a node is changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_for_completion: Option<CompletionPolicy>,
-    /// Eviction of the pods that use the device. `None`: there is no such step, and pods leave by `drain`. Where it is not written at
-    /// all, the default counts.
+    /// Eviction of the pods that use the device. `None`: there is no such step, and `drain` removes
+    /// the pods. If the key is absent, the default applies.
     pub pod_deletion: Option<PodDeletionPolicy>,
     /// Drain of the whole node. `None`: no drain.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,13 +41,13 @@ impl Default for Policy {
     }
 }
 
-/// Jobs that are waited for.
+/// Jobs that must end first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CompletionPolicy {
-    /// Label selector of the pods, of all namespaces. Never empty.
+    /// Label selector of the pods, in all namespaces. Never empty.
     pub pod_selector: String,
-    /// Seconds after which the jobs are not waited for any longer; 0 is for ever.
+    /// Seconds after which the wait for jobs ends; 0 is unlimited.
     #[serde(default)]
     pub timeout_seconds: u64,
 }
@@ -55,11 +56,11 @@ pub struct CompletionPolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PodDeletionPolicy {
-    /// Also pods that no controller brings back.
+    /// Also evict pods that no controller would recreate.
     pub force: bool,
-    /// Seconds that the evictions of one node may take; 0 is without limit.
+    /// Seconds that the evictions of one node may take; 0 is unlimited.
     pub timeout_seconds: u64,
-    /// Also pods whose emptyDir is lost by it.
+    /// Also evict pods whose emptyDir is lost by the eviction.
     pub delete_empty_dir: bool,
 }
 
@@ -73,13 +74,14 @@ impl Default for PodDeletionPolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DrainPolicy {
-    /// Also pods that no controller brings back.
+    /// Also evict pods that no controller would recreate.
     pub force: bool,
-    /// Which pods; empty: all. Pods with the driver's drain-skip label stay in any case.
+    /// Label selector of the pods; empty for all. Pods with the driver's drain-skip label always
+    /// stay.
     pub pod_selector: String,
-    /// Seconds that the drain of one node may take; 0 is without limit.
+    /// Seconds that the drain of one node may take; 0 is unlimited.
     pub timeout_seconds: u64,
-    /// Also pods whose emptyDir is lost by it.
+    /// Also evict pods whose emptyDir is lost by the eviction.
     pub delete_empty_dir: bool,
 }
 
@@ -94,29 +96,31 @@ impl Default for DrainPolicy {
     }
 }
 
-/// The policy of a hook that decides itself when a node starts ([`super::settings::Mode::Steer`], [`super::settings::Mode::Drive`]).
+/// The policy of a hook that decides when a node starts ([`super::settings::Mode::Steer`],
+/// [`super::settings::Mode::Drive`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct UpgradeSettings {
     /// The recipe's policy.
     pub policy: Policy,
-    /// How many nodes may fail; with one more no other node is started.
+    /// How many nodes may fail. If more fail, no more nodes start.
     pub failure_budget: Count,
-    /// How often one node is tried for one cause under one trigger digest.
+    /// How many attempts a node gets for one cause under one trigger digest.
     pub attempts: u32,
     /// Seconds between the end of one node and the start of the next.
     pub soak_seconds: u64,
-    /// Nodes with the same value of a label that are limited together.
+    /// The limit for nodes with the same value of a label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<TopologyLimit>,
-    /// What is done with nodes that others have cordoned.
+    /// How the hook treats nodes with a foreign cordon.
     pub foreign_cordon: ForeignCordon,
-    /// Pods that use the device without asking for it: label selectors. They are evicted with the others.
+    /// Label selectors of pods that use the device without requesting it. They are evicted with the
+    /// others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extra_consumers: Vec<String>,
-    /// Seconds that a driver pod gets to become ready.
+    /// Seconds within which a driver pod must become ready.
     pub start_seconds: u64,
-    /// Seconds that the operator's validator gets after the driver is ready.
+    /// Seconds within which the operator's validator must succeed after the driver is ready.
     pub validation_seconds: u64,
 }
 
@@ -139,8 +143,9 @@ impl Default for UpgradeSettings {
 }
 
 impl UpgradeSettings {
-    /// What the time of a rollout over so many nodes is made from. Nodes that failed stay unavailable: as many as may fail while the
-    /// rollout goes on are taken off. Limits of topology groups are left out, as the groups are not known beforehand.
+    /// Returns the inputs of the time budget for a number of nodes. Failed nodes stay unavailable,
+    /// so the failure budget is subtracted from the limits. Limits of topology groups are ignored,
+    /// because the groups are not known in advance.
     pub fn fleet(&self, nodes: usize, per_node_seconds: u64) -> FleetPace {
         let unavailable = self.policy.max_unavailable.map_or(nodes, |count| count.resolve(nodes));
         let failed = self.failure_budget.resolve(nodes);
@@ -155,25 +160,25 @@ impl UpgradeSettings {
     }
 }
 
-/// Nodes that are limited together, such as those of one NVLink domain.
+/// A limit for groups of nodes, such as the nodes of one NVLink domain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TopologyLimit {
-    /// The node label whose value names the group. Nodes without it are in no group.
+    /// The node label whose value names the group. Nodes without it belong to no group.
     #[schemars(extend("x-grammar" = "labelKey"))]
     pub label: String,
     /// How many nodes of a group may be unavailable.
     pub max_unavailable: Count,
 }
 
-/// What is done with nodes that somebody else has cordoned.
+/// How the hook treats nodes with a foreign cordon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ForeignCordon {
-    /// They are left alone, and reported.
+    /// The hook does not upgrade them, and reports them.
     #[default]
     Skip,
-    /// They are upgraded, and stay cordoned.
+    /// The hook upgrades them, and they stay cordoned.
     Include,
 }
 

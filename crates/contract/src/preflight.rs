@@ -1,4 +1,5 @@
-//! What a preflight knows of the release that comes after it: the hook chart reads it from the component's values.
+//! What a preflight knows about the release that follows it: the hook chart reads it from the
+//! component's values.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::check::CheckStrictness;
 
-/// What the values of a release that is about to be deployed say. `None`: they say nothing, and what is live stays as it is.
+/// The contents of the values of the release that is about to be deployed. `None`: the values do
+/// not specify the key, and the live setting stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ComingValues {
@@ -16,7 +18,7 @@ pub struct ComingValues {
     pub precompiled: Option<bool>,
     /// `driver.nvidiaDriverCRD.enabled`
     pub nvidia_drivers: Option<bool>,
-    /// `operator.use_ocp_driver_toolkit`, which has an effect on OpenShift only.
+    /// `operator.use_ocp_driver_toolkit`, which has an effect only on OpenShift.
     pub driver_toolkit: Option<bool>,
     /// `autoUpgrade` of the upgrade policy.
     pub auto_upgrade: Option<bool>,
@@ -28,9 +30,9 @@ pub struct ComingValues {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PreflightSettings {
-    /// What is about to be deployed.
+    /// The values that are about to be deployed.
     pub coming: ComingValues,
-    /// The Job that waits for the rollout, where it is another one; `None`: it is not known.
+    /// The Job that waits for the rollout, if it is not this one; `None` if it is not known.
     pub waits: Option<WaitingJob>,
     /// Which findings block.
     pub strictness: CheckStrictness,

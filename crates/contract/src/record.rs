@@ -1,8 +1,10 @@
-//! The run record: what a run did, kept in the ConfigMap of its hook release. Data key [`RUN_KEY`] holds a [`RunRecord`], and
-//! `node.<name>` a [`NodeRecord`] for each node that the run is about, so that one node's progress is one small patch.
+//! The run record: what a run did, kept in the ConfigMap of its hook release. Data key [`RUN_KEY`]
+//! contains a [`RunRecord`], and `node.<name>` a [`NodeRecord`] for each node of the run, so that
+//! the progress of one node is one small patch.
 //!
-//! A node's record takes 550 bytes or so after a replacement; a ConfigMap holds 1 MiB. What does not fit into the first ConfigMap goes into the
-//! further ones ([`object_name`]). The first one is written last, and is the only one of most runs.
+//! A node's record takes about 550 bytes after a replacement; a ConfigMap can contain 1 MiB.
+//! Records that do not fit into the first ConfigMap go into further ones ([`object_name`]). The
+//! first one is written last, and most runs need no other.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,26 +24,30 @@ mod recorded_reason;
 
 pub use recorded_reason::RecordedReason;
 
-/// The format of the record. Version 1 knows one ConfigMap, with names of nodes in keys; what it can read is still written as version 1.
+/// The format of the record. Version 1 has one ConfigMap, with node names in keys. A record that
+/// version 1 can express is still written as version 1.
 pub const RECORD_FORMAT_VERSION: u32 = 2;
-/// The ConfigMaps of one record, at most.
+/// Maximum number of ConfigMaps of one record.
 pub const OBJECTS: usize = 10;
 /// Data key of the [`RunRecord`].
 pub const RUN_KEY: &str = "run";
-/// Prefix of the data keys of [`NodeRecord`]s; the node's name follows (node names are valid data keys).
+/// Prefix of the data keys of [`NodeRecord`]s; the node's name follows (node names are valid data
+/// keys).
 pub const NODE_KEY_PREFIX: &str = "node.";
 
-/// The same where the name is too long for a key: a hash of it follows, and the entry holds the name.
+/// Prefix of the data keys of nodes whose name is too long for a key; a hash of the name follows,
+/// and the entry contains the name.
 pub const HASHED_KEY_PREFIX: &str = "node_";
-/// Data key of the number of ConfigMaps in use, in the first one, where there is more than one.
+/// Data key of the number of ConfigMaps in use, in the first ConfigMap. Absent if there is only
+/// one.
 pub const OBJECTS_KEY: &str = "objects";
 
-/// So many evicted pods are kept of one node: their names may take 300 bytes each.
+/// Maximum number of evicted pods that are kept for one node: a name may take 300 bytes.
 const MOST_EVICTED: usize = 32;
-/// So many steps are kept of one node: a few attempts.
+/// Maximum number of steps that are kept for one node: a few attempts.
 pub const MOST_STEPS: usize = 32;
 
-/// The name of one of the ConfigMaps of a record; the first one has the record's own name.
+/// Returns the name of a ConfigMap of a record; the first one has the record's own name.
 pub fn object_name(record: &str, index: usize) -> String {
     if index == 0 { record.to_owned() } else { format!("{record}-{index}") }
 }
@@ -50,44 +56,49 @@ pub fn object_name(record: &str, index: usize) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunRecord {
-    /// The format that is needed to read it, at most [`RECORD_FORMAT_VERSION`] of the program that wrote it.
+    /// The format version that is needed to read the record, at most [`RECORD_FORMAT_VERSION`] of
+    /// the program that wrote it.
     pub format_version: u32,
-    /// The trigger digest that the run was about.
+    /// The trigger digest of the run.
     pub digest: String,
-    /// UID of the Job: a replacement pod of the same Job goes on with the same run.
+    /// UID of the Job: a replacement pod of the same Job continues the same run.
     pub job: String,
-    /// When the run began.
+    /// Start of the run.
     pub started_at: Timestamp,
-    /// Which specs it was about when it ended: an edit that the digest does not know of is no "nothing has changed".
+    /// Hash of the specs at the end of the run. It detects an edit that the trigger digest does not
+    /// cover.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub specs: String,
-    /// The device plugin's configurations by key: with which text they were last seen, and since when. A pod that started before is stale.
+    /// The device plugin's configurations by key, each with the digest of its text and the time
+    /// since which the hook has observed that text. A pod that started before that time is stale.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub configs: BTreeMap<String, RecordedPluginConfig>,
-    /// Number of nodes in the cohort, which has data keys of its own; absent until the first decision.
+    /// Number of nodes in the cohort, which has its own data keys; absent until the first decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cohort_nodes: Option<usize>,
     /// The cohort.
     #[serde(skip)]
     pub cohort: Option<Arc<Cohort>>,
-    /// The operator's version when a run last succeeded: another one renders its DaemonSets again.
+    /// The operator's version when a run last succeeded. Another version renders its DaemonSets
+    /// again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator_version: Option<String>,
-    /// Number of nodes in the baseline, which has data keys of its own; absent until the first decision.
+    /// Number of nodes in the baseline, which has its own data keys; absent until the first
+    /// decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline_nodes: Option<usize>,
     /// The baseline.
     #[serde(skip)]
     pub baseline: Option<Arc<Baseline>>,
-    /// What the whole fleet waits for.
+    /// The reason for which the whole fleet waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet_wait: Option<RecordedFleetWait>,
-    /// How it ended; absent while it goes on.
+    /// The verdict; absent while the run continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
 }
 
-/// What the whole fleet waits for.
+/// The reason for which the whole fleet waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedFleetWait {
@@ -97,14 +108,14 @@ pub struct RecordedFleetWait {
     pub since: Timestamp,
 }
 
-/// One configuration of the device plugin, as the hook has seen it. Kept for each key and not for each node: what a node's pods run with
-/// follows from when they started.
+/// One configuration of the device plugin, as the hook observed it. It is kept for each key and not
+/// for each node: the start time of a node's pods tells which text they run with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedPluginConfig {
     /// SHA-256 of its text.
     pub digest: String,
-    /// It has had this text since then, or for longer.
+    /// The configuration has had this text at least since this time.
     pub since: Timestamp,
 }
 
@@ -112,14 +123,15 @@ pub struct RecordedPluginConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
-    /// The code that the process ends with.
+    /// The exit code of the process.
     pub code: ExitCode,
-    /// Why, for people.
+    /// The reason, for users.
     pub message: String,
-    /// What the message names: what ended the run, or what a successful run reports. Bounded, as the message is.
+    /// The reasons in the message: what ended the run, or what a successful run reports. Bounded,
+    /// as the message is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<VerdictReason>,
-    /// When.
+    /// Time of the verdict.
     pub at: Timestamp,
 }
 
@@ -127,7 +139,7 @@ pub struct Verdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VerdictReason {
-    /// The node; absent for what concerns the fleet, or the run itself.
+    /// The node; absent for a reason that concerns the fleet, or the run itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// A constant name, as in events and metrics.
@@ -135,7 +147,7 @@ pub struct VerdictReason {
 }
 
 impl VerdictReason {
-    /// Of a node, or of the fleet.
+    /// Creates a reason of a node, or of the fleet.
     pub fn new(node: Option<&str>, reason: &str) -> Self {
         Self { node: node.map(str::to_owned), reason: reason.to_owned() }
     }
@@ -145,33 +157,34 @@ impl VerdictReason {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeRecord {
-    /// UID of the Node object: a node that comes back under the same name is another node.
+    /// UID of the Node object: a node that is created again under the same name is another node.
     pub uid: String,
-    /// How it ended for the node; absent while the run waits for it.
+    /// The outcome of the node; absent while the run waits for the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<NodeOutcome>,
-    /// What the run waits for, or why the outcome is what it is.
+    /// The reason for which the run waits for the node, or for which the node has its outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<RecordedReason>,
-    /// Since when `outcome` and `reason` are as they are.
+    /// Since when `outcome` and `reason` have their values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// How the node's upgrade went: each state with the time at which it was entered, in their order. Where the vendor's controller does it, its states
-    /// as they were seen.
+    /// The upgrade of the node: each state with the time at which the node entered it, in order. If
+    /// NVIDIA's controller performs the upgrade, these are its states as the hook observed them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<RecordedStep>,
-    /// The pods that were evicted for it, where the hook did.
+    /// The pods that the hook evicted for the upgrade of the node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evicted: Vec<EvictedPod>,
-    /// The plugins that were replaced on the node, by the UID of the pod that was deleted.
+    /// The plugins that the hook replaced on the node, by the UID of the deleted pod.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub replaced: BTreeMap<String, PluginReplacement>,
-    /// The write that the API server refused, for which the run gives the node up. A new run tries it again.
+    /// The refused write because of which the run stopped the upgrade of the node. A new run
+    /// retries it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<RefusedWrite>,
 }
 
-/// A kind of write of one node's upgrade.
+/// The kind of a write during the upgrade of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WriteKind {
@@ -199,15 +212,17 @@ impl fmt::Display for WriteKind {
 pub struct RefusedWrite {
     /// The write.
     pub write: WriteKind,
-    /// The server's words.
+    /// The message of the API server.
     pub message: String,
-    /// The node takes no patch either: it stays as it is, and nothing more is written to it.
+    /// The API server also refuses patches of the node: the hook leaves the node as it is, and
+    /// writes nothing more to it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stays: bool,
-    /// Admission changed a patch that was to change the node's cordon: its record may not say whose the cordon is.
+    /// Admission changed a patch that was to change the node's cordon: the node's record may not
+    /// say who owns the cordon.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cordon: bool,
-    /// A person had asked for the node when its write was refused: only a new request counts.
+    /// A user had requested the node when its write was refused: only a new request applies.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub requested: bool,
 }
@@ -218,22 +233,23 @@ pub struct RefusedWrite {
 pub struct RecordedStep {
     /// The state.
     pub state: String,
-    /// When it was entered.
+    /// Time at which the node entered it.
     pub at: Timestamp,
 }
 
-/// A pod that was evicted.
+/// An evicted pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvictedPod {
     /// `namespace/name`.
     pub pod: String,
-    /// When its eviction was granted.
+    /// Time at which the API server accepted the eviction.
     pub at: Timestamp,
 }
 
 impl NodeRecord {
-    /// Notes a pod of the node whose eviction was granted. A node that loses more than a report can show has the first ones.
+    /// Adds a pod whose eviction the API server accepted. Only the first `MOST_EVICTED` pods of a
+    /// node are kept.
     pub fn evicts(&mut self, pod: String, at: Timestamp) {
         if self.evicted.len() < MOST_EVICTED && self.evicted.iter().all(|known| known.pod != pod) {
             self.evicted.push(EvictedPod { pod, at });
@@ -241,7 +257,7 @@ impl NodeRecord {
     }
 }
 
-/// How a run ends for a node.
+/// The outcome of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeOutcome {
@@ -249,13 +265,13 @@ pub enum NodeOutcome {
     Done,
     /// The node left the cluster.
     Gone,
-    /// Left as it is, for a reason that the policy tolerates.
+    /// Left unchanged, for a reason that the policy tolerates.
     Deferred,
-    /// It will not get there by itself.
+    /// The node failed, and needs manual action.
     Failed,
 }
 
-/// What a replaced pod is part of.
+/// The component of a replaced pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReplacedPodKind {
@@ -270,23 +286,24 @@ pub enum ReplacedPodKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PluginReplacement {
-    /// What the pod is part of.
+    /// The component of the pod.
     #[serde(default)]
     pub plugin: ReplacedPodKind,
     /// The pod's name; empty in a record that had to be shortened.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pod: String,
-    /// UID of the DaemonSet that brings the replacement.
+    /// UID of the DaemonSet that creates the replacement.
     pub daemon_set: String,
-    /// What the pod was behind: what runs under the plugin (`<driver pod UID>/<restarts>` of driver and toolkit), or its configuration. At
-    /// most one replacement for each.
+    /// Identity of the thing that the pod was older than: the driver and toolkit below the plugin
+    /// (`<driver pod UID>/<restarts>` of both), or its configuration. Each identity causes at most
+    /// one replacement.
     pub under: String,
-    /// Why it was replaced; empty in a record that had to be shortened.
+    /// The reason for the replacement; empty in a record that had to be shortened.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cause: String,
-    /// When its deletion was decided.
+    /// Time at which the hook decided to delete the pod.
     pub at: Timestamp,
-    /// When the replacement was seen serving.
+    /// Time at which the hook first observed that the replacement serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub back_at: Option<Timestamp>,
 }

@@ -1,6 +1,7 @@
-//! Recognizes secrets, by their names and by their form. Recipes must not have any, and support bundles are cleared of them.
+//! Recognizes secrets by their names and their form. Recipes must not contain any, and support
+//! bundles are redacted with it.
 
-/// How the names of keys that hold secrets end, in lower case and without separators.
+/// Endings of the names of keys that contain secrets, in lower case and without separators.
 const SECRET_KEYS: [&str; 12] = [
     "password",
     "passwd",
@@ -16,7 +17,8 @@ const SECRET_KEYS: [&str; 12] = [
     "dockerconfigjson",
 ];
 
-/// How well-known tokens start, and how long they are at least. Sources: the issuers' documentation.
+/// Prefixes of well-known tokens, each with the minimum length of the token. Sources: the issuers'
+/// documentation.
 const TOKEN_SHAPES: [(&str, usize); 10] = [
     ("nvapi-", 30),
     ("ghp_", 36),
@@ -30,7 +32,7 @@ const TOKEN_SHAPES: [(&str, usize); 10] = [
     ("hf_", 30),
 ];
 
-/// Whether a key is named like one that holds a secret.
+/// Returns whether the name of a key suggests a secret.
 pub fn is_secret_key(key: &str) -> bool {
     let bare: String = key
         .chars()
@@ -40,7 +42,7 @@ pub fn is_secret_key(key: &str) -> bool {
     SECRET_KEYS.iter().any(|ending| bare.ends_with(ending))
 }
 
-/// What a text looks like, if it looks like a secret.
+/// Returns what kind of secret a text looks like; `None` if it does not look like a secret.
 pub fn secret_shape(text: &str) -> Option<&'static str> {
     if text.contains("-----BEGIN ") && text.contains("PRIVATE KEY-----") {
         return Some("a private key");

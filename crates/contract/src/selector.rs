@@ -1,5 +1,5 @@
-//! Label selectors, as Kubernetes reads them (apimachinery `pkg/labels`): a text such as `app=train,tier in (a,b),!skip`, or the
-//! `matchLabels` and `matchExpressions` of an object.
+//! Label selectors, as Kubernetes reads them (apimachinery `pkg/labels`): a text such as
+//! `app=train,tier in (a,b),!skip`, or the `matchLabels` and `matchExpressions` of an object.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,7 +9,7 @@ use super::grammar::is_dns_subdomain;
 
 /// The labels of an object.
 pub trait Labeled {
-    /// The value of a label, if it is there.
+    /// Returns the value of a label, if it is present.
     fn label(&self, key: &str) -> Option<&str>;
 }
 
@@ -19,7 +19,7 @@ impl Labeled for BTreeMap<String, String> {
     }
 }
 
-/// A label selector: all its requirements hold. Without any it selects everything.
+/// A label selector: all its requirements must hold. Without requirements, it selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
     requirements: Vec<LabelRequirement>,
@@ -30,37 +30,37 @@ pub struct Selector {
 pub struct LabelRequirement {
     /// The label's key.
     pub key: String,
-    /// What it must be.
+    /// The requirement on its value.
     pub operator: LabelOperator,
 }
 
-/// What a label must be.
+/// A requirement on the value of a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LabelOperator {
-    /// It is there with one of these values.
+    /// The label is present with one of these values.
     In(BTreeSet<String>),
-    /// It is absent, or has none of these values.
+    /// The label is absent, or has none of these values.
     NotIn(BTreeSet<String>),
-    /// It is there.
+    /// The label is present.
     Exists,
-    /// It is not there.
+    /// The label is absent.
     DoesNotExist,
-    /// It is a whole number above this.
+    /// The value is a whole number above this limit.
     Above(i64),
-    /// It is a whole number below this.
+    /// The value is a whole number below this limit.
     Below(i64),
 }
 
-/// Why a text is no selector.
+/// Why a text is not a selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no label selector: {reason}")]
+#[error("`{text}` is not a label selector: {reason}")]
 pub struct SelectorError {
     text: String,
     reason: String,
 }
 
 impl SelectorError {
-    /// Why.
+    /// Returns the reason.
     pub fn reason(&self) -> &str {
         &self.reason
     }
@@ -82,22 +82,23 @@ impl LabelRequirement {
 }
 
 impl Selector {
-    /// A selector of these requirements.
+    /// Creates a selector from these requirements.
     pub fn new(requirements: Vec<LabelRequirement>) -> Self {
         Self { requirements }
     }
 
-    /// Whether these labels are selected.
+    /// Returns whether the selector matches these labels.
     pub fn matches(&self, labels: &impl Labeled) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(labels))
     }
 
-    /// Whether it selects everything.
+    /// Returns whether it selects everything.
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// The same, and `key` not being `value`: the vendor's way to leave pods out of a drain.
+    /// Adds the requirement that `key` is not `value`: with it, NVIDIA's controller excludes pods
+    /// from a drain.
     #[must_use]
     pub fn and_not(mut self, key: &str, value: &str) -> Self {
         self.requirements.push(LabelRequirement {
@@ -130,9 +131,9 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
     let (mut parts, mut begin, mut inside) = (Vec::new(), 0, false);
     for (at, letter) in text.char_indices() {
         match letter {
-            '(' if inside => return Err("a `(` within `( … )`".to_owned()),
+            '(' if inside => return Err("`(` inside `( … )`".to_owned()),
             '(' => inside = true,
-            ')' if !inside => return Err("a `)` without its `(`".to_owned()),
+            ')' if !inside => return Err("`)` without `(`".to_owned()),
             ')' => inside = false,
             ',' if !inside => {
                 parts.push(&text[begin..at]);
@@ -142,7 +143,7 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
         }
     }
     if inside {
-        return Err("a `(` without its `)`".to_owned());
+        return Err("`(` without `)`".to_owned());
     }
     parts.push(&text[begin..]);
     Ok(parts)
@@ -158,7 +159,7 @@ fn requirement(part: &str) -> Result<LabelRequirement, String> {
     if let Some((left, values)) = part.split_once('(') {
         let values = values
             .strip_suffix(')')
-            .ok_or_else(|| format!("something stands behind the `)` of `{part}`"))?;
+            .ok_or_else(|| format!("unexpected text after the `)` of `{part}`"))?;
         let values = values
             .split(',')
             .map(|value| label_value(value.trim()))
@@ -177,7 +178,7 @@ fn requirement(part: &str) -> Result<LabelRequirement, String> {
     }
     let one = |value: &str| label_value(value.trim()).map(|value| BTreeSet::from([value]));
     let number = |value: &str| {
-        value.trim().parse::<i64>().map_err(|_| format!("`{}` is no whole number", value.trim()))
+        value.trim().parse::<i64>().map_err(|_| format!("`{}` is not a whole number", value.trim()))
     };
     let (key, operator) = if let Some((key, value)) = part.split_once("!=") {
         (key, LabelOperator::NotIn(one(value)?))
@@ -193,17 +194,18 @@ fn requirement(part: &str) -> Result<LabelRequirement, String> {
     Ok(LabelRequirement { key: label_key(key.trim())?, operator })
 }
 
-/// Whether a text is the key of a label.
+/// Returns whether a text is a label key.
 pub fn is_label_key(text: &str) -> bool {
     label_key(text).is_ok()
 }
 
-/// Whether a text is the value of a label.
+/// Returns whether a text is a label value.
 pub fn is_label_value(text: &str) -> bool {
     is_label_word(text)
 }
 
-/// A label key: a name of at most 63 letters, digits, `-`, `_` and `.`, with an optional DNS prefix.
+/// A label key: a name of at most 63 letters, digits, `-`, `_` and `.`, with an optional DNS
+/// prefix.
 fn label_key(key: &str) -> Result<String, String> {
     let (prefix, name) =
         key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
@@ -211,7 +213,7 @@ fn label_key(key: &str) -> Result<String, String> {
     if prefix_fits && !name.is_empty() && is_label_word(name) {
         Ok(key.to_owned())
     } else {
-        Err(format!("`{key}` is no label key"))
+        Err(format!("`{key}` is not a label key"))
     }
 }
 
@@ -219,7 +221,7 @@ fn label_value(value: &str) -> Result<String, String> {
     if is_label_word(value) {
         Ok(value.to_owned())
     } else {
-        Err(format!("`{value}` is no label value"))
+        Err(format!("`{value}` is not a label value"))
     }
 }
 
@@ -309,14 +311,14 @@ mod tests {
     fn invalid_selector_is_refused_with_the_place() {
         for (selector, reason) in [
             ("app=", ""),
-            ("=x", "`` is no label key"),
-            ("a b", "`a b` is no label key"),
-            ("tier in a", "`tier in a` is no label key"),
-            ("tier in (a", "without its `)`"),
+            ("=x", "`` is not a label key"),
+            ("a b", "`a b` is not a label key"),
+            ("tier in a", "`tier in a` is not a label key"),
+            ("tier in (a", "without `)`"),
             ("tier of (a)", "expected `KEY in"),
-            ("a=b c", "`b c` is no label value"),
-            ("a,,b", "`` is no label key"),
-            ("size>x", "no whole number"),
+            ("a=b c", "`b c` is not a label value"),
+            ("a,,b", "`` is not a label key"),
+            ("size>x", "not a whole number"),
         ] {
             match selector.parse::<Selector>() {
                 Ok(_) => assert_eq!(reason, "", "{selector} was taken"),

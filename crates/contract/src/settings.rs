@@ -1,5 +1,6 @@
-//! The settings of a hook Job: made by the hook chart from its values, read by `gpu-rollout hook run` from
-//! [`crate::names::SETTINGS_ENV`]. A key that is not known is an error: an older image refuses what it does not know.
+//! The settings of a hook Job: the hook chart creates them from its values, and `gpu-rollout hook
+//! run` reads them from [`crate::names::SETTINGS_ENV`]. An unknown key is an error: an older image
+//! refuses settings that it does not know.
 
 use std::collections::BTreeMap;
 
@@ -17,34 +18,38 @@ use super::task::Task;
 pub use super::expected::{Expected, ExpectedNvidiaDriver, ExpectedUpgradePolicy};
 pub use super::mode::Mode;
 
-/// The format version of settings, run record and everything else that two versions of the program may share. Version 1 is what the first
-/// release writes.
+/// The format version of settings, run record and all other data that two versions of the program
+/// may share. The first release writes version 1.
 ///
-/// Settings are made by a chart for the image of its own version. A key that is not known is refused whatever the number says, so keys may
-/// be added without a new one; a higher number only makes the refusal clearer ([`super::exit::ExitCode::NewerFormat`]).
+/// A chart creates settings for the image of its own version. An unknown key is refused whatever
+/// the version, so keys may be added without a new version. A higher version only makes the error
+/// clearer ([`super::exit::ExitCode::NewerFormat`]).
 ///
-/// The run record is read by whatever image comes next. A higher number is refused with the same code, before anything is written. With
-/// the same number, or a lower one, keys that are not known are passed over and missing ones have defaults. So a key may be added without
-/// a new number if a reader that passes over it does nothing wrong. A new number is needed for a key that changes its meaning or its type,
-/// or goes away, and for a new word where there is a list of them ([`super::record::ReplacedPodKind`], [`super::record::NodeOutcome`]): to an older
-/// reader the whole node's record would count as absent, and the node's pods could be replaced again.
+/// Any later image may read the run record. A higher version is refused with the same exit code,
+/// before anything is written. With the same or a lower version, unknown keys are ignored, and
+/// missing keys have defaults. So a key may be added without a new version if a reader may safely
+/// ignore it. A new version is needed for a key that changes its meaning or its type, or that is
+/// removed, and for a new value of an enumeration ([`super::record::ReplacedPodKind`],
+/// [`super::record::NodeOutcome`]): an older reader would treat the whole node's record as absent,
+/// and the hook could replace the node's pods again.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// What the Job waits for before it says success. Only `settled` is built.
+/// What the Job waits for before it succeeds. The only gate is `settled`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Gate {
-    /// The whole cohort has an outcome.
+    /// Every node of the cohort has an outcome.
     #[default]
     Settled,
 }
 
-/// Whether stale DRA kubelet plugins are replaced. Without quotes, YAML takes `off` for `false`: that is taken as well.
+/// Whether the hook replaces stale DRA kubelet plugins. YAML reads an unquoted `off` as `false`, so
+/// `false` is accepted too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(with = "serde_json::Value", extend("enum" = ["auto", "off", false]))]
 pub enum Reroll {
-    /// Where a DRA driver is found and a plugin is stale.
+    /// If a DRA driver exists and a plugin is stale.
     #[default]
     Auto,
     /// Never; staleness is still reported.
@@ -61,7 +66,7 @@ impl<'de> Deserialize<'de> for Reroll {
     }
 }
 
-/// A word, or what YAML makes of one without quotes.
+/// A word, or the Boolean that YAML reads if the word is not quoted.
 enum WordForm<'a> {
     Word(&'a str),
     Flag(bool),
@@ -87,17 +92,18 @@ fn read_word<'de, D: Deserializer<'de>, T>(
     }
 }
 
-/// Whether a DRA driver must be there. YAML `true` and `false` are taken as well as the words.
+/// Whether a DRA driver is required. The YAML values `true` and `false` are accepted as well as the
+/// words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(with = "serde_json::Value", extend("enum" = ["auto", "true", "false", true, false]))]
 pub enum DraRequired {
-    /// No DRA driver is fine; one that is there must serve every node that it runs on.
+    /// A DRA driver is optional; one that exists must serve every node that it runs on.
     #[default]
     Auto,
-    /// There must be one, serving every GPU node.
+    /// A DRA driver must exist and serve every GPU node.
     True,
-    /// What is wrong with the DRA driver is reported and never fails the run.
+    /// Problems of the DRA driver are reported and never fail the run.
     False,
 }
 
@@ -120,51 +126,54 @@ pub struct Settings {
     pub format_version: u32,
     /// The trigger digest D.
     pub digest: String,
-    /// Helm release of the hook: also the name of its Job.
+    /// Helm release of the hook; its Job has the same name.
     pub release: String,
     /// Namespace of the hook's release.
     pub namespace: String,
-    /// Name of the run record's ConfigMap.
+    /// Name of the first ConfigMap of the run record.
     pub record: String,
     /// The component that the hook belongs to.
     pub component: String,
-    /// That component's chart version, if the bundle says so.
+    /// The chart version of that component, if the bundle specifies it.
     pub component_version: Option<String>,
-    /// What this Job does. Up to version 0.1.0 the key was `duties`.
+    /// The tasks of the Job. Up to version 0.1.0, the key was `duties`.
     #[serde(alias = "duties")]
     pub tasks: Vec<Task>,
-    /// Which driver it is about.
+    /// The driver of the rollout.
     #[serde(default)]
     pub driver: Driver,
-    /// Who decides.
+    /// The mode.
     pub mode: Mode,
-    /// What is waited for.
+    /// What the Job waits for.
     pub gate: Gate,
     /// B in seconds: the Job's `activeDeadlineSeconds`.
     pub budget_seconds: u64,
     /// Seconds that one node is expected to take.
     pub per_node_seconds: u64,
-    /// Seconds for which everything must hold before the run is called settled.
+    /// Quiet period in seconds: how long all conditions must hold before the fleet counts as
+    /// settled.
     pub quiet_seconds: u64,
-    /// Seconds that the operator and the live custom resource get to come up and to match what the values say.
+    /// Grace time in seconds: how long the operator and the live custom resource may take to come
+    /// up and to match the values.
     pub grace_seconds: u64,
     /// Namespace of the driver's operator and its operands.
     pub operator_namespace: String,
-    /// The operator's Deployment; `None`: the one of [`Driver::traits`].
+    /// The operator's Deployment; `None` for the default in [`Driver::traits`].
     pub operator_deployment: Option<String>,
     /// Name of the driver's DaemonSet in the operator's namespace, with [`Driver::DaemonSet`].
     pub daemon_set: Option<String>,
     /// Name of the ClusterPolicy.
     pub cluster_policy: String,
-    /// How many nodes may stay NotReady without failing the run.
+    /// How many nodes may stay NotReady without a failure of the run.
     pub tolerate_not_ready: Count,
-    /// The upgrade policy of the modes `steer` and `drive`, and how often `assist` tries a failed node again.
+    /// The upgrade policy of the modes `steer` and `drive`, and the number of attempts in mode
+    /// `assist`.
     #[serde(default)]
     pub upgrade: UpgradeSettings,
     /// When the fleet counts as settled.
     #[serde(default)]
     pub settle: SettleSettings,
-    /// What is done before the operator is upgraded.
+    /// What the hook does before an upgrade of the operator.
     #[serde(default)]
     pub operator_upgrade: OperatorUpgradeSettings,
     /// The DRA driver.
@@ -172,7 +181,7 @@ pub struct Settings {
     /// The device plugin, for [`Task::RestartPlugins`].
     #[serde(default)]
     pub device_plugin: DevicePluginSettings,
-    /// What the live custom resource must say, according to the component's values.
+    /// The expected contents of the live custom resource, derived from the component's values.
     pub expected: Expected,
     /// The settings of [`Task::Preflight`].
     #[serde(default)]
@@ -180,8 +189,9 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// Returns the defaults of the hook chart. They are written here and in its `values.yaml`, which a test compares; everything else that needs
-    /// one reads it from here. What only a release has, such as its name and its digest, is empty.
+    /// Returns the defaults of the hook chart. A test compares them with the chart's `values.yaml`;
+    /// all other code reads them from here. Values that only a release has, such as its name and
+    /// its digest, are empty.
     fn default() -> Self {
         Self {
             format_version: FORMAT_VERSION,
@@ -216,69 +226,70 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether the Job does this.
+    /// Returns whether the Job has this task.
     pub fn has(&self, task: Task) -> bool {
         self.tasks.contains(&task)
     }
 
-    /// `namespace/name` of the DaemonSet that the Job is about, where no operator brings the driver.
+    /// Returns `namespace/name` of the DaemonSet that the Job upgrades, if no operator installs the
+    /// driver.
     pub fn own_daemon_set(&self) -> Option<String> {
         let name = self.daemon_set.as_ref().filter(|_| !self.driver.has_operator())?;
         Some(format!("{}/{name}", self.operator_namespace))
     }
 
-    /// Whether any of its tasks watches the cluster: the others are single steps.
+    /// Returns whether any of its tasks watches the cluster; the other tasks are single steps.
     pub fn watches(&self) -> bool {
         !self.tasks.iter().copied().all(Task::is_step)
     }
 
-    /// Why these settings cannot be worked by; `None`: they can.
+    /// Returns why these settings contradict each other; `None` if they do not.
     pub fn contradiction(&self) -> Option<String> {
         if self.driver.has_operator() {
             return None;
         }
         if self.daemon_set.is_none() {
             return Some(
-                "driver `daemonset` and no DaemonSet is named: set rollout.daemonSet.namespace and rollout.daemonSet.name".to_owned(),
+                "driver `daemonset` needs the name of a DaemonSet: set rollout.daemonSet.namespace and rollout.daemonSet.name".to_owned(),
             );
         }
         let name = self.mode.name();
         match self.mode {
             Mode::Observe | Mode::Drive => None,
             Mode::Assist => Some(format!(
-                "mode `{name}` wakes a vendor's controller, and a DaemonSet has none: take `drive` or `observe`"
+                "mode `{name}` wakes NVIDIA's controller, which does not upgrade this DaemonSet: use `drive` or `observe`"
             )),
             Mode::Steer => Some(format!(
-                "mode `{name}` lets a vendor's controller act, and a DaemonSet has none: take `drive` or `observe`"
+                "mode `{name}` leaves the upgrade to NVIDIA's controller, which does not upgrade this DaemonSet: use `drive` or `observe`"
             )),
         }
     }
 
-    /// The name of the operator's Deployment.
+    /// Returns the name of the operator's Deployment.
     pub fn operator_deployment(&self) -> &str {
         self.operator_deployment.as_deref().unwrap_or(self.driver.traits().operator_deployment)
     }
 }
 
-/// Which operands success waits for.
+/// The operands that success waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GatingOperands {
     /// Container toolkit, validator, and device plugin; the others are reported.
     #[default]
     Gating,
-    /// All that the operator deploys.
+    /// All operands that the operator deploys.
     All,
 }
 
-/// What becomes of a node that offers fewer GPUs than before the run.
+/// What happens to a node that offers fewer GPUs than before the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MissingGpus {
-    /// It is done, and the difference is reported.
+    /// The node is done, and the difference is reported.
     #[default]
     Report,
-    /// It has failed.
+    /// The node fails.
     Fail,
 }
 
@@ -286,28 +297,29 @@ pub enum MissingGpus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SettleSettings {
-    /// Which operands success waits for: `gating` (container toolkit, validator, device plugin) or `all` that the operator deploys.
+    /// The operands that success waits for: `gating` (container toolkit, validator, device plugin)
+    /// or `all` that the operator deploys.
     pub operands: GatingOperands,
-    /// What becomes of a node that offers fewer GPUs than when the run began, in the same MIG layout and with the same sharing: `report` or
-    /// `fail`.
+    /// What happens to a node that offers fewer GPUs than when the run started, with the same MIG
+    /// layout and the same sharing: `report` or `fail`.
     pub gpus_missing: MissingGpus,
 }
 
 impl SettleSettings {
-    /// Whether it says nothing else than the defaults.
+    /// Returns whether all settings have their defaults.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Whether NVIDIA's controllers are kept from all nodes while the operator is upgraded.
+/// Whether the hook holds all nodes while the operator is upgraded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum HoldNodes {
-    /// Where the live operator has another version than the one that is about to be deployed.
+    /// If the version of the live operator differs from the version that is about to be deployed.
     #[default]
     Auto,
-    /// Where there is an operator.
+    /// If an operator exists.
     Always,
     /// Never.
     Never,
@@ -317,13 +329,14 @@ pub enum HoldNodes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct OperatorUpgradeSettings {
-    /// Hold all nodes by NVIDIA's skip label until the new operator has rendered its DaemonSets (mode `assist`; `steer` holds nodes in any case):
-    /// `auto` if the operator's version changes, `always`, or `never`. Without holds each driver pod may be replaced twice.
+    /// Hold all nodes with NVIDIA's skip label until the new operator has rendered its DaemonSets
+    /// (mode `assist`; mode `steer` always holds nodes): `auto` if the operator's version changes,
+    /// `always`, or `never`. Without holds, each driver pod may be replaced twice.
     pub hold: HoldNodes,
 }
 
 impl OperatorUpgradeSettings {
-    /// Whether all of it is as by default.
+    /// Returns whether all settings have their defaults.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -333,15 +346,15 @@ impl OperatorUpgradeSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DraSettings {
-    /// Whether stale plugins are replaced.
+    /// Whether the hook replaces stale plugins.
     pub reroll: Reroll,
-    /// Whether there must be a DRA driver.
+    /// Whether a DRA driver is required.
     pub required: DraRequired,
-    /// The namespaces that may have one.
+    /// Namespaces in which the hook looks for a DRA driver.
     pub namespaces: Vec<String>,
-    /// How many plugins may be away at once because of us.
+    /// How many plugins may be unavailable at once because of the hook.
     pub max_unavailable: Count,
-    /// Seconds that a replacement gets to come back and publish.
+    /// Seconds within which a replacement must become ready and publish its devices.
     pub replacement_seconds: u64,
 }
 
@@ -361,22 +374,24 @@ impl Default for DraSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DevicePluginSettings {
-    /// Where they run.
+    /// Their namespace.
     pub namespace: String,
-    /// The Helm release that brings the stand-alone plugin. `None`: it is not known, so every stand-alone plugin in the namespace counts.
+    /// The Helm release of the stand-alone plugin. `None`: unknown, so every stand-alone plugin in
+    /// the namespace counts.
     pub release: Option<String>,
-    /// Name of the ConfigMap with their configurations. `None`: they have none, or their own chart restarts them when it changes.
+    /// Name of the ConfigMap with their configurations. `None`: they have none, or their own chart
+    /// restarts them when it changes.
     pub config_map: Option<String>,
     /// The configuration of nodes without a label.
     pub default: Option<String>,
-    /// What is tried, in this order, on nodes without a label while there is no default.
+    /// The fallbacks for nodes without a label if there is no default, in this order.
     pub fallbacks: Vec<ConfigFallback>,
-    /// SHA-256 of each configuration's text, by key, as the values have it. `None`: the values do not have it; what is in the cluster
-    /// counts.
+    /// SHA-256 digest of the text of each configuration in the values, by key. `None`: the values
+    /// do not contain them, and the ConfigMap in the cluster applies.
     pub digests: Option<BTreeMap<String, String>>,
-    /// On how many nodes pods may be away at once because of us.
+    /// On how many nodes pods may be unavailable at once because of the hook.
     pub max_unavailable: Count,
-    /// Seconds that a restarted pod gets to be ready again.
+    /// Seconds within which a restarted pod must become ready.
     pub replacement_seconds: u64,
 }
 
@@ -395,15 +410,15 @@ impl Default for DevicePluginSettings {
     }
 }
 
-/// How config-manager chooses a configuration for a node that has no label while there is no default (k8s-device-plugin
-/// `cmd/config-manager`, `FALLBACK_STRATEGIES`).
+/// How config-manager chooses a configuration for a node without a label if there is no default
+/// (k8s-device-plugin `cmd/config-manager`, `FALLBACK_STRATEGIES`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConfigFallback {
-    /// The one called `default`.
+    /// The configuration with the name `default`.
     Named,
-    /// The only one.
+    /// The only configuration.
     Single,
-    /// None: the plugin's own defaults.
+    /// No configuration: the plugin's own defaults apply.
     Empty,
 }

@@ -1,5 +1,5 @@
-//! The tasks of a hook Job and the rights that each one needs: the one table that the chart's RBAC, the self-check at start
-//! and the documentation are made from.
+//! The tasks of a hook Job, and the rights that each task needs. The chart's RBAC, the self-check
+//! at the start and the documentation are generated from this table.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ mod rights;
 
 pub use rights::RIGHTS;
 
-/// One thing that a hook Job does.
+/// One unit of the work of a hook Job.
 #[derive(
     Clone,
     Copy,
@@ -31,25 +31,31 @@ pub use rights::RIGHTS;
 #[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
-    /// Keep the NicClusterPolicy when the network operator's chart lets go of it: annotations, before the upgrade.
+    /// Retain the NicClusterPolicy when the Network Operator's chart no longer contains it: sets
+    /// annotations before the upgrade.
     PrepareNetwork,
-    /// Look, before the operator sees the new spec, for what would stop its upgrade: evictions that can never succeed, a second actor,
-    /// a budget that is too small.
+    /// Check, before the operator receives the new spec, for problems that would stop its upgrade:
+    /// evictions that can never succeed, a second controller that upgrades the same nodes, a time
+    /// budget that is too small.
     Preflight,
-    /// Put our skip label with its owner annotation on every node, before the operator sees the new spec: none goes until we let go of it.
+    /// Set the skip label with its owner annotation on every node, before the operator receives the
+    /// new spec: no node starts until the hook releases its hold.
     Hold,
-    /// Wait until the operators have really finished.
+    /// Wait until the fleet is settled.
     Settle,
-    /// Wake the vendor's controller when something happened that it does not watch, and have failed nodes tried again within a budget.
+    /// Wake NVIDIA's controller after events that it does not watch, and retry failed nodes within
+    /// a limit.
     Wake,
-    /// Decide when each node goes, by letting go of it, and when it takes workloads again.
+    /// Release the hold of one node after the other, and decide when the node takes workloads
+    /// again.
     Steer,
-    /// Do the whole upgrade ourselves, node by node.
+    /// Perform the whole upgrade, node by node.
     Drive,
-    /// Replace the DRA kubelet plugins that would go on serving the old driver.
+    /// Replace the DRA kubelet plugins that would keep serving the old driver.
     Reroll,
-    /// Restart device plugin, GPU feature discovery and MPS daemon where a changed configuration (or driver) needs it and nothing
-    /// else does it. Pods are deleted, node by node; a template annotation would restart whole DaemonSets, and the operator may take it off.
+    /// Restart device plugin, GPU feature discovery and MPS daemon after a change of their
+    /// configuration (or driver) if no other controller does. The hook deletes their pods, node by
+    /// node: a template annotation would restart whole DaemonSets, and the operator may remove it.
     RestartPlugins,
 }
 
@@ -58,12 +64,13 @@ impl Task {
     pub const ALL: [Self; Self::COUNT] =
         *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
-    /// The task's name, as in settings and chart.
+    /// Returns the task's name in settings and chart.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// Whether it is a single step, before the operator is installed or upgraded; the others go on until the fleet is done.
+    /// Returns whether the task is a single step before the operator is installed or upgraded; the
+    /// other tasks run until the fleet is settled.
     pub fn is_step(self) -> bool {
         match self {
             Self::PrepareNetwork | Self::Preflight | Self::Hold => true,
@@ -77,7 +84,7 @@ impl Task {
     }
 }
 
-/// Where a right holds: which kind of role carries it and in which namespace that role is.
+/// Where a right applies: the kind of role, and the namespace of the role.
 #[derive(
     Clone,
     Copy,
@@ -102,7 +109,7 @@ pub enum RightScope {
     Default,
     /// A Role in the operator's namespace.
     Operator,
-    /// A Role in each namespace that may hold a DRA driver.
+    /// A Role in each namespace that may contain a DRA driver.
     Dra,
     /// A Role in the device plugin's namespace.
     DevicePlugin,
@@ -114,11 +121,12 @@ impl RightScope {
         *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 }
 
-/// Which objects of a resource a right covers.
+/// The objects of a resource that a right covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RightTarget {
-    /// All: the names are not known beforehand, or RBAC cannot restrict the verb (`create`).
+    /// All objects: their names are not known in advance, or RBAC cannot restrict the verb
+    /// (`create`).
     Any,
     /// The hook's own Job.
     Job,
@@ -126,7 +134,7 @@ pub enum RightTarget {
     Record,
     /// The cluster-wide Lease, [`crate::names::LEASE_NAME`].
     Lease,
-    /// People's pauses, [`crate::names::PAUSE_NAME`].
+    /// The pauses, [`crate::names::PAUSE_NAME`].
     Pauses,
     /// The operator's Deployment that the settings name.
     OperatorDeployment,
@@ -138,43 +146,44 @@ pub enum RightTarget {
     ClusterPolicy,
     /// The one NicClusterPolicy, [`crate::names::NIC_CLUSTER_POLICY`].
     NicClusterPolicy,
-    /// The namespaces that may hold a DRA driver.
+    /// The namespaces that may contain a DRA driver.
     DraNamespaces,
-    /// The ConfigMap with the device plugin's configurations; where there is none, there is no rule.
+    /// The ConfigMap with the device plugin's configurations; without a ConfigMap, there is no
+    /// rule.
     DevicePluginConfig,
 }
 
-/// One rule: verbs on a resource, in a scope, and what the hook does with it.
+/// One rule: verbs on a resource, in a scope, and why the hook needs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Right {
-    /// `None`: every hook Job needs it.
+    /// The task that needs the right. `None`: every hook Job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<Task>,
-    /// `None`: with every driver.
+    /// The driver for which the right is needed. `None`: every driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<Driver>,
-    /// Where the rule holds.
+    /// Where the rule applies.
     pub scope: RightScope,
     /// API group; empty for the core group.
     pub group: &'static str,
-    /// Resource in the plural; a sub-resource behind a slash, as RBAC writes it (`pods/eviction`).
+    /// Resource in the plural; a subresource follows a slash, as in RBAC (`pods/eviction`).
     pub resource: &'static str,
     /// RBAC verbs.
     pub verbs: &'static [&'static str],
     /// Objects that the rule is restricted to.
     pub object: RightTarget,
-    /// What the hook does with it.
+    /// Why the hook needs it.
     pub why: &'static str,
 }
 
 impl Right {
-    /// The same, with one driver only.
+    /// Restricts the right to one driver.
     const fn with(self, driver: Driver) -> Self {
         Self { driver: Some(driver), ..self }
     }
 }
 
-/// The rights of a Job with these tasks about this driver, in the table's order.
+/// Returns the rights of a Job with these tasks and this driver, in the order of the table.
 pub fn rights(driver: Driver, tasks: &[Task]) -> impl Iterator<Item = &'static Right> {
     let applies = move |right: &&Right| {
         right.driver.is_none_or(|only| only == driver)

@@ -1,4 +1,5 @@
-//! The controller over time: when it runs, and what it holds in memory. With it a simulated world has the vendor's operator in it.
+//! The controller over time: when it runs, and what it keeps in memory. With it, the simulated
+//! world contains NVIDIA's operator.
 
 use std::collections::BTreeSet;
 
@@ -11,40 +12,41 @@ use super::operator::work;
 use super::pass::{PassError, PassOptions, PassOutcome, PassWrite, Requestor, pass_with};
 use observed::Observed;
 
-/// A running controller. Nothing of it survives its end: a new one starts evictions and drains again.
+/// A running controller. None of its state survives its end: a new controller starts evictions and
+/// drains again.
 #[derive(Clone, Debug)]
 pub struct UpgradeController {
     driver: Driver,
     generation: ControllerGeneration,
     requestor: Option<Requestor>,
-    /// When it runs next. `None`: when something wakes it.
+    /// When it runs next. `None`: when an event wakes it.
     due: Option<Timestamp>,
-    /// Failed runs in a row.
+    /// Number of consecutive failed runs.
     failures: u32,
     evicting: BTreeSet<String>,
     draining: BTreeSet<String>,
 }
 
-/// What one run did.
+/// The result of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconciliation {
     /// One pass, or one for each NVIDIADriver.
     pub passes: Vec<PassOutcome>,
-    /// Nodes that lose their state label.
+    /// Nodes whose state label is removed.
     pub cleaned: Vec<String>,
     /// NodeMaintenance objects that are deleted.
     pub maintenances: Vec<String>,
 }
 
 impl Reconciliation {
-    /// What ended it before its end.
+    /// Returns the error that ended it early.
     pub fn error(&self) -> Option<&PassError> {
         self.passes.last().and_then(|pass| pass.error.as_ref())
     }
 }
 
 impl UpgradeController {
-    /// One that has just started: it runs at once.
+    /// Creates a controller that has just started: it runs at once.
     pub fn new(
         driver: Driver,
         generation: ControllerGeneration,
@@ -62,12 +64,12 @@ impl UpgradeController {
         }
     }
 
-    /// When it runs next. `None`: only when something wakes it.
+    /// Returns when it runs next; `None` if only an event wakes it.
     pub fn due(&self) -> Option<Timestamp> {
         self.due
     }
 
-    /// Something happened; if it watches that, it runs now.
+    /// Notifies it of a change; if it watches that change, it runs now.
     pub fn notice(&mut self, before: &Observed, after: &Observed, now: Timestamp) {
         if self.due.is_none_or(|due| due > now)
             && self.generation.is_woken(before, after, self.driver)
@@ -76,7 +78,7 @@ impl UpgradeController {
         }
     }
 
-    /// Runs. `accept` performs each write, or refuses it.
+    /// Runs it. `accept` performs each write, or refuses it.
     pub fn run(
         &mut self,
         observed: &Observed,
@@ -108,7 +110,7 @@ impl UpgradeController {
             self.remember(&outcome);
             let failed = outcome.error.is_some();
             done.passes.push(outcome);
-            // An error for one NVIDIADriver keeps the later ones from their pass.
+            // After an error for one NVIDIADriver, the later ones get no pass.
             if failed {
                 break;
             }
@@ -125,7 +127,7 @@ impl UpgradeController {
         done
     }
 
-    /// A task for a node has ended; what it came to is in `task`.
+    /// Notifies it that a task for a node has ended; the result is in `task`.
     pub fn ended(&mut self, node: &str) {
         self.evicting.remove(node);
         self.draining.remove(node);

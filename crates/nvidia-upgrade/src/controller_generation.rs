@@ -1,4 +1,4 @@
-//! What differs between the releases of the operators that run the controller.
+//! Differences between the releases of the operators that run the controller.
 
 use jiff::SignedDuration;
 
@@ -6,8 +6,8 @@ use contract::driver::Driver;
 
 use super::wake::WakingChange;
 
-/// Pause between a pass that went well and the next (gpu-operator `controllers/upgrade_controller.go`, `plannedRequeueInterval`; the
-/// network operator has the same).
+/// Pause between a successful pass and the next (gpu-operator `controllers/upgrade_controller.go`,
+/// `plannedRequeueInterval`; the Network Operator uses the same).
 pub const TICK: SignedDuration = SignedDuration::from_secs(120);
 
 /// A line of releases with the same behavior.
@@ -30,27 +30,30 @@ pub enum ControllerGeneration {
 )]
 #[derive(Debug)]
 pub struct GenerationFeatures {
-    /// The releases, for people.
+    /// The releases, for messages.
     pub releases: &'static str,
-    /// A pod whose driver configuration is unchanged is restarted without moving workloads.
+    /// Whether a pod whose driver configuration is unchanged is restarted without an eviction of
+    /// workloads.
     pub restart_only: bool,
-    /// NVIDIADrivers have policies of their own; before that the ClusterPolicy's was for all.
+    /// Whether NVIDIADrivers have their own policies; before, the ClusterPolicy's policy applied to
+    /// all.
     pub policy_per_driver: bool,
-    /// ResourceClaims make a pod a user of the GPU.
+    /// Whether ResourceClaims make a pod a user of the GPU.
     pub claims: bool,
-    /// Pods that use the device are evicted; without that there is only the drain.
+    /// Whether pods that use the device are evicted; otherwise there is only the drain.
     pub pod_deletion: bool,
-    /// A validator must be ready.
+    /// Whether a validator must be ready.
     pub validation: bool,
-    /// A policy without a `drain` section ends every pass.
+    /// Whether a policy without a `drain` section ends every pass.
     pub needs_drain: bool,
-    /// Pause between two tries of an eviction that a PodDisruptionBudget refuses (kubectl 0.33: 5 s; from 0.35.1 on none).
+    /// Pause between two attempts of an eviction that a PodDisruptionBudget refuses (kubectl 0.33:
+    /// 5 s; none since 0.35.1).
     pub eviction_retry: SignedDuration,
     /// Pause after the first failed pass; it doubles …
     pub backoff_first: SignedDuration,
     /// … up to this.
     pub backoff_last: SignedDuration,
-    /// What makes it run at once.
+    /// Changes that make it run at once.
     pub wakes: &'static [WakingChange],
 }
 
@@ -107,7 +110,7 @@ const NETWORK: GenerationFeatures = GenerationFeatures {
     validation: false,
     needs_drain: false,
     eviction_retry: SignedDuration::ZERO,
-    // controller-runtime's own.
+    // The default of controller-runtime.
     backoff_first: SignedDuration::from_millis(5),
     backoff_last: SignedDuration::from_secs(1000),
     wakes: &[
@@ -123,7 +126,7 @@ const NETWORK: GenerationFeatures = GenerationFeatures {
     ],
 };
 
-/// The row above, as far as a row below does not say otherwise.
+/// Copies the row above; the row below overrides parts of it.
 const fn copy(features: &GenerationFeatures) -> GenerationFeatures {
     GenerationFeatures {
         releases: features.releases,
@@ -144,7 +147,8 @@ impl ControllerGeneration {
     /// Every generation.
     pub const ALL: [Self; 4] = [Self::Gpu25, Self::Gpu26_3, Self::Gpu26_7, Self::Network];
 
-    /// The generation of an operator of this version, such as `v26.3.1`. `None`: the version does not tell (a development build).
+    /// Returns the generation of an operator of this version, such as `v26.3.1`; `None` if the
+    /// version does not show it (a development build).
     pub fn from_version(driver: Driver, version: Option<&str>) -> Option<Self> {
         match driver {
             Driver::Gpu => {}
@@ -161,7 +165,7 @@ impl ControllerGeneration {
         })
     }
 
-    /// Its row of the table.
+    /// Returns its row of the table.
     pub fn features(self) -> &'static GenerationFeatures {
         match self {
             Self::Gpu25 => &GPU_25,
@@ -171,7 +175,7 @@ impl ControllerGeneration {
         }
     }
 
-    /// The pause after so many failed passes in a row (1: after the first).
+    /// Returns the pause after a number of consecutive failed passes (1: after the first).
     pub fn backoff(self, failures: u32) -> SignedDuration {
         let features = self.features();
         let doubled = 1_i32.checked_shl(failures.saturating_sub(1)).filter(|factor| *factor > 0);

@@ -1,4 +1,4 @@
-//! Why a node does not move under the vendor's controller: typed, with numbers and names.
+//! Explains why a node waits for NVIDIA's controller: typed, with numbers and names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,18 +20,19 @@ mod text;
 
 pub use text::OptionalText;
 
-/// A node that has not come to its end.
+/// A node whose upgrade has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingNode {
     /// The node.
     pub node: String,
     /// Its state.
     pub state: ControllerState,
-    /// What it waits for.
+    /// The wait.
     pub wait: ControllerWait,
 }
 
-/// What a node waits for. Its lists are shared: all pending nodes of a large fleet wait for the same nodes.
+/// The wait of a node. Its lists are shared: all pending nodes of a large fleet wait for the same
+/// nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "kinds",
@@ -39,87 +40,88 @@ pub struct WaitingNode {
     strum_discriminants(name(WaitKind), vis(pub), derive(strum::EnumIter))
 )]
 pub enum ControllerWait {
-    /// Upgrades are switched off.
+    /// Automatic upgrades are off.
     Off,
-    /// Sandbox workloads switch the upgrade controller off: container nodes keep drivers that no controller upgrades.
+    /// Sandbox workloads disable the upgrade controller: container nodes keep drivers that no
+    /// controller upgrades.
     SandboxWorkloads,
-    /// The controller does nothing for any node.
+    /// The controller cannot upgrade any node.
     Blocked {
-        /// Why.
+        /// The error.
         error: SnapshotError,
     },
-    /// Its passes end before they come to the node.
+    /// Its passes end before they reach the node.
     PassEnds {
-        /// Why.
+        /// The error.
         error: PassError,
     },
-    /// The controller would move it, and has not looked: nothing of what happened wakes it.
+    /// The controller would continue with the node, but has made no pass: no event wakes it.
     Asleep {
-        /// What it does as soon as it looks.
+        /// The step of its next pass.
         step: PredictedStep,
-        /// Since when it sleeps, if that is known.
+        /// Since when it has been asleep, if that is known.
         since: Option<Timestamp>,
-        /// When it looks at the latest.
+        /// The latest time of its next pass.
         until: Option<Timestamp>,
     },
-    /// The user's label keeps it.
+    /// The user's skip label excludes it.
     Skipped {
         /// The label.
         label: &'static str,
     },
-    /// As many nodes are in progress as may be.
+    /// The limit of nodes in progress is reached.
     Parallel {
         /// `maxParallelUpgrades`
         limit: u32,
-        /// The nodes that take the slots.
+        /// The nodes that occupy the slots.
         holders: Arc<[SlotHolder]>,
-        /// Nodes that take the rest of them with the next pass.
+        /// Nodes that will occupy the remaining slots in the next pass.
         ahead: Arc<[String]>,
     },
-    /// As many nodes are unavailable as may be.
+    /// The limit of unavailable nodes is reached.
     Unavailable {
-        /// How many may.
+        /// The limit.
         limit: usize,
-        /// `maxUnavailable` as it is written.
+        /// `maxUnavailable`, as written.
         written: String,
-        /// How many nodes there are.
+        /// Number of nodes.
         total: usize,
-        /// How many count as unavailable.
+        /// Number of nodes that count as unavailable.
         counted: usize,
-        /// Which ones.
+        /// The unavailable nodes.
         holders: Arc<[SlotHolder]>,
-        /// Nodes that take the rest with the next pass.
+        /// Nodes that will become unavailable in the next pass.
         ahead: Arc<[String]>,
     },
-    /// Jobs run.
+    /// Jobs are running.
     Jobs {
-        /// How many pods of them.
+        /// Number of their pods.
         count: usize,
-        /// Since when they are waited for.
+        /// Since when the controller has been waiting for them.
         since: Option<Timestamp>,
-        /// Until when. `None`: without limit.
+        /// Until when it waits; `None` if unlimited.
         until: Option<Timestamp>,
     },
     /// The pods that use the device are being evicted.
     Evicting {
-        /// How many seconds that may take; 0 is without limit.
+        /// Timeout in seconds; 0 is unlimited.
         timeout_seconds: u64,
-        /// A drain follows if it does not succeed.
+        /// Whether a drain follows if the evictions do not succeed.
         drain: bool,
     },
     /// It is being drained.
     Draining {
-        /// How many seconds that may take; 0 is without limit.
+        /// Timeout in seconds; 0 is unlimited.
         timeout_seconds: u64,
     },
-    /// The maintenance-operator has not got it ready.
+    /// The maintenance-operator has not prepared the node.
     Maintenance {
         /// Reason of the object's condition `Ready`.
         found: Option<String>,
     },
-    /// It was handed to the maintenance-operator, and that mode is off now.
+    /// The node was handed to the maintenance-operator, but requestor mode is off now.
     MaintenanceOff,
-    /// The old driver pod is on its way out.
+    /// The old driver pod is terminating.
     Terminating {
         /// The pod.
         pod: String,
@@ -128,27 +130,27 @@ pub enum ControllerWait {
     DriverStarting {
         /// The pod.
         pod: String,
-        /// What is wrong with a container.
+        /// The problem of a container.
         trouble: Option<String>,
-        /// Restarts of one that is not ready.
+        /// Restarts of a container that is not ready.
         restarts: i32,
     },
-    /// There is no pod of the validator on it; no time runs.
+    /// There is no pod of the validator on the node; no timeout applies.
     NoValidator,
     /// The validator is not ready.
     Validating {
         /// Its pod.
         pod: String,
-        /// When that counts as a failure. `None`: the time has not begun.
+        /// When the wait counts as a failure; `None` if its time has not started.
         until: Option<Timestamp>,
     },
-    /// It was given up with its old driver.
+    /// The upgrade failed, and the node keeps its old driver.
     FailedBefore,
-    /// It was given up, and its new driver is not ready.
+    /// The upgrade failed, and the new driver is not ready.
     FailedDriver {
         /// The pod.
         pod: String,
-        /// What is wrong with a container.
+        /// The problem of a container.
         trouble: Option<String>,
     },
     /// A state that the controller does not know.
@@ -165,11 +167,11 @@ pub struct SlotHolder {
     pub node: String,
     /// Its state.
     pub state: ControllerState,
-    /// It was given up.
+    /// Whether its upgrade failed.
     pub failed: bool,
-    /// Cordoned.
+    /// Whether it is cordoned.
     pub cordoned: bool,
-    /// Known not to be Ready.
+    /// Whether it is known not to be Ready.
     pub not_ready: bool,
 }
 
@@ -185,18 +187,19 @@ impl SlotHolder {
     }
 }
 
-/// What one pass would do now, and what the nodes wait for that it would not move.
+/// The prediction of one pass: the nodes that it would continue with, and the waits of the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassOutlook {
-    /// What a pass that ran now would move.
+    /// The steps of a pass that ran now.
     pub moves: Vec<PredictedMove>,
-    /// Why the nodes with an entry of their own do not move, in the controller's order.
+    /// The waits of nodes with an entry of their own, in the controller's order.
     pub waits: Vec<WaitingNode>,
-    /// What all of the snapshot's counted nodes wait for that are pending.
+    /// The wait of all pending nodes that the snapshot only counts.
     pub pending_wait: Option<ControllerWait>,
 }
 
-/// Looks at what a pass that ran now would do, and at what is left. `asleep_since`: when the controller last had a reason to run.
+/// Predicts a pass that runs now, and the waits of the other nodes. `asleep_since`: when the
+/// controller last had a reason to run.
 pub fn explain_pass(
     snapshot: &UpgradeSnapshot<'_>,
     rules: &PolicyRules,
@@ -205,7 +208,7 @@ pub fn explain_pass(
 ) -> PassOutlook {
     let outcome = pass(snapshot, rules, options);
     let all = moves(snapshot, &outcome);
-    // What a node does first is what it waits for.
+    // The first step of a node is the one that it waits for.
     let moved = all.iter().rev().map(|moved| (moved.node.clone(), moved.step)).collect();
     let slot = slot(snapshot, rules);
     let view =
@@ -218,14 +221,15 @@ pub fn explain_pass(
         })
     };
     let waits = snapshot.entries.iter().filter_map(waiting).collect();
-    // Any one stands for all of them: nothing is done with them, and nothing of their own keeps them.
+    // One entry represents all of them: the pass does nothing with them, and nothing else blocks
+    // them.
     let pending = NodeEntry { state: ControllerState::UpgradeRequired, ..NodeEntry::default() };
     let pending_wait =
         if snapshot.counted.pending_nodes.is_empty() { None } else { view.wait(&pending) };
     PassOutlook { moves: all, waits, pending_wait }
 }
 
-/// Which of the two limits keeps pending nodes, and who is in their way.
+/// Returns which of the two limits blocks pending nodes, and the nodes that use it up.
 fn slot(snapshot: &UpgradeSnapshot<'_>, rules: &PolicyRules) -> ControllerWait {
     let (entries, policy) = (&snapshot.entries, &rules.policy);
     let throttle = slots(snapshot, policy);
@@ -269,7 +273,7 @@ struct ExplainView<'v, 'a> {
 }
 
 impl ExplainView<'_, '_> {
-    /// `None`: there is nothing to wait for.
+    /// Returns the wait; `None` if there is nothing to wait for.
     fn wait(&self, entry: &NodeEntry<'_>) -> Option<ControllerWait> {
         let is_idle = matches!(entry.state, ControllerState::Unknown | ControllerState::Done)
             && entry.pod.revision != PodRevision::Older;
@@ -327,7 +331,7 @@ impl ExplainView<'_, '_> {
                 })
             }
             ControllerState::Failed => Some(ControllerWait::FailedBefore),
-            // A node whose turn has come is always moved.
+            // The controller always continues with a node in this state.
             ControllerState::CordonRequired
             | ControllerState::PostMaintenanceRequired
             | ControllerState::Unrecognized => {
@@ -370,7 +374,7 @@ fn validating(entry: &NodeEntry<'_>) -> ControllerWait {
     }
 }
 
-/// A time in an annotation.
+/// Returns the time in an annotation.
 fn second(text: Option<&str>) -> Option<Timestamp> {
     Timestamp::from_second(text?.parse().ok()?).ok()
 }

@@ -1,9 +1,11 @@
-//! NVIDIA's own driver-upgrade controller as a pure model: k8s-operator-libs `pkg/upgrade`, as gpu-operator and network-operator use it.
-//! It says what that controller does next, and why a node waits for it; in simulations it is the controller. Nothing in here decides for
-//! us, and nothing in here is better than the original: its defects are part of it.
+//! NVIDIA's driver-upgrade controller as a pure model: k8s-operator-libs `pkg/upgrade`, as
+//! gpu-operator and network-operator use it. The model predicts the controller's next steps, and
+//! why a node waits for it; in simulations, it is the controller. It makes no decision for
+//! gpu-rollout, and improves nothing: the defects of the original are part of it.
 //!
-//! [`UpgradeSnapshot`] is what the controller sees, [`pass()`] one run of it, [`explain_pass()`] what a run would move and why other nodes do not
-//! move; [`UpgradeController`] has a clock and a memory, for simulations.
+//! [`UpgradeSnapshot`] is the controller's view, [`pass()`] one run of it, [`explain_pass()`] a
+//! prediction of a run and of the waits of other nodes; [`UpgradeController`] adds a clock and a
+//! memory, for simulations.
 
 pub mod controller;
 pub mod controller_generation;

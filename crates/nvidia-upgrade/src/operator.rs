@@ -1,4 +1,5 @@
-//! What the operators do around the passes: whose policy holds for which nodes, which labels go, which nodes are marked.
+//! The work of the operators around the passes: which policy applies to which nodes, which labels
+//! are removed, which nodes are marked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,39 +15,42 @@ use super::snapshot::{SnapshotInputs, UpgradeSnapshot};
 use super::state::ControllerState;
 use observed::{LiveUpgradePolicy, NvidiaDriver, Observed, ObservedNode};
 
-/// What a reconciliation does.
+/// The plan of one reconciliation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReconciliationPlan<'a> {
-    /// Passes, one after the other; an error in one ends the later ones. None: upgrades are off, and there is no next reconciliation
-    /// until something changes.
+    /// Passes, one after the other; an error in one ends the later ones. Empty: upgrades are off,
+    /// and there is no next reconciliation until something changes.
     pub parts: Vec<PartialPass<'a>>,
-    /// Nodes that lose their state label, where upgrades are off for all. Nothing else is cleaned: cordons and annotations stay.
+    /// Nodes whose state label is removed, because upgrades are off for all. Cordons and
+    /// annotations stay.
     pub cleaned: Vec<String>,
-    /// NodeMaintenance objects of its own that it deletes.
+    /// Its own NodeMaintenance objects, which it deletes.
     pub maintenances: Vec<String>,
 }
 
 /// A pass over some of the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartialPass<'a> {
-    /// The NVIDIADriver that it is for. `None`: there is one policy for all.
+    /// The NVIDIADriver of the nodes. `None`: one policy applies to all.
     pub owner: Option<&'a str>,
     /// The policy.
     pub rules: PolicyRules,
     /// The nodes.
     pub snapshot: UpgradeSnapshot<'a>,
-    /// Nodes that lose their state label when its turn comes: its NVIDIADriver's upgrades are off, and there is no pass.
+    /// Nodes whose state label is removed in this part: the upgrades of their NVIDIADriver are off,
+    /// and there is no pass.
     pub cleaned: Vec<String>,
 }
 
 impl ReconciliationPlan<'_> {
-    /// Returns after how long it reconciles again by itself, when all passes went well.
+    /// Returns the time until its next reconciliation without an event, if all passes were
+    /// successful.
     pub fn again(&self) -> Option<SignedDuration> {
         (!self.parts.is_empty()).then_some(TICK)
     }
 }
 
-/// What the operator of a driver does with what is observed.
+/// Returns the work of a driver's operator for the observed state.
 pub fn work<'a>(
     observed: &'a Observed,
     driver: Driver,
@@ -58,7 +62,7 @@ pub fn work<'a>(
     }
     let policies = policies(observed, driver, generation);
     if policies.is_empty() {
-        // Releases that have one policy for all do nothing without the ClusterPolicy that has it.
+        // Releases with one policy for all do nothing without the ClusterPolicy that contains it.
         let nothing = driver == Driver::Gpu
             && !generation.features().policy_per_driver
             && observed.live_cluster_policy().is_none();
@@ -89,21 +93,23 @@ pub fn work<'a>(
     let all = snapshot();
     let part = |object: &'a NvidiaDriver| {
         let (name, rules) = (object.name.as_str(), PolicyRules::from_live(&object.upgrade_policy));
-        // What keeps the controller from looking at the nodes keeps it from all of this. A node without a live owner keeps what it has.
+        // An error that keeps the controller from the nodes also prevents all of this. A node
+        // without a live owner is not changed.
         let off = !rules.auto_upgrade && all.blocked.is_none();
         let cleaned = labeled(observed, driver)
             .filter(|node| off && node.driver_owner() == Some(name))
             .map(|node| node.name.clone())
             .collect();
-        // An error of all is that of the first pass; there is none for a policy that is off.
+        // An error that concerns all is reported by the first pass; a policy that is off has no
+        // pass.
         PartialPass { owner: Some(name), rules, snapshot: all.owned_by(name), cleaned }
     };
     let parts = observed.live_nvidia_drivers().map(part).collect();
     ReconciliationPlan { parts, ..ReconciliationPlan::default() }
 }
 
-/// The policies by which passes go, in the order of the passes, and the NVIDIADriver whose nodes each is for; without one it is for all.
-/// None: upgrades are off.
+/// Returns the policies of the passes, in order, each with the NVIDIADriver of its nodes; without
+/// one, it applies to all. Empty: upgrades are off.
 pub fn policies(
     observed: &Observed,
     driver: Driver,
@@ -136,7 +142,7 @@ pub fn policies(
     }
 }
 
-/// Every NVIDIADriver with its own policy.
+/// Returns every NVIDIADriver with its own policy.
 fn each_driver(observed: &Observed) -> Vec<(Option<&str>, PolicyRules)> {
     let drivers =
         observed.live_nvidia_drivers().filter(|object| object.upgrade_policy.auto_upgrade);
@@ -171,8 +177,9 @@ fn labeled(observed: &Observed, driver: Driver) -> impl Iterator<Item = &Observe
         .filter(move |node| node.labels.contains_key(driver.traits().state_label))
 }
 
-/// Nodes that the labelling controller puts into `upgrade-required`: a driver pod was left without owner on a node of an NVIDIADriver (the
-/// way from ClusterPolicy to NVIDIADrivers). Whether such a node was cordoned before is not noted.
+/// Returns the nodes that the labeling controller sets to `upgrade-required`: a driver pod without
+/// owner is left on a node of an NVIDIADriver (the migration from ClusterPolicy to NVIDIADrivers).
+/// It does not record whether such a node was cordoned before.
 pub fn orphaned(observed: &Observed) -> Vec<String> {
     let drivers = observed.live_nvidia_drivers();
     let live: BTreeSet<&str> =
@@ -198,8 +205,8 @@ pub fn orphaned(observed: &Observed) -> Vec<String> {
         .collect()
 }
 
-/// What the labelling controller does to the annotation that leaves evictions to the upgrade controller: `true` while upgrades are on for
-/// a node, and removed otherwise.
+/// Returns the changes by the labeling controller of the annotation that leaves evictions to the
+/// upgrade controller: `true` while upgrades are on for a node, and removed otherwise.
 pub fn upgrade_enabled(observed: &Observed) -> Vec<PassWrite> {
     let policy = observed.live_cluster_policy();
     let drivers: BTreeMap<&str, bool> = observed
@@ -235,7 +242,8 @@ pub fn upgrade_enabled(observed: &Observed) -> Vec<PassWrite> {
     observed.nodes.values().filter(gpu).filter_map(change).collect()
 }
 
-/// Nodes that keep a ClusterPolicy with NVIDIADrivers from being `ready`: owned, not skipped, and neither done nor without a state.
+/// Returns the nodes because of which a ClusterPolicy with NVIDIADrivers is not `ready`: owned, not
+/// skipped, and neither done nor without a state.
 pub fn unfinished(observed: &Observed) -> Vec<String> {
     let traits = Driver::Gpu.traits();
     let counts = |node: &&ObservedNode| {

@@ -1,5 +1,6 @@
-//! One pass of the controller (k8s-operator-libs `ApplyState`): twelve stages in a fixed order, each over the nodes that were in its
-//! state when the pass began. A node makes one step a pass at most. What runs in the background (evictions, drains) is only started.
+//! One pass of the controller (k8s-operator-libs `ApplyState`): twelve stages in a fixed order,
+//! each over the nodes that were in its state when the pass started. A node makes at most one step
+//! per pass. Background tasks (evictions, drains) are only started.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,18 +25,18 @@ pub use requestor::{Requestor, SHARED_PREFIX};
 pub use restart::MOST_RESTARTS;
 pub use validate::VALIDATION_SECONDS;
 
-/// How the controller is set up, and what it holds in memory.
+/// The configuration of the controller, and its memory.
 #[derive(Clone, Debug)]
 pub struct PassOptions {
-    /// Its releases.
+    /// Its generation.
     pub generation: ControllerGeneration,
-    /// It knows which pods use the device, and evicts them.
+    /// Whether it knows which pods use the device, and evicts them.
     pub pod_deletion: bool,
-    /// It requires ready validator pods.
+    /// Whether it requires ready validator pods.
     pub validation: bool,
     /// NVIDIA's maintenance-operator is used.
     pub requestor: Option<Requestor>,
-    /// What time it is.
+    /// The current time.
     pub now: Timestamp,
     /// Nodes whose evictions run.
     pub evicting: BTreeSet<String>,
@@ -44,7 +45,7 @@ pub struct PassOptions {
 }
 
 impl PassOptions {
-    /// As the operators of a generation do it.
+    /// Creates the options of the operators of a generation.
     pub fn new(generation: ControllerGeneration, now: Timestamp) -> Self {
         let features = generation.features();
         Self {
@@ -58,7 +59,8 @@ impl PassOptions {
         }
     }
 
-    /// For somebody who looks from outside: that a node came to such a step wakes the controller, so its evictions or its drain run.
+    /// Adapts the options to an outside observer: a node that enters such a state wakes the
+    /// controller, so its evictions or its drain are running.
     #[must_use]
     pub fn seen_from_outside(mut self, snapshot: &UpgradeSnapshot<'_>) -> Self {
         let of = |state: ControllerState| {
@@ -74,7 +76,7 @@ impl PassOptions {
     }
 }
 
-/// Something that the controller does.
+/// A write of the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PassWrite {
     /// Sets the state label.
@@ -98,12 +100,12 @@ pub enum PassWrite {
         /// The node.
         node: String,
     },
-    /// Uncordons it.
+    /// Uncordons the node.
     Uncordon {
         /// The node.
         node: String,
     },
-    /// Deletes a driver pod. One that is gone already is an error.
+    /// Deletes a driver pod. If it is already gone, that is an error.
     DeletePod {
         /// The node.
         node: String,
@@ -124,28 +126,28 @@ pub enum PassWrite {
         /// The node.
         node: String,
     },
-    /// Creates a NodeMaintenance; one that exists is fine.
+    /// Creates a NodeMaintenance; an existing one is accepted.
     CreateMaintenance {
         /// The node.
         node: String,
         /// The object.
         name: String,
     },
-    /// Adds itself to the requestors of one.
+    /// Adds itself to the requestors of a NodeMaintenance.
     JoinMaintenance {
         /// The node.
         node: String,
         /// The object.
         name: String,
     },
-    /// Takes itself off them.
+    /// Removes itself from the requestors of a NodeMaintenance.
     LeaveMaintenance {
         /// The node.
         node: String,
         /// The object.
         name: String,
     },
-    /// Deletes one.
+    /// Deletes a NodeMaintenance.
     DeleteMaintenance {
         /// The node.
         node: String,
@@ -155,7 +157,7 @@ pub enum PassWrite {
 }
 
 impl PassWrite {
-    /// The node that it is about.
+    /// Returns the node.
     pub fn node(&self) -> &str {
         match self {
             Self::State { node, .. }
@@ -202,18 +204,18 @@ impl fmt::Display for PassWrite {
     }
 }
 
-/// What a pass did.
+/// The result of a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassOutcome {
-    /// In the order in which it was done.
+    /// The writes, in order.
     pub writes: Vec<PassWrite>,
-    /// What ended it before its end.
+    /// The error that ended it early.
     pub error: Option<PassError>,
-    /// What went wrong and was only logged: the node stays where it is.
+    /// Errors that were only logged: the node keeps its state.
     pub swallowed: Vec<PassError>,
 }
 
-/// What ends a pass: nothing after it is done, for no node.
+/// An error that ends a pass: later steps are skipped for all nodes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[cfg_attr(
     feature = "kinds",
@@ -221,10 +223,10 @@ pub struct PassOutcome {
     strum_discriminants(name(PassErrorKind), vis(pub), derive(strum::EnumIter))
 )]
 pub enum PassError {
-    /// It did not begin.
+    /// The pass did not start.
     #[error(transparent)]
     Build(SnapshotError),
-    /// A driver pod does not say of which revision it is.
+    /// A driver pod has no revision hash.
     #[error("pod/{pod} on node/{node} has no label controller-revision-hash")]
     NoHash {
         /// The node.
@@ -240,25 +242,26 @@ pub enum PassError {
         /// The pod.
         pod: String,
     },
-    /// `maxUnavailable` is no number of nodes.
+    /// `maxUnavailable` is not a number of nodes.
     #[error("maxUnavailable is `{text}`; expected a number or a percentage")]
     MaxUnavailable {
-        /// What it is.
+        /// Its value.
         text: String,
     },
-    /// The policy has no `drain`, not even one that is switched off: the controller of gpu-operator up to v26.3 panics in every pass.
+    /// The policy has no `drain`, not even a disabled one: the controller of gpu-operator up to
+    /// v26.3 panics in every pass.
     #[error(
-        "the upgrade policy has no `drain`, without which gpu-operator up to v26.3 makes no pass; add `drain: {{enable: false}}` to it"
+        "the upgrade policy has no `drain`, without which gpu-operator up to v26.3 panics in every pass; add `drain: {{enable: false}}` to it"
     )]
     NoDrain,
-    /// A node is to lose pods and the policy has no `podDeletion`.
-    #[error("node/{node} is in pod-deletion-required and the policy has no podDeletion")]
+    /// Pods of a node must be deleted, but the policy has no `podDeletion`.
+    #[error("node/{node} is in state pod-deletion-required, but the policy has no podDeletion")]
     NoPodDeletion {
         /// The first such node.
         node: String,
     },
-    /// A start time is no number.
-    #[error("annotation {key} of node/{node} is `{value}`, which is no time")]
+    /// A start time is not a number.
+    #[error("annotation {key} of node/{node} is `{value}`, which is not a time")]
     StartTime {
         /// The node.
         node: String,
@@ -267,15 +270,15 @@ pub enum PassError {
         /// Its value.
         value: String,
     },
-    /// The API server refused something.
+    /// The API server refused a write.
     #[error("refused: {write}")]
     Refused {
-        /// What.
+        /// The write.
         write: PassWrite,
     },
 }
 
-/// What one pass does if everything that it writes is accepted.
+/// Performs one pass whose writes are all accepted.
 pub fn pass(
     snapshot: &UpgradeSnapshot<'_>,
     rules: &PolicyRules,
@@ -284,7 +287,8 @@ pub fn pass(
     pass_with(snapshot, rules, options, &mut |_| true)
 }
 
-/// The same with an API server that may refuse: `accept` answers for each write, and performs it if it likes.
+/// Performs one pass against an API server that may refuse: `accept` answers each write, and may
+/// perform it.
 pub fn pass_with(
     snapshot: &UpgradeSnapshot<'_>,
     rules: &PolicyRules,
@@ -305,14 +309,14 @@ pub fn pass_with(
     run.outcome
 }
 
-/// A pass under way.
+/// A pass in progress.
 struct PassRun<'r, 'a> {
     snapshot: &'r UpgradeSnapshot<'a>,
     rules: &'r PolicyRules,
     options: &'r PassOptions,
     accept: &'r mut dyn FnMut(&PassWrite) -> bool,
     outcome: PassOutcome,
-    /// Whose names are on the nodes.
+    /// The names of the driver's labels and annotations.
     traits: &'static DriverTraits,
 }
 
@@ -324,7 +328,7 @@ impl<'r, 'a> PassRun<'r, 'a> {
         if let Some(error) = &self.snapshot.blocked {
             return Err(PassError::Build(error.clone()));
         }
-        // The operators read the policy before they make the pass.
+        // The operators read the policy before the pass.
         if let Some(text) = &self.rules.unreadable {
             return Err(PassError::MaxUnavailable { text: text.clone() });
         }
@@ -354,8 +358,9 @@ impl<'r, 'a> PassRun<'r, 'a> {
         Ok(())
     }
 
-    /// The entries in a state, as the pass found them. A node makes one step a pass, so what the pass writes is not
-    /// read again, unless the node is there twice ([`finish::finish`]).
+    /// Returns the entries in a state, as the pass found them. A node makes one step per pass, so
+    /// the writes of the pass are not read again, unless the node has two entries
+    /// ([`finish::finish`]).
     fn bucket(
         &self,
         state: ControllerState,
@@ -363,7 +368,7 @@ impl<'r, 'a> PassRun<'r, 'a> {
         self.snapshot.entries.iter().filter(move |entry| entry.state == state)
     }
 
-    /// Does it, unless it is refused.
+    /// Performs a write, unless it is refused.
     fn write(&mut self, write: PassWrite) -> Result<(), PassError> {
         if (self.accept)(&write) {
             self.outcome.writes.push(write);
@@ -386,7 +391,7 @@ impl<'r, 'a> PassRun<'r, 'a> {
         self.write(PassWrite::Annotate { node: entry.node.to_owned(), key, value })
     }
 
-    /// Keeps an error that the original only logs.
+    /// Records an error that the original only logs.
     fn swallow(&mut self, result: Result<(), PassError>) {
         if let Err(error) = result {
             self.outcome.swallowed.push(error);
@@ -394,7 +399,7 @@ impl<'r, 'a> PassRun<'r, 'a> {
     }
 }
 
-/// Whether the pod is of the newest revision.
+/// Returns whether the pod has the newest revision.
 fn in_sync(entry: &NodeEntry<'_>) -> Result<bool, PassError> {
     let (node, pod) = (entry.node.to_owned(), entry.pod.name.to_owned());
     match entry.pod.revision {
@@ -405,7 +410,8 @@ fn in_sync(entry: &NodeEntry<'_>) -> Result<bool, PassError> {
     }
 }
 
-/// Whether the driver is up: of the newest revision, Running, all containers ready. A pod that is being deleted may be all that.
+/// Returns whether the driver is up: newest revision, Running, all containers ready. This may also
+/// be true of a pod that is being deleted.
 fn is_up(entry: &NodeEntry<'_>) -> Result<bool, PassError> {
     let SnapshotDriverPod { running, containers_ready, .. } = entry.pod;
     Ok(in_sync(entry)? && running && containers_ready)

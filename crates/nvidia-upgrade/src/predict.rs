@@ -1,4 +1,4 @@
-//! What the controller does next.
+//! Prediction of the controller's next steps.
 
 use std::collections::BTreeMap;
 
@@ -6,33 +6,33 @@ use super::pass::{PassOutcome, PassWrite};
 use super::snapshot::UpgradeSnapshot;
 use super::state::ControllerState;
 
-/// Something that moves a node on.
+/// A step that continues the upgrade of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PredictedMove {
     /// The node.
     pub node: String,
-    /// The state that it is in.
+    /// Its state.
     pub from: ControllerState,
-    /// What is done.
+    /// The step.
     pub step: PredictedStep,
 }
 
-/// How a node moves on.
+/// A step of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PredictedStep {
-    /// It comes into this state.
+    /// The node enters this state.
     To(ControllerState),
-    /// Its driver pod is deleted.
+    /// The driver pod is deleted.
     DeletePod,
-    /// Its pods begin to be evicted.
+    /// The eviction of its pods starts.
     Evict,
-    /// Its drain begins.
+    /// Its drain starts.
     Drain,
     /// Its driver pod may load the driver.
     Load,
 }
 
-/// What a pass moves. Timers that it only starts are not among it.
+/// Returns the steps of a pass, without timers that it only starts.
 pub(super) fn moves(snapshot: &UpgradeSnapshot<'_>, outcome: &PassOutcome) -> Vec<PredictedMove> {
     let traits = snapshot.driver.traits();
     let step = |write: &PassWrite| match write {
@@ -43,7 +43,7 @@ pub(super) fn moves(snapshot: &UpgradeSnapshot<'_>, outcome: &PassOutcome) -> Ve
         PassWrite::Annotate { key, value: None, .. } if *key == traits.safe_load => {
             Some(PredictedStep::Load)
         }
-        // These come together with a new state, or are timers and requests that move nothing by themselves.
+        // These accompany a new state, or are timers and requests that continue nothing.
         PassWrite::Annotate { .. }
         | PassWrite::Cordon { .. }
         | PassWrite::Uncordon { .. }

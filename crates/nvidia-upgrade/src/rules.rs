@@ -5,21 +5,22 @@ use contract::policy::Policy;
 
 use observed::LiveUpgradePolicy;
 
-/// The live policy as the controller takes it.
+/// The live policy, as the controller reads it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyRules {
-    /// `autoUpgrade`: without it nothing is done.
+    /// `autoUpgrade`: if it is off, the controller does nothing.
     pub auto_upgrade: bool,
-    /// The policy. `pod_deletion: None` is an error of the controller's as soon as a node comes to that step.
+    /// The policy. `pod_deletion: None` is an error of the controller when a node reaches that
+    /// step.
     pub policy: Policy,
     /// The value of `maxUnavailable`, if it is not a number of nodes.
     pub unreadable: Option<String>,
-    /// The policy has no `drain`, not even one that is switched off.
+    /// Whether the policy has no `drain`, not even a disabled one.
     pub lacks_drain: bool,
 }
 
 impl PolicyRules {
-    /// From the live object.
+    /// Creates the rules from the live object.
     pub fn from_live(live: &LiveUpgradePolicy) -> Self {
         let max_unavailable =
             live.max_unavailable.as_deref().map(|text| (text, text.parse::<Count>()));

@@ -1,4 +1,5 @@
-//! What the controller sees when a pass begins: a node and its driver pod together are one entry (k8s-operator-libs `BuildState`).
+//! The controller's view at the start of a pass: a node and its driver pod are one entry
+//! (k8s-operator-libs `BuildState`).
 
 use std::fmt;
 
@@ -14,37 +15,38 @@ pub use build::SnapshotInputs;
 pub use cache::SnapshotCache;
 pub use select::DriverSelection;
 
-/// Everything that a pass is decided from.
+/// The inputs of a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpgradeSnapshot<'a> {
-    /// Whose names are on the nodes.
+    /// The driver, whose labels and annotations are on the nodes.
     pub driver: Driver,
-    /// Nodes with their driver pods, in the order in which the controller takes them. A node with an owned and an orphaned pod is there
-    /// twice.
+    /// Nodes with their driver pods, in the controller's order. A node with an owned and an
+    /// orphaned pod has two entries.
     pub entries: Vec<NodeEntry<'a>>,
-    /// Entries that are only counted: none in a full snapshot.
+    /// Nodes that are only counted: none in a full snapshot.
     pub counted: CountedEntries<'a>,
-    /// Why the controller does nothing at all; it looks again after a short pause.
+    /// Why the controller does nothing at all; it tries again after a short pause.
     pub blocked: Option<SnapshotError>,
 }
 
-/// Entries with which a pass without the maintenance-operator does nothing, whatever it does with the others.
+/// Nodes with which a pass without the maintenance-operator does nothing, whatever it does with the
+/// others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountedEntries<'a> {
-    /// How many are done with, and available.
+    /// Number of nodes that are done and available.
     pub settled: usize,
-    /// How many wait for a slot and get none.
+    /// Number of nodes that wait for a slot and get none.
     pub pending: usize,
-    /// The nodes of the pending ones, in the order of their names.
+    /// The names of the pending nodes, sorted.
     pub pending_nodes: Vec<&'a str>,
 }
 
-/// What a pass has to do with an entry, as far as that entry alone tells.
+/// The work of a pass for an entry, as far as the entry alone shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryClass {
-    /// Nothing: it is done with, and takes nothing from the limits.
+    /// None: the node is done, and uses up no limit.
     Settled,
-    /// To start it when there is a slot for it; its place among the others tells when.
+    /// The node starts when a slot is free, in its order among the others.
     Pending,
     /// The pass decides.
     Open,
@@ -55,9 +57,9 @@ pub enum EntryClass {
 pub struct NodeEntry<'a> {
     /// The node.
     pub node: &'a str,
-    /// The state that its label stands for.
+    /// The state of its label.
     pub state: ControllerState,
-    /// The label as it is.
+    /// The label's value.
     pub label: &'a str,
     /// Cordoned.
     pub unschedulable: bool,
@@ -67,32 +69,32 @@ pub struct NodeEntry<'a> {
     pub skip: Option<&'a str>,
     /// The NVIDIADriver that owns the node.
     pub owner: Option<&'a str>,
-    /// The annotations that are read.
+    /// The annotations that the controller reads.
     pub notes: NodeAnnotations<'a>,
     /// The driver pod.
     pub pod: SnapshotDriverPod<'a>,
     /// The validator's pods on the node, in order.
     pub validators: Vec<ValidatorPod<'a>>,
-    /// Pods that the policy waits for and that run or are about to.
+    /// Number of pods that the policy waits for: Running or Pending.
     pub jobs: usize,
-    /// The NodeMaintenance of the controller's name for the node.
+    /// The NodeMaintenance of the node with the controller's name.
     pub maintenance: Option<MaintenanceObject<'a>>,
 }
 
 /// Annotations of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeAnnotations<'a> {
-    /// The driver pod waits with loading the driver, unless this is empty.
+    /// The driver pod waits to load the driver, unless this is empty.
     pub safe_load: Option<&'a str>,
-    /// It was cordoned before; any value counts.
+    /// Whether it was cordoned before; any value counts.
     pub initially_unschedulable: bool,
-    /// Unix seconds since when jobs are waited for.
+    /// Unix time, in seconds, at which the wait for jobs started.
     pub wait_start: Option<&'a str>,
-    /// Unix seconds since when the validator is waited for.
+    /// Unix time, in seconds, at which the wait for the validator started.
     pub validation_start: Option<&'a str>,
-    /// An upgrade is asked for, if it is `true`.
+    /// An upgrade is requested, if it is `true`.
     pub requested: Option<&'a str>,
-    /// The maintenance-operator is at work; any value counts.
+    /// Whether the maintenance-operator is working on it; any value counts.
     pub requestor: bool,
 }
 
@@ -113,9 +115,9 @@ pub struct SnapshotDriverPod<'a> {
     pub running: bool,
     /// There are container statuses, and all of them are ready.
     pub containers_ready: bool,
-    /// The most restarts of a container that is not ready, init containers included.
+    /// The largest restart count of a container that is not ready, init containers included.
     pub unready_restarts: i32,
-    /// What is wrong with a container.
+    /// The problem of a container.
     pub trouble: Option<&'a str>,
     /// `DRIVER_CONFIG_DIGEST` of the pod.
     pub digest: Option<&'a str>,
@@ -133,7 +135,7 @@ pub enum PodRevision {
     Older,
     /// It has no owner.
     Orphaned,
-    /// The pod does not say of which it is: an error wherever it is read.
+    /// The pod has no revision hash: an error wherever it is read.
     NoHash,
     /// The DaemonSet has no revision: an error wherever it is read.
     NoRevision,
@@ -151,18 +153,18 @@ pub struct ValidatorPod<'a> {
 /// The pods on a node that use the device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeDevicePods {
-    /// How many there are.
+    /// Number of pods.
     pub wanted: usize,
-    /// How many of them may be evicted under the policy.
+    /// Number of pods that the policy allows to evict.
     pub evictable: usize,
 }
 
 /// A NodeMaintenance object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MaintenanceObject<'a> {
-    /// Who made it.
+    /// The requestor that created it.
     pub requestor: &'a str,
-    /// Who joined.
+    /// The requestors that joined.
     pub additional: Vec<&'a str>,
     /// Reason of the condition `Ready`.
     pub reason: Option<&'a str>,
@@ -170,7 +172,7 @@ pub struct MaintenanceObject<'a> {
     pub deleting: bool,
 }
 
-/// Why the controller gives up before it looks at any node.
+/// Why the controller stops before it processes any node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[cfg_attr(
     feature = "kinds",
@@ -178,8 +180,8 @@ pub struct MaintenanceObject<'a> {
     strum_discriminants(name(BuildErrorKind), vis(pub), derive(strum::EnumIter))
 )]
 pub enum SnapshotError {
-    /// A DaemonSet has not as many pods as it wants.
-    #[error("daemonset/{daemon_set} wants {desired} pods and has {owned}{}", EntryPositions { missing, surplus })]
+    /// A DaemonSet does not have as many pods as it needs.
+    #[error("daemonset/{daemon_set} needs {desired} pods, but has {owned}{}", EntryPositions { missing, surplus })]
     PodCount {
         /// The DaemonSet.
         daemon_set: String,
@@ -187,21 +189,22 @@ pub enum SnapshotError {
         desired: i32,
         /// Pods that it owns.
         owned: i32,
-        /// Nodes that it wants to have one, and that have none.
+        /// Nodes that need one of its pods and have none.
         missing: Vec<String>,
-        /// Nodes with one that are not there, that it does not select, or whose taints it does not tolerate.
+        /// Nodes with one of its pods that do not exist, that it does not select, or whose taints
+        /// it does not tolerate.
         surplus: Vec<String>,
     },
-    /// The node of a driver pod is not there.
-    #[error("pod/{pod} is on node/{node}, which is not there")]
+    /// The node of a driver pod does not exist.
+    #[error("pod/{pod} is on node/{node}, which does not exist")]
     NodeMissing {
         /// The pod.
         pod: String,
         /// The node.
         node: String,
     },
-    /// A driver pod is on no node though it is not `Pending`.
-    #[error("pod/{pod} is on no node though it is not pending")]
+    /// A driver pod is not `Pending`, but has no node.
+    #[error("pod/{pod} is not Pending, but has no node")]
     NoNode {
         /// The pod.
         pod: String,
@@ -226,22 +229,23 @@ impl fmt::Display for EntryPositions<'_> {
 }
 
 impl NodeEntry<'_> {
-    /// Cordoned, or known not to be Ready.
+    /// Returns whether it is cordoned, or known not to be Ready.
     pub fn is_unavailable(&self) -> bool {
         self.unschedulable || self.ready == Some(false)
     }
 
-    /// The user's label keeps it from being started.
+    /// Returns whether the user's skip label excludes it.
     pub fn is_skipped(&self) -> bool {
         self.skip == Some("true")
     }
 
-    /// Somebody asks for an upgrade.
+    /// Returns whether an upgrade is requested.
     pub fn is_requested(&self) -> bool {
         self.notes.requested == Some("true")
     }
 
-    /// What a pass has to do with it. A pod whose revision cannot be told is an error that ends the pass.
+    /// Returns the work of a pass for it. An unknown revision of its pod is an error that ends the
+    /// pass.
     pub fn class(&self) -> EntryClass {
         let is_available = !self.is_unavailable() && !self.is_requested();
         let needs_none = || {
@@ -260,19 +264,20 @@ impl NodeEntry<'_> {
         }
     }
 
-    /// The driver pod waits with loading the driver.
+    /// Returns whether the driver pod waits to load the driver.
     pub fn waits_for_safe_load(&self) -> bool {
         self.notes.safe_load.is_some_and(|value| !value.is_empty())
     }
 }
 
 impl<'a> UpgradeSnapshot<'a> {
-    /// The entry of a node, if it has one; a counted node has none.
+    /// Returns the entry of a node, if it has one; a counted node has none.
     pub fn entry(&self, node: &str) -> Option<&NodeEntry<'a>> {
         self.entries.iter().find(|entry| entry.node == node)
     }
 
-    /// The nodes of one NVIDIADriver, where all have their entry. What blocks one blocks all.
+    /// Returns the nodes of one NVIDIADriver, if every node has its entry. An error of one blocks
+    /// all.
     #[must_use]
     pub fn owned_by(&self, owner: &str) -> Self {
         let entries =

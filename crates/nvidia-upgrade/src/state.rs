@@ -1,4 +1,4 @@
-//! The states of a node in the vendor's machine (k8s-operator-libs `pkg/upgrade/consts.go`).
+//! The states of a node in NVIDIA's upgrade (k8s-operator-libs `pkg/upgrade/consts.go`).
 
 use std::fmt;
 
@@ -11,15 +11,15 @@ pub enum ControllerState {
     /// No label, or an empty one: the two are the same.
     #[default]
     Unknown,
-    /// Out of date, and waiting for its turn.
+    /// Out of date, and waiting to start.
     UpgradeRequired,
-    /// Its turn has come.
+    /// Started, to be cordoned.
     CordonRequired,
     /// Cordoned; jobs may still run.
     WaitForJobsRequired,
-    /// The pods that use the device go.
+    /// The pods that use the device are evicted.
     PodDeletionRequired,
-    /// All pods go.
+    /// The node is drained.
     DrainRequired,
     /// NVIDIA's maintenance-operator takes the node out of service.
     NodeMaintenanceRequired,
@@ -29,13 +29,13 @@ pub enum ControllerState {
     PodRestartRequired,
     /// The new driver is validated.
     ValidationRequired,
-    /// All that is left is to uncordon.
+    /// Only the uncordon is left.
     UncordonRequired,
     /// Nothing to do.
     Done,
-    /// Given up, until its driver pod is well.
+    /// Failed, until its driver pod works.
     Failed,
-    /// A value that the controller does not know: it never moves such a node.
+    /// A value that the controller does not know: it never continues with such a node.
     Unrecognized,
 }
 
@@ -57,18 +57,19 @@ impl ControllerState {
         Self::Failed,
     ];
 
-    /// The state that a label value stands for.
+    /// Returns the state of a label value.
     pub fn from_label(label: Option<&str>) -> Self {
         let label = label.unwrap_or_default();
         Self::ALL.into_iter().find(|state| state.label() == label).unwrap_or(Self::Unrecognized)
     }
 
-    /// The state that a node's label stands for.
+    /// Returns the state of a node's label.
     pub fn of_node(node: &ObservedNode, traits: &DriverTraits) -> Self {
         Self::from_label(node.labels.text(traits.state_label))
     }
 
-    /// The label's value; `""` is no label. An unrecognized value has none, and is never written.
+    /// Returns the label's value; `""` is no label. An unrecognized value has none, and is never
+    /// written.
     pub fn label(self) -> &'static str {
         match self {
             Self::Unknown => "",
@@ -88,7 +89,7 @@ impl ControllerState {
         }
     }
 
-    /// Whether nodes in it are part of the fleet that percentages are of.
+    /// Returns whether nodes in it belong to the fleet that percentages refer to.
     pub fn is_managed(self) -> bool {
         !matches!(
             self,
@@ -96,17 +97,19 @@ impl ControllerState {
         )
     }
 
-    /// Whether nothing has begun with a node in it, or all is done. The label of a state that is not known means that something has.
+    /// Returns whether the controller has not started a node in this state, or is done with it. The
+    /// label of an unknown state counts as started.
     pub fn is_idle(self) -> bool {
         matches!(self, Self::Unknown | Self::UpgradeRequired | Self::Done)
     }
 
-    /// Whether nodes in it take one of the parallel slots; failed ones do.
+    /// Returns whether nodes in it occupy one of the parallel slots; failed ones do.
     pub fn is_in_progress(self) -> bool {
         self.is_managed() && !self.is_idle()
     }
 
-    /// Whether the controller is at work on such a node: a failed one holds a slot of its limits, and nothing is done to it.
+    /// Returns whether the controller is working on such a node: a failed node occupies a slot, but
+    /// the controller does nothing with it.
     pub fn is_busy(self) -> bool {
         self.is_in_progress() && self != Self::Failed
     }

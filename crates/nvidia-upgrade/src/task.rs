@@ -1,4 +1,5 @@
-//! What the controller's background tasks come to: eviction and drain of one node. How long they take is the world's business.
+//! The results of the controller's background tasks: eviction and drain of one node. The caller
+//! simulates how long they take.
 
 use contract::policy::{DrainPolicy, Policy};
 use contract::selector::Selector;
@@ -8,16 +9,17 @@ use super::state::ControllerState;
 use super::users::is_of_daemon_set;
 use observed::workload::Workload;
 
-/// How an eviction task begins.
+/// The start of an eviction task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvictionTask {
-    /// Nothing to evict, or not all of it may be: the node goes on at once, no pod is touched.
+    /// There is nothing to evict, or not all pods may be evicted: the node enters this state at
+    /// once, and no pod is evicted.
     Ends(ControllerState),
     /// All of them are evicted.
     Runs,
 }
 
-/// Compares numbers only: how many pods use the device, and how many of them may be evicted.
+/// Compares only numbers: how many pods use the device, and how many of them may be evicted.
 pub fn eviction(users: &NodeDevicePods, policy: &Policy) -> EvictionTask {
     match (users.wanted, users.evictable) {
         (0, _) => EvictionTask::Ends(ControllerState::PodRestartRequired),
@@ -26,7 +28,7 @@ pub fn eviction(users: &NodeDevicePods, policy: &Policy) -> EvictionTask {
     }
 }
 
-/// Where a node goes after its evictions. When they went well no drain follows.
+/// Returns the state of a node after its evictions. After successful evictions, no drain follows.
 pub fn eviction_ended(well: bool, policy: &Policy) -> ControllerState {
     match (well, &policy.drain) {
         (true, _) => ControllerState::PodRestartRequired,
@@ -35,12 +37,13 @@ pub fn eviction_ended(well: bool, policy: &Policy) -> ControllerState {
     }
 }
 
-/// Where a node goes after its drain.
+/// Returns the state of a node after its drain.
 pub fn drain_ended(well: bool) -> ControllerState {
     if well { ControllerState::PodRestartRequired } else { ControllerState::Failed }
 }
 
-/// The drain's selector, as the operators compose it: the user's, and the pods that nobody drains left out.
+/// Returns the drain's selector, as the operators compose it: the user's, without the pods that are
+/// never drained.
 pub fn drain_selector(user: &str, drain_skip_label: &str) -> String {
     if user.is_empty() {
         format!("{drain_skip_label}!=true")
@@ -49,9 +52,10 @@ pub fn drain_selector(user: &str, drain_skip_label: &str) -> String {
     }
 }
 
-/// The pods of one node that a drain evicts, those that are being deleted already among them: it waits for these too. `None`: one of the pods may
-/// not be evicted, so none is. `selector`: [`drain_selector`]. Pods of DaemonSets (which are taken to exist) stay while they run, static pods
-/// always.
+/// Returns the pods of one node that a drain evicts, including those that are already being
+/// deleted, because the drain waits for these too; `None` if one of the pods may not be evicted, so
+/// none is. `selector`: [`drain_selector`]. Pods of DaemonSets (which are assumed to exist) stay
+/// while they run, static pods always.
 pub fn drained<'p>(
     pods: &'p [Workload],
     drain: &DrainPolicy,

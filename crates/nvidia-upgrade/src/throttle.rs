@@ -1,5 +1,5 @@
-//! How many nodes the controller starts, and which: its arithmetic, with all the numbers (state-machine of k8s-operator-libs,
-//! `upgrade_inplace.go` and `GetUpgradesAvailable`).
+//! The number of nodes that the controller starts, and which: its arithmetic, with all numbers
+//! (state machine of k8s-operator-libs, `upgrade_inplace.go` and `GetUpgradesAvailable`).
 
 use contract::policy::Policy;
 
@@ -9,26 +9,27 @@ use super::state::ControllerState;
 /// The numbers of one pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpgradeSlots {
-    /// Nodes that it manages; percentages are of these.
+    /// Number of nodes that it manages; percentages refer to these.
     pub total: usize,
-    /// Nodes in progress; failed ones are among them.
+    /// Number of nodes in progress, failed ones included.
     pub in_progress: usize,
-    /// How many nodes may be unavailable.
+    /// Maximum number of unavailable nodes.
     pub max_unavailable: usize,
-    /// Nodes that are cordoned or not Ready, of whatever state.
+    /// Number of nodes that are cordoned or not Ready, in any state.
     pub unavailable: usize,
-    /// The same and the nodes about to be cordoned; one that is both counts twice.
+    /// Number of unavailable nodes plus the nodes about to be cordoned; a node that is both counts
+    /// twice.
     pub counted: usize,
-    /// How many nodes may start. May be below zero.
+    /// Number of nodes that may start; may be below zero.
     pub available: i64,
-    /// Which of the two limits that number comes from.
+    /// The limit that determines that number.
     pub limit: PolicyLimit,
 }
 
 /// A limit of the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PolicyLimit {
-    /// None: as many as are pending.
+    /// No limit: all pending nodes.
     #[default]
     Pending,
     /// `maxParallelUpgrades`
@@ -37,18 +38,18 @@ pub enum PolicyLimit {
     Unavailable,
 }
 
-/// What the controller does with a pending node.
+/// The controller's decision about a pending node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PendingDecision {
     /// It starts.
     Starts,
-    /// The user's label keeps it.
+    /// The user's skip label excludes it.
     Skipped,
     /// No slot is left for it.
     Waits,
 }
 
-/// The numbers for the nodes of a snapshot under a policy.
+/// Computes the numbers for the nodes of a snapshot under a policy.
 pub fn slots(snapshot: &UpgradeSnapshot<'_>, policy: &Policy) -> UpgradeSlots {
     let UpgradeSnapshot { entries, counted: others, .. } = snapshot;
     let count =
@@ -81,7 +82,7 @@ pub fn slots(snapshot: &UpgradeSnapshot<'_>, policy: &Policy) -> UpgradeSlots {
 }
 
 impl UpgradeSlots {
-    /// What happens to each of the pending nodes, in their order.
+    /// Returns the decision about each of the pending nodes, in their order.
     pub fn turns<'e, 'a>(
         self,
         entries: &'e [NodeEntry<'a>],
@@ -99,7 +100,8 @@ impl UpgradeSlots {
     }
 }
 
-/// What happens to a pending node while so many slots are left. A node that is cordoned already needs none.
+/// Returns the decision about a pending node with a number of free slots. A node that is already
+/// cordoned needs none.
 pub(super) fn turn(entry: &NodeEntry<'_>, available: i64) -> PendingDecision {
     if entry.is_skipped() {
         PendingDecision::Skipped

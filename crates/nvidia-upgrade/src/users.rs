@@ -1,5 +1,5 @@
-//! Which pods of a node the gpu-operator takes for users of the GPU, and which of them its drain helper would evict (gpu-operator
-//! `controllers/upgrade_controller.go`, kubectl `pkg/drain`).
+//! The pods of a node that the gpu-operator counts as users of the GPU, and which of them its drain
+//! helper would evict (gpu-operator `controllers/upgrade_controller.go`, kubectl `pkg/drain`).
 
 use contract::names;
 use contract::policy::PodDeletionPolicy;
@@ -8,10 +8,11 @@ use super::controller_generation::ControllerGeneration;
 use super::snapshot::NodeDevicePods;
 use observed::workload::{PodPhase, Workload, Workloads};
 
-/// Beginnings of the names of resources that make a pod a user of the GPU. Those of virtual machines have other names.
+/// Prefixes of the resources that make a pod a user of the GPU. Resources for virtual machines have
+/// other names.
 const RESOURCES: [&str; 2] = ["nvidia.com/gpu", "nvidia.com/mig-"];
 
-/// The pods of one node, as the controller counts them.
+/// Counts the pods of one node, as the controller does.
 pub fn users(
     pods: &[Workload],
     workloads: &Workloads,
@@ -24,8 +25,9 @@ pub fn users(
     NodeDevicePods { wanted: wanted.len(), evictable }
 }
 
-/// Running or Pending, with such a resource in a container (not an init container), or with an allocated GPU from DRA. A claim that cannot
-/// be read counts; one that has no name yet, or no allocation, does not.
+/// Returns whether a pod is Running or Pending, with such a resource in a container (not an init
+/// container), or with an allocated GPU from DRA. A claim that cannot be read counts; a claim
+/// without a name, or without an allocation, does not.
 pub fn uses_gpu(pod: &Workload, workloads: &Workloads, generation: ControllerGeneration) -> bool {
     let claimed = |name: &str| {
         let claims = workloads.claims.served().map(Vec::as_slice).unwrap_or_default();
@@ -39,7 +41,8 @@ pub fn uses_gpu(pod: &Workload, workloads: &Workloads, generation: ControllerGen
                 && pod.claims.iter().flatten().any(|name| claimed(name))))
 }
 
-/// Whether the drain helper would have it. A pod of a DaemonSet never goes, whatever the policy (its DaemonSet is taken to exist).
+/// Returns whether the drain helper would evict it. A pod of a DaemonSet is never evicted, whatever
+/// the policy (its DaemonSet is assumed to exist).
 fn is_evictable(pod: &Workload, policy: &PodDeletionPolicy) -> bool {
     !is_of_daemon_set(pod)
         && !pod.mirror
@@ -47,7 +50,7 @@ fn is_evictable(pod: &Workload, policy: &PodDeletionPolicy) -> bool {
         && (policy.force || pod.controller.is_some())
 }
 
-/// Whether the drain helper takes the pod for one of a DaemonSet.
+/// Returns whether the drain helper treats the pod as one of a DaemonSet.
 pub(super) fn is_of_daemon_set(pod: &Workload) -> bool {
     pod.controller.as_ref().is_some_and(|controller| {
         controller.api_version == "apps/v1" && controller.kind == "DaemonSet"

@@ -1,5 +1,6 @@
-//! What makes the controller run before its next tick (the watches of its operator). Of everything else it hears at the tick only: a
-//! driver or validator that became ready, a job that ended, a cordon, a node that became Ready.
+//! The events that make the controller run before its next tick (the watches of its operator). It
+//! notices everything else only at the tick: a driver or validator that became ready, a job that
+//! ended, a cordon, a node that became Ready.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use observed::{Labels, Observed, ObservedDaemonSet, ObservedNode, ObservedPod};
 /// A kind of change in the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WakingChange {
-    /// The driver's state label of a node, also of one without driver.
+    /// The driver's state label of a node, also of a node without driver.
     NodeState,
     /// The driver's skip label of a node, whatever its value.
     NodeSkip,
@@ -22,15 +23,15 @@ pub enum WakingChange {
     NodeAnnotation,
     /// A node was cordoned or uncordoned, or its readiness changed.
     NodeCondition,
-    /// A node came.
+    /// A node was created.
     NodeCreated,
-    /// A node went.
+    /// A node was deleted.
     NodeDeleted,
     /// The spec of the operator's own custom resource.
     PolicySpec,
     /// The spec of an NVIDIADriver.
     DriverSpec,
-    /// The spec of a driver DaemonSet; it came or went.
+    /// The spec of a driver DaemonSet; it was created or deleted.
     DaemonSetSpec,
     /// Its status, which follows its pods.
     DaemonSetStatus,
@@ -41,12 +42,12 @@ pub enum WakingChange {
 }
 
 impl ControllerGeneration {
-    /// Whether it makes the controller run at once.
+    /// Returns whether it makes the controller run at once.
     pub fn is_woken_by(self, change: WakingChange) -> bool {
         self.features().wakes.contains(&change)
     }
 
-    /// Returns whether what happened between two observations made it run.
+    /// Returns whether the changes between two observations made it run.
     pub fn is_woken(self, before: &Observed, after: &Observed, driver: Driver) -> bool {
         changes(before, after, driver).into_iter().any(|change| self.is_woken_by(change))
     }
@@ -60,7 +61,7 @@ fn ofed_spec(observed: &Observed) -> Option<(&str, i64)> {
     observed.live_nic_cluster_policy().map(|policy| (policy.uid.as_str(), policy.generation))
 }
 
-/// Returns what happened between two observations.
+/// Returns the changes between two observations.
 pub fn changes(before: &Observed, after: &Observed, driver: Driver) -> BTreeSet<WakingChange> {
     let mut changes = BTreeSet::new();
     let mut note = |change: WakingChange, happened: bool| {
@@ -108,7 +109,8 @@ pub fn changes(before: &Observed, after: &Observed, driver: Driver) -> BTreeSet<
             .collect::<BTreeMap<_, _>>()
     };
     let (old, new) = (daemon_sets(before, spec), daemon_sets(after, spec));
-    // Not every edit is in the view; that the DaemonSet controller has not seen the newest one yet tells of any.
+    // The view does not contain every edit; a generation that the DaemonSet controller has not
+    // observed yet shows any edit.
     let edited = |(uid, daemon_set): (&String, &ObservedDaemonSet)| {
         !daemon_set.observed && old.get(uid).is_some_and(|old| old.observed)
     };
@@ -137,7 +139,7 @@ pub fn changes(before: &Observed, after: &Observed, driver: Driver) -> BTreeSet<
     changes
 }
 
-/// A DaemonSet without what its pods make of it.
+/// Returns a DaemonSet without the parts that its pods change.
 fn spec(daemon_set: &ObservedDaemonSet) -> ObservedDaemonSet {
     ObservedDaemonSet { desired: 0, ..daemon_set.clone() }
 }

@@ -1,14 +1,17 @@
-//! The conditions that NVIDIA's operators write into their custom resources: `Ready` and `Error`, always as a pair.
+//! The conditions that NVIDIA's operators write into their custom resources: `Ready` and `Error`,
+//! always as a pair.
 
-/// The condition reasons that mean "operands are still being rolled out". Every other reason of a true `Error` condition is a failed
-/// reconciliation (gpu-operator `internal/conditions`).
+/// The condition reasons that mean "operands are still being rolled out". Every other reason of a
+/// true `Error` condition is a failed reconciliation (gpu-operator `internal/conditions`).
 const PROGRESS_REASONS: [&str; 2] = ["OperandNotReady", "DriverNotReady"];
 
-/// The reason of a reconciliation without an error. A disabled NVIDIADriver has it in a true `Error` condition.
+/// The reason of a reconciliation without an error. A disabled NVIDIADriver has it in a true
+/// `Error` condition.
 const RECONCILED_REASON: &str = "Reconciled";
 
-/// The conditions of a ClusterPolicy, an NVIDIADriver or a GPUCluster. They carry no generation, and an unchanged condition is not
-/// written again: none of them proves that the operator has seen the newest spec.
+/// The conditions of a ClusterPolicy, an NVIDIADriver or a GPUCluster. They carry no generation,
+/// and an unchanged condition is not written again: none of them proves that the operator has seen
+/// the newest spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyConditions {
     /// The condition `Ready`.
@@ -29,8 +32,9 @@ pub struct PolicyCondition {
 }
 
 impl PolicyConditions {
-    /// Returns whether `Ready` is true. A resource without the condition is not ready. In contrast to `status.state` it is right while an
-    /// NVIDIADriver rolls (gpu-operator up to v26.3.3 puts the old `ready` back).
+    /// Returns whether `Ready` is true. A resource without the condition is not ready. In contrast
+    /// to `status.state` it is right while an NVIDIADriver rolls (gpu-operator up to v26.3.3 puts
+    /// the old `ready` back).
     pub fn is_ready(&self) -> bool {
         self.ready.as_ref().is_some_and(|ready| ready.is_true)
     }
@@ -40,7 +44,8 @@ impl PolicyConditions {
         self.ready.as_ref().filter(|ready| ready.is_true).map(|ready| ready.reason.as_str())
     }
 
-    /// Returns the `Error` condition of a failed reconciliation: true, and not only about operands that are not ready yet.
+    /// Returns the `Error` condition of a failed reconciliation: true, and not only about operands
+    /// that are not ready yet.
     pub fn failure(&self) -> Option<&PolicyCondition> {
         let error = self.error.as_ref().filter(|error| error.is_true)?;
         (!PROGRESS_REASONS.contains(&error.reason.as_str()) && error.reason != RECONCILED_REASON)

@@ -63,9 +63,11 @@ pub struct NicClusterPolicy {
     pub uid: String,
     /// `metadata.generation`: counts the edits of the spec.
     pub generation: i64,
-    /// The generation that the condition `Ready` is about, where the operator tells (26.7 and later).
+    /// The generation that the condition `Ready` is about, where the operator tells (26.7 and
+    /// later).
     pub observed_generation: Option<i64>,
-    /// `spec.ofedDriver`; `None`: the nodes' own drivers are used. Registry and version may come from `spec.global`.
+    /// `spec.ofedDriver`; `None`: the nodes' own drivers are used. Registry and version may come
+    /// from `spec.global`.
     pub ofed: Option<ImageSpec>,
     /// There is a `spec.nodeAffinity`: not every node with a NIC is the operator's.
     pub node_affinity: bool,
@@ -84,7 +86,8 @@ pub struct LiveUpgradePolicy {
     pub auto_upgrade: bool,
     /// `maxParallelUpgrades`
     pub max_parallel: Option<u32>,
-    /// `maxUnavailable`, as written; a number in quotes, which the operators refuse, has its quotes.
+    /// `maxUnavailable`, as written; a number in quotes, which the operators refuse, has its
+    /// quotes.
     pub max_unavailable: Option<String>,
     /// `waitForCompletion`; without a selector it is not there.
     pub wait_for_completion: Option<CompletionPolicy>,

@@ -19,7 +19,8 @@ pub struct ObservedDaemonSet {
     pub owner: Option<String>,
     /// `metadata.generation`
     pub generation: i64,
-    /// The operator's mark of what it has rendered ([`contract::names::LAST_APPLIED_HASH_ANNOTATION`]).
+    /// The operator's mark of what it has rendered
+    /// ([`contract::names::LAST_APPLIED_HASH_ANNOTATION`]).
     pub applied_hash: Option<String>,
     /// The controller has seen the newest spec.
     pub observed: bool,
@@ -33,7 +34,8 @@ pub struct ObservedDaemonSet {
     pub desired: i32,
     /// Nodes that have a pod and should not (`status.numberMisscheduled`).
     pub misscheduled: i32,
-    /// The label `helm.sh/chart`: name and version of the chart that it is from, where it is from one.
+    /// The label `helm.sh/chart`: name and version of the chart that it is from, where it is from
+    /// one.
     pub chart: Option<String>,
     /// Labels of the pod template.
     pub template_labels: Labels,
@@ -45,9 +47,11 @@ pub struct ObservedDaemonSet {
     pub images: BTreeMap<String, String>,
     /// ConfigMaps that the template mounts.
     pub config_maps: Vec<String>,
-    /// `DRIVER_CONFIG_DIGEST` of the template (gpu-operator v26.3 and later): the same digest means that the driver need not be installed anew.
+    /// `DRIVER_CONFIG_DIGEST` of the template (gpu-operator v26.3 and later): the same digest means
+    /// that the driver need not be installed anew.
     pub config_digest: Option<String>,
-    /// Environment of the container `k8s-driver-manager` in the template, as far as it is written there.
+    /// Environment of the container `k8s-driver-manager` in the template, as far as it is written
+    /// there.
     pub manager_environment: Labels,
 }
 

@@ -50,7 +50,8 @@ impl LabelInterner {
         known.forget();
     }
 
-    /// Returns the one copy of a text that many views hold: the name of a node, the UID of a DaemonSet.
+    /// Returns the one copy of a text that many views hold: the name of a node, the UID of a
+    /// DaemonSet.
     pub fn text(&self, text: &str) -> Arc<str> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.texts.get(text) {
@@ -80,7 +81,8 @@ impl KnownLabels {
         Arc::clone(label)
     }
 
-    /// Lets go of what nobody has any more, once for every doubling: labels whose values change all the time are not kept for ever.
+    /// Drops unused labels, once for every doubling: labels whose values change all the time are
+    /// not kept indefinitely.
     fn forget(&mut self) {
         if self.labels.len() > self.limit.max(FEW) {
             self.labels.retain(|label| Arc::strong_count(label) > 1);

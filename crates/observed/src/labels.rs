@@ -1,5 +1,6 @@
-//! Labels, annotations, selectors: a small map that costs little where many objects have nearly the same. Clones share it, and entries can
-//! be shared between maps: 10,000 nodes have some 80 labels each, of which few differ.
+//! Labels, annotations, selectors: a small map that costs little where many objects have nearly the
+//! same. Clones share it, and entries can be shared between maps: 10,000 nodes have some 80 labels
+//! each, of which few differ.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -123,7 +124,8 @@ impl Labels {
         *self = Self::default();
     }
 
-    /// The same, with each entry replaced by what `shared` answers for it: an equal one that others have too.
+    /// The same, with each entry replaced by what `shared` answers for it: an equal one that others
+    /// have too.
     #[must_use]
     pub fn shared(&self, shared: impl FnMut(&Arc<Label>) -> Arc<Label>) -> Self {
         Self { entries: self.entries.iter().map(shared).collect() }

@@ -1,4 +1,5 @@
-//! Views of the cluster's objects that hold only what decisions need, and how they are projected from the API's objects.
+//! Views of the cluster's objects that hold only what decisions need, and how they are projected
+//! from the API's objects.
 
 use std::collections::BTreeMap;
 
@@ -109,7 +110,8 @@ impl Observed {
         self.nvidia_drivers.served().into_iter().flatten()
     }
 
-    /// Returns whether drivers come from NVIDIADrivers: the ClusterPolicy says so, or there is none.
+    /// Returns whether drivers come from NVIDIADrivers: the ClusterPolicy says so, or there is
+    /// none.
     pub fn uses_nvidia_drivers(&self) -> bool {
         self.live_cluster_policy().is_none_or(|policy| policy.uses_nvidia_drivers)
     }
@@ -176,7 +178,8 @@ pub struct ObservedNode {
     pub labels: Labels,
     /// Annotations of NVIDIA's upgrades and our own.
     pub annotations: Labels,
-    /// `metadata.resourceVersion`, where a task writes to nodes: a write that does not know of the newest change is refused.
+    /// `metadata.resourceVersion`, where a task writes to nodes: a write that does not know of the
+    /// newest change is refused.
     pub version: String,
     /// `status.nodeInfo.kubeletVersion`
     pub kubelet: String,
@@ -184,7 +187,8 @@ pub struct ObservedNode {
     pub taints: Vec<ObservedTaint>,
     /// GPUs in `status.allocatable`, by resource.
     pub gpus_allocatable: Labels,
-    /// GPUs in `status.capacity`, by resource. The kubelet keeps them for minutes while the device plugin restarts.
+    /// GPUs in `status.capacity`, by resource. The kubelet keeps them for minutes while the device
+    /// plugin restarts.
     pub gpus_capacity: Labels,
 }
 
@@ -210,7 +214,8 @@ pub struct ObservedDeployment {
     pub observed: bool,
     /// The version of its program: the label `app.kubernetes.io/version`, or the image's tag.
     pub version: Option<String>,
-    /// The label `helm.sh/chart`: name and version of the chart that it is from, where it is from one.
+    /// The label `helm.sh/chart`: name and version of the chart that it is from, where it is from
+    /// one.
     pub chart: Option<String>,
     /// Labels of its pods (`spec.selector.matchLabels`).
     pub selector: Labels,

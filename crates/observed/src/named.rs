@@ -1,12 +1,12 @@
-//! Values by name, in the order of the names, of which a clone costs a pointer. What is changed in one clone is copied first, a few
-//! neighbours at a time, so that two that come from one another share nearly everything, and tell in next to no time where they differ: a
-//! decision among ten thousand nodes looks at those that have changed.
+//! A sorted map from names to values whose clone costs a pointer. A change of one clone copies only
+//! a few neighboring entries, so related clones share nearly everything, and their differences are
+//! found quickly: a decision among ten thousand nodes examines only those that have changed.
 
 use std::fmt;
 use std::ops::Index;
 use std::sync::Arc;
 
-/// So many neighbours are copied when one of them is changed.
+/// Maximum number of entries that are copied when one of them is changed.
 const NEIGHBOURS: usize = 64;
 
 /// Values by name.
@@ -106,12 +106,13 @@ impl<T> Named<T> {
         self.len == 0
     }
 
-    /// Whether it is the very content of another one: neither has changed since they were one.
+    /// Returns whether both share all content: neither has changed since one was cloned from the
+    /// other.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.blocks, &other.blocks)
     }
 
-    /// Adds one, or takes the place of the one of that name.
+    /// Inserts a value, or replaces the value of that name.
     pub fn insert(&mut self, name: impl AsRef<str> + Into<Arc<str>>, value: T) {
         self.insert_shared(name, Arc::new(value));
     }
@@ -201,7 +202,8 @@ impl<T: Clone> Named<T> {
 }
 
 impl<T: PartialEq> Named<T> {
-    /// The names under which the two hold something else, in their order. What they share is not looked at.
+    /// The names under which the two hold something else, in their order. What they share is not
+    /// looked at.
     pub fn differing<'a>(&'a self, other: &'a Self) -> Vec<&'a Arc<str>> {
         let mut found = Vec::new();
         if self.is_same(other) {

@@ -1,5 +1,6 @@
-//! Objects as they are decoded from the API server's answers: only what the views are made from. Kubernetes' own types hold everything,
-//! and a page of whole nodes or pods takes many times the memory of its text. Names and shapes are those of the API.
+//! Objects as they are decoded from the API server's answers: only what the views are made from.
+//! Kubernetes' own types hold everything, and a page of whole nodes or pods takes many times the
+//! memory of its text. Names and shapes are those of the API.
 
 use std::collections::BTreeMap;
 

@@ -22,13 +22,15 @@ pub struct OperatorPod {
 /// The Lease of the operator's leader election.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperatorLease {
-    /// `spec.holderIdentity`: the pod's name, `_`, and a UUID that each start of the program draws anew.
+    /// `spec.holderIdentity`: the pod's name, `_`, and a UUID that each start of the program draws
+    /// anew.
     pub holder: String,
     /// `spec.leaseDurationSeconds`
     pub duration_seconds: u64,
     /// From `spec.acquireTime` to `spec.renewTime`, in seconds: both are the holder's clock.
     pub led_seconds: u64,
-    /// When we last saw `spec.renewTime` change, on our own clock. `None`: not since we began to look.
+    /// When we last saw `spec.renewTime` change, on our own clock. `None`: not since we began to
+    /// look.
     pub renewed: Option<Timestamp>,
 }
 
@@ -41,7 +43,8 @@ pub struct OperandSpec {
     pub image: ImageSpec,
 }
 
-/// A pod of an operand other than driver and container toolkit. There are several on each node, so that it holds little, and shares it.
+/// A pod of an operand other than driver and container toolkit. There are several on each node, so
+/// that it holds little, and shares it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperandPod {
     /// UID of its DaemonSet.

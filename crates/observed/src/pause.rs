@@ -1,5 +1,7 @@
-//! Which nodes are paused. A pause forbids to begin with a node: to cordon it, to evict its pods, to replace its driver. What was taken from a node
-//! before is given back all the same: one whose driver is on its way is finished.
+//! Paused nodes. A pause forbids to start a node: to cordon it, to evict its pods, to replace its
+//! driver. Started nodes whose driver is unchanged wait; a node whose driver is already being
+//! replaced is finished.
+//! Everything that the hook took from a node before is restored in any case.
 
 use jiff::Timestamp;
 
@@ -9,7 +11,7 @@ use contract::selector::Selector;
 
 use crate::{Observed, ObservedNode};
 
-/// What a hold on a node says where a pause put it there (annotation [`contract::driver::DriverTraits::hold`]).
+/// Value of the annotation [`contract::driver::DriverTraits::hold`] for the hold of a pause.
 pub const HOLD: &str = "pause";
 
 /// A pause, as it is observed.
@@ -28,12 +30,13 @@ pub struct ObservedPause {
 }
 
 impl ObservedPause {
-    /// The pause under a data key. One that cannot be read is one of the whole fleet: somebody wanted to stop something.
+    /// Reads the pause under a data key. An unreadable pause applies to the whole fleet, because a
+    /// user wanted to stop something.
     pub fn read(key: &str, text: &str) -> Self {
         let unreadable = |why: String| Self {
             key: key.to_owned(),
             selector: None,
-            by: "somebody".to_owned(),
+            by: "an unknown user".to_owned(),
             reason: Some(format!("the pause `{key}` cannot be read ({why})")),
             at: Timestamp::UNIX_EPOCH,
         };
@@ -48,18 +51,18 @@ impl ObservedPause {
         }
     }
 
-    /// Whether it is about the node.
+    /// Returns whether it applies to the node.
     pub fn covers(&self, node: &ObservedNode) -> bool {
         self.selector.as_ref().is_none_or(|selector| selector.matches(&node.labels))
     }
 }
 
-/// The pause that the node is under: the oldest one.
+/// Returns the oldest pause that applies to the node.
 pub fn find_pause<'o>(observed: &'o Observed, node: &ObservedNode) -> Option<&'o ObservedPause> {
     observed.pauses.iter().filter(|pause| pause.covers(node)).min_by_key(|pause| pause.at)
 }
 
-/// Whether a pause has put a hold on the node.
+/// Returns whether the node has the hold of a pause.
 pub fn has_hold(node: &ObservedNode, driver: Driver) -> bool {
     node.annotations.get(driver.traits().hold).is_some_and(|value| value == HOLD)
 }
@@ -97,7 +100,7 @@ mod tests {
         assert!(fleet.covers(&node(&[])));
     }
 
-    /// Somebody who wanted to stop something must not be passed over for a typo.
+    /// A typo must not disable the pause of a user who wanted to stop something.
     #[test]
     fn unreadable_pause_stops_the_whole_fleet() {
         for wrong in ["", "yes", "{}", r#"{"selector":"=","by":"sre","at":"2026-01-01T00:00:00Z"}"#]

@@ -38,11 +38,13 @@ pub struct ObservedPod {
     pub unschedulable: Option<String>,
     /// Its containers, without init containers.
     pub containers: Vec<ObservedContainer>,
-    /// What is wrong with a container, init containers included: the waiting reason that is not part of a normal start.
+    /// What is wrong with a container, init containers included: the waiting reason that is not
+    /// part of a normal start.
     pub trouble: Option<String>,
     /// It has no owner at all: what is left when a DaemonSet is deleted and its pods are kept.
     pub orphaned: bool,
-    /// There are container statuses, and all of them are ready (the vendor's test; init containers do not count).
+    /// There are container statuses, and all of them are ready (the vendor's test; init containers
+    /// do not count).
     pub containers_ready: bool,
     /// The most restarts of a container, init containers included, that is not ready.
     pub unready_restarts: i32,

@@ -84,7 +84,8 @@ pub fn node(object: &api::Node) -> Option<ObservedNode> {
     })
 }
 
-/// A taint that may keep pods of DaemonSets away. What every DaemonSet tolerates comes and goes with the node's health.
+/// A taint that may keep pods of DaemonSets away. What every DaemonSet tolerates comes and goes
+/// with the node's health.
 fn taint(taint: &api::Taint) -> Option<ObservedTaint> {
     let taint = ObservedTaint {
         key: taint.key.clone(),
@@ -224,7 +225,8 @@ fn toleration(toleration: &api::Toleration) -> ObservedToleration {
     }
 }
 
-/// `DRIVER_CONFIG_DIGEST`: the first value that is not empty, init containers first (gpu-operator's restart-only test).
+/// `DRIVER_CONFIG_DIGEST`: the first value that is not empty, init containers first (gpu-operator's
+/// restart-only test).
 fn config_digest(pod: &api::PodSpec) -> Option<String> {
     let variables = pod.all_containers().flat_map(|container| container.env.iter().flatten());
     variables
@@ -246,7 +248,8 @@ pub fn config_map(object: &core::ConfigMap) -> Option<ObservedConfigMap> {
             .map(|(key, text)| (key.clone(), sha256(text.as_bytes())))
             .collect(),
         created: created(metadata.creation_timestamp.as_ref()),
-        // An entry's time also moves with its manager's other fields, such as a label: later than the data changed, never earlier.
+        // An entry's time also moves with its manager's other fields, such as a label: later than
+        // the data changed, never earlier.
         changed: metadata
             .managed_fields
             .iter()
@@ -282,7 +285,8 @@ pub fn pod(object: &api::Pod) -> Option<ObservedPod> {
     let metadata = &object.metadata;
     let spec = object.spec.as_ref()?;
     let status = object.status.clone().unwrap_or_default();
-    // A scheduler that lost the answer to its own binding binds once more, is refused, and says so in the pod, which has its node.
+    // A scheduler that lost the answer to its own binding binds once more, is refused, and says so
+    // in the pod, which has its node.
     let unscheduled = status
         .condition("PodScheduled")
         .filter(|condition| condition.status == "False" && spec.node_name.is_none());
@@ -345,7 +349,8 @@ pub fn pod(object: &api::Pod) -> Option<ObservedPod> {
     })
 }
 
-/// The node that the DaemonSet controller made a pod for, while it is not bound: its required affinity names the node's field.
+/// The node that the DaemonSet controller made a pod for, while it is not bound: its required
+/// affinity names the node's field.
 fn affinity_node(spec: &api::PodSpec) -> Option<String> {
     let required = spec
         .affinity

@@ -26,8 +26,9 @@ pub struct ObservedToleration {
     pub effect: String,
 }
 
-/// Taints that the DaemonSet controller tolerates for every pod (Kubernetes `pkg/controller/daemon/util/daemonset_util.go`); the one of
-/// `network-unavailable` only for pods in the host's network, and a node that has it is not Ready anyway.
+/// Taints that the DaemonSet controller tolerates for every pod (Kubernetes
+/// `pkg/controller/daemon/util/daemonset_util.go`); the one of `network-unavailable` only for pods
+/// in the host's network, and a node that has it is not Ready anyway.
 const DAEMON_SET_TOLERATED: [&str; 7] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",

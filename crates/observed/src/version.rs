@@ -1,15 +1,18 @@
-//! Versions of the GPU driver: two or more numbers (`550.90`, `580.126.20`), compared number by number.
+//! Versions of the GPU driver: two or more numbers (`550.90`, `580.126.20`), compared number by
+//! number.
 
 use std::fmt;
 
-/// A driver version. Leading zeros do not count: a ResourceSlice says `535.104.5` where the image's tag says `535.104.05`; nor do
-/// trailing zero parts, since a version of three parts is made of `550.90` there.
+/// A driver version. Leading zeros do not count: a ResourceSlice says `535.104.5` where the image's
+/// tag says `535.104.05`; nor do trailing zero parts, since a version of three parts is made of
+/// `550.90` there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DriverVersion(Vec<u32>);
 
 impl DriverVersion {
-    /// Reads a version, or the tag of a driver image (`<version>-<operating system>`, `<version>-<kernel>-<operating system>`).
-    /// `None` for digests and anything else that does not begin with two numbers.
+    /// Reads a version, or the tag of a driver image (`<version>-<operating system>`,
+    /// `<version>-<kernel>-<operating system>`). `None` for digests and anything else that does not
+    /// begin with two numbers.
     pub fn parse(text: &str) -> Option<Self> {
         let version = text.split('-').next()?;
         let parts =

@@ -1,5 +1,6 @@
-//! Collections of views whose clones cost a pointer: caches, snapshots and what a snapshot is compared with hold each view once, and a
-//! list that did not change once as a whole. What is changed in one clone is copied first.
+//! Collections of views whose clones cost a pointer: caches, snapshots and what a snapshot is
+//! compared with hold each view once, and a list that did not change once as a whole. What is
+//! changed in one clone is copied first.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Index;
@@ -99,8 +100,8 @@ impl<T> Views<T> {
         self.list.views.get(place).map(AsRef::as_ref)
     }
 
-    /// The list that comes after this one. What is known of the places is taken over, if it holds for it too: mostly one view of many was
-    /// replaced.
+    /// The list that comes after this one. What is known of the places is taken over, if it holds
+    /// for it too: mostly one view of many was replaced.
     #[must_use]
     pub fn succeeded_by(&self, views: impl IntoIterator<Item = Arc<T>>) -> Self {
         let list = ViewList::new(views.into_iter().collect());
@@ -128,7 +129,8 @@ impl<T> Views<T> {
         Arc::ptr_eq(&self.list, &other.list)
     }
 
-    /// The views that only one of the two lists has. A view that was replaced by an equal one counts.
+    /// The views that only one of the two lists has. A view that was replaced by an equal one
+    /// counts.
     pub fn differing<'a>(&'a self, other: &'a Self) -> Vec<&'a T> {
         if self.is_same(other) {
             return Vec::new();
@@ -210,7 +212,8 @@ impl<T> ByNode<T> {
         Self { places: all, on_node }
     }
 
-    /// Whether what it knows of one list holds for another one: in each place there is what is on the same node.
+    /// Whether what it knows of one list holds for another one: in each place there is what is on
+    /// the same node.
     fn holds_for(&self, one: &[Arc<T>], other: &[Arc<T>]) -> bool {
         let same = |(one, other): (&Arc<T>, &Arc<T>)| {
             Arc::ptr_eq(one, other) || (self.on_node)(one) == (self.on_node)(other)

@@ -1,4 +1,5 @@
-//! What may be in the way of a node's upgrade: its pods, PodDisruptionBudgets, ResourceClaims, and what others do to it.
+//! Objects that may block the upgrade of a node: its pods, PodDisruptionBudgets, ResourceClaims,
+//! and maintenance by others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,15 +9,17 @@ use contract::selector::Selector;
 
 use super::{Labels, OptionalApi};
 
-/// What is seen of workloads. Pods are only known on nodes in focus (`Decision::focus` of the planner): all pods of a large
-/// cluster would not fit into a hook Job's memory.
+/// What is seen of workloads. Pods are only known on nodes in focus (`Decision::focus` of the
+/// planner): all pods of a large cluster would not fit into a hook Job's memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workloads {
     /// All pods of each node in focus. A node that is missing here has not been listed yet.
     pub pods: BTreeMap<String, Vec<Workload>>,
-    /// Nodes that are being listed: they have one of the places (`FOCUS_LIMIT` of the planner), as those in `pods` do.
+    /// Nodes that are being listed: they have one of the places (`FOCUS_LIMIT` of the planner), as
+    /// those in `pods` do.
     pub listing: BTreeSet<String>,
-    /// The pods that `waitForCompletion.podSelector` selects, of all nodes. Absent: the policy waits for none.
+    /// The pods that `waitForCompletion.podSelector` selects, of all nodes. Absent: the policy
+    /// waits for none.
     pub jobs: Vec<AwaitedPod>,
     /// All PodDisruptionBudgets.
     pub budgets: Vec<DisruptionBudget>,
@@ -74,7 +77,8 @@ pub struct Workload {
     pub ready: bool,
     /// When the object was created.
     pub created: Timestamp,
-    /// When its deletion was asked for to end (`metadata.deletionTimestamp`), if it is being deleted.
+    /// When its deletion was asked for to end (`metadata.deletionTimestamp`), if it is being
+    /// deleted.
     pub deleted_at: Option<Timestamp>,
     /// Finalizers that hold the object.
     pub finalizers: Vec<String>,
@@ -88,17 +92,21 @@ pub struct Workload {
     pub empty_dir: bool,
     /// It has an emptyDir in memory (`medium: Memory`, usually /dev/shm).
     pub memory_dir: bool,
-    /// Extended resources that its containers (not init or ephemeral ones) name in requests or limits.
+    /// Extended resources that its containers (not init or ephemeral ones) name in requests or
+    /// limits.
     pub resources: BTreeSet<String>,
-    /// Extended resources of its init containers that go on running beside the others (`restartPolicy: Always`).
+    /// Extended resources of its init containers that go on running beside the others
+    /// (`restartPolicy: Always`).
     pub sidecar_resources: BTreeSet<String>,
-    /// Names of the ResourceClaims that it uses, in its namespace. `None`: a claim whose name is not known yet.
+    /// Names of the ResourceClaims that it uses, in its namespace. `None`: a claim whose name is
+    /// not known yet.
     pub claims: Vec<Option<String>>,
     /// It is on a secondary network (annotation `k8s.v1.cni.cncf.io/networks`).
     pub secondary_network: bool,
     /// `spec.runtimeClassName`
     pub runtime_class: Option<String>,
-    /// It reaches the devices past the kubelet: a hostPath below `/dev/nvidia`, or a privileged container with `/dev`.
+    /// It reaches the devices past the kubelet: a hostPath below `/dev/nvidia`, or a privileged
+    /// container with `/dev`.
     pub host_devices: bool,
 }
 
@@ -172,7 +180,8 @@ pub struct DeviceClaim {
     pub deleting: Option<Timestamp>,
 }
 
-/// A NodeMaintenance (`maintenance.nvidia.com/v1alpha1`): somebody asks NVIDIA's maintenance-operator to take a node out of service.
+/// A NodeMaintenance (`maintenance.nvidia.com/v1alpha1`): another user or controller asks NVIDIA's
+/// maintenance-operator to take a node out of service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeMaintenance {
     /// Its namespace.

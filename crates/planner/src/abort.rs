@@ -1,5 +1,5 @@
-//! Giving back: what takes everything of ours from a node, whatever mode left it there. Cordons of others, their skip labels and the states of
-//! the vendor's controller stay as they are.
+//! Release of nodes: removes everything that gpu-rollout set on a node, in any mode. Foreign
+//! cordons, skip labels of others and the states of NVIDIA's controller stay unchanged.
 
 use contract::driver::Driver;
 
@@ -12,14 +12,15 @@ use nvidia_upgrade::state::ControllerState;
 use observed::pause::HOLD;
 use observed::{Observed, ObservedNode};
 
-/// The patches that give back everything of ours, of every driver. Nodes whose record is of a newer program are left to that one.
-/// `paused`: the drivers whose nodes stay paused, or come to be. The vendor's controller knows nothing of our pauses, and is kept from these
-/// nodes by holds.
+/// Returns the patches that release all nodes, for every driver. Nodes with the record of a newer
+/// program are left to that program. `paused`: the drivers whose nodes are, or become, paused.
+/// NVIDIA's controller does not know gpu-rollout's pauses, so holds keep it from these nodes.
 pub fn give_back(observed: &Observed, paused: &[Driver]) -> Vec<NodePatch> {
     observed.nodes.values().filter_map(|node| of_node(node, paused)).collect()
 }
 
-/// The patch that gives one node back; `None`: there is nothing to change on it, or a newer program has it.
+/// Returns the patch that releases one node; `None` if there is nothing to change on it, or if its
+/// record is of a newer program.
 pub fn of_node(node: &ObservedNode, paused: &[Driver]) -> Option<NodePatch> {
     let mut patch = NodePatch::for_node(node);
     for driver in Driver::ALL {
@@ -31,8 +32,9 @@ pub fn of_node(node: &ObservedNode, paused: &[Driver]) -> Option<NodePatch> {
     (!patch.is_empty()).then_some(patch)
 }
 
-/// Has the node keep the hold of a pause, or gives it one, in a patch that gives it back. A skip label of somebody else stays as it is, and
-/// a node that the vendor's controller has begun with does not heed one.
+/// Keeps or adds the hold of a pause in a patch that releases the node. A skip label of others
+/// stays unchanged. A node that NVIDIA's controller has already started gets no hold, because the
+/// controller would ignore it.
 fn stays_paused(node: &ObservedNode, driver: Driver, patch: &mut NodePatch) {
     let traits = driver.traits();
     let free = !node.labels.has(traits.skip_label, "true");
@@ -52,7 +54,7 @@ fn stays_paused(node: &ObservedNode, driver: Driver, patch: &mut NodePatch) {
     }
 }
 
-/// The same for one driver.
+/// Returns the patch that releases one node for one driver.
 pub fn of_driver(node: &ObservedNode, driver: Driver) -> Option<NodePatch> {
     let mut patch = NodePatch::for_node(node);
     restore_driver(node, driver, &mut patch)?;
@@ -74,7 +76,8 @@ fn restore_driver(node: &ObservedNode, driver: Driver, patch: &mut NodePatch) ->
         if record.cordoned && node.unschedulable && !state.is_in_progress() {
             patch.unschedulable = Some(false);
         }
-        // The note by which the vendor's controller leaves our cordon: while it is at work it is to take the cordon away itself.
+        // The annotation because of which NVIDIA's controller keeps gpu-rollout's cordon: while the
+        // controller upgrades the node, it must remove the cordon itself.
         if node.annotations.contains_key(traits.initially_unschedulable) && record.cordoned {
             patch.annotations.insert(traits.initially_unschedulable.to_owned(), None);
         }
@@ -179,7 +182,8 @@ mod tests {
         );
     }
 
-    /// The vendor's controller knows nothing of our pauses: without holds it went on two minutes after the abort.
+    /// NVIDIA's controller does not know gpu-rollout's pauses: without holds, it continued two
+    /// minutes after the abort.
     #[test]
     fn node_that_stays_paused_keeps_its_hold() {
         let gpu = Driver::Gpu.traits();

@@ -1,17 +1,17 @@
-//! What is done to the cluster, so precise that whoever performs it has nothing left to decide.
+//! Writes to the cluster, so precise that the code that performs them has nothing to decide.
 
 use std::collections::BTreeMap;
 
 use observed::ObservedNode;
 
-/// A change of one node: refused by the server if the node has changed since it was observed.
+/// A change of one node. The API server refuses it if the node has changed since it was observed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodePatch {
     /// Its name.
     pub node: String,
     /// UID of the object.
     pub uid: String,
-    /// `metadata.resourceVersion` of what was observed.
+    /// `metadata.resourceVersion` of the observed node.
     pub version: String,
     /// Labels; `None` removes one.
     pub labels: BTreeMap<String, Option<String>>,
@@ -19,25 +19,25 @@ pub struct NodePatch {
     pub annotations: BTreeMap<String, Option<String>>,
     /// `spec.unschedulable`, if it changes.
     pub unschedulable: Option<bool>,
-    /// It starts the node's upgrade.
+    /// Whether it starts the node's upgrade.
     pub starts: bool,
-    /// What it means for the node, for those who read its events.
+    /// The event about the node, if the change causes one.
     pub news: Option<NodeNews>,
 }
 
-/// What a change of a node means, where that is worth an event.
+/// The kind of an event about a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeNews {
-    /// The node is done: how, and how long each part took.
+    /// The node is done: the steps of its upgrade with their durations.
     Upgraded(String),
-    /// It failed: for what, and what becomes of it.
+    /// The node failed: the cause and the consequence.
     Failed(String),
-    /// It is given back with its old driver, and its turn comes again: why.
+    /// The node is released with its old driver, and will be started again: the reason.
     HandedBack(String),
 }
 
 impl NodePatch {
-    /// A patch that changes nothing yet of the node as it was seen.
+    /// Creates an empty patch of the node as it was observed.
     pub fn for_node(node: &ObservedNode) -> Self {
         Self {
             node: node.name.clone(),
@@ -47,12 +47,13 @@ impl NodePatch {
         }
     }
 
-    /// The node that it is about.
+    /// Returns the name of the node.
     pub fn node_name(&self) -> &str {
         &self.node
     }
 
-    /// What of it a node that was patched does not show: admission changed the patch.
+    /// Returns the changes of the patch that a patched node does not have: admission changed the
+    /// patch.
     pub fn missing<'n>(
         &self,
         label: impl Fn(&str) -> Option<&'n String>,
@@ -76,16 +77,16 @@ impl NodePatch {
         missing
     }
 
-    /// Whether it changes nothing.
+    /// Returns whether the patch changes nothing.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.annotations.is_empty() && self.unschedulable.is_none()
     }
 }
 
-/// The eviction of one pod, with its own grace period, if it is still the one with this UID.
+/// The eviction of one pod with its own grace period, if the pod still has this UID.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodEviction {
-    /// The node that it is on.
+    /// The node of the pod.
     pub node: String,
     /// Its namespace.
     pub namespace: String,
@@ -95,10 +96,10 @@ pub struct PodEviction {
     pub uid: String,
 }
 
-/// The deletion of one pod, with its own grace period, if it is still the one with this UID.
+/// The deletion of one pod with its own grace period, if the pod still has this UID.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodDeletion {
-    /// The node that it is on.
+    /// The node of the pod.
     pub node: String,
     /// Its namespace.
     pub namespace: String,

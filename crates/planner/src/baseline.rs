@@ -1,4 +1,5 @@
-//! Takes the baseline of a run: which operands are failing already, and how many GPUs each node has.
+//! Takes the baseline of a run: the operands that are already failing, and the number of GPUs of
+//! each node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,12 +12,13 @@ use contract::record::baseline::{Baseline, NodeBaseline};
 use super::operands::OperandSets;
 use observed::{Observed, ObservedNode};
 
-/// A pod of the newest revision counts as failing before the run only if it is older than this: it may be what this deployment brought. Both
-/// times are the API server's.
+/// A pod of the newest revision counts as failing before the run only if it is older than this:
+/// this deployment may have created a newer pod. Both times are the API server's.
 const BROUGHT_BY_DEPLOYMENT: SignedDuration = SignedDuration::from_mins(30);
 
-/// Takes down the fleet as it is. `nodes`: those that need the driver; `at`: when the run began; `earlier`: the baseline of a run before that did not
-/// succeed. What that run has broken was not there before: nodes that it knew keep their entries.
+/// Takes the baseline of the fleet. `nodes`: those that need the driver; `at`: start of the run;
+/// `earlier`: the baseline of a previous run that did not succeed. Failures that the previous run
+/// caused did not exist before it: nodes in its baseline keep their entries.
 pub fn take_baseline<'a>(
     observed: &Observed,
     operands: &OperandSets<'_>,
@@ -26,7 +28,7 @@ pub fn take_baseline<'a>(
 ) -> Baseline {
     let brought = at.saturating_sub(BROUGHT_BY_DEPLOYMENT).unwrap_or(Timestamp::MIN);
     let mut baseline = Baseline::default();
-    // Nodes that are alike share an entry.
+    // Equal nodes share an entry.
     let mut entries: BTreeSet<Arc<NodeBaseline>> = BTreeSet::new();
     for node in nodes {
         let shape = shape(node);
@@ -49,7 +51,8 @@ pub fn take_baseline<'a>(
         entries.insert(Arc::clone(&entry));
         baseline.insert(&node.uid, entry);
     }
-    // A fault of every node is not a fault of nodes: what works nowhere cannot be left out.
+    // A failure on every node is not a failure of single nodes: an operand that works nowhere must
+    // not be excused.
     let everywhere =
         |daemon_set: &&String| baseline.entries().all(|node| node.failing.contains(*daemon_set));
     let names: Vec<&String> =
@@ -62,7 +65,7 @@ pub fn take_baseline<'a>(
     baseline
 }
 
-/// The labels of a node that decide how many GPUs it offers.
+/// Returns the labels of a node that decide how many GPUs it offers.
 pub fn shape(node: &ObservedNode) -> BTreeMap<String, String> {
     let label = |key: &&str| Some(((*key).to_owned(), node.labels.get(*key)?.clone()));
     names::GPU_SHAPE_LABELS.iter().filter_map(label).collect()

@@ -1,9 +1,11 @@
-//! The decision: what is observed, the settings, what is remembered and the time → actions, waits, and in the end a verdict.
-//! Total and deterministic; the caller performs the actions without deciding anything.
+//! The decision: takes the observed state, the settings, the memory and the time; returns actions,
+//! waits, and at the end a verdict. It is total and deterministic; the caller performs the actions
+//! without deciding anything.
 //!
-//! It is made in stages, each from the results of the one before: the nodes that it is about ([`run_nodes`]); what each of them needs by itself ([`assess`]);
-//! which stale plugins are replaced, which upgrades continue and which start ([`schedule`]); the outcome of each node, the actions, the waits and what is
-//! remembered ([`emit`]). What a mode adds is in [`modes`].
+//! The decision has stages, each of which uses the results of the previous one: the nodes of the
+//! run ([`run_nodes`]); what each of them needs ([`assess`]); which stale plugins are replaced,
+//! which upgrades continue and which start ([`schedule`]); the outcome of each node, the actions,
+//! the waits and the memory ([`emit`]). The parts of each mode are in [`modes`].
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -49,12 +51,12 @@ use schedule::replacements::{self, ReplacementLimits};
 
 pub use modes::assist::WAKE_VALUE;
 
-/// Something to do, so precise that there is nothing left to decide.
+/// One action, so precise that the code that performs it has nothing to decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Delete one plugin pod, if it is still the one with this UID; its DaemonSet brings the replacement.
+    /// Delete one plugin pod, if the pod still has this UID; its DaemonSet creates the replacement.
     ReplacePlugin {
-        /// What it is part of.
+        /// The component of the pod.
         plugin: ReplacedPodKind,
         /// The node.
         node: String,
@@ -64,24 +66,26 @@ pub enum Action {
         pod: String,
         /// UID of the pod.
         uid: String,
-        /// Why.
+        /// The reason for the replacement.
         cause: String,
     },
     /// Change a node.
     PatchNode(NodePatch),
     /// Evict a pod.
     Evict(PodEviction),
-    /// Delete a driver pod; its DaemonSet brings the new one.
+    /// Delete a driver pod; its DaemonSet creates the new one.
     DeleteDriver(PodDeletion),
 }
 
 impl Action {
-    /// Returns whether it is performed even when the run is over: a patch that starts nothing.
+    /// Returns whether the action is performed even when the run is over: only a patch that starts
+    /// nothing.
     fn is_last(&self) -> bool {
         matches!(self, Self::PatchNode(patch) if !patch.starts && patch.unschedulable != Some(true))
     }
 
-    /// Returns the node that it is about. Actions of one node are performed in order, and one that fails stops those behind it.
+    /// Returns the node of the action. Actions of one node are performed in order; if one fails,
+    /// the later ones are not performed.
     pub fn node(&self) -> &str {
         match self {
             Self::ReplacePlugin { node, .. } => node,
@@ -92,35 +96,37 @@ impl Action {
     }
 }
 
-/// What the planner decided.
+/// The result of one decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "an unread decision is not acted on"]
 pub struct Decision {
-    /// What to remember. Changed node records are written before the actions are performed.
+    /// The memory for the next decision. Changed node records are written before the actions are
+    /// performed.
     pub memory: RunMemory,
-    /// What to do now.
+    /// Actions to perform now.
     pub actions: Vec<Action>,
-    /// Nodes whose pods have to be seen for the next decision.
+    /// Nodes whose pods the next decision needs.
     pub focus: BTreeSet<String>,
-    /// What is waited for, fleet first, then by node.
+    /// All waits: of the fleet first, then by node.
     pub waits: Vec<Wait>,
-    /// Nodes were assessed: the operator has acted on the newest spec.
+    /// Whether nodes were assessed. They are not while the operator has not acted on the newest
+    /// spec.
     pub assessed: bool,
     /// The outcome of each node that has one.
     pub outcomes: Named<NodeOutcome>,
-    /// Why nodes, or the fleet, have failed or are left as they are.
+    /// Reasons for which nodes, or the fleet, failed or were deferred.
     pub ended: Vec<Wait>,
-    /// What is worth reporting and nothing to wait for.
+    /// Notes: reported, but not waited for.
     pub notes: Vec<DecisionNote>,
-    /// Everything is as it should be now, the quiet period aside.
+    /// Whether all conditions are met, apart from the quiet period.
     pub well: bool,
-    /// The run is over.
+    /// The verdict, if the run is over.
     pub verdict: Option<Verdict>,
-    /// When to decide again though nothing was observed to change.
+    /// When to decide again if no observed object changes.
     pub wake_at: Timestamp,
 }
 
-/// Decides once.
+/// Makes one decision.
 pub fn decide(
     observed: &Observed,
     settings: &Settings,
@@ -130,7 +136,8 @@ pub fn decide(
     Planner::default().decide(observed, settings, memory, now)
 }
 
-/// Decides again and again. What it keeps from one decision to the next changes what a decision costs, and nothing of what it says.
+/// Makes successive decisions. The state that it keeps between decisions changes the cost of a
+/// decision, and never its result.
 #[derive(Clone, Default)]
 pub struct Planner {
     memo: Option<Arc<Memo>>,
@@ -143,8 +150,9 @@ impl fmt::Debug for Planner {
 }
 
 impl Planner {
-    /// Decides. `observed` must come from caches that are all in step with the API server; `memory` is that of the decision before, with what came of
-    /// its actions; of a decision that was not carried out nothing need be remembered.
+    /// Makes one decision. `observed` must come from caches that are all in step with the API
+    /// server. `memory` is that of the previous decision, updated with the results of its actions.
+    /// A decision whose actions were not performed need not be remembered.
     pub fn decide(
         &mut self,
         observed: &Observed,
@@ -159,7 +167,7 @@ impl Planner {
     }
 }
 
-/// The decision, stage by stage, and what is kept of it for the next one.
+/// Performs the stages of the decision, and keeps the state for the next one.
 fn stages(
     memo: Option<&Memo>,
     observed: &Observed,
@@ -176,7 +184,8 @@ fn stages(
     let mut census = Census::new(observed, settings, &draft.memory, &devices, unchanged.as_ref());
     let drivers = census.drivers;
     if let Err(reason) = draft.settles(drivers) {
-        // Nodes are not assessed while the operator has not acted on the newest spec: they would look current.
+        // Nodes are not assessed while the operator has not acted on the newest spec: they would
+        // seem current.
         let remembered = draft.memory.clone();
         let fleet = FleetInputs::new(observed, settings, &remembered, now, plugins, devices, false);
         draft.waits_for(Some(reason));
@@ -214,13 +223,13 @@ fn begin(draft: &mut FleetDraft<'_>) {
     let (observed, settings) = (draft.observed, draft.settings);
     let memory = &mut draft.memory;
     if memory.cohort.is_none() {
-        // Labels come later: whether a node needs the driver is judged each time.
+        // Labels may be added later, so each decision checks whether a node needs the driver.
         let uids = observed.nodes.values().map(|node| node.uid.as_str());
         memory.cohort = Some(Cohort::from_uids(uids).into());
     }
     refused_writes::judge(memory, observed, settings, draft.now);
     operands::record_baseline(memory, observed, settings);
-    // A patch is over when the node has been seen at another version, or is gone.
+    // A patch is complete when the node has been observed in another version, or is gone.
     memory.patched.retain(|name, patched| {
         observed.nodes.get(name).is_some_and(|node| node.version == patched.version)
     });

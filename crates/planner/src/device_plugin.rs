@@ -1,5 +1,6 @@
-//! Device plugin, GPU feature discovery and MPS daemon: which DaemonSets they are, which configuration a node uses, and whether a pod is
-//! older than what it runs with. They read their configuration once, when they start; an edit of the ConfigMap reaches no running pod.
+//! Device plugin, GPU feature discovery and MPS daemon: their DaemonSets, the configuration of each
+//! node, and whether a pod is older than its configuration or driver. They read their configuration
+//! only at their start, so an edit of the ConfigMap has no effect on running pods.
 
 use std::collections::BTreeMap;
 
@@ -27,31 +28,35 @@ pub struct DevicePlugins<'a> {
     pods: &'a Views<ObservedPod>,
 }
 
-/// Which configuration a node uses.
+/// The configuration that a node uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodePluginConfig<'a> {
-    /// The one with this key.
+    /// The configuration with this key.
     Key(&'a str),
-    /// One that the ConfigMap does not have: a pod that starts with it never gets ready.
+    /// A configuration that the ConfigMap does not contain: a pod that starts with it never becomes
+    /// ready.
     Missing(&'a str),
-    /// None: the plugin's own defaults.
+    /// No configuration: the plugin's own defaults apply.
     None,
 }
 
-/// Why a pod is to be restarted.
+/// A reason to restart a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StalePluginPod {
-    /// What it is behind; at most one restart for each.
+    /// Identity of the configuration or driver that the pod is older than; each identity causes at
+    /// most one restart.
     pub under: String,
-    /// The same for people.
+    /// The reason as a message.
     pub cause: String,
-    /// When that changed. `None`: when driver and toolkit became ready, as far as we have seen.
+    /// When the configuration changed. `None`: when driver and toolkit became ready, as far as the
+    /// hook has observed.
     pub since: Option<Timestamp>,
 }
 
 impl<'a> DevicePlugins<'a> {
-    /// Finds the DaemonSets: those that mount the ConfigMap, and those of the stand-alone chart, as far as the settings' release brings
-    /// them. The latter share selector and labels, and their names follow the release, so containers tell what all of them are.
+    /// Finds the DaemonSets: those that mount the ConfigMap, and those of the stand-alone chart in
+    /// the release of the settings. The DaemonSets of the stand-alone chart share selector and
+    /// labels, and their names depend on the release, so they are recognized by their containers.
     pub fn new(observed: &'a Observed, settings: &'a DevicePluginSettings) -> Self {
         let seen = &observed.device_plugin;
         let of_interest = |daemon_set: &&ObservedDaemonSet| {
@@ -72,22 +77,22 @@ impl<'a> DevicePlugins<'a> {
         }
     }
 
-    /// The ConfigMap, if it is there.
+    /// Returns the ConfigMap, if it exists.
     pub fn config(&self) -> Option<&'a ObservedConfigMap> {
         self.config
     }
 
-    /// The DaemonSets.
+    /// Returns the DaemonSets.
     pub fn daemon_sets(&self) -> impl Iterator<Item = &'a ObservedDaemonSet> {
         self.daemon_sets.iter().copied()
     }
 
-    /// Whether any of them mounts the ConfigMap.
+    /// Returns whether any of the DaemonSets mounts the ConfigMap.
     pub fn use_config(&self) -> bool {
         self.daemon_sets().any(|daemon_set| uses_config(daemon_set, self.settings))
     }
 
-    /// All their pods on a node.
+    /// Returns all pods of the DaemonSets on a node.
     pub fn pods_on(&self, node: &ObservedNode) -> impl Iterator<Item = &'a ObservedPod> {
         let owned = |pod: &&ObservedPod| {
             self.daemon_sets.iter().any(|daemon_set| pod.owner.as_ref() == Some(&daemon_set.uid))
@@ -95,7 +100,8 @@ impl<'a> DevicePlugins<'a> {
         self.pods.on(&node.name).filter(owned)
     }
 
-    /// The pod of one DaemonSet on a node: while it is replaced two stand there, and the one that stays counts.
+    /// Returns the pod of one DaemonSet on a node. While a pod is being replaced, there are two;
+    /// the one that stays is returned.
     pub fn pod(
         &self,
         node: &ObservedNode,
@@ -105,8 +111,9 @@ impl<'a> DevicePlugins<'a> {
         self.pods.on(&node.name).filter(owned).max_by_key(|pod| (!pod.deleting, pod.created))
     }
 
-    /// Whether the DaemonSet replaces the pod by itself, because its template has changed, or may be about to: its controller, or the
-    /// operator that owns it, has yet to look at the newest spec.
+    /// Returns whether the DaemonSet replaces the pod itself, because its template has changed or
+    /// may be about to change: its controller, or the operator that owns it, has not yet processed
+    /// the newest spec.
     pub fn is_rolled(&self, pod: &ObservedPod, daemon_set: &ObservedDaemonSet) -> bool {
         let changes = self.policy.is_some_and(|policy| {
             daemon_set.owner.as_ref() == Some(&policy.uid) && !carries_labels(daemon_set, policy)
@@ -118,7 +125,8 @@ impl<'a> DevicePlugins<'a> {
                     || newest.is_none_or(|newest| pod.revision.as_deref() != Some(*newest)))
     }
 
-    /// Which configuration the node uses, by the rules of config-manager (k8s-device-plugin `cmd/config-manager`).
+    /// Returns the configuration of the node, by the rules of config-manager (k8s-device-plugin
+    /// `cmd/config-manager`).
     pub fn choice<'b>(&'b self, node: &'b ObservedNode) -> NodePluginConfig<'b> {
         let Some(config) = self.config else { return NodePluginConfig::None };
         let named = |key: &'b str| {
@@ -155,8 +163,8 @@ impl<'a> DevicePlugins<'a> {
         NodePluginConfig::None
     }
 
-    /// Why a pod is stale, each reason once: its configuration changed after it started, or the driver under it did. The GPU operator's
-    /// own pods follow their driver without us.
+    /// Returns the reasons for which a pod is stale, each once: its configuration or its driver
+    /// changed after it started. The GPU Operator restarts its own pods when their driver changes.
     pub fn staleness(
         &self,
         node: &ObservedNode,
@@ -165,20 +173,22 @@ impl<'a> DevicePlugins<'a> {
         base: Option<&PluginBase>,
         configs: &BTreeMap<String, RecordedPluginConfig>,
     ) -> Vec<StalePluginPod> {
-        // The container that has been running longest decides; a pod without running containers is yet to read anything.
+        // The container with the earliest start decides; a pod without running containers has not
+        // read anything yet.
         let Some(started) = pod.containers.iter().filter_map(|container| container.started).min()
         else {
             return Vec::new();
         };
         let mut reasons = Vec::new();
-        // The container's time is the node's, the configuration's is the API server's: the start is taken as early as it may have been.
+        // The start time of the container is from the node's clock, the time of the configuration
+        // from the API server's: assume the earliest possible start.
         let leads = self
             .pods
             .on(&node.name)
             .filter_map(clock_lead)
             .chain(base.and_then(|base| base.clock_lead));
         let by_server = started.saturating_sub(leads.min().unwrap_or_default()).unwrap_or(started);
-        // Times have a grain of one second: a tie is stale.
+        // Times have a resolution of one second: equal times count as stale.
         if uses_config(daemon_set, self.settings)
             && let NodePluginConfig::Key(key) = self.choice(node)
             && let Some(config) = configs
@@ -187,7 +197,7 @@ impl<'a> DevicePlugins<'a> {
         {
             reasons.push(StalePluginPod {
                 under: format!("config:{}", config.digest),
-                cause: format!("its container started {started:.0}, its configuration `{key}` is as it is since {:.0}", config.since),
+                cause: format!("its container started at {started:.0}, its configuration `{key}` dates from {:.0}", config.since),
                 since: Some(config.since),
             });
         }
@@ -195,7 +205,9 @@ impl<'a> DevicePlugins<'a> {
             && let Some(base) = base
         {
             let older = base.served_since.filter(|since| started <= *since);
-            let older = older.map(|since| format!("its container started {started:.0}, the driver under it is there since {since:.0}"));
+            let older = older.map(|since| {
+                format!("its container started at {started:.0}, its driver was ready at {since:.0}")
+            });
             if let Some(cause) = older.or_else(|| base.replaced_under(pod)) {
                 reasons.push(StalePluginPod {
                     under: format!("driver:{}", base.identity),
@@ -212,21 +224,23 @@ fn uses_config(daemon_set: &ObservedDaemonSet, settings: &DevicePluginSettings) 
     settings.config_map.as_ref().is_some_and(|name| daemon_set.config_maps.contains(name))
 }
 
-/// Device plugin, GPU feature discovery or MPS daemon: others may mount the ConfigMap too, and are not ours to restart.
+/// Returns whether it is device plugin, GPU feature discovery or MPS daemon. Other DaemonSets may
+/// mount the ConfigMap too, and the hook must not restart them.
 fn is_known(daemon_set: &ObservedDaemonSet) -> bool {
     names::DEVICE_PLUGIN_CONTAINERS
         .iter()
         .any(|container| daemon_set.images.contains_key(*container))
 }
 
-/// Whether a chart made it in another release than the settings name: that one has its own hook, or none on purpose.
+/// Returns whether a chart created it in another release than the settings name: that release has
+/// its own hook, or intentionally none.
 fn is_of_another_release(daemon_set: &ObservedDaemonSet, settings: &DevicePluginSettings) -> bool {
     let instance = daemon_set.template_labels.get(names::HELM_INSTANCE_LABEL);
     stands_alone(daemon_set)
         && settings.release.as_ref().is_some_and(|release| instance != Some(release))
 }
 
-/// Made by a chart and not by the operator.
+/// Returns whether a chart created it, and not the operator.
 fn stands_alone(daemon_set: &ObservedDaemonSet) -> bool {
     daemon_set.owner.is_none()
 }

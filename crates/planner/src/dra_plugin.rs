@@ -1,4 +1,4 @@
-//! The DRA kubelet plugin: which DaemonSets are one, and its status on each node.
+//! The DRA kubelet plugin: its DaemonSets, and its status on each node.
 
 use contract::names;
 use contract::settings::Reroll;
@@ -21,23 +21,24 @@ pub struct DraPlugins<'a> {
 /// The status of one DaemonSet's plugin on a node.
 #[derive(Debug)]
 pub enum DraPluginStatus<'a> {
-    /// Serving what is loaded.
+    /// It serves the loaded driver.
     Serving(&'a ObservedPod),
-    /// It started before what it serves, and can be replaced.
+    /// It is stale, and can be replaced.
     Stale {
         /// The pod.
         pod: &'a ObservedPod,
         /// Its DaemonSet.
         daemon_set: &'a ObservedDaemonSet,
-        /// Why.
+        /// The reason.
         cause: String,
     },
-    /// Not (yet) serving.
+    /// It does not serve, or not yet.
     Waiting(Reason),
 }
 
 impl<'a> DraPlugins<'a> {
-    /// Finds the plugin's DaemonSets: by their containers, not by name, since releases differ in names.
+    /// Finds the plugin's DaemonSets by their containers, because their names differ between
+    /// releases.
     pub fn new(observed: &'a Observed) -> Self {
         let is_plugin = |daemon_set: &&ObservedDaemonSet| {
             names::DRA_CONTAINERS
@@ -54,12 +55,12 @@ impl<'a> DraPlugins<'a> {
         Self { daemon_sets, pods: &observed.dra.pods, slices: observed.dra.slices.served() }
     }
 
-    /// Whether there is a DRA driver at all.
+    /// Returns whether there is no DRA driver.
     pub fn is_empty(&self) -> bool {
         self.daemon_sets.is_empty()
     }
 
-    /// All plugin pods on a node.
+    /// Returns all plugin pods on a node.
     pub fn pods_on(&self, node: &ObservedNode) -> impl Iterator<Item = &'a ObservedPod> {
         let owned = |pod: &&ObservedPod| {
             self.daemon_sets.iter().any(|daemon_set| pod.owner.as_ref() == Some(&daemon_set.uid))
@@ -67,13 +68,15 @@ impl<'a> DraPlugins<'a> {
         self.pods.on(&node.name).filter(owned)
     }
 
-    /// The plugin's DaemonSets.
+    /// Returns the plugin's DaemonSets.
     pub fn daemon_sets(&self) -> impl Iterator<Item = &'a ObservedDaemonSet> {
         self.daemon_sets.iter().copied()
     }
 
-    /// Returns the status of one DaemonSet's plugin on the node; `None`: it has no pod there and no node selector that asks for one. `base` is what
-    /// the plugin serves; `replaced`: it was already replaced under this very base, so its age is not held against it again.
+    /// Returns the status of one DaemonSet's plugin on the node; `None` if it has no pod there, and
+    /// no node selector that matches the node. `base`: the driver and toolkit that the plugin uses;
+    /// `replaced`: whether the plugin was already replaced for this base, so that its age no longer
+    /// counts.
     pub fn on_node(
         &self,
         node: &ObservedNode,
@@ -84,8 +87,8 @@ impl<'a> DraPlugins<'a> {
         outdated: bool,
     ) -> Option<DraPluginStatus<'a>> {
         let Some(pod) = self.pod(node, daemon_set) else {
-            // Affinity is not judged here: a DaemonSet with fewer pods than its selector matches has its reasons, and a node that it had a
-            // pod on is remembered by the run record.
+            // Affinity is not evaluated here: a DaemonSet with fewer pods than its selector matches
+            // has its reasons, and the run record remembers the nodes on which it had a pod.
             return (!daemon_set.node_selector.is_empty()
                 && selects(&daemon_set.node_selector, &node.labels))
             .then_some(DraPluginStatus::Waiting(Reason::PluginMissing));
@@ -114,7 +117,8 @@ impl<'a> DraPlugins<'a> {
         )
     }
 
-    /// The DaemonSet's pod on the node, and whether it is ready and publishes another driver version than is loaded.
+    /// Returns the DaemonSet's pod on the node, and whether it is ready and publishes another
+    /// driver version than the loaded one.
     pub fn publishes_outdated(
         &self,
         node: &ObservedNode,
@@ -125,7 +129,7 @@ impl<'a> DraPlugins<'a> {
         Some((pod, pod.ready && outdated_slice(base, &self.slices_of(node, daemon_set)).is_some()))
     }
 
-    /// The DaemonSet's pod on the node: while one is replaced, the one that stays.
+    /// Returns the DaemonSet's pod on the node; while a pod is being replaced, the one that stays.
     fn pod(&self, node: &ObservedNode, daemon_set: &ObservedDaemonSet) -> Option<&'a ObservedPod> {
         let of_daemon_set = |pod: &&ObservedPod| pod.owner.as_ref() == Some(&daemon_set.uid);
         self.pods
@@ -177,13 +181,14 @@ impl<'a> DraPlugins<'a> {
     }
 }
 
-/// A plugin that restarts publishes its devices without the taints that the old one had put on them: what they said goes into the record.
+/// A plugin that restarts publishes its devices without the taints that the old one had put on
+/// them: what they said goes into the record.
 fn with_taints(cause: String, slices: &[&ObservedSlice]) -> String {
     let taints: Vec<String> = slices.iter().flat_map(|slice| &slice.taints).cloned().collect();
     if taints.is_empty() {
         cause
     } else {
-        format!("{cause}; device taints that go with it: {}", listed(&taints))
+        format!("{cause}; device taints that are lost with it: {}", listed(&taints))
     }
 }
 

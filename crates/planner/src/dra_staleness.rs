@@ -1,28 +1,32 @@
-//! Is a DRA kubelet plugin stale? It resolves the driver's libraries once, when its container starts: a plugin that started before the
-//! driver (or the container toolkit) under it serves what is no longer there. Ready says nothing about it.
+//! Staleness of the DRA kubelet plugin. The plugin resolves the driver's libraries once, when its
+//! container starts: a plugin that started before its driver (or container toolkit) serves files
+//! that no longer exist. Its readiness does not show this.
 
 use super::node::PluginBase;
 use observed::version::DriverVersion;
 use observed::{ObservedPod, ObservedSlice};
 
-/// How long a ready plugin gets to publish before an old `driverVersion` counts against it.
+/// Seconds within which a ready plugin must publish; only then does an old `driverVersion` count as
+/// stale.
 pub const PUBLISH_SECONDS: u64 = 30;
 
-/// Why the plugin is stale; `None`: it is not. `outdated`: it has had its time to publish what is loaded, and publishes something else.
+/// Returns why the plugin is stale; `None` if it is not. `outdated`: the plugin had
+/// [`PUBLISH_SECONDS`] to publish the loaded version, and publishes another one.
 pub fn staleness(
     plugin: &ObservedPod,
     base: &PluginBase,
     slices: &[&ObservedSlice],
     outdated: bool,
 ) -> Option<String> {
-    // The container that has been running longest decides; a pod without running containers serves nothing old.
+    // The container with the earliest start decides; a pod without running containers serves no old
+    // driver.
     let started = plugin.containers.iter().filter_map(|container| container.started).min();
-    // Times have a grain of one second: a tie is stale.
+    // Times have a resolution of one second: equal times count as stale.
     if let (Some(started), Some(served_since)) = (started, base.served_since)
         && started <= served_since
     {
         return Some(format!(
-            "its container started {started:.0}, what it serves is there since {served_since:.0}"
+            "its container started at {started:.0}, its driver or toolkit was ready at {served_since:.0}"
         ));
     }
     if let Some(cause) = base.replaced_under(plugin) {
@@ -30,13 +34,13 @@ pub fn staleness(
     }
     match outdated_slice(base, slices) {
         Some((published, loaded)) if outdated => {
-            Some(format!("it publishes driver {published}, loaded is {loaded}"))
+            Some(format!("it publishes driver {published}, but driver {loaded} is loaded"))
         }
         Some(_) | None => None,
     }
 }
 
-/// The published and the loaded driver version, where both are known and differ.
+/// Returns the published and the loaded driver version, if both are known and differ.
 pub fn outdated_slice(
     base: &PluginBase,
     slices: &[&ObservedSlice],

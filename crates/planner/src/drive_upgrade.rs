@@ -1,4 +1,5 @@
-//! The driver upgrade that is ours, node by node: mode `drive` does it, mode `steer` begins and ends it.
+//! The driver upgrade by the hook, node by node: mode `drive` performs it, mode `steer` starts and
+//! ends it.
 
 pub mod cause;
 pub mod record;

@@ -1,4 +1,4 @@
-//! How long the nodes that are out of date will take, by the policy in force: is the budget enough?
+//! Estimate of the time budget that the outdated nodes need under the policy in force.
 
 use contract::budget::FleetPace;
 use contract::count::Count;
@@ -9,7 +9,8 @@ use super::node::{DriverOperands, DriverStatus, driver_nodes};
 use super::policies::{NodePools, controller_pace};
 use observed::{Observed, ObservedNode};
 
-/// The budget in seconds that the live fleet asks for, overhead included; `None` while nothing is out of date.
+/// Returns the time budget in seconds that the live fleet needs, overhead included; `None` if no
+/// node is out of date.
 pub fn budget_seconds(observed: &Observed, settings: &Settings) -> Option<u64> {
     if !settings.has(Task::Settle) {
         return None;
@@ -30,7 +31,8 @@ pub fn budget_seconds(observed: &Observed, settings: &Settings) -> Option<u64> {
     }
     let pools = NodePools::in_force(observed, settings);
     let sizes = pools.sizes(outdated.iter().copied());
-    // NVIDIADrivers' nodes are upgraded side by side. Nodes that none of them owns count as one more pool.
+    // The nodes of different NVIDIADrivers are upgraded in parallel. Nodes without an NVIDIADriver
+    // count as one more pool.
     let owned: usize = sizes.iter().map(|(_, nodes)| nodes).sum();
     let of_pools = pools.sizes(all).into_iter().filter_map(|(pool, all)| {
         let (_, outdated) = sizes.iter().find(|(other, _)| *other == pool)?;
@@ -42,7 +44,8 @@ pub fn budget_seconds(observed: &Observed, settings: &Settings) -> Option<u64> {
     of_pools.chain(of_others).max()
 }
 
-/// The budget for the nodes that are out of date: limits are shares of the whole fleet, waves are made of those nodes.
+/// Returns the budget for the outdated nodes: limits are shares of the whole fleet, waves consist
+/// of those nodes.
 fn waves(fleet: FleetPace, outdated: usize) -> u64 {
     let parallel = Count::Number(u32::try_from(fleet.parallel()).unwrap_or(u32::MAX));
     FleetPace { max_unavailable: parallel, nodes: outdated, ..fleet }.budget_seconds()

@@ -1,5 +1,6 @@
-//! Holds: the vendor's skip label, marked as ours, on nodes that are not to go before we let go of them (mode `steer`, an upgrade of the operator,
-//! a pause). A skip label that is not ours is its owner's, and stays.
+//! Holds: NVIDIA's skip label with gpu-rollout's owner annotation, on nodes that must not start
+//! before the hook releases them (mode `steer`, an upgrade of the operator, a pause). A skip label
+//! without the annotation belongs to others, and stays.
 
 use jiff::Timestamp;
 
@@ -18,13 +19,13 @@ pub use operator_upgrade::{
     HoldPlan, UpgradeHold, before_operator, is_expected_to_render, operator_version,
 };
 
-/// What the annotation says in mode `steer`.
+/// Value of the annotation in mode `steer`.
 const STEER: &str = "true";
 
-/// What holds a node.
+/// The purpose of a hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HoldPurpose {
-    /// Mode `steer`: it has not been started.
+    /// Mode `steer`: the node has not been started.
     Steer,
     /// A pause.
     Pause,
@@ -33,7 +34,7 @@ pub enum HoldPurpose {
 }
 
 impl HoldPurpose {
-    /// Of the hold on a node; `None`: it has none of ours.
+    /// Returns the purpose of the hold on a node; `None` if it has no hold.
     pub fn from_node(node: &ObservedNode, driver: Driver) -> Option<Self> {
         if !is_held(node, driver) {
             return None;
@@ -45,9 +46,11 @@ impl HoldPurpose {
     }
 }
 
-/// The patches with which task `hold` puts a hold on every node that needs the driver and has neither a hold nor a skip label of somebody else. A
-/// node that the vendor's controller has begun with is not held: it would not heed the label. A pause may end before the new operator leads, so
-/// that an upgrade of the operator takes its holds over.
+/// Returns the patches with which task `hold` puts a hold on every node that needs the driver and
+/// has neither a hold nor a skip label of others. A node that NVIDIA's controller has already
+/// started gets no hold, because the controller would ignore the label. An upgrade of the operator
+/// takes over the holds of a pause, because the pause may end before the new operator is the
+/// leader.
 pub fn missing(observed: &Observed, settings: &Settings, now: Timestamp) -> Vec<NodePatch> {
     let driver = settings.driver;
     let value = match before_operator(observed, settings, now) {
@@ -63,13 +66,13 @@ pub fn missing(observed: &Observed, settings: &Settings, now: Timestamp) -> Vec<
     nodes.map(|node| hold_as(node, driver, &value)).collect()
 }
 
-/// Whether the skip label on the node is our hold.
+/// Returns whether the skip label on the node is a hold.
 pub fn is_held(node: &ObservedNode, driver: Driver) -> bool {
     let traits = driver.traits();
     node.annotations.contains_key(traits.hold) && node.labels.has(traits.skip_label, "true")
 }
 
-/// Whether a hold can be put on the node.
+/// Returns whether a hold can be put on the node.
 pub fn can_be_held(node: &ObservedNode, driver: Driver) -> bool {
     let traits = driver.traits();
     let free = !node.labels.has(traits.skip_label, "true");
@@ -84,12 +87,13 @@ pub fn can_be_held(node: &ObservedNode, driver: Driver) -> bool {
     free && idle && !node.annotations.contains_key(traits.own_record)
 }
 
-/// The patch that puts it there.
+/// Returns the patch that puts a hold on the node.
 pub fn hold(node: &ObservedNode, driver: Driver) -> NodePatch {
     hold_as(node, driver, STEER)
 }
 
-/// The same, and for what: mode `steer` says `true`, a pause [`observed::pause::HOLD`], an upgrade of the operator [`UpgradeHold::value`].
+/// Returns the patch that puts a hold for a purpose on the node: `true` for mode `steer`,
+/// [`observed::pause::HOLD`] for a pause, [`UpgradeHold::value`] for an upgrade of the operator.
 pub fn hold_as(node: &ObservedNode, driver: Driver, what: &str) -> NodePatch {
     let traits = driver.traits();
     NodePatch {
@@ -99,14 +103,14 @@ pub fn hold_as(node: &ObservedNode, driver: Driver, what: &str) -> NodePatch {
     }
 }
 
-/// The patch that takes a hold off.
+/// Returns the patch that releases a hold.
 pub fn released(node: &ObservedNode, driver: Driver) -> NodePatch {
     let mut patch = NodePatch::for_node(node);
     release(node, driver, &mut patch);
     patch
 }
 
-/// Takes a hold off, in a patch of the node: the label only if it is ours.
+/// Releases a hold in a patch of the node: removes the label only if it is a hold.
 pub fn release(node: &ObservedNode, driver: Driver, patch: &mut NodePatch) {
     let traits = driver.traits();
     if node.annotations.contains_key(traits.hold) {

@@ -1,5 +1,6 @@
-//! The upgrade engine. Pure: no I/O, no clock, no Kubernetes client. [`decide::decide`] takes what is observed, the settings and what
-//! is remembered, and answers with actions, waits and, at the end, a verdict. Decisions are on levels, never on edges.
+//! The upgrade engine. It is pure: no I/O, no clock, no Kubernetes client. [`decide::decide`] takes
+//! the observed state, the settings and the memory, and returns actions, waits and, at the end, a
+//! verdict. Decisions depend on levels, never on edges.
 
 pub mod abort;
 pub mod action;

@@ -1,5 +1,6 @@
-//! What is remembered from one decision to the next. The part that must survive the process is [`NodeRecord`]s, [`RecordedPluginConfig`]s,
-//! the cohort and the baseline. The rest only measures durations, and a restart resets it.
+//! The memory from one decision to the next. [`NodeRecord`]s, [`RecordedPluginConfig`]s, the cohort
+//! and the baseline must survive the process. The rest only measures durations, and a restart
+//! resets it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,87 +21,92 @@ use super::spec::leadership::OperatorActivity;
 use observed::ObservedNode;
 use observed::named::Named;
 
-/// After this long nobody waits for what a request to a pod brings: it is asked for again after a minute at the latest.
+/// Requests about a pod that are older than this are forgotten: the hook repeats a request after
+/// one minute at the latest.
 const FORGOTTEN: SignedDuration = SignedDuration::from_mins(10);
 
 /// A run's memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunMemory {
-    /// When the run began.
+    /// Start of the run.
     pub started_at: Timestamp,
-    /// The nodes that the run waits for: all of the first complete list. Nodes that join later are reported, not waited for. `None`: nothing was
-    /// decided yet.
+    /// The nodes that the run waits for: all nodes of the first complete list. Nodes that join
+    /// later are reported, not waited for. `None` before the first decision.
     pub cohort: Option<Arc<Cohort>>,
-    /// When this process took the run up: nothing was done for nodes before.
+    /// Time at which this process took over the run: it did nothing for nodes before.
     pub taken_up: Timestamp,
-    /// When the run must have ended.
+    /// Time by which the run must have ended.
     pub deadline: Timestamp,
-    /// The nodes that the run is about, by name: those that were out of date at some time, or whose plugin was replaced.
+    /// The nodes of the run, by name: those that were out of date at some time, or whose plugin was
+    /// replaced.
     pub nodes: Named<NodeRecord>,
-    /// The device plugin's configurations as they were last seen.
+    /// The device plugin's configurations as last observed.
     pub configs: BTreeMap<String, RecordedPluginConfig>,
     /// Since when the fleet has been waiting for the same kind of reason.
     pub fleet_waiting: Option<(&'static str, Timestamp)>,
-    /// The same of each node.
+    /// Since when each node has been waiting for the same kind of reason.
     pub waiting: Named<(&'static str, Timestamp)>,
-    /// The same of what failed nodes wait for apart from their upgrade.
+    /// Since when each failed node has been waiting for a reason other than its upgrade.
     pub waiting_apart: Named<(&'static str, Timestamp)>,
-    /// Since when driver and toolkit of a node have been seen ready, with their identity.
+    /// Since when the hook has observed driver and toolkit of a node as ready, with their identity.
     pub ready: Named<(String, Timestamp)>,
-    /// Since when ready plugin pods of a node have been seen to publish another driver version than is loaded, by their UIDs.
+    /// Since when the hook has observed ready plugin pods of a node that publish another driver
+    /// version than the loaded one, by their UIDs.
     pub outdated: Named<BTreeMap<String, Timestamp>>,
-    /// When this process last asked for the deletion of a pod, by UID.
+    /// When this process last requested the deletion of a pod, by UID.
     pub issued: BTreeMap<String, Timestamp>,
-    /// Patches of nodes that have been asked for and not been seen, by name.
+    /// Patches of nodes that were requested and whose result has not been observed, by name.
     pub patched: Named<PendingPatch>,
-    /// What was answered when a pod's eviction was asked for, by its UID.
+    /// The history of the eviction of a pod, by its UID.
     pub evictions: BTreeMap<String, EvictionHistory>,
     /// Writes that the API server refused, by node and pod UID (none for the node itself).
     pub refusals: BTreeMap<RefusedObject, WriteRefusals>,
-    /// Nodes that were to be given back untouched because the time was over.
+    /// Nodes that were to be released unchanged because the time was over.
     pub handed_back: BTreeSet<String>,
     /// The API server is too busy for evictions.
     pub busy: Option<BusyServer>,
-    /// What the vendor's controller would do and has not done, by node and state, and since when.
+    /// Steps that NVIDIA's controller would take and has not taken, by node and state, each with
+    /// the time since which this is so.
     pub pending: BTreeMap<(String, &'static str), Timestamp>,
-    /// How often it was woken for that, and when last.
+    /// How often the hook woke the controller for that, and when last.
     pub wakes: BTreeMap<(String, &'static str), (u32, Timestamp)>,
-    /// A hash over what it watches, and since when that has not changed.
+    /// A hash over the objects that the controller watches, and since when it has been unchanged.
     pub vendor_seen: Option<(u64, Timestamp)>,
-    /// What the operator was last seen to do.
+    /// The last observed activity of the operator.
     pub operator: Option<OperatorActivity>,
-    /// The operator's version when a run last succeeded. `None`: that is not known.
+    /// The operator's version when a run last succeeded; `None` if unknown.
     pub settled_version: Option<String>,
-    /// The fleet as it was when the run began.
+    /// The fleet at the start of the run.
     pub baseline: Option<Arc<Baseline>>,
-    /// The same of the run before, if that did not succeed.
+    /// The baseline of the previous run, if that run did not succeed.
     pub earlier_baseline: Option<Arc<Baseline>>,
-    /// Since when what was failing before the run has been ready, by node and DaemonSet.
+    /// Since when operands that were failing before the run have been ready, by node and DaemonSet.
     pub recovering: BTreeMap<String, BTreeMap<String, Timestamp>>,
-    /// The hook's own pods: they never leave a node because of it.
+    /// The hook's own pods: the hook never evicts them.
     pub own: OwnPods,
-    /// Since when everything has been well, and what "everything" was: a change of the fleet restarts the quiet period.
+    /// Since when all conditions have been met, and the fleet for which they were met: a change of
+    /// the fleet restarts the quiet period.
     pub well: Option<(Arc<[String]>, Timestamp)>,
 }
 
-/// A patch of a node that has been asked for.
+/// A requested patch of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingPatch {
-    /// The version of the node that it was made for.
+    /// The version of the node for which the patch was created.
     pub version: String,
-    /// When it was asked for.
+    /// Time of the request.
     pub at: Timestamp,
-    /// It starts the node's upgrade.
+    /// Whether the patch starts the node's upgrade.
     pub starts: bool,
 }
 
 impl RunMemory {
-    /// A run that begins.
+    /// Creates the memory of a new run.
     pub fn new(started_at: Timestamp, deadline: Timestamp) -> Self {
         Self { started_at, taken_up: started_at, deadline, ..Self::default() }
     }
 
-    /// The nodes of which the two remember something else.
+    /// Returns the nodes about which the two memories differ.
     pub fn differing<'a>(&'a self, other: &'a Self) -> BTreeSet<&'a str> {
         let names = [
             self.nodes.differing(&other.nodes),
@@ -120,13 +126,14 @@ impl RunMemory {
         names.into_iter().flatten().map(|name| &**name).chain(refusals).collect()
     }
 
-    /// Whether the run waits for the node with this UID.
+    /// Returns whether the run waits for the node with this UID.
     pub fn is_in_cohort(&self, uid: &str) -> bool {
         self.cohort.as_ref().is_some_and(|cohort| cohort.contains(uid))
     }
 
-    /// A run that begins after another one. What that one replaced stays remembered, and so do plugins that did not come back: a run that is
-    /// tried again must not take down the next few.
+    /// Creates the memory of a run that follows another one. It keeps the replacements of the
+    /// previous run, and the plugins that did not come back: a repeated run must not take down more
+    /// plugins.
     pub fn following(
         nodes: &Named<NodeRecord>,
         started_at: Timestamp,
@@ -154,7 +161,8 @@ impl RunMemory {
         memory
     }
 
-    /// Whether a pod of the device plugin that was restarted on the node is not back: there may be none at all meanwhile.
+    /// Returns whether a restarted pod of the device plugin is not back on the node; there may
+    /// temporarily be no pod at all.
     pub fn has_device_plugin_away(&self, node: &ObservedNode) -> bool {
         let away = |replacement: &PluginReplacement| {
             replacement.plugin == ReplacedPodKind::Device && replacement.back_at.is_none()
@@ -164,7 +172,8 @@ impl RunMemory {
             .is_some_and(|record| record.uid == node.uid && record.replaced.values().any(away))
     }
 
-    /// Notes what the fleet waits for, and answers since when it has been that kind of reason.
+    /// Records the reason for which the fleet waits, and returns since when it has been that kind
+    /// of reason.
     pub(crate) fn fleet_waits(&mut self, reason: &Reason, now: Timestamp) -> Timestamp {
         match self.fleet_waiting {
             Some((name, since)) if name == reason.name() => since,
@@ -175,7 +184,8 @@ impl RunMemory {
         }
     }
 
-    /// Forgets what was asked of pods so long ago that it changes nothing any more, as UIDs never come back. `here`: pods that are still there.
+    /// Forgets requests about pods that are too old to matter, as UIDs never come back. `here`:
+    /// whether a pod still exists.
     pub fn prune(&mut self, here: impl Fn(&str) -> bool, now: Timestamp) {
         let old = |at: Timestamp| now.duration_since(at) > FORGOTTEN;
         self.issued.retain(|_, at| !old(*at));
@@ -183,18 +193,19 @@ impl RunMemory {
     }
 }
 
-/// Whether a plugin that was not back when a run was over is still waited for by the next one.
+/// Returns whether the next run still waits for a plugin that was not back when a run ended.
 fn keeps_waiting(outcome: Option<NodeOutcome>, plugin: ReplacedPodKind) -> bool {
     match outcome {
         None | Some(NodeOutcome::Failed) => true,
-        // The settings tolerate that of the DRA driver. A node that was not ready is judged again, and so is one whose device plugin was not
-        // examined because its configuration was missing.
+        // The settings tolerate this of the DRA driver. A node that was not ready is assessed
+        // again, and so is a node whose device plugin was not examined because its configuration
+        // was missing.
         Some(NodeOutcome::Done | NodeOutcome::Deferred) => plugin == ReplacedPodKind::Device,
         Some(NodeOutcome::Gone) => false,
     }
 }
 
-/// Of each DaemonSet the last replacement: what must not be done again.
+/// Returns the last replacement of each DaemonSet: it must not be repeated.
 fn last_of_each(
     replaced: BTreeMap<String, PluginReplacement>,
 ) -> BTreeMap<String, PluginReplacement> {
@@ -212,7 +223,7 @@ mod tests {
     use super::*;
     use crate::pods::eviction_retry::EvictionReply;
 
-    /// Both grew with every pod that a long run asked to leave.
+    /// Both maps grew with every pod that a long run evicted.
     #[test]
     fn requests_for_vanished_pods_are_forgotten() {
         let at = |minutes: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes);

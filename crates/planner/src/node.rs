@@ -1,4 +1,4 @@
-//! One node: are driver and container toolkit current on it?
+//! Whether driver and container toolkit of a node are current.
 
 use std::collections::BTreeMap;
 
@@ -23,16 +23,17 @@ pub use plugin_base::{PluginBase, PodStart, clock_lead};
 
 use plugin_base::serves_since;
 
-/// How far a node is.
+/// The status of driver and toolkit on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DriverStatus {
-    /// Driver and toolkit are as asked for, ready, and the vendor's controller is done.
+    /// Driver and toolkit match the spec and are ready, and NVIDIA's controller is done.
     Current(PluginBase),
-    /// Driver and toolkit are as asked for and ready; the vendor's controller has still to finish (uncordon, label).
+    /// Driver and toolkit match the spec and are ready; NVIDIA's controller has not finished yet
+    /// (uncordon, label).
     Finishing(PluginBase, Reason),
-    /// Left on its old driver by the user's label; what runs there runs.
+    /// The user's skip label keeps the node on its old driver, which runs.
     Skipped(Option<PluginBase>),
-    /// Not there yet.
+    /// Not current yet.
     Waiting(Reason),
 }
 
@@ -44,38 +45,38 @@ pub struct DriverOperands<'a> {
     toolkits: Vec<&'a ObservedDaemonSet>,
     newest: BTreeMap<&'a str, &'a str>,
     pods: &'a Views<ObservedPod>,
-    /// UIDs of DaemonSets that want more pods than they have, where that counts.
+    /// UIDs of DaemonSets that need more pods than they have, if that matters.
     lacking: UnscheduledDaemonSets<'a>,
-    /// Who asks for drivers, as far as nodes without a driver DaemonSet are concerned.
+    /// Which objects specify drivers, for nodes without a driver DaemonSet.
     asked: DriverRequester,
-    /// Which NVIDIADriver nodes belong to.
+    /// The NVIDIADriver that each node belongs to.
     pools: DriverPools<'a>,
 }
 
 /// A node's driver pod.
 #[derive(Clone, Debug)]
 pub struct DriverPod<'a> {
-    /// The pod: while one is replaced, the one that stays.
+    /// The pod; while a pod is being replaced, the one that stays.
     pub pod: &'a ObservedPod,
-    /// It is of its DaemonSet's newest revision.
+    /// Whether it has its DaemonSet's newest revision.
     pub newest: bool,
     /// `DRIVER_CONFIG_DIGEST` of its DaemonSet's template.
     pub template_digest: Option<String>,
 }
 
-/// Who asks for drivers.
+/// Which objects specify drivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DriverRequester {
-    /// Nobody: the nodes have their own.
+    /// None: the nodes have their own drivers.
     Nobody,
-    /// The operator's one custom resource, for every node with the device.
+    /// The operator's single custom resource, for every node with the device.
     Everywhere,
-    /// Objects that each choose their nodes.
+    /// Objects that each select their nodes.
     Somewhere,
 }
 
 impl<'a> DriverOperands<'a> {
-    /// Finds them in what is observed.
+    /// Finds the pods and DaemonSets in the observed state.
     pub fn new(observed: &'a Observed, driver: Driver) -> Self {
         let drivers = driver_daemon_sets(observed, driver);
         Self {
@@ -102,7 +103,7 @@ impl<'a> DriverOperands<'a> {
         self.driver.traits()
     }
 
-    /// The node's driver pod, whether or not it is to have one.
+    /// Returns the node's driver pod, even if the node should have none.
     pub fn driver_pod(&self, node: &ObservedNode) -> Option<DriverPod<'a>> {
         let pod = self.pod(node, self.traits().label)?;
         let owner = self
@@ -116,14 +117,15 @@ impl<'a> DriverOperands<'a> {
         })
     }
 
-    /// Whether a pod is of its DaemonSet's newest revision. One that its DaemonSet let go of (migration to NVIDIADriver) is out of date
-    /// whatever its hash.
+    /// Returns whether a pod has its DaemonSet's newest revision. A pod that its DaemonSet has
+    /// orphaned (migration to NVIDIADriver) is out of date, whatever its hash.
     fn is_newest(&self, pod: &ObservedPod) -> bool {
         let owner = pod.owner.as_deref().unwrap_or_default();
         self.newest.get(owner).is_some_and(|hash| pod.revision.as_deref() == Some(*hash))
     }
 
-    /// Whether the DaemonSet of a GPU driver pod still selects the node: after a change of its NVIDIADriver another one does.
+    /// Returns whether the DaemonSet of a GPU driver pod still selects the node. It does not after
+    /// a change of the node's NVIDIADriver.
     fn is_of_its_daemon_set(&self, pod: &ObservedPod, node: &ObservedNode) -> bool {
         let mut owners = self
             .drivers
@@ -133,8 +135,9 @@ impl<'a> DriverOperands<'a> {
             || owners.any(|daemon_set| selects(&daemon_set.node_selector, &node.labels))
     }
 
-    /// Whether a driver DaemonSet is to have a pod on the node. Its node selector alone does not tell where it has an affinity: one
-    /// that has all the pods that it wants has none to bring to a node without.
+    /// Returns whether a driver DaemonSet should have a pod on the node. The node selector is not
+    /// sufficient for a DaemonSet with an affinity: if it has as many pods as it needs, it does not
+    /// need one on a node without a pod.
     pub fn driver_wanted(&self, node: &ObservedNode) -> bool {
         let mut selecting = self
             .drivers
@@ -152,7 +155,8 @@ impl<'a> DriverOperands<'a> {
         }
     }
 
-    /// Whether the operator is to bring drivers, and the node has one of its own that keeps them away.
+    /// Returns whether the operator should install drivers, but the node has its own driver, which
+    /// keeps them away.
     pub fn has_own_driver(&self, node: &ObservedNode) -> bool {
         let label = node.labels.get(names::DEPLOY_DRIVER_LABEL);
         self.driver == Driver::Gpu
@@ -170,11 +174,11 @@ impl<'a> DriverOperands<'a> {
                 pod.labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value))
             })
         };
-        // While a pod is replaced two stand there: the one that stays counts.
+        // While a pod is being replaced, there are two: the one that stays counts.
         self.pods.on(&node.name).filter(of_kind).max_by_key(|pod| (!pod.deleting, pod.created))
     }
 
-    /// How far the node is.
+    /// Returns the status of the node.
     pub fn status(&self, node: &ObservedNode) -> DriverStatus {
         let driver_wanted = self.driver_wanted(node);
         let driver = self.pod(node, self.traits().label);
@@ -191,7 +195,8 @@ impl<'a> DriverOperands<'a> {
         {
             return DriverStatus::Waiting(not_ready(node).unwrap_or(reason));
         }
-        // A state label that was left on a node without a driver of the operator's is nobody's: it would be waited for indefinitely.
+        // A state label that was left on a node without an operator's driver has no owner: the hook
+        // would wait for it indefinitely.
         let state = node
             .labels
             .get(self.traits().state_label)
@@ -210,7 +215,8 @@ impl<'a> DriverOperands<'a> {
             return DriverStatus::Waiting(not_ready(node).unwrap_or(reason));
         }
         let Some(base) = self.base(driver, toolkit) else {
-            // Driver and toolkit both come from outside: nothing to wait for, and nothing that a plugin could be older than.
+            // Neither driver nor toolkit is the operator's: there is nothing to wait for, and
+            // nothing that a plugin could be older than.
             return DriverStatus::Current(PluginBase {
                 identity: "host".to_owned(),
                 ..PluginBase::default()
@@ -228,11 +234,12 @@ impl<'a> DriverOperands<'a> {
         }
     }
 
-    /// Why a node that no driver DaemonSet selects is not done with; `None`: its driver is not the operator's business.
+    /// Returns why a node that no driver DaemonSet selects is not done; `None` if the operator is
+    /// not responsible for its driver.
     fn undriven(&self, node: &ObservedNode) -> Option<Reason> {
         match self.driver {
             Driver::Gpu => self.unlabeled(node),
-            // With an affinity the node may be none of the operator's.
+            // With an affinity, the operator may not be responsible for the node.
             Driver::Ofed => {
                 let selected = self
                     .drivers
@@ -241,18 +248,18 @@ impl<'a> DriverOperands<'a> {
                 (!selected && self.asked == DriverRequester::Everywhere)
                     .then_some(Reason::NodeWithoutDaemonSet)
             }
-            // Whom it does not select it does not mean.
+            // A node that the DaemonSet does not select does not need the driver.
             Driver::DaemonSet => None,
         }
     }
 
-    /// The same for the GPU operator, which labels nodes for its operands.
+    /// Returns the same for the GPU Operator, which labels nodes for its operands.
     fn unlabeled(&self, node: &ObservedNode) -> Option<Reason> {
         if node.labels.get(names::WORKLOAD_CONFIG_LABEL).is_some_and(|config| config != "container")
         {
             return None;
         }
-        // The operator gives a node some label for its operands before anything of it can run there.
+        // The operator sets at least one operand label on a node before any operand can run there.
         let labeled = node.labels.keys().any(|key| {
             key.starts_with(names::DEPLOY_LABEL_PREFIX) && key != names::DEPLOY_OPERANDS_LABEL
         });
@@ -260,9 +267,9 @@ impl<'a> DriverOperands<'a> {
             return Some(Reason::NodeNotLabeled);
         }
         match node.labels.text(names::DEPLOY_DRIVER_LABEL) {
-            // With drivers off no node has one of the operator's.
+            // With drivers off, no node has an operator's driver.
             Some(_) | None if self.asked == DriverRequester::Nobody => None,
-            // A node that no NVIDIADriver wants has none either.
+            // A node that no NVIDIADriver selects has none either.
             Some("true") if self.asked == DriverRequester::Somewhere && !self.pools.wants(node) => {
                 None
             }
@@ -270,8 +277,8 @@ impl<'a> DriverOperands<'a> {
                 Some(self.pools.misplaced(node).unwrap_or(Reason::NodeWithoutDaemonSet))
             }
             Some("true") => Some(Reason::DriverPodMissing),
-            // None: the node's GPUs are for virtual machines. `false` is the user's, `pre-installed` the driver manager's word for a
-            // driver of the host.
+            // None: the node's GPUs are for virtual machines. The user sets `false`; the driver
+            // manager sets `pre-installed` for a driver of the host.
             Some(_) | None => None,
         }
     }
@@ -293,7 +300,8 @@ impl<'a> DriverOperands<'a> {
             return Err(Reason::UpgradeFailed { trouble: pod.trouble.clone() });
         }
         if !newest {
-            // Its DaemonSet makes no other pod while the taint is there, and the vendor's controller moves no node meanwhile.
+            // While the taint exists, the DaemonSet creates no other pod, and NVIDIA's controller
+            // does not upgrade the node.
             if let Some(reason) = self.tainted(node).filter(|_| !self.skipped(node)) {
                 return Err(reason);
             }
@@ -309,7 +317,7 @@ impl<'a> DriverOperands<'a> {
         Ok(())
     }
 
-    /// The taint that keeps the driver's pod off the node.
+    /// Returns the taint that keeps the driver's pod off the node.
     pub fn tainted(&self, node: &ObservedNode) -> Option<Reason> {
         let daemon_set = self
             .drivers
@@ -319,7 +327,8 @@ impl<'a> DriverOperands<'a> {
     }
 
     fn toolkit(&self, node: &ObservedNode, pod: Option<&ObservedPod>) -> Result<(), Reason> {
-        // The driver manager pauses the toolkit by changing its label; it still belongs there then.
+        // The driver manager pauses the toolkit by changing its label; the toolkit still belongs
+        // there.
         let paused = node
             .labels
             .get(names::DEPLOY_TOOLKIT_LABEL)
@@ -344,11 +353,12 @@ impl<'a> DriverOperands<'a> {
         }
     }
 
-    /// The user's skip label counts only until the vendor's controller has begun with the node.
+    /// Returns whether the user's skip label applies: only until NVIDIA's controller has started
+    /// the node.
     fn skipped(&self, node: &ObservedNode) -> bool {
         let label = |key: &str| node.labels.text(key);
         let begun = !ControllerState::from_label(label(self.traits().state_label)).is_idle();
-        // A hold of ours is no wish: the node's turn comes.
+        // A hold is not the user's request to skip the node: the hook will start the node.
         let held = node.annotations.contains_key(self.traits().hold);
         label(self.traits().skip_label) == Some("true") && !begun && !held
     }
@@ -383,7 +393,7 @@ impl<'a> DriverOperands<'a> {
     }
 }
 
-/// The taint of a node that pods of a DaemonSet do not tolerate.
+/// Returns the taint of a node that the pods of a DaemonSet do not tolerate.
 pub fn node_tainted(daemon_set: &ObservedDaemonSet, node: &ObservedNode) -> Option<Reason> {
     let taint = untolerated_taint(daemon_set, node)?;
     let taint = format!("{}={}:{}", taint.key, taint.value, taint.effect);

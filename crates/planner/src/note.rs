@@ -1,4 +1,4 @@
-//! What a decision reports and does not wait for: typed, with a text for people.
+//! Notes: what a decision reports but does not wait for. They are typed, and have a message.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use contract::record::VerdictReason;
 
 use super::reason::{Reason, Wait};
 
-/// How many nodes a note names before it only counts the rest.
+/// Maximum number of nodes that a note names.
 const NAMED: usize = 3;
 
-/// Worth reporting, and nothing to wait for.
+/// A fact that is reported, but not waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     test,
@@ -19,84 +19,85 @@ const NAMED: usize = 3;
     strum_discriminants(name(NoteKind), vis(pub(crate)), derive(strum::EnumIter))
 )]
 pub enum DecisionNote {
-    /// The policy tolerates it: of one node, or of the fleet.
+    /// The policy tolerates a reason of one node, or of the fleet.
     Tolerated {
         /// The node, or the whole fleet.
         node: Option<Arc<str>>,
-        /// What is tolerated.
+        /// The tolerated reason.
         reason: Arc<Reason>,
     },
     /// An operand of the node was failing before the run, and still is.
     FailedBefore {
         /// The node.
         node: Arc<str>,
-        /// What is wrong with it.
+        /// The problem.
         reason: Arc<Reason>,
     },
     /// An operand that does not gate is not ready.
     OperandReported {
         /// Its DaemonSet.
         daemon_set: String,
-        /// The nodes, and what is wrong there.
+        /// The nodes, and the problem on each.
         waits: Vec<Wait>,
-        /// What to do about the first.
+        /// The hint for the first.
         advice: &'static str,
     },
-    /// The DaemonSet that is rolled out wants no pod.
+    /// The DaemonSet of the rollout schedules no pod.
     DaemonSetWantsNoPod,
     /// No node has the device.
     NoNodesWithDevice {
         /// The device.
         device: &'static str,
     },
-    /// No node has a GPU, and the GPU operator says so itself.
+    /// No node has a GPU, and the GPU Operator confirms it.
     NoGpuNodesConfirmed,
-    /// Nothing asks for an OFED driver: nodes use the one of their host.
+    /// No object specifies an OFED driver: nodes use the driver of their host.
     OfedOfHost {
-        /// There is a NicClusterPolicy, which has no `ofedDriver`.
+        /// Whether there is a NicClusterPolicy, without `ofedDriver`.
         has_policy: bool,
     },
     /// There is no DRA driver whose plugins could be re-rolled.
     NoDraDriver {
-        /// Where it was looked for.
+        /// The namespaces in which the hook looked for it.
         namespaces: Vec<String>,
     },
     /// The values name no ConfigMap for the device plugin.
     NoConfigNamed,
-    /// The ConfigMap that the values name is not there, and nothing uses it.
+    /// The ConfigMap that the values name does not exist, and nothing uses it.
     ConfigNotUsed {
         /// Its name.
         config_map: String,
     },
-    /// The ConfigMap is there, and no DaemonSet uses it.
+    /// The ConfigMap exists, but no DaemonSet uses it.
     ConfigWithoutDaemonSet {
         /// Its name.
         config_map: String,
         /// The namespace of the device plugin.
         namespace: String,
     },
-    /// Nodes ask for a configuration that the ConfigMap does not have: their plugin is not restarted.
+    /// Nodes request a configuration that the ConfigMap does not contain: their plugin is not
+    /// restarted.
     ConfigKeyMissing {
-        /// Each node with the key that it asks for.
+        /// Each node with the requested key.
         nodes: Vec<(String, String)>,
     },
-    /// Nodes keep the driver of their own image.
+    /// Nodes use the driver of their operating system image.
     DriverOfImage {
-        /// How many.
+        /// Number of nodes.
         nodes: usize,
     },
-    /// Nodes joined since the run started, and are not waited for.
+    /// Nodes joined after the run started; the hook does not wait for them.
     NodesJoined {
-        /// How many.
+        /// Number of nodes.
         nodes: usize,
         /// Their device.
         device: &'static str,
     },
-    /// The version of the operator is unknown: its controller is not woken.
+    /// The version of the operator is unknown, so the hook does not wake its controller.
     OperatorVersionUnknown,
-    /// Nodes are held by a hook of another mode, which this one may not release.
+    /// Nodes have holds of a hook in another mode, which this one must not release.
     HeldByOtherMode {
-        /// How many.
+        /// Number of nodes.
         nodes: usize,
         /// The mode of this hook.
         mode: &'static str,
@@ -104,7 +105,7 @@ pub enum DecisionNote {
 }
 
 impl DecisionNote {
-    /// A constant name, for records and logs.
+    /// Returns a constant name, for records and logs.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Tolerated { reason, .. } => reason.name(),
@@ -126,7 +127,7 @@ impl DecisionNote {
         }
     }
 
-    /// The node; `None`: the note is about the fleet.
+    /// Returns the node; `None` if the note is about the fleet.
     pub fn node(&self) -> Option<&str> {
         if let Self::Tolerated { node: Some(node), .. } | Self::FailedBefore { node, .. } = self {
             Some(node)
@@ -135,7 +136,7 @@ impl DecisionNote {
         }
     }
 
-    /// As the verdict names it.
+    /// Returns the reason for the verdict.
     pub fn verdict_reason(&self) -> VerdictReason {
         VerdictReason::new(self.node(), self.name())
     }
@@ -154,12 +155,10 @@ impl fmt::Display for DecisionNote {
                 let (count, named) = (waits.len(), named.join(", "));
                 write!(
                     formatter,
-                    "daemonset/{daemon_set} is not ready on {count} nodes, which does not gate: {named}; what to do: {advice}"
+                    "daemonset/{daemon_set} is not ready on {count} nodes, but the rollout does not wait for it: {named}; what to do: {advice}"
                 )
             }
-            Self::DaemonSetWantsNoPod => {
-                formatter.write_str("the DaemonSet wants no pod on any node")
-            }
+            Self::DaemonSetWantsNoPod => formatter.write_str("the DaemonSet schedules no pod"),
             Self::NoNodesWithDevice { device } => {
                 write!(
                     formatter,
@@ -168,7 +167,7 @@ impl fmt::Display for DecisionNote {
                 )
             }
             Self::NoGpuNodesConfirmed => {
-                formatter.write_str("there are no GPU nodes, and the operator says so")
+                formatter.write_str("there are no GPU nodes, and the operator confirms it")
             }
             Self::OfedOfHost { has_policy } => {
                 let what = if *has_policy {
@@ -179,7 +178,7 @@ impl fmt::Display for DecisionNote {
                 write!(formatter, "{what}: nodes use the network driver of their host")
             }
             Self::NoDraDriver { namespaces } if namespaces.is_empty() => {
-                formatter.write_str("no DRA driver: no namespace to look in is set")
+                formatter.write_str("no DRA driver: rollout.dra.namespaces is empty")
             }
             Self::NoDraDriver { namespaces } => {
                 write!(
@@ -192,7 +191,7 @@ impl fmt::Display for DecisionNote {
                 formatter.write_str("the values name no ConfigMap for the device plugin")
             }
             Self::ConfigNotUsed { config_map } => {
-                write!(formatter, "there is no ConfigMap {config_map}, and nothing uses it")
+                write!(formatter, "ConfigMap {config_map} does not exist, and nothing uses it")
             }
             Self::ConfigWithoutDaemonSet { config_map, namespace } => {
                 write!(formatter, "no DaemonSet in {namespace} uses the ConfigMap {config_map}")
@@ -209,27 +208,26 @@ impl fmt::Display for DecisionNote {
                 };
                 write!(
                     formatter,
-                    "the ConfigMap does not have the configuration that {first}{more} asks for: nothing is restarted there"
+                    "the ConfigMap does not contain the configuration requested by {first}{more}: the hook restarts no plugin there"
                 )
             }
             Self::DriverOfImage { nodes } => {
                 write!(
                     formatter,
-                    "{nodes} GPU nodes run the driver of their own image: the version that is asked for does not reach them"
+                    "{nodes} GPU nodes use the driver of their operating system image: the requested version does not apply to them"
                 )
             }
             Self::NodesJoined { nodes, device } => {
                 write!(
                     formatter,
-                    "{nodes} {device} nodes joined since the run began and are not waited for"
+                    "{nodes} {device} nodes joined after the run started; the hook does not wait for them"
                 )
             }
-            Self::OperatorVersionUnknown => {
-                formatter.write_str("the operator's version cannot be told: it is not woken")
-            }
+            Self::OperatorVersionUnknown => formatter
+                .write_str("the version of the operator is unknown, so the hook does not wake it"),
             Self::HeldByOtherMode { nodes, mode } => write!(
                 formatter,
-                "{nodes} nodes are held by a hook of another mode, and mode `{mode}` cannot release them: run `gpu-rollout abort`"
+                "{nodes} nodes are held by a hook in another mode, and mode `{mode}` cannot release them: run `gpu-rollout abort`"
             ),
         }
     }

@@ -1,5 +1,5 @@
-//! The GPU Operator's operands besides driver and container toolkit: which DaemonSets that is, whether their pods on a node are ready and of the
-//! newest revision, and whether the node offers GPUs.
+//! The GPU Operator's operands other than driver and container toolkit: their DaemonSets, whether
+//! their pods on a node are ready and have the newest revision, and whether the node offers GPUs.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -18,17 +18,17 @@ use super::reason::{OperandName, Reason};
 use super::spec::operand_of;
 use observed::{Observed, ObservedDaemonSet, ObservedNode, OperandPod, Views, newest};
 
-/// Restarts from which a container that is not ready counts as failing, and not as starting.
+/// Number of restarts from which a container that is not ready counts as failing, not as starting.
 const FAILING_RESTARTS: i32 = 1;
 
-/// The operands of a ClusterPolicy besides the driver.
+/// The operands of a ClusterPolicy other than the driver.
 #[derive(Debug)]
 pub struct OperandSets<'a> {
     sets: Vec<OperandSet<'a>>,
     newest: BTreeMap<&'a str, &'a str>,
     pods: &'a Views<OperandPod>,
     observed: &'a Observed,
-    /// The operator's device plugin is what offers GPUs.
+    /// Whether the operator's device plugin offers the GPUs.
     offers_gpus: bool,
 }
 
@@ -38,12 +38,14 @@ struct OperandSet<'a> {
     daemon_set: &'a ObservedDaemonSet,
     operand: Option<Operand>,
     gates: bool,
-    /// The node whose pod stalls its rolling update; looked for when a pod of an older revision is found.
+    /// The node whose pod stalls the rolling update. It is determined only when a pod with an older
+    /// revision is found.
     stalled_by: OnceCell<Option<String>>,
 }
 
 impl<'a> OperandSets<'a> {
-    /// Finds the DaemonSets that the ClusterPolicy owns. The driver's are judged by its upgrade, the toolkit's with it.
+    /// Finds the DaemonSets that the ClusterPolicy owns. The driver's DaemonSets are assessed with
+    /// the upgrade, and the toolkit's with them.
     pub fn new(observed: &'a Observed, settings: &Settings) -> Self {
         let policy = observed.live_cluster_policy();
         let all = settings.settle.operands == GatingOperands::All;
@@ -68,8 +70,9 @@ impl<'a> OperandSets<'a> {
         }
     }
 
-    /// Why a node is not done with its operands; `None`: those that gate are ready, and GPUs are offered. What was failing before the run is named
-    /// only where nothing else is to be waited for.
+    /// Returns why a node is not done with its operands; `None` if those that gate are ready, and
+    /// GPUs are offered. An operand that was failing before the run is returned only if there is no
+    /// other reason to wait.
     pub fn fault(&self, node: &ObservedNode, baseline: Option<&NodeBaseline>) -> Option<Reason> {
         let mig = node
             .labels
@@ -86,18 +89,19 @@ impl<'a> OperandSets<'a> {
         first(&gating).or_else(|| self.missing_gpus(node, baseline)).or_else(|| first(&before))
     }
 
-    /// Whether a DaemonSet's pod on the node is ready.
+    /// Returns whether a DaemonSet's pod on the node is ready.
     pub fn works(&self, node: &ObservedNode, daemon_set: &str) -> bool {
         let set = self.sets.iter().map(|set| set.daemon_set).find(|set| set.name == daemon_set);
         set.and_then(|set| self.pod(set, node)).is_some_and(|pod| pod.ready)
     }
 
-    /// Why an operand that does not gate is not well on a node.
+    /// Returns why an operand that does not gate has a problem on a node.
     pub fn reported_fault(&self, node: &ObservedNode) -> Option<Reason> {
         self.sets.iter().filter(|set| !set.gates).find_map(|set| self.fault_of(set, node))
     }
 
-    /// Names of the DaemonSets whose pod on the node is failing, and was before a moment: it is older, or of a revision before the newest.
+    /// Returns the names of the DaemonSets whose pod on the node is failing, and was failing before
+    /// a given time: the pod is older, or has an older revision.
     pub fn failing_since_before(
         &self,
         node: &ObservedNode,
@@ -124,7 +128,7 @@ impl<'a> OperandSets<'a> {
             DaemonSetPlacement::Unlabeled => return set.gates.then_some(Reason::NodeNotLabeled),
             DaemonSetPlacement::Here => {}
         }
-        // A pod that is there may stay; no other one comes past the taint.
+        // An existing pod may stay; a new one cannot be scheduled because of the taint.
         let tainted = || node_tainted(daemon_set, node);
         let Some(pod) = self.pod(daemon_set, node) else {
             return Some(tainted().unwrap_or_else(|| Reason::OperandMissing { operand: name() }));
@@ -149,7 +153,7 @@ impl<'a> OperandSets<'a> {
         })
     }
 
-    /// The pod that a DaemonSet keeps on a node.
+    /// Returns the pod that a DaemonSet keeps on a node.
     fn pod(&self, daemon_set: &ObservedDaemonSet, node: &ObservedNode) -> Option<&'a OperandPod> {
         self.pods.on(&node.name).find(|pod| *pod.owner == daemon_set.uid && !pod.deleting)
     }
@@ -159,7 +163,8 @@ impl<'a> OperandSets<'a> {
         newest.is_some_and(|newest| pod.revision.as_deref() == Some(*newest))
     }
 
-    /// A node that is not Ready and whose pods use up what the rolling update allows: no other pod is replaced until it is back or gone.
+    /// Returns a node that is not Ready and whose pods use up what the rolling update allows: no
+    /// other pod is replaced until the node is back or gone.
     fn stalling_node(&self, daemon_set: &ObservedDaemonSet) -> Option<String> {
         let down = |pod: &&OperandPod| {
             let node = pod.node.as_deref().and_then(|node| self.observed.nodes.get(node));
@@ -177,7 +182,8 @@ impl<'a> OperandSets<'a> {
         first.filter(|_| stalling.len() >= limit).map(str::to_owned)
     }
 
-    /// What is wrong with the GPUs that a node offers, where the operator's device plugin offers them.
+    /// Returns the problem with the GPUs that a node offers, if the operator's device plugin offers
+    /// them.
     fn missing_gpus(&self, node: &ObservedNode, baseline: Option<&NodeBaseline>) -> Option<Reason> {
         let plugin = self.sets.iter().find(|set| set.operand == Some(Operand::DevicePlugin))?;
         if !self.offers_gpus
@@ -186,7 +192,7 @@ impl<'a> OperandSets<'a> {
             return None;
         }
         if baseline.is_some_and(|baseline| baseline.failing.contains(&plugin.daemon_set.name)) {
-            // It offered none before.
+            // The node offered none before.
             return None;
         }
         if node.gpus_allocatable.iter().all(|(_, count)| number(count) == 0) {
@@ -207,11 +213,11 @@ impl<'a> OperandSets<'a> {
     }
 }
 
-/// Where a DaemonSet wants its pods.
+/// Whether a DaemonSet needs a pod on a node.
 enum DaemonSetPlacement {
-    /// On the node.
+    /// It needs a pod on the node.
     Here,
-    /// Not on the node.
+    /// It needs no pod on the node.
     Elsewhere,
     /// The operator has not labeled the node for it.
     Unlabeled,
@@ -221,7 +227,8 @@ fn placement(daemon_set: &ObservedDaemonSet, node: &ObservedNode) -> DaemonSetPl
     for (key, value) in &daemon_set.node_selector {
         match node.labels.get(key) {
             Some(found) if found == value => {}
-            // It still belongs there: driver-manager or mig-manager has sent it away for a short time.
+            // The pod still belongs there: driver-manager or mig-manager has temporarily removed
+            // it.
             Some(found) if found.contains(names::DEPLOY_PAUSED) => {}
             None if key.starts_with(names::DEPLOY_LABEL_PREFIX) => {
                 return DaemonSetPlacement::Unlabeled;

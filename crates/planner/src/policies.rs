@@ -1,6 +1,7 @@
-//! Which upgrade policy governs which nodes. Up to v26.3 the ClusterPolicy's governs every node. From v26.7 on, where drivers come from
-//! NVIDIADrivers, each of them has its own: limits apply to the nodes of one NVIDIADriver, and parallelism adds up over all of them
-//! (gpu-operator `controllers/upgrade_controller.go`, `reconcileNVIDIADriverUpgrades`).
+//! The upgrade policy of each node. Up to v26.3, the ClusterPolicy's policy governs every node.
+//! Since v26.7, if drivers come from NVIDIADrivers, each NVIDIADriver has its own policy: limits
+//! apply to the nodes of one NVIDIADriver, and parallelism adds up over all of them (gpu-operator
+//! `controllers/upgrade_controller.go`, `reconcileNVIDIADriverUpgrades`).
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use observed::{
     ClusterPolicy, LiveUpgradePolicy, NicClusterPolicy, NvidiaDriver, Observed, ObservedNode,
 };
 
-/// Where the fields of an upgrade policy are in a custom resource.
+/// Paths of the fields of an upgrade policy in a custom resource.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PolicyFields {
     /// Path of `autoUpgrade`.
@@ -40,14 +41,14 @@ const NIC_CLUSTER_POLICY: PolicyFields = PolicyFields {
     max_unavailable: "spec.ofedDriver.upgradePolicy.maxUnavailable",
 };
 
-/// Of an NVIDIADriver.
+/// The paths in an NVIDIADriver.
 pub const NVIDIA_DRIVER: PolicyFields = PolicyFields {
     auto_upgrade: "spec.upgradePolicy.autoUpgrade",
     max_parallel: "spec.upgradePolicy.maxParallelUpgrades",
     max_unavailable: "spec.upgradePolicy.maxUnavailable",
 };
 
-/// An upgrade policy that the vendor's controller uses, and the custom resource that has it.
+/// An upgrade policy that NVIDIA's controller uses, and the custom resource that contains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LivePolicy {
     /// Kind of the custom resource.
@@ -58,14 +59,14 @@ pub struct LivePolicy {
     pub is_pool: bool,
     /// The policy.
     pub policy: LiveUpgradePolicy,
-    /// Where its fields are.
+    /// The paths of its fields.
     pub fields: &'static PolicyFields,
-    /// The manager that last set it, if the server tells.
+    /// The field manager that last set it, if the API server reports it.
     pub manager: Option<String>,
 }
 
 impl LivePolicy {
-    /// The custom resource, for people.
+    /// Returns the custom resource, for messages.
     pub fn object(&self) -> String {
         format!("{} `{}`", self.kind, self.name)
     }
@@ -91,26 +92,28 @@ impl LivePolicy {
         }
     }
 
-    /// Whether it governs the node.
+    /// Returns whether it governs the node.
     pub fn governs(&self, node: &ObservedNode) -> bool {
         !self.is_pool || node.driver_owner() == Some(self.name.as_str())
     }
 }
 
-/// Whether the operator of this version has a policy for each NVIDIADriver. A version that cannot be told is taken for a new one.
+/// Returns whether the operator of this version has a policy for each NVIDIADriver. An unknown
+/// version counts as new.
 pub fn has_policy_per_driver(version: Option<&str>) -> bool {
     ControllerGeneration::from_version(Driver::Gpu, version)
         .is_none_or(|generation| generation.features().policy_per_driver)
 }
 
-/// The policies that the vendor's controller uses now. Empty: there is no custom resource with one.
+/// Returns the policies that NVIDIA's controller uses now; empty if no custom resource has one.
 pub fn live(observed: &Observed, settings: &Settings) -> Vec<LivePolicy> {
     let per_driver =
         observed.uses_nvidia_drivers() && has_policy_per_driver(observed.operator_version());
     policies(observed, settings, per_driver)
 }
 
-/// The policies that it uses once the release is deployed: what the values say replaces what the chart's own objects have.
+/// Returns the policies that it uses after the release is deployed: the values replace the contents
+/// of the chart's own objects.
 pub fn coming(observed: &Observed, settings: &Settings) -> Vec<LivePolicy> {
     let (coming, expected) = (&settings.preflight.coming, &settings.expected);
     let own = Some(settings.component.as_str())
@@ -176,23 +179,24 @@ fn policies(observed: &Observed, settings: &Settings, per_driver: bool) -> Vec<L
 /// A set of nodes with one policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePool {
-    /// The NVIDIADriver that owns its nodes. `None`: it has all nodes.
+    /// The NVIDIADriver that owns its nodes. `None`: the pool contains all nodes.
     pub owner: Option<String>,
     /// Its policy.
     pub policy: Policy,
 }
 
-/// The policies by which nodes are upgraded. There is at least one.
+/// The policies that govern the upgrade of nodes. There is at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePools(Vec<NodePool>);
 
 impl NodePools {
-    /// One policy for all nodes.
+    /// Creates one policy for all nodes.
     pub fn single(policy: Policy) -> Self {
         Self(vec![NodePool { owner: None, policy }])
     }
 
-    /// Returns the settings' policy where we decide, and else what the vendor's controller uses.
+    /// Returns the settings' policy if the hook decides, otherwise the policies that NVIDIA's
+    /// controller uses.
     pub fn in_force(observed: &Observed, settings: &Settings) -> Self {
         let live = match settings.mode {
             Mode::Steer | Mode::Drive => Vec::new(),
@@ -211,31 +215,31 @@ impl NodePools {
         )
     }
 
-    /// Every pool.
+    /// Iterates over all pools.
     pub fn iter(&self) -> impl Iterator<Item = &NodePool> {
         self.0.iter()
     }
 
-    /// Whether nodes have different policies, or may have.
+    /// Returns whether nodes have different policies, or may have.
     pub fn is_split(&self) -> bool {
         self.0.len() > 1
     }
 
-    /// Returns the pool of a node. `None`: no NVIDIADriver owns it.
+    /// Returns the pool of a node; `None` if no NVIDIADriver owns it.
     pub fn pool_of(&self, node: &ObservedNode) -> Option<&NodePool> {
         self.0
             .iter()
             .find(|pool| pool.owner.is_none() || pool.owner.as_deref() == node.driver_owner())
             .or_else(|| {
                 match self.0.as_slice() {
-                    // Where nothing is labeled yet the only NVIDIADriver gets every node.
+                    // As long as no node is labeled, the only NVIDIADriver gets every node.
                     [only] if node.driver_owner().is_none() => Some(only),
                     _ => None,
                 }
             })
     }
 
-    /// Returns the pools that have some of these nodes, with how many of them.
+    /// Returns the pools that contain some of these nodes, each with the number of them.
     pub fn sizes<'n>(
         &self,
         nodes: impl IntoIterator<Item = &'n ObservedNode>,
@@ -247,8 +251,8 @@ impl NodePools {
         self.0.iter().filter_map(|pool| Some((pool, *sizes.get(&pool.owner.as_deref())?))).collect()
     }
 
-    /// Returns the policy of all nodes, or where they have different ones the one that permits the least: what is done to a node by its own
-    /// policy is done by all of them. Its limits are those of all pools together.
+    /// Returns the policy of all nodes. If nodes have different policies, it permits only what all
+    /// of them permit. Its limits are the sums over all pools.
     pub fn common(&self) -> Policy {
         let (first, others) = match self.0.split_first() {
             Some((first, [])) => return first.policy.clone(),
@@ -259,7 +263,8 @@ impl NodePools {
     }
 }
 
-/// Returns the pace of so many nodes under a policy that NVIDIA's controller uses: it pauses between no nodes.
+/// Returns the pace of a number of nodes under a policy that NVIDIA's controller uses: it does not
+/// pause between nodes.
 pub fn controller_pace(policy: &Policy, settings: &Settings, nodes: usize) -> FleetPace {
     FleetPace {
         nodes,

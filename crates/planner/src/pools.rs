@@ -1,6 +1,7 @@
-//! Which NVIDIADriver a node belongs to, and whether the operator has acted on that. From v26.7 on the operator labels each GPU node with its
-//! owner, but looks at a node without one, or of the default NVIDIADriver, only when something else makes it look: until then everything
-//! reads `ready`.
+//! The NVIDIADriver of each node, and whether the operator has acted on it. Since v26.7, the
+//! operator labels each GPU node with its owner. But it examines a node without an owner, or of the
+//! default NVIDIADriver, only when something else triggers a reconciliation: until then, everything
+//! reports `ready`.
 
 use contract::driver::Driver;
 use contract::names;
@@ -14,29 +15,30 @@ use observed::{NvidiaDriver, Observed, ObservedNode};
 #[derive(Debug, Default)]
 pub struct DriverPools<'a> {
     drivers: Vec<&'a NvidiaDriver>,
-    /// The operator labels nodes with their owner.
+    /// Whether the operator labels nodes with their owner.
     labels: bool,
 }
 
-/// Whom a node belongs to by the node selectors.
+/// The owner of a node by the node selectors.
 #[derive(Debug, PartialEq, Eq)]
 enum PoolMembership<'a> {
-    /// No NVIDIADriver wants it.
+    /// No NVIDIADriver selects it.
     Nobody,
-    /// One does.
+    /// One NVIDIADriver selects it.
     To(&'a str),
-    /// Several do; the operator reports that and changes no label.
+    /// Several select it; the operator reports that, and changes no label.
     Several,
 }
 
 impl<'a> DriverPools<'a> {
-    /// Of a cluster where drivers come from NVIDIADrivers; elsewhere nodes belong to nobody.
+    /// Finds the pools of a cluster whose drivers come from NVIDIADrivers; in other clusters, no
+    /// node has an owner.
     pub fn new(observed: &'a Observed) -> Self {
         if !observed.uses_nvidia_drivers() {
             return Self::default();
         }
         let live = observed.live_nvidia_drivers().filter(|driver| !driver.deleting);
-        // Of an operator whose version cannot be told it is not known whether it labels nodes.
+        // If the operator's version is unknown, it is unknown whether it labels nodes.
         let labels = ControllerGeneration::from_version(Driver::Gpu, observed.operator_version())
             .is_some_and(|generation| generation.features().policy_per_driver);
         Self { drivers: live.collect(), labels }
@@ -62,7 +64,8 @@ impl<'a> DriverPools<'a> {
         }
     }
 
-    /// Returns why a node that is to have a driver of the operator's is not with the NVIDIADriver that it belongs to.
+    /// Returns why a node that should have an operator's driver is not assigned to its
+    /// NVIDIADriver.
     pub fn misplaced(&self, node: &ObservedNode) -> Option<Reason> {
         let is_gpu_node = node.labels.has(names::GPU_PRESENT_LABEL, "true");
         let takes_driver = node.labels.has(names::DEPLOY_DRIVER_LABEL, "true");
@@ -80,12 +83,13 @@ impl<'a> DriverPools<'a> {
         }
     }
 
-    /// Returns whether an NVIDIADriver is to bring the node its driver.
+    /// Returns whether an NVIDIADriver should install the driver of the node.
     pub fn wants(&self, node: &ObservedNode) -> bool {
         node.driver_owner().is_some() || self.belongs(node) != PoolMembership::Nobody
     }
 
-    /// Returns whether a node depends on the NVIDIADriver: it owns the node, or wants it alone or together with others.
+    /// Returns whether a node depends on the NVIDIADriver: the NVIDIADriver owns the node, or
+    /// selects it, alone or together with others.
     pub fn concerns(&self, driver: &NvidiaDriver, node: &ObservedNode) -> bool {
         node.driver_owner() == Some(driver.name.as_str())
             || match self.belongs(node) {

@@ -1,5 +1,6 @@
-//! What stands in the way of a rollout, found before anything is cordoned. Pure: from what is observed, the settings, and all pods of the
-//! cluster. Only nodes with the device count.
+//! The preflight: finds problems that would stop a rollout, before any node is cordoned. It is
+//! pure: its inputs are the observed state, the settings and all pods of the cluster. Only nodes
+//! with the device count.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,39 +30,39 @@ pub use actors::leaves_evictions;
 #[cfg(test)]
 mod tests;
 
-/// What a preflight looks at.
+/// The input of a preflight.
 #[derive(Clone, Copy, Debug)]
 pub struct PreflightInput<'a> {
     /// The cluster, with PodDisruptionBudgets, ResourceClaims and NodeMaintenances.
     pub observed: &'a Observed,
     /// The hook's settings.
     pub settings: &'a Settings,
-    /// By which policy nodes will go ([`policy`]).
+    /// The policy that will govern the nodes ([`policy`]).
     pub policy: &'a Policy,
     /// All pods of the cluster.
     pub pods: &'a [Workload],
-    /// What is known of the DaemonSets of these pods.
+    /// Whether the DaemonSets of these pods exist.
     pub daemon_sets: &'a DaemonSetLiveness,
-    /// Our own pods.
+    /// The hook's own pods.
     pub own: &'a OwnPods,
-    /// Now.
+    /// The current time.
     pub now: Timestamp,
 }
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PreflightFinding {
-    /// What was looked at.
+    /// The check.
     pub check: PreflightCheck,
-    /// What it means for the rollout.
+    /// The severity for the rollout.
     pub severity: CheckSeverity,
     /// The nodes that it concerns.
     pub nodes: Vec<String>,
     /// The pods that it concerns (`namespace/name`).
     pub pods: Vec<String>,
-    /// What was found.
+    /// The message.
     pub text: String,
-    /// What people can do about it.
+    /// What the user can do about it.
     pub advice: &'static str,
 }
 
@@ -71,7 +72,7 @@ impl fmt::Display for PreflightFinding {
     }
 }
 
-/// A finding whose severity is not settled.
+/// A finding without its severity.
 #[derive(Debug)]
 struct DraftFinding {
     check: PreflightCheck,
@@ -91,7 +92,7 @@ impl DraftFinding {
     }
 }
 
-/// The input, and what all checks need of it.
+/// The input, and the data that all checks share.
 struct PreflightView<'a> {
     input: PreflightInput<'a>,
     /// Nodes with the device.
@@ -111,19 +112,21 @@ impl<'a> PreflightView<'a> {
         self.input.settings.mode
     }
 
-    /// The names of the nodes with the device that are so.
+    /// Returns the names of the nodes with the device for which the predicate holds.
     fn nodes_where(&self, so: impl Fn(&ObservedNode) -> bool) -> Vec<String> {
         self.nodes.values().filter(|node| so(node)).map(|node| node.name.clone()).collect()
     }
 }
 
-/// The policy by which nodes will go: ours where we decide, the live one where the vendor's controller does and there is one. Where
-/// NVIDIADrivers have different ones, what all of them permit.
+/// Returns the policy that will govern the nodes: the settings' policy if the hook decides;
+/// otherwise the live policy, if there is one. If NVIDIADrivers have different policies, it permits
+/// what all of them permit.
 pub fn policy(observed: &Observed, settings: &Settings) -> Policy {
     NodePools::in_force(observed, settings).common()
 }
 
-/// Looks at everything: blocking findings first, then in the order of [`PreflightCheck::ALL`].
+/// Performs all checks. Returns blocking findings first, then in the order of
+/// [`PreflightCheck::ALL`].
 pub fn preflight(input: PreflightInput<'_>) -> Vec<PreflightFinding> {
     let strictness = &input.settings.preflight.strictness;
     let nodes = driver_nodes(input.observed, input.settings.driver)
@@ -147,7 +150,7 @@ pub fn preflight(input: PreflightInput<'_>) -> Vec<PreflightFinding> {
     findings
 }
 
-/// Whether none of them blocks.
+/// Returns whether none of the findings blocks.
 pub fn may_begin(findings: &[PreflightFinding]) -> bool {
     findings.iter().all(|finding| finding.severity != CheckSeverity::Blocking)
 }

@@ -1,5 +1,6 @@
-//! The progress of a rollout: the stage of each node, the use of the limits, and when the rollout will probably be done. `gpu-rollout status`,
-//! `doctor` and the hook's metrics all take it from here, so that they say the same.
+//! The progress of a rollout: the stage of each node, the use of the limits, and the estimated end
+//! of the rollout. `gpu-rollout status`, `doctor` and the hook's metrics all use it, so that they
+//! agree.
 
 use std::collections::BTreeMap;
 
@@ -47,17 +48,17 @@ pub use forecast::{FleetProgress, RolloutPace, ends};
 #[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeStage {
-    /// Its upgrade has failed and does not continue by itself.
+    /// Its upgrade has failed, and needs manual action.
     Failed,
-    /// Its upgrade is going on.
+    /// Its upgrade has started and not ended.
     InProgress,
     /// It waits for its upgrade, or for something else that it needs.
     Pending,
-    /// It was not assessed, because of what the whole fleet waits for.
+    /// It was not assessed, because the whole fleet waits.
     Unknown,
-    /// It is left as it is, for a reason that the policy tolerates.
+    /// It is left unchanged, for a reason that the policy tolerates.
     Deferred,
-    /// It is as the settings ask for.
+    /// It matches the settings.
     Done,
 }
 
@@ -66,12 +67,13 @@ impl NodeStage {
     pub const ALL: [Self; Self::COUNT] =
         *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
-    /// The word of tables, and the value of the label `stage` of metrics.
+    /// Returns the name in tables, and the value of the label `stage` of metrics.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// Returns the stage of a node from what it waits for, its outcome, and its state in the upgrade. `assessed`: the decision has assessed nodes.
+    /// Returns the stage of a node from its wait, its outcome and its upgrade state. `assessed`:
+    /// whether the decision assessed nodes.
     pub fn from_wait(
         wait: Option<&Wait>,
         outcome: Option<NodeOutcome>,
@@ -104,7 +106,7 @@ fn is_given_up(reason: &Reason) -> bool {
     )
 }
 
-/// The node's state: ours where there is one, else the vendor's.
+/// Returns the node's upgrade state: gpu-rollout's if there is one, otherwise NVIDIA's.
 pub fn state(node: &ObservedNode, driver: Driver) -> Option<String> {
     let traits = driver.traits();
     if let Some(record) = read(node, traits).record() {
@@ -113,29 +115,30 @@ pub fn state(node: &ObservedNode, driver: Driver) -> Option<String> {
     node.labels.get(traits.state_label).filter(|state| !state.is_empty()).cloned()
 }
 
-/// Whether the upgrade of a node in this state has started and not ended.
+/// Returns whether the upgrade of a node in this state has started and not ended.
 pub fn is_begun(state: Option<&str>) -> bool {
     let state = ControllerState::from_label(state);
     !state.is_idle() && state != ControllerState::Failed
 }
 
-/// What was decided about the nodes of a rollout.
+/// The results of a decision about the nodes of a rollout.
 #[derive(Clone, Copy, Debug)]
 pub struct DecidedNodes<'a> {
-    /// What is waited for.
+    /// All waits.
     pub waits: &'a [Wait],
-    /// Why nodes, or the fleet, have failed or are left as they are.
+    /// Reasons for which nodes, or the fleet, failed or were deferred.
     pub ended: &'a [Wait],
     /// The outcome of each node that has one.
     pub outcomes: &'a Named<NodeOutcome>,
-    /// The record of each node that the run is about, with the steps of its upgrade.
+    /// The record of each node of the run, with the steps of its upgrade.
     pub records: &'a Named<NodeRecord>,
-    /// Nodes were assessed: nothing that the whole fleet waits for prevented it.
+    /// Whether nodes were assessed: they are not while the whole fleet waits.
     pub assessed: bool,
 }
 
 impl<'a> DecidedNodes<'a> {
-    /// Returns what the whole fleet waits for, or why the run has ended. That everything must stay well for a while is neither.
+    /// Returns the reasons for which the whole fleet waits, or for which the run ended. The quiet
+    /// period is not one of them.
     pub fn fleet_waits(self) -> impl Iterator<Item = &'a Wait> {
         self.waits
             .iter()
@@ -143,8 +146,8 @@ impl<'a> DecidedNodes<'a> {
             .filter(|wait| wait.node.is_none() && !matches!(*wait.reason, Reason::Quiet { .. }))
     }
 
-    /// Returns the progress of the nodes that the rollout is about: those that need the driver, and those that wait for something, in the order of
-    /// their names.
+    /// Returns the progress of the nodes of the rollout, sorted by name: those that need the
+    /// driver, and those that wait for a reason.
     pub fn progress(self, observed: &'a Observed, driver: Driver) -> Vec<NodeProgress<'a>> {
         let own = self
             .waits
@@ -183,7 +186,7 @@ impl<'a> DecidedNodes<'a> {
             node,
             stage,
             wait,
-            // A node that is not Ready comes back, or not: nothing tells when.
+            // It is unknown when, or whether, a node that is not Ready comes back.
             moves: node.ready && own.is_some_and(|wait| resolves_itself(&wait.reason)),
             started: read(node, driver.traits())
                 .record()
@@ -194,7 +197,8 @@ impl<'a> DecidedNodes<'a> {
     }
 }
 
-/// Whether the wait can end without manual action. Where NVIDIA's controller does not move the node, the controller's own wait decides.
+/// Returns whether the wait can end without manual action. If NVIDIA's controller does not continue
+/// with the node, the controller's own wait decides.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only those have the controller's own answer")]
 pub fn resolves_itself(reason: &Reason) -> bool {
     let goes_on = match reason {
@@ -212,18 +216,20 @@ pub struct NodeProgress<'a> {
     pub node: &'a ObservedNode,
     /// Its stage.
     pub stage: NodeStage,
-    /// Its state in the upgrade, in the vendor's words; absent: none.
+    /// Its upgrade state, with NVIDIA's names; absent if there is none.
     pub state: Option<String>,
-    /// What it waits for, or why it ended as it did. Of a node that was not assessed: what the whole fleet waits for.
+    /// The reason for which it waits, or for its outcome. If the node was not assessed, the reason
+    /// for which the whole fleet waits.
     pub wait: Option<&'a Wait>,
-    /// It is Ready, and its wait can end without manual action.
+    /// Whether it is Ready, and its wait can end without manual action.
     pub moves: bool,
-    /// When its upgrade was started, as far as it is recorded.
+    /// Start of its upgrade, if it is recorded.
     pub started: Option<Timestamp>,
 }
 
 impl NodeProgress<'_> {
-    /// Whether the node takes a slot. A node that was not assessed does while it is in a state of an upgrade.
+    /// Returns whether the node occupies a slot. A node that was not assessed does so if its
+    /// upgrade state is one of an upgrade in progress.
     fn takes_slot(&self) -> bool {
         self.stage == NodeStage::InProgress
             || self.stage == NodeStage::Unknown && is_begun(self.state.as_deref())
@@ -238,19 +244,19 @@ impl NodeProgress<'_> {
     }
 }
 
-/// How much of a limit is used.
+/// The use of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitUse {
-    /// How many are.
+    /// How many nodes use it.
     pub used: usize,
-    /// How many may be; absent: all.
+    /// The limit; absent if all may.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
 }
 
 impl LimitUse {
-    /// Both together: without a limit if one of them has none.
+    /// Returns the sum; without a limit if one of them has none.
     fn plus(self, other: Self) -> Self {
         Self {
             used: self.used + other.used,
@@ -270,7 +276,7 @@ pub struct PoolProgress<'p, 'a> {
     pub stands: Vec<&'p NodeProgress<'a>>,
 }
 
-/// The nodes by pool; pools without nodes are missing, and so are nodes that no pool has.
+/// Groups the nodes by pool. Pools without nodes are missing, and so are nodes without a pool.
 pub fn by_pool<'p, 'a>(
     stands: &'p [NodeProgress<'a>],
     pools: &'p NodePools,
@@ -288,7 +294,8 @@ pub fn by_pool<'p, 'a>(
 }
 
 impl PoolProgress<'_, '_> {
-    /// Nodes that take a slot, and how many may (`maxParallelUpgrades`). To NVIDIA's controller a node that it has given up is one of them.
+    /// Returns the number of nodes that occupy a slot, and the limit (`maxParallelUpgrades`). For
+    /// NVIDIA's controller, a node whose upgrade failed occupies one.
     pub fn slots(&self, settings: &Settings) -> LimitUse {
         let failed = |stand: &NodeProgress<'_>| {
             !settings.mode.decides()
@@ -301,7 +308,8 @@ impl PoolProgress<'_, '_> {
         }
     }
 
-    /// Nodes that are cordoned or not ready, and how many may be (`maxUnavailable`).
+    /// Returns the number of nodes that are cordoned or not ready, and the limit
+    /// (`maxUnavailable`).
     pub fn unavailable(&self) -> LimitUse {
         LimitUse {
             used: self.stands.iter().filter(|stand| stand.is_unavailable()).count(),
@@ -309,7 +317,7 @@ impl PoolProgress<'_, '_> {
         }
     }
 
-    /// When each node will probably be done.
+    /// Estimates when each node will be done.
     fn foresee(
         &self,
         settings: &Settings,
@@ -321,7 +329,7 @@ impl PoolProgress<'_, '_> {
             .filter(|stand| stand.takes_slot())
             .partition(|stand| pace.is_expected(stand, now));
         let parallel = parallel(settings, &self.pool.policy, self.stands.len());
-        // Nodes that are away and do not come back take the room of maxUnavailable.
+        // Unavailable nodes that do not come back use up maxUnavailable.
         let LimitUse { used, limit } = self.unavailable();
         let coming_back = moving.iter().filter(|stand| stand.is_unavailable()).count();
         let room =
@@ -343,7 +351,7 @@ impl PoolProgress<'_, '_> {
     }
 }
 
-/// The slots of all pools together.
+/// Returns the slots of all pools together.
 pub fn slots(stands: &[NodeProgress<'_>], settings: &Settings, pools: &NodePools) -> LimitUse {
     by_pool(stands, pools)
         .iter()
@@ -351,7 +359,7 @@ pub fn slots(stands: &[NodeProgress<'_>], settings: &Settings, pools: &NodePools
         .fold(LimitUse::NONE, LimitUse::plus)
 }
 
-/// The unavailable nodes of all pools together.
+/// Returns the unavailable nodes of all pools together.
 pub fn unavailable(stands: &[NodeProgress<'_>], pools: &NodePools) -> LimitUse {
     by_pool(stands, pools)
         .iter()
@@ -359,7 +367,7 @@ pub fn unavailable(stands: &[NodeProgress<'_>], pools: &NodePools) -> LimitUse {
         .fold(LimitUse::NONE, LimitUse::plus)
 }
 
-/// When each node will probably be done, by name. A node that does not move is missing.
+/// Estimates when each node will be done, by name. A node that needs manual action is missing.
 pub fn foresee(
     stands: &[NodeProgress<'_>],
     settings: &Settings,
@@ -370,7 +378,7 @@ pub fn foresee(
     by_pool(stands, pools).iter().flat_map(|pool| pool.foresee(settings, pace, now)).collect()
 }
 
-/// How many nodes go at once.
+/// Returns how many nodes are upgraded at once.
 fn parallel(settings: &Settings, policy: &Policy, nodes: usize) -> usize {
     if settings.mode.decides() {
         return settings.upgrade.fleet(nodes, settings.per_node_seconds).parallel();
@@ -382,7 +390,8 @@ fn parallel(settings: &Settings, policy: &Policy, nodes: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// `status` said `10 done` of a fleet in the middle of its upgrade, for as long as the operator was away.
+    /// `status` reported `10 done` in the middle of an upgrade, as long as the operator was not
+    /// available.
     #[test]
     fn node_without_assessment_is_unknown() {
         for (outcome, state, assessed, stage) in [

@@ -1,4 +1,5 @@
-//! Why something waits, or ended as it did: typed, with a text for people, whether it can resolve by itself, and what to do.
+//! Reasons for which a node or the fleet waits, or has its outcome. Each is typed, and has a
+//! message, a class (whether it resolves itself) and a hint.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ pub mod upgrade;
 pub use class::{OPERATOR_ACTING, OPERATOR_NOT_SEEN};
 pub use operand::OperandName;
 
-/// What is waited for. Every wait of the engine is one of these.
+/// A reason. Every wait of the engine has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     test,
@@ -30,79 +31,81 @@ pub enum Reason {
         /// The API resource.
         resource: &'static str,
     },
-    /// The operator's Deployment is not there.
+    /// The operator's Deployment does not exist.
     OperatorMissing {
         /// Its expected name.
         deployment: String,
-        /// Where it was looked for.
+        /// The namespace in which the hook looked for it.
         namespace: String,
     },
     /// The operator's Deployment is not rolled out.
     OperatorNotReady {
         /// Its name.
         deployment: String,
-        /// Replicas that are available and of the newest template.
+        /// Replicas that are updated and available.
         available: i32,
-        /// Replicas that are wanted.
+        /// Desired number of replicas.
         replicas: i32,
     },
-    /// No pod of the newest ReplicaSet of the operator leads, so that nothing is reconciled, or not by the newest program.
+    /// No pod of the operator's newest ReplicaSet is the leader, so nothing is reconciled, or not
+    /// by the newest version.
     OperatorNotLeading {
         /// The operator's Deployment.
         deployment: String,
         /// Its newest pod, if one is ready.
         pod: Option<String>,
-        /// Who holds the Lease.
+        /// Holder of the Lease.
         holder: Option<String>,
-        /// The newest pod holds the Lease and was not seen to renew it.
+        /// Whether the newest pod holds the Lease, but no renewal has been observed.
         silent: bool,
     },
-    /// The operator's newest pod holds the Lease, and we have not looked for long enough to see it renewed.
+    /// The operator's newest pod holds the Lease, but the hook has not watched it long enough to
+    /// observe a renewal.
     OperatorNotSeen {
         /// The operator's Deployment.
         deployment: String,
-        /// Who holds the Lease.
+        /// Holder of the Lease.
         holder: String,
     },
-    /// The operator leads, and has changed its DaemonSets, or got a new spec, only just now.
+    /// The operator is the leader, and recently changed its DaemonSets or received a new spec.
     OperatorActing {
-        /// Until when it has to leave them alone.
+        /// Time until which the DaemonSets must stay unchanged.
         until: Timestamp,
     },
-    /// A component is still, or already, there in another version than the one that the hook is made for.
+    /// A component has another version than the one that the hook expects.
     OtherChart {
-        /// The object that tells.
+        /// The object that shows the version.
         object: String,
-        /// Chart and version that it is from.
+        /// Its chart and version.
         found: String,
-        /// The version that the hook is made for.
+        /// The expected version.
         expected: String,
     },
-    /// There is no custom resource that the operator would act on.
+    /// The custom resource of the operator does not exist.
     PolicyMissing {
         /// Its kind.
         kind: &'static str,
         /// Its expected name.
         name: String,
     },
-    /// There is no NVIDIADriver though the ClusterPolicy leaves the driver to them.
+    /// There is no NVIDIADriver, although the ClusterPolicy leaves the driver to NVIDIADrivers.
     NvidiaDriverMissing,
-    /// The live custom resource does not say what the bundle's values say.
+    /// The live custom resource does not match the values of the bundle.
     Precondition {
         /// Its kind.
         kind: &'static str,
         /// Its name.
         name: Box<str>,
-        /// Field path, from `spec` on.
+        /// Field path, starting with `spec`.
         field: &'static str,
-        /// What the values say.
+        /// The value in the bundle's values.
         expected: String,
-        /// What the live object says.
+        /// The value in the live object.
         found: String,
-        /// Who set the field last, if the server tells.
+        /// The field manager that last set the field, if the API server reports it.
         manager: Option<String>,
     },
-    /// The operator reports that it cannot act on a custom resource (condition `Error`).
+    /// The operator reports that it cannot reconcile a custom resource (condition `Error`).
     ReconcileFailed {
         /// Its kind.
         kind: &'static str,
@@ -113,95 +116,97 @@ pub enum Reason {
         /// The condition's message.
         message: String,
     },
-    /// The operator's DaemonSets belong to another custom resource: it acts on one ClusterPolicy and ignores every other.
+    /// The operator's DaemonSets belong to another custom resource: it reconciles one ClusterPolicy
+    /// and ignores all others.
     PolicyIgnored {
         /// The ClusterPolicy that the settings name.
         name: String,
     },
-    /// The ClusterPolicy asks for no driver, and a driver DaemonSet of it goes on: the operator deletes only the one without a suffix.
+    /// The ClusterPolicy disables the driver, but a driver DaemonSet of it still exists: the
+    /// operator deletes only the one without a suffix.
     DriverLeftOver {
         /// The DaemonSet.
         daemon_set: String,
     },
-    /// The operator has not yet made its objects from the live spec.
+    /// The operator has not yet updated its objects to the live spec.
     SpecNotObserved {
-        /// The object that is behind.
+        /// The outdated object.
         object: String,
-        /// What in it.
+        /// The field of the object.
         field: String,
-        /// What the custom resource asks for.
+        /// The value in the custom resource.
         expected: String,
-        /// What it has.
+        /// The value in the object.
         found: String,
     },
-    /// There are nodes for it but the operator has not made a DaemonSet that it should have.
+    /// Nodes need a DaemonSet that the operator has not created.
     DaemonSetMissing {
-        /// Whose.
+        /// The component of the DaemonSet.
         what: &'static str,
     },
-    /// No node with the device was found, and node-feature-discovery has not been to every node.
+    /// No node with the device was found, and node-feature-discovery has not labeled every node.
     NodesUndiscovered {
         /// The device.
         device: &'static str,
-        /// How many ready nodes it has not labeled.
+        /// Number of ready nodes without its labels.
         count: usize,
     },
     /// node-feature-discovery has not labeled any node.
     NoNodeFeatures,
-    /// No node has a GPU, and the operator does not (yet) say so itself.
+    /// No node has a GPU, and the operator does not (yet) confirm it.
     NoGpuNodes {
-        /// What the ClusterPolicy's Ready condition gives as reason.
+        /// The reason of the ClusterPolicy's Ready condition.
         operator_says: Option<String>,
     },
     /// The operator has not labeled the node for its operands.
     NodeNotLabeled,
-    /// The node has the device, and no driver DaemonSet selects it.
+    /// The node has the device, but no driver DaemonSet selects it.
     NodeWithoutDaemonSet,
     /// The operator has not assigned the node to the NVIDIADriver that selects it.
     NodeInOtherPool {
         /// The NVIDIADriver that selects it.
         wanted: String,
-        /// The one that its owner label names.
+        /// The NVIDIADriver that its owner label names.
         found: Option<String>,
     },
     /// Node condition Ready is not True.
     NodeNotReady {
-        /// Since when.
+        /// Time since which it is NotReady.
         since: Option<Timestamp>,
     },
     /// No driver pod on the node.
     DriverPodMissing,
     /// The driver pod cannot be scheduled.
     DriverPodUnschedulable {
-        /// What the scheduler says.
+        /// The message of the scheduler.
         message: String,
     },
-    /// The node's driver pod is of an older revision.
+    /// The node's driver pod has an older revision.
     DriverOutOfDate {
-        /// The vendor's upgrade state of the node.
+        /// NVIDIA's upgrade state of the node.
         state: Option<String>,
-        /// Why the vendor's controller does not move it.
+        /// Why NVIDIA's controller does not continue with the node.
         why: Option<Box<nvidia_upgrade::explain::ControllerWait>>,
     },
-    /// The driver pod is of the newest revision and not ready.
+    /// The driver pod has the newest revision, but is not ready.
     DriverNotReady {
-        /// The vendor's upgrade state of the node.
+        /// NVIDIA's upgrade state of the node.
         state: Option<String>,
-        /// What is wrong with a container, if anything.
+        /// The problem of a container, if there is one.
         trouble: Option<String>,
         /// Restarts of its containers.
         restarts: i32,
     },
-    /// The vendor's controller has not finished with the node.
+    /// NVIDIA's controller has not finished with the node.
     UpgradeUnfinished {
-        /// The vendor's upgrade state of the node.
+        /// NVIDIA's upgrade state of the node.
         state: String,
-        /// Why it does not go on.
+        /// Why it does not continue.
         why: Option<Box<nvidia_upgrade::explain::ControllerWait>>,
     },
-    /// The vendor's controller has given the node up.
+    /// The upgrade of the node by NVIDIA's controller failed.
     UpgradeFailed {
-        /// What is wrong with the driver pod, if anything.
+        /// The problem of the driver pod, if there is one.
         trouble: Option<String>,
     },
     /// The user's skip label keeps the node on its old driver.
@@ -211,7 +216,7 @@ pub enum Reason {
     },
     /// The container toolkit's pod is missing or not ready.
     ToolkitNotReady {
-        /// What is wrong with a container, if anything.
+        /// The problem of a container, if there is one.
         trouble: Option<String>,
     },
     /// A node has no pod of an operand that it should have.
@@ -219,20 +224,20 @@ pub enum Reason {
         /// The operand.
         operand: OperandName,
     },
-    /// The operand's pod is of an older revision of its DaemonSet.
+    /// The operand's pod has an older revision of its DaemonSet.
     OperandOutdated {
         /// The operand.
         operand: OperandName,
-        /// The node whose pod keeps the DaemonSet from going on, if one does.
+        /// The node whose pod stalls the rolling update of the DaemonSet, if there is one.
         stalled_by: Option<String>,
     },
-    /// The operand's pod is of the newest revision and not ready.
+    /// The operand's pod has the newest revision, but is not ready.
     OperandNotReady {
         /// The operand.
         operand: OperandName,
-        /// What is wrong with a container, if anything.
+        /// The problem of a container, if there is one.
         trouble: Option<String>,
-        /// The most restarts of a container that is not ready.
+        /// The largest restart count of a container that is not ready.
         restarts: i32,
     },
     /// A taint keeps the operator's pods off the node.
@@ -242,53 +247,54 @@ pub enum Reason {
         /// `key=value:effect`
         taint: String,
     },
-    /// MIG manager is changing the node's MIG layout.
+    /// The MIG manager is changing the node's MIG layout.
     MigReconfiguring {
         /// Value of the label `nvidia.com/mig.config.state`.
         state: String,
     },
-    /// Driver and operands are ready, and the node offers no GPU to pods.
+    /// Driver and operands are ready, but the node offers no GPU to pods.
     GpusNotOffered,
-    /// The node offers fewer GPUs than before the run, in the same MIG layout and with the same sharing.
+    /// The node offers fewer GPUs than before the run, with the same MIG layout and the same
+    /// sharing.
     GpusDegraded {
         /// The extended resource.
         resource: String,
         /// How many it offers.
         offered: u64,
-        /// How many it had when the run began.
+        /// How many it offered at the start of the run.
         baseline: u64,
     },
-    /// The DRA plugin is stale and its turn has not come.
+    /// The DRA plugin is stale, and is queued for replacement.
     PluginQueued {
         /// Why it is stale.
         cause: String,
-        /// Plugins that are away because of us.
+        /// Number of plugins that are unavailable because of the hook.
         away: usize,
-        /// How many may be.
+        /// The limit.
         limit: usize,
     },
-    /// The DRA plugin is stale and its turn will not come: the plugins that went before it did not come back.
+    /// The DRA plugin is stale, and is not replaced, because replaced plugins did not come back.
     PluginHeldUp {
         /// Why it is stale.
         cause: String,
-        /// How many did not come back.
+        /// Number of plugins that did not come back.
         failed: usize,
     },
-    /// The DRA plugin is stale and is not replaced because the settings say so.
+    /// The DRA plugin is stale, and the settings forbid its replacement.
     PluginStale {
         /// Why it is stale.
         cause: String,
     },
-    /// The DRA plugin pod is not there.
+    /// The DRA plugin pod does not exist.
     PluginMissing,
     /// The DRA plugin pod cannot be scheduled.
     PluginUnschedulable {
-        /// What the scheduler says.
+        /// The message of the scheduler.
         message: String,
     },
     /// The DRA plugin pod is not ready.
     PluginNotReady {
-        /// What is wrong with a container, if anything.
+        /// The problem of a container, if there is one.
         trouble: Option<String>,
     },
     /// The plugin has not published the node's devices.
@@ -296,56 +302,57 @@ pub enum Reason {
         /// The DRA driver's name.
         driver: String,
     },
-    /// The plugin still publishes another driver version, even after it was replaced.
+    /// The plugin still publishes another driver version, even after its replacement.
     SliceOutdated {
         /// The version that it publishes.
         published: String,
         /// The version that is loaded.
         loaded: String,
     },
-    /// A DRA driver is required and there is none.
+    /// A DRA driver is required, but there is none.
     DraMissing {
-        /// Where it was looked for.
+        /// The namespace in which the hook looked for it.
         namespaces: Vec<String>,
     },
-    /// There is a DRA driver, but its DaemonSet wants no pod although there are GPU nodes.
+    /// There is a DRA driver, but its DaemonSet schedules no pod although there are GPU nodes.
     DraScheduledNowhere {
         /// The DaemonSet.
         daemon_set: String,
     },
-    /// The device plugin's ConfigMap is not there.
+    /// The device plugin's ConfigMap does not exist.
     ConfigMissing {
         /// Its name.
         config_map: String,
-        /// Where it was looked for.
+        /// The namespace in which the hook looked for it.
         namespace: String,
     },
-    /// The device plugin's ConfigMap does not say what the values say.
+    /// The device plugin's ConfigMap does not match the values.
     ConfigNotApplied {
         /// Its name.
         config_map: String,
         /// The first configuration that differs.
         key: String,
-        /// What it holds.
+        /// What the ConfigMap contains.
         found: &'static str,
     },
-    /// A pod of the device plugin is stale and its turn has not come.
+    /// A pod of the device plugin is stale, and is queued for replacement.
     RestartQueued {
         /// Why it is stale.
         cause: String,
-        /// Nodes with pods that are away because of us.
+        /// Number of nodes with pods that are unavailable because of the hook.
         away: usize,
-        /// How many there may be.
+        /// The limit.
         limit: usize,
     },
-    /// A pod of the device plugin is stale and its turn will not come: those that went before it did not come back.
+    /// A pod of the device plugin is stale, and is not replaced, because replaced pods did not come
+    /// back.
     RestartHeldUp {
         /// Why it is stale.
         cause: String,
-        /// On how many nodes they did not.
+        /// Number of nodes on which they did not come back.
         failed: usize,
     },
-    /// A pod of the device plugin is stale, and its DaemonSet is replacing it by itself.
+    /// A pod of the device plugin is stale, and its DaemonSet is replacing it.
     RestartRolling {
         /// The DaemonSet.
         daemon_set: String,
@@ -354,40 +361,42 @@ pub enum Reason {
     RestartPending {
         /// Its DaemonSet.
         daemon_set: String,
-        /// What is wrong with it.
+        /// The problem.
         trouble: String,
     },
-    /// The API server refused a write of this node: admission denied it, it is invalid, or it exceeds a quota.
+    /// The API server refused a write about this node: admission denied it, it is invalid, or it
+    /// exceeds a quota.
     WriteRefused {
         /// The write.
         write: WriteKind,
-        /// The server's words.
+        /// The message of the API server.
         message: String,
-        /// The node keeps a cordon of ours.
+        /// Whether the node keeps the hook's cordon.
         cordoned: bool,
     },
-    /// A write of this node failed because of an admission webhook, and is tried again.
+    /// A write about this node failed because of an admission webhook, and will be retried.
     WriteRetried {
         /// The write.
         write: WriteKind,
-        /// The server's words.
+        /// The message of the API server.
         message: String,
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
-        /// How often it may be.
+        /// Maximum number of attempts.
         limit: u32,
     },
-    /// The node's upgrade, where we do or steer it.
+    /// The node's upgrade in the modes `steer` and `drive`.
     Upgrading(upgrade::UpgradeReason),
-    /// All is well; it must stay so for a while.
+    /// All conditions are met, and must hold for the quiet period.
     Quiet {
-        /// Until when.
+        /// End of the quiet period.
         until: Timestamp,
     },
 }
 
 impl Reason {
-    /// A field of the live custom resource that does not say what the bundle's values say.
+    /// Creates the reason for a field of the live custom resource that does not match the values of
+    /// the bundle.
     pub fn precondition(
         kind: &'static str,
         name: &str,
@@ -407,7 +416,7 @@ impl Reason {
         }
     }
 
-    /// Whether it only waits for others: what they wait for is the more telling.
+    /// Returns whether it only waits for others; their reason says more.
     pub fn waits_for_others(&self) -> bool {
         if let Self::Upgrading(reason) = self {
             return reason.waits_for_others();
@@ -425,12 +434,13 @@ impl Reason {
         )
     }
 
-    /// Whether it can tell why the vendor's controller does not move the node.
+    /// Returns whether it can contain the reason for which NVIDIA's controller does not continue
+    /// with the node.
     pub fn asks_why(&self) -> bool {
         matches!(self, Self::DriverOutOfDate { .. } | Self::UpgradeUnfinished { .. })
     }
 
-    /// The same, and why the vendor's controller does not move the node.
+    /// Adds the reason for which NVIDIA's controller does not continue with the node.
     #[must_use]
     pub fn with_why(mut self, wait: Option<&nvidia_upgrade::explain::ControllerWait>) -> Self {
         if let (
@@ -443,7 +453,8 @@ impl Reason {
         self
     }
 
-    /// The same without what changes from moment to moment, for the run record: it is written when a reason changes.
+    /// Removes the parts that change all the time, for the run record: it is written when a reason
+    /// changes.
     #[must_use]
     pub fn lasting(&self) -> Self {
         let mut lasting = self.clone();
@@ -455,7 +466,7 @@ impl Reason {
         lasting
     }
 
-    /// Whether it is about restarts of the device plugin.
+    /// Returns whether it is about restarts of the device plugin.
     pub fn is_device_plugins(&self) -> bool {
         matches!(
             self,
@@ -467,19 +478,19 @@ impl Reason {
     }
 }
 
-/// One wait: what, where, since when.
+/// One wait: its reason, its node and its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// The node, or the whole fleet.
     pub node: Option<Arc<str>>,
-    /// What is waited for. Many nodes wait for the same.
+    /// The reason. Many nodes share it.
     pub reason: Arc<Reason>,
-    /// Since when it has been this reason.
+    /// Time since which it has been this reason.
     pub since: Timestamp,
 }
 
 impl Wait {
-    /// As the verdict names it.
+    /// Returns the reason for the verdict.
     pub fn verdict_reason(&self) -> VerdictReason {
         VerdictReason::new(self.node.as_deref(), self.reason.name())
     }

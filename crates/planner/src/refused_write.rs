@@ -1,6 +1,7 @@
-//! Refused writes: what the API server answered to a write of one object, and when that is final. A write that admission denies, that is
-//! invalid, or that exceeds a quota fails its node. A webhook that cannot be reached may come back, so such a write is tried again a few
-//! times. Only a missing right of our own ends a run, and that is not decided here.
+//! Refused writes: the answers of the API server to the writes of one object, and when they are
+//! final. A write that admission denies, that is invalid, or that exceeds a quota fails its node.
+//! An unreachable webhook may come back, so such a write is retried a few times. Only a missing
+//! right of the hook ends a run; other code handles that.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -9,47 +10,50 @@ use contract::record::{RefusedWrite, WriteKind};
 use super::decide::Action;
 use super::memory::RunMemory;
 
-/// How often a write is asked for when an admission webhook fails.
+/// Maximum number of attempts of a write if an admission webhook fails.
 pub const WEBHOOK_ATTEMPTS: u32 = 6;
-/// The first pause after such an attempt; it doubles each time.
+/// The first pause after such an attempt, in seconds; it doubles each time.
 const FIRST_SECONDS: i64 = 10;
-/// The longest pause.
+/// The longest pause, in seconds.
 const LONGEST_SECONDS: i64 = 60;
 /// Attempts older than this no longer count.
 const FORGOTTEN: SignedDuration = SignedDuration::from_mins(10);
-/// Messages of webhooks can be long, and the run record is small: no more characters of one are kept.
+/// Maximum number of characters of a message that are kept: messages of webhooks can be long, and
+/// the run record is small.
 const MOST_CHARACTERS: usize = 400;
 
-/// What the server did.
+/// The kind of refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalKind {
-    /// It denied the write: admission, validation, or a quota.
+    /// The API server denied the write: admission, validation, or a quota.
     Denied,
-    /// An admission webhook did not answer, or answered with a failure of its own.
+    /// An admission webhook did not respond, or failed.
     WebhookFailed,
-    /// It accepted the write, and what was to change did not: admission changed the patch.
+    /// The API server accepted the write without the change: admission changed the patch.
     Changed,
 }
 
-/// The refusals of one write of one object so far. They need not survive the process: a new process tries again.
+/// All refusals of one write of one object. They need not survive the process: a new process tries
+/// again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteRefusals {
     /// The write.
     pub write: WriteKind,
     /// The last answer.
     pub kind: RefusalKind,
-    /// In the server's words.
+    /// The message of the API server.
     pub message: String,
-    /// The patch was to change the node's cordon, and admission changed the patch: whose the cordon is may stand nowhere.
+    /// The patch was to change the node's cordon, and admission changed the patch: the owner of the
+    /// cordon may not be recorded.
     pub cordon: bool,
-    /// How often the write was refused.
+    /// Number of refusals.
     pub times: u32,
-    /// When last.
+    /// Time of the last refusal.
     pub last: Timestamp,
 }
 
 impl WriteRefusals {
-    /// The refusals after one more.
+    /// Returns the refusals after one more.
     #[must_use]
     pub fn after(
         before: Option<&Self>,
@@ -70,7 +74,7 @@ impl WriteRefusals {
         }
     }
 
-    /// How often the write is asked for at most.
+    /// Returns the maximum number of attempts.
     pub fn limit(&self) -> u32 {
         match self.kind {
             // Admission would change the same patch in the same way again.
@@ -79,12 +83,12 @@ impl WriteRefusals {
         }
     }
 
-    /// Whether the write is not asked for again.
+    /// Returns whether the write is not retried.
     pub fn is_final(&self) -> bool {
         self.times >= self.limit()
     }
 
-    /// When the write may be asked for again.
+    /// Returns when the write may be retried.
     pub fn due(&self) -> Timestamp {
         let seconds = (FIRST_SECONDS << self.times.saturating_sub(1).min(8)).min(LONGEST_SECONDS);
         self.last.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
@@ -99,7 +103,7 @@ impl WriteRefusals {
 pub type RefusedObject = (String, String);
 
 impl RunMemory {
-    /// Notes that the server refused a write.
+    /// Records that the API server refused a write.
     pub fn note_refusal(
         &mut self,
         action: &Action,
@@ -116,14 +120,14 @@ impl RunMemory {
         );
     }
 
-    /// Notes that the server accepted a write.
+    /// Records that the API server accepted a write.
     pub fn note_accepted(&mut self, action: &Action) {
         if !self.refusals.is_empty() {
             self.refusals.remove(&written(action).0);
         }
     }
 
-    /// Notes that an action was not begun, because one of the same node before it failed.
+    /// Records that an action was not performed, because an earlier action of the same node failed.
     pub fn note_unbegun(&mut self, action: &Action) {
         if let Action::DeleteDriver(deletion) = action {
             // The driver was not touched.
@@ -131,13 +135,14 @@ impl RunMemory {
         }
     }
 
-    /// The refused write for which the node, if it is still this one, is given up in this run.
+    /// Returns the refused write because of which the hook stops the upgrade of the node in this
+    /// run, if it is still the same node.
     pub fn refused(&self, node: &observed::ObservedNode) -> Option<&RefusedWrite> {
         self.nodes.get(&node.name).filter(|record| record.uid == node.uid)?.refused.as_ref()
     }
 }
 
-/// What an action writes, and to which object.
+/// Returns the object of an action, and the kind of its write.
 fn written(action: &Action) -> (RefusedObject, WriteKind) {
     let (pod, write) = match action {
         Action::PatchNode(_) => ("", WriteKind::Node),

@@ -1,7 +1,10 @@
-//! Is the NicClusterPolicy safe when its chart lets go of it? From 24.10 on the network operator's chart renders none: Helm would delete
-//! the one that an older chart made, and with it the drivers and every secondary network. The chart has a hook of its own against that,
-//! which does nothing where hooks are switched off, and nothing against Argo CD's pruning. And an Application that has let go of an object
-//! which stays is out of sync until another one takes the object over, which, in a later wave, would wait for just that.
+//! Retains the NicClusterPolicy when its chart no longer contains it. Since 24.10, the Network
+//! Operator's chart does not render a NicClusterPolicy: Helm would delete the one that an older
+//! chart created, and with it the drivers and every secondary network. The chart has its own hook
+//! against that, which does nothing if hooks are disabled, and does not prevent Argo CD's pruning.
+//! Also, an Application that no longer contains an object which stays is `OutOfSync` until another
+//! Application takes the object over; in a later wave, that Application would wait for exactly
+//! this.
 
 use std::collections::BTreeMap;
 
@@ -10,35 +13,37 @@ use contract::names;
 /// Labels or annotations.
 pub type KeyValues = BTreeMap<String, String>;
 
-/// The first chart that renders no NicClusterPolicy.
+/// The first chart version that renders no NicClusterPolicy.
 const LETS_GO: (u32, u32) = (24, 10);
 
-/// What is seen of the NicClusterPolicy for this question.
+/// The observed state of the NicClusterPolicy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RetainState {
-    /// `metadata.resourceVersion`: what was read is what is changed.
+    /// `metadata.resourceVersion`: only the version that was read may be changed.
     pub version: String,
     /// Its labels.
     pub labels: KeyValues,
     /// Its annotations.
     pub annotations: KeyValues,
-    /// Being deleted.
+    /// Whether it is being deleted.
     pub deleting: bool,
 }
 
-/// What is to be done.
+/// What to do about the NicClusterPolicy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RetainDecision {
     /// Nothing, and why.
     Nothing(&'static str),
     /// These annotations are missing.
     Annotate(KeyValues),
-    /// It is being deleted: no annotation helps any more.
+    /// It is being deleted: annotations can no longer retain it.
     Lost,
 }
 
-/// What keeps the policy. `None`: there is none, or no API for it. `version`: the chart's that is about to be deployed; one that cannot be
-/// read counts as new, as the annotations do no harm. `component`: the operator's release, by whose name its Application is known.
+/// Decides how to retain the policy. `policy` is `None` if the policy or its API does not exist.
+/// `version`: the chart version that is about to be deployed; an unreadable version counts as new,
+/// because the annotations do no harm. `component`: the operator's release, whose name identifies
+/// its Application.
 pub fn keeping(
     policy: Option<&RetainState>,
     component: &str,
@@ -49,12 +54,12 @@ pub fn keeping(
     };
     if version.and_then(release).is_some_and(|version| version < LETS_GO) {
         return RetainDecision::Nothing(
-            "charts before 24.10 keep the NicClusterPolicy by rendering it",
+            "charts before 24.10 retain the NicClusterPolicy, because they render it",
         );
     }
     if !is_components(policy, component) {
         return RetainDecision::Nothing(
-            "the NicClusterPolicy is neither Helm's nor of the operator's Application",
+            "neither Helm nor the operator's Application manages the NicClusterPolicy",
         );
     }
     if policy.deleting {
@@ -62,14 +67,14 @@ pub fn keeping(
     }
     let missing = missing(&policy.annotations);
     if missing.is_empty() {
-        RetainDecision::Nothing("the NicClusterPolicy is kept already")
+        RetainDecision::Nothing("the NicClusterPolicy is already retained")
     } else {
         RetainDecision::Annotate(missing)
     }
 }
 
-/// Whether it is the operator's deployer that has made it, and may delete it. Argo CD's Applications are called `RECIPE-RELEASE`; somebody
-/// else's are left alone.
+/// Returns whether the operator's deployer created the policy, and may delete it. Argo CD's
+/// Applications are called `RECIPE-RELEASE`; policies of others are not changed.
 fn is_components(policy: &RetainState, component: &str) -> bool {
     let is_application = |name: &str| {
         name.strip_suffix(component)
@@ -83,7 +88,7 @@ fn is_components(policy: &RetainState, component: &str) -> bool {
         || tracked.into_iter().chain(labelled.into_iter().flatten()).any(is_application)
 }
 
-/// Year and month of a version of the network operator's chart (`24.10.0`, `v25.1.0`).
+/// Returns year and month of a version of the Network Operator's chart (`24.10.0`, `v25.1.0`).
 pub fn release(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.trim_start_matches('v').split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
@@ -97,10 +102,11 @@ fn missing(annotations: &KeyValues) -> KeyValues {
     }
     let mut options = options(annotations, names::ARGO_OPTIONS_ANNOTATION);
     if options.is_empty() {
-        // To the letter what the bundle says of the object: where it is applied on the server, another value would be a conflict.
+        // The exact value in the bundle: for an object that is applied on the server, another value
+        // would be a conflict.
         missing.insert(names::ARGO_OPTIONS_ANNOTATION.to_owned(), names::ARGO_KEPT.to_owned());
     } else if !options.contains(&names::ARGO_NO_PRUNE) {
-        // Others' options stay, but one that says the opposite.
+        // Other options stay, except an opposite one.
         options.retain(|option| !option.starts_with("Prune="));
         options.push(names::ARGO_NO_PRUNE);
         missing.insert(names::ARGO_OPTIONS_ANNOTATION.to_owned(), options.join(","));
@@ -113,7 +119,7 @@ fn missing(annotations: &KeyValues) -> KeyValues {
     missing
 }
 
-/// What an annotation of Argo CD's lists.
+/// Returns the options in an annotation of Argo CD.
 fn options<'a>(annotations: &'a KeyValues, annotation: &str) -> Vec<&'a str> {
     let list = annotations.get(annotation).map(String::as_str).unwrap_or_default();
     list.split(',').map(str::trim).filter(|option| !option.is_empty()).collect()

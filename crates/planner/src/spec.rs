@@ -1,5 +1,6 @@
-//! Has the operator observed what it is asked for? `status.state` cannot tell: it has no observedGeneration and stays `ready` for seconds
-//! after an edit. What tells is that the DaemonSet templates carry the spec.
+//! Whether the operator has observed the live spec. `status.state` does not show it: it has no
+//! observedGeneration, and stays `ready` for seconds after an edit. The templates of the DaemonSets
+//! show it: they must carry the spec.
 
 use contract::driver::Driver;
 use contract::names;
@@ -26,11 +27,11 @@ pub mod leadership;
 mod nvidia_drivers;
 mod ofed;
 
-/// What is not yet as asked for, of the operator and its objects as a whole. `Ok`: the operator has observed the live spec. `nodes`:
-/// there are nodes that need the driver.
+/// Checks whether the operator and its objects match the live spec. `nodes`: whether there are
+/// nodes that need the driver.
 ///
 /// # Errors
-/// The first reason why it has not.
+/// The first reason why the operator has not observed the live spec.
 pub fn observed_spec(
     observed: &Observed,
     settings: &Settings,
@@ -44,12 +45,13 @@ pub fn observed_spec(
     }
 }
 
-/// The custom resource's API is served; without that the operator cannot run.
+/// Returns the custom resources; an error if their API is not served, because the operator cannot
+/// run without it.
 fn served<T>(api: &OptionalApi<T>, driver: Driver) -> Result<&T, Reason> {
     api.served().ok_or(Reason::PolicyApiMissing { resource: driver.traits().policy_resource })
 }
 
-/// The operator's Deployment is there.
+/// Returns the operator's Deployment; an error if it does not exist.
 fn operator<'a>(
     observed: &'a Observed,
     settings: &Settings,
@@ -64,7 +66,8 @@ fn rolled_out(operator: &ObservedDeployment, settings: &Settings) -> Result<(), 
     if operator.rolled_out() {
         return Ok(());
     }
-    // Which ones are available is not said: those of an older template count first.
+    // The status does not say which replicas are available: replicas with an older template are
+    // counted first.
     let older = operator.current.saturating_sub(operator.updated);
     let available = if operator.observed {
         operator.available.saturating_sub(older).clamp(0, operator.updated)
@@ -111,7 +114,8 @@ fn gpu(
             evictions_left_to_us(observed)?;
         }
     }
-    // Without GPU nodes the operator neither makes nor updates DaemonSets: those that are left have the templates that they had.
+    // Without GPU nodes, the operator neither creates nor updates DaemonSets: existing DaemonSets
+    // keep their templates.
     if policy.toolkit_enabled && gpu_nodes {
         if toolkit_daemon_sets(observed).next().is_none() {
             return Err(Reason::DaemonSetMissing { what: "container toolkit" });
@@ -127,7 +131,8 @@ fn gpu(
     if policy.driver_enabled { Ok(()) } else { no_driver_left(observed, policy) }
 }
 
-/// The operator acts on this ClusterPolicy. Of several it acts on one, and writes nothing into the others.
+/// Checks that the operator reconciles this ClusterPolicy. If there are several, it reconciles one
+/// and ignores the others.
 fn acted_on(
     observed: &Observed,
     policy: &ClusterPolicy,
@@ -148,7 +153,8 @@ fn acted_on(
     }
 }
 
-/// No driver of the ClusterPolicy's runs on where it asks for none: its nodes would be taken for nodes with drivers of their own.
+/// Checks that no driver of the ClusterPolicy still runs if the ClusterPolicy disables the driver:
+/// its nodes would be mistaken for nodes with their own drivers.
 fn no_driver_left(observed: &Observed, policy: &ClusterPolicy) -> Result<(), Reason> {
     let has_pods = |daemon_set: &&ObservedDaemonSet| {
         daemon_set.desired > 0
@@ -162,8 +168,8 @@ fn no_driver_left(observed: &Observed, policy: &ClusterPolicy) -> Result<(), Rea
     })
 }
 
-/// Every operand that is enabled has a DaemonSet whose template carries the spec. An error in one operand ends the operator's pass, so that
-/// each of them has to be looked at.
+/// Checks that every enabled operand has a DaemonSet whose template carries the spec. An error in
+/// one operand ends the operator's pass, so each operand must be checked.
 fn operand_templates(observed: &Observed, policy: &ClusterPolicy) -> Result<(), Reason> {
     for operand in Operand::ALL.into_iter().filter(|operand| *operand != Operand::Toolkit) {
         let traits = operand.traits();
@@ -188,13 +194,13 @@ fn operand_templates(observed: &Observed, policy: &ClusterPolicy) -> Result<(), 
     Ok(())
 }
 
-/// The operand that a DaemonSet of the operator is for.
+/// Returns the operand of an operator's DaemonSet.
 pub fn operand_of(daemon_set: &ObservedDaemonSet) -> Option<Operand> {
     Operand::from_app(daemon_set.template_labels.get("app")?)
 }
 
-/// Which specs a rollout was about: UID and generation of ClusterPolicy, NicClusterPolicy and every NVIDIADriver. Edits that no template
-/// shows change it too.
+/// Returns a fingerprint of the specs of a rollout: UID and generation of ClusterPolicy,
+/// NicClusterPolicy and every NVIDIADriver. It also changes with edits that appear in no template.
 pub fn fingerprint(observed: &Observed) -> String {
     let policy = observed
         .live_cluster_policy()
@@ -208,7 +214,7 @@ pub fn fingerprint(observed: &Observed) -> String {
     policy.into_iter().chain(nic).chain(drivers).collect::<Vec<_>>().join("+")
 }
 
-/// The driver DaemonSets in the operator's namespace that somebody asks for.
+/// Returns the driver DaemonSets in the operator's namespace that belong to a custom resource.
 pub fn driver_daemon_sets(observed: &Observed, driver: Driver) -> Vec<&ObservedDaemonSet> {
     match driver {
         Driver::Gpu => {
@@ -220,12 +226,12 @@ pub fn driver_daemon_sets(observed: &Observed, driver: Driver) -> Vec<&ObservedD
     }
 }
 
-/// Those of the GPU driver, of a ClusterPolicy or of NVIDIADrivers.
+/// Returns the DaemonSets of the GPU driver, of a ClusterPolicy or of NVIDIADrivers.
 fn gpu_daemon_sets(observed: &Observed) -> impl Iterator<Item = &ObservedDaemonSet> {
     labeled(observed, (names::DRIVER_COMPONENT.0, Some(names::DRIVER_COMPONENT.1)))
 }
 
-/// The container toolkit's DaemonSet.
+/// Returns the container toolkit's DaemonSets.
 pub fn toolkit_daemon_sets(observed: &Observed) -> impl Iterator<Item = &ObservedDaemonSet> {
     labeled(observed, (names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1)))
 }
@@ -243,7 +249,8 @@ fn labeled<'a>(
     observed.daemon_sets.iter().filter(matches).filter(|daemon_set| !daemon_set.deleting)
 }
 
-/// The live ClusterPolicy must say what the values of this bundle say: a deployer that cannot gate may start the hook early.
+/// Checks that the live ClusterPolicy matches the values of this bundle: a deployer that cannot
+/// order releases may start the hook early.
 fn precondition(policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reason> {
     let expected = &settings.expected;
     let (kind, manager) = (Driver::Gpu.traits().policy_kind, policy.driver_field_manager.as_ref());
@@ -269,7 +276,7 @@ fn precondition(policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reaso
             Some(&policy.uses_nvidia_drivers.to_string()),
         ));
     }
-    // Where drivers come from NVIDIADrivers, the version is theirs (`nvidia_drivers::precondition`).
+    // If drivers come from NVIDIADrivers, the version is in them (`nvidia_drivers::precondition`).
     if let Some(version) = &expected.driver_version
         && policy.driver_enabled
         && !policy.uses_nvidia_drivers
@@ -290,7 +297,7 @@ fn precondition(policy: &ClusterPolicy, settings: &Settings) -> Result<(), Reaso
     Ok(())
 }
 
-/// The driver manager's own evictions are off in every driver template.
+/// Checks that the driver manager's own evictions are off in every driver template.
 fn evictions_left_to_us(observed: &Observed) -> Result<(), Reason> {
     for daemon_set in gpu_daemon_sets(observed)
         .filter(|daemon_set| daemon_set.images.contains_key(names::DRIVER_MANAGER_CONTAINER))
@@ -313,7 +320,7 @@ fn evictions_left_to_us(observed: &Observed) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Every driver that is asked for has a DaemonSet whose template carries it.
+/// Checks that every specified driver has a DaemonSet whose template carries the spec.
 fn driver_templates(observed: &Observed, policy: &ClusterPolicy) -> Result<(), Reason> {
     if policy.uses_nvidia_drivers {
         let drivers = observed
@@ -331,7 +338,8 @@ fn driver_templates(observed: &Observed, policy: &ClusterPolicy) -> Result<(), R
         }
         for driver in drivers {
             let owned = served_daemon_sets(observed, &driver.uid);
-            // A driver whose selector matches no node has no DaemonSet; nodes that nobody drives are seen per node.
+            // A driver whose selector matches no node has no DaemonSet; nodes without a driver are
+            // reported per node.
             for daemon_set in owned {
                 carries_image(daemon_set, &driver.driver, ImageTagRule::WithSuffix)?;
             }
@@ -351,14 +359,16 @@ fn driver_templates(observed: &Observed, policy: &ClusterPolicy) -> Result<(), R
     Ok(())
 }
 
-/// Nodes that the operator has labeled for a driver of its own. Of the others it is told node by node what they wait for.
+/// Returns the nodes that the operator has labeled for one of its drivers. The waits of the other
+/// nodes are reported per node.
 fn takers(observed: &Observed) -> impl Iterator<Item = &ObservedNode> {
     let takes = |node: &&ObservedNode| node.labels.has(names::DEPLOY_DRIVER_LABEL, "true");
     driver_nodes(observed, Driver::Gpu).filter(takes)
 }
 
-/// The driver DaemonSets of a custom resource that have nodes. With precompiled drivers, every pass of the operator deletes and recreates those of
-/// kernels without nodes: they affect no node, and are never up to date for long.
+/// Returns the driver DaemonSets of a custom resource that have nodes. With precompiled drivers,
+/// every pass of the operator deletes and recreates the DaemonSets of kernels without nodes: they
+/// affect no node, and never stay up to date.
 fn served_daemon_sets<'a>(
     observed: &'a Observed,
     owner: &'a str,
@@ -372,25 +382,25 @@ fn served_daemon_sets<'a>(
         .filter(has_nodes)
 }
 
-/// How an image's tag follows from the version in the spec.
+/// How the tag of an image is derived from the version in the spec.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ImageTagRule {
-    /// It is the version.
+    /// The tag is the version.
     Exact,
     /// The operator appends `-<operating system>` (precompiled: also the kernel).
     WithSuffix,
 }
 
-/// The DaemonSet's controller has seen its newest generation.
+/// Checks that the DaemonSet controller has observed the newest generation.
 fn newest_observed(daemon_set: &ObservedDaemonSet) -> Result<(), Reason> {
     if daemon_set.observed {
         return Ok(());
     }
-    Err(behind(daemon_set, "observedGeneration", "the newest generation", "an older one"))
+    Err(behind(daemon_set, "observedGeneration", "the newest generation", "an older generation"))
 }
 
-/// One of the template's images is the one that the spec names. Parts that the spec leaves open come from the operator's environment
-/// and are not compared.
+/// Checks that one of the template's images is the image in the spec. Parts that the spec omits
+/// come from the operator's environment and are not compared.
 fn carries_image(
     daemon_set: &ObservedDaemonSet,
     wanted: &ImageSpec,
@@ -424,14 +434,16 @@ fn carries_image(
     Err(behind(daemon_set, "image", &format!("{name}{separator}{version}"), &found))
 }
 
-/// The template carries `spec.daemonsets.labels`; they hold the operator chart's version, which changes with every chart bump.
+/// Checks that the template carries `spec.daemonsets.labels`; they contain the operator chart's
+/// version, which changes with every chart bump.
 fn labels_observed(daemon_set: &ObservedDaemonSet, policy: &ClusterPolicy) -> Result<(), Reason> {
     let Some((key, value)) = missing_label(daemon_set, policy) else { return Ok(()) };
     let found = daemon_set.template_labels.get(key);
     Err(behind(daemon_set, &format!("label {key}"), value, found.map_or("absent", String::as_str)))
 }
 
-/// Whether the DaemonSet's template carries all labels that the ClusterPolicy gives to the operator's DaemonSets.
+/// Returns whether the DaemonSet's template carries all labels that the ClusterPolicy sets on the
+/// operator's DaemonSets.
 pub fn carries_labels(daemon_set: &ObservedDaemonSet, policy: &ClusterPolicy) -> bool {
     missing_label(daemon_set, policy).is_none()
 }
@@ -445,7 +457,8 @@ fn missing_label<'a>(
     wanted.find(|(key, value)| daemon_set.template_labels.get(*key) != Some(*value))
 }
 
-/// Labels that the operator keeps for itself (`applyCommonDaemonsetMetadata` in its `controllers/object_controls.go`).
+/// Labels that the operator reserves (`applyCommonDaemonsetMetadata` in its
+/// `controllers/object_controls.go`).
 const RESERVED_LABELS: [&str; 3] =
     ["app", "app.kubernetes.io/part-of", "app.kubernetes.io/component"];
 

@@ -1,8 +1,8 @@
-//! Arithmetic of times.
+//! Time arithmetic.
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Returns the time so many seconds later.
+/// Returns the time that is `seconds` later.
 pub(crate) fn after(since: Timestamp, seconds: u64) -> Timestamp {
     since
         .saturating_add(SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)))

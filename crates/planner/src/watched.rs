@@ -1,4 +1,5 @@
-//! What every release of NVIDIA's controller watches, as one number: while it stays the same, nothing has woken the controller.
+//! A hash over the objects that every release of NVIDIA's controller watches: while it stays the
+//! same, nothing has woken the controller.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,8 +8,8 @@ use crate::spec::fingerprint;
 use contract::driver::{Driver, DriverTraits};
 use observed::{Observed, ObservedNode};
 
-/// A hash over it. It is a sum over the nodes: `before`, a sum, what was observed then, and the nodes that have changed since, spares looking at the
-/// others.
+/// Returns the hash. It is a sum over the nodes: `before` is a previous sum with its observed state
+/// and the nodes that have changed since then, so that the other nodes need not be examined.
 pub(crate) fn watched(
     observed: &Observed,
     driver: Driver,

@@ -67,7 +67,7 @@ impl FromStr for RepositoryOverride {
                 Some(rest) if rest.split('/').next().is_some_and(|host| host.contains('@')) => {
                     RepositoryOverrideError::Secret(name.to_owned())
                 }
-                Some(_) if problem != "is no address" => {
+                Some(_) if problem != "is not a URL" => {
                     RepositoryOverrideError::Characters(name.to_owned())
                 }
                 Some(_) | None => RepositoryOverrideError::Scheme(shown(url)),

@@ -1,5 +1,5 @@
-//! The one place that owns how YAML is read and written: what Helm reads from a text is what we read from it, and what we write
-//! Helm reads back unchanged.
+//! Reads and writes YAML: a text has the same content as in Helm, and Helm reads written text back
+//! unchanged.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,15 +13,18 @@ const MAX_NODES: usize = 1_000_000;
 /// How deep a document may be nested. Recursive code over parsed documents relies on it.
 pub const MAX_DEPTH: usize = 64;
 
-/// Reads one document. Duplicate keys and further documents are errors; `0644` is 420 and `yes` is true, as Helm has it.
+/// Reads one document. Duplicate keys and further documents are errors; `0644` is 420 and `yes` is
+/// true, as Helm has it.
 ///
 /// # Errors
-/// The text is no YAML, exceeds the limits above, or does not fit `T`. The error knows line and column and carries no excerpt.
+/// The text is no YAML, exceeds the limits above, or does not fit `T`. The error knows line and
+/// column and carries no excerpt.
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     from_str_limited(text, MAX_NODES)
 }
 
-/// The same for texts that strangers write: refuses what has more than `nodes` nodes once aliases are expanded.
+/// The same for texts that strangers write: refuses what has more than `nodes` nodes once aliases
+/// are expanded.
 ///
 /// # Errors
 /// See [`from_str`].
@@ -29,7 +32,8 @@ pub fn from_str_limited<T: DeserializeOwned>(text: &str, nodes: usize) -> Result
     serde_yaml::from_str_with_options(text, read_options(nodes))
 }
 
-/// Reads the first document of a text that strangers write. A key that stands twice is no error: a map gets all of its entries.
+/// Reads the first document of a text that strangers write. A key that stands twice is no error: a
+/// map gets all of its entries.
 ///
 /// # Errors
 /// As above; [`Error::MultipleDocuments`] if there is another document, with its place.
@@ -49,10 +53,12 @@ fn read_options(nodes: usize) -> serde_yaml::Options {
     }
 }
 
-/// Writes one document: long strings stay on one line, every string that some YAML parser takes for something else is quoted.
+/// Writes one document: long strings stay on one line, every string that some YAML parser takes for
+/// something else is quoted.
 ///
 /// # Errors
-/// `value` cannot be written as YAML: a map whose keys are no scalars, or its own `Serialize` fails.
+/// `value` cannot be written as YAML: a map whose keys are no scalars, or its own `Serialize`
+/// fails.
 pub fn to_string(value: &impl Serialize) -> Result<String, serde_json::Error> {
     serde_json::to_value(value).map(|value| write::document(&value))
 }

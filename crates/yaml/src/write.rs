@@ -1,6 +1,7 @@
-//! The one writer of YAML. Its output is read the same by every parser that bundles meet: sigs.k8s.io/yaml (Helm, Flux, Argo CD, Kubernetes),
-//! yaml.v3 (helmfile, Kustomize) and parsers of YAML 1.2. A text is written plain or as a literal block only where it is beyond doubt; everything
-//! else is quoted, with escapes for what any of these parsers changes or refuses.
+//! The one writer of YAML. Its output is read the same by every parser that bundles meet:
+//! sigs.k8s.io/yaml (Helm, Flux, Argo CD, Kubernetes), yaml.v3 (helmfile, Kustomize) and parsers of
+//! YAML 1.2. A text is written plain or as a literal block only where it is beyond doubt;
+//! everything else is quoted, with escapes for what any of these parsers changes or refuses.
 
 use std::fmt::Write as _;
 
@@ -8,7 +9,7 @@ use serde_json::{Map, Number, Value};
 
 /// Parsers look for the colon of a key on one line, within 1024 characters.
 const LONGEST_KEY: usize = 1000;
-/// Words that some version of YAML takes for something else than a text, in lower case.
+/// Words that some version of YAML reads as something other than a text, in lower case.
 const WORDS: [&str; 15] = [
     "y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf", "infinity", ".nan",
     ".inf", "~",
@@ -78,8 +79,9 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Whether a character stands for itself in a quoted text. Not so: control characters, all spaces but the usual one (Go trims some of them),
-/// what breaks lines in YAML 1.1, what changes the direction or cannot be seen, and what is no character.
+/// Whether a character stands for itself in a quoted text. Not so: control characters, all spaces
+/// but the usual one (Go trims some of them), what breaks lines in YAML 1.1, what changes the
+/// direction or cannot be seen, and what is no character.
 fn is_visible(character: char) -> bool {
     match character {
         ' '..='~' => true,
@@ -128,7 +130,8 @@ fn list(text: &mut String, items: &[Value], indent: usize) {
     }
 }
 
-/// What stands behind a colon or a dash: maps and lists start on a line of their own, or on the dash's.
+/// What stands behind a colon or a dash: maps and lists start on a line of their own, or on the
+/// dash's.
 fn nested(text: &mut String, value: &Value, indent: usize, own_line: bool) {
     let below = indent + 2;
     let open = |text: &mut String| {
@@ -196,8 +199,9 @@ fn block(text: &mut String, content: &str, indent: usize) {
     }
 }
 
-/// Whether a text of several lines can be a literal block. The first line decides about the indentation, trailing line breaks about how the
-/// block ends, and white space that cannot be seen gets lost in editors: what is special in any of this is quoted.
+/// Whether a text of several lines can be a literal block. The first line decides about the
+/// indentation, trailing line breaks about how the block ends, and white space that cannot be seen
+/// gets lost in editors: what is special in any of this is quoted.
 fn is_block(text: &str) -> bool {
     let body = text.strip_suffix('\n').unwrap_or(text);
     body.contains('\n')
@@ -207,7 +211,7 @@ fn is_block(text: &str) -> bool {
         && body.chars().all(|character| matches!(character, '\n' | '\t') || is_visible(character))
 }
 
-/// Whether a text can stand without quotes.
+/// Returns whether a text can be written without quotes.
 fn is_plain(text: &str) -> bool {
     let Some(first) = text.chars().next() else { return false };
     let starts = first.is_ascii_alphanumeric() || "_/.+(".contains(first);
@@ -216,7 +220,8 @@ fn is_plain(text: &str) -> bool {
     starts && inner && !text.contains(": ") && !text.contains(" #") && !is_other_type(text)
 }
 
-/// Whether a plain text might be read as something else: a word, or what has nothing but the characters of numbers and dates.
+/// Whether a plain text might be read as something else: a word, or what has nothing but the
+/// characters of numbers and dates.
 fn is_other_type(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let is_hexadecimal = lower.contains("0x");

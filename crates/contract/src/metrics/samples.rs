@@ -25,7 +25,7 @@ struct MetricSample {
 }
 
 impl MetricSamples {
-    /// What is added from now on is about this release and driver.
+    /// Sets the release and the driver of the values that are added after this call.
     pub fn about(&mut self, namespace: &str, release: &str, driver: &str) {
         self.common = [namespace.to_owned(), release.to_owned(), driver.to_owned()];
     }
@@ -42,7 +42,7 @@ impl MetricSamples {
         });
     }
 
-    /// Their text, without the mark at the end.
+    /// Returns the samples as text, without the end mark.
     pub fn text(self) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self));

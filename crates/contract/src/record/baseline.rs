@@ -1,5 +1,7 @@
-//! The baseline: each GPU node as it was when a run began. What was broken before is reported, and is not the run's fault; a GPU that is missing
-//! afterwards is found by it. It is stored with the run: a replacement pod would otherwise excuse what this run has broken.
+//! The baseline: each GPU node as it was when a run started. Failures that existed before are
+//! reported, and the run is not blamed for them; GPUs that are missing afterwards are detected. The
+//! baseline is stored with the run, because a replacement pod would otherwise excuse failures that
+//! this run caused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,76 +11,80 @@ use serde::{Deserialize, Serialize};
 
 use super::cohort::{PART_NODES, fingerprint, fingerprints};
 
-/// Data keys of the stored baseline; the number of the part follows.
+/// Prefix of the data keys of the stored baseline; the number of the part follows.
 pub const BASELINE_KEY_PREFIX: &str = "baseline.";
 
-/// The GPU nodes when a run began, by the fingerprint of their UID. Nodes that were alike share one entry.
+/// The GPU nodes at the start of a run, by the fingerprint of their UID. Equal nodes share one
+/// entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Baseline(BTreeMap<u64, Arc<NodeBaseline>>);
 
-/// A node when a run began.
+/// A node at the start of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeBaseline {
-    /// Labels that decide how many GPUs it offers.
+    /// Labels that decide how many GPUs the node offers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shape: BTreeMap<String, String>,
-    /// GPUs in its capacity, by extended resource.
+    /// GPUs in the node's capacity, by extended resource.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub gpus: BTreeMap<String, String>,
-    /// DaemonSets whose pod on the node was failing, and has not worked since.
+    /// DaemonSets whose pod on the node was failing, and has not worked since then.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub failing: BTreeSet<String>,
 }
 
-/// The nodes of one part that were alike.
+/// The equal nodes of one part.
 #[derive(Serialize, Deserialize)]
 struct NodeGroup {
     #[serde(flatten)]
     baseline: NodeBaseline,
-    /// Their fingerprints, one after the other.
+    /// The concatenated fingerprints of the nodes.
     nodes: String,
 }
 
 impl Baseline {
-    /// Enters a node.
+    /// Adds a node.
     pub fn insert(&mut self, uid: &str, node: Arc<NodeBaseline>) {
         self.0.insert(fingerprint(uid), node);
     }
 
-    /// The entry of the node with this UID; `None`: it was not there when the run began.
+    /// Returns the entry of the node with this UID; `None` if the node did not exist when the run
+    /// started.
     pub fn get(&self, uid: &str) -> Option<&Arc<NodeBaseline>> {
         self.0.get(&fingerprint(uid))
     }
 
-    /// All entries, to be changed.
+    /// Returns all entries, mutable.
     pub fn entries_mut(&mut self) -> impl Iterator<Item = &mut Arc<NodeBaseline>> {
         self.0.values_mut()
     }
 
-    /// All entries.
+    /// Returns all entries.
     pub fn entries(&self) -> impl Iterator<Item = &NodeBaseline> {
         self.0.values().map(|node| &**node)
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether it has no nodes.
+    /// Returns whether it has no nodes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The stored form, in parts of [`PART_NODES`] nodes: 16 bytes of text for each node, and once what nodes have in common.
+    /// Returns the stored form, in parts of [`PART_NODES`] nodes: 16 bytes of text for each node,
+    /// and the common properties of equal nodes once.
     pub fn parts(&self) -> Vec<String> {
         let nodes: Vec<(u64, &Arc<NodeBaseline>)> =
             self.0.iter().map(|(one, node)| (*one, node)).collect();
         nodes.chunks(PART_NODES).map(text).collect()
     }
 
-    /// Reads the stored form. `None`: it is not the whole baseline of `nodes` nodes, as after a write that was cut off.
+    /// Reads the stored form. `None` if it is not the whole baseline of `nodes` nodes, as after an
+    /// interrupted write.
     pub fn from_parts<'a>(parts: impl IntoIterator<Item = &'a str>, nodes: usize) -> Option<Self> {
         let mut all = BTreeMap::new();
         for part in parts {
@@ -93,7 +99,7 @@ impl Baseline {
     }
 }
 
-/// One part as it is stored: what its nodes have in common, once.
+/// Returns one part in its stored form.
 fn text(nodes: &[(u64, &Arc<NodeBaseline>)]) -> String {
     let mut groups: BTreeMap<&NodeBaseline, String> = BTreeMap::new();
     for (one, node) in nodes {
@@ -104,7 +110,8 @@ fn text(nodes: &[(u64, &Arc<NodeBaseline>)]) -> String {
         .into_iter()
         .map(|(baseline, nodes)| NodeGroup { baseline: baseline.clone(), nodes })
         .collect();
-    // The type has no map keys that are not strings and no failing Serialize: the only ways in which this can fail.
+    // Serialization can fail only for map keys that are not strings and for failing Serialize
+    // implementations, and the type has neither.
     serde_json::to_string(&groups).unwrap_or_default()
 }
 

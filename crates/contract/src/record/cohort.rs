@@ -1,23 +1,25 @@
-//! The cohort: the nodes that a run waits for, by UID. It is stored with the run, so that a replacement pod of the same Job has the same one.
+//! The cohort: the nodes that a run waits for, by UID. It is stored with the run, so that a
+//! replacement pod of the same Job has the same cohort.
 
 use std::fmt::Write as _;
 
-/// Data keys of the stored cohort; the number of the part follows.
+/// Prefix of the data keys of the stored cohort; the number of the part follows.
 pub const COHORT_KEY_PREFIX: &str = "cohort.";
-/// Nodes in one stored part: 16 bytes of text each.
+/// Number of nodes in one stored part: 16 bytes of text each.
 pub const PART_NODES: usize = 10_000;
 /// Hexadecimal digits of a fingerprint.
 const DIGITS: usize = 16;
 
-/// The nodes of the first complete list of a run. Membership is decided by UID alone: timestamps of objects come from clocks that are not compared.
+/// The nodes of the first complete list of a run. Only the UID decides membership: timestamps of
+/// objects come from clocks that are not comparable.
 ///
-/// It holds the FNV-1a hash of each UID, 64 bits: 10,000 nodes take 160 kB of text. UIDs are random, so that a hash that is cheap is enough: every
-/// decision asks it of every node.
+/// It contains the 64-bit FNV-1a hash of each UID: 10,000 nodes take 160 kB of text. UIDs are
+/// random, so a cheap hash is sufficient: every decision looks up every node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cohort(Vec<u64>);
 
 impl Cohort {
-    /// The nodes with these UIDs.
+    /// Creates the cohort of the nodes with these UIDs.
     pub fn from_uids<'a>(uids: impl IntoIterator<Item = &'a str>) -> Self {
         let mut fingerprints: Vec<u64> = uids.into_iter().map(fingerprint).collect();
         fingerprints.sort_unstable();
@@ -25,22 +27,22 @@ impl Cohort {
         Self(fingerprints)
     }
 
-    /// Whether the node with this UID belongs to it.
+    /// Returns whether the node with this UID belongs to the cohort.
     pub fn contains(&self, uid: &str) -> bool {
         self.0.binary_search(&fingerprint(uid)).is_ok()
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether it has no nodes.
+    /// Returns whether it has no nodes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The stored form, in parts of [`PART_NODES`] nodes.
+    /// Returns the stored form, in parts of [`PART_NODES`] nodes.
     pub fn parts(&self) -> Vec<String> {
         let text = |part: &[u64]| {
             part.iter().fold(String::with_capacity(part.len() * DIGITS), |mut text, one| {
@@ -52,7 +54,8 @@ impl Cohort {
         self.0.chunks(PART_NODES).map(text).collect()
     }
 
-    /// Reads the stored form. `None`: it is not the whole cohort of `nodes` nodes, as after a write that was cut off.
+    /// Reads the stored form. `None` if it is not the whole cohort of `nodes` nodes, as after an
+    /// interrupted write.
     pub fn from_parts<'a>(parts: impl IntoIterator<Item = &'a str>, nodes: usize) -> Option<Self> {
         let mut all = Vec::with_capacity(nodes);
         for part in parts {
@@ -62,7 +65,7 @@ impl Cohort {
     }
 }
 
-/// Reads fingerprints that were written one after the other. `None`: that is not what it is.
+/// Reads concatenated fingerprints. `None` if the text has another form.
 pub(super) fn fingerprints(text: &str) -> Option<Vec<u64>> {
     if !text.is_ascii() || !text.len().is_multiple_of(DIGITS) {
         return None;
@@ -73,7 +76,7 @@ pub(super) fn fingerprints(text: &str) -> Option<Vec<u64>> {
         .collect()
 }
 
-/// The FNV-1a hash of a UID.
+/// Returns the FNV-1a hash of a UID.
 pub(super) fn fingerprint(uid: &str) -> u64 {
     uid.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,4 +1,4 @@
-//! Why a node waits, or ended as it did, as the record keeps it.
+//! The reason for which a node waits or has its outcome, as the record stores it.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 pub struct RecordedReason {
     /// A constant name, as in events and metrics.
     pub name: String,
-    /// In words. Where the record is short of room there are none.
+    /// The message; empty if the record lacks space.
     pub text: String,
 }
 
 impl RecordedReason {
-    /// Of these parts.
+    /// Creates a reason from its name and its message.
     pub fn new(name: &str, text: impl fmt::Display) -> Self {
         Self { name: name.to_owned(), text: text.to_string() }
     }

@@ -1,4 +1,4 @@
-//! What each task needs to be allowed, and what for.
+//! The rights of each task, each with its purpose.
 
 use super::super::driver::Driver;
 use super::RightScope::{Cluster, DevicePlugin, Dra, Operator, Release};
@@ -8,7 +8,7 @@ use super::RightTarget::{
 };
 use super::{Right, RightScope, RightTarget, Task};
 
-/// Short form of the rows below.
+/// Creates a row of the table.
 const fn right(
     task: Option<Task>,
     scope: RightScope,
@@ -36,16 +36,16 @@ pub const RIGHTS: &[Right] = &[
         ("batch", "jobs"),
         &["get"],
         Job,
-        "reads when its own Job started, so that a replacement pod keeps the same deadline",
+        "reads the start time of its own Job, so that a replacement pod keeps the same deadline",
     ),
-    right(None, Release, ("", "configmaps"), &["get", "patch"], Record, "keeps the run record"),
+    right(None, Release, ("", "configmaps"), &["get", "patch"], Record, "reads and writes the run record"),
     right(
         None,
         Release,
         ("events.k8s.io", "events"),
         &["create"],
         Any,
-        "says on the Job what the run does",
+        "reports on the Job what the run does",
     ),
     right(
         None,
@@ -53,7 +53,7 @@ pub const RIGHTS: &[Right] = &[
         ("events.k8s.io", "events"),
         &["create"],
         Any,
-        "says on a node what happens to it",
+        "reports on a node what happens to it",
     ),
     right(
         None,
@@ -61,7 +61,7 @@ pub const RIGHTS: &[Right] = &[
         ("coordination.k8s.io", "leases"),
         &["create"],
         Any,
-        "creates the Lease once in the life of a cluster",
+        "creates the Lease, once per cluster",
     ),
     right(
         None,
@@ -77,7 +77,7 @@ pub const RIGHTS: &[Right] = &[
         ("", "configmaps"),
         WATCH,
         Pauses,
-        "sees which nodes people have paused",
+        "reads which nodes are paused",
     ),
     right(
         Some(Task::PrepareNetwork),
@@ -85,7 +85,7 @@ pub const RIGHTS: &[Right] = &[
         ("mellanox.com", "nicclusterpolicies"),
         &["get", "patch"],
         NicClusterPolicy,
-        "annotates the NicClusterPolicy so that it stays when its chart lets go of it",
+        "annotates the NicClusterPolicy so that it is retained when its chart no longer contains it",
     ),
     right(
         PREFLIGHT,
@@ -93,7 +93,7 @@ pub const RIGHTS: &[Right] = &[
         ("", "nodes"),
         WATCH,
         Any,
-        "sees the fleet, its cordons and its versions of Kubernetes",
+        "reads the nodes, their cordons and their Kubernetes versions",
     ),
     right(
         PREFLIGHT,
@@ -101,7 +101,7 @@ pub const RIGHTS: &[Right] = &[
         ("nvidia.com", "clusterpolicies"),
         WATCH,
         ClusterPolicy,
-        "sees which policy is in force, and whether the operator would act beside us",
+        "reads which policy is in force, and whether the operator would act at the same time as the hook",
     )
     .with(Driver::Gpu),
     right(
@@ -110,7 +110,7 @@ pub const RIGHTS: &[Right] = &[
         ("nvidia.com", "nvidiadrivers"),
         WATCH,
         Any,
-        "the same in NVIDIADriver mode",
+        "the same for NVIDIADrivers",
     )
     .with(Driver::Gpu),
     right(
@@ -119,7 +119,7 @@ pub const RIGHTS: &[Right] = &[
         ("mellanox.com", "nicclusterpolicies"),
         WATCH,
         NicClusterPolicy,
-        "sees which policy is in force, and whether the operator would act beside us",
+        "reads which policy is in force, and whether the operator would act at the same time as the hook",
     )
     .with(Driver::Ofed),
     right(
@@ -128,7 +128,7 @@ pub const RIGHTS: &[Right] = &[
         ("apps", "daemonsets"),
         WATCH,
         Any,
-        "sees the driver DaemonSets that the upgrade will change",
+        "reads the driver DaemonSets that the upgrade changes",
     )
     .with(Driver::Gpu),
     right(
@@ -137,7 +137,7 @@ pub const RIGHTS: &[Right] = &[
         ("apps", "daemonsets"),
         WATCH,
         Any,
-        "sees the driver DaemonSets that the upgrade will change",
+        "reads the driver DaemonSets that the upgrade changes",
     )
     .with(Driver::Ofed),
     right(
@@ -146,7 +146,7 @@ pub const RIGHTS: &[Right] = &[
         ("apps", "daemonsets"),
         WATCH,
         DriverDaemonSet,
-        "sees the driver DaemonSets that the upgrade will change",
+        "reads the driver DaemonSets that the upgrade changes",
     )
     .with(Driver::DaemonSet),
     right(
@@ -155,7 +155,7 @@ pub const RIGHTS: &[Right] = &[
         ("", "pods"),
         WATCH,
         Any,
-        "sees on which nodes driver pods run, and whether they are ready",
+        "reads on which nodes driver pods run, and whether they are ready",
     ),
     right(
         PREFLIGHT,
@@ -163,7 +163,7 @@ pub const RIGHTS: &[Right] = &[
         ("maintenance.nvidia.com", "nodemaintenances"),
         WATCH,
         Any,
-        "sees which nodes somebody else maintains",
+        "reads which nodes are in maintenance by others",
     ),
     right(
         PREFLIGHT,
@@ -171,7 +171,7 @@ pub const RIGHTS: &[Right] = &[
         ("", "pods"),
         &["list"],
         Any,
-        "finds the pods that no eviction moves, or that nothing brings back",
+        "finds the pods that cannot be evicted, or that would not be recreated",
     ),
     right(
         PREFLIGHT,
@@ -187,7 +187,7 @@ pub const RIGHTS: &[Right] = &[
         ("resource.k8s.io", "resourceclaims"),
         WATCH,
         Any,
-        "sees which pods use a GPU by a claim",
+        "reads which pods use a GPU through a claim",
     ),
     right(
         Some(Task::Hold),
@@ -195,7 +195,7 @@ pub const RIGHTS: &[Right] = &[
         ("", "nodes"),
         &["list", "watch", "patch"],
         Any,
-        "puts the skip label, and whose it is, on nodes that need the driver",
+        "sets the skip label and its owner annotation on nodes that need the driver",
     ),
     right(
         Some(Task::Hold),
@@ -203,7 +203,7 @@ pub const RIGHTS: &[Right] = &[
         ("apps", "deployments"),
         WATCH,
         OperatorDeployment,
-        "sees whether the operator's version changes",
+        "reads whether the operator's version changes",
     )
     .with(Driver::Gpu),
     right(
@@ -212,7 +212,7 @@ pub const RIGHTS: &[Right] = &[
         ("", "nodes"),
         WATCH,
         Any,
-        "sees nodes that need the driver, their labels and the vendor's upgrade states",
+        "reads the nodes that need the driver, their labels and NVIDIA's upgrade states",
     ),
     right(
         SETTLE,
@@ -220,7 +220,7 @@ pub const RIGHTS: &[Right] = &[
         ("nvidia.com", "clusterpolicies"),
         WATCH,
         ClusterPolicy,
-        "sees what the operator is asked for",
+        "reads the spec that the operator must apply",
     )
     .with(Driver::Gpu),
     right(
@@ -229,7 +229,7 @@ pub const RIGHTS: &[Right] = &[
         ("nvidia.com", "nvidiadrivers"),
         WATCH,
         Any,
-        "the same in NVIDIADriver mode",
+        "the same for NVIDIADrivers",
     )
     .with(Driver::Gpu),
     right(
@@ -238,7 +238,7 @@ pub const RIGHTS: &[Right] = &[
         ("mellanox.com", "nicclusterpolicies"),
         WATCH,
         NicClusterPolicy,
-        "sees what the network operator is asked for",
+        "reads the spec that the Network Operator must apply",
     )
     .with(Driver::Ofed),
     right(
@@ -247,7 +247,7 @@ pub const RIGHTS: &[Right] = &[
         ("apps", "deployments"),
         WATCH,
         OperatorDeployment,
-        "sees that the operator itself has been rolled out",
+        "reads whether the operator itself is rolled out",
     )
     .with(Driver::Gpu),
     right(
@@ -256,7 +256,7 @@ pub const RIGHTS: &[Right] = &[
         ("apps", "deployments"),
         WATCH,
         OperatorDeployment,
-        "sees that the operator itself has been rolled out",
+        "reads whether the operator itself is rolled out",
     )
     .with(Driver::Ofed),
     right(
@@ -265,7 +265,7 @@ pub const RIGHTS: &[Right] = &[
         ("coordination.k8s.io", "leases"),
         WATCH,
         OperatorLease,
-        "sees whether the newest operator pod leads",
+        "reads whether the newest operator pod is the leader",
     )
     .with(Driver::Gpu),
     right(
@@ -274,7 +274,7 @@ pub const RIGHTS: &[Right] = &[
         ("apps", "daemonsets"),
         WATCH,
         Any,
-        "sees whether the operator has observed the live spec",
+        "reads whether the operator has observed the live spec",
     )
     .with(Driver::Gpu),
     right(
@@ -283,7 +283,7 @@ pub const RIGHTS: &[Right] = &[
         ("apps", "daemonsets"),
         WATCH,
         Any,
-        "sees whether the operator has observed the live spec",
+        "reads whether the operator has observed the live spec",
     )
     .with(Driver::Ofed),
     right(
@@ -292,7 +292,7 @@ pub const RIGHTS: &[Right] = &[
         ("apps", "daemonsets"),
         WATCH,
         DriverDaemonSet,
-        "sees whether its controller has observed the newest template",
+        "reads whether the DaemonSet controller has observed the newest template",
     )
     .with(Driver::DaemonSet),
     right(
@@ -301,7 +301,7 @@ pub const RIGHTS: &[Right] = &[
         ("apps", "controllerrevisions"),
         WATCH,
         Any,
-        "knows the newest revision of the driver DaemonSets",
+        "reads the newest revision of the driver DaemonSets",
     ),
     right(
         SETTLE,
@@ -309,7 +309,7 @@ pub const RIGHTS: &[Right] = &[
         ("", "pods"),
         WATCH,
         Any,
-        "sees the operator's pods, and those of driver and operands on each node",
+        "reads the operator's pods, and the driver and operand pods on each node",
     ),
     right(
         Some(Task::Wake),
@@ -317,7 +317,7 @@ pub const RIGHTS: &[Right] = &[
         ("", "nodes"),
         PATCH,
         Any,
-        "changes a label that the vendor's controller watches, and has it try a failed node again",
+        "changes a label that NVIDIA's controller watches, and makes the controller retry a failed node",
     ),
     right(
         Some(Task::Steer),
@@ -325,7 +325,7 @@ pub const RIGHTS: &[Right] = &[
         ("", "nodes"),
         PATCH,
         Any,
-        "takes the skip label off the node whose turn it is, cordons and uncordons it, and notes on it what is ours",
+        "removes the skip label from the next node, cordons and uncordons it, and records on it what the hook changed",
     ),
     right(
         Some(Task::Steer),
@@ -333,7 +333,7 @@ pub const RIGHTS: &[Right] = &[
         ("maintenance.nvidia.com", "nodemaintenances"),
         WATCH,
         Any,
-        "waits for nodes that somebody else maintains",
+        "waits for nodes that are in maintenance by others",
     ),
     right(
         DRIVE,
@@ -341,7 +341,7 @@ pub const RIGHTS: &[Right] = &[
         ("", "nodes"),
         PATCH,
         Any,
-        "cordons and uncordons, and notes on the node how far its upgrade is",
+        "cordons and uncordons nodes, and records the upgrade state on the node",
     ),
     right(
         DRIVE,
@@ -349,7 +349,7 @@ pub const RIGHTS: &[Right] = &[
         ("", "pods"),
         WATCH,
         Any,
-        "sees the pods that use the device, and the jobs that are waited for",
+        "reads the pods that use the device, and the jobs that the hook waits for",
     ),
     right(
         DRIVE,
@@ -365,7 +365,7 @@ pub const RIGHTS: &[Right] = &[
         ("policy", "poddisruptionbudgets"),
         WATCH,
         Any,
-        "says which PodDisruptionBudget an eviction waits for",
+        "reports which PodDisruptionBudget an eviction waits for",
     ),
     right(
         DRIVE,
@@ -373,7 +373,7 @@ pub const RIGHTS: &[Right] = &[
         ("resource.k8s.io", "resourceclaims"),
         WATCH,
         Any,
-        "sees which pods use a GPU by a claim",
+        "reads which pods use a GPU through a claim",
     ),
     right(
         DRIVE,
@@ -381,7 +381,7 @@ pub const RIGHTS: &[Right] = &[
         ("maintenance.nvidia.com", "nodemaintenances"),
         WATCH,
         Any,
-        "waits for nodes that somebody else maintains",
+        "waits for nodes that are in maintenance by others",
     ),
     right(
         DRIVE,
@@ -389,7 +389,7 @@ pub const RIGHTS: &[Right] = &[
         ("", "pods"),
         &["delete"],
         Any,
-        "restarts the driver pod of a node that is empty",
+        "restarts the driver pod of an empty node",
     ),
     right(
         REROLL,
@@ -397,7 +397,7 @@ pub const RIGHTS: &[Right] = &[
         ("", "namespaces"),
         &["get"],
         DraNamespaces,
-        "tells an absent DRA driver from a missing right",
+        "distinguishes an absent DRA driver from a missing right",
     ),
     right(
         REROLL,
@@ -405,7 +405,7 @@ pub const RIGHTS: &[Right] = &[
         ("resource.k8s.io", "resourceslices"),
         WATCH,
         Any,
-        "sees which driver version the plugin serves on each node",
+        "reads which driver version the plugin serves on each node",
     ),
     right(REROLL, Dra, ("apps", "daemonsets"), WATCH, Any, "recognizes the DRA kubelet plugin"),
     right(
@@ -414,7 +414,7 @@ pub const RIGHTS: &[Right] = &[
         ("", "pods"),
         &["list", "watch", "delete"],
         Any,
-        "sees and replaces the plugin pod of one node",
+        "reads and replaces the plugin pod of one node",
     ),
     right(
         RESTART,
@@ -422,7 +422,7 @@ pub const RIGHTS: &[Right] = &[
         ("", "nodes"),
         WATCH,
         Any,
-        "sees which configuration a node's label asks for, and whether it is ready",
+        "reads which configuration a node's label requests, and whether the node is ready",
     ),
     right(
         RESTART,
@@ -430,7 +430,7 @@ pub const RIGHTS: &[Right] = &[
         ("", "configmaps"),
         WATCH,
         DevicePluginConfig,
-        "sees whether the configurations are those of the values",
+        "reads whether the configurations match the values",
     ),
     right(
         RESTART,
@@ -438,7 +438,7 @@ pub const RIGHTS: &[Right] = &[
         ("apps", "daemonsets"),
         WATCH,
         Any,
-        "recognizes device plugin, GPU feature discovery and MPS daemon",
+        "recognizes the device plugin, GPU feature discovery and the MPS daemon",
     ),
     right(
         RESTART,
@@ -446,7 +446,7 @@ pub const RIGHTS: &[Right] = &[
         ("apps", "controllerrevisions"),
         WATCH,
         Any,
-        "knows which pods their DaemonSet replaces by itself",
+        "reads which pods their DaemonSet replaces itself",
     ),
     right(
         RESTART,
@@ -454,6 +454,6 @@ pub const RIGHTS: &[Right] = &[
         ("", "pods"),
         &["list", "watch", "delete"],
         Any,
-        "sees and restarts the pods of one node",
+        "reads and restarts the pods of one node",
     ),
 ];

@@ -97,7 +97,7 @@ async fn replacement_pod_keeps_the_cohort() {
     let ended = world.run("pod-b", "job-1").await;
     assert_eq!(
         ended.message,
-        "settled: 2 of 2 nodes done; 2 DRA plugins replaced; 1 GPU nodes joined since the run began and are not waited for"
+        "settled: 2 of 2 nodes done; 2 DRA plugins replaced; 1 GPU nodes joined after the run started; the hook does not wait for them"
     );
 }
 

@@ -88,11 +88,15 @@ async fn nothing_to_retain_means_no_write() {
         }),
         ("there is no NicClusterPolicy", "25.1.0", |_| ()),
         (
-            "the NicClusterPolicy is neither Helm's nor of the operator's Application",
+            "neither Helm nor the operator's Application manages the NicClusterPolicy",
             "25.1.0",
             |world| put(world, &json!({}), &json!({})),
         ),
-        ("charts before 24.10 keep the NicClusterPolicy by rendering it", "24.7.1", helms),
+        (
+            "charts before 24.10 retain the NicClusterPolicy, because they render it",
+            "24.7.1",
+            helms,
+        ),
     ];
     for (why, version, arrange) in cases {
         let world = network(version);
@@ -131,7 +135,7 @@ async fn helms_policy_is_annotated_once() {
     let ended = world.run("pod-b", "job-2").await;
     assert_eq!(
         (ended.code, ended.message.as_str()),
-        (ExitCode::Success, "nothing to do: the NicClusterPolicy is kept already")
+        (ExitCode::Success, "nothing to do: the NicClusterPolicy is already retained")
     );
     assert!(world.writes("pod-b").is_empty());
 }

@@ -1,25 +1,25 @@
-//! What can be said of each wait: whether it ends by itself, and what to do.
+//! The properties of each wait: its name, whether it can end without manual action, and the hint.
 
 use super::super::state::ControllerState;
 use super::{ControllerWait, SlotHolder};
 
 impl ControllerWait {
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &'static str {
         self.row().0
     }
 
-    /// Whether it can end without anybody doing something about it.
+    /// Returns whether it can end without manual action.
     pub fn can_resolve(&self) -> bool {
         self.row().1
     }
 
-    /// What to do.
+    /// Returns the hint.
     pub fn advice(&self) -> &'static str {
         self.row().2
     }
 
-    /// Whether it keeps every node alike, whatever the policy lets go on.
+    /// Returns whether it blocks every node, whatever the policy allows.
     pub fn stops_all(&self) -> bool {
         matches!(self, Self::SandboxWorkloads | Self::Blocked { .. } | Self::PassEnds { .. })
     }
@@ -29,81 +29,81 @@ impl ControllerWait {
             Self::SandboxWorkloads => (
                 "SandboxWorkloads",
                 false,
-                "delete the driver pods yourself, one node after the other when it is cordoned and empty, or take mode drive",
+                "delete the driver pods yourself, one node at a time, when the node is cordoned and empty, or use mode drive",
             ),
-            Self::Off => ("Off", false, "switch upgrades on: upgradePolicy.autoUpgrade"),
+            Self::Off => ("Off", false, "set upgradePolicy.autoUpgrade to true"),
             Self::Blocked { .. } => (
                 "Blocked",
                 true,
-                "see why the DaemonSet has other pods than it wants: a node that is NotReady, or has a taint that the DaemonSet does not tolerate, keeps its pod until the pod is deleted (by force, if the node is gone)",
+                "find out why the DaemonSet does not have exactly the pods that it needs: a node that is NotReady, or that has a taint that the DaemonSet does not tolerate, keeps its pod until the pod is deleted (by force, if the node is gone)",
             ),
             Self::PassEnds { .. } => (
                 "PassEnds",
                 false,
-                "repair what the error names: it keeps every other node waiting too",
+                "fix the problem that the error names: it blocks all other nodes too",
             ),
             Self::Asleep { .. } => (
                 "Asleep",
                 true,
-                "nothing; to hurry, change the node's skip label to a value other than true",
+                "wait; to trigger a pass at once, change the node's skip label to a value other than true",
             ),
             Self::Skipped { .. } => {
-                ("Skipped", false, "remove the label when the node may be upgraded")
+                ("Skipped", false, "remove the label to have the node upgraded")
             }
             Self::Parallel { holders, ahead, .. } => (
                 "Parallel",
                 !ahead.is_empty() || holders.iter().any(SlotHolder::can_resolve),
                 if holders.iter().any(|holder| holder.failed) {
-                    "failed nodes take slots: repair them, or raise maxParallelUpgrades"
+                    "repair the failed nodes, which occupy slots, or raise maxParallelUpgrades"
                 } else {
-                    "wait: its turn comes when another node is done; maxParallelUpgrades is the limit"
+                    "wait: it starts when another node is done; the limit is maxParallelUpgrades"
                 },
             ),
             Self::Unavailable { holders, ahead, .. } => (
                 "Unavailable",
                 !ahead.is_empty() || holders.iter().any(SlotHolder::can_resolve),
-                "uncordon or repair the nodes that are unavailable, or raise maxUnavailable",
+                "uncordon or repair the unavailable nodes, or raise maxUnavailable",
             ),
             Self::Jobs { .. } => {
-                ("Jobs", true, "let the jobs end, or set waitForCompletion.timeoutSeconds")
+                ("Jobs", true, "wait until the jobs end, or set waitForCompletion.timeoutSeconds")
             }
             Self::Evicting { .. } => {
-                ("Evicting", true, "see which PodDisruptionBudget or finalizer holds the pods")
+                ("Evicting", true, "find out which PodDisruptionBudget or finalizer keeps the pods")
             }
             Self::Draining { .. } => {
-                ("Draining", true, "see which PodDisruptionBudget or finalizer holds the pods")
+                ("Draining", true, "find out which PodDisruptionBudget or finalizer keeps the pods")
             }
             Self::Maintenance { .. } => {
-                ("Maintenance", true, "look at the NodeMaintenance and the maintenance-operator")
+                ("Maintenance", true, "check the NodeMaintenance and the maintenance-operator")
             }
             Self::MaintenanceOff => (
                 "MaintenanceOff",
                 false,
-                "switch the maintenance-operator's mode on again, or remove the requestor-mode annotation and set the state to upgrade-required",
+                "enable requestor mode again, or remove the requestor-mode annotation and set the state label to upgrade-required",
             ),
             Self::Terminating { .. } => {
-                ("Terminating", true, "if it stays, look at the node's kubelet")
+                ("Terminating", true, "if the pod does not end, check the kubelet of the node")
             }
             Self::DriverStarting { .. } => (
                 "DriverStarting",
                 true,
-                "look at the pod's log; one that hangs without restarts is never given up",
+                "check the pod's log; if the pod hangs without restarts, the upgrade never fails",
             ),
             Self::NoValidator => (
                 "NoValidator",
                 true,
-                "see why the validator's DaemonSet has no pod on the node; no time runs",
+                "find out why the validator's DaemonSet has no pod on the node; no timeout applies",
             ),
-            Self::Validating { .. } => ("Validating", true, "look at the validator's log"),
+            Self::Validating { .. } => ("Validating", true, "check the validator's log"),
             Self::FailedBefore => (
                 "FailedBefore",
                 false,
-                "remove what could not be evicted, then set the state label to upgrade-required",
+                "remove the pods that could not be evicted, then set the state label to upgrade-required",
             ),
             Self::FailedDriver { .. } => (
                 "FailedDriver",
                 true,
-                "look at the driver pod's log; it goes on as soon as the pod is ready",
+                "check the driver pod's log; the upgrade continues as soon as the pod is ready",
             ),
             Self::UnknownState { .. } => {
                 ("UnknownState", false, "remove the state label, or set it to upgrade-required")
@@ -113,7 +113,7 @@ impl ControllerWait {
 }
 
 impl SlotHolder {
-    /// Whether the node gives its place back without anybody doing something about it.
+    /// Returns whether the node frees its slot without manual action.
     pub fn can_resolve(&self) -> bool {
         (self.state.is_in_progress() && self.state != ControllerState::Failed)
             || (self.not_ready && !self.cordoned && !self.failed)

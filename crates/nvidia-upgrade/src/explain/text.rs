@@ -1,4 +1,4 @@
-//! The waits in words.
+//! The messages of the waits.
 
 use std::fmt;
 
@@ -7,29 +7,31 @@ use jiff::Timestamp;
 use super::super::predict::PredictedStep;
 use super::{ControllerWait, SlotHolder};
 
-/// How many names a text shows before it only counts the rest.
+/// Maximum number of names in a message.
 const NAMED: usize = 5;
 
 impl fmt::Display for ControllerWait {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Off => write!(out, "upgrades are switched off"),
+            Self::Off => write!(out, "automatic upgrades are off"),
             Self::SandboxWorkloads => write!(
                 out,
-                "the operator upgrades no driver while sandboxWorkloads.enabled is true"
+                "the operator does not upgrade drivers while sandboxWorkloads.enabled is true"
             ),
             Self::Blocked { error } => {
-                write!(out, "the operator does nothing for any node: {error}")
+                write!(out, "the operator cannot upgrade any node: {error}")
             }
             Self::PassEnds { error } => {
-                write!(out, "the operator gives up before it comes to the node: {error}")
+                write!(out, "the operator's pass ends before it reaches the node: {error}")
             }
             Self::Asleep { step, since, until } => {
-                let until = until
-                    .map_or_else(|| "when it does".to_owned(), |until| format!("by {until:.0}"));
+                let until = until.map_or_else(
+                    || "at its next pass".to_owned(),
+                    |until| format!("by {until:.0}"),
+                );
                 write!(
                     out,
-                    "the operator has not looked{}; {until} {step}",
+                    "the operator has made no pass{}; {until}, {step}",
                     OptionalTime(" since ", since, "")
                 )
             }
@@ -37,7 +39,7 @@ impl fmt::Display for ControllerWait {
             Self::Parallel { limit, holders, ahead } => {
                 write!(
                     out,
-                    "{} of {limit} parallel upgrades are taken{}{}",
+                    "{} of {limit} parallel upgrades are in use{}{}",
                     holders.len(),
                     HolderNames(holders),
                     NextNodes(ahead)
@@ -47,38 +49,44 @@ impl fmt::Display for ControllerWait {
                 let count = if *counted == 1 { "node counts" } else { "nodes count" };
                 write!(
                     out,
-                    "{counted} {count} as unavailable and {limit} may ({written} of {total}){}{}",
+                    "{counted} {count} as unavailable, and at most {limit} may ({written} of {total}){}{}",
                     HolderNames(holders),
                     NextNodes(ahead)
                 )
             }
             Self::Jobs { count, since, until } => {
-                let run = if *count == 1 { "pod of a job runs" } else { "pods of jobs run" };
+                let run = if *count == 1 { "job pod is running" } else { "job pods are running" };
                 write!(
                     out,
                     "{count} {run}{}{}",
-                    OptionalTime("; waited for since ", since, ""),
+                    OptionalTime("; waiting since ", since, ""),
                     OptionalTime(", until ", until, "")
                 )
             }
             Self::Evicting { timeout_seconds, drain } => {
-                let then = if *drain { "the node is drained" } else { "the node is given up" };
+                let then = if *drain { "it drains the node" } else { "the upgrade fails" };
                 write!(
                     out,
-                    "pods that use the device are being evicted; after {timeout_seconds} s {then}"
+                    "the operator is evicting pods that use the device; after {timeout_seconds} s, {then}"
                 )
             }
             Self::Draining { timeout_seconds } => {
-                write!(out, "the node is being drained; after {timeout_seconds} s it is given up")
+                write!(
+                    out,
+                    "the operator is draining the node; after {timeout_seconds} s, the upgrade fails"
+                )
             }
             Self::Maintenance { found: Some(found) } => {
                 write!(out, "its NodeMaintenance is {found}")
             }
             Self::Maintenance { found: None } => {
-                write!(out, "the maintenance-operator has not looked at its NodeMaintenance")
+                write!(out, "the maintenance-operator has not handled its NodeMaintenance yet")
             }
             Self::MaintenanceOff => {
-                write!(out, "it was handed to the maintenance-operator, and that mode is off")
+                write!(
+                    out,
+                    "the node was handed to the maintenance-operator, but requestor mode is off"
+                )
             }
             Self::Terminating { pod } => write!(out, "the old driver pod/{pod} is terminating"),
             Self::DriverStarting { pod, trouble, restarts } => {
@@ -90,14 +98,16 @@ impl fmt::Display for ControllerWait {
                 write!(
                     out,
                     "validator pod/{pod} is not ready{}",
-                    OptionalTime("; after ", until, " the node is given up")
+                    OptionalTime("; after ", until, ", the upgrade fails")
                 )
             }
-            Self::FailedBefore => write!(out, "given up with its old driver"),
+            Self::FailedBefore => {
+                write!(out, "the upgrade failed, and the node keeps its old driver")
+            }
             Self::FailedDriver { pod, trouble } => {
                 write!(
                     out,
-                    "given up; driver pod/{pod} is not ready{}",
+                    "the upgrade failed; driver pod/{pod} is not ready{}",
                     OptionalText(" (", trouble, ")")
                 )
             }
@@ -111,16 +121,16 @@ impl fmt::Display for ControllerWait {
 impl fmt::Display for PredictedStep {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::To(state) => write!(out, "it goes to {state}"),
-            Self::DeletePod => write!(out, "its driver pod is deleted"),
-            Self::Evict => write!(out, "its pods are evicted"),
-            Self::Drain => write!(out, "it is drained"),
+            Self::To(state) => write!(out, "the node moves to {state}"),
+            Self::DeletePod => write!(out, "the operator deletes its driver pod"),
+            Self::Evict => write!(out, "the operator evicts its pods"),
+            Self::Drain => write!(out, "the operator drains it"),
             Self::Load => write!(out, "its driver may load"),
         }
     }
 }
 
-/// A value with the text before and after it, or nothing.
+/// An optional value with a text before and after it; empty without the value.
 pub struct OptionalText<'a, T>(pub &'static str, pub &'a Option<T>, pub &'static str);
 
 impl<T: fmt::Display> fmt::Display for OptionalText<'_, T> {
@@ -130,7 +140,7 @@ impl<T: fmt::Display> fmt::Display for OptionalText<'_, T> {
     }
 }
 
-/// The same for a time, to the second.
+/// An optional time, to the second, with a text before and after it.
 struct OptionalTime<'a>(&'static str, &'a Option<Timestamp>, &'static str);
 
 impl fmt::Display for OptionalTime<'_> {

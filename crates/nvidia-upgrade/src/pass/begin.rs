@@ -1,17 +1,18 @@
-//! Stages 1 to 4: who needs an upgrade, whose turn it is, cordon.
+//! Stages 1 to 4: nodes that need an upgrade, nodes that start, cordon.
 
 use super::super::snapshot::{NodeEntry, PodRevision};
 use super::super::state::ControllerState;
 use super::super::throttle::{PendingDecision, slots, turn};
 use super::{PassError, PassOptions, PassRun, PassWrite, in_sync};
 
-/// Whether the node needs an upgrade: its pod is of an older revision, waits for leave to load, or somebody asks for it.
+/// Returns whether the node needs an upgrade: its pod has an older revision, or waits to load the
+/// driver, or a user requests it.
 fn needs_upgrade(entry: &NodeEntry<'_>) -> Result<bool, PassError> {
     let older = !in_sync(entry)? && entry.pod.revision != PodRevision::Orphaned;
     Ok(older || entry.waits_for_safe_load() || entry.is_requested())
 }
 
-/// Nodes without a state, and nodes that are done.
+/// Handles nodes without a state, and nodes that are done.
 pub(super) fn unknown_or_done(
     run: &mut PassRun<'_, '_>,
     state: ControllerState,
@@ -38,7 +39,7 @@ pub(super) fn start(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
             continue;
         }
         if !requested && restarts_only(run.options, entry) {
-            // A node that cannot be cordoned stays, and the others go on.
+            // A node that cannot be cordoned stays, and the others continue.
             if !entry.unschedulable
                 && let Err(error) = run.write(PassWrite::Cordon { node: entry.node.to_owned() })
             {
@@ -54,7 +55,7 @@ pub(super) fn start(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
     Ok(())
 }
 
-/// A request is taken off as soon as it is seen, whether the node may start or not.
+/// Removes a request as soon as it is read, whether the node may start or not.
 pub(super) fn take_request(
     run: &mut PassRun<'_, '_>,
     entry: &NodeEntry<'_>,
@@ -66,7 +67,7 @@ pub(super) fn take_request(
     Ok(requested)
 }
 
-/// Cordons the nodes whose turn has come.
+/// Cordons the nodes that were started.
 pub(super) fn cordon(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
     for entry in run.bucket(ControllerState::CordonRequired) {
         if !entry.unschedulable {
@@ -77,8 +78,8 @@ pub(super) fn cordon(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
     Ok(())
 }
 
-/// The same driver configuration in pod and template: the driver need not be installed again, and workloads can stay. That the pod is
-/// out of date at all is not asked.
+/// Returns whether pod and template have the same driver configuration: the driver need not be
+/// installed again, and workloads can stay. Whether the pod is out of date is not checked.
 fn restarts_only(options: &PassOptions, entry: &NodeEntry<'_>) -> bool {
     let digest = entry.pod.digest.filter(|digest| !digest.is_empty());
     options.generation.features().restart_only

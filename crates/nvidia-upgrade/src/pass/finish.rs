@@ -4,11 +4,12 @@ use super::super::snapshot::NodeEntry;
 use super::super::state::ControllerState;
 use super::{PassError, PassRun, PassWrite};
 
-/// A node that was cordoned before stays so, and is done; any other is to be uncordoned. With the maintenance-operator all are.
+/// Ends the upgrade of a node: a node that was cordoned before stays cordoned, and is done; any
+/// other is uncordoned. With the maintenance-operator, all are.
 pub(super) fn finish(run: &mut PassRun<'_, '_>, entry: &NodeEntry<'_>) -> Result<(), PassError> {
     let key = run.traits.initially_unschedulable;
-    // A node that is there twice loses the note with its first entry. What takes an annotation off reads the node again, so after a validation
-    // the second one knows.
+    // A node with two entries loses the annotation with its first entry. The removal of an
+    // annotation reads the node again, so after a validation the second entry is up to date.
     let is_gone = |write: &PassWrite| matches!(write, PassWrite::Annotate { node, key: gone, value: None } if node == entry.node && *gone == key);
     let reads_again =
         entry.state == ControllerState::ValidationRequired && !entry.validators.is_empty();
@@ -25,7 +26,7 @@ pub(super) fn finish(run: &mut PassRun<'_, '_>, entry: &NodeEntry<'_>) -> Result
     Ok(())
 }
 
-/// Uncordons whatever is cordoned, whoever did it.
+/// Uncordons all nodes in the state, whoever cordoned them.
 pub(super) fn uncordon(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
     for entry in
         run.bucket(ControllerState::UncordonRequired).filter(|entry| !entry.notes.requestor)

@@ -1,17 +1,18 @@
-//! The mode in which NVIDIA's maintenance-operator takes nodes out of service: stages 3, 8 and 13 of their own.
+//! Requestor mode, in which NVIDIA's maintenance-operator takes nodes out of service: its own
+//! stages 3, 8 and 13.
 
 use super::super::snapshot::NodeEntry;
 use super::super::state::ControllerState;
 use super::begin::take_request;
 use super::{PassError, PassRun, PassWrite};
 
-/// The prefix with which operators share one object a node.
+/// The prefix of objects that operators share, one per node.
 pub const SHARED_PREFIX: &str = "nvidia-operator";
 
-/// How the mode is set up.
+/// The configuration of the mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requestor {
-    /// Who asks.
+    /// The requestor.
     pub id: String,
     /// Namespace of the NodeMaintenance objects.
     pub namespace: String,
@@ -20,13 +21,14 @@ pub struct Requestor {
 }
 
 impl Requestor {
-    /// The name of a node's object.
+    /// Returns the name of a node's object.
     pub fn object(&self, node: &str) -> String {
         format!("{}-{node}", self.prefix)
     }
 }
 
-/// Asks for every pending node at once: how many go is the maintenance-operator's business.
+/// Requests every pending node at once: the maintenance-operator limits how many are in
+/// maintenance.
 pub(super) fn request(run: &mut PassRun<'_, '_>, requestor: &Requestor) -> Result<(), PassError> {
     for entry in run.bucket(ControllerState::UpgradeRequired) {
         take_request(run, entry)?;
@@ -42,7 +44,7 @@ pub(super) fn request(run: &mut PassRun<'_, '_>, requestor: &Requestor) -> Resul
     Ok(())
 }
 
-/// Goes on where the object is ready; begins again where it is gone. There is no limit of time.
+/// Continues if the object is ready; starts again if it is gone. There is no timeout.
 pub(super) fn maintenance(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
     for entry in run.bucket(ControllerState::NodeMaintenanceRequired) {
         match &entry.maintenance {
@@ -56,7 +58,7 @@ pub(super) fn maintenance(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
     Ok(())
 }
 
-/// Gives nodes back. The label comes first: what fails after it is never tried again.
+/// Releases nodes. The label comes first: if a later write fails, it is never retried.
 pub(super) fn release(run: &mut PassRun<'_, '_>, requestor: &Requestor) -> Result<(), PassError> {
     for entry in run.bucket(ControllerState::UncordonRequired).filter(|entry| entry.notes.requestor)
     {
@@ -78,7 +80,8 @@ pub(super) fn release(run: &mut PassRun<'_, '_>, requestor: &Requestor) -> Resul
     Ok(())
 }
 
-/// What brings the node's NodeMaintenance about. `None`: it is there, and ours too.
+/// Returns the write that requests the node's NodeMaintenance; `None` if it exists, and the
+/// requestor is already listed.
 fn request_of(entry: &NodeEntry<'_>, requestor: &Requestor) -> Option<PassWrite> {
     let (node, name) = (entry.node.to_owned(), requestor.object(entry.node));
     match &entry.maintenance {

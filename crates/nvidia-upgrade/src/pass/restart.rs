@@ -1,15 +1,16 @@
-//! Stages 9 and 10: the driver pod is replaced, and nodes that were given up.
+//! Stages 9 and 10: replacement of the driver pod, and failed nodes.
 
 use super::super::state::ControllerState;
 use super::finish::finish;
 use super::validate::let_it_load;
 use super::{PassError, PassRun, PassWrite, in_sync, is_up};
 
-/// More restarts than this, of a container that is not ready, are a failure (k8s-operator-libs, `isDriverPodFailing`).
+/// Maximum number of restarts of a container that is not ready; more are a failure
+/// (k8s-operator-libs, `isDriverPodFailing`).
 pub const MOST_RESTARTS: i32 = 10;
 
-/// Deletes driver pods of older revisions, and looks whether the new ones are up. A pod that hangs without being restarted is waited
-/// for without limit.
+/// Deletes driver pods with older revisions, and checks whether the new ones are up. There is no
+/// timeout for a pod that hangs without restarts.
 pub(super) fn restart(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
     let mut stale = Vec::new();
     for entry in run.bucket(ControllerState::PodRestartRequired) {
@@ -41,7 +42,7 @@ pub(super) fn restart(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
     Ok(())
 }
 
-/// A failed node comes back as soon as its driver is up. It is not validated.
+/// Continues with a failed node as soon as its driver is up. It is not validated.
 pub(super) fn failed(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
     for entry in run.bucket(ControllerState::Failed) {
         if !is_up(entry)? {

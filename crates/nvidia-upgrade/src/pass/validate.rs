@@ -6,7 +6,7 @@ use super::finish::finish;
 use super::work::timed_out;
 use super::{PassError, PassRun};
 
-/// Seconds that a validator gets (k8s-operator-libs `validation_manager.go`).
+/// Seconds within which a validator must succeed (k8s-operator-libs `validation_manager.go`).
 pub const VALIDATION_SECONDS: u64 = 600;
 
 pub(super) fn validation(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
@@ -19,7 +19,7 @@ pub(super) fn validation(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
     Ok(())
 }
 
-/// Leave for a driver pod that waits with loading the driver.
+/// Allows a waiting driver pod to load the driver.
 pub(super) fn let_it_load(
     run: &mut PassRun<'_, '_>,
     entry: &NodeEntry<'_>,
@@ -31,8 +31,8 @@ pub(super) fn let_it_load(
     }
 }
 
-/// Whether all validator pods are ready; without any it is not, and no time runs. A ready pod that comes before one that is not takes
-/// the time back to nothing, every pass.
+/// Returns whether all validator pods are ready; without any, the node is not valid, and no timeout
+/// applies. A ready pod before one that is not ready resets the time in every pass.
 fn is_valid(run: &mut PassRun<'_, '_>, entry: &NodeEntry<'_>) -> Result<bool, PassError> {
     if !run.options.validation {
         return Ok(true);

@@ -6,7 +6,7 @@ use super::super::snapshot::NodeEntry;
 use super::super::state::ControllerState;
 use super::{PassError, PassRun, PassWrite};
 
-/// Waits for the jobs that the policy names. Nothing that goes wrong in here ends the pass.
+/// Waits for the jobs that the policy selects. No error in this stage ends the pass.
 pub(super) fn wait_for_jobs(run: &mut PassRun<'_, '_>) {
     let rules = run.rules;
     for entry in run.bucket(ControllerState::WaitForJobsRequired) {
@@ -19,7 +19,7 @@ pub(super) fn wait_for_jobs(run: &mut PassRun<'_, '_>) {
                     ControllerState::DrainRequired
                 },
             ),
-            // With a selector it goes on with the pods, even where there is no such step.
+            // With a selector, the node moves to the pod deletion, even if there is no such step.
             Some(_) if entry.jobs == 0 => run
                 .annotate(entry, run.traits.wait_start, None)
                 .and_then(|()| run.state(entry, ControllerState::PodDeletionRequired)),
@@ -29,7 +29,8 @@ pub(super) fn wait_for_jobs(run: &mut PassRun<'_, '_>) {
     }
 }
 
-/// A job that takes too long is no failure: the node goes on without waiting for it.
+/// Returns whether the wait goes on. A job that takes too long is not a failure: the node continues
+/// without it.
 fn still_busy(
     run: &mut PassRun<'_, '_>,
     entry: &NodeEntry<'_>,
@@ -46,7 +47,8 @@ fn still_busy(
     Ok(())
 }
 
-/// Whether more than so many seconds have gone by since the time in an annotation; without one the time begins now.
+/// Returns whether more than a number of seconds have passed since the time in an annotation;
+/// without the annotation, the time starts now.
 pub(super) fn timed_out(
     run: &mut PassRun<'_, '_>,
     entry: &NodeEntry<'_>,
@@ -65,7 +67,7 @@ pub(super) fn timed_out(
     Ok(now > start.saturating_add_unsigned(seconds))
 }
 
-/// Has the pods evicted that use the device.
+/// Starts the eviction of the pods that use the device.
 pub(super) fn pod_deletion(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
     for entry in run.bucket(ControllerState::PodDeletionRequired) {
         if !run.options.pod_deletion {
@@ -83,7 +85,7 @@ pub(super) fn pod_deletion(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
     Ok(())
 }
 
-/// Has the node drained, if the policy has a drain.
+/// Starts the drain of the node, if the policy has one.
 pub(super) fn drain(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
     for entry in run.bucket(ControllerState::DrainRequired) {
         if run.rules.policy.drain.is_none() {

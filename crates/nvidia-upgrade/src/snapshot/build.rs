@@ -1,4 +1,4 @@
-//! The snapshot from what is observed.
+//! Builds the snapshot from the observed state.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -13,19 +13,19 @@ use super::{
 use observed::{self, Observed, ObservedDaemonSet, ObservedNode, ObservedPod, Views, newest};
 use observed::{selects, untolerated_taint};
 
-/// What a snapshot is made from besides what is observed.
+/// The inputs of a snapshot in addition to the observed state.
 #[derive(Clone, Copy, Debug)]
 pub struct SnapshotInputs<'i> {
-    /// Which driver.
+    /// The driver.
     pub driver: Driver,
-    /// By which labels its pods are found.
+    /// The labels by which its pods are found.
     pub selection: DriverSelection,
-    /// The maintenance-operator's mode, if it is on.
+    /// Requestor mode, if it is on.
     pub requestor: Option<&'i Requestor>,
 }
 
 impl SnapshotInputs<'_> {
-    /// As the driver's operator is seen to do it.
+    /// Creates the inputs that the live operator uses.
     pub fn from_observed(observed: &Observed, driver: Driver) -> Self {
         Self {
             driver,
@@ -36,7 +36,8 @@ impl SnapshotInputs<'_> {
 }
 
 impl<'a> UpgradeSnapshot<'a> {
-    /// What the controller sees. Entries are there even where it is blocked, so that what it would do can be told.
+    /// Builds the controller's view. It contains entries even if the controller is blocked, so that
+    /// its steps can be predicted.
     pub fn from_observed(observed: &'a Observed, inputs: &SnapshotInputs<'_>) -> Self {
         let order = DaemonSetOrder::new(observed, inputs.selection);
         let mut taken: Vec<TakenPod<'a>> = observed
@@ -52,22 +53,23 @@ impl<'a> UpgradeSnapshot<'a> {
     }
 }
 
-/// A pod that the controller takes for one of the driver's.
+/// A pod that the controller treats as one of the driver's.
 #[derive(Clone, Copy)]
 pub(super) struct TakenPod<'a> {
-    /// Its DaemonSet's place among the driver's; without owner it comes behind all of them.
+    /// The index of its DaemonSet among the driver's; pods without owner come after all of them.
     pub(super) place: usize,
     pub(super) pod: &'a ObservedPod,
 }
 
 impl<'a> TakenPod<'a> {
-    /// What the order goes by. The original's order is that of a Go map, which is none; within a DaemonSet it is that of the list.
+    /// Returns the sort key. The original's order is that of a Go map, which is random; within a
+    /// DaemonSet it is that of the list.
     pub(super) fn turn(&self) -> (usize, &'a str, &'a str) {
         (self.place, &self.pod.namespace, &self.pod.name)
     }
 }
 
-/// The driver's DaemonSets, in the order in which the controller takes them.
+/// The driver's DaemonSets, in the controller's order.
 pub(super) struct DaemonSetOrder<'a> {
     selection: DriverSelection,
     daemon_sets: Vec<&'a ObservedDaemonSet>,
@@ -90,7 +92,8 @@ impl<'a> DaemonSetOrder<'a> {
         Self { selection, daemon_sets, places }
     }
 
-    /// Where the controller takes the pod. Nowhere: it is none of the driver's.
+    /// Returns the indexes at which the controller processes the pod; none if it is not one of the
+    /// driver's.
     pub(super) fn places(&self, pod: &ObservedPod) -> impl Iterator<Item = usize> + use<> {
         let selected = self.selection.selects(&pod.labels);
         let owned = pod.owner.as_deref().and_then(|owner| self.places.get(owner).copied());
@@ -98,7 +101,8 @@ impl<'a> DaemonSetOrder<'a> {
         owned.into_iter().chain(orphaned).filter(move |_| selected)
     }
 
-    /// The check that stops everything: a DaemonSet must have exactly the pods that it wants. `taken`: all pods.
+    /// Checks the condition that blocks everything: a DaemonSet must have exactly the pods that it
+    /// needs. `taken`: all pods.
     pub(super) fn wrong_count<I: Iterator<Item = TakenPod<'a>>>(
         &self,
         observed: &Observed,
@@ -116,7 +120,7 @@ impl<'a> DaemonSetOrder<'a> {
     }
 }
 
-/// A DaemonSet has not as many pods as it wants. `own`: those that it has.
+/// Checks the number of pods of a DaemonSet. `own`: its pods.
 fn pod_count(
     observed: &Observed,
     daemon_set: &ObservedDaemonSet,
@@ -126,7 +130,7 @@ fn pod_count(
     own.sort_by_key(TakenPod::turn);
     let on_nodes: Vec<&str> = own.iter().filter_map(|one| one.pod.node.as_deref()).collect();
     let served: HashSet<&str> = on_nodes.iter().copied().collect();
-    // A pod that stood there before the taint stays, and is not one that is wanted.
+    // A pod that existed before the taint stays, but is not needed there.
     let wants_one = |node: &ObservedNode| {
         selects(&daemon_set.node_selector, &node.labels)
             && untolerated_taint(daemon_set, node).is_none()
@@ -151,7 +155,7 @@ fn pod_count(
     }
 }
 
-/// What is looked up for each entry.
+/// Lookup tables for entries.
 pub(super) struct EntryTables<'a> {
     traits: &'static DriverTraits,
     newest: BTreeMap<&'a str, &'a str>,
@@ -182,7 +186,7 @@ impl<'a> EntryTables<'a> {
         }
     }
 
-    /// The entries of pods, in their order. `blocked`: what is wrong already.
+    /// Creates the entries of pods, in their order. `blocked`: an error that was already found.
     pub(super) fn entries(
         &self,
         observed: &'a Observed,
@@ -232,7 +236,8 @@ impl<'a> EntryTables<'a> {
             state: ControllerState::from_label(label(self.traits.state_label)),
             label: label(self.traits.state_label).unwrap_or_default(),
             unschedulable: node.unschedulable,
-            // A condition has the time of its last change, always: without one there is no condition.
+            // A condition always has the time of its last change: without a time, there is no
+            // condition.
             ready: (node.ready || node.ready_since.is_some()).then_some(node.ready),
             skip: label(self.traits.skip_label),
             owner: node.driver_owner(),

@@ -1,5 +1,5 @@
-//! The snapshot from one decision to the next: of every node it is kept what a pass has to do with it, and only nodes that have changed are evaluated
-//! again. Most nodes are only counted, and only the others are entries.
+//! The snapshot across decisions: the cache keeps the class of every node, and evaluates only nodes
+//! that have changed. Most nodes are only counted, and only the others have entries.
 
 use std::sync::Arc;
 
@@ -11,10 +11,11 @@ use super::{CountedEntries, EntryClass, NodeEntry, SnapshotInputs, UpgradeSnapsh
 use observed::named::Named;
 use observed::{Observed, ObservedPod, OnNode};
 
-/// All nodes with driver pods, in short. Of two drivers, or of two sets of DaemonSets, revisions and policies, there are two.
+/// A short form of all nodes with driver pods. Different drivers, or sets of DaemonSets, revisions
+/// and policies, need different caches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotCache {
-    /// By node; `""` are pods of which the node is not known.
+    /// By node; `""` contains pods whose node is not known.
     nodes: Named<CachedNode>,
 }
 
@@ -27,7 +28,7 @@ struct CachedNode {
     driver_pods: Vec<DriverPodSlot>,
 }
 
-/// A driver pod, and where the controller takes it.
+/// A driver pod, and its index in the controller's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DriverPodSlot {
     place: usize,
@@ -41,7 +42,7 @@ impl DriverPodSlot {
 }
 
 impl SnapshotCache {
-    /// Of all nodes.
+    /// Creates the cache of all nodes.
     pub fn new(observed: &Observed, inputs: &SnapshotInputs<'_>) -> Self {
         let mut cache = Self::default();
         let elsewhere = observed
@@ -53,7 +54,8 @@ impl SnapshotCache {
         cache
     }
 
-    /// Updates nodes. `changed`: those of which the node or a driver pod has changed, come or gone.
+    /// Updates nodes. `changed`: those that changed, appeared or disappeared, themselves or with a
+    /// driver pod.
     pub fn update<'n>(
         &mut self,
         observed: &Observed,
@@ -62,7 +64,7 @@ impl SnapshotCache {
     ) {
         let (order, tables) =
             (DaemonSetOrder::new(observed, inputs.selection), EntryTables::new(observed, inputs));
-        // Of pods that are on no node nobody tells that they have changed.
+        // Changes of pods without a node are not reported.
         for name in changed.into_iter().chain([""]) {
             let driver_pods: Vec<DriverPodSlot> = observed
                 .pods
@@ -83,7 +85,7 @@ impl SnapshotCache {
                         .map(|node| tables.entry(node, driver_pod.taken(), &order)),
                 );
             }
-            // One of several that is open opens all.
+            // If one of several entries is open, all are.
             let classes = entries
                 .iter()
                 .map(|entry| entry.as_ref().map_or(EntryClass::Open, NodeEntry::class));
@@ -95,8 +97,9 @@ impl SnapshotCache {
         }
     }
 
-    /// What the controller sees of the nodes of one NVIDIADriver, or of all. Pending nodes come as entries as far as there may be slots for
-    /// them. Those of the maintenance-operator's mode, which asks for all of them at once, need a full snapshot.
+    /// Returns the controller's view of the nodes of one NVIDIADriver, or of all. Pending nodes
+    /// have entries as far as there may be slots for them. Requestor mode, which requests all of
+    /// them at once, needs a full snapshot.
     pub fn snapshot<'a>(
         &'a self,
         observed: &'a Observed,
@@ -114,7 +117,7 @@ impl SnapshotCache {
         for (name, cached) in &self.nodes {
             let ours = owner.is_none_or(|owner| cached.owner.as_deref() == Some(owner));
             match cached.class {
-                // What is wrong with one is in the way of all.
+                // An error of one node blocks all.
                 EntryClass::Open => open.extend(driver_pods(cached)),
                 EntryClass::Settled if ours => counted.settled += cached.driver_pods.len(),
                 EntryClass::Pending if ours => {
@@ -145,7 +148,7 @@ impl SnapshotCache {
     }
 }
 
-/// Takes the first pending nodes by the order of the controller, so many of them.
+/// Takes a number of pending nodes in the controller's order.
 fn take_first<'a>(
     pending: &mut Vec<(&'a str, &'a CachedNode)>,
     count: usize,

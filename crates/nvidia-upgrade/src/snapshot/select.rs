@@ -1,27 +1,27 @@
-//! By which labels the controller finds DaemonSets and pods of the driver.
+//! The labels by which the controller finds DaemonSets and pods of the driver.
 
 use contract::driver::Driver;
 use contract::names;
 
 use observed::{Labels, Observed};
 
-/// Labels that DaemonSets and pods of the driver carry, all of them.
+/// Labels that DaemonSets and pods of the driver must all have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriverSelection {
     /// gpu-operator with a ClusterPolicy.
     ClusterPolicy,
-    /// The same on OpenShift with the driver toolkit.
+    /// gpu-operator with a ClusterPolicy on OpenShift with the driver toolkit.
     OpenShift,
     /// gpu-operator with NVIDIADrivers.
     NvidiaDrivers,
     /// network-operator, DaemonSets of the NicClusterPolicy.
     Network,
-    /// network-operator before there were owners.
+    /// network-operator before DaemonSets had owner labels.
     NetworkWithoutOwner,
 }
 
 impl DriverSelection {
-    /// The one that is in use.
+    /// Returns the selection in use.
     pub fn from_observed(observed: &Observed, driver: Driver) -> Self {
         let any = |key: &str| {
             observed
@@ -31,7 +31,7 @@ impl DriverSelection {
         };
         match driver {
             Driver::Ofed if any(names::OFED_OWNER_LABEL) => Self::Network,
-            // There is no controller that would select.
+            // There is no controller that would select pods.
             Driver::Ofed | Driver::DaemonSet => Self::NetworkWithoutOwner,
             Driver::Gpu => match observed.live_cluster_policy() {
                 Some(policy) if policy.uses_nvidia_drivers => Self::NvidiaDrivers,
@@ -42,7 +42,7 @@ impl DriverSelection {
         }
     }
 
-    /// The labels with their values.
+    /// Returns the labels with their values.
     pub fn labels(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::ClusterPolicy => &[("app", "nvidia-driver-daemonset")],
@@ -56,7 +56,7 @@ impl DriverSelection {
         }
     }
 
-    /// Whether an object with these labels is selected.
+    /// Returns whether an object with these labels is selected.
     pub fn selects(self, labels: &Labels) -> bool {
         self.labels().iter().all(|(key, value)| labels.has(key, value))
     }

@@ -219,7 +219,8 @@ pub struct PodStatus {
     pub container_statuses: Option<Vec<ContainerStatus>>,
     /// Claims that were made from templates.
     pub resource_claim_statuses: Option<Vec<PodResourceClaim>>,
-    /// The claim that was made for extended resources of which a DRA driver takes care (Kubernetes 1.34 and later).
+    /// The claim that was made for extended resources of which a DRA driver takes care (Kubernetes
+    /// 1.34 and later).
     pub extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
 }
 

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::{PolicyCondition, PolicyConditions};
 
-/// Characters of a condition's message that are kept. Operators put whole lists of objects into it; it ends up in events and records.
+/// Characters of a condition's message that are kept. Operators put whole lists of objects into it;
+/// it ends up in events and records.
 const MESSAGE_LIMIT: usize = 500;
 
 /// Projects the conditions `Ready` and `Error` of a custom resource.

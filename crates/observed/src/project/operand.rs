@@ -23,8 +23,8 @@ pub fn operator_pod(object: &api::Pod) -> Option<OperatorPod> {
     })
 }
 
-/// A pod of an operand: of a DaemonSet whose label `app` or `name` is in the table of operands, or begins like NVIDIA's. Texts that many
-/// pods have are held once.
+/// A pod of an operand: of a DaemonSet whose label `app` or `name` is in the table of operands, or
+/// begins like NVIDIA's. Texts that many pods have are held once.
 pub fn operand_pod(object: &api::Pod, interner: &LabelInterner) -> Option<OperandPod> {
     let metadata = &object.metadata;
     let owner = controller(metadata.owner_references.as_deref())
@@ -79,7 +79,8 @@ pub fn is_driver_or_toolkit(object: &api::Pod) -> bool {
     has(names::DRIVER_COMPONENT) || has(names::TOOLKIT_APP)
 }
 
-/// The Lease of the operator's leader election, and its `renewTime` as it is written. Microseconds keep two renewals apart.
+/// The Lease of the operator's leader election, and its `renewTime` as it is written. Microseconds
+/// keep two renewals apart.
 pub fn operator_lease(object: &coordination::Lease) -> Option<(OperatorLease, String)> {
     let spec = object.spec.as_ref()?;
     let renew = spec.renew_time.as_ref()?.0;

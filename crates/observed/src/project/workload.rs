@@ -1,4 +1,5 @@
-//! What may be in the way of an upgrade: any pod, PodDisruptionBudgets, ResourceClaims, NodeMaintenances.
+//! Objects that may block an upgrade: any pod, PodDisruptionBudgets, ResourceClaims,
+//! NodeMaintenances.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,8 @@ use contract::selector::{LabelOperator, LabelRequirement, Selector};
 use super::{controller, created, filled, text, time};
 use crate::object as api;
 
-/// `spec.terminationGracePeriodSeconds` of pods that do not say (Kubernetes `DefaultTerminationGracePeriodSeconds`).
+/// `spec.terminationGracePeriodSeconds` of pods that do not say (Kubernetes
+/// `DefaultTerminationGracePeriodSeconds`).
 const GRACE_SECONDS: u64 = 30;
 
 fn phase(object: &api::Pod) -> PodPhase {
@@ -84,7 +86,8 @@ pub fn workload(object: &api::Pod) -> Option<Workload> {
     })
 }
 
-/// Resources that somebody else than Kubernetes defines: their names have a domain that is not its own (`IsExtendedResourceName`).
+/// Returns resources that Kubernetes does not define: their names have a domain that is not its own
+/// (`IsExtendedResourceName`).
 fn extended_resources(container: &api::Container) -> BTreeSet<String> {
     let resources =
         container.resources.iter().flat_map(|resources| [&resources.limits, &resources.requests]);
@@ -92,8 +95,9 @@ fn extended_resources(container: &api::Container) -> BTreeSet<String> {
     names.filter(|name| name.contains('/') && !name.contains("kubernetes.io/")).cloned().collect()
 }
 
-/// The claims that a pod uses. One from a template has its name in the status; an entry without a name there needed no claim. Kubernetes
-/// makes one more for extended resources of which a DRA driver takes care.
+/// The claims that a pod uses. One from a template has its name in the status; an entry without a
+/// name there needed no claim. Kubernetes makes one more for extended resources of which a DRA
+/// driver takes care.
 fn claims(object: &api::Pod) -> Vec<Option<String>> {
     let statuses =
         || object.status.iter().flat_map(|status| status.resource_claim_statuses.iter().flatten());
@@ -134,7 +138,7 @@ fn host_devices(spec: &api::PodSpec) -> bool {
         || mounts.any(|mount| all.contains(mount.name.as_str()))
 }
 
-/// A pod that `waitForCompletion` waits for. One that is bound to no node is in nobody's way.
+/// A pod that `waitForCompletion` waits for. A pod without a node blocks none.
 pub fn job(object: &api::Pod) -> Option<AwaitedPod> {
     let node = object.spec.as_ref()?.node_name.clone().filter(|node| !node.is_empty())?;
     Some(AwaitedPod {
@@ -168,7 +172,8 @@ pub fn budget(object: &policy::PodDisruptionBudget) -> Option<DisruptionBudget> 
     })
 }
 
-/// A selector of an object. An operator that is not known is left out: a budget then protects rather too many pods.
+/// A selector of an object. An operator that is not known is left out: a budget then protects
+/// rather too many pods.
 fn selector(object: &LabelSelector) -> Selector {
     let equal = object.match_labels.iter().flatten().map(|(key, value)| LabelRequirement {
         key: key.clone(),
@@ -188,7 +193,8 @@ fn selector(object: &LabelSelector) -> Selector {
     Selector::new(equal.chain(expressions).collect())
 }
 
-/// A ResourceClaim of any API version from v1beta1 on: what is read here stands at the same place in all of them.
+/// A ResourceClaim of any API version from v1beta1 on: what is read here stands at the same place
+/// in all of them.
 pub fn claim(object: &DynamicObject) -> Option<DeviceClaim> {
     let list = |value: &'_ Value, pointer: &str| {
         value.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default()

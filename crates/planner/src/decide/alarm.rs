@@ -1,4 +1,4 @@
-//! When to decide again though nothing was observed to change.
+//! When to decide again if no observed object changes.
 
 use jiff::Timestamp;
 
@@ -12,17 +12,18 @@ pub(super) struct Alarm {
 }
 
 impl Alarm {
-    /// `latest`: what is not asked for earlier comes then.
+    /// `latest`: the time of the next decision if no earlier one is set.
     pub(super) fn new(now: Timestamp, latest: Timestamp) -> Self {
         Self { now, at: latest }
     }
 
-    /// Decides again then, at the latest.
+    /// Sets the latest time of the next decision.
     pub(super) fn set(&mut self, at: Timestamp) {
         self.at = self.at.min(at);
     }
 
-    /// Whether `seconds` have passed since then; if not, the decision is made again when they have.
+    /// Returns whether `seconds` have passed since then; if not, the next decision is made when
+    /// they have.
     pub(super) fn passed(&mut self, since: Timestamp, seconds: u64) -> bool {
         let at = after(since, seconds);
         if at > self.now {

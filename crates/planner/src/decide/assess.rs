@@ -1,4 +1,4 @@
-//! What one node needs, by itself: from what is seen of it and of the fleet, and what is remembered of it.
+//! The needs of one node, from the observed state of the node and the fleet, and from the memory.
 
 use std::sync::Arc;
 
@@ -20,63 +20,65 @@ pub(super) mod plugins;
 
 use plugins::PluginNeed;
 
-/// What a node needs, and the assessment of its upgrade.
+/// The needs of a node, and the assessment of its upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeAssessment {
-    /// The run is about it.
+    /// Whether the node belongs to the run.
     pub(super) is_member: bool,
-    /// It keeps the driver of its own image.
+    /// Whether it uses the driver of its operating system image.
     pub(super) has_own_driver: bool,
     pub(super) needs: NodeNeeds,
-    /// A refused write, where NVIDIA's controller acts: what it waits for, if it waits at all.
+    /// A refused write, if NVIDIA's controller upgrades the node: the reason for which it waits, if
+    /// it waits at all.
     pub(super) refused: Option<Arc<Reason>>,
     pub(super) upgrade: UpgradeStanding,
 }
 
-/// What a node needs apart from its upgrade.
+/// The needs of a node apart from its upgrade.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NodeNeeds {
-    /// Of the DRA kubelet plugins.
+    /// The needs of the DRA kubelet plugins.
     pub(super) dra: Vec<PluginNeed>,
-    /// Of the device plugin.
+    /// The needs of the device plugin.
     pub(super) device: Vec<PluginNeed>,
-    /// The key of the device plugin's configuration that it asks for and that is not there.
+    /// The requested key of the device plugin's configuration, if the ConfigMap does not contain
+    /// it.
     pub(super) missing_config: Option<String>,
-    /// Of driver and toolkit.
+    /// The reason of driver and toolkit.
     driver: Option<Reason>,
-    /// Of the other operands.
+    /// The reason of the other operands.
     operands: Option<Reason>,
 }
 
 /// The assessment of a node's upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UpgradeStanding {
-    /// What limits see of it. `None`: they do not count it.
+    /// The properties for the limits. `None`: the limits do not count it.
     pub(super) throttled: Option<ThrottledNode>,
-    /// It failed, and is not tried again.
+    /// Whether it failed, and is not retried.
     pub(super) given_up: bool,
-    /// The run has waited for it, and does no more.
+    /// Whether the run waited for it, and no longer does.
     pub(super) ends: bool,
     pub(super) turn: UpgradeTurn,
 }
 
-/// What comes next for a node.
+/// The next step for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum UpgradeTurn {
-    /// Its upgrade needs nothing.
+    /// Its upgrade needs no step.
     Over,
     /// Its upgrade waits.
     Waits(Arc<Reason>),
-    /// It waits for what it needs apart from its upgrade.
+    /// It waits for needs apart from its upgrade.
     Left,
-    /// It may be started; how often it has been before.
+    /// It may be started; the number of earlier attempts.
     Candidate(u32),
-    /// It is under way, and goes on once its plugins are seen to.
+    /// Its upgrade is in progress, and continues after its plugins are handled.
     UnderWay,
 }
 
 impl UpgradeTurn {
-    /// Its upgrade waits for this.
+    /// Creates the step of an upgrade that waits for this reason.
     pub(super) fn waits(reason: UpgradeReason) -> Self {
         Self::Waits(Reason::Upgrading(reason).into())
     }
@@ -127,7 +129,8 @@ impl NodeNeeds {
                 base.filter(|base| base.served_since.is_some()),
                 Some(Reason::Skipped { label: fleet.traits.skip_label }),
             ),
-            // With its driver the node's plugins are replaced anyway, or the driver is what has to be seen to first.
+            // The node's plugins are replaced after its driver anyway, or the driver must be
+            // handled first.
             Some(DriverStatus::Waiting(reason)) => {
                 return Self {
                     driver: Some(paused_before(fleet.observed, node, reason)),
@@ -145,12 +148,12 @@ impl NodeNeeds {
         Self { dra, device, missing_config, driver, operands }
     }
 
-    /// Whether there is a stale plugin.
+    /// Returns whether there is a stale plugin.
     pub(super) fn is_stale(&self) -> bool {
         self.dra.iter().chain(&self.device).any(|need| matches!(need, PluginNeed::Stale(_)))
     }
 
-    /// What is waited for first, as long as it is not known which stale plugins are replaced.
+    /// Returns the first reason, before it is known which stale plugins are replaced.
     pub(super) fn first(&self, fleet: &FleetInputs<'_>) -> Option<Arc<Reason>> {
         let reason = |need: &PluginNeed| match need {
             PluginNeed::Waits(reason) => reason.clone(),
@@ -160,14 +163,14 @@ impl NodeNeeds {
             .map(Arc::new)
     }
 
-    /// What is waited for first. `dra`, `device`: what the first of the plugins waits for.
+    /// Returns the first reason. `dra`, `device`: the reason of the first of the plugins.
     pub(super) fn reason(
         &self,
         dra: Option<Reason>,
         device: Option<Reason>,
         fleet: &FleetInputs<'_>,
     ) -> Option<Reason> {
-        // What the settings tolerate of the DRA driver must not hide what is still to come.
+        // A tolerated problem of the DRA driver must not hide a later reason.
         let (dra, tolerated) = match dra {
             Some(reason) if fleet.tolerates(&reason) => (None, Some(reason)),
             dra => (dra, None),
@@ -179,7 +182,7 @@ impl NodeNeeds {
     }
 }
 
-/// Notes the states through which NVIDIA's controller leads a node, from the start of its upgrade on.
+/// Records the states that NVIDIA's controller sets on a node, from the start of its upgrade.
 fn follow_state(draft: &mut NodeDraft<'_>) {
     let label = draft.node.labels.get(draft.traits().state_label).map_or("", String::as_str);
     let steps = draft.record().map_or(&[][..], |record| &record.steps);

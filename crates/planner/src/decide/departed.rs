@@ -1,4 +1,4 @@
-//! Nodes of the run that left the cluster.
+//! Nodes of the run that were removed from the cluster.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,8 @@ use crate::memory::RunMemory;
 use contract::record::NodeOutcome;
 use observed::Observed;
 
-/// Notes them, and returns those of which that is news. `changed`: the nodes of which something has changed; without it all are examined.
+/// Records their outcome, and returns the newly removed ones. `changed`: the nodes that have
+/// changed; if absent, all nodes are examined.
 pub(super) fn note(
     memory: &mut RunMemory,
     observed: &Observed,

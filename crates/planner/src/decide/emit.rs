@@ -1,4 +1,4 @@
-//! Puts a decision together: actions, waits, outcomes, what is remembered and what is kept.
+//! Assembles a decision: actions, waits, outcomes, memory and memo.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ mod verdict;
 use outcome::NodeEnding;
 use verdict::RunState;
 
-/// What is done for all nodes.
+/// The effects of a decision on all nodes.
 #[derive(Default)]
 struct FleetEffects {
     replacements: Vec<Action>,
@@ -43,7 +43,7 @@ struct FleetEffects {
 }
 
 impl FleetEffects {
-    /// Does and remembers what was decided for a node.
+    /// Takes over the effects and the memory of a node.
     fn take(&mut self, fleet: &mut FleetDraft<'_>, draft: NodeDraft<'_>) {
         let node = draft.node;
         let (before, memory, effects, alarm) = draft.into_parts();
@@ -79,7 +79,7 @@ impl FleetEffects {
         self.notes.extend(notes);
     }
 
-    /// All that is to be done, the pods that have to go at last: of those, whose turn it is.
+    /// Returns all actions. Evictions come last: only those that are due.
     fn into_actions(mut self, fleet: &mut FleetDraft<'_>) -> Vec<Action> {
         let mut actions = std::mem::take(&mut self.replacements);
         actions.append(&mut self.actions);
@@ -94,7 +94,8 @@ impl FleetEffects {
         }
         let chosen: BTreeSet<&str> = turn.now.into_iter().collect();
         if !chosen.is_empty() {
-            // A refusal changes nothing that is watched: when each one's turn comes again depends on the answer.
+            // A refusal changes no watched object: when each eviction is due again depends on the
+            // answer.
             fleet.alarm.passed(fleet.now, eviction_retry::FIRST_SECONDS);
         }
         let evictions = self
@@ -107,7 +108,7 @@ impl FleetEffects {
     }
 }
 
-/// Emits the decision where the fleet as a whole waits, and no node was assessed.
+/// Emits the decision if the whole fleet waits, and no node was assessed.
 pub(super) fn of_fleet(
     mut draft: FleetDraft<'_>,
     fleet: &FleetInputs<'_>,
@@ -122,7 +123,8 @@ pub(super) fn of_fleet(
     finish(draft, effects, None, Vec::new(), &census.nodes())
 }
 
-/// The decision, and what is kept of it. `of_fleet`: what the fleet as a whole waits for.
+/// Emits the decision, and what is kept of it. `of_fleet`: the reason for which the whole fleet
+/// waits.
 pub(super) fn of_nodes<'a>(
     mut draft: FleetDraft<'a>,
     nodes: RunNodes<'a>,
@@ -193,13 +195,14 @@ pub(super) fn of_nodes<'a>(
     (decision, Some(memo))
 }
 
-/// What is kept for the next decision.
+/// The memo for the next decision.
 struct Kept<'k> {
     known: &'k mut Named<KnownNode>,
     outcomes: &'k mut Named<NodeOutcome>,
 }
 
-/// Emits what concerns nodes that the decision is not about; some of them wake NVIDIA's controller.
+/// Emits the effects on nodes that the decision is not about; some of them wake NVIDIA's
+/// controller.
 fn emit_bystanders<'a>(
     others: Vec<(&'a Arc<str>, &'a ObservedNode, bool)>,
     bystanders: BTreeMap<&'a str, NodeDraft<'a>>,
@@ -208,7 +211,7 @@ fn emit_bystanders<'a>(
     draft: &mut FleetDraft<'_>,
 ) {
     for (name, _, needs_driver) in others {
-        // What is to be taken off it may have to be asked for again then.
+        // The removal of a label may have to be repeated then.
         let until = bystanders.get(&**name).map_or(Timestamp::MAX, |draft| draft.alarm.at);
         keep(kept.known, name, Some(KnownNode { needs_driver, found: None, left: None, until }));
         set(kept.outcomes, name, None);
@@ -221,9 +224,10 @@ fn emit_bystanders<'a>(
     }
 }
 
-/// What is kept of a node.
+/// Returns the memo of a node.
 fn known_node(node: &RunNode<'_>, until: Timestamp, fleet: &FleetInputs<'_>) -> KnownNode {
-    // Why it is not moved is found again each time: kept, it would name the nodes that are in its way now.
+    // The reason of NVIDIA's controller is determined again in each decision: if kept, it would
+    // name outdated nodes.
     let lasting =
         |reason: Arc<Reason>| if reason.asks_why() { Arc::new(reason.lasting()) } else { reason };
     let ending =
@@ -237,7 +241,7 @@ fn known_node(node: &RunNode<'_>, until: Timestamp, fleet: &FleetInputs<'_>) -> 
     }
 }
 
-/// Returns the notes that sum up several nodes.
+/// Returns the notes that summarize several nodes.
 fn notes_about_nodes(nodes: &RunNodes<'_>) -> Vec<DecisionNote> {
     let listed = || nodes.listed.iter();
     let missing: Vec<(String, String)> = listed()
@@ -255,7 +259,8 @@ fn notes_about_nodes(nodes: &RunNodes<'_>) -> Vec<DecisionNote> {
     missing.into_iter().chain(own).chain(joined).collect()
 }
 
-/// Whether a node that stalls an operand's update is left as it is from now on: those that it stalls are, too.
+/// Returns whether a node that stalls an operand's update is deferred from now on: the nodes that
+/// it stalls are deferred too.
 fn stalls_are_over(nodes: &RunNodes<'_>) -> bool {
     let before = |name: &str| nodes.fleet.memory.nodes.get(name).and_then(|record| record.outcome);
     let is_left = |name: &str| {
@@ -269,7 +274,7 @@ fn stalls_are_over(nodes: &RunNodes<'_>) -> bool {
     })
 }
 
-/// What is waited for, and what has ended.
+/// Adds the waits and failures of a node.
 fn waits(node: &RunNode<'_>, draft: &mut FleetDraft<'_>, deferred: &mut Vec<Wait>) {
     let NodeEnding { outcome, reason: Some(reason), since: Some(since) } = &node.ending else {
         return;
@@ -301,7 +306,7 @@ fn keep(known: &mut Named<KnownNode>, name: &Arc<str>, node: Option<KnownNode>) 
     }
 }
 
-/// `outcomes`: of nodes, if they were assessed.
+/// Completes the decision. `outcomes`: of nodes, if they were assessed.
 fn finish<'n>(
     mut draft: FleetDraft<'_>,
     mut effects: FleetEffects,
@@ -316,7 +321,7 @@ fn finish<'n>(
             draft.observed.workloads.pods.values().flatten().map(|pod| pod.uid.as_str()).collect();
         draft.memory.prune(|uid| pods.contains(uid), draft.now);
     }
-    // What is tried again on a node that has failed does not keep the run from ending.
+    // Retries on a node that has failed do not keep the run from ending.
     let failed: BTreeSet<&str> =
         draft.failures.iter().filter_map(|failure| failure.node.as_deref()).collect();
     let tried_again =
@@ -330,7 +335,8 @@ fn finish<'n>(
     Decision {
         well,
         memory: fleet.memory,
-        // With the last word nothing is begun; what gives nodes back, or says what became of them, is still written.
+        // After the verdict, no work starts; patches that release nodes, or that record their
+        // outcome, are still written.
         actions: if verdict.is_some() {
             actions.into_iter().filter(Action::is_last).collect()
         } else {

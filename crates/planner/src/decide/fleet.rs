@@ -1,5 +1,5 @@
-//! What concerns the fleet as a whole: the operator, a cluster without nodes for the driver, a DRA driver that must be there, the configurations of the
-//! device plugin.
+//! Checks of the whole fleet: the operator, a cluster without nodes for the driver, a required DRA
+//! driver, the configurations of the device plugin.
 
 use std::collections::BTreeMap;
 
@@ -56,10 +56,11 @@ impl<'a> FleetDraft<'a> {
         }
     }
 
-    /// Whether the operator has observed the live spec, where a task settles drivers. `drivers`: how many nodes need the driver.
+    /// Checks that the operator has observed the live spec, if a task settles drivers. `drivers`:
+    /// number of nodes that need the driver.
     ///
     /// # Errors
-    /// What is waited for.
+    /// The reason for which the fleet waits.
     pub(super) fn settles(&mut self, drivers: usize) -> Result<(), Reason> {
         if !self.settings.has(Task::Settle) {
             return Ok(());
@@ -70,7 +71,7 @@ impl<'a> FleetDraft<'a> {
         if let Some(lease) = &self.observed.operator_lease
             && let Some(renewed) = lease.renewed
         {
-            // A leader that falls silent is noticed though nothing changes.
+            // A leader that stops renewing must be noticed although no object changes.
             self.alarm.set(
                 after(renewed, lease.duration_seconds.saturating_add(1)).max(after(self.now, 1)),
             );
@@ -78,7 +79,8 @@ impl<'a> FleetDraft<'a> {
         led.and_then(|()| self.without_nodes(drivers)).and(quiet)
     }
 
-    /// The operator has led, and left its DaemonSets and its spec alone, for a while.
+    /// Checks that the operator has been the leader, and has left its DaemonSets and its spec
+    /// unchanged, for a while.
     fn operator_is_unchanged(&mut self) -> Result<(), Reason> {
         if self.settings.driver != Driver::Gpu {
             return Ok(());
@@ -102,8 +104,8 @@ impl<'a> FleetDraft<'a> {
         Err(Reason::OperatorActing { until: after(since, quiet) })
     }
 
-    /// No nodes for the driver is fine only when node-feature-discovery has run. The GPU operator must also say so itself; the network
-    /// operator has no word for it.
+    /// Accepts a cluster without nodes for the driver only after node-feature-discovery has run.
+    /// The GPU Operator must also confirm it; the Network Operator has no such status.
     fn without_nodes(&mut self, nodes: usize) -> Result<(), Reason> {
         if self.settings.driver == Driver::Ofed && self.ofed_is_the_hosts() {
             return Ok(());
@@ -122,7 +124,8 @@ impl<'a> FleetDraft<'a> {
         if !self.observed.nodes.values().any(discovered) {
             return Err(Reason::NoNodeFeatures);
         }
-        // On a first install node-feature-discovery comes to one node after the other. Some nodes (virtual ones) it never labels.
+        // On a first install, node-feature-discovery labels one node after the other. Some
+        // (virtual) nodes never get labels.
         let undiscovered =
             self.observed.nodes.values().filter(|node| node.ready && !discovered(node)).count();
         if undiscovered > 0
@@ -143,7 +146,7 @@ impl<'a> FleetDraft<'a> {
         Err(Reason::NoGpuNodes { operator_says: says })
     }
 
-    /// Nobody asks for an OFED driver: every node uses its own.
+    /// Returns whether no object specifies an OFED driver: every node uses its own.
     fn ofed_is_the_hosts(&mut self) -> bool {
         let policy = self.observed.live_nic_cluster_policy();
         if policy.is_some_and(|policy| policy.ofed.is_some())
@@ -155,7 +158,8 @@ impl<'a> FleetDraft<'a> {
         true
     }
 
-    /// The configurations must be those of the values before anything is restarted. Notes since when each one is as it is.
+    /// Checks that the configurations match the values before any pod is restarted. Records since
+    /// when each configuration has been unchanged.
     pub(super) fn configs(&mut self, devices: &DevicePlugins<'_>) -> Option<Reason> {
         if !self.settings.has(Task::RestartPlugins) {
             return None;
@@ -165,7 +169,8 @@ impl<'a> FleetDraft<'a> {
             return None;
         };
         let Some(config) = devices.config() else {
-            // A name that is left over from a device plugin that is switched off. GPU feature discovery uses the ConfigMap too.
+            // The name is left over from a device plugin that is switched off. GPU feature
+            // discovery uses the ConfigMap too.
             if !devices.use_config()
                 && self.alarm.passed(self.memory.started_at, self.settings.grace_seconds)
             {
@@ -196,8 +201,8 @@ impl<'a> FleetDraft<'a> {
         None
     }
 
-    /// Since when each configuration is as it is. A text that was seen before is no newer than then; a new one changed when the
-    /// ConfigMap did, or, if the server tells no time that fits, just now.
+    /// Returns since when each configuration has been unchanged. A known text keeps its time; a new
+    /// text changed when the ConfigMap did, or now if the server reports no plausible time.
     fn seen(&self, config: &ObservedConfigMap) -> BTreeMap<String, RecordedPluginConfig> {
         let since = |key: &String, digest: &String| match self.memory.configs.get(key) {
             Some(before) if before.digest == *digest => before.since,
@@ -217,7 +222,8 @@ impl<'a> FleetDraft<'a> {
             .collect()
     }
 
-    /// A DRA driver that the settings require, and one that runs nowhere. `drivers`: how many nodes need the driver.
+    /// Checks for a DRA driver that is required, and for one that runs nowhere. `drivers`: number
+    /// of nodes that need the driver.
     pub(super) fn required_driver(
         &mut self,
         plugins: &DraPlugins<'_>,
@@ -240,7 +246,7 @@ impl<'a> FleetDraft<'a> {
         }
         let wanted =
             plugins.daemon_sets().any(|daemon_set| !daemon_set.observed || daemon_set.desired > 0);
-        // A plugin may be sent away from a node while its driver migrates.
+        // A plugin may be temporarily removed from a node while its driver is upgraded.
         let migrating = self.waits.iter().any(|wait| wait.node.is_some());
         let nowhere =
             plugins.daemon_sets().next().filter(|_| !wanted && !migrating && drivers > 0)?;
@@ -254,14 +260,16 @@ impl<'a> FleetDraft<'a> {
         None
     }
 
-    /// The fleet waits for something, or for nothing; what does not come within the grace time ends the run with its own code.
+    /// Sets the reason for which the fleet waits, if any; a reason that lasts longer than the grace
+    /// time ends the run with its own exit code.
     pub(super) fn waits_for(&mut self, reason: Option<Reason>) {
         let Some(reason) = reason else {
             self.memory.fleet_waiting = None;
             return;
         };
         let since = self.memory.fleet_waits(&reason, self.now);
-        // A configuration that is not there must not end a run that still has drivers and DRA plugins to see to.
+        // A missing configuration must not end a run that still has drivers and DRA plugins to
+        // handle.
         let sees_to_drivers =
             self.waits.iter().any(|wait| wait.node.is_some() && !wait.reason.is_device_plugins());
         let held_back =
@@ -276,7 +284,7 @@ impl<'a> FleetDraft<'a> {
     }
 }
 
-/// Whether what the fleet waits for in vain ends the run with this code, and not at its deadline.
+/// Returns whether a reason of the fleet ends the run with this exit code, and not at its deadline.
 fn ends_the_run(code: ExitCode) -> bool {
     matches!(
         code,

@@ -1,4 +1,4 @@
-//! What all nodes are decided from.
+//! The common inputs of the decisions about all nodes.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -18,25 +18,26 @@ use contract::task::Task;
 use nvidia_upgrade::controller_generation::ControllerGeneration;
 use observed::Observed;
 
-/// The same for every node of a decision.
+/// Inputs that are the same for every node of a decision.
 pub(super) struct FleetInputs<'a> {
     pub(super) observed: &'a Observed,
     pub(super) settings: &'a Settings,
     pub(super) now: Timestamp,
-    /// What was remembered before the nodes were assessed.
+    /// The memory before the nodes were assessed.
     pub(super) memory: &'a RunMemory,
     pub(super) traits: &'static DriverTraits,
-    /// The DaemonSet that the run is about, where nothing else tells.
+    /// The DaemonSet of the run, if no operator installs the driver.
     pub(super) identity: Option<String>,
-    /// Which upgrade controller of NVIDIA's the operator has. `None`: its version is not known, or there is no operator.
+    /// The generation of NVIDIA's upgrade controller. `None`: the operator's version is unknown, or
+    /// there is no operator.
     pub(super) generation: Option<ControllerGeneration>,
     /// `None`: no task settles drivers.
     pub(super) operands: Option<DriverOperands<'a>>,
-    /// The operands besides driver and toolkit.
+    /// The operands other than driver and toolkit.
     pub(super) operand_sets: Option<OperandSets<'a>>,
     pub(super) plugins: DraPlugins<'a>,
     pub(super) devices: DevicePlugins<'a>,
-    /// Stale pods of the device plugin are restarted.
+    /// Whether stale pods of the device plugin are restarted.
     pub(super) restarts: bool,
     nowhere: OnceCell<BTreeSet<String>>,
 }
@@ -77,20 +78,21 @@ impl<'a> FleetInputs<'a> {
         self.settings.has(task)
     }
 
-    /// The time of the run is over.
+    /// Returns whether the time of the run is over.
     pub(super) fn is_over(&self) -> bool {
         self.now >= self.memory.deadline
     }
 
-    /// Whether the settings take a DRA driver that does not serve for no failure.
+    /// Returns whether the settings tolerate this problem of the DRA driver.
     pub(super) fn tolerates(&self, reason: &Reason) -> bool {
         let required = self.settings.dra.required;
-        // With re-rolls off nobody was asked to mend a stale plugin.
+        // With re-rolls off, the hook was not asked to replace a stale plugin.
         let asked = !matches!(reason, Reason::PluginStale { .. }) || required == DraRequired::True;
         reason.exit_code() == ExitCode::DraNotServing && (required == DraRequired::False || !asked)
     }
 
-    /// Whether pods of a DaemonSet get past the taints of any GPU node: where they do on none, that is no matter of single nodes.
+    /// Returns whether pods of a DaemonSet tolerate the taints of any GPU node: if they tolerate
+    /// none, the problem is not one of single nodes.
     pub(super) fn gets_somewhere(&self, daemon_set: &str) -> bool {
         let nowhere = || {
             let tainted_everywhere = |daemon_set: &&observed::ObservedDaemonSet| {

@@ -1,5 +1,5 @@
-//! What was found of the nodes when it was last decided. A node of which nothing has changed since need not be assessed again. This changes what a
-//! decision costs, and nothing of what it says.
+//! The memo of the last decision about the nodes. A node that has not changed since then need not
+//! be assessed again. This changes the cost of a decision, and never its result.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,44 +20,44 @@ use super::assess::NodeAssessment;
 use super::emit::outcome::NodeEnding;
 use super::modes::observe::ControllerView;
 
-/// The last decision: what it was made from, and what it found.
+/// The last decision: its inputs and its results.
 pub(super) struct Memo {
-    /// What it was made from, …
+    /// Its inputs, …
     pub(super) settings: Arc<Settings>,
-    /// … as far as nodes depend on it.
+    /// … as far as nodes depend on them.
     pub(super) observed: Observed,
     pub(super) memory: RunMemory,
     pub(super) is_over: bool,
     pub(super) restarts: bool,
-    /// Nodes for which nothing is to be done, and of which nothing was written down.
+    /// Nodes without actions and without changes of their record.
     pub(super) nodes: Named<KnownNode>,
     pub(super) outcomes: Named<NodeOutcome>,
-    /// What NVIDIA's controller sees, where it was asked for.
+    /// The view of NVIDIA's controller, if it was needed.
     pub(super) controller: Option<ControllerView>,
 }
 
-/// What was found of a node.
+/// The results for a node.
 #[derive(Clone)]
 pub(super) struct KnownNode {
     pub(super) needs_driver: bool,
-    /// `None`: the run is not about it.
+    /// `None`: the node does not belong to the run.
     pub(super) found: Option<(Arc<NodeAssessment>, NodeEnding)>,
-    /// What it waited for apart from its upgrade.
+    /// The reason for which it waited apart from its upgrade.
     pub(super) left: Option<Arc<Reason>>,
-    /// Until when it holds, if nothing changes.
+    /// Until when the results are valid if nothing changes.
     pub(super) until: Timestamp,
 }
 
-/// What holds of the last decision.
+/// The results of the last decision that are still valid.
 pub(super) struct Unchanged<'a> {
     pub(super) memo: &'a Memo,
-    /// The nodes of which something has changed.
+    /// The nodes that have changed.
     pub(super) changed: BTreeSet<String>,
     now: Timestamp,
 }
 
 impl<'a> Unchanged<'a> {
-    /// The nodes of which nothing has changed, in the order of their names.
+    /// Returns the nodes that have not changed, sorted by name.
     pub(super) fn nodes(&self) -> impl Iterator<Item = (&'a Arc<str>, &'a KnownNode)> {
         let mut changed = self.changed.iter().map(String::as_str).peekable();
         let is_changed = move |name: &str| {
@@ -70,7 +70,8 @@ impl<'a> Unchanged<'a> {
 }
 
 impl Memo {
-    /// What holds of it. `None`: something has changed that concerns all nodes.
+    /// Returns the results that are still valid; `None` if something has changed that concerns all
+    /// nodes.
     pub(super) fn unchanged<'a>(
         &'a self,
         observed: &Observed,
@@ -87,7 +88,7 @@ impl Memo {
         same.then(|| Unchanged { memo: self, changed: self.changed(observed, memory), now })
     }
 
-    /// Whether what is counted of all nodes and pods is the same without counting.
+    /// Returns whether counts over all nodes and pods are unchanged, without counting.
     fn has_counts_of(&self, observed: &Observed) -> bool {
         let stays = |name: &&Arc<str>| {
             self.observed.nodes.contains_key(name) && observed.nodes.contains_key(name)
@@ -114,13 +115,13 @@ impl Memo {
     }
 }
 
-/// Lists of which a node depends on what is on it.
+/// Returns the lists of objects of which a node depends only on its own.
 fn lists(observed: &Observed) -> [&Views<ObservedPod>; 4] {
     [&observed.pods, &observed.dra.pods, &observed.device_plugin.pods, &observed.validators]
 }
 
-/// Whether what is remembered of no node in particular, and nodes depend on, is the same. What is remembered of evictions is only read
-/// for nodes that are being upgraded.
+/// Returns whether the parts of the memory that concern all nodes are unchanged. The history of
+/// evictions is only read for nodes that are being upgraded.
 fn is_same_run(before: &RunMemory, now: &RunMemory) -> bool {
     before.started_at == now.started_at
         && before.cohort == now.cohort
@@ -132,8 +133,9 @@ fn is_same_run(before: &RunMemory, now: &RunMemory) -> bool {
         && before.baseline == now.baseline
 }
 
-/// Whether what concerns all nodes is the same. Workloads are only read for a node that is being upgraded, after
-/// which it is not known; a NodeMaintenance keeps others from being started.
+/// Returns whether the observed state that concerns all nodes is unchanged. Workloads are only read
+/// for a node that is being upgraded, whose memo is not kept; a NodeMaintenance keeps others from
+/// starting.
 fn is_same_fleet(before: &Observed, now: &Observed) -> bool {
     let Observed {
         nodes: _,
@@ -145,7 +147,7 @@ fn is_same_fleet(before: &Observed, now: &Observed) -> bool {
         revisions,
         pods: _,
         operand_pods: _,
-        // Whether the operator leads is asked before any node is assessed.
+        // The leader is checked before any node is assessed.
         operator_pods: _,
         operator_lease: _,
         dra,
@@ -177,7 +179,7 @@ fn is_same_fleet(before: &Observed, now: &Observed) -> bool {
         && *pauses == now.pauses
 }
 
-/// What is kept of it.
+/// Returns the part of the observed state that the memo keeps.
 pub(super) fn thin(observed: &Observed) -> Observed {
     let maintenances = observed.workloads.maintenances.clone();
     Observed {

@@ -1,4 +1,4 @@
-//! What the modes do about upgrades: one module each.
+//! The upgrade logic of each mode, in one module each.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(super) mod drive;
 pub(super) mod observe;
 pub(super) mod steer;
 
-/// Assesses the upgrade of a node. `left`: what it waits for apart from that.
+/// Assesses the upgrade of a node. `left`: the reason for which it waits apart from its upgrade.
 pub(super) fn assess(draft: &mut NodeDraft<'_>, left: Option<&Arc<Reason>>) -> UpgradeStanding {
     let fleet = draft.fleet;
     if fleet.has(Task::Drive) {

@@ -1,4 +1,4 @@
-//! One node while it is decided on: what is remembered of it, what is to be done, and when to decide again.
+//! One node during a decision: its memory, its actions, and when to decide again.
 
 use crate::action::{NodePatch, PodEviction};
 use crate::memory::PendingPatch;
@@ -17,10 +17,10 @@ use super::node_memory::NodeMemory;
 use super::refused_writes;
 use jiff::Timestamp;
 
-/// Seconds after which a write that has not been seen is issued again.
+/// Seconds after which a write whose result has not been observed is issued again.
 pub(super) const REPEAT_SECONDS: u64 = 10;
 
-/// A node that is decided on.
+/// A node during a decision.
 pub(super) struct NodeDraft<'a> {
     pub(super) fleet: &'a FleetInputs<'a>,
     pub(super) node: &'a ObservedNode,
@@ -30,27 +30,27 @@ pub(super) struct NodeDraft<'a> {
     pub(super) effects: NodeEffects,
 }
 
-/// What a decision does for a node, apart from what it remembers of it.
+/// The effects of a decision on a node, apart from its memory.
 #[derive(Default, PartialEq)]
 pub(super) struct NodeEffects {
     /// Plugin pods that are replaced.
     pub(super) replacements: Vec<Action>,
-    /// What goes on with it.
+    /// Actions that continue its upgrade.
     pub(super) actions: Vec<Action>,
-    /// What begins its upgrade.
+    /// Actions that start its upgrade.
     pub(super) starts: Vec<Action>,
-    /// Pods that have to go, before it is chosen which are asked for now.
+    /// Pods that must leave, before it is decided which evictions are requested now.
     pub(super) evictions: Vec<(PodEviction, Option<EvictionHistory>)>,
-    /// UIDs of pods whose deletion is asked for.
+    /// UIDs of pods whose deletion is requested.
     pub(super) issued: Vec<String>,
-    /// UIDs of pods whose eviction counts as not asked for.
+    /// UIDs of pods whose eviction counts as not requested.
     pub(super) unasked: Vec<String>,
     pub(super) notes: Vec<DecisionNote>,
-    /// Its pods have to be seen for the next decision.
+    /// Whether the next decision needs its pods.
     pub(super) focus: bool,
-    /// The time is over, and it is given back untouched.
+    /// Whether it is released unchanged because the time is over.
     pub(super) handed_back: bool,
-    /// Its assessment depends on more than the fleet and itself.
+    /// Whether its assessment depends on more than the fleet and itself.
     pub(super) depends_on_others: bool,
 }
 
@@ -80,29 +80,32 @@ impl<'a> NodeDraft<'a> {
         self.fleet.now
     }
 
-    /// Returns whether deciding on it again, from what is remembered then, does nothing and has the same result.
+    /// Returns whether another decision about it, with the new memory, would do nothing and have
+    /// the same result.
     pub(super) fn is_settled(&self) -> bool {
         self.effects == NodeEffects::default()
             && self.memory == self.before
             && self.memory.patched.is_none()
     }
 
-    /// What was remembered, what is, and what is to be done.
+    /// Returns the old memory, the new memory and the effects.
     pub(super) fn into_parts(self) -> (NodeMemory, NodeMemory, NodeEffects, Alarm) {
         (self.before, self.memory, self.effects, self.alarm)
     }
 
-    /// Notes what the node waits for, and answers since when it has been that kind of reason.
+    /// Records the reason for which the node waits, and returns since when it has been that kind of
+    /// reason.
     pub(super) fn waits(&mut self, reason: &Reason) -> Timestamp {
         self.memory.waits(reason, self.fleet.now)
     }
 
-    /// The node's record in this run.
+    /// Returns the node's record in this run.
     pub(super) fn record(&self) -> Option<&NodeRecord> {
         self.memory.record_of(self.node)
     }
 
-    /// Changes the node's record, which is made if need be; a node that came back under the same name gets a new one.
+    /// Changes the node's record, and creates it if needed; a node that was recreated under the
+    /// same name gets a new one.
     pub(super) fn change_record(&mut self, change: impl FnOnce(&mut NodeRecord)) {
         let uid = &self.node.uid;
         let record = match self.memory.record.take() {
@@ -112,30 +115,30 @@ impl<'a> NodeDraft<'a> {
         change(self.memory.record.insert(record));
     }
 
-    /// Whether the run is about the node: it belongs to the cohort, or its upgrade is ours.
+    /// Returns whether the node belongs to the run: it is in the cohort, or the hook upgrades it.
     pub(super) fn is_member(&self) -> bool {
         let ours = self.node.annotations.contains_key(self.fleet.traits.own_record);
         let started = self.memory.patched.as_ref().is_some_and(|patched| patched.starts);
         self.fleet.memory.is_in_cohort(&self.node.uid) || ours || started
     }
 
-    /// Whether the run has waited for the node so far.
+    /// Returns whether the run has waited for the node so far.
     pub(super) fn is_under_way(&self) -> bool {
         self.fleet.memory.is_in_cohort(&self.node.uid)
             && self.record().is_some_and(|record| record.outcome.is_none())
     }
 
-    /// The refused write for which the node is given up in this run.
+    /// Returns the refused write because of which the upgrade of the node is stopped in this run.
     pub(super) fn refused_write(&self) -> Option<&RefusedWrite> {
         self.record()?.refused.as_ref()
     }
 
-    /// Whether nothing more is written to the node in this run.
+    /// Returns whether nothing more is written to the node in this run.
     pub(super) fn takes_no_patch(&self) -> bool {
         self.refused_write().is_some_and(|refused| refused.stays)
     }
 
-    /// Issues a patch, unless one for the same state of the node is under way.
+    /// Issues a patch, unless a patch for the same state of the node is pending.
     pub(super) fn issue(&mut self, patch: NodePatch) -> bool {
         let patch = self.taken(patch, false);
         let issued = patch.is_some();
@@ -143,7 +146,7 @@ impl<'a> NodeDraft<'a> {
         issued
     }
 
-    /// The same of the patch that starts its upgrade.
+    /// Issues the patch that starts its upgrade, with the same condition.
     pub(super) fn issue_start(&mut self, patch: NodePatch) {
         let patch = self.taken(patch, true);
         self.effects.starts.extend(patch);
@@ -167,13 +170,14 @@ impl<'a> NodeDraft<'a> {
         Some(Action::PatchNode(patch))
     }
 
-    /// Whether a patch of the node is under way: what it will change has not been seen.
+    /// Returns whether a patch of the node is pending: its change has not been observed.
     pub(super) fn is_patched(&mut self) -> bool {
         let at = self.memory.patched.as_ref().map(|patched| patched.at);
         at.is_some_and(|at| !self.alarm.passed(at, REPEAT_SECONDS))
     }
 
-    /// Returns whether the deletion of this pod was asked for just now. If not, it is from now on.
+    /// Returns whether the deletion of this pod was just requested. If not, it counts as requested
+    /// from now on.
     pub(super) fn is_being_deleted(&mut self, uid: &str) -> bool {
         let issued = self.fleet.memory.issued.get(uid).copied();
         if issued.is_some_and(|issued| !self.alarm.passed(issued, REPEAT_SECONDS)) {
@@ -184,7 +188,7 @@ impl<'a> NodeDraft<'a> {
         false
     }
 
-    /// How it ended for the node of this name, as far as that is known.
+    /// Returns the outcome of the node of this name, if it is known.
     pub(super) fn outcome_of(&mut self, node: &str) -> Option<NodeOutcome> {
         self.effects.depends_on_others = true;
         self.fleet.memory.nodes.get(node)?.outcome

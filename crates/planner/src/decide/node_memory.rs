@@ -1,4 +1,4 @@
-//! What is remembered of one node: taken out of the run's memory, changed while the node is decided on, and put back.
+//! The memory of one node: taken from the run's memory, changed during the decision, and put back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl NodeMemory {
         }
     }
 
-    /// Puts it back, as far as it differs from what it was.
+    /// Puts the changed parts back.
     pub(super) fn put(self, before: &Self, memory: &mut RunMemory, node: &ObservedNode) {
         let name = &node.name;
         put(&mut memory.nodes, name, before.record.as_ref(), self.record);
@@ -68,22 +68,25 @@ impl NodeMemory {
         }
     }
 
-    /// The record, if it is the one of this very node and not of one that had its name.
+    /// Returns the record, if it belongs to this node and not to an earlier node of the same name.
     pub(super) fn record_of(&self, node: &ObservedNode) -> Option<&NodeRecord> {
         self.record.as_ref().filter(|record| record.uid == node.uid)
     }
 
-    /// Notes what the node waits for, and answers since when it has been that kind of reason.
+    /// Records the reason for which the node waits, and returns since when it has been that kind of
+    /// reason.
     pub(super) fn waits(&mut self, reason: &Reason, now: Timestamp) -> Timestamp {
         since(&mut self.waiting, reason, now)
     }
 
-    /// The same of what a failed node waits for apart from its upgrade.
+    /// Records the reason for which a failed node waits apart from its upgrade, and returns since
+    /// when.
     pub(super) fn waits_apart(&mut self, reason: &Reason, now: Timestamp) -> Timestamp {
         since(&mut self.waiting_apart, reason, now)
     }
 
-    /// Notes that driver and toolkit are ready, and answers since when they have been seen so under this identity.
+    /// Records that driver and toolkit are ready, and returns since when they have been observed
+    /// ready with this identity.
     pub(super) fn ready_since(&mut self, identity: &str, now: Timestamp) -> Timestamp {
         match &self.ready {
             Some((known, since)) if known == identity => *since,
@@ -94,7 +97,8 @@ impl NodeMemory {
         }
     }
 
-    /// Notes whether a plugin pod publishes another driver version than is loaded, and answers since when it has been seen to. `None`: it does not.
+    /// Records whether a plugin pod publishes another driver version than the loaded one, and
+    /// returns since when it has been observed to; `None` if it does not.
     pub(super) fn outdated_since(
         &mut self,
         uid: &str,

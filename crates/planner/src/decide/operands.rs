@@ -1,4 +1,4 @@
-//! Operands besides driver and toolkit: what a node waits for, and its outcome.
+//! Operands other than driver and toolkit: the reasons for which a node waits, and its outcome.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,10 +20,12 @@ use observed::Observed;
 
 use super::node_draft::NodeDraft;
 
-/// A node offers fewer GPUs than before only when it has done so for this long: the kubelet updates a node's status every 10 s.
+/// Seconds for which a node must offer fewer GPUs than before to count as degraded: the kubelet
+/// updates a node's status every 10 s.
 const DEGRADED_SECONDS: u64 = 30;
-/// What was failing before the run has recovered when it has been ready for this long: a container without a probe is ready for a short time whenever
-/// that it starts, and then crashes again.
+/// Seconds for which an operand that was failing before the run must be ready to count as
+/// recovered: a container without a probe is ready for a short time after each start, and then
+/// crashes again.
 const RECOVERED_SECONDS: u64 = 60;
 
 /// Records the fleet as it is when the run first observes it.
@@ -38,18 +40,19 @@ pub(super) fn record_baseline(memory: &mut RunMemory, observed: &Observed, setti
         Some(Arc::new(take_baseline(observed, &operands, nodes, memory.started_at, earlier)));
 }
 
-/// What a node still waits for of its operands and GPUs.
+/// Returns the reason for which a node waits for its operands and GPUs.
 pub(super) fn fault(draft: &mut NodeDraft<'_>) -> Option<Reason> {
     let operands =
         draft.fleet.operand_sets.as_ref().filter(|_| is_driver_node(draft.node, Driver::Gpu))?;
     note_recovery(draft, operands);
     let reason = operands.fault(draft.node, draft.memory.baseline.as_deref());
-    // Which node stalls the update depends on the others.
+    // The node that stalls the update depends on the others.
     draft.effects.depends_on_others |= matches!(reason, Some(Reason::OperandOutdated { .. }));
     reason
 }
 
-/// What was failing and has worked for a while fails for the first time when it fails again.
+/// Records recoveries: an operand that was failing and has recovered counts as failing for the
+/// first time if it fails again.
 fn note_recovery(draft: &mut NodeDraft<'_>, operands: &OperandSets<'_>) {
     let Some(entry) = draft.memory.baseline.clone().filter(|entry| !entry.failing.is_empty())
     else {
@@ -77,7 +80,7 @@ fn note_recovery(draft: &mut NodeDraft<'_>, operands: &OperandSets<'_>) {
     draft.memory.recovering = recovering;
 }
 
-/// What has become of a node that waits for its operands; `None`: it still waits.
+/// Returns the outcome of a node that waits for its operands; `None` if it still waits.
 pub(super) fn outcome(
     draft: &mut NodeDraft<'_>,
     reason: &Reason,
@@ -92,7 +95,8 @@ pub(super) fn outcome(
         return Some(NodeOutcome::Deferred);
     }
     if let Reason::NodeTainted { daemon_set, .. } = reason {
-        // The operator does not serve the node, and cannot. A new node has taints that go by themselves.
+        // The operator does not serve the node, and cannot. A new node has taints that are removed
+        // automatically.
         draft.effects.depends_on_others = true;
         let over = draft.alarm.passed(since, draft.settings().per_node_seconds)
             && draft.fleet.gets_somewhere(daemon_set);
@@ -112,19 +116,20 @@ pub(super) fn outcome(
         });
     }
     if let Reason::OperandOutdated { stalled_by: Some(stalling), .. } = reason {
-        // A node that is tolerated and stalls the update is tolerated with what it stalls.
+        // If a tolerated node stalls the update, the nodes that it stalls are tolerated too.
         return draft.outcome_of(stalling).filter(|outcome| *outcome == NodeOutcome::Deferred);
     }
     None
 }
 
-/// Reports what the policy tolerates of a node.
+/// Reports a problem of a node that the policy tolerates.
 pub(super) fn note_tolerated(draft: &mut NodeDraft<'_>, reason: &Reason) {
     let node = Some(draft.node.name.as_str().into());
     draft.effects.notes.push(DecisionNote::Tolerated { node, reason: reason.clone().into() });
 }
 
-/// Whether what a node waits for is an operand that was failing before the run, and has not worked since.
+/// Returns whether the node waits for an operand that was failing before the run, and has not
+/// worked since.
 pub(super) fn failed_before(draft: &NodeDraft<'_>, reason: &Reason) -> bool {
     let entry = draft.memory.baseline.as_ref();
     reason.operand().is_some_and(|operand| {
@@ -132,7 +137,7 @@ pub(super) fn failed_before(draft: &NodeDraft<'_>, reason: &Reason) -> bool {
     })
 }
 
-/// Operands that do not gate and are not ready: one note each.
+/// Returns one note for each operand that does not gate and is not ready.
 pub(super) fn reported(
     observed: &Observed,
     settings: &Settings,

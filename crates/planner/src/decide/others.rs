@@ -1,5 +1,5 @@
-//! What others do to a node: it is theirs until they are done. And pauses: nothing is begun with a paused node, and what was begun and has not
-//! touched its driver stands still.
+//! Work of others on a node: the hook waits until they are done. Also pauses: no paused node
+//! starts, and started nodes with an unchanged driver wait.
 
 use jiff::SignedDuration;
 
@@ -17,14 +17,14 @@ use super::inputs::FleetInputs;
 use super::modes::drive::patch::put;
 use super::node_draft::NodeDraft;
 
-/// What a paused node waits for. `None`: it is not paused.
+/// Returns the reason of a paused node; `None` if it is not paused.
 pub(super) fn paused(observed: &Observed, node: &ObservedNode) -> Option<Reason> {
     let pause = pause::find_pause(observed, node)?;
     let (by, why) = (pause.by.clone(), pause.reason.clone());
     Some(Reason::Upgrading(UpgradeReason::Paused { by, why, at: pause.at }))
 }
 
-/// The same for a node with which NVIDIA's controller has not begun.
+/// Returns the same for a node that NVIDIA's controller has not started.
 pub(super) fn paused_before(observed: &Observed, node: &ObservedNode, reason: Reason) -> Reason {
     let waits = matches!(&reason, Reason::DriverOutOfDate { .. }) && reason.waits_for_others();
     if waits { paused(observed, node).unwrap_or(reason) } else { reason }
@@ -41,7 +41,7 @@ pub(super) fn freeze(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) {
     draft.issue(patch);
 }
 
-/// Lets the clock of a node go on that was stopped. Whether it was.
+/// Restarts the stopped clock of a node. Returns whether it was stopped.
 pub(super) fn thaw(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> bool {
     let Some(stopped) = record.paused else { return false };
     let pause = draft.now().duration_since(stopped).max(SignedDuration::ZERO);
@@ -52,10 +52,11 @@ pub(super) fn thaw(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> bool {
     true
 }
 
-/// Has NVIDIA's controller leave a paused node alone, where we may: whoever paused it may have had no right to, and nodes join.
+/// Holds a paused node if the hook may, so that NVIDIA's controller does not start it: the user who
+/// paused it may have had no right to label nodes, and nodes join later.
 pub(super) fn hold_paused(draft: &mut NodeDraft<'_>) {
     let driver = draft.settings().driver;
-    // The hold of an operator's upgrade becomes the pause's, so that `resume` releases it.
+    // The pause takes over the hold of an operator upgrade, so that `resume` releases it.
     let taken_over = matches!(
         hold::HoldPurpose::from_node(draft.node, driver),
         Some(hold::HoldPurpose::OperatorUpgrade(_))
@@ -65,7 +66,7 @@ pub(super) fn hold_paused(draft: &mut NodeDraft<'_>) {
     }
 }
 
-/// Whoever else has the node.
+/// Returns the reason if others work on the node.
 pub(super) fn others_have_it(fleet: &FleetInputs<'_>, node: &ObservedNode) -> Option<Reason> {
     let traits = fleet.traits;
     if node.annotations.contains_key(traits.requestor) {
@@ -79,7 +80,8 @@ pub(super) fn others_have_it(fleet: &FleetInputs<'_>, node: &ObservedNode) -> Op
             requestor: theirs.requestor.clone(),
         }));
     }
-    // NVIDIA's controller may have been switched off just now: what it was doing continues until it has removed its label.
+    // NVIDIA's controller may just have been switched off: its work continues until it has removed
+    // its label.
     let state = node.labels.text(traits.state_label).unwrap_or_default();
     if is_active(state) {
         return Some(Reason::UpgradeUnfinished { state: state.to_owned(), why: None });
@@ -94,7 +96,8 @@ pub(super) fn others_have_it(fleet: &FleetInputs<'_>, node: &ObservedNode) -> Op
     })
 }
 
-/// Another driver of the node that is being upgraded, or has to be before this one: network before GPU. And whether its record is ours.
+/// Returns another driver of the node that is being upgraded, or must be upgraded before this one
+/// (network before GPU), and whether its record is gpu-rollout's.
 pub(super) fn other_driver(node: &ObservedNode, this: Driver) -> Option<(Driver, &str, bool)> {
     Driver::ALL.into_iter().filter(|driver| *driver != this).find_map(|driver| {
         let traits = driver.traits();
@@ -108,7 +111,7 @@ pub(super) fn other_driver(node: &ObservedNode, this: Driver) -> Option<(Driver,
     })
 }
 
-/// Whether a state of NVIDIA's means that its controller is at work on the node.
+/// Returns whether an upgrade state means that NVIDIA's controller is working on the node.
 fn is_active(state: &str) -> bool {
     let state = ControllerState::from_label(Some(state));
     !state.is_idle() && state != ControllerState::Failed

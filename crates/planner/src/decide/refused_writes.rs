@@ -1,8 +1,10 @@
-//! Refused writes: the node that a write was refused for fails, its slot is free, and the other nodes go on.
+//! Refused writes: the node of a refused write fails, its slot becomes free, and the other nodes
+//! continue.
 //!
-//! The caller only notes what the server answered. Here it is judged: a refusal that is final goes into the node's record, so that it
-//! survives the process. A node that still takes patches is then marked as failed, and uncordoned if its driver was not touched. One that
-//! does not stays as it is. Either way nothing more is asked for in this run, unless a person asks for the node.
+//! The caller only records the server's answer. This module evaluates it: a final refusal goes into
+//! the node's record, so that it survives the process. A node that still accepts patches is then
+//! marked as failed, and uncordoned if its driver was not changed. Otherwise the node stays as it
+//! is. In both cases nothing more is written in this run, unless a user requests the node.
 
 use std::sync::Arc;
 
@@ -21,7 +23,7 @@ use observed::{Observed, ObservedNode};
 use super::modes::drive::is_requested;
 use super::node_draft::NodeDraft;
 
-/// Judges the refusals that were noted since the last decision.
+/// Evaluates the refusals that were recorded since the last decision.
 pub(super) fn judge(
     memory: &mut RunMemory,
     observed: &Observed,
@@ -42,9 +44,9 @@ pub(super) fn judge(
         let (name, pod) = object;
         let Some(node) = nodes.get(&name) else { continue };
         match refusal.write {
-            // Part of it may have taken effect, which is to be seen first.
+            // Part of the patch may have taken effect, which must be observed first.
             WriteKind::Node if refusal.kind == RefusalKind::Changed => {}
-            // It counted as if it had taken effect.
+            // The patch counted as if it had taken effect.
             WriteKind::Node => drop(memory.patched.remove(&name)),
             WriteKind::PodDeletion => drop(memory.issued.remove(&pod)),
             WriteKind::Eviction => {}
@@ -59,11 +61,12 @@ pub(super) fn judge(
             .cloned()
             .unwrap_or_default();
         record.uid.clone_from(&node.uid);
-        // A plugin that is still there holds no slot.
+        // A plugin that still exists occupies no slot.
         record.replaced.remove(&pod);
         let is_patch = refusal.write == WriteKind::Node;
         if let Some(before) = &mut record.refused {
-            // What was to give it back is refused too. The first refusal is the cause.
+            // The patch that should release the node is refused too. The first refusal is the
+            // cause.
             before.stays |= is_patch;
         } else {
             let (write, message, cordon) = (refusal.write, refusal.message, refusal.cordon);
@@ -74,14 +77,15 @@ pub(super) fn judge(
     }
 }
 
-/// Why the node's plugin pods are not deleted: that was refused before.
+/// Returns why the node's plugin pods are not deleted: their deletion was refused before.
 pub(super) fn keeps_its_pods(draft: &NodeDraft<'_>) -> Option<Reason> {
     let refused =
         draft.refused_write().filter(|refused| refused.write == WriteKind::PodDeletion)?;
     Some(write_refused(draft, refused))
 }
 
-/// A person who asks for a node that was given up has removed what refused its write: it is tried again, once for each request.
+/// Retries a node whose upgrade was stopped, once for each request of a user: the user has fixed
+/// the cause of the refusal.
 pub(super) fn heed_request(draft: &mut NodeDraft<'_>) {
     let Some(refused) = draft.refused_write() else { return };
     let (requested, before) = (is_requested(draft.node, draft.traits()), refused.requested);
@@ -94,7 +98,8 @@ pub(super) fn heed_request(draft: &mut NodeDraft<'_>) {
     });
 }
 
-/// What the node waits for while a write of it is tried again. `None`: nothing, or its time has come.
+/// Returns the reason for which the node waits while one of its writes is retried; `None` if there
+/// is none, or if the retry is due.
 pub(super) fn tried_again(draft: &mut NodeDraft<'_>) -> Option<Reason> {
     let refusals = &draft.fleet.memory.refusals;
     if refusals.is_empty() {
@@ -102,7 +107,7 @@ pub(super) fn tried_again(draft: &mut NodeDraft<'_>) -> Option<Reason> {
     }
     let first = (draft.node.name.clone(), String::new());
     let of_node = refusals.range(first..).take_while(|((name, _), _)| *name == draft.node.name);
-    // Evictions have their own pauses, each pod its own.
+    // Evictions have their own pauses, one for each pod.
     let now = draft.now();
     let waits = of_node
         .map(|(_, refusal)| refusal)
@@ -117,7 +122,8 @@ pub(super) fn tried_again(draft: &mut NodeDraft<'_>) -> Option<Reason> {
     })
 }
 
-/// What the node waits for, where NVIDIA's controller acts: the refusal, unless that one is at work on the node and may finish it.
+/// Returns the reason of the node if NVIDIA's controller upgrades it: the refusal, unless the
+/// controller is working on the node and may finish it.
 pub(super) fn instead(draft: &mut NodeDraft<'_>) -> Option<Arc<Reason>> {
     if ControllerState::of_node(draft.node, draft.traits()).is_busy() {
         return None;
@@ -139,7 +145,7 @@ pub(super) fn write_refused(draft: &NodeDraft<'_>, refused: &RefusedWrite) -> Re
     }
 }
 
-/// Whether our upgrade of the node is under way.
+/// Returns whether the hook's upgrade of the node is in progress.
 fn is_in_progress(node: &ObservedNode, traits: &DriverTraits) -> bool {
     read(node, traits).record().is_some_and(|record| record.state.is_in_progress())
 }

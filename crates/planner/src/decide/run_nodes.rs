@@ -1,4 +1,4 @@
-//! The nodes that a decision is about.
+//! The nodes of a decision.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,29 +22,29 @@ use super::inputs::FleetInputs;
 use super::memo::{KnownNode, Unchanged};
 use super::node_draft::NodeDraft;
 
-/// What a decision is about in the first place.
+/// The nodes of a decision, before their assessment.
 pub(super) struct Census<'a> {
-    /// In the order of their names.
+    /// Sorted by name.
     pub(super) listed: Vec<ListedNode<'a>>,
-    /// Other nodes that were examined, and whether they need the driver.
+    /// Other examined nodes, and whether they need the driver.
     pub(super) others: Vec<(&'a Arc<str>, &'a ObservedNode, bool)>,
-    /// How many nodes need the driver.
+    /// Number of nodes that need the driver.
     pub(super) drivers: usize,
-    /// Until when what is known of nodes that are none of them holds.
+    /// Until when the results for nodes outside the decision are valid.
     until: Timestamp,
 }
 
-/// A node that the decision is about.
+/// A node of the decision.
 pub(super) struct ListedNode<'a> {
     pub(super) name: &'a Arc<str>,
     pub(super) node: &'a ObservedNode,
     pub(super) needs_driver: bool,
-    /// What was found of it, where nothing has changed.
+    /// Its previous results, if it has not changed.
     pub(super) known: Option<&'a KnownNode>,
 }
 
 impl<'a> Census<'a> {
-    /// Looks which nodes the decision is about.
+    /// Determines the nodes of the decision.
     pub(super) fn new(
         observed: &'a Observed,
         settings: &Settings,
@@ -93,36 +93,37 @@ impl<'a> Census<'a> {
         census
     }
 
-    /// Nothing that was found of this node holds any more.
+    /// Discards the previous results for this node.
     pub(super) fn forget(&mut self, name: &str) {
         if let Ok(place) = self.listed.binary_search_by(|node| (**node.name).cmp(name)) {
             self.listed[place].known = None;
         }
     }
 
-    /// The nodes.
+    /// Returns the nodes.
     pub(super) fn nodes(&self) -> impl Iterator<Item = &'a ObservedNode> + Clone {
         self.listed.iter().map(|node| node.node)
     }
 }
 
-/// Whether our upgrade of the node has begun: one that lost its device in the middle of it is to be given back.
+/// Returns whether the hook has started the upgrade of the node: a node that lost its device during
+/// it must be released.
 fn is_begun(node: &ObservedNode, traits: &DriverTraits, identity: Option<&str>) -> bool {
     let begun = node.annotations.contains_key(traits.own_record)
         || node.labels.contains_key(traits.own_state_label);
     begun && !is_anothers(node, traits, identity)
 }
 
-/// A node, from its assessment to what becomes of it.
+/// A node, from its assessment to its outcome.
 pub(super) struct RunNode<'a> {
     pub(super) name: &'a Arc<str>,
     pub(super) node: &'a ObservedNode,
     pub(super) needs_driver: bool,
     pub(super) known: Option<&'a KnownNode>,
-    /// Created when the node is assessed or something is done for it.
+    /// Created when the node is assessed or an action is needed for it.
     pub(super) draft: Option<NodeDraft<'a>>,
     pub(super) assessment: Arc<NodeAssessment>,
-    /// What it waits for, as far as that is known by now.
+    /// The reason for which it waits, as far as it is known.
     pub(super) reason: Option<Arc<Reason>>,
     pub(super) ending: NodeEnding,
 }
@@ -131,27 +132,27 @@ impl<'a> RunNode<'a> {
     pub(super) fn draft(&mut self, fleet: &'a FleetInputs<'a>) -> &mut NodeDraft<'a> {
         self.draft.get_or_insert_with(|| {
             let mut draft = NodeDraft::new(fleet, self.node);
-            // What is known of it still holds until then.
+            // Its previous results are valid until then.
             draft.alarm.set(self.known.map_or(Timestamp::MAX, |known| known.until));
             draft
         })
     }
 }
 
-/// All of them.
+/// All nodes of the decision.
 pub(super) struct RunNodes<'a> {
     pub(super) fleet: &'a FleetInputs<'a>,
-    /// In the order of their names.
+    /// Sorted by name.
     pub(super) listed: Vec<RunNode<'a>>,
-    /// Other nodes that were examined, and whether they need the driver.
+    /// Other examined nodes, and whether they need the driver.
     pub(super) others: Vec<(&'a Arc<str>, &'a ObservedNode, bool)>,
-    /// Those of all the other nodes for which something is done.
+    /// Other nodes for which actions are needed.
     pub(super) bystanders: BTreeMap<&'a str, NodeDraft<'a>>,
     pub(super) alarm: Alarm,
 }
 
 impl<'a> RunNodes<'a> {
-    /// Assesses the nodes of which something has changed.
+    /// Assesses the nodes that have changed.
     pub(super) fn assessed(census: Census<'a>, fleet: &'a FleetInputs<'a>) -> Self {
         let mut alarm = Alarm::new(fleet.now, census.until);
         let listed =
@@ -169,7 +170,7 @@ impl<'a> RunNodes<'a> {
                     alarm.set(known.until);
                 }
                 let reason = match known {
-                    // The same value again, which is quickly compared.
+                    // The same value, which is quickly compared.
                     Some(known) if !assessment.needs.is_stale() => known.left.clone(),
                     Some(_) | None => assessment.needs.first(fleet),
                 };
@@ -188,12 +189,12 @@ impl<'a> RunNodes<'a> {
         Self { fleet, listed, others: census.others, bystanders: BTreeMap::new(), alarm }
     }
 
-    /// Where the node of this name is among those that the decision is about.
+    /// Returns the index of the node of this name among the nodes of the decision.
     pub(super) fn place(&self, name: &str) -> Option<usize> {
         self.listed.binary_search_by(|node| (**node.name).cmp(name)).ok()
     }
 
-    /// The draft of any node.
+    /// Returns the draft of any node.
     pub(super) fn draft(&mut self, node: &'a ObservedNode) -> &mut NodeDraft<'a> {
         let fleet = self.fleet;
         match self.place(&node.name) {

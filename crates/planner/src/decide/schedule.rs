@@ -1,4 +1,5 @@
-//! The upgrades, by mode: what is under way goes on, what may begin begins, and NVIDIA's controller is helped or asked.
+//! The upgrades, by mode: nodes in progress continue, nodes that may start start, and NVIDIA's
+//! controller is woken or predicted.
 
 use std::sync::Arc;
 
@@ -19,8 +20,8 @@ use super::run_nodes::RunNodes;
 pub(super) mod replacements;
 mod starts;
 
-/// Advances all upgrades as far as they can go now: what a node waits for becomes what it waits for with its upgrade. Returns what NVIDIA's
-/// controller sees of the nodes, where that was asked for.
+/// Advances all upgrades as far as possible now, and replaces the reasons of nodes by those of
+/// their upgrades. Returns the controller's view of the nodes, if it was needed.
 pub(super) fn schedule(
     nodes: &mut RunNodes<'_>,
     memory: &mut RunMemory,
@@ -52,7 +53,8 @@ pub(super) fn schedule(
     view
 }
 
-/// Sets what nodes wait for, as far as nothing is under way. Returns whether the upgrade of one ends.
+/// Sets the reasons of nodes whose upgrade is not in progress. Returns whether the upgrade of one
+/// ends.
 fn set_reasons(nodes: &mut RunNodes<'_>) -> bool {
     let mut ends = false;
     for node in &mut nodes.listed {
@@ -66,7 +68,7 @@ fn set_reasons(nodes: &mut RunNodes<'_>) -> bool {
     ends
 }
 
-/// Advances the nodes that are under way.
+/// Advances the nodes in progress.
 fn advance_all<'a>(
     nodes: &mut RunNodes<'a>,
     advance: impl Fn(&mut NodeDraft<'a>, &DrivenNode<'a>, &UpgradeRecord, Option<Arc<Reason>>) -> Reason,

@@ -1,4 +1,4 @@
-//! What a node's upgrade fails for, and what that means for the node.
+//! The causes for which the upgrade of a node fails, and their consequences for the node.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
-/// A kind of failure. Attempts are counted for each.
+/// A cause of failure. Attempts are counted per cause.
 #[derive(
     Clone,
     Copy,
@@ -25,27 +25,27 @@ use strum::{EnumCount, IntoStaticStr, VariantArray};
 #[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum FailureCause {
-    /// Pods that use the device may not be evicted under this policy.
+    /// The policy does not allow the eviction of pods that use the device.
     PodsNotEvictable,
     /// The evictions did not end in time.
     EvictionTimeout,
-    /// Pods on the node may not be evicted by a drain under this policy.
+    /// The policy does not allow a drain to evict pods on the node.
     DrainBlocked,
     /// The drain did not end in time.
     DrainTimeout,
-    /// Somebody takes our cordon away again and again.
+    /// Another user or controller repeatedly removes the hook's cordon.
     CordonContested,
-    /// The driver's containers fail again and again.
+    /// The driver's containers fail repeatedly.
     DriverFailing,
     /// The driver did not become ready in time.
     DriverTimeout,
     /// The validator did not succeed in time.
     ValidationTimeout,
-    /// A plugin that stands on the driver does not serve.
+    /// A plugin that uses the driver does not serve.
     PluginNotServing,
-    /// The API server refused a write before the driver was touched.
+    /// The API server refused a write before the hook changed the driver.
     WriteRefused,
-    /// The API server refused a write, and the old driver may not run any more.
+    /// The API server refused a write after the old driver may have stopped.
     WriteRefusedAfterRestart,
 }
 
@@ -54,7 +54,8 @@ impl FailureCause {
     pub const ALL: [Self; Self::COUNT] =
         *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
-    /// Whether the old driver still runs as it did when the node fails for this: the node is given back at once.
+    /// Returns whether the old driver is unchanged when the node fails for this cause: the node is
+    /// then released at once.
     pub fn is_before_restart(self) -> bool {
         matches!(
             self,
@@ -67,28 +68,29 @@ impl FailureCause {
         )
     }
 
-    /// Whether the API server refused a write: the node is tried again by a new run, or when a person asks for it, and not in between.
+    /// Returns whether the cause is a refused write: only a new run, or a request of a user,
+    /// retries the node.
     pub fn is_refusal(self) -> bool {
         matches!(self, Self::WriteRefused | Self::WriteRefusedAfterRestart)
     }
 
-    /// The name in records and metrics.
+    /// Returns the name in records and metrics.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// In words.
+    /// Returns the message.
     pub fn text(self) -> &'static str {
         match self {
-            Self::PodsNotEvictable => "pods that use the device may not be evicted",
+            Self::PodsNotEvictable => "pods that use the device cannot be evicted",
             Self::EvictionTimeout => "the evictions did not end in time",
-            Self::DrainBlocked => "pods may not be drained",
+            Self::DrainBlocked => "pods on the node cannot be drained",
             Self::DrainTimeout => "the drain did not end in time",
-            Self::CordonContested => "the node is uncordoned again and again",
-            Self::DriverFailing => "the driver's containers fail again and again",
+            Self::CordonContested => "the node is uncordoned repeatedly",
+            Self::DriverFailing => "the driver's containers fail repeatedly",
             Self::DriverTimeout => "the driver did not become ready in time",
             Self::ValidationTimeout => "the validator did not succeed in time",
-            Self::PluginNotServing => "a plugin that stands on the driver does not serve",
+            Self::PluginNotServing => "a plugin that uses the driver does not serve",
             Self::WriteRefused | Self::WriteRefusedAfterRestart => "the API server refused a write",
         }
     }
@@ -100,7 +102,8 @@ impl fmt::Display for FailureCause {
     }
 }
 
-/// How long after the given failed attempt the next one comes: one minute, doubled each time, at most sixteen.
+/// Returns the pause after the given number of failed attempts: one minute, doubled each time, at
+/// most sixteen.
 pub fn pause(attempts: u32) -> SignedDuration {
     SignedDuration::from_mins(1_i64 << attempts.saturating_sub(1).min(4))
 }

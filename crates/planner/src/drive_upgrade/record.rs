@@ -1,5 +1,6 @@
-//! What must survive of a node's upgrade: one annotation on the node, written together with its state label and its cordon, so that a
-//! process that is killed at any moment leaves a node that the next one understands.
+//! The part of a node's upgrade that must survive a restart of the hook: one annotation on the
+//! node, written together with its state label and its cordon. A process that is killed at any time
+//! leaves a node that the next process can continue.
 
 use std::collections::BTreeMap;
 
@@ -22,41 +23,42 @@ pub const VERSION: u32 = 1;
 pub struct UpgradeRecord {
     /// [`VERSION`] of the program that wrote it.
     pub version: u32,
-    /// How far the node is.
+    /// The upgrade state of the node.
     pub state: UpgradeState,
-    /// Since when.
+    /// When the node entered the state.
     pub since: Timestamp,
     /// When the node was started.
     pub started: Timestamp,
     /// The trigger digest under which it was started.
     pub digest: String,
-    /// The cordon is ours: it goes when the node is done.
+    /// Whether the cordon is the hook's: the hook removes it when the node is done.
     pub cordoned: bool,
-    /// How often somebody took it away and we put it back.
+    /// How often another user or controller removed the cordon and the hook restored it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub recordoned: u32,
-    /// Since when its clock stands still, because somebody paused it.
+    /// Since when its clock has been stopped by a pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Timestamp>,
-    /// When each state was entered.
+    /// When the node entered each state.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub steps: BTreeMap<UpgradeState, Timestamp>,
-    /// The driver's installation does not change: workloads stay, and only the pod is replaced.
+    /// Whether the driver's installation does not change: workloads stay, and only the pod is
+    /// replaced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restart_only: bool,
-    /// Somebody asked for it, though its driver may have been in sync.
+    /// Whether a user requested the upgrade, even if the driver was already current.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub requested: bool,
-    /// `namespace/name` of the DaemonSet, where no operator brings the driver: there may be several.
+    /// `namespace/name` of the DaemonSet, if no operator installs the driver: there may be several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daemon_set: Option<String>,
-    /// UID of the driver pod that was there when the node was started.
+    /// UID of the driver pod when the node was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver_pod: Option<String>,
-    /// How often the node was tried under this digest, by what it failed for.
+    /// Failed attempts under this digest, by cause.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attempts: BTreeMap<FailureCause, u32>,
-    /// What it failed for, and the particulars.
+    /// The failure, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<NodeFailure>,
 }
@@ -70,23 +72,23 @@ fn is_zero(number: &u32) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeFailure {
-    /// The kind.
+    /// The cause.
     pub cause: FailureCause,
-    /// In words: pods, numbers.
+    /// The message with details, such as pods and numbers.
     pub message: String,
 }
 
-/// What a node carries.
+/// The record on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeRecordState {
-    /// Nothing of ours.
+    /// No record.
     Nothing,
     /// A record.
     Record(Box<UpgradeRecord>),
-    /// One of a newer program.
+    /// A record of a newer program.
     Newer(u32),
-    /// A text that is no record, or a state label without a record: somebody edited it by hand. Whose the cordon is cannot be told, so it
-    /// counts as not ours.
+    /// A text that is not a record, or a state label without a record: a user edited it. The owner
+    /// of the cordon is unknown, so the cordon counts as foreign.
     Broken,
 }
 
@@ -102,7 +104,7 @@ struct VersionedRecord {
     version: u32,
 }
 
-/// Whether the record on the node is about another DaemonSet than this one.
+/// Returns whether the record on the node is about another DaemonSet than this one.
 pub fn is_anothers(node: &ObservedNode, traits: &DriverTraits, identity: Option<&str>) -> bool {
     let Some(identity) = identity else { return false };
     read(node, traits)
@@ -111,7 +113,7 @@ pub fn is_anothers(node: &ObservedNode, traits: &DriverTraits, identity: Option<
         .is_some_and(|theirs| theirs != identity)
 }
 
-/// Reads what the node carries.
+/// Reads the record on the node.
 pub fn read(node: &ObservedNode, traits: &DriverTraits) -> NodeRecordState {
     let Some(text) = node.annotations.get(traits.own_record) else {
         return if node.labels.contains_key(traits.own_state_label) {
@@ -150,19 +152,19 @@ impl UpgradeRecord {
         }
     }
 
-    /// The annotation's text.
+    /// Returns the annotation's text.
     pub fn text(&self) -> String {
         // A struct of plain fields with string keys always has a JSON form.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Goes on with a state.
+    /// Enters a state.
     pub fn enter(&mut self, state: UpgradeState, now: Timestamp) {
         (self.state, self.since) = (state, now);
         self.steps.insert(state, now);
     }
 
-    /// The states that it went through, in their order, for the run record.
+    /// Returns the states that the node entered, in order, for the run record.
     pub fn steps(&self) -> Vec<RecordedStep> {
         let mut steps: Vec<(Timestamp, UpgradeState)> =
             self.steps.iter().map(|(state, at)| (*at, *state)).collect();
@@ -173,7 +175,7 @@ impl UpgradeRecord {
             .collect()
     }
 
-    /// The same in words: how many seconds each state took.
+    /// Returns how many seconds each state took, as a message.
     pub fn describe_steps(&self, now: Timestamp) -> String {
         let steps = self.steps();
         let ends = steps.iter().skip(1).map(|step| step.at).chain([now]);
@@ -187,7 +189,7 @@ impl UpgradeRecord {
         parts.join(", ")
     }
 
-    /// How often the node has been tried for a cause under a digest.
+    /// Returns the number of failed attempts for a cause under a digest.
     pub fn attempts(&self, cause: FailureCause, digest: &str) -> u32 {
         if self.digest == digest { self.attempts.get(&cause).copied().unwrap_or(0) } else { 0 }
     }

@@ -1,35 +1,40 @@
-//! How many nodes may be started, where we decide: the vendor's two limits without their defects, a limit for each topology group, and a
-//! pause between nodes. Nodes that failed are unavailable and free their slot; a node that is cordoned already adds nothing to what is
-//! unavailable, and needs a slot like any other.
+//! The limits on starting nodes if the hook decides: NVIDIA's two limits without their defects, a
+//! limit for each topology group, and a pause between nodes. Failed nodes are unavailable and free
+//! their slot. A node that is already cordoned does not add to the unavailable nodes, but needs a
+//! slot.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use contract::policy::UpgradeSettings;
 
-/// One node, as far as limits are concerned.
+/// The properties of a node that limits depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThrottledNode {
-    /// It is being upgraded.
+    /// Whether it is being upgraded.
     pub in_progress: bool,
-    /// It cannot take workloads, or will not in a moment: in progress, cordoned by whomever, not ready, failed after its driver was touched.
+    /// Whether it cannot take workloads, or soon will not: in progress, cordoned (by any user or
+    /// program), not ready, or failed after its driver was changed.
     pub unavailable: bool,
     /// The value of the topology label.
     pub group: Option<String>,
 }
 
-/// What may still be started. Every start is told to it, so that one decision cannot exceed what the last one left.
+/// The remaining room under the limits. Every start is recorded, so that one decision cannot exceed
+/// the limits.
 #[derive(Clone, Debug)]
 pub struct StartThrottle<'a> {
     limits: NodeLimits,
     in_progress: SlotHolders<'a>,
     unavailable: SlotHolders<'a>,
-    /// Those of them that nobody upgrades: they do not come back by an upgrade's end.
+    /// The unavailable nodes that are not being upgraded: the end of an upgrade does not make them
+    /// available.
     idle: SlotHolders<'a>,
     groups: BTreeMap<&'a str, TopologyGroup<'a>>,
 }
 
-/// The nodes that hold a limit. Their list is made once for all the nodes that are refused because of them.
+/// The nodes that use up a limit. Their list is created once for all nodes that are refused because
+/// of them.
 #[derive(Clone, Debug, Default)]
 struct SlotHolders<'a> {
     names: Vec<&'a str>,
@@ -50,14 +55,14 @@ impl<'a> SlotHolders<'a> {
     }
 }
 
-/// The limits in nodes.
+/// The limits, as numbers of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeLimits {
-    /// How many nodes there are.
+    /// Number of nodes.
     pub total: usize,
-    /// How many may be in progress.
+    /// Maximum number of nodes in progress.
     pub parallel: usize,
-    /// How many may be unavailable.
+    /// Maximum number of unavailable nodes.
     pub unavailable: usize,
 }
 
@@ -68,7 +73,7 @@ struct TopologyGroup<'a> {
     idle: SlotHolders<'a>,
 }
 
-/// Why a node may not be started, with the numbers and the nodes that hold what it would need.
+/// Why a node may not start, with the numbers and the nodes that use up the limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     test,
@@ -76,40 +81,40 @@ struct TopologyGroup<'a> {
     strum_discriminants(name(RefusalVariant), vis(pub(crate)), derive(strum::EnumIter))
 )]
 pub enum StartRefusal {
-    /// A limit is zero: nothing is started until it is raised.
+    /// A limit is zero: no node starts until it is raised.
     Paused {
-        /// Which one.
+        /// The key of the limit.
         key: &'static str,
     },
-    /// All slots are taken.
+    /// All slots are occupied.
     Slots {
-        /// How many there are.
+        /// Number of slots.
         limit: usize,
-        /// Who has them.
+        /// The nodes that occupy them.
         holders: Arc<[String]>,
     },
-    /// So many nodes are unavailable that not one more may be.
+    /// The limit of unavailable nodes is reached.
     Unavailable {
-        /// How many may be.
+        /// The limit.
         limit: usize,
-        /// How many nodes there are.
+        /// Number of nodes.
         total: usize,
-        /// Which ones are.
+        /// The unavailable nodes.
         holders: Arc<[String]>,
     },
-    /// The same of the node's group.
+    /// The limit of unavailable nodes in the node's topology group is reached.
     Group {
         /// The group.
         group: String,
-        /// How many of it may be.
+        /// The limit of the group.
         limit: usize,
-        /// Which ones are.
+        /// The unavailable nodes.
         holders: Arc<[String]>,
     },
 }
 
 impl<'a> StartThrottle<'a> {
-    /// The limits over these nodes, each with its name.
+    /// Creates the limits for these nodes, each with its name.
     pub fn new(upgrade: &UpgradeSettings, members: &[(&'a str, &'a ThrottledNode)]) -> Self {
         let total = members.len();
         let policy = &upgrade.policy;
@@ -156,13 +161,14 @@ impl<'a> StartThrottle<'a> {
         }
     }
 
-    /// The limits in nodes.
+    /// The limits, as numbers of nodes.
     pub fn limits(&self) -> NodeLimits {
         self.limits
     }
 
-    /// The limit that would keep the node from being started even when every upgrade under way has ended: nodes fill it that failed, that
-    /// somebody has cordoned, or that are not ready.
+    /// Returns the limit that would prevent the node's start even after every upgrade in progress
+    /// has ended: it is used up by nodes that failed, that have a foreign cordon, or that are not
+    /// ready.
     pub fn standing(&mut self, member: &ThrottledNode) -> Option<StartRefusal> {
         let NodeLimits { total, unavailable, .. } = self.limits;
         if unavailable == 0 {
@@ -188,10 +194,10 @@ impl<'a> StartThrottle<'a> {
         })
     }
 
-    /// Starts a node, or says why not.
+    /// Starts a node.
     ///
     /// # Errors
-    /// The first limit that forbids it.
+    /// The first limit that forbids the start.
     pub fn start(&mut self, name: &'a str, member: &'a ThrottledNode) -> Result<(), StartRefusal> {
         let NodeLimits { total, parallel, unavailable } = self.limits;
         if unavailable == 0 {

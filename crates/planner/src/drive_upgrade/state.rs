@@ -1,11 +1,12 @@
-//! The states of a node's upgrade: the vendor's names (k8s-operator-libs `pkg/upgrade/consts.go`), which ours go by too.
+//! The states of a node's upgrade, with NVIDIA's names (k8s-operator-libs `pkg/upgrade/consts.go`).
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
-/// How far a node is in an upgrade that we do. A node without one is done, or has not been started: which of both follows from its driver.
+/// The state of a node in an upgrade by the hook. A node without a state is done, or has not been
+/// started; its driver shows which.
 #[derive(
     Clone,
     Copy,
@@ -24,38 +25,39 @@ use strum::{EnumCount, IntoStaticStr, VariantArray};
 #[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum UpgradeState {
-    /// We have let go of it: the vendor's controller has it.
+    /// The hook has released its hold: NVIDIA's controller upgrades the node.
     Lifted,
-    /// Cordoned; jobs that are to end by themselves run on it.
+    /// Cordoned; the hook waits for jobs that end on their own.
     WaitForJobsRequired,
     /// The pods that use the device are being evicted.
     PodDeletionRequired,
     /// The node is being drained.
     DrainRequired,
-    /// The driver pod is being replaced, and its driver started.
+    /// The driver pod is being replaced, and the new driver starts.
     PodRestartRequired,
-    /// The driver runs; what stands on it is being checked.
+    /// The driver runs; the components that use it are being checked.
     ValidationRequired,
-    /// It did not succeed.
+    /// The upgrade failed.
     UpgradeFailed,
 }
 
 impl UpgradeState {
-    /// Every state, in the order in which a node goes through them.
+    /// Every state, in the order in which a node enters them.
     pub const ALL: [Self; Self::COUNT] =
         *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
 
-    /// The value of the state label.
+    /// Returns the value of the state label.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// Whether the node holds a slot: a failed one is unavailable and no longer in progress.
+    /// Returns whether the node occupies a slot: a failed node is unavailable, but no longer in
+    /// progress.
     pub fn is_in_progress(self) -> bool {
         self != Self::UpgradeFailed
     }
 
-    /// Whether the old driver still runs as it did: the node can be given back as it was.
+    /// Returns whether the old driver is unchanged: the node can be released unchanged.
     pub fn is_before_restart(self) -> bool {
         matches!(self, Self::WaitForJobsRequired | Self::PodDeletionRequired | Self::DrainRequired)
     }

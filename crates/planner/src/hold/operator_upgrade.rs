@@ -1,5 +1,6 @@
-//! Holds before an upgrade of the GPU Operator. Between `helm upgrade` and the hook behind it, the old operator renders the new spec, and then the
-//! new operator renders it again: nodes that NVIDIA's controller starts in between replace their driver pod twice.
+//! Holds before an upgrade of the GPU Operator. Between `helm upgrade` and the hook behind it, the
+//! old operator renders the new spec, and then the new operator renders it again: nodes that
+//! NVIDIA's controller starts in between replace their driver pod twice.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use observed::{Observed, ObservedDeployment, ObservedNode};
 /// The format of [`UpgradeHold`].
 const FORMAT_VERSION: u32 = 1;
 
-/// What the hold's annotation says: who holds the node, and for which deployment.
+/// The contents of the hold's annotation: who holds the node, and for which deployment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UpgradeHold {
@@ -21,10 +22,11 @@ pub struct UpgradeHold {
     pub release: String,
     /// Its trigger digest D.
     pub digest: String,
-    /// The operator's version at that time. `None`: it could not be told.
+    /// The operator's version at that time; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// The operator's version that is about to be deployed. `None`: the release does not say.
+    /// The operator's version that is about to be deployed; `None` if the release does not specify
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// When the node was held.
@@ -32,22 +34,23 @@ pub struct UpgradeHold {
 }
 
 impl UpgradeHold {
-    /// What the node's annotation says; `None`: the node has no such hold.
+    /// Returns the contents of the node's annotation; `None` if the node has no such hold.
     pub fn read(node: &ObservedNode, driver: Driver) -> Option<Self> {
         if !super::is_held(node, driver) {
             return None;
         }
-        // Mode `steer` writes `true`, a pause its own word: neither is JSON of this form.
+        // Mode `steer` writes `true`, and a pause writes its own word: neither is JSON of this
+        // form.
         serde_json::from_str(node.annotations.get(driver.traits().hold)?).ok()
     }
 
-    /// The annotation's value.
+    /// Returns the annotation's value.
     pub fn value(&self) -> String {
         // A struct of plain fields always has a JSON form.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// From which version to which the operator is upgraded, for people.
+    /// Returns the change of the operator's version, for messages.
     pub fn change(&self) -> String {
         let known = |version: &Option<String>| {
             version.clone().unwrap_or_else(|| "an unknown version".to_owned())
@@ -61,17 +64,20 @@ impl UpgradeHold {
 pub enum HoldPlan {
     /// Mode `steer`: each node is held until it is started.
     UntilStarted,
-    /// The operator's version changes: each node is held until the new operator has rendered its DaemonSets.
+    /// The operator's version changes: each node is held until the new operator has rendered its
+    /// DaemonSets.
     UntilRendered(UpgradeHold),
     /// No node is held, for this reason.
     Leave(String),
 }
 
-/// Decides whether nodes are held before the operator's release. `now` becomes the time of the holds.
+/// Decides whether nodes are held before the operator's release. `now` becomes the time of the
+/// holds.
 pub fn before_operator(observed: &Observed, settings: &Settings, now: Timestamp) -> HoldPlan {
     let change = version_change(observed, settings, now);
     match settings.mode {
-        // Without a change of version, or before an operator whose leader is not watched, the hold is an ordinary one.
+        // If the version does not change, or if the leader of the operator is not watched, the hold
+        // is an ordinary one.
         Mode::Steer => change.ok().map_or(HoldPlan::UntilStarted, HoldPlan::UntilRendered),
         Mode::Assist => match (settings.operator_upgrade.hold, change) {
             (HoldNodes::Never, _) => {
@@ -82,7 +88,7 @@ pub fn before_operator(observed: &Observed, settings: &Settings, now: Timestamp)
                 new_hold(settings, now, Some(version.clone()), Some(version)),
             ),
             (HoldNodes::Auto, Err(UnchangedOperator::Same(version))) => HoldPlan::Leave(format!(
-                "{} {version} is installed already",
+                "{} {version} is already installed",
                 settings.driver.traits().operator
             )),
             (HoldNodes::Auto | HoldNodes::Always, Err(UnchangedOperator::FirstInstall)) => {
@@ -93,14 +99,15 @@ pub fn before_operator(observed: &Observed, settings: &Settings, now: Timestamp)
             }
             (HoldNodes::Auto | HoldNodes::Always, Err(UnchangedOperator::OtherDriver)) => {
                 HoldPlan::Leave(
-                    "mode `assist` holds nodes before an upgrade of the GPU Operator only"
+                    "mode `assist` holds nodes only before an upgrade of the GPU Operator"
                         .to_owned(),
                 )
             }
         },
-        // Observe writes to no node. In drive the operator upgrades no driver by itself.
+        // Mode `observe` does not write to nodes. In mode `drive`, the operator does not upgrade
+        // drivers.
         Mode::Observe | Mode::Drive => {
-            HoldPlan::Leave(format!("mode `{}` holds no node", settings.mode.name()))
+            HoldPlan::Leave(format!("mode `{}` does not hold nodes", settings.mode.name()))
         }
     }
 }
@@ -115,7 +122,7 @@ enum UnchangedOperator {
     OtherDriver,
 }
 
-/// The hold for a change of the operator's version. A version that cannot be told counts as another one.
+/// Returns the hold for a change of the operator's version. An unknown version counts as a change.
 fn version_change(
     observed: &Observed,
     settings: &Settings,
@@ -151,7 +158,7 @@ fn new_hold(
     }
 }
 
-/// The version of the operator that runs: of its chart, or else of its program.
+/// Returns the version of the live operator: the version of its chart, otherwise of its program.
 fn live_version(operator: &ObservedDeployment, settings: &Settings) -> Option<String> {
     let of_chart = operator
         .chart
@@ -160,13 +167,14 @@ fn live_version(operator: &ObservedDeployment, settings: &Settings) -> Option<St
     of_chart.map(str::to_owned).or_else(|| operator.version.clone())
 }
 
-/// Labels cannot hold a `+`; a leading `v` makes no difference to Helm.
+/// Labels cannot contain a `+`; Helm ignores a leading `v`.
 fn without_prefix(version: &str) -> String {
     version.trim_start_matches('v').replace('+', "_")
 }
 
-/// Whether the operator's version has changed, so that a rewrite of its DaemonSets by the new operator is to be expected: nodes are held for that, or
-/// it had another version, `settled`, when a run last succeeded.
+/// Returns whether the operator's version has changed, so that the new operator is expected to
+/// render its DaemonSets again: nodes have holds for that, or the operator had another version,
+/// `settled`, when a run last succeeded.
 pub fn is_expected_to_render(
     observed: &Observed,
     settings: &Settings,
@@ -184,7 +192,7 @@ pub fn is_expected_to_render(
     driver == Driver::Gpu && (was_other() || observed.nodes.values().any(holds))
 }
 
-/// The version of the operator that runs; `None`: it cannot be told.
+/// Returns the version of the live operator; `None` if unknown.
 pub fn operator_version(observed: &Observed, settings: &Settings) -> Option<String> {
     observed
         .operator

@@ -1,4 +1,4 @@
-//! Which nodes need the driver.
+//! The nodes that need the driver.
 
 use std::collections::BTreeSet;
 
@@ -8,25 +8,25 @@ use observed::{Labels, Observed, ObservedDaemonSet, ObservedNode, ObservedPod, V
 
 use crate::spec::driver_daemon_sets;
 
-/// Nodes that need the driver and that its operator is to serve.
+/// Returns the nodes that need the driver and that its operator should serve.
 pub fn driver_nodes(observed: &Observed, driver: Driver) -> impl Iterator<Item = &ObservedNode> {
     let which = DriverNodes::new(observed, driver);
     observed.nodes.values().filter(move |node| which.contains(node))
 }
 
-/// Which nodes need the driver.
+/// The nodes that need the driver.
 #[derive(Debug)]
 pub struct DriverNodes<'a> {
     driver: Driver,
     pods: &'a Views<ObservedPod>,
-    /// Where no label tells: the driver's DaemonSets, whose pods do, …
+    /// If no label identifies the nodes: the driver's DaemonSets, whose pods identify them, …
     daemon_sets: Vec<&'a ObservedDaemonSet>,
-    /// … and what they select by where they still want more of them.
+    /// … and the selectors of those that still need more pods.
     lacking: Vec<&'a Labels>,
 }
 
 impl<'a> DriverNodes<'a> {
-    /// Looked up once for a whole fleet.
+    /// Looks up the DaemonSets once for a whole fleet.
     pub fn new(observed: &'a Observed, driver: Driver) -> Self {
         let daemon_sets =
             if driver.has_operator() { Vec::new() } else { driver_daemon_sets(observed, driver) };
@@ -38,7 +38,7 @@ impl<'a> DriverNodes<'a> {
         Self { driver, pods: &observed.pods, daemon_sets, lacking }
     }
 
-    /// Whether the node needs the driver.
+    /// Returns whether the node needs the driver.
     pub fn contains(&self, node: &ObservedNode) -> bool {
         if self.driver.has_operator() {
             return is_driver_node(node, self.driver);
@@ -51,13 +51,15 @@ impl<'a> DriverNodes<'a> {
     }
 }
 
-/// Whether a node needs the driver and its operator is to serve it. Of a driver without an operator any node may have one.
+/// Returns whether a node needs the driver and its operator should serve it. For a driver without
+/// an operator, any node may need it.
 pub fn is_driver_node(node: &ObservedNode, driver: Driver) -> bool {
     !driver.has_operator()
         || has_device(node, driver) && (driver != Driver::Gpu || operands_wanted(node))
 }
 
-/// The operator's own label, or what node-feature-discovery found (the operator's own test: `pci-10de` with a display class or none).
+/// Returns whether the node has the operator's own label, or the labels of node-feature-discovery
+/// (the operator's own test: `pci-10de` with a display class or none).
 fn has_device(node: &ObservedNode, driver: Driver) -> bool {
     driver.traits().device_labels.iter().any(|key| node.labels.has(key, "true"))
 }
@@ -66,17 +68,19 @@ fn operands_wanted(node: &ObservedNode) -> bool {
     !node.labels.has(names::DEPLOY_OPERANDS_LABEL, "false")
 }
 
-/// UIDs of driver DaemonSets that want more pods than they have, where their node selectors alone do not tell which nodes they mean.
+/// UIDs of driver DaemonSets that need more pods than they have, if their node selectors are not
+/// sufficient to identify their nodes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct UnscheduledDaemonSets<'a> {
-    /// As the numbers are.
+    /// By the current numbers.
     pub now: BTreeSet<&'a str>,
-    /// As far as anything speaks for it: it is asked of nodes whose pod we may have deleted. Pods that are on their way, or stand where none
-    /// should or no node is any more, are none that it has.
+    /// The largest possible set: it is used for nodes whose pod the hook may have deleted. Pods
+    /// that are being deleted, or that are on a node that is gone or should have none, do not
+    /// count.
     pub at_most: BTreeSet<&'a str>,
 }
 
-/// Which driver DaemonSets want more pods than they have.
+/// Returns the driver DaemonSets that need more pods than they have.
 pub fn lacking(observed: &Observed, driver: Driver) -> UnscheduledDaemonSets<'_> {
     let mut lacking = UnscheduledDaemonSets::default();
     if driver == Driver::Gpu {

@@ -1,5 +1,7 @@
-//! What PodDisruptionBudgets say to the eviction of a pod, as the API server judges it (kubernetes `pkg/registry/core/pod/storage/eviction.go`
-//! and `pkg/controller/disruption`), and whether a refusal can end by itself: "slow" and "never" are told apart before anything is cordoned.
+//! The answer of PodDisruptionBudgets to the eviction of a pod, by the rules of the API server
+//! (kubernetes `pkg/registry/core/pod/storage/eviction.go` and `pkg/controller/disruption`), and
+//! whether a refusal can end without manual action: "slow" and "never" are distinguished before any
+//! node is cordoned.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,50 +11,51 @@ use jiff::{SignedDuration, Timestamp};
 use contract::count::Count;
 use observed::workload::{DisruptionBudget, PodPhase, Workload};
 
-/// A pod that is not ready at this age will hardly become so by itself: images are pulled and probes have passed by then.
+/// A pod that is not ready at this age will probably not become ready: by then, images are pulled
+/// and probes have passed.
 const STARTING: SignedDuration = SignedDuration::from_mins(10);
 
 /// All PodDisruptionBudgets, by namespace.
 #[derive(Clone, Debug, Default)]
 pub struct DisruptionBudgets<'a>(BTreeMap<&'a str, Vec<&'a DisruptionBudget>>);
 
-/// What the eviction of a pod would be answered.
+/// The answer to the eviction of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BudgetAnswer<'a> {
-    /// It goes.
+    /// The eviction is allowed.
     Free,
-    /// It is refused now, and may go later.
+    /// The eviction is refused now, and may be allowed later.
     Later(&'a DisruptionBudget, EvictionDelay),
-    /// It is refused until somebody changes something.
+    /// The eviction is refused until a user changes something.
     Never(Vec<&'a DisruptionBudget>, ImpossibleEviction),
 }
 
-/// Why an eviction has to wait.
+/// Why an eviction must wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvictionDelay {
-    /// The disruption controller has not seen the budget's newest spec.
+    /// The disruption controller has not processed the budget's newest spec.
     Unobserved,
-    /// So many pods are away that not one more may be.
+    /// No more pods may be unavailable.
     Full,
-    /// The pod is not ready and young: it may be starting.
+    /// The pod is not ready and young: it may still be starting.
     Starting,
 }
 
-/// Why an eviction will not be let through.
+/// Why an eviction will never be allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ImpossibleEviction {
-    /// More than one budget protects the pod: the eviction API answers with an error (500).
+    /// More than one budget selects the pod: the eviction API answers with an error (500).
     Several,
     /// `maxUnavailable` is zero.
     NoneMayGo,
-    /// `minAvailable` asks for as many pods as there are.
+    /// `minAvailable` requires as many pods as there are.
     AllMustStay,
-    /// The pod is broken, and so many others are that the budget protects it too.
+    /// The pod is unhealthy, and so many others are that the budget protects it too.
     Unhealthy,
 }
 
 impl<'a> DisruptionBudgets<'a> {
-    /// Sorts them.
+    /// Groups the budgets by namespace.
     pub fn new(budgets: &'a [DisruptionBudget]) -> Self {
         let mut sorted: BTreeMap<&str, Vec<&DisruptionBudget>> = BTreeMap::new();
         for budget in budgets {
@@ -61,7 +64,7 @@ impl<'a> DisruptionBudgets<'a> {
         Self(sorted)
     }
 
-    /// Those that protect the pod.
+    /// Returns the budgets that select the pod.
     pub fn matching(&self, pod: &Workload) -> Vec<&'a DisruptionBudget> {
         let protects = |budget: &&&DisruptionBudget| {
             budget.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
@@ -69,14 +72,14 @@ impl<'a> DisruptionBudgets<'a> {
         self.0.get(pod.namespace.as_str()).into_iter().flatten().filter(protects).copied().collect()
     }
 
-    /// Whether the pod has budgets, and they let it go now.
+    /// Returns whether the pod has budgets, and they allow its eviction now.
     pub fn let_go(&self, pod: &Workload, now: Timestamp) -> bool {
         !self.matching(pod).is_empty() && matches!(self.standing(pod, now), BudgetAnswer::Free)
     }
 
-    /// What the pod's eviction would be answered.
+    /// Returns the answer to the pod's eviction.
     pub fn standing(&self, pod: &Workload, now: Timestamp) -> BudgetAnswer<'a> {
-        // The API asks no budget about a pod that has not started, has ended, or is on its way.
+        // The API checks no budget for a pod that has not started, has ended, or is being deleted.
         if pod.phase == PodPhase::Pending || pod.phase.is_finished() || pod.deleted_at.is_some() {
             return BudgetAnswer::Free;
         }
@@ -119,14 +122,14 @@ fn judge_budget<'a>(
     }
 }
 
-/// What the spec itself rules out, whatever the state of the pods.
+/// Returns what the spec itself rules out, whatever the state of the pods.
 pub fn asked(budget: &DisruptionBudget) -> Option<ImpossibleEviction> {
     let count = |text: &Option<String>| text.as_deref().and_then(|text| text.parse::<Count>().ok());
     if let Some(Count::Number(0) | Count::Percent(0)) = count(&budget.max_unavailable) {
         return Some(ImpossibleEviction::NoneMayGo);
     }
     let least = count(&budget.min_available)?;
-    // How many pods there are is only known of a spec that the controller has seen.
+    // The number of pods is only known for a spec that the controller has processed.
     let expected =
         usize::try_from(budget.expected).ok().filter(|expected| *expected > 0 && budget.observed);
     let all = match (least, expected) {
@@ -138,18 +141,18 @@ pub fn asked(budget: &DisruptionBudget) -> Option<ImpossibleEviction> {
 }
 
 impl BudgetAnswer<'_> {
-    /// What people can do about a refusal.
+    /// Returns what the user can do about a refusal.
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Free => None,
             Self::Later(_, EvictionDelay::Unobserved) => Some(
-                "see whether kube-controller-manager runs, and the conditions of the PodDisruptionBudget",
+                "check whether kube-controller-manager runs, and check the conditions of the PodDisruptionBudget",
             ),
             Self::Later(_, EvictionDelay::Full) => Some(
-                "it goes when a replacement of a pod that is away is ready: see why it is not, or raise the number of replicas",
+                "the pod can be evicted when the replacement of an unavailable pod is ready: find out why it is not, or raise the number of replicas",
             ),
             Self::Later(_, EvictionDelay::Starting) => {
-                Some("it goes when it is ready, or when enough other pods are")
+                Some("wait: the pod can be evicted when it is ready, or when enough other pods are")
             }
             Self::Never(_, why) => Some(why.advice()),
         }
@@ -157,26 +160,26 @@ impl BudgetAnswer<'_> {
 }
 
 impl ImpossibleEviction {
-    /// What people can do about it.
+    /// Returns what the user can do about it.
     pub fn advice(self) -> &'static str {
         match self {
             Self::Several => {
                 "narrow the selectors so that one PodDisruptionBudget protects each pod"
             }
             Self::NoneMayGo => {
-                "set maxUnavailable to at least 1, or delete the PodDisruptionBudget for the time of the rollout"
+                "set maxUnavailable to at least 1, or delete the PodDisruptionBudget during the rollout"
             }
             Self::AllMustStay => {
                 "lower minAvailable below the number of pods, or, unless it is a percentage, raise the number of replicas"
             }
             Self::Unhealthy => {
-                "repair the pods, delete the broken ones, or set unhealthyPodEvictionPolicy: AlwaysAllow in the PodDisruptionBudget"
+                "repair or delete the unhealthy pods, or set unhealthyPodEvictionPolicy: AlwaysAllow in the PodDisruptionBudget"
             }
         }
     }
 }
 
-/// `poddisruptionbudget namespace/name`.
+/// Returns `poddisruptionbudget namespace/name`.
 pub fn budget_name(budget: &DisruptionBudget) -> String {
     format!("poddisruptionbudget {}/{}", budget.namespace, budget.name)
 }
@@ -184,23 +187,23 @@ pub fn budget_name(budget: &DisruptionBudget) -> String {
 impl fmt::Display for BudgetAnswer<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Free => write!(out, "nothing is against its eviction"),
+            Self::Free => write!(out, "its eviction is allowed"),
             Self::Later(budget, why) => {
                 let name = budget_name(budget);
                 let DisruptionBudget { healthy, desired, .. } = budget;
                 match why {
                     EvictionDelay::Unobserved => write!(
                         out,
-                        "{name} has changed, and the disruption controller has not seen it"
+                        "{name} has changed, and the disruption controller has not processed the change"
                     ),
                     EvictionDelay::Full => write!(
                         out,
-                        "{name} wants {desired} healthy pods and has {healthy}: none may go now"
+                        "{name} requires {desired} healthy pods and has {healthy}: no pod may be evicted now"
                     ),
                     EvictionDelay::Starting => {
                         write!(
                             out,
-                            "{name} wants {desired} healthy pods and has {healthy}, and this one is not ready yet"
+                            "{name} requires {desired} healthy pods and has {healthy}, and this pod is not ready yet"
                         )
                     }
                 }
@@ -218,26 +221,26 @@ impl fmt::Display for BudgetAnswer<'_> {
                     ImpossibleEviction::Several => {
                         write!(
                             out,
-                            "{} budgets protect the same pod, which the eviction API refuses: {names}",
+                            "{} PodDisruptionBudgets select the same pod, which the eviction API does not support: {names}",
                             budgets.len()
                         )
                     }
                     ImpossibleEviction::NoneMayGo => {
                         write!(
                             out,
-                            "{names} never lets a pod go: maxUnavailable is {}",
+                            "{names} never allows an eviction: maxUnavailable is {}",
                             text(|budget| budget.max_unavailable.as_ref())
                         )
                     }
                     ImpossibleEviction::AllMustStay => write!(
                         out,
-                        "{names} never lets a pod go: minAvailable asks for {} of {} pods",
+                        "{names} never allows an eviction: minAvailable requires {} of {} pods",
                         text(|budget| budget.min_available.as_ref()),
                         number(|budget| budget.expected)
                     ),
                     ImpossibleEviction::Unhealthy => write!(
                         out,
-                        "{names} wants {} healthy pods and has {}, and protects even pods that are broken",
+                        "{names} requires {} healthy pods and has {}, and protects even unhealthy pods",
                         number(|budget| budget.desired),
                         number(|budget| budget.healthy)
                     ),

@@ -1,5 +1,6 @@
-//! Which pods use a driver's device. The vendor's answer (gpu-operator `cmd/gpu-operator`, the pod filter that it gives to its upgrade
-//! controller) and ours, which also sees what the vendor's does not: sidecars, and for OFED the pods on networks of the device.
+//! The pods that use a driver's device: by NVIDIA's rules (gpu-operator `cmd/gpu-operator`, the pod
+//! filter of its upgrade controller), or by gpu-rollout's, which also cover pods that NVIDIA's
+//! rules miss: sidecars, and for OFED the pods on networks of the device.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,70 +12,71 @@ use contract::selector::{Selector, SelectorError};
 use observed::OptionalApi;
 use observed::workload::{DeviceClaim, PodPhase, Workload};
 
-/// Whose answer is asked for.
+/// The rules to apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceRules {
-    /// The GPU operator's, to predict what its controller does. The network operator has none: its pod deletion is off.
+    /// The GPU Operator's rules, to predict its controller. The Network Operator has none: its pod
+    /// deletion is off.
     Vendor {
-        /// It looks at ResourceClaims (v26.7 and later).
+        /// Whether it checks ResourceClaims (v26.7 and later).
         claims: bool,
     },
-    /// Ours.
+    /// gpu-rollout's rules.
     Ours,
 }
 
-/// By what a pod holds the device.
+/// How a pod uses the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceUse {
-    /// A container names this extended resource.
+    /// A container requests this extended resource.
     Resource(String),
-    /// An init container that runs beside the others names it.
+    /// A sidecar (a restartable init container) requests it.
     Sidecar(String),
     /// This ResourceClaim has a GPU.
     Claim(String),
-    /// This ResourceClaim cannot be read: it may have one.
+    /// This ResourceClaim cannot be read: it may have a GPU.
     UnreadableClaim(String),
-    /// It is on a secondary network.
+    /// It uses a secondary network.
     Network,
     /// The policy's `extraConsumers` selects it.
     Selected(String),
 }
 
-/// By what a pod may use the device without asking for it.
+/// How a pod may use the device without requesting it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HiddenDeviceUse {
     /// Its runtime class gives it the GPUs.
     RuntimeClass(String),
-    /// It has the host's device files.
+    /// It mounts the host's device files.
     HostDevices,
 }
 
-/// What a pod has to do with the device.
+/// The relation of a pod to the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceRelation {
-    /// It uses the device: it must go.
+    /// It uses the device: it must leave.
     Holds(DeviceUse),
     /// It may use it: it is reported, and evicted only if the policy selects it.
     Hidden(HiddenDeviceUse),
-    /// Nothing.
+    /// It does not use the device.
     No,
 }
 
 /// Why the policy's `extraConsumers` cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConsumersError {
-    /// One of them is no selector.
+    /// One of them is not a selector.
     #[error("extraConsumers: {0}")]
     Selector(#[from] SelectorError),
     /// One of them selects every pod of the cluster.
-    #[error("extraConsumers: an empty selector would evict every pod; a drain does that")]
+    #[error("extraConsumers: an empty selector would evict every pod; use `drain` for that")]
     Everything,
 }
 
-/// The selectors of the policy's `extraConsumers`.
+/// Returns the selectors of the policy's `extraConsumers`.
 ///
 /// # Errors
-/// The first one that is none, or selects everything.
+/// The first selector that is not valid, or that selects everything.
 pub fn consumers(upgrade: &UpgradeSettings) -> Result<Vec<Selector>, ConsumersError> {
     let parse = |text: &String| {
         let selector: Selector = text.parse()?;
@@ -83,34 +85,36 @@ pub fn consumers(upgrade: &UpgradeSettings) -> Result<Vec<Selector>, ConsumersEr
     upgrade.extra_consumers.iter().map(parse).collect()
 }
 
-/// Extended resources that come with the device, by the beginning of their names. GPU: the vendor's filter. OFED: the names that
-/// k8s-rdma-shared-dev-plugin (`rdma/`), the network operator (`nvidia.com/rdma`) and the SR-IOV operator (`openshift.io/`) give by default;
-/// SR-IOV resources of other names come with a secondary network.
+/// Returns the prefixes of the extended resources of the device. GPU: NVIDIA's filter. OFED: the
+/// default names of k8s-rdma-shared-dev-plugin (`rdma/`), the Network Operator (`nvidia.com/rdma`)
+/// and the SR-IOV operator (`openshift.io/`); SR-IOV resources with other names belong to a
+/// secondary network.
 pub const fn resource_prefixes(driver: Driver) -> &'static [&'static str] {
     match driver {
         Driver::Gpu => &["nvidia.com/gpu", "nvidia.com/mig-"],
         Driver::Ofed => &["nvidia.com/rdma", "rdma/", "openshift.io/"],
-        // Nobody knows what it drives: the policy says who uses it.
+        // The device of the driver is unknown: the policy must name its users.
         Driver::DaemonSet => &[],
     }
 }
 
-/// Runtime classes of the container toolkit begin with it (`nvidia`, `nvidia-cdi`, `nvidia-legacy`).
+/// Prefix of the runtime classes of the container toolkit (`nvidia`, `nvidia-cdi`,
+/// `nvidia-legacy`).
 const RUNTIME_CLASS: &str = "nvidia";
 
-/// Tells which pods hold the device.
+/// Determines which pods use the device.
 #[derive(Debug)]
 pub struct DeviceUsers<'a> {
     driver: Driver,
     rules: DeviceRules,
-    /// By namespace and name. `None`: the server has none, and no claim can be read.
+    /// By namespace and name. `None`: the API server does not serve ResourceClaims.
     claims: Option<BTreeMap<(&'a str, &'a str), &'a DeviceClaim>>,
     consumers: &'a [Selector],
     operands: BTreeSet<&'a str>,
 }
 
 impl<'a> DeviceUsers<'a> {
-    /// By the vendor's or our rules, with all ResourceClaims of the cluster.
+    /// Creates it with NVIDIA's or gpu-rollout's rules, and all ResourceClaims of the cluster.
     pub fn new(
         driver: Driver,
         rules: DeviceRules,
@@ -131,25 +135,26 @@ impl<'a> DeviceUsers<'a> {
         }
     }
 
-    /// The same, and pods that these select ([`consumers`]) hold the device. The vendor's rules have none.
+    /// Adds selectors ([`consumers`]) of pods that use the device. NVIDIA's rules have none.
     #[must_use]
     pub fn with_consumers(self, consumers: &'a [Selector]) -> Self {
         Self { consumers, ..self }
     }
 
-    /// The same, and nothing is hidden in these namespaces: what runs there is the operators' own, which the driver manager sends away.
+    /// Adds namespaces in which no use is hidden: the operators' own pods run there, which the
+    /// driver manager removes.
     #[must_use]
     pub fn with_operands_in(self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
         Self { operands: namespaces.into_iter().collect(), ..self }
     }
 
-    /// What the pod has to do with the device.
+    /// Returns the relation of a pod to the device.
     pub fn judge(&self, pod: &Workload) -> DeviceRelation {
         match self.rules {
             DeviceRules::Vendor { claims } => {
                 self.vendor(pod, claims).map_or(DeviceRelation::No, DeviceRelation::Holds)
             }
-            // A pod whose node cannot be asked may well run.
+            // A pod whose node is unreachable may still run.
             DeviceRules::Ours if pod.phase.is_finished() => DeviceRelation::No,
             DeviceRules::Ours => self.ours(pod),
         }
@@ -195,7 +200,8 @@ impl<'a> DeviceUsers<'a> {
         resources.iter().find(comes_with_device).cloned()
     }
 
-    /// A claim without a name yet has no device yet; one without an allocation, or with admin access only, takes none.
+    /// A claim without a name has no device yet; a claim without an allocation, or with admin
+    /// access only, uses none.
     fn claim(&self, pod: &Workload) -> Option<DeviceUse> {
         pod.claims.iter().flatten().find_map(|name| {
             match self.claims.as_ref().and_then(|claims| claims.get(&(&pod.namespace, name))) {
@@ -222,13 +228,13 @@ impl<'a> DeviceUsers<'a> {
 impl fmt::Display for DeviceUse {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Resource(name) => write!(out, "asks for {name}"),
-            Self::Sidecar(name) => write!(out, "asks for {name} in a sidecar"),
-            Self::Claim(name) => write!(out, "has a GPU by resourceclaim/{name}"),
+            Self::Resource(name) => write!(out, "requests {name}"),
+            Self::Sidecar(name) => write!(out, "requests {name} in a sidecar"),
+            Self::Claim(name) => write!(out, "has a GPU through resourceclaim/{name}"),
             Self::UnreadableClaim(name) => {
                 write!(out, "uses resourceclaim/{name}, which cannot be read")
             }
-            Self::Network => write!(out, "is on a secondary network"),
+            Self::Network => write!(out, "uses a secondary network"),
             Self::Selected(selector) => write!(out, "is selected by extraConsumers (`{selector}`)"),
         }
     }
@@ -238,7 +244,7 @@ impl fmt::Display for HiddenDeviceUse {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RuntimeClass(name) => {
-                write!(out, "runs with runtime class `{name}` and asks for no GPU")
+                write!(out, "uses runtime class `{name}` and requests no GPU")
             }
             Self::HostDevices => write!(out, "uses the host's device files"),
         }

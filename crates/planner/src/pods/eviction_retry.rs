@@ -1,13 +1,15 @@
-//! When an eviction is asked for, and when again. The vendor's controller asks without any pause while a PodDisruptionBudget refuses (29,886
-//! refusals in three minutes were measured); here each pod has its own pauses, which no two pods share, and a server that is too busy has one pause
-//! for all of them.
+//! The times at which evictions are requested and retried. NVIDIA's controller retries without any
+//! pause while a PodDisruptionBudget refuses (29,886 refusals in three minutes were measured).
+//! Here, each pod has its own pauses, which no two pods share, and a server that is too busy causes
+//! one pause for all pods.
 
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 use strum::IntoStaticStr;
 
-/// How many evictions are asked for in one turn, over all nodes: a node's pods leave in one or two turns, and the API server is never flooded.
+/// Maximum number of evictions per turn, over all nodes: a node's pods leave in one or two turns,
+/// and the API server is never flooded.
 pub const AT_ONCE: usize = 20;
 /// The first pause after an eviction that did not work (kubectl's own, up to v0.33).
 pub const FIRST_SECONDS: u64 = 5;
@@ -15,7 +17,7 @@ const FIRST_MS: u64 = FIRST_SECONDS * 1000;
 /// The longest pause in milliseconds, jitter included.
 const LONGEST_MS: u64 = 60_000;
 
-/// What became of the last request.
+/// The answer to the last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum EvictionReply {
@@ -23,41 +25,44 @@ pub enum EvictionReply {
     Accepted,
     /// A PodDisruptionBudget forbids it now (429).
     Blocked {
-        /// Seconds that the server asks to wait.
+        /// Seconds that the server asks the client to wait.
         retry_after: Option<u64>,
     },
-    /// It is forbidden for now, and by no PodDisruptionBudget (429 of a webhook, 504): what those say changes nothing about it.
+    /// Forbidden for now, but not by a PodDisruptionBudget (429 of a webhook, 504): the state of
+    /// budgets does not change it.
     Denied,
-    /// The server was too busy for anybody's request, and did nothing: when it is asked again is told by [`BusyServer`].
+    /// The server was too busy for any request, and did nothing: [`BusyServer`] decides when to
+    /// retry.
     Busy,
-    /// The server will not have it (403, 500 …).
+    /// The server refuses the eviction (403, 500 …).
     Refused,
-    /// No answer came: it may have been done.
+    /// No answer arrived: the eviction may have been accepted.
     Lost,
 }
 
 impl EvictionReply {
-    /// The value of the label `answer` of the metric of evictions.
+    /// Returns the value of the label `answer` of the metric of evictions.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// What is remembered of one pod's eviction. It need not survive the process: whoever starts again asks once more.
+/// The history of one pod's eviction. It need not survive the process: a new process requests the
+/// eviction again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvictionHistory {
-    /// How often it was asked for.
+    /// Number of requests.
     pub attempts: u32,
-    /// When first.
+    /// Time of the first request.
     pub since: Timestamp,
-    /// When last.
+    /// Time of the last request.
     pub last: Timestamp,
-    /// What was answered then.
+    /// The answer to it.
     pub answer: EvictionReply,
 }
 
 impl EvictionHistory {
-    /// The history after one more request.
+    /// Returns the history after one more request.
     #[must_use]
     pub fn after(before: Option<&Self>, now: Timestamp, answer: EvictionReply) -> Self {
         Self {
@@ -68,7 +73,8 @@ impl EvictionHistory {
         }
     }
 
-    /// The same when the PodDisruptionBudgets that forbade it do so no more: it need not wait as long as the last refusals made it.
+    /// Returns the history after the PodDisruptionBudgets have stopped forbidding the eviction: the
+    /// long pause after many refusals is shortened.
     #[must_use]
     pub fn let_go(&self) -> Self {
         let attempts =
@@ -76,16 +82,17 @@ impl EvictionHistory {
         Self { attempts, ..self.clone() }
     }
 
-    /// When it is asked for again. The pod with this UID has not gone until then.
+    /// Returns when to retry, if the pod with this UID has not left until then.
     pub fn due(&self, uid: &str) -> Timestamp {
         let pause = match self.answer {
-            // The watch shows a deletion within a moment.
+            // The watch shows a deletion shortly after.
             EvictionReply::Accepted => LONGEST_MS,
-            // An error of the server may be one of a moment (etcd has another leader), or last (several budgets): nobody can tell.
+            // An error of the server may be temporary (etcd has another leader) or permanent
+            // (several budgets); the client cannot distinguish them.
             EvictionReply::Refused | EvictionReply::Lost | EvictionReply::Denied => {
                 pause_ms(uid, self.attempts)
             }
-            // It is the server's pause that counts, and the pod is as due as it was.
+            // The server's pause applies, and the pod's own due time does not change.
             EvictionReply::Busy => 0,
             EvictionReply::Blocked { retry_after } => {
                 pause_ms(uid, self.attempts).max(retry_after.unwrap_or(0).saturating_mul(1000))
@@ -94,7 +101,7 @@ impl EvictionHistory {
         later(self.last, pause)
     }
 
-    /// What there is to say about it at this moment.
+    /// Returns the current status as a message.
     pub fn text(&self, uid: &str, now: Timestamp) -> String {
         let next = self.due(uid).duration_since(now).as_secs();
         let (attempts, since) = (self.attempts, now.duration_since(self.since).as_secs());
@@ -103,35 +110,36 @@ impl EvictionHistory {
         } else {
             format!("{attempts} times in {since} s")
         };
-        let again = if next > 0 { format!("; again in {next} s") } else { String::new() };
-        format!("asked to leave {times}, {}{again}", self.answer)
+        let again = if next > 0 { format!("; next request in {next} s") } else { String::new() };
+        format!("eviction requested {times}: {}{again}", self.answer)
     }
 }
 
 impl fmt::Display for EvictionReply {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Self::Accepted => "accepted, and its deletion has not begun",
+            Self::Accepted => "accepted, but the deletion has not started",
             Self::Blocked { .. } => "a PodDisruptionBudget forbids it for now",
-            Self::Denied => "forbidden for now, and not by a PodDisruptionBudget",
+            Self::Denied => "forbidden for now, but not by a PodDisruptionBudget",
             Self::Busy => "the API server was too busy",
             Self::Refused => "refused by the API server",
-            Self::Lost => "without an answer",
+            Self::Lost => "no answer",
         })
     }
 }
 
-/// A server that is too busy to evict: nobody is asked for meanwhile, whichever pod it is.
+/// A server that is too busy to evict: no eviction of any pod is requested until its pause ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusyServer {
-    /// In how many turns one after another it was.
+    /// Number of consecutive turns in which it was too busy.
     pub times: u32,
-    /// When it is asked again.
+    /// When to retry.
     pub until: Timestamp,
 }
 
 impl BusyServer {
-    /// After a turn in which it was too busy for at least one pod. `retry_after`: seconds that it asks to wait.
+    /// Returns the state after a turn in which it was too busy for at least one pod. `retry_after`:
+    /// seconds that it asks the client to wait.
     #[must_use]
     pub fn after(before: Option<&Self>, now: Timestamp, retry_after: Option<u64>) -> Self {
         let times = before.map_or(1, |before| before.times.saturating_add(1));
@@ -140,16 +148,17 @@ impl BusyServer {
     }
 }
 
-/// The pods to ask for now, the longest due first, and when to look again.
+/// The pods to evict now, longest due first, and when the next one is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueEvictions<'a> {
     /// UIDs of the pods.
     pub now: Vec<&'a str>,
-    /// When the next one is due; `None`: none is left.
+    /// When the next one is due; `None` if none is left.
     pub next: Option<Timestamp>,
 }
 
-/// Chooses from the pods that have to go, by UID and with what is remembered of each. A server that was busy is asked for one pod first.
+/// Chooses from the pods that must leave, by UID and history. A server that was busy gets a request
+/// for one pod first.
 pub fn turn<'a>(
     pods: impl IntoIterator<Item = (&'a str, Option<&'a EvictionHistory>)>,
     busy: Option<&BusyServer>,
@@ -170,10 +179,11 @@ pub fn turn<'a>(
     DueEvictions { now: order.iter().take(ready).map(|(_, uid)| *uid).collect(), next }
 }
 
-/// The pause after so many requests: five seconds, doubled each time, with up to a quarter more that differs from pod to pod, so that pods
-/// of one budget do not ask in step.
+/// Returns the pause after a number of requests: five seconds, doubled each time, with up to a
+/// quarter more that differs between pods, so that the pods of one budget do not retry at the same
+/// time.
 fn pause_ms(uid: &str, attempts: u32) -> u64 {
-    // With the jitter it comes to the longest pause.
+    // With the jitter, it reaches the longest pause.
     let base = FIRST_MS
         .checked_shl(attempts.saturating_sub(1).min(16))
         .unwrap_or(u64::MAX)
@@ -181,7 +191,8 @@ fn pause_ms(uid: &str, attempts: u32) -> u64 {
     base + hash(uid, attempts) % (base / 4 + 1)
 }
 
-/// FNV-1a with 64 bits (Fowler, Noll, Vo): the same on every machine and in every version of the program.
+/// FNV-1a with 64 bits (Fowler, Noll, Vo): the same on every machine and in every version of the
+/// program.
 fn hash(uid: &str, attempts: u32) -> u64 {
     let bytes = uid.bytes().chain(attempts.to_le_bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

@@ -1,5 +1,6 @@
-//! Which pods may leave: the rules of `kubectl drain` (k8s.io/kubectl `pkg/drain`, which the vendor's controller uses too) in their order,
-//! the first refusal counts. Finished pods never stand in the way, and pods that are being deleted already need nobody's permission.
+//! The pods that may be evicted: the rules of `kubectl drain` (k8s.io/kubectl `pkg/drain`, which
+//! NVIDIA's controller uses too) in their order; the first refusal counts. Finished pods are never
+//! an obstacle, and pods that are already being deleted need no permission.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,14 +13,14 @@ use observed::workload::{PodController, Workload};
 /// A step of an upgrade that evicts pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EvictionStep {
-    /// Eviction of the pods that hold the device.
+    /// Eviction of the pods that use the device.
     PodDeletion,
     /// Eviction of all pods of the node.
     Drain,
 }
 
 impl EvictionStep {
-    /// Its field in the policy.
+    /// Returns its field in the policy.
     pub fn field(self) -> &'static str {
         match self {
             Self::PodDeletion => "podDeletion",
@@ -28,14 +29,14 @@ impl EvictionStep {
     }
 }
 
-/// What a step may do.
+/// The permissions of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvictionTerms {
-    /// Which step it is.
+    /// The step.
     pub step: EvictionStep,
-    /// Also pods that no controller brings back.
+    /// Also evict pods that no controller would recreate.
     pub force: bool,
-    /// Also pods whose emptyDir is lost by it.
+    /// Also evict pods whose emptyDir is lost by the eviction.
     pub delete_empty_dir: bool,
 }
 
@@ -59,29 +60,31 @@ impl From<&DrainPolicy> for EvictionTerms {
     }
 }
 
-/// Which pods a drain is about: those that the policy selects, without those that carry the driver's drain-skip label.
+/// Returns the selector of a drain: the pods that the policy selects, without those that have the
+/// driver's drain-skip label.
 ///
 /// # Errors
-/// The policy's selector is none.
+/// The policy's selector is not valid.
 pub fn drain_selector(driver: Driver, policy: &DrainPolicy) -> Result<Selector, SelectorError> {
     Ok(policy.pod_selector.parse::<Selector>()?.and_not(driver.traits().drain_skip_label, "true"))
 }
 
-/// Whether the DaemonSet of a pod is there.
+/// Whether the DaemonSet of a pod exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// It is, and brings its pods back, also to a cordoned node.
+    /// It exists, and recreates its pods, even on a cordoned node.
     Alive,
-    /// It is not.
+    /// It does not exist.
     Gone,
-    /// It could not be asked for.
+    /// It could not be read.
     Unreadable,
 }
 
-/// What is known of DaemonSets, by namespace and name. One that is not in it counts as alive: that is the answer that evicts nothing.
+/// Which DaemonSets exist, by namespace and name. A DaemonSet that is not in the map counts as
+/// existing, because that result evicts nothing.
 pub type DaemonSetLiveness = BTreeMap<(String, String), Liveness>;
 
-/// Our own pods, which never go.
+/// The hook's own pods, which are never evicted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnPods {
     /// By UID.
@@ -91,7 +94,7 @@ pub struct OwnPods {
 }
 
 impl OwnPods {
-    /// Whether the pod is one of ours.
+    /// Returns whether the pod is one of the hook's own.
     pub fn has(&self, pod: &Workload) -> bool {
         self.uids.contains(&pod.uid)
             || self
@@ -101,42 +104,42 @@ impl OwnPods {
     }
 }
 
-/// Whether a pod goes.
+/// What a step does with a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodFate {
-    /// It is left alone.
+    /// It stays.
     Stays(StayReason),
-    /// It is evicted, or on its way already.
+    /// It is evicted, or is already being deleted.
     Goes,
-    /// It would have to go and may not.
+    /// It must leave, but may not be evicted.
     Blocked(EvictionBlock),
 }
 
-/// Why a pod is left alone.
+/// Why a pod stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StayReason {
     /// It is the hook's own.
     Own,
-    /// The policy does not select it, or it carries the drain-skip label.
+    /// The policy does not select it, or it has the drain-skip label.
     LeftOut,
-    /// Nothing of it runs any more; its logs stay.
+    /// It has finished; its logs stay.
     Finished,
-    /// It belongs to this DaemonSet, which would bring it back at once.
+    /// It belongs to this DaemonSet, which would recreate it at once.
     DaemonSet(String),
     /// It is a static pod: only its object could be deleted.
     Mirror,
 }
 
-/// Why a pod that has to go may not.
+/// Why a pod that must leave may not be evicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvictionBlock {
-    /// This DaemonSet would bring it back at once.
+    /// This DaemonSet would recreate it at once.
     DaemonSet(String),
     /// It is a static pod.
     Mirror,
-    /// Its DaemonSet is gone: nobody brings it back.
+    /// Its DaemonSet no longer exists: no controller would recreate it.
     DaemonSetGone(String),
-    /// Whether its DaemonSet is there could not be found out.
+    /// Its DaemonSet could not be read.
     DaemonSetUnreadable(String),
     /// It has an emptyDir, which would be lost.
     EmptyDir {
@@ -145,12 +148,12 @@ pub enum EvictionBlock {
         /// One in memory.
         memory: bool,
     },
-    /// It has no controller: nobody brings it back.
+    /// It has no controller that would recreate it.
     Bare,
 }
 
 impl EvictionBlock {
-    /// The policy's field that would let the pod go, if there is one.
+    /// Returns the policy's field that would allow the eviction, if there is one.
     pub fn field(&self) -> Option<&'static str> {
         match self {
             Self::DaemonSet(_) | Self::Mirror | Self::DaemonSetUnreadable(_) => None,
@@ -159,7 +162,7 @@ impl EvictionBlock {
         }
     }
 
-    /// The same with its step: `podDeletion.force`.
+    /// Returns the field with its step: `podDeletion.force`.
     pub fn policy_key(&self, step: EvictionStep) -> Option<String> {
         self.field().map(|field| format!("{}.{field}", step.field()))
     }
@@ -169,11 +172,14 @@ impl fmt::Display for EvictionBlock {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DaemonSet(name) => {
-                write!(out, "belongs to daemonset/{name}, which would bring it back at once")
+                write!(out, "belongs to daemonset/{name}, which would recreate it at once")
             }
             Self::Mirror => write!(out, "is a static pod of the node"),
             Self::DaemonSetGone(name) => {
-                write!(out, "is left over from daemonset/{name}, and nobody would bring it back")
+                write!(
+                    out,
+                    "is left over from daemonset/{name}, and no controller would recreate it"
+                )
             }
             Self::DaemonSetUnreadable(name) => {
                 write!(out, "belongs to daemonset/{name}, which could not be read")
@@ -185,26 +191,27 @@ impl fmt::Display for EvictionBlock {
                 write!(out, "has an emptyDir in memory (shared memory), which would be lost")
             }
             Self::EmptyDir { .. } => write!(out, "has an emptyDir on disk, which would be lost"),
-            Self::Bare => write!(out, "has no controller, and nobody would bring it back"),
+            Self::Bare => write!(out, "has no controller that would recreate it"),
         }
     }
 }
 
-/// Tells which pods of a node a step may evict.
+/// Determines which pods of a node a step may evict.
 #[derive(Clone, Debug)]
 pub struct PodFilter<'a> {
-    /// What the step may do.
+    /// The permissions of the step.
     pub terms: EvictionTerms,
-    /// Which pods it is about ([`drain_selector`]); pod deletion is about all, whatever their labels.
+    /// The selector of the pods ([`drain_selector`]); pod deletion covers all pods, whatever their
+    /// labels.
     pub selector: Selector,
-    /// What is known of DaemonSets.
+    /// Which DaemonSets exist.
     pub daemon_sets: &'a DaemonSetLiveness,
-    /// Our own pods.
+    /// The hook's own pods.
     pub own: &'a OwnPods,
 }
 
 impl PodFilter<'_> {
-    /// Whether the pod goes.
+    /// Returns what the step does with the pod.
     pub fn judge(&self, pod: &Workload) -> PodFate {
         if self.own.has(pod) {
             return PodFate::Stays(StayReason::Own);
@@ -212,7 +219,7 @@ impl PodFilter<'_> {
         if !self.selector.matches(&pod.labels) {
             return PodFate::Stays(StayReason::LeftOut);
         }
-        // kubectl deletes these too; here they hold nothing, and people look for their logs.
+        // kubectl deletes these too; here they use nothing, and users need their logs.
         if pod.phase.is_finished() {
             return PodFate::Stays(StayReason::Finished);
         }

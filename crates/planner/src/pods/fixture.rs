@@ -1,4 +1,4 @@
-//! Pods of tests, in their words.
+//! Pods for tests.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ pub(crate) fn pod(name: &str) -> Workload {
     }
 }
 
-/// The same, and it asks for a GPU.
+/// A pod that requests a GPU.
 pub(crate) fn gpu_pod(name: &str) -> Workload {
     Workload { resources: BTreeSet::from(["nvidia.com/gpu".to_owned()]), ..pod(name) }
 }

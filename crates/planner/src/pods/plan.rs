@@ -1,5 +1,6 @@
-//! What a step that evicts pods does on a node now. As the vendor has it, it is all or nothing: one pod that has to go and may not, and
-//! none is touched. A pod that comes back under another UID is another pod.
+//! The actions of an eviction step on a node now. As with NVIDIA's controller, it is all or
+//! nothing: if one pod that must leave may not be evicted, none is. A pod that is recreated under
+//! another UID is another pod.
 
 use std::fmt;
 
@@ -11,18 +12,19 @@ use super::device_users::{DeviceRelation, DeviceUse, DeviceUsers, HiddenDeviceUs
 use super::filter::{EvictionBlock, EvictionStep, PodFate, PodFilter, StayReason};
 use super::{full_name, listed};
 
-/// What is to be done on a node.
+/// The plan for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodPlan<'a> {
     /// The step.
     pub step: EvictionStep,
     /// Pods to evict now. Empty while any pod is blocked.
     pub evict: Vec<PodToEvict<'a>>,
-    /// Pods that are being deleted: they are waited for.
+    /// Pods that are being deleted: the step waits for them.
     pub leaving: Vec<LeavingPod<'a>>,
-    /// Pods that have to go and may not.
+    /// Pods that must leave, but may not be evicted.
     pub blocked: Vec<BlockedPod<'a>>,
-    /// Pods that may use the device without asking for it: nothing is done to them, and the driver may not unload while they do.
+    /// Pods that may use the device without requesting it: they stay, and the driver may not unload
+    /// while they use it.
     pub hidden: Vec<(&'a Workload, HiddenDeviceUse)>,
 }
 
@@ -31,7 +33,7 @@ pub struct PodPlan<'a> {
 pub struct PodToEvict<'a> {
     /// The pod.
     pub pod: &'a Workload,
-    /// By what it holds the device, if it does.
+    /// How it uses the device, if it does.
     pub hold: Option<DeviceUse>,
 }
 
@@ -40,43 +42,44 @@ pub struct PodToEvict<'a> {
 pub struct LeavingPod<'a> {
     /// The pod.
     pub pod: &'a Workload,
-    /// When its grace period is over.
+    /// End of its grace period.
     pub due: Timestamp,
 }
 
-/// A pod that has to go and may not.
+/// A pod that must leave, but may not be evicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedPod<'a> {
     /// The pod.
     pub pod: &'a Workload,
-    /// Why.
+    /// The reason.
     pub block: EvictionBlock,
 }
 
-/// How far a step is.
+/// The progress of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodProgress {
-    /// No pod is left that has to go.
+    /// All pods that must leave have left.
     Over,
-    /// Pods are evicted or waited for.
+    /// Pods are being evicted, or are terminating.
     Going,
-    /// Nothing is touched because a pod may not go.
+    /// No pod is evicted, because one may not be.
     Blocked,
 }
 
-/// What a leaving pod is waited for.
+/// What the step waits for at a terminating pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeavingStage {
-    /// Its processes still have time.
+    /// Its grace period.
     Grace,
-    /// Its grace period is over, and the kubelet has not reported it gone.
+    /// The kubelet: the grace period is over, and the kubelet has not reported the pod gone.
     Overdue,
-    /// Its grace period is over, and somebody's finalizers hold the object.
+    /// Finalizers: the grace period is over, and finalizers keep the object.
     Finalizers,
 }
 
 impl<'a> PodPlan<'a> {
-    /// Evict what holds the device. Other pods do not matter, whatever may be said against their eviction.
+    /// Plans the eviction of the pods that use the device. Other pods stay, even if they could not
+    /// be evicted.
     pub fn pod_deletion(
         pods: impl IntoIterator<Item = &'a Workload>,
         holders: &DeviceUsers<'_>,
@@ -87,7 +90,7 @@ impl<'a> PodPlan<'a> {
             match holders.judge(pod) {
                 DeviceRelation::No => {}
                 DeviceRelation::Hidden(hidden) => plan.hidden.push((pod, hidden)),
-                // Whoever deletes it: it goes, and what comes back is judged then.
+                // It is leaving, whoever deleted it; its replacement is judged when it appears.
                 DeviceRelation::Holds(hold) if pod.deleted_at.is_some() => {
                     plan.add_pod(pod, Some(hold))
                 }
@@ -110,7 +113,8 @@ impl<'a> PodPlan<'a> {
         plan.all_or_nothing()
     }
 
-    /// Evict everything that the filter lets go. `holders` only names those that hold the device.
+    /// Plans the eviction of all pods that the filter allows. `holders` only identifies those that
+    /// use the device.
     pub fn drain(
         pods: impl IntoIterator<Item = &'a Workload>,
         holders: &DeviceUsers<'_>,
@@ -159,7 +163,7 @@ impl<'a> PodPlan<'a> {
         self
     }
 
-    /// How far the step is.
+    /// Returns the progress of the step.
     pub fn progress(&self) -> PodProgress {
         if !self.blocked.is_empty() {
             PodProgress::Blocked
@@ -170,7 +174,7 @@ impl<'a> PodPlan<'a> {
         }
     }
 
-    /// Why nothing is touched.
+    /// Returns why no pod is evicted.
     pub fn obstacle(&self) -> Option<StepObstacle> {
         if self.blocked.is_empty() {
             return None;
@@ -184,12 +188,12 @@ impl<'a> PodPlan<'a> {
     }
 }
 
-/// Why a step touches no pod: those that may not go.
+/// Why a step evicts no pod: the pods that may not be evicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepObstacle {
     /// The step.
     pub step: EvictionStep,
-    /// The pods (`namespace/name`), each with what is against it.
+    /// The pods (`namespace/name`), each with its obstacle.
     pub pods: Vec<(String, EvictionBlock)>,
 }
 
@@ -202,19 +206,19 @@ impl fmt::Display for StepObstacle {
                 .unwrap_or_default();
             format!("{name} {block}{key}")
         };
-        write!(out, "no pod was touched: {}", listed(&self.pods.iter().map(of).collect::<Vec<_>>()))
+        write!(out, "no pod was evicted: {}", listed(&self.pods.iter().map(of).collect::<Vec<_>>()))
     }
 }
 
 impl LeavingPod<'_> {
-    /// When its deletion was asked for, if it was with the pod's own grace period.
+    /// Returns when its deletion was requested, assuming the pod's own grace period.
     pub fn since(&self) -> Timestamp {
         let grace =
             SignedDuration::from_secs(i64::try_from(self.pod.grace_seconds).unwrap_or(i64::MAX));
         self.due.saturating_sub(grace).unwrap_or(Timestamp::MIN)
     }
 
-    /// What it is waited for.
+    /// Returns what the step waits for.
     pub fn stage(&self, now: Timestamp) -> LeavingStage {
         if now <= self.due {
             LeavingStage::Grace
@@ -225,22 +229,22 @@ impl LeavingPod<'_> {
         }
     }
 
-    /// The same for people.
+    /// Returns the message about it.
     pub fn text(&self, now: Timestamp) -> String {
         let (name, grace) = (full_name(self.pod), self.pod.grace_seconds);
         let over = now.duration_since(self.due).as_secs();
         match self.stage(now) {
             LeavingStage::Grace => {
-                format!("{name} is terminating (grace {grace} s, until {})", self.due)
+                format!("{name} is terminating (grace period {grace} s, until {})", self.due)
             }
             LeavingStage::Overdue => {
                 format!(
-                    "{name} is terminating, and {over} s past its grace of {grace} s its node has not reported it gone"
+                    "{name} is terminating: {over} s after its grace period of {grace} s, its node has not reported it gone"
                 )
             }
             LeavingStage::Finalizers => {
                 format!(
-                    "{name} is terminating, and {over} s past its grace of {grace} s finalizers hold it: {}",
+                    "{name} is terminating: {over} s after its grace period of {grace} s, finalizers keep it: {}",
                     self.pod.finalizers.join(", ")
                 )
             }

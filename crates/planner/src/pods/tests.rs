@@ -1,4 +1,5 @@
-//! Each test is named after what went wrong somewhere, or after the line of the vendor's own tests that it holds.
+//! Each test is named after what went wrong somewhere, or after the line of the vendor's own tests
+//! that it holds.
 
 mod budgets;
 mod eviction_retry;

@@ -1,4 +1,4 @@
-//! Who upgrades: exactly one, and with enough time.
+//! Checks that exactly one controller upgrades the nodes, and has enough time.
 
 use crate::policies::{self, LivePolicy, NodePools, controller_pace};
 use crate::spec::actor::{PolicyMismatch, mismatch};
@@ -13,9 +13,9 @@ use observed::ObservedDaemonSet;
 
 use super::{DraftFinding, PreflightView};
 
-/// Environment of k8s-driver-manager by which it evicts the pods that use GPUs …
+/// Environment variable of k8s-driver-manager: it evicts the pods that use GPUs …
 const GPU_POD_EVICTION: &str = "ENABLE_GPU_POD_EVICTION";
-/// … and by which it drains the node where that is not enough.
+/// … and environment variable for a drain of the node if that is not sufficient.
 const AUTO_DRAIN: &str = "ENABLE_AUTO_DRAIN";
 
 pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
@@ -23,7 +23,7 @@ pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
     actors(view).into_iter().chain(others).collect()
 }
 
-/// One or two findings about who upgrades.
+/// Returns findings about who upgrades the nodes.
 fn actors(view: &PreflightView<'_>) -> Vec<DraftFinding> {
     let coming = policies::coming(view.observed(), view.input.settings);
     let named = |on: bool| {
@@ -38,21 +38,21 @@ fn actors(view: &PreflightView<'_>) -> Vec<DraftFinding> {
         Mode::Drive if !on.is_empty() => (
             PreflightCheck::Actors,
             format!(
-                "autoUpgrade is on in {}, and the hook drives: two would upgrade the same nodes",
+                "autoUpgrade is on in {}, but the hook runs in mode `drive`: both would upgrade the same nodes",
                 on.join(", ")
             ),
         ),
         Mode::Steer if !off.is_empty() => (
             PreflightCheck::Actors,
             format!(
-                "autoUpgrade is off in {}, and the hook only steers: nobody would upgrade the nodes",
+                "autoUpgrade is off in {}, but the hook runs in mode `steer`, in which the operator upgrades the nodes: no node would be upgraded",
                 off.join(", ")
             ),
         ),
         Mode::Observe | Mode::Assist if !off.is_empty() => (
             PreflightCheck::NobodyUpgrades,
             format!(
-                "autoUpgrade is off in {}: old driver pods run until somebody deletes them",
+                "autoUpgrade is off in {}: old driver pods run until a user deletes them",
                 off.join(", ")
             ),
         ),
@@ -62,13 +62,14 @@ fn actors(view: &PreflightView<'_>) -> Vec<DraftFinding> {
     vec![DraftFinding::new(check, text)]
 }
 
-/// Limits of the vendor's controller under which it would start several nodes if the hook and its holds were lost.
+/// Returns findings about limits with which NVIDIA's controller would start several nodes if the
+/// hook and its holds were lost.
 fn open_limits(view: &PreflightView<'_>, coming: &[LivePolicy]) -> Vec<DraftFinding> {
     let found = |live: &LivePolicy| {
         let PolicyMismatch { field, expected, found } =
             mismatch(live, view.observed(), view.input.settings)?;
         let text = format!(
-            "{field} of {} is `{found}`, and the hook steers: it must be `{expected}`, so that without the hook the operator upgrades one node at a time",
+            "{field} of {} is `{found}`, but in mode `steer` it must be `{expected}`, so that the operator upgrades one node at a time if the hook is gone",
             live.object()
         );
         Some(DraftFinding::new(PreflightCheck::Actors, text))
@@ -76,8 +77,9 @@ fn open_limits(view: &PreflightView<'_>, coming: &[LivePolicy]) -> Vec<DraftFind
     coming.iter().filter_map(found).collect()
 }
 
-/// What the driver manager would do by itself. What is not set in a DaemonSet is the program's own default, which is to do it; what is not
-/// set in the values is the operator's: it evicts and does not drain.
+/// Returns the evictions that the driver manager performs. Variables that a DaemonSet does not set
+/// have the program's own default, which is on. Variables that the values do not set have the
+/// operator's: it evicts, and does not drain.
 fn evicts<'a>(environment: impl Fn(&str) -> Option<&'a String>, live: bool) -> Vec<&'static str> {
     let on =
         |name: &str, default: bool| environment(name).map_or(default, |value| value != "false");
@@ -88,12 +90,13 @@ fn evicts<'a>(environment: impl Fn(&str) -> Option<&'a String>, live: bool) -> V
         .collect()
 }
 
-/// Whether the driver manager of this DaemonSet leaves evictions to a hook, as in mode `drive`.
+/// Returns whether the driver manager of this DaemonSet leaves evictions to a hook, as in mode
+/// `drive`.
 pub fn leaves_evictions(daemon_set: &ObservedDaemonSet) -> bool {
     evicts(|name| daemon_set.manager_environment.get(name), true).is_empty()
 }
 
-/// The same for the live DaemonSets; `None`: there are none.
+/// Returns the evictions of the live DaemonSets; `None` if there are none.
 fn live_evicts(view: &PreflightView<'_>) -> Option<Vec<&'static str>> {
     let daemon_sets = driver_daemon_sets(view.observed(), Driver::Gpu);
     let all = daemon_sets
@@ -115,8 +118,10 @@ fn manager(view: &PreflightView<'_>) -> Option<DraftFinding> {
     }
     let found =
         coming_evicts(view).or_else(|| live_evicts(view)).filter(|found| !found.is_empty())?;
-    let text =
-        format!("the driver manager evicts by itself ({}), and the hook drives", found.join(", "));
+    let text = format!(
+        "the driver manager evicts pods ({}), but in mode `drive` only the hook may evict pods",
+        found.join(", ")
+    );
     Some(DraftFinding::new(PreflightCheck::ManagerEviction, text))
 }
 
@@ -127,15 +132,16 @@ fn mode_change(view: &PreflightView<'_>) -> Option<DraftFinding> {
     let (live, coming) = (live_evicts(view)?, coming_evicts(view)?);
     let count = view.nodes.len();
     (live.is_empty() != coming.is_empty()).then(|| {
-        let way = if coming.is_empty() { "no longer evicts" } else { "evicts again" };
+        let way = if coming.is_empty() { "stops evicting" } else { "starts evicting" };
         DraftFinding::new(
             PreflightCheck::ModeChange,
-            format!("the driver manager {way} by itself: the driver pods of all {count} nodes are replaced once"),
+            format!("the driver manager {way} pods: the driver pods of all {count} nodes are replaced once"),
         )
     })
 }
 
-/// The Job that waits for the rollout: its budget in seconds, and what to set. `None`: nobody says which it is.
+/// Returns the time budget in seconds of the Job that waits for the rollout, and how to set it;
+/// `None` if the Job is unknown.
 fn waits(settings: &Settings) -> Option<(u64, String)> {
     if settings.has(Task::Settle) {
         return Some((settings.budget_seconds, "set rollout.budgetSeconds".to_owned()));
@@ -145,7 +151,7 @@ fn waits(settings: &Settings) -> Option<(u64, String)> {
     Some((
         waits.budget_seconds,
         format!(
-            "release {release} waits for them: set its rollout.budgetSeconds, and rollout.preflight.waits.budgetSeconds here,"
+            "release {release} waits for them: set rollout.budgetSeconds of that release, and rollout.preflight.waits.budgetSeconds of this one,"
         ),
     ))
 }
@@ -164,7 +170,7 @@ fn time_budget(view: &PreflightView<'_>) -> Option<DraftFinding> {
     let fleet = if decides {
         settings.upgrade.fleet(nodes, settings.per_node_seconds)
     } else if pools.is_split() {
-        // The NVIDIADrivers' nodes are upgraded side by side: the slowest of them counts.
+        // The nodes of different NVIDIADrivers are upgraded in parallel: the slowest pool counts.
         let sizes = pools.sizes(view.nodes.values().copied());
         let fleets = sizes.into_iter().map(|(pool, nodes)| vendors(&pool.policy, nodes));
         fleets.max_by_key(|fleet| fleet.budget_seconds())?
@@ -177,7 +183,7 @@ fn time_budget(view: &PreflightView<'_>) -> Option<DraftFinding> {
         DraftFinding::new(
             PreflightCheck::TimeBudget,
             format!(
-                "{nodes} nodes, {} at a time and {} s each, need a budget of {needed} s, and it is {has} s: {remedy} to {needed}",
+                "{nodes} nodes, {} at a time and {} s each, need a time budget of {needed} s, but it is {has} s: {remedy} to {needed}",
                 fleet.parallel(),
                 fleet.per_node_seconds
             ),

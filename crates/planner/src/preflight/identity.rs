@@ -1,5 +1,6 @@
-//! Driver DaemonSets that the coming values would replace by others. The operator deletes such a DaemonSet, and with it every driver pod at
-//! once: no upgrade controller is asked, neither the vendor's nor ours (gpu-operator#2166).
+//! Driver DaemonSets that the operator would replace because of the new values. The operator
+//! deletes such a DaemonSet, and with it every driver pod at once: neither NVIDIA's upgrade
+//! controller nor the hook is involved (gpu-operator#2166).
 
 use crate::pods::listed;
 use crate::spec::driver_daemon_sets;
@@ -11,23 +12,25 @@ use observed::{Observed, ObservedDaemonSet, ObservedNode};
 
 use super::{DraftFinding, PreflightView};
 
-/// Label of the operator's driver DaemonSets: `true` for precompiled drivers, one DaemonSet a kernel.
+/// Label of the operator's driver DaemonSets: `true` for precompiled drivers, one DaemonSet per
+/// kernel.
 const PRECOMPILED_LABEL: &str = "nvidia.com/precompiled";
-/// Label of those that build with OpenShift's driver toolkit, one DaemonSet a release of its operating system.
+/// Label of DaemonSets that build with OpenShift's driver toolkit, one DaemonSet per release of its
+/// operating system.
 const DRIVER_TOOLKIT_LABEL: &str = "openshift.driver-toolkit";
-/// Label of node-feature-discovery by which the operator knows a node of OpenShift.
+/// Label of node-feature-discovery by which the operator recognizes an OpenShift node.
 const OPENSHIFT_LABEL: &str = "feature.node.kubernetes.io/system-os_release.OSTREE_VERSION";
 
-/// How the operator makes its driver DaemonSets.
+/// How the operator creates its driver DaemonSets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DriverIdentity {
     /// One for all nodes.
     Compiled,
-    /// One a kernel.
+    /// One per kernel.
     Precompiled,
-    /// One a release of OpenShift's operating system.
+    /// One per release of OpenShift's operating system.
     DriverToolkit,
-    /// Of NVIDIADrivers: one a driver and operating system.
+    /// From NVIDIADrivers: one per driver and operating system.
     NvidiaDriver,
     /// None.
     Off,
@@ -36,12 +39,12 @@ enum DriverIdentity {
 impl DriverIdentity {
     fn text(self) -> &'static str {
         match self {
-            Self::Compiled => "the ClusterPolicy's one DaemonSet for all nodes",
+            Self::Compiled => "the ClusterPolicy's single DaemonSet for all nodes",
             Self::Precompiled => {
-                "the ClusterPolicy's DaemonSets of precompiled drivers, one a kernel"
+                "the ClusterPolicy's DaemonSets of precompiled drivers, one per kernel"
             }
             Self::DriverToolkit => {
-                "the ClusterPolicy's DaemonSets with the driver toolkit, one a release of the operating system"
+                "the ClusterPolicy's DaemonSets with the driver toolkit, one per operating system release"
             }
             Self::NvidiaDriver => "DaemonSets of NVIDIADrivers",
             Self::Off => "no driver DaemonSet at all",
@@ -57,14 +60,14 @@ pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
         let nodes = nodes_of(view, daemon_set);
         let becomes = match driver {
             Driver::Gpu => gpu(view, daemon_set),
-            // The one that is named is there or not: nothing of the coming values is about it.
+            // The settings name the DaemonSet, and the values say nothing about it.
             Driver::DaemonSet => None,
             Driver::Ofed => (view.coming().driver == Some(false)).then_some(DriverIdentity::Off),
         };
         if let Some(becomes) = becomes {
             let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
             let text = format!(
-                "daemonset/{} gives way to {}: the driver pods of {} nodes go at once, whatever runs there",
+                "the operator would replace daemonset/{} with {}: it would delete the driver pods of {} nodes at once, under running workloads",
                 daemon_set.name,
                 becomes.text(),
                 names.len()
@@ -81,7 +84,7 @@ pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
             let say =
                 |node: &&ObservedNode| format!("{} ({})", node.name, differs(daemon_set, node));
             let text = format!(
-                "{} nodes have left the node selector of daemonset/{}, which takes their driver pods away at once: {}",
+                "{} nodes no longer match the node selector of daemonset/{}, so their driver pods are deleted at once: {}",
                 left.len(),
                 daemon_set.name,
                 listed(&left.iter().map(say).collect::<Vec<_>>())
@@ -95,7 +98,7 @@ pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
     drafts
 }
 
-/// The nodes with the device that have a pod of the DaemonSet.
+/// Returns the nodes with the device that have a pod of the DaemonSet.
 fn nodes_of<'a>(view: &PreflightView<'a>, daemon_set: &ObservedDaemonSet) -> Vec<&'a ObservedNode> {
     let owned = view
         .observed()
@@ -105,19 +108,19 @@ fn nodes_of<'a>(view: &PreflightView<'a>, daemon_set: &ObservedDaemonSet) -> Vec
     owned.filter_map(|pod| view.nodes.get(pod.node.as_deref()?).copied()).collect()
 }
 
-/// The first label of the node that is not as the DaemonSet selects.
+/// Returns the first label of the node that does not match the DaemonSet's selector.
 fn differs(daemon_set: &ObservedDaemonSet, node: &ObservedNode) -> String {
     let other =
         daemon_set.node_selector.iter().find(|(key, value)| node.labels.get(*key) != Some(*value));
     other.map_or_else(String::new, |(key, value)| {
         format!(
-            "{key} is {}, and was {value}",
+            "{key} is {}, but was {value}",
             node.labels.get(key).map_or("absent", String::as_str)
         )
     })
 }
 
-/// What takes the place of a DaemonSet of the GPU operator; `None`: it stays.
+/// Returns what replaces a DaemonSet of the GPU Operator; `None` if it stays.
 fn gpu(view: &PreflightView<'_>, daemon_set: &ObservedDaemonSet) -> Option<DriverIdentity> {
     let ComingValues { driver, precompiled, nvidia_drivers, driver_toolkit, .. } = *view.coming();
     let live = live(view.observed(), daemon_set);

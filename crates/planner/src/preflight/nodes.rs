@@ -1,4 +1,5 @@
-//! Nodes: which cannot go, which others are at work on, and what earlier upgrades have left on them.
+//! Checks of nodes: nodes that cannot be upgraded, nodes that others work on, and leftovers of
+//! earlier upgrades.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use observed::{Labels, ObservedNode};
 
 use super::{DraftFinding, PreflightView};
 
-/// What the driver manager appends to the label of an operand that it sends away.
+/// The suffix that the driver manager adds to the label of an operand that it removes.
 const PAUSED: &str = "paused-for-driver-upgrade";
 
 pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
@@ -59,7 +60,7 @@ fn kubernetes(view: &PreflightView<'_>) -> Option<DraftFinding> {
         .iter()
         .map(|(version, nodes)| format!("{version} on {} nodes", nodes.len()))
         .collect();
-    // Of two that are equally common the older one counts as the rule.
+    // If two are equally common, the older one counts as the rule.
     let (most, _) = versions.iter().rev().max_by_key(|(_, nodes)| nodes.len())?;
     let others: Vec<&ObservedNode> = versions
         .iter()
@@ -69,21 +70,22 @@ fn kubernetes(view: &PreflightView<'_>) -> Option<DraftFinding> {
         .collect();
     let cordoned: Vec<String> = view.nodes_where(|node| node.unschedulable && !is_ours(node));
     let what = if cordoned.is_empty() {
-        "an upgrade of Kubernetes may be on its way".to_owned()
+        "an upgrade of Kubernetes may be in progress".to_owned()
     } else {
         format!(
-            "an upgrade of Kubernetes is probably on its way, with {} cordoned",
+            "an upgrade of Kubernetes is probably in progress, with {} cordoned",
             listed(&cordoned)
         )
     };
-    let text = format!("kubelets are of different versions ({}): {what}", counts.join(", "));
+    let text = format!("kubelets have different versions ({}): {what}", counts.join(", "));
     Some(
         DraftFinding::new(PreflightCheck::KubernetesUpgrade, text)
             .with_nodes(others.iter().map(|node| node.name.clone()).collect()),
     )
 }
 
-/// Whether the node carries a record of ours, for whichever driver. Whose cordon it is when the record cannot be read, nobody knows.
+/// Returns whether the node has a cordon, hold or newer record of gpu-rollout, for any driver. With
+/// an unreadable record, the owner of the cordon is unknown.
 fn is_ours(node: &ObservedNode) -> bool {
     Driver::ALL.iter().any(|driver| match read(node, driver.traits()) {
         NodeRecordState::Record(record) => record.cordoned,
@@ -92,12 +94,14 @@ fn is_ours(node: &ObservedNode) -> bool {
     } || node.annotations.contains_key(driver.traits().hold))
 }
 
-/// Whether a vendor's controller that has given the node this state has begun with it, or has given it up.
+/// Returns whether the state means that NVIDIA's controller has started the node, or that its
+/// upgrade failed.
 fn is_at_work(state: Option<&str>) -> bool {
     !ControllerState::from_label(state).is_idle()
 }
 
-/// Whether a vendor's controller has cordoned the node: it is at work there or has given it up, and did not find it cordoned.
+/// Returns whether NVIDIA's controller has cordoned the node: it has started the node or failed,
+/// and the node was not cordoned before.
 fn is_vendors(node: &ObservedNode) -> bool {
     Driver::ALL.iter().map(|driver| driver.traits()).any(|traits| {
         is_at_work(node.labels.text(traits.state_label))
@@ -110,7 +114,7 @@ fn cordons(view: &PreflightView<'_>) -> Option<DraftFinding> {
     (!nodes.is_empty()).then(|| {
         DraftFinding::new(
             PreflightCheck::ForeignCordons,
-            format!("somebody else has cordoned {} nodes: {}", nodes.len(), listed(&nodes)),
+            format!("{} nodes have a foreign cordon: {}", nodes.len(), listed(&nodes)),
         )
         .with_nodes(nodes)
     })
@@ -123,14 +127,14 @@ fn maintenances(view: &PreflightView<'_>) -> Option<DraftFinding> {
     });
     let (nodes, texts): (Vec<String>, Vec<String>) = of_others
         .map(|one| {
-            let state = one.state.as_deref().unwrap_or("not begun");
-            (one.node.clone(), format!("{} (asked for by `{}`, {state})", one.node, one.requestor))
+            let state = one.state.as_deref().unwrap_or("not started");
+            (one.node.clone(), format!("{} (requested by `{}`, {state})", one.node, one.requestor))
         })
         .unzip();
     (!nodes.is_empty()).then(|| {
         DraftFinding::new(
             PreflightCheck::NodeMaintenance,
-            format!("{} NodeMaintenances stand: {}", nodes.len(), listed(&texts)),
+            format!("{} NodeMaintenances exist: {}", nodes.len(), listed(&texts)),
         )
         .with_nodes(nodes)
     })
@@ -143,7 +147,7 @@ fn paused(view: &PreflightView<'_>) -> Option<DraftFinding> {
             labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value))
         })
     };
-    // While a driver pod starts or is replaced, the labels are as they should be.
+    // While a driver pod starts or is replaced, paused labels are normal.
     let state = |node: &ObservedNode| {
         node.labels.get(view.input.settings.driver.traits().state_label).cloned()
     };
@@ -167,7 +171,7 @@ fn paused(view: &PreflightView<'_>) -> Option<DraftFinding> {
     let texts: Vec<String> =
         found.iter().map(|node| format!("{} ({})", node.name, keys(node).join(", "))).collect();
     let text = format!(
-        "operands of {} nodes are paused for an upgrade that is over: {}",
+        "operands of {} nodes are paused for an upgrade that has ended: {}",
         found.len(),
         listed(&texts)
     );
@@ -187,13 +191,13 @@ fn leftovers(view: &PreflightView<'_>) -> Option<DraftFinding> {
         };
         all.filter(ours).cloned().collect::<Vec<_>>()
     };
-    // Of all nodes: one that lost its device keeps them too.
+    // All nodes are checked: a node that lost its device keeps the labels too.
     let found: Vec<&ObservedNode> =
         view.observed().nodes.values().filter(|node| !keys(node).is_empty()).collect();
     let texts: Vec<String> =
         found.iter().map(|node| format!("{} ({})", node.name, keys(node).join(", "))).collect();
     let text = format!(
-        "{} nodes carry labels or annotations of gpu-rollout: {}",
+        "{} nodes have labels or annotations of gpu-rollout: {}",
         found.len(),
         listed(&texts)
     );

@@ -1,4 +1,4 @@
-//! Pods, PodDisruptionBudgets and ResourceClaims.
+//! Checks of pods, PodDisruptionBudgets and ResourceClaims.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,10 +19,12 @@ use observed::workload::{DeviceClaim, Workload};
 
 use super::{DraftFinding, PreflightView};
 
-/// Terminating for longer than this is worth a word (METR/hawk#1363: 41 hours went unnoticed).
+/// A pod that terminates for longer than this is reported (METR/hawk#1363: 41 hours went
+/// unnoticed).
 const TERMINATING: SignedDuration = SignedDuration::from_mins(10);
 
-/// The controllers of Kubernetes itself that bring a pod back, or say what its end means: kind and API group.
+/// The controllers of Kubernetes itself that recreate a pod, or that define what its end means:
+/// kind and API group.
 const KNOWN_CONTROLLERS: [(&str, &str); 5] = [
     ("ReplicaSet", "apps"),
     ("StatefulSet", "apps"),
@@ -31,7 +33,7 @@ const KNOWN_CONTROLLERS: [(&str, &str); 5] = [
     ("ReplicationController", ""),
 ];
 
-/// Pods of one finding, each with what there is to say about it.
+/// Pods of one finding, each with a message.
 #[derive(Default)]
 struct FindingPods<'a>(Vec<(&'a Workload, String)>);
 
@@ -40,7 +42,8 @@ impl<'a> FindingPods<'a> {
         self.0.push((pod, text));
     }
 
-    /// A finding about them, if there are any: `lead` is what they have in common.
+    /// Returns a finding about the pods, if there are any; `lead` is the common part of the
+    /// message.
     fn draft(&self, check: PreflightCheck, lead: &str) -> Option<DraftFinding> {
         let say = |(pod, text): &(&Workload, String)| {
             format!("{} {text}", full_name(pod)).trim_end().to_owned()
@@ -57,7 +60,7 @@ impl<'a> FindingPods<'a> {
     }
 }
 
-/// What the pods are sorted into.
+/// The pods, grouped by finding.
 #[derive(Default)]
 struct SortedPods<'a> {
     empty_dir: FindingPods<'a>,
@@ -66,15 +69,15 @@ struct SortedPods<'a> {
     foreign: FindingPods<'a>,
     terminating: FindingPods<'a>,
     hidden: FindingPods<'a>,
-    /// By what is said about their budget.
+    /// By the message about their budget.
     budgets: BTreeMap<(String, &'static str), FindingPods<'a>>,
 }
 
-/// What the policy evicts with.
+/// The eviction steps of the policy.
 struct EvictionSteps<'a> {
     pod_deletion: Option<PodFilter<'a>>,
     drain: Option<PodFilter<'a>>,
-    /// Everything allowed: what is still against a pod then, no policy can change.
+    /// A filter that allows everything: no policy can change its refusals.
     lenient: PodFilter<'a>,
 }
 
@@ -109,8 +112,8 @@ impl<'a> EvictionSteps<'a> {
         Ok(Self { pod_deletion, drain, lenient: filter(any, Selector::default()) })
     }
 
-    /// The filter that a pod must pass in the end: a drain follows on a pod deletion that cannot begin. Its skip label means nothing to a
-    /// pod deletion.
+    /// Returns the last filter that a pod must pass: a drain follows a pod deletion that cannot
+    /// start. A pod deletion ignores the drain-skip label.
     fn last(&self, pod: &Workload, held: bool) -> Option<&PodFilter<'a>> {
         let drained = self.drain.as_ref().filter(|filter| filter.selector.matches(&pod.labels));
         drained.or(self.pod_deletion.as_ref().filter(|_| held))
@@ -188,7 +191,7 @@ fn sort<'a>(
     sorted
 }
 
-/// What is against the pod, and the policy's key that is off.
+/// Returns the obstacle, and the policy's key that is off.
 fn key(block: &EvictionBlock, filter: &PodFilter<'_>) -> String {
     let key = block
         .policy_key(filter.terms.step)
@@ -206,7 +209,7 @@ fn controller_name(pod: &Workload) -> String {
 }
 
 impl<'a> SortedPods<'a> {
-    /// A pod that has to go.
+    /// Adds a pod that must be evicted.
     fn add_pod(
         &mut self,
         pod: &'a Workload,
@@ -253,16 +256,18 @@ impl<'a> SortedPods<'a> {
             .budgets
             .iter()
             .filter_map(|((text, advice), pods)| {
-                let draft = pods.draft(PreflightCheck::BudgetNeverYields, "pods have to go")?;
+                let draft =
+                    pods.draft(PreflightCheck::BudgetNeverYields, "pods must be evicted")?;
                 Some(DraftFinding { text: format!("{text}; {}", draft.text), advice, ..draft })
             })
             .collect();
         drafts.extend(
-            self.empty_dir.draft(PreflightCheck::EmptyDir, "pods that have to go have an emptyDir"),
+            self.empty_dir
+                .draft(PreflightCheck::EmptyDir, "pods that must be evicted have an emptyDir"),
         );
         drafts.extend(self.unmanaged.draft(
             PreflightCheck::UnmanagedPods,
-            "pods that have to go are brought back by nobody",
+            "pods that must be evicted would not be recreated",
         ));
         drafts.extend(self.pinned.draft(
             PreflightCheck::PinnedHolders,
@@ -270,21 +275,22 @@ impl<'a> SortedPods<'a> {
         ));
         drafts.extend(self.foreign.draft(
             PreflightCheck::ForeignControllers,
-            "pods that have to go have a controller of an unknown kind",
+            "pods that must be evicted have a controller of an unknown kind",
         ));
         drafts.extend(
             self.terminating
-                .draft(PreflightCheck::TerminatingPods, "pods are terminating and do not end"),
+                .draft(PreflightCheck::TerminatingPods, "pods are stuck in termination"),
         );
         drafts.extend(self.hidden.draft(
             PreflightCheck::HiddenHolders,
-            &format!("pods may use the {device} without asking for it"),
+            &format!("pods may use the {device} without requesting it"),
         ));
         drafts
     }
 }
 
-/// Claims with GPUs: held by pods that run, and held by nobody or not ending.
+/// Returns findings about ResourceClaims with GPUs: held by running pods, not released, or stuck in
+/// deletion.
 fn claims_held(view: &PreflightView<'_>, claims: &[DeviceClaim]) -> Vec<DraftFinding> {
     let pods: BTreeMap<&str, &Workload> =
         view.input.pods.iter().map(|pod| (pod.uid.as_str(), pod)).collect();
@@ -306,9 +312,9 @@ fn claims_held(view: &PreflightView<'_>, claims: &[DeviceClaim]) -> Vec<DraftFin
             claim.deleting.is_some_and(|since| view.input.now.duration_since(since) > TERMINATING);
         if gone > 0 || lingers {
             let what = if lingers {
-                "is being deleted and does not end".to_owned()
+                "is stuck in deletion".to_owned()
             } else {
-                format!("is reserved for {gone} pods that are gone")
+                format!("is reserved for {gone} pods that no longer exist")
             };
             left.push(format!("{name} {what}"));
             left_on.extend(claim.node.clone());
@@ -317,11 +323,11 @@ fn claims_held(view: &PreflightView<'_>, claims: &[DeviceClaim]) -> Vec<DraftFin
     let left = (!left.is_empty()).then(|| {
         DraftFinding::new(
             PreflightCheck::LeftoverClaims,
-            format!("{} ResourceClaims are not given back: {}", left.len(), listed(&left)),
+            format!("{} ResourceClaims are not released: {}", left.len(), listed(&left)),
         )
     });
     let left = left.map(|draft| draft.with_nodes(left_on.into_iter().collect()));
-    held.draft(PreflightCheck::HeldClaims, "running pods hold GPUs by ResourceClaims")
+    held.draft(PreflightCheck::HeldClaims, "running pods hold GPUs through ResourceClaims")
         .into_iter()
         .chain(left)
         .collect()

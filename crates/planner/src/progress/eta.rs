@@ -13,14 +13,15 @@ use crate::reason::Wait;
 #[derive(Clone, Debug, PartialEq, Eq, EnumCount, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum NoEta {
-    /// No hook is at work: nothing measures how nodes move, and in modes `steer` and `drive` none does.
+    /// No hook is running: nothing measures the pace, and in modes `steer` and `drive` no node
+    /// continues.
     HookNotAtWork,
     /// The whole fleet waits, for this reason.
     FleetWaits {
         /// The reason's name.
         reason: &'static str,
     },
-    /// A node does not move by itself.
+    /// A node needs manual action.
     NodeStuck {
         /// The node.
         node: String,
@@ -32,12 +33,12 @@ pub enum NoEta {
         /// The node.
         node: String,
     },
-    /// When the upgrade of a node started is not recorded.
+    /// The start of the upgrade of a node is not recorded.
     StartUnknown {
         /// The node.
         node: String,
     },
-    /// Nodes that do not move take all slots.
+    /// Nodes that need manual action occupy all slots.
     NoSlot {
         /// The first node that waits for one.
         node: String,
@@ -54,21 +55,22 @@ impl NoEta {
 impl fmt::Display for NoEta {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::HookNotAtWork => write!(out, "no hook is at work"),
-            Self::FleetWaits { reason } => write!(out, "the whole fleet waits ({reason})"),
+            Self::HookNotAtWork => write!(out, "no hook is running"),
+            Self::FleetWaits { reason } => write!(out, "the whole fleet is waiting ({reason})"),
             Self::NodeStuck { node, reason } => {
-                write!(out, "node {node} does not move by itself ({reason})")
+                write!(out, "node {node} needs manual action ({reason})")
             }
             Self::NodeLate { node } => write!(out, "node {node} takes longer than expected"),
             Self::StartUnknown { node } => {
-                write!(out, "it is not recorded when the upgrade of node {node} started")
+                write!(out, "the run record does not say when the upgrade of node {node} started")
             }
             Self::NoSlot { node } => write!(out, "no slot becomes free for node {node}"),
         }
     }
 }
 
-/// Returns when the rollout will probably be done. `ends`: when each node will. `at_work`: a hook is at work on it. `Ok(None)`: no node is left.
+/// Estimates the end of the rollout. `ends`: the estimated end of each node; `at_work`: whether a
+/// hook is running. Returns `Ok(None)` if no node is left.
 ///
 /// # Errors
 /// At least one node has no estimate.
@@ -89,7 +91,7 @@ pub fn rollout_eta<'a>(
     if let Some(wait) = fleet_waits.next() {
         return Err(NoEta::FleetWaits { reason: wait.reason.name() });
     }
-    // Pending nodes have no estimate because of those in progress.
+    // Pending nodes have no estimate because of the nodes in progress.
     open.sort_by_key(|node| node.stage != NodeStage::InProgress);
     if let Some(node) = open.iter().find(|node| !ends.contains_key(&node.node.name)) {
         return Err(no_eta(node, pace, now));

@@ -1,5 +1,6 @@
-//! When nodes will probably be done: those in progress first, then the others as slots get free. There is no estimate for nodes that do not move, nor
-//! for a node that takes much longer than the nodes before it.
+//! Estimates when nodes will be done: first those in progress, then the others as slots become
+//! free. There is no estimate for nodes that need manual action, nor for a node that takes much
+//! longer than the nodes before it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -12,7 +13,8 @@ use super::NodeProgress;
 use crate::time::after;
 use contract::record::{NodeOutcome, NodeRecord};
 
-/// Seconds that a node may take longer than expected, whatever the pace is: nodes that take seconds differ by more than half.
+/// Seconds that a node may always take longer than expected: for nodes that take only seconds, half
+/// of the expected time is too little.
 const LEAST_MARGIN: u64 = 30;
 
 /// The pace of a rollout.
@@ -21,12 +23,12 @@ const LEAST_MARGIN: u64 = 30;
 pub struct RolloutPace {
     /// Seconds that one node takes.
     pub per_node_seconds: u64,
-    /// From how many nodes of this run that was measured; 0: it is what the recipe expects.
+    /// Number of nodes of this run that were measured; 0 if it is the value of the recipe.
     pub measured_nodes: usize,
 }
 
 impl RolloutPace {
-    /// The median of the nodes that this run is done with, or what was expected.
+    /// Returns the median of the nodes that this run has completed, or the expected value.
     pub fn from_records<'a>(
         records: impl Iterator<Item = &'a NodeRecord>,
         expected_seconds: u64,
@@ -42,13 +44,15 @@ impl RolloutPace {
         Self { per_node_seconds: median.unwrap_or(expected_seconds), measured_nodes: all.len() }
     }
 
-    /// Whether a node that was started then takes longer than half again as much as expected.
+    /// Returns whether a node that was started at this time takes more than one and a half times as
+    /// long as expected.
     pub(super) fn is_late(self, started: Timestamp, now: Timestamp) -> bool {
         let expected = self.per_node_seconds;
         now > after(started, expected.saturating_add((expected / 2).max(LEAST_MARGIN)))
     }
 
-    /// Whether the end of a node in progress can be estimated: it moves, and it is known since when, and it is not late.
+    /// Returns whether the end of a node in progress can be estimated: it moves, its start is
+    /// known, and it is not late.
     pub(super) fn is_expected(self, node: &NodeProgress<'_>, now: Timestamp) -> bool {
         node.moves && node.started.is_some_and(|started| !self.is_late(started, now))
     }
@@ -59,17 +63,17 @@ impl RolloutPace {
 pub struct FleetProgress<'a> {
     /// Nodes in progress that move, each with the time at which its upgrade started.
     pub moving: Vec<(&'a str, Timestamp)>,
-    /// Nodes that wait for their turn, in the order in which it comes.
+    /// Nodes that wait, in the order in which they will start.
     pub queued: Vec<&'a str>,
-    /// Slots that are taken by nodes that do not move.
+    /// Slots that are occupied by nodes that need manual action.
     pub stuck: usize,
-    /// How many nodes go at once.
+    /// How many nodes are upgraded at once.
     pub parallel: usize,
     /// Seconds between the end of one node and the start of the next.
     pub soak_seconds: u64,
 }
 
-/// When each of the nodes will be done.
+/// Returns when each of the nodes will be done.
 pub fn ends<'a>(
     fleet: &FleetProgress<'a>,
     pace: RolloutPace,
@@ -78,7 +82,7 @@ pub fn ends<'a>(
     let mut ends = BTreeMap::new();
     let mut slots: BinaryHeap<Reverse<Timestamp>> = BinaryHeap::new();
     for (node, started) in &fleet.moving {
-        // A node that is a little late is expected at any time.
+        // A node that is slightly late is expected at any time.
         let end = after(*started, pace.per_node_seconds).max(now);
         ends.insert(*node, end);
         slots.push(Reverse(after(end, fleet.soak_seconds)));
@@ -129,7 +133,7 @@ mod tests {
         assert_eq!(soaked[2], ("c".to_owned(), 1110));
     }
 
-    /// `status` expected a node in 4 s for minutes, because a node that was late was expected at any time.
+    /// `status` expected a node in 4 s for minutes, because a late node was expected at any time.
     #[test]
     fn late_node_is_not_expected() {
         let pace = |per_node_seconds| RolloutPace { per_node_seconds, measured_nodes: 1 };

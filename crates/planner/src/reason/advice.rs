@@ -1,4 +1,4 @@
-//! What a person can do about each reason.
+//! The hint for each reason.
 
 use contract::driver::Driver;
 use contract::names;
@@ -11,13 +11,13 @@ mod daemon_set;
 mod ofed;
 
 impl Reason {
-    /// What a person can do about it, in the words of the driver's operator.
+    /// Returns what the user can do about the reason, in the terms of the driver's operator.
     pub fn advice(&self, driver: Driver) -> &'static str {
         if let Self::DriverOutOfDate { why: Some(why), .. }
         | Self::UpgradeUnfinished { why: Some(why), .. } = self
             && why.stops_all()
         {
-            // What the policy says of nodes does not matter while the controller does nothing at all.
+            // The policy for nodes does not matter while the controller upgrades no node at all.
             return why.advice();
         }
         match driver {
@@ -31,91 +31,91 @@ impl Reason {
     fn common_advice(&self) -> &'static str {
         match self {
             Self::PolicyApiMissing { .. } => {
-                "install the CustomResourceDefinitions of the GPU operator (the bundle's *-crds release) first"
+                "install the CustomResourceDefinitions of the GPU Operator first (in a bundle, the *-crds release)"
             }
             Self::OperatorMissing { .. } => {
-                "install the GPU operator, or set rollout.operatorNamespace to where it is"
+                "install the GPU Operator, or set rollout.operatorNamespace to its namespace"
             }
             Self::OperatorNotReady { .. } => {
-                "look at the pods of deployment/gpu-operator: kubectl describe pod -l app=gpu-operator"
+                "check the pods of deployment/gpu-operator: kubectl describe pod -l app=gpu-operator"
             }
             Self::OperatorNotLeading { .. } => {
-                "wait: the newest pod leads when the old Lease has expired (15 s with Helm, 65 s with OLM); if it does not, look at the operator's log and at lease/53822513.nvidia.com"
+                "wait: the newest pod becomes the leader when the old Lease expires (15 s with Helm, 65 s with OLM); if it does not, check the operator's log and lease/53822513.nvidia.com"
             }
             Self::OperatorNotSeen { .. } => "wait: a leader renews its Lease every two seconds",
             Self::OperatorActing { .. } => "wait: the operator may still change its DaemonSets",
             Self::OtherChart { .. } => {
-                "deploy the component's release and its hook release from the same bundle; a deployer without order brings it later, and the hook runs again"
+                "deploy the component's release and its hook release from the same bundle; a deployer that does not order releases installs it later, and the hook runs again"
             }
             Self::PolicyMissing { kind: names::NVIDIA_DRIVER_KIND, .. } => {
-                "deploy the operator's release with the values of its hook release (driver.nvidiaDriverCRD); a deployer without order brings it later"
+                "deploy the operator's release with the values of its hook release (driver.nvidiaDriverCRD); a deployer that does not order releases installs it later"
             }
             Self::PolicyMissing { .. } => {
-                "with the operator's chart, set clusterPolicy.deployCR; under another name, set rollout.clusterPolicy; clusters that use a GPUCluster instead are not supported"
+                "to create it with the operator's chart, set clusterPolicy.deployCR; if it has another name, set rollout.clusterPolicy; clusters with a GPUCluster instead of a ClusterPolicy are not supported"
             }
             Self::NvidiaDriverMissing => {
                 "create an NVIDIADriver, or set driver.nvidiaDriverCRD.enabled to false"
             }
             Self::Precondition { .. } => {
-                "deploy the operator's release with the same values as its hook release; see who manages the field"
+                "deploy the operator's release with the same values as its hook release, and find out who manages the field"
             }
             Self::ReconcileFailed { .. } => {
-                "correct what the operator's message names; the condition goes when the operator has looked again (after a change of the custom resource)"
+                "fix the problem in the operator's message; the condition clears at the operator's next reconciliation, after a change of the custom resource"
             }
             Self::PolicyIgnored { .. } => {
                 "keep one ClusterPolicy (kubectl get clusterpolicies) and delete the others, or set rollout.clusterPolicy to the one that owns the DaemonSets"
             }
             Self::DriverLeftOver { .. } => {
-                "cordon and empty its nodes, then delete the DaemonSet: the operator itself deletes only nvidia-driver-daemonset, and none of those for a kernel or an RHCOS release"
+                "cordon and empty its nodes, then delete the DaemonSet: the operator deletes only nvidia-driver-daemonset, never a DaemonSet for one kernel or one RHCOS release"
             }
             Self::SpecNotObserved { .. } => {
-                "the operator has not acted on the newest spec: look at its log"
+                "check the operator's log: it has not acted on the newest spec"
             }
             Self::DaemonSetMissing { .. } => {
-                "look at the operator's log and at the conditions of the ClusterPolicy (and of the NVIDIADrivers); a driver also needs the nodes' labels of operating system and kernel (node-feature-discovery)"
+                "check the operator's log and the conditions of the ClusterPolicy (and of the NVIDIADrivers); a driver also needs the operating system and kernel labels of the nodes (node-feature-discovery)"
             }
             Self::NodesUndiscovered { .. } => {
-                "look at the workers of node-feature-discovery on these nodes"
+                "check the node-feature-discovery worker pods on these nodes"
             }
             Self::NoNodeFeatures => {
-                "node-feature-discovery has not run: check its pods (chart value nfd.enabled)"
+                "check the pods of node-feature-discovery (chart value nfd.enabled): it has not run"
             }
             Self::NoGpuNodes { .. } => {
-                "if there should be GPU nodes, look at node-feature-discovery; if not, wait until the operator says so itself"
+                "if the cluster should have GPU nodes, check node-feature-discovery; if not, wait until the operator reports that there are none"
             }
-            Self::NodeNotLabeled => "the operator has not labeled the node: look at its log",
+            Self::NodeNotLabeled => "check the operator's log: it has not labeled the node",
             Self::NodeWithoutDaemonSet => {
-                "compare operating system and kernel labels of the node (node-feature-discovery) with the node selectors of the driver DaemonSets, and look at the operator's log"
+                "compare the operating system and kernel labels of the node (node-feature-discovery) with the node selectors of the driver DaemonSets, and check the operator's log"
             }
             Self::NodeInOtherPool { .. } => {
-                "cordon and empty the node, then set the label nvidia.com/gpu-operator.driver.owner to the NVIDIADriver that is to own it: its driver pod is replaced at once; to keep the node where it is, remove the label that moved it"
+                "cordon and empty the node, then set the label nvidia.com/gpu-operator.driver.owner to the NVIDIADriver that must own it, which replaces its driver pod at once; to keep the node in its pool, remove the label that moved it"
             }
             Self::NodeNotReady { .. } => {
                 "repair or remove the node, or raise rollout.tolerateNotReady"
             }
             Self::DriverPodMissing => {
-                "see why the DaemonSet controller makes no pod: kubectl describe daemonset"
+                "find out why the DaemonSet controller creates no pod: kubectl describe daemonset"
             }
             Self::DriverPodUnschedulable { .. } => {
-                "make room for the driver pod, or fix taints and selectors"
+                "free resources for the driver pod, or correct taints and selectors"
             }
             Self::DriverOutOfDate { .. } => {
-                "the vendor's controller takes nodes by driver.upgradePolicy; with autoUpgrade false delete the driver pod yourself"
+                "wait: NVIDIA's controller starts nodes as driver.upgradePolicy allows; with autoUpgrade false, delete the driver pod yourself"
             }
             Self::DriverNotReady { .. } => {
-                "look at the driver pod's log: kubectl logs -c nvidia-driver-ctr"
+                "check the driver pod's log: kubectl logs -c nvidia-driver-ctr"
             }
             Self::UpgradeUnfinished { .. } => {
-                "the vendor's controller goes on by itself, at the latest at its next two-minute tick"
+                "wait: NVIDIA's controller continues at its next two-minute pass at the latest"
             }
             Self::UpgradeFailed { .. } => {
-                "remove what it failed for (a pod that may not be evicted, a driver that does not start: gpu-rollout why NODE), then label the node nvidia.com/gpu-driver-upgrade-state=upgrade-required to try again"
+                "fix the cause (a pod that cannot be evicted, a driver that does not start; see gpu-rollout why NODE), then label the node nvidia.com/gpu-driver-upgrade-state=upgrade-required to retry"
             }
             Self::Skipped { .. } => {
-                "remove the label nvidia.com/gpu-driver-upgrade.skip to let the node be upgraded"
+                "remove the label nvidia.com/gpu-driver-upgrade.skip to have the node upgraded"
             }
             Self::ToolkitNotReady { .. } => {
-                "look at the pod of nvidia-container-toolkit-daemonset on the node"
+                "check the pod of nvidia-container-toolkit-daemonset on the node"
             }
             Self::OperandMissing { operand } | Self::OperandNotReady { operand, .. } => {
                 operand.remedy()
@@ -124,27 +124,27 @@ impl Reason {
                 "repair or remove the node that stalls the rolling update, raise daemonsets.rollingUpdate.maxUnavailable, or tolerate the node with rollout.tolerateNotReady"
             }
             Self::OperandOutdated { .. } => {
-                "wait: the DaemonSet replaces its pods by its update strategy (kubectl rollout status)"
+                "wait: the DaemonSet replaces its pods as its update strategy allows (kubectl rollout status)"
             }
             Self::NodeTainted { .. } => {
                 "remove the taint, or let the operator's pods tolerate it (daemonsets.tolerations); to leave the node out, label it nvidia.com/gpu.deploy.operands=false"
             }
             Self::MigReconfiguring { .. } => {
-                "wait: MIG manager is changing the node; if it does not end, look at its log on the node"
+                "wait: the MIG manager is reconfiguring the node; if it does not finish, check its log on the node"
             }
             Self::GpusNotOffered => {
-                "see what the kubelet knows (kubectl describe node: Allocatable), then the log of the device plugin on the node, and nvidia-smi"
+                "check what the kubelet reports (kubectl describe node: Allocatable), then the device plugin's log on the node, and nvidia-smi"
             }
             Self::GpusDegraded { .. } => {
-                "look for a failed GPU on the node (nvidia-smi, dmesg for Xid errors); if fewer GPUs are meant, deploy again"
+                "look for a failed GPU on the node (nvidia-smi, dmesg for Xid errors); if the lower number is intended, deploy again"
             }
             Self::PluginQueued { away, limit, .. } | Self::RestartQueued { away, limit, .. }
                 if away < limit =>
             {
-                "wait: it is replaced in a second"
+                "wait: the hook replaces it within seconds"
             }
             Self::PluginQueued { .. } => {
-                "its turn comes when another plugin is back; rollout.dra.maxUnavailable is the limit"
+                "wait: it is replaced when another plugin is back; the limit is rollout.dra.maxUnavailable"
             }
             Self::PluginHeldUp { .. } => {
                 "repair the plugins that did not come back, then deploy again"
@@ -152,49 +152,51 @@ impl Reason {
             Self::PluginStale { .. } => {
                 "delete the plugin pod of the node, or set rollout.dra.reroll to auto"
             }
-            Self::PluginMissing => "see why the plugin's DaemonSet makes no pod for the node",
-            Self::PluginUnschedulable { .. } => {
-                "make room for the plugin pod, or fix taints and selectors of the DRA driver"
+            Self::PluginMissing => {
+                "find out why the plugin's DaemonSet creates no pod for the node"
             }
-            Self::PluginNotReady { .. } => "look at the plugin pod's log on the node",
+            Self::PluginUnschedulable { .. } => {
+                "free resources for the plugin pod, or correct taints and selectors of the DRA driver"
+            }
+            Self::PluginNotReady { .. } => "check the plugin pod's log on the node",
             Self::SliceMissing { .. } => {
-                "wait: a plugin publishes within seconds of its start; if it has not after half a minute, look at its log on the node"
+                "wait: a plugin publishes within seconds of its start; if it has not after 30 s, check its log on the node"
             }
             Self::SliceOutdated { .. } => {
-                "wait: a plugin publishes within seconds of its start; if it still publishes the old driver after half a minute, look at its log, and at nvidiaDriverRoot in the DRA driver's values"
+                "wait: a plugin publishes within seconds of its start; if it still publishes the old driver after 30 s, check its log, and nvidiaDriverRoot in the values of the DRA driver"
             }
             Self::DraMissing { .. } => {
-                "install the DRA driver, set rollout.dra.namespaces to where it is, or rollout.dra.required to auto"
+                "install the DRA driver, set rollout.dra.namespaces to its namespace, or set rollout.dra.required to auto"
             }
             Self::DraScheduledNowhere { .. } => {
                 "compare the DaemonSet's node selector and affinity with the labels of the GPU nodes"
             }
             Self::ConfigMissing { .. } => {
-                "apply the ConfigMap that the device plugin's values name (in a bundle the component's *-config release)"
+                "apply the ConfigMap that the device plugin's values name (in a bundle, the component's *-config release)"
             }
             Self::ConfigNotApplied { .. } => {
-                "deploy the release that holds the ConfigMap with the same values as this hook; see who manages it"
+                "deploy the release that contains the ConfigMap with the same values as this hook, and find out who manages it"
             }
             Self::RestartQueued { .. } => {
-                "its turn comes when another node's pods are back; rollout.devicePlugin.maxUnavailable is the limit"
+                "wait: it is replaced when the pods of another node are back; the limit is rollout.devicePlugin.maxUnavailable"
             }
             Self::RestartHeldUp { .. } => {
                 "repair the pods that did not come back, then deploy again"
             }
             Self::RestartRolling { .. } => {
-                "the DaemonSet replaces its pods by its update strategy: kubectl rollout status"
+                "wait: the DaemonSet replaces its pods as its update strategy allows (kubectl rollout status)"
             }
             Self::RestartPending { .. } => {
-                "look at the pod and its log on the node; its init container names a configuration that it refuses"
+                "check the pod and its log on the node; if the pod rejects its configuration, the init container names it"
             }
             Self::WriteRefused { .. } => {
-                "change the admission policy, webhook or quota that refuses the write, then deploy again (in drive and steer gpu-rollout retry is enough)"
+                "change the admission policy, webhook or quota that refuses the write, then deploy again (in modes drive and steer, gpu-rollout retry is enough)"
             }
             Self::WriteRetried { .. } => {
-                "see why the admission webhook that is named fails; the write is tried again a few times"
+                "find out why the named admission webhook fails; the hook retries the write a few times"
             }
             Self::Upgrading(reason) => reason.advice(),
-            Self::Quiet { .. } => "nothing: it only has to stay so",
+            Self::Quiet { .. } => "wait: the conditions must hold for the quiet period",
         }
     }
 }
@@ -202,66 +204,64 @@ impl Reason {
 impl UpgradeReason {
     fn advice(&self) -> &'static str {
         match self {
-            Self::Paused { .. } => "gpu-rollout resume lets it go on",
-            Self::Refused(StartRefusal::Paused { .. }) => {
-                "raise the limit to let the rollout go on"
-            }
+            Self::Paused { .. } => "run gpu-rollout resume to continue",
+            Self::Refused(StartRefusal::Paused { .. }) => "raise the limit to continue the rollout",
             Self::Refused(StartRefusal::Slots { .. }) => {
-                "its turn comes when another node is done; policy.maxParallelUpgrades is the limit"
+                "wait: it starts when another node is done; the limit is policy.maxParallelUpgrades"
             }
             Self::Refused(StartRefusal::Unavailable { .. }) => {
-                "bring back the nodes that are named, or raise policy.maxUnavailable"
+                "make the named nodes available again, or raise policy.maxUnavailable"
             }
             Self::Refused(StartRefusal::Group { .. }) => {
-                "its turn comes when another node of its group is back; policy.topology.maxUnavailable is the limit"
+                "wait: it starts when another node of its group is available again; the limit is policy.topology.maxUnavailable"
             }
             Self::Soak { .. } => {
-                "nothing: policy.soak lets each node run for a while before the next one goes"
+                "wait: policy.soak sets how long the hook pauses before the next node starts"
             }
             Self::FailureBudget { .. } => {
-                "repair the nodes that failed, then deploy again; policy.failureBudget is the limit"
+                "repair the failed nodes, then deploy again; the limit is policy.failureBudget"
             }
             Self::NoTime { held: None, .. } => {
-                "deploy again: the run goes on where it stopped; give it more time (perNode)"
+                "deploy again to continue where the run stopped, with more time (perNode)"
             }
             Self::NoTime { held: Some(_), .. } => {
-                "bring back the nodes that are named, or raise the limit (policy.maxUnavailable, policy.topology.maxUnavailable); then deploy again"
+                "make the named nodes available again, or raise the limit (policy.maxUnavailable, policy.topology.maxUnavailable); then deploy again"
             }
             Self::ForeignCordon => {
-                "uncordon the node to let it be upgraded, or set policy.foreignCordon to include such nodes"
+                "uncordon the node to have it upgraded, or set policy.foreignCordon to include cordoned nodes"
             }
             Self::Maintenance { .. } => {
-                "see who asked for it and when it ends: kubectl get nodemaintenances -A"
+                "find out who requested the maintenance and when it ends: kubectl get nodemaintenances -A"
             }
             Self::Requestor => {
-                "the maintenance-operator has the node; the hook goes on when it gives it back"
+                "wait: the hook continues when the maintenance-operator releases the node"
             }
-            Self::OtherDriver { .. } => "its turn comes when the other driver of the node is done",
-            Self::Cordoning => "nothing: the cordon is on its way",
+            Self::OtherDriver { .. } => "wait: it starts when the other driver of the node is done",
+            Self::Cordoning => "wait: the hook is cordoning the node",
             Self::Jobs { .. } => {
-                "it goes on when the jobs have ended; policy.waitForCompletion.timeout is the limit"
+                "wait: the upgrade continues when the jobs have ended; the limit is policy.waitForCompletion.timeout"
             }
-            Self::Listing => "nothing: the node's pods are being listed",
+            Self::Listing => "wait: the hook is listing the pods of the node",
             Self::Queued => {
-                "its turn comes when the pods of another node have left; policy.maxParallelUpgrades is the number of nodes that go at once"
+                "wait: it continues when the pods of another node have left; policy.maxParallelUpgrades sets how many nodes are upgraded at the same time"
             }
             Self::Evicting { .. } => {
-                "see what holds the pods that are named: their PodDisruptionBudgets, finalizers, grace periods"
+                "find out what keeps the named pods: their PodDisruptionBudgets, finalizers or grace periods"
             }
             Self::DriverEnding { .. } => {
-                "nothing yet; if it lasts, see what holds the pod: its grace period, its finalizers, the kubelet of the node"
+                "wait; if the pod does not end, find out what keeps it: its grace period, its finalizers or the kubelet of the node"
             }
             Self::DriverComing => {
-                "nothing yet; if it lasts, see why there is no pod: kubectl describe daemonset"
+                "wait; if no pod appears, find out why: kubectl describe daemonset"
             }
-            Self::Unwanted => "nothing: the node is given back if that stays so for a minute",
-            Self::Validating { .. } => "look at the pod of nvidia-operator-validator on the node",
-            Self::Retry { .. } => "remove what it failed for before it is tried again",
-            Self::Failed { .. } => "remove what it failed for, then deploy again",
+            Self::Unwanted => "wait: the hook releases the node if this lasts for one minute",
+            Self::Validating { .. } => "check the pod of nvidia-operator-validator on the node",
+            Self::Retry { .. } => "fix the cause before the next attempt",
+            Self::Failed { .. } => "fix the cause, then deploy again",
             Self::NewerRecord { .. } => {
-                "deploy with the version of gpu-rollout that wrote it, or a newer one"
+                "deploy with the version of gpu-rollout that wrote the record, or with a newer one"
             }
-            Self::GivingBack => "nothing: its labels, annotations and cordon are being taken off",
+            Self::GivingBack => "wait: the hook is removing its labels, annotations and cordon",
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The class of each reason: its name, whether it can resolve by itself, and the exit code of a run that ends for it.
+//! The class of each reason: its name, whether it resolves itself, and the exit code of a run that
+//! ends for it.
 
 use contract::exit::ExitCode;
 
@@ -6,26 +7,27 @@ use super::Reason;
 use super::upgrade::UpgradeReason;
 use crate::drive_upgrade::start_limits::StartRefusal;
 
-/// The name of [`Reason::OperatorNotSeen`]. It follows from what a hook has seen change: a command takes it from the run record.
+/// The name of [`Reason::OperatorNotSeen`]. The reason depends on changes that a hook observed over
+/// time, so a command reads it from the run record.
 pub const OPERATOR_NOT_SEEN: &str = "OperatorNotSeen";
-/// The name of [`Reason::OperatorActing`]; the same is true of it.
+/// The name of [`Reason::OperatorActing`], which a command also reads from the run record.
 pub const OPERATOR_ACTING: &str = "OperatorActing";
 
 /// Name, whether waiting can help, exit code.
 type ReasonClass = (&'static str, bool, ExitCode);
 
 impl Reason {
-    /// A constant name for events, metrics and logs.
+    /// Returns a constant name for events, metrics and logs.
     pub fn name(&self) -> &'static str {
         self.class().0
     }
 
-    /// Whether waiting can help.
+    /// Returns whether waiting can help.
     pub fn resolves_itself(&self) -> bool {
         self.class().1
     }
 
-    /// The exit code of a run that ends for this reason.
+    /// Returns the exit code of a run that ends for this reason.
     pub fn exit_code(&self) -> ExitCode {
         self.class().2
     }

@@ -6,7 +6,7 @@ use contract::operand::Operand;
 
 use super::Reason;
 
-/// An operand of the GPU operator, by its DaemonSet.
+/// An operand of the GPU Operator, by its DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperandName {
     /// Name of the DaemonSet.
@@ -16,12 +16,11 @@ pub struct OperandName {
 }
 
 impl OperandName {
-    /// What a person can do when it is not ready.
+    /// Returns what the user can do if it is not ready.
     pub(super) fn remedy(&self) -> &'static str {
-        self.known
-            .map_or("look at the pod of the DaemonSet on the node, and at its log", |operand| {
-                operand.traits().remedy
-            })
+        self.known.map_or("check the pod of the DaemonSet on the node, and its log", |operand| {
+            operand.traits().remedy
+        })
     }
 }
 
@@ -32,7 +31,7 @@ impl fmt::Display for OperandName {
 }
 
 impl Reason {
-    /// The operand that a node waits for.
+    /// Returns the operand that a node waits for.
     pub fn operand(&self) -> Option<&OperandName> {
         if let Self::OperandMissing { operand }
         | Self::OperandOutdated { operand, .. }
@@ -43,7 +42,8 @@ impl Reason {
         None
     }
 
-    /// Returns whether it is about operands besides driver and toolkit, or about the GPUs that come of it.
+    /// Returns whether it is about operands other than driver and toolkit, or about the GPUs that
+    /// they offer.
     pub fn is_about_operands(&self) -> bool {
         self.operand().is_some()
             || matches!(
@@ -52,7 +52,8 @@ impl Reason {
             )
     }
 
-    /// Whether what becomes of the node follows from the operands' own rule: a taint keeps operands away as it does the driver.
+    /// Returns whether the rule for operands decides the node's outcome: a taint keeps operands
+    /// away, as it does the driver.
     pub fn follows_operand_rule(&self) -> bool {
         self.is_about_operands() || matches!(self, Self::NodeTainted { .. })
     }

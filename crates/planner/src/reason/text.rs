@@ -1,4 +1,4 @@
-//! What a reason says to people.
+//! The message of each reason.
 
 use std::fmt;
 
@@ -19,54 +19,54 @@ impl fmt::Display for Reason {
             Self::OperatorNotReady { deployment, available, replicas } => {
                 write!(
                     out,
-                    "deployment/{deployment} is not rolled out: {available} of {replicas} replicas are of the newest template and available"
+                    "deployment/{deployment} is not rolled out: {available} of {replicas} replicas are updated and available"
                 )?;
                 if available < replicas {
                     Ok(())
                 } else {
-                    write!(out, ", and older ones are still there")
+                    write!(out, ", and older replicas still exist")
                 }
             }
             Self::OperatorNotLeading { deployment, pod, holder, silent } => {
                 match pod {
                     Some(pod) => {
-                        write!(out, "pod {pod} of deployment/{deployment} does not lead yet: ")?
+                        write!(out, "pod {pod} of deployment/{deployment} is not the leader yet: ")?
                     }
-                    None => write!(out, "no ready pod of deployment/{deployment} leads: ")?,
+                    None => write!(out, "no ready pod of deployment/{deployment} is the leader: ")?,
                 }
                 match holder {
                     Some(holder) if *silent => {
-                        write!(out, "no renewal of its Lease (`{holder}`) was seen")
+                        write!(out, "no renewal of its Lease (`{holder}`) has been observed")
                     }
                     Some(holder) => write!(out, "the Lease is held by `{holder}`"),
-                    None => write!(out, "nobody holds the Lease"),
+                    None => write!(out, "the Lease has no holder"),
                 }
             }
             Self::OperatorNotSeen { deployment, holder } => {
                 write!(
                     out,
-                    "`{holder}` of deployment/{deployment} holds the operator's Lease, and was not seen to renew it so far"
+                    "`{holder}` of deployment/{deployment} holds the operator's Lease, but no renewal has been observed yet"
                 )
             }
             Self::OperatorActing { until } => {
                 write!(
                     out,
-                    "the operator has only just begun to lead, got a new spec, or changed its DaemonSets; they must stay as they are until {until:.0}"
+                    "the operator recently became the leader, received a new spec or changed its DaemonSets; the DaemonSets must stay unchanged until {until:.0}"
                 )
             }
             Self::OtherChart { object, found, expected } => {
                 write!(
                     out,
-                    "{object} is from chart `{found}`, and this hook is made for version `{expected}` of it"
+                    "{object} is from chart `{found}`, but this hook expects chart version `{expected}`"
                 )
             }
             Self::PolicyMissing { kind, name } => write!(out, "no {kind} `{name}`"),
             Self::NvidiaDriverMissing => write!(
                 out,
-                "the ClusterPolicy leaves the driver to NVIDIADriver objects and there is none"
+                "the ClusterPolicy leaves the driver to NVIDIADriver objects, but none exists"
             ),
             Self::ReconcileFailed { kind, name, reason, message } => {
-                write!(out, "the operator cannot act on {kind} `{name}` ({reason})")?;
+                write!(out, "the operator cannot reconcile {kind} `{name}` ({reason})")?;
                 if message.is_empty() { Ok(()) } else { write!(out, ": {message}") }
             }
             Self::PolicyIgnored { name } => {
@@ -88,36 +88,35 @@ impl fmt::Display for Reason {
                     .map_or_else(|| "absent".to_owned(), |found| format!("`{found}`"));
                 write!(
                     out,
-                    "NVIDIADriver `{wanted}` selects the node, and its label {label} is {found}"
+                    "NVIDIADriver `{wanted}` selects the node, but the node's label {label} is {found}"
                 )
             }
             Self::Precondition { kind, name, field, expected, found, manager } => {
                 let manager = OptionalText(" (field manager `", manager, "`)");
                 write!(
                     out,
-                    "{field} of {kind} `{name}` is `{found}`, and must be `{expected}`{manager}"
+                    "{field} of {kind} `{name}` is `{found}`, but must be `{expected}`{manager}"
                 )
             }
             Self::SpecNotObserved { object, field, expected, found } => {
                 write!(
                     out,
-                    "the operator has not observed the newest spec: {field} of {object} is `{found}`, asked for is `{expected}`"
+                    "the operator has not observed the newest spec: {field} of {object} is `{found}`, expected `{expected}`"
                 )
             }
-            Self::DaemonSetMissing { what } => write!(
-                out,
-                "there are nodes for it and the operator has made no DaemonSet of the {what}"
-            ),
+            Self::DaemonSetMissing { what } => {
+                write!(out, "nodes need the {what}, but the operator has not created its DaemonSet")
+            }
             Self::NodesUndiscovered { device, count } => {
                 write!(
                     out,
-                    "no {device} node so far, and node-feature-discovery has not labeled {count} of the ready nodes"
+                    "no {device} node found yet, and node-feature-discovery has not labeled {count} of the ready nodes"
                 )
             }
             Self::NoNodeFeatures => write!(out, "node-feature-discovery has not labeled any node"),
             Self::NoGpuNodes { operator_says } => write!(
                 out,
-                "no node has a GPU, and the operator says {}",
+                "no node has a GPU, and the operator reports {}",
                 operator_says
                     .as_deref()
                     .map_or_else(|| "nothing about it".to_owned(), |reason| format!("`{reason}`"))
@@ -127,7 +126,7 @@ impl fmt::Display for Reason {
             }
             Self::NodeWithoutDaemonSet => write!(out, "no driver DaemonSet selects the node"),
             Self::NodeNotReady { since: Some(since) } => {
-                write!(out, "the node is NotReady since {since:.0}")
+                write!(out, "the node has been NotReady since {since:.0}")
             }
             Self::NodeNotReady { since: None } => write!(out, "the node is NotReady"),
             Self::DriverPodMissing => write!(out, "no driver pod on the node"),
@@ -138,7 +137,7 @@ impl fmt::Display for Reason {
                 let state = state.as_deref().unwrap_or("none");
                 write!(
                     out,
-                    "the driver pod is of an older revision, upgrade state `{state}`{}",
+                    "the driver pod has an older revision, upgrade state `{state}`{}",
                     OptionalText("; ", why, "")
                 )
             }
@@ -160,7 +159,9 @@ impl fmt::Display for Reason {
             Self::UpgradeFailed { trouble } => {
                 write!(out, "upgrade state `upgrade-failed`{}", OptionalText(" (", trouble, ")"))
             }
-            Self::Skipped { label } => write!(out, "left on its old driver: label {label}"),
+            Self::Skipped { label } => {
+                write!(out, "the node keeps its old driver: it has the label {label}")
+            }
             Self::ToolkitNotReady { trouble } => write!(
                 out,
                 "the container toolkit is not ready{}",
@@ -168,8 +169,8 @@ impl fmt::Display for Reason {
             ),
             Self::OperandMissing { operand } => write!(out, "no pod of {operand} on the node"),
             Self::OperandOutdated { operand, stalled_by } => {
-                let stalled = OptionalText(", and the update is stalled by node ", stalled_by, "");
-                write!(out, "the pod of {operand} is of an older revision{stalled}")
+                let stalled = OptionalText(", and node ", stalled_by, " stalls the update");
+                write!(out, "the pod of {operand} has an older revision{stalled}")
             }
             Self::OperandNotReady { operand, trouble, restarts } => {
                 write!(
@@ -182,35 +183,35 @@ impl fmt::Display for Reason {
                 write!(out, "pods of daemonset/{daemon_set} do not tolerate the taint {taint}")
             }
             Self::MigReconfiguring { state } => {
-                write!(out, "MIG manager is changing the MIG layout (state `{state}`)")
+                write!(out, "the MIG manager is changing the MIG layout (state `{state}`)")
             }
             Self::GpusNotOffered => write!(out, "the node offers no GPU (status.allocatable)"),
             Self::GpusDegraded { resource, offered, baseline } => {
                 write!(
                     out,
-                    "the node offers {offered} {resource}, and had {baseline} when the run began"
+                    "the node offers {offered} {resource}, but offered {baseline} when the run started"
                 )
             }
             Self::PluginQueued { cause, away, limit } if away < limit => {
                 write!(
                     out,
-                    "the DRA plugin is stale ({cause}) and is replaced as soon as driver and toolkit have been ready for a second"
+                    "the DRA plugin is stale ({cause}); the hook replaces it when the driver and the toolkit have been ready for one second"
                 )
             }
             Self::PluginQueued { cause, away, limit } => {
                 write!(
                     out,
-                    "the DRA plugin is stale ({cause}) and waits for its turn: {away} of at most {limit} plugins are away"
+                    "the DRA plugin is stale ({cause}) and is queued for replacement: {away} of at most {limit} plugins are unavailable"
                 )
             }
             Self::PluginHeldUp { cause, failed } => {
                 write!(
                     out,
-                    "the DRA plugin is stale ({cause}) and is left so, because {failed} plugins that were replaced did not come back"
+                    "the DRA plugin is stale ({cause}); the hook does not replace it, because {failed} replaced plugins did not come back"
                 )
             }
             Self::PluginStale { cause } => {
-                write!(out, "the DRA plugin is stale ({cause}) and rollout.dra.reroll is off")
+                write!(out, "the DRA plugin is stale ({cause}), and rollout.dra.reroll is off")
             }
             Self::PluginMissing => write!(out, "no DRA plugin pod on the node"),
             Self::PluginUnschedulable { message } => {
@@ -223,20 +224,23 @@ impl fmt::Display for Reason {
                 write!(out, "no ResourceSlice of {driver} for the node")
             }
             Self::SliceOutdated { published, loaded } => {
-                write!(out, "the DRA plugin publishes driver {published}, loaded is {loaded}")
+                write!(
+                    out,
+                    "the DRA plugin publishes driver {published}, but driver {loaded} is loaded"
+                )
             }
             Self::DraMissing { namespaces } if namespaces.is_empty() => {
-                write!(out, "a DRA driver is required and no namespace to look in is set")
+                write!(out, "a DRA driver is required, but rollout.dra.namespaces is empty")
             }
             Self::DraMissing { namespaces } => write!(
                 out,
-                "a DRA driver is required and there is none in {}",
+                "a DRA driver is required, but there is none in {}",
                 namespaces.join(", ")
             ),
             Self::DraScheduledNowhere { daemon_set } => {
                 write!(
                     out,
-                    "DaemonSet {daemon_set} of the DRA driver wants no pod on any node although there are GPU nodes"
+                    "DaemonSet {daemon_set} of the DRA driver schedules no pod, although there are GPU nodes"
                 )
             }
             Self::ConfigMissing { config_map, namespace } => {
@@ -245,20 +249,20 @@ impl fmt::Display for Reason {
             Self::ConfigNotApplied { config_map, key, found } => {
                 write!(
                     out,
-                    "the ConfigMap `{config_map}` holds {found} under `{key}`, and not what the bundle's values say"
+                    "ConfigMap `{config_map}` does not match the values of the bundle: it contains {found} under key `{key}`"
                 )
             }
             Self::RestartQueued { cause, away, limit } if away < limit => write!(
                 out,
-                "a pod of the device plugin is stale ({cause}) and is replaced as soon as driver and toolkit have been ready for a second"
+                "a pod of the device plugin is stale ({cause}); the hook replaces it when the driver and the toolkit have been ready for one second"
             ),
             Self::RestartQueued { cause, away, limit } => write!(
                 out,
-                "a pod of the device plugin is stale ({cause}) and waits for its turn: pods of {away} of at most {limit} nodes are away"
+                "a pod of the device plugin is stale ({cause}) and is queued for replacement: the pods of {away} of at most {limit} nodes are unavailable"
             ),
             Self::RestartHeldUp { cause, failed } => write!(
                 out,
-                "a pod of the device plugin is stale ({cause}) and is left so, because those of {failed} nodes did not come back"
+                "a pod of the device plugin is stale ({cause}); the hook does not replace it, because the replaced pods of {failed} nodes did not come back"
             ),
             Self::RestartRolling { daemon_set } => {
                 write!(out, "daemonset/{daemon_set} is replacing its pod on the node")
@@ -270,14 +274,16 @@ impl fmt::Display for Reason {
                 write!(
                     out,
                     "the API server refuses {write}: {message}{}",
-                    if *cordoned { "; it stays cordoned" } else { "" }
+                    if *cordoned { "; the node stays cordoned" } else { "" }
                 )
             }
             Self::WriteRetried { write, message, attempts, limit } => {
                 write!(out, "{write} failed {attempts} of at most {limit} times: {message}")
             }
             Self::Upgrading(reason) => reason.fmt(out),
-            Self::Quiet { until } => write!(out, "all is well; it must stay so until {until:.0}"),
+            Self::Quiet { until } => {
+                write!(out, "all conditions are met; they must hold until {until:.0}")
+            }
         }
     }
 }

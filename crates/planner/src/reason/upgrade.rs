@@ -1,4 +1,4 @@
-//! Why a node does not move in an upgrade that we do or steer.
+//! Reasons for which a node waits in an upgrade in the modes `steer` and `drive`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::drive_upgrade::start_limits::StartRefusal;
 use crate::pods::{FOCUS_LIMIT, listed};
 use contract::driver::Driver;
 
-/// What is waited for in an upgrade.
+/// A reason in an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     test,
@@ -18,56 +18,57 @@ use contract::driver::Driver;
     strum_discriminants(name(UpgradingKind), vis(pub(crate)), derive(strum::EnumIter))
 )]
 pub enum UpgradeReason {
-    /// Somebody has paused it.
+    /// A user has paused it.
     Paused {
-        /// Who.
+        /// The user.
         by: String,
-        /// Why.
+        /// The reason for the pause.
         why: Option<String>,
-        /// Since when.
+        /// Start of the pause.
         at: Timestamp,
     },
-    /// The node's turn has not come.
+    /// A limit refuses the start of the node.
     Refused(StartRefusal),
-    /// The last node that ended must have run for a while.
+    /// The soak after the previous node has not ended.
     Soak {
         /// Until when.
         until: Timestamp,
     },
-    /// So many nodes have failed that no other one is started.
+    /// The failure budget is exceeded: no more nodes start.
     FailureBudget {
-        /// Which ones.
+        /// The failed nodes.
         failed: Arc<[String]>,
-        /// How many may.
+        /// The budget.
         budget: usize,
     },
     /// There is not enough time left for a node.
     NoTime {
-        /// When the run must have ended.
+        /// Time by which the run must have ended.
         deadline: Timestamp,
         /// Seconds that a node is expected to take.
         per_node: u64,
-        /// What kept the node from its turn, and would go on doing so with more time.
+        /// The limit that refused the node, and would also do so with more time.
         held: Option<StartRefusal>,
     },
-    /// Somebody else has cordoned the node.
+    /// The node has a foreign cordon.
     ForeignCordon,
-    /// Somebody asks NVIDIA's maintenance-operator to take the node out of service.
+    /// Another user or controller has asked NVIDIA's maintenance-operator to take the node out of
+    /// service.
     Maintenance {
         /// Name of the NodeMaintenance.
         name: String,
-        /// Who asked.
+        /// The requestor.
         requestor: String,
     },
-    /// The vendor's controller has handed the node to the maintenance-operator.
+    /// NVIDIA's controller has handed the node to the maintenance-operator.
     Requestor,
     /// Another driver of the node is being upgraded.
     OtherDriver {
-        /// Which one.
+        /// The other driver.
         driver: Driver,
-        /// How far it is.
+        /// Its upgrade state.
         state: String,
-        /// It was left so by a hook of ours.
+        /// Whether a hook of gpu-rollout left this state.
         ours: bool,
     },
     /// The node is being cordoned.
@@ -76,69 +77,69 @@ pub enum UpgradeReason {
     Jobs {
         /// `namespace/name` of each.
         jobs: Vec<String>,
-        /// When they are not waited for any longer.
+        /// When the wait for them ends.
         until: Option<Timestamp>,
     },
     /// The node's pods have not been listed yet.
     Listing,
-    /// The pods of as many other nodes are being followed as can be at once.
+    /// The hook already watches the pods of the maximum number of nodes.
     Queued,
     /// Pods are being evicted.
     Evicting {
-        /// `namespace/name` of each that is still there, with what holds it.
+        /// `namespace/name` of each remaining pod, with its obstacle.
         pods: Vec<String>,
-        /// When that counts as a failure.
+        /// When the wait counts as a failure.
         until: Option<Timestamp>,
     },
-    /// The old driver pod was deleted, and is still there.
+    /// The old driver pod was deleted, and is still terminating.
     DriverEnding {
         /// The pod.
         pod: String,
     },
-    /// The old driver pod is gone, and there is no other one yet.
+    /// The old driver pod is gone, and the new one does not exist yet.
     DriverComing,
-    /// No DaemonSet wants a driver pod on the node any more.
+    /// No DaemonSet schedules a driver pod on the node any more.
     Unwanted,
     /// The validator has not succeeded.
     Validating {
-        /// What is wrong with it.
+        /// The problem.
         trouble: String,
-        /// When that counts as a failure.
+        /// When the wait counts as a failure.
         until: Timestamp,
     },
-    /// The node failed and will be tried again.
+    /// The node failed, and will be retried.
     Retry {
         /// Why it failed.
         message: String,
-        /// How often it has been tried.
+        /// Number of attempts.
         attempts: u32,
-        /// How often it may be.
+        /// Maximum number of attempts.
         limit: u32,
-        /// When.
+        /// Time of the next attempt.
         at: Timestamp,
     },
-    /// The node failed, and will not be tried again.
+    /// The node failed, and will not be retried.
     Failed {
-        /// The kind.
+        /// The cause.
         cause: FailureCause,
-        /// In words.
+        /// The message.
         message: String,
-        /// How often it has been tried.
+        /// Number of attempts.
         attempts: u32,
-        /// It stays cordoned.
+        /// Whether it stays cordoned.
         cordoned: bool,
     },
-    /// The node carries the record of a newer program.
+    /// The node has the record of a newer program.
     NewerRecord {
         /// Its version.
         version: u32,
     },
-    /// All is done, and the node is being given back.
+    /// The node is done, and the hook is releasing it.
     GivingBack,
 }
 
 impl UpgradeReason {
-    /// Whether it only waits for others.
+    /// Returns whether it only waits for others.
     pub(super) fn waits_for_others(&self) -> bool {
         matches!(
             self,
@@ -166,11 +167,13 @@ impl fmt::Display for UpgradeReason {
                 why.as_ref().map_or(Ok(()), |why| write!(out, ": {why}"))
             }
             Self::Refused(refusal) => refusal.fmt(out),
-            Self::Soak { until } => write!(out, "the node before it has to run until {until:.0}"),
+            Self::Soak { until } => {
+                write!(out, "the soak after the previous node ends at {until:.0}")
+            }
             Self::FailureBudget { failed, budget } => {
                 write!(
                     out,
-                    "{} nodes have failed ({}) and {budget} may: no other node is started",
+                    "failure budget exceeded: {} nodes failed ({}), at most {budget} may fail; no more nodes start",
                     failed.len(),
                     listed(failed)
                 )
@@ -178,22 +181,29 @@ impl fmt::Display for UpgradeReason {
             Self::NoTime { deadline, per_node, held: None } => {
                 write!(
                     out,
-                    "a node takes {per_node} s and the run has to end at {deadline:.0}: no other node is started"
+                    "a node takes {per_node} s, but the run must end at {deadline:.0}; no more nodes start"
                 )
             }
             Self::NoTime { held: Some(refusal), .. } => {
-                write!(out, "{refusal}; there is no time left to wait for that")
+                write!(out, "{refusal}; there is no time left to wait")
             }
-            Self::ForeignCordon => write!(out, "somebody else has cordoned the node"),
+            Self::ForeignCordon => write!(out, "another user or controller has cordoned the node"),
             Self::Maintenance { name, requestor } => {
-                write!(out, "`{requestor}` has the node in maintenance (NodeMaintenance `{name}`)")
+                write!(
+                    out,
+                    "`{requestor}` has requested maintenance of the node (NodeMaintenance `{name}`)"
+                )
             }
             Self::Requestor => write!(
                 out,
                 "the vendor's controller has handed the node to the maintenance-operator"
             ),
             Self::OtherDriver { driver, state, .. } => {
-                write!(out, "the {} driver of the node is at `{state}`", driver.traits().name)
+                write!(
+                    out,
+                    "the {} driver of the node is in upgrade state `{state}`",
+                    driver.traits().name
+                )
             }
             Self::Cordoning => write!(out, "the node is being cordoned"),
             Self::Jobs { jobs, until: at } => {
@@ -207,26 +217,28 @@ impl fmt::Display for UpgradeReason {
             Self::Listing => write!(out, "the node's pods are being listed"),
             Self::Queued => write!(
                 out,
-                "the pods of {FOCUS_LIMIT} other nodes are being followed, and of no more at once"
+                "the hook already watches the pods of {FOCUS_LIMIT} other nodes, which is the limit"
             ),
             Self::Evicting { pods, until: at } => write!(
                 out,
-                "{} pods have to go: {}{}",
+                "{} pods must leave the node: {}{}",
                 pods.len(),
                 listed(pods),
                 until(at.as_ref())
             ),
             Self::DriverEnding { pod } => {
-                write!(out, "the old driver pod is on its way out: {pod}")
+                write!(out, "the old driver pod is terminating: {pod}")
             }
             Self::DriverComing => {
-                write!(out, "the old driver pod is gone, and the new one has not come")
+                write!(out, "the old driver pod is gone, and the new pod does not exist yet")
             }
-            Self::Unwanted => write!(out, "no driver DaemonSet wants a pod on the node any more"),
+            Self::Unwanted => {
+                write!(out, "no driver DaemonSet schedules a pod on the node any more")
+            }
             Self::Validating { trouble, until: at } => {
                 write!(
                     out,
-                    "the driver is ready and its validator is not: {trouble}{}",
+                    "the driver is ready, but its validator is not: {trouble}{}",
                     until(Some(at))
                 )
             }
@@ -235,12 +247,10 @@ impl fmt::Display for UpgradeReason {
             }
             Self::Failed { cause, message, attempts, cordoned } => {
                 let stays = match (cordoned, cause) {
-                    (true, _) => "; it stays cordoned",
-                    // Its driver may be on its way already.
-                    (false, FailureCause::CordonContested) => {
-                        "; it is left as whoever uncordons it wants it"
-                    }
-                    (false, _) => "; it runs on with its old driver",
+                    (true, _) => "; the node stays cordoned",
+                    // Its driver pod may already be terminating.
+                    (false, FailureCause::CordonContested) => "; the hook does not cordon it again",
+                    (false, _) => "; the node keeps its old driver",
                 };
                 let plural = if *attempts == 1 { "" } else { "s" };
                 write!(out, "{message} ({attempts} attempt{plural}){stays}")
@@ -248,11 +258,11 @@ impl fmt::Display for UpgradeReason {
             Self::NewerRecord { version } => {
                 write!(
                     out,
-                    "the node carries a record of version {version}, which this program does not know"
+                    "the node has a record of version {version}, which this version of gpu-rollout does not support"
                 )
             }
             Self::GivingBack => {
-                write!(out, "what the rollout has put on the node is being taken off")
+                write!(out, "the hook is removing its labels, annotations and cordon from the node")
             }
         }
     }
@@ -261,14 +271,14 @@ impl fmt::Display for UpgradeReason {
 impl fmt::Display for StartRefusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Paused { key } => write!(out, "{key} is 0: nothing is started"),
+            Self::Paused { key } => write!(out, "{key} is 0, so no node starts"),
             Self::Slots { limit, holders } => {
                 write!(out, "{} of {limit} slots are taken: {}", holders.len(), listed(holders))
             }
             Self::Unavailable { limit, total, holders } => {
                 write!(
                     out,
-                    "{} of {total} nodes are unavailable and {limit} may be: {}",
+                    "{} of {total} nodes are unavailable, and at most {limit} may be: {}",
                     holders.len(),
                     listed(holders)
                 )
@@ -276,7 +286,7 @@ impl fmt::Display for StartRefusal {
             Self::Group { group, limit, holders } => {
                 write!(
                     out,
-                    "{} nodes of its group `{group}` are unavailable and {limit} may be: {}",
+                    "{} nodes of topology group `{group}` are unavailable, and at most {limit} may be: {}",
                     holders.len(),
                     listed(holders)
                 )
@@ -289,7 +299,8 @@ impl fmt::Display for StartRefusal {
 mod tests {
     use super::*;
 
-    /// The driver pod may be gone, or its driver loading, when the cordon is taken away for the last time.
+    /// The driver pod may be gone, or its driver loading, when the cordon is removed for the last
+    /// time.
     #[test]
     fn contested_cordon_says_nothing_about_old_driver() {
         let failed = |cause| {
@@ -298,11 +309,11 @@ mod tests {
         };
         assert_eq!(
             failed(FailureCause::CordonContested),
-            "why (2 attempts); it is left as whoever uncordons it wants it"
+            "why (2 attempts); the hook does not cordon it again"
         );
         assert_eq!(
             failed(FailureCause::EvictionTimeout),
-            "why (2 attempts); it runs on with its old driver"
+            "why (2 attempts); the node keeps its old driver"
         );
     }
 }

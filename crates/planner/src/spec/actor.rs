@@ -1,5 +1,5 @@
-//! Exactly one actor upgrades, and the vendor's controller alone would go slowly: each policy that it uses is checked, of every custom
-//! resource that has one.
+//! Checks every live upgrade policy of NVIDIA's controller: exactly one controller upgrades the
+//! nodes, and without the hook, NVIDIA's controller would be slow.
 
 use crate::node::driver_nodes;
 use crate::policies::{self, LivePolicy};
@@ -9,9 +9,9 @@ use contract::driver::Driver;
 use contract::settings::{Mode, Settings};
 use observed::Observed;
 
-/// What `steer` leaves to the vendor's controller if every hold is lost: one node at a time …
+/// The limits of NVIDIA's controller in mode `steer` if every hold is lost: one node at a time …
 const STEER_PARALLEL: u32 = 1;
-/// … while no more than this share of its nodes is unavailable.
+/// … and no more than this share of its nodes unavailable.
 const STEER_UNAVAILABLE_PERCENT: u32 = 25;
 
 /// Checks the live policies.
@@ -39,9 +39,9 @@ pub(super) fn one_actor(observed: &Observed, settings: &Settings) -> Result<(), 
 pub struct PolicyMismatch {
     /// Its path in the custom resource.
     pub field: &'static str,
-    /// What the mode needs.
+    /// The value that the mode needs.
     pub expected: String,
-    /// What it is.
+    /// The current value.
     pub found: String,
 }
 
@@ -69,12 +69,12 @@ pub fn mismatch(
         });
     }
     let most = Count::Percent(STEER_UNAVAILABLE_PERCENT);
-    // A NicClusterPolicy has no such limit, and one node at a time is all that is asked of it.
+    // A NicClusterPolicy has no such limit, and only one node at a time is required of it.
     let nodes = driver_nodes(observed, settings.driver).filter(|node| live.governs(node)).count();
     let is_low = match policy.max_unavailable.as_deref().map(str::parse::<Count>) {
         Some(Ok(Count::Percent(share))) => share <= STEER_UNAVAILABLE_PERCENT,
         Some(Ok(Count::Number(count))) => count as usize <= most.resolve(nodes).max(1),
-        // An unreadable limit is refused by the controller, and without one there is none.
+        // The controller refuses an unreadable limit, and an absent one is not a limit.
         Some(Err(_)) | None => false,
     };
     (settings.driver == Driver::Gpu && !is_low).then(|| PolicyMismatch {
@@ -84,7 +84,8 @@ pub fn mismatch(
     })
 }
 
-/// What `autoUpgrade` must be in a mode. `None`: the vendor's controller is as the user has it; where that is off, nobody is assisted.
+/// Returns the value of `autoUpgrade` that a mode needs. `None`: the user decides; if it is off,
+/// mode `assist` has no controller to assist.
 fn expected_auto_upgrade(mode: Mode) -> Option<bool> {
     match mode {
         Mode::Observe | Mode::Assist => None,

@@ -1,15 +1,16 @@
-//! Is a component there in the version that this hook is made for? A deployer that keeps no order may have brought the new values and not
-//! yet the new chart, or the other way round: what is at rest then is the state before the upgrade, and all of it moves once more.
+//! Checks that a component has the version that this hook expects. A deployer that does not order
+//! releases may have installed the new values before the new chart, or the reverse: the fleet then
+//! looks settled in the state before the upgrade, and changes again.
 
 use crate::reason::Reason;
 use contract::names;
 use contract::settings::Settings;
 use observed::{ObservedDaemonSet, ObservedDeployment};
 
-/// Longer values of [`names::CHART_LABEL`] are cut off, so that their version cannot be told.
+/// Longer values of [`names::CHART_LABEL`] are truncated, so their version is unknown.
 const LONGEST_LABEL: usize = 63;
 
-/// The operator, where the hook stands for it. One that is from no chart tells nothing.
+/// Checks the operator, if the hook belongs to it. An operator without a chart label passes.
 ///
 /// # Errors
 /// [`Reason::OtherChart`].
@@ -22,7 +23,8 @@ pub fn of_operator(operator: &ObservedDeployment, settings: &Settings) -> Result
     })
 }
 
-/// The DRA driver's plugins of the hook's own namespace, where the hook stands for the DRA driver.
+/// Checks the DRA driver's plugins in the hook's own namespace, if the hook belongs to the DRA
+/// driver.
 ///
 /// # Errors
 /// [`Reason::OtherChart`].
@@ -61,7 +63,7 @@ fn check_chart(
     })
 }
 
-/// Whether a chart label ends with a version; a leading `v` makes no difference, as to Helm.
+/// Returns whether a chart label ends with a version; a leading `v` is ignored, as in Helm.
 pub fn is_version(chart: &str, version: &str) -> bool {
     let version = version.trim_start_matches('v').replace('+', "_");
     chart.len() >= LONGEST_LABEL
@@ -70,7 +72,7 @@ pub fn is_version(chart: &str, version: &str) -> bool {
             .is_some_and(|rest| rest.ends_with('-') || rest.ends_with("-v"))
 }
 
-/// The version that the label of a chart of this name tells.
+/// Returns the version in the label of a chart of this name.
 pub fn version_of<'l>(label: &'l str, chart: &str) -> Option<&'l str> {
     label.strip_prefix(chart)?.strip_prefix('-').filter(|_| label.len() < LONGEST_LABEL)
 }

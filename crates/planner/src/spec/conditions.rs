@@ -1,5 +1,6 @@
-//! What the operator reports about a custom resource that it cannot act on. A condition has no generation: it may be older than the newest
-//! spec, and goes when the operator has looked again. So it is waited for, within the grace time.
+//! The operator's reports about custom resources that it cannot reconcile. A condition has no
+//! generation: it may be older than the newest spec, and clears at the operator's next
+//! reconciliation. So the hook waits for that within the grace time.
 
 use crate::node::driver_nodes;
 use crate::pools::DriverPools;
@@ -26,7 +27,8 @@ pub fn reconciled(
     })
 }
 
-/// Checks every NVIDIADriver that a node depends on. One that concerns no node stops nobody.
+/// Checks every NVIDIADriver that a node depends on. An NVIDIADriver without nodes does not block
+/// the rollout.
 pub(super) fn nvidia_drivers(observed: &Observed) -> Result<(), Reason> {
     let pools = DriverPools::new(observed);
     for driver in observed.live_nvidia_drivers().filter(|driver| !driver.deleting) {

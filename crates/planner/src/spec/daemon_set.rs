@@ -1,4 +1,5 @@
-//! A driver's DaemonSet without an operator: has its controller observed the newest template?
+//! Checks a driver's DaemonSet without an operator: its controller must have observed the newest
+//! template.
 
 use crate::reason::Reason;
 use contract::driver::Driver;
@@ -7,7 +8,7 @@ use observed::{Observed, ObservedDaemonSet};
 
 use super::newest_observed;
 
-/// The update strategy under which a DaemonSet leaves it to others when a pod is replaced.
+/// The update strategy with which the DaemonSet controller does not replace pods itself.
 const ON_DELETE: &str = "OnDelete";
 
 pub(super) fn observed_spec(observed: &Observed, settings: &Settings) -> Result<(), Reason> {
@@ -27,7 +28,7 @@ pub(super) fn observed_spec(observed: &Observed, settings: &Settings) -> Result<
     newest_observed(found)
 }
 
-/// The one that the settings name: it is the only one that is watched.
+/// Returns the DaemonSet that the settings name: it is the only one that is watched.
 pub(super) fn daemon_sets(observed: &Observed) -> impl Iterator<Item = &ObservedDaemonSet> {
     observed.daemon_sets.iter().filter(|daemon_set| !daemon_set.deleting)
 }

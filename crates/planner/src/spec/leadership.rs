@@ -1,5 +1,6 @@
-//! Has the newest operator acted on the newest spec? Its Deployment is available, and says `ready`, long before its newest pod leads: until the
-//! Lease of the old leader has expired nobody reconciles, and what is there was rendered by the old program.
+//! Checks that the newest operator has acted on the newest spec. Its Deployment is available, and
+//! the status says `ready`, long before its newest pod is the leader: until the Lease of the old
+//! leader expires, no pod reconciles, and the existing objects were rendered by the old version.
 
 use std::fmt::Write;
 
@@ -11,52 +12,57 @@ use observed::{Observed, ObservedDeployment, OperatorPod, selects};
 
 use super::fingerprint;
 
-/// A leader that was not seen to renew for longer is taken for gone, whatever its Lease says. OLM's Lease lasts 65 s.
+/// A leader whose last observed renewal is older than this counts as gone, whatever its Lease says.
+/// OLM's Lease lasts 65 s.
 const LONGEST_LEASE_SECONDS: u64 = 120;
-/// For so long the operator must have left its DaemonSets alone before anything is built upon them: an edit of the spec was rendered within
-/// 2.8 s on the real controllers.
+/// Seconds for which the operator must have left its DaemonSets unchanged: the real controllers
+/// rendered an edit of the spec within 2.8 s.
 const QUIET_SECONDS: u64 = 5;
-/// The same of an operator that has only just begun to lead. In ten chart upgrades on the real controllers the driver's DaemonSet was rendered
-/// 0.9 to 4.4 s after the new operator led, the last one after 4.5 to 14.3 s.
+/// Seconds for which an operator that recently became the leader must have left its DaemonSets
+/// unchanged. In ten chart upgrades with the real controllers, the driver's DaemonSet was rendered
+/// 0.9 to 4.4 s after the new operator became the leader, and the last DaemonSet after 4.5 to 14.3
+/// s.
 const FRESH_QUIET_SECONDS: u64 = 15;
-/// Up to this age a leader is fresh. A leader of another version than its predecessor renders every DaemonSet again; one that had little CPU rendered
-/// the driver's only 22 s after it led.
+/// Age in seconds up to which a leader counts as new. A leader with another version than its
+/// predecessor renders every DaemonSet again; one with little CPU rendered the driver's DaemonSet
+/// only 22 s after it became the leader.
 const FRESH_SECONDS: u64 = 60;
 
-/// Seconds for which the operator must have left its DaemonSets alone.
+/// Returns the seconds for which the operator must have left its DaemonSets unchanged.
 pub fn quiet_seconds(observed: &Observed) -> u64 {
     let fresh =
         observed.operator_lease.as_ref().is_some_and(|lease| lease.led_seconds < FRESH_SECONDS);
     if fresh { FRESH_QUIET_SECONDS } else { QUIET_SECONDS }
 }
 
-/// For how long a process has been looking.
+/// How long a process has been observing the cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct ObservationAge {
-    /// Since when.
+    /// Start of the observation.
     pub since: Timestamp,
     /// The time of the decision.
     pub now: Timestamp,
 }
 
-/// What the operator has rendered, for whom, and under which leader; and since when we have seen it so.
+/// What the operator has rendered, from which specs, under which leader, and since when this has
+/// been unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorActivity {
     mark: String,
-    /// Since when.
+    /// Start of the observation.
     pub since: Timestamp,
-    /// Who leads, since when by our clock, and what is rendered.
+    /// The leader, the time since which it leads by the hook's clock, and the rendered objects.
     leader: ObservedLeader,
 }
 
-/// What was seen of one leader.
+/// The observations of one leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ObservedLeader {
     holder: String,
-    /// Our clock, when its age was first seen, minus that age.
+    /// Time by the hook's clock at which its age was first observed, minus that age.
     since: Timestamp,
     daemon_sets: String,
-    /// A DaemonSet has changed since the leader was first seen.
+    /// Whether a DaemonSet has changed since the leader was first observed.
     renders: bool,
 }
 
@@ -82,7 +88,7 @@ impl ObservedLeader {
 }
 
 impl OperatorActivity {
-    /// What is observed now, unchanged for so long that nothing is expected of the operator any more.
+    /// Creates an activity of the current state that has been unchanged long enough.
     pub fn settled(observed: &Observed) -> Self {
         Self {
             mark: mark(observed),
@@ -91,8 +97,9 @@ impl OperatorActivity {
         }
     }
 
-    /// Until when the leader is expected to render its DaemonSets, where the operator's version has changed and none has changed under this
-    /// leader. `None`: it has rendered, or has led for long enough.
+    /// Returns until when the leader is expected to render its DaemonSets, if the operator's
+    /// version has changed and no DaemonSet has changed under this leader; `None` if it has
+    /// rendered, or has led for long enough.
     pub fn expected_until(&self, now: Timestamp) -> Option<Timestamp> {
         let until = self
             .leader
@@ -102,7 +109,7 @@ impl OperatorActivity {
         (!self.leader.renders && now < until).then_some(until)
     }
 
-    /// The same if nothing has changed, otherwise what is observed now.
+    /// Returns `before` if nothing has changed, otherwise the current state.
     #[must_use]
     pub fn updated(before: Option<&Self>, observed: &Observed, now: Timestamp) -> Self {
         let mark = mark(observed);
@@ -114,15 +121,16 @@ impl OperatorActivity {
     }
 }
 
-/// The leader, the specs, and what is rendered.
+/// Returns a text of the leader, the specs and the rendered objects.
 fn mark(observed: &Observed) -> String {
     let holder =
         observed.operator_lease.as_ref().map(|lease| lease.holder.as_str()).unwrap_or_default();
     format!("{holder} {}{}", fingerprint(observed), daemon_sets(observed))
 }
 
-/// Each DaemonSet's generation and hash. DaemonSets that want no pod are left out: with precompiled drivers the operator deletes and makes those of
-/// kernels without nodes in every pass.
+/// Returns each DaemonSet's generation and hash. DaemonSets that need no pod are excluded: with
+/// precompiled drivers, the operator deletes and creates the DaemonSets of kernels without nodes in
+/// every pass.
 fn daemon_sets(observed: &Observed) -> String {
     let mut mark = String::new();
     for daemon_set in observed.daemon_sets.iter().filter(|daemon_set| daemon_set.desired > 0) {
@@ -133,11 +141,13 @@ fn daemon_sets(observed: &Observed) -> String {
     mark
 }
 
-/// A pod of the operator's newest ReplicaSet leads, and was seen to renew its Lease. To be asked when the Deployment is rolled out: then every
-/// pod that is not being deleted is of the newest ReplicaSet.
+/// Checks that a pod of the operator's newest ReplicaSet is the leader, and that a renewal of its
+/// Lease has been observed. The Deployment must be rolled out: then every pod that is not being
+/// deleted belongs to the newest ReplicaSet.
 ///
 /// # Errors
-/// [`Reason::OperatorNotLeading`], and [`Reason::OperatorNotSeen`] while nothing is known of its renewals.
+/// [`Reason::OperatorNotLeading`], and [`Reason::OperatorNotSeen`] as long as no renewal could have
+/// been observed.
 pub fn operator_leads(
     observed: &Observed,
     settings: &Settings,
@@ -172,7 +182,8 @@ pub fn operator_leads(
             holder: lease.holder.clone(),
         });
     }
-    // A container that was restarted draws a new identity: the Lease still names the old one, and nobody renews it.
+    // A restarted container has a new identity: the Lease still names the old one, and no pod
+    // renews it.
     if lease.renewed.is_none_or(|renewed| now.duration_since(renewed) > limit) {
         return Err(not_leading(true));
     }

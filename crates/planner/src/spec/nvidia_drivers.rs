@@ -1,5 +1,5 @@
-//! The NVIDIADriver that the operator's chart makes from its values must say what they say. Those that people make are judged by
-//! themselves: their DaemonSets have to carry what they ask for.
+//! Checks that the NVIDIADriver of the operator's chart matches the values. NVIDIADrivers of users
+//! are checked against themselves: their DaemonSets must carry their spec.
 
 use crate::policies::{self, has_policy_per_driver};
 use crate::reason::Reason;

@@ -1,5 +1,6 @@
-//! The network operator: has it observed the NicClusterPolicy? Its state is not asked. A policy whose driver DaemonSet matches no node
-//! never becomes `ready`, and `status.appliedStates` keeps entries of states that are long gone.
+//! Checks that the Network Operator has observed the NicClusterPolicy. The state of the policy is
+//! not used: a policy whose driver DaemonSet matches no node never becomes `ready`, and
+//! `status.appliedStates` keeps entries of states that no longer exist.
 
 use crate::reason::Reason;
 use crate::retain::release;
@@ -47,11 +48,12 @@ pub(super) fn observed_spec(
     }
     daemon_sets(observed).try_for_each(newest_observed)?;
     let Some(ofed) = &policy.ofed else { return Ok(()) };
-    // One DaemonSet for each pool of nodes. Whether a node affinity leaves all of them out is not judged here.
+    // There is one DaemonSet for each pool of nodes. Whether a node affinity excludes all of them
+    // is not evaluated here.
     if nodes && own(observed).next().is_none() {
         return Err(Reason::DaemonSetMissing { what: "OFED driver" });
     }
-    // A pool without nodes is left behind by its last one; nobody waits for it.
+    // The last node of a pool leaves its DaemonSet behind; no node waits for it.
     for daemon_set in
         own(observed).filter(|daemon_set| daemon_set.desired > 0 || !daemon_set.observed)
     {
@@ -60,7 +62,7 @@ pub(super) fn observed_spec(
     Ok(())
 }
 
-/// Year and month of the first operator that tells which generation its condition is about.
+/// Year and month of the first operator version whose condition contains its generation.
 const TELLS_GENERATION: (u32, u32) = (26, 7);
 
 fn tells_generation(settings: &Settings) -> bool {
@@ -71,19 +73,20 @@ fn tells_generation(settings: &Settings) -> bool {
         .is_some_and(|version| version >= TELLS_GENERATION)
 }
 
-/// All that somebody asks for: of the NicClusterPolicy while it has a driver, and of NicNodePolicies.
+/// Returns the DaemonSets of all custom resources: of the NicClusterPolicy while it has a driver,
+/// and of NicNodePolicies.
 pub(super) fn daemon_sets(observed: &Observed) -> impl Iterator<Item = &ObservedDaemonSet> {
     let asked = observed.live_nic_cluster_policy().is_some_and(|policy| policy.ofed.is_some());
     labeled(observed, (names::OFED_DRIVER_LABEL, None))
         .filter(move |daemon_set| asked || !is_own(daemon_set))
 }
 
-/// Those of the NicClusterPolicy.
+/// Returns the DaemonSets of the NicClusterPolicy.
 fn own(observed: &Observed) -> impl Iterator<Item = &ObservedDaemonSet> {
     labeled(observed, (names::OFED_DRIVER_LABEL, None)).filter(|daemon_set| is_own(daemon_set))
 }
 
-/// Operators before 26.4 know no other owner and set no label.
+/// Operators before 26.4 have no other owner, and set no label.
 fn is_own(daemon_set: &ObservedDaemonSet) -> bool {
     daemon_set
         .template_labels
@@ -91,7 +94,7 @@ fn is_own(daemon_set: &ObservedDaemonSet) -> bool {
         .is_none_or(|owner| owner == names::OFED_OWNER_POLICY)
 }
 
-/// The live NicClusterPolicy must say what the values of this bundle say.
+/// Checks that the live NicClusterPolicy matches the values of this bundle.
 fn precondition(policy: &NicClusterPolicy, settings: &Settings) -> Result<(), Reason> {
     let Some(expected) = &settings.expected.ofed_driver_version else { return Ok(()) };
     let found = policy.ofed.as_ref().and_then(|ofed| ofed.version.as_ref());

@@ -1,5 +1,5 @@
-//! Everything that the planner says, once: what other tests would have to quote is reviewed here, as one catalog. How a run ends apart from
-//! that is the hook's (`hook/run_end.rs`).
+//! Everything that the planner says, once: what other tests would have to quote is reviewed here,
+//! as one catalog. How a run ends apart from that is the hook's (`hook/run_end.rs`).
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -24,7 +24,8 @@ mod notes;
 mod reasons;
 mod upgrades;
 
-/// The time in all samples, 2023-11-14T22:13:20Z and a fraction of a second as clocks have it: people are told seconds.
+/// The time in all samples, 2023-11-14T22:13:20Z and a fraction of a second as clocks have it:
+/// people are told seconds.
 const AT: Timestamp = Timestamp::constant(1_700_000_000, 123_456_789);
 
 /// Reasons of an upgrade of ours, as a run has them.

@@ -278,7 +278,7 @@ fn forbidden_pod_is_named_and_node_released_untouched() {
     );
     assert!(
         story.contains(
-            "NodesFailed: gpu-1: no pod was touched: ml/train-uid-13 has an emptyDir in memory"
+            "NodesFailed: gpu-1: no pod was evicted: ml/train-uid-13 has an emptyDir in memory"
         ),
         "{story}"
     );

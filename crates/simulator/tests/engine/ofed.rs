@@ -178,7 +178,7 @@ fn bump_is_followed_from_policy_to_last_node() {
     assert_eq!(
         decision.waits[0].reason.to_string(),
         format!(
-            "spec.ofedDriver.version of NicClusterPolicy `nic-cluster-policy` is `{OLD}`, and must be `{NEW}`"
+            "spec.ofedDriver.version of NicClusterPolicy `nic-cluster-policy` is `{OLD}`, but must be `{NEW}`"
         )
     );
     policy(&mut fleet).ofed.as_mut().expect("an OFED driver").version = Some(NEW.into());
@@ -218,7 +218,7 @@ fn reported_generation_of_operator_counts_only_for_itself() {
     let decision = fleet.decide(0);
     assert_eq!(
         decision.waits[0].reason.to_string(),
-        "the operator has not observed the newest spec: observedGeneration of condition Ready of nicclusterpolicy/nic-cluster-policy is `6`, asked for is `7`"
+        "the operator has not observed the newest spec: observedGeneration of condition Ready of nicclusterpolicy/nic-cluster-policy is `6`, expected `7`"
     );
     policy(&mut fleet).observed_generation = Some(7);
     assert!(fleet.decide(1).well);

@@ -160,8 +160,7 @@ fn changed_configuration_restarts_pods_once_in_small_batches() {
     );
     assert_eq!(
         decision.waits[1].reason.to_string(),
-        "a pod of the device plugin is stale (its container started 2023-11-14T20:50:00Z, its configuration `default` is as it is since \
-         2023-11-14T22:14:50Z) and waits for its turn: pods of 1 of at most 1 nodes are away"
+        "a pod of the device plugin is stale (its container started at 2023-11-14T20:50:00Z, its configuration `default` dates from 2023-11-14T22:14:50Z) and is queued for replacement: the pods of 1 of at most 1 nodes are unavailable"
     );
     assert!(fleet.decide(101).actions.is_empty(), "the deletions are under way");
     pod(&mut fleet, "gpu-0", "plugin", 105);
@@ -254,7 +253,7 @@ fn nothing_restarts_before_config_map_has_the_values() {
     assert!(decision.actions.is_empty());
     assert_eq!(
         decision.waits[0].reason.to_string(),
-        "the ConfigMap `plugins` holds another text under `default`, and not what the bundle's values say"
+        "ConfigMap `plugins` does not match the values of the bundle: it contains another text under key `default`"
     );
     configure(&mut fleet, "default", "b", 3);
     assert_eq!(replaced(&fleet.decide(10)), ["gpu-0", "gpu-0"]);

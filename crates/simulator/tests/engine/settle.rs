@@ -47,7 +47,7 @@ fn chart_bump_alone_is_seen_by_its_label() {
     assert_eq!(
         decision.waits[0].reason.to_string(),
         "the operator has not observed the newest spec: label helm.sh/chart of daemonset/nvidia-driver-daemonset is \
-         `gpu-operator-v25.10.1`, asked for is `gpu-operator-v26.3.1`"
+         `gpu-operator-v25.10.1`, expected `gpu-operator-v26.3.1`"
     );
 }
 
@@ -269,7 +269,7 @@ fn new_values_on_old_chart_were_called_settled() {
     let reason = fleet.decide(0).waits[0].reason.to_string();
     assert_eq!(
         reason,
-        "deployment/gpu-operator is from chart `gpu-operator-v25.10.1`, and this hook is made for version `v26.3.1` of it"
+        "deployment/gpu-operator is from chart `gpu-operator-v25.10.1`, but this hook expects chart version `v26.3.1`"
     );
     chart_and_hook(&mut fleet, "gpu-operator-v26.3.1", "v26.3.1");
     fleet.pass(10);
@@ -322,7 +322,7 @@ fn a_mismatch_names_field_expected_found_and_manager() {
     assert_eq!(
         reason,
         format!(
-            "spec.driver.version of ClusterPolicy `cluster-policy` is `{OLD}`, and must be `{NEW}` (field manager `kubectl-edit`)"
+            "spec.driver.version of ClusterPolicy `cluster-policy` is `{OLD}`, but must be `{NEW}` (field manager `kubectl-edit`)"
         )
     );
 }

@@ -160,7 +160,7 @@ pub(crate) const STORIES: &[Story] = &[
         name: "a budget that never yields",
         make: || gpu(tried_once).serves("serve", "gpu-1", 1, true).protected("serve", 1),
         code: ExitCode::NodesFailed,
-        says: "gpu-1: no pod was touched",
+        says: "gpu-1: no pod was evicted",
         patches: [3, 2, 3],
         drivers: [1, 0, 1],
         left: &[("gpu-1", "upgrade-failed pods-not-evictable 1")],
@@ -217,7 +217,7 @@ pub(crate) const STORIES: &[Story] = &[
         name: "a driver that fails",
         make: || gpu(tried_once).with(|script| script.failing = ["gpu-1"].into()),
         code: ExitCode::NodesFailed,
-        says: "restarts: nvidia-driver-ctr: CrashLoopBackOff (1 attempt); it stays cordoned",
+        says: "restarts: nvidia-driver-ctr: CrashLoopBackOff (1 attempt); the node stays cordoned",
         left: &[("gpu-1", "upgrade-failed driver-failing 1 cordoned")],
         ..WELL
     },
@@ -238,7 +238,7 @@ pub(crate) const STORIES: &[Story] = &[
             fleet.with(|script| script.failing = ["gpu-1"].into())
         },
         code: ExitCode::NodesFailed,
-        says: "restarts: nvidia-driver-ctr: CrashLoopBackOff (2 attempts); it stays cordoned",
+        says: "restarts: nvidia-driver-ctr: CrashLoopBackOff (2 attempts); the node stays cordoned",
         patches: [3, TRIED_TWICE, 3],
         drivers: [1, 2, 1],
         left: &[("gpu-1", "upgrade-failed driver-failing 2 cordoned")],

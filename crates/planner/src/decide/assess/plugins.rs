@@ -1,5 +1,7 @@
-//! The DRA kubelet plugins and the pods of device plugin, GPU feature discovery and MPS daemon of one node: what it waits for, and which of them
-//! are stale. Which of the stale ones are replaced now is a matter of the whole fleet ([`crate::decide::schedule::replacements`]).
+//! The DRA kubelet plugins and the pods of device plugin, GPU feature discovery and MPS daemon of
+//! one node: the reasons for which it waits, and its stale pods.
+//! [`crate::decide::schedule::replacements`] decides for the whole fleet which of the stale pods
+//! are replaced now.
 
 use crate::device_plugin::{NodePluginConfig, StalePluginPod};
 use crate::dra_plugin::DraPluginStatus;
@@ -16,21 +18,23 @@ use crate::decide::node_draft::NodeDraft;
 use crate::decide::others::paused;
 use crate::decide::refused_writes;
 
-/// Seconds that driver and toolkit must have been seen ready before their plugin is replaced: container times have a grain of one second, so
-/// a replacement that starts right away could tie with what it serves and seem stale permanently. Both times are of the node's own clock, and
-/// what is seen to be ready has been so before: what starts a whole second later has a later time.
+/// Seconds for which driver and toolkit must have been observed ready before their plugin is
+/// replaced. Container times have a resolution of one second, so a replacement that starts at once
+/// could have the same time as its driver, and seem stale permanently. Both times are from the
+/// node's own clock, and readiness is observed after it occurred: a container that starts a whole
+/// second later has a later time.
 const READY_SECONDS: u64 = 1;
 
-/// What a node needs of one DaemonSet of plugins.
+/// The need of a node about one DaemonSet of plugins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::decide) enum PluginNeed {
     /// It waits.
     Waits(Reason),
-    /// Its pod is stale, and is replaced when there is room for that.
+    /// Its pod is stale, and is replaced when the limit allows it.
     Stale(StalePlugin),
 }
 
-/// A pod that is to be replaced.
+/// A stale pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::decide) struct StalePlugin {
     pub(in crate::decide) plugin: ReplacedPodKind,
@@ -39,13 +43,14 @@ pub(in crate::decide) struct StalePlugin {
     pub(in crate::decide) uid: String,
     /// UID of its DaemonSet.
     pub(in crate::decide) daemon_set: String,
-    /// The name of that.
+    /// Name of its DaemonSet.
     pub(in crate::decide) name: String,
-    /// What it is behind; at most one replacement for each.
+    /// Identity of the driver, toolkit or configuration that it is older than; each identity causes
+    /// at most one replacement.
     pub(in crate::decide) under: String,
     /// Why it is stale.
     pub(in crate::decide) cause: String,
-    /// What it serves has been ready for long enough.
+    /// Whether its driver and toolkit have been ready for long enough.
     pub(in crate::decide) ready: bool,
 }
 
@@ -71,7 +76,7 @@ impl StalePlugin {
         }
     }
 
-    /// What the node waits for once its pod is being replaced.
+    /// Returns the reason for which the node waits while its pod is being replaced.
     pub(in crate::decide) fn being_replaced(&self) -> Reason {
         match self.plugin {
             ReplacedPodKind::Dra => {
@@ -84,7 +89,7 @@ impl StalePlugin {
         }
     }
 
-    /// The same while others are away.
+    /// Returns the reason while the plugins of other nodes are unavailable.
     pub(in crate::decide) fn queued(&self, away: usize, limit: usize) -> Reason {
         let cause = self.cause.clone();
         match self.plugin {
@@ -93,7 +98,7 @@ impl StalePlugin {
         }
     }
 
-    /// The same when all that may be away have failed.
+    /// Returns the reason if the limit is used up by plugins that did not come back.
     pub(in crate::decide) fn held_up(&self, failed: usize) -> Reason {
         let cause = self.cause.clone();
         match self.plugin {
@@ -102,7 +107,7 @@ impl StalePlugin {
         }
     }
 
-    /// Its deletion.
+    /// Returns the action that deletes it.
     pub(in crate::decide) fn deletion(&self, node: &str) -> Action {
         Action::ReplacePlugin {
             plugin: self.plugin,
@@ -115,7 +120,7 @@ impl StalePlugin {
     }
 }
 
-/// What the node needs of its DRA kubelet plugins, one after the other.
+/// Returns the needs of the node about its DRA kubelet plugins, one for each DaemonSet.
 pub(in crate::decide) fn dra(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Vec<PluginNeed> {
     let (fleet, settings) = (draft.fleet, draft.settings());
     if !fleet.has(Task::Reroll) {
@@ -144,7 +149,7 @@ pub(in crate::decide) fn dra(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Ve
         let Some(status) =
             plugins.on_node(draft.node, daemon_set, base, replaced, settings.dra.reroll, outdated)
         else {
-            // A DaemonSet without a node selector that had a pod here is to bring another one.
+            // A DaemonSet without a node selector that had a pod here must create another one.
             if is_away(draft, daemon_set) {
                 needs.push(PluginNeed::Waits(Reason::PluginMissing));
             }
@@ -178,14 +183,16 @@ pub(in crate::decide) fn dra(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Ve
     needs
 }
 
-/// What the node needs of the pods of its device plugin, one after the other. What was not restarted by us is not waited for either.
+/// Returns the needs of the node about the pods of its device plugin, one for each DaemonSet. The
+/// hook does not wait for pods that it did not restart.
 pub(in crate::decide) fn device(
     draft: &mut NodeDraft<'_>,
     base: Option<&PluginBase>,
 ) -> Vec<PluginNeed> {
     let (fleet, node) = (draft.fleet, draft.node);
     let devices = &fleet.devices;
-    // A restart would leave the node without its GPUs. What was restarted before is still waited for.
+    // A restart would leave the node without its GPUs. The hook still waits for pods that it
+    // restarted before.
     let restarts = missing_config(draft).is_none();
     let ready_since = base.map(|base| draft.memory.ready_since(&base.identity, fleet.now));
     let mut needs = Vec::new();
@@ -219,7 +226,8 @@ pub(in crate::decide) fn device(
             Some(_) if !node.ready => {
                 Some(PluginNeed::Waits(Reason::NodeNotReady { since: node.ready_since }))
             }
-            // One that is older than its driver serves what is gone: that is mended also while nothing new is begun.
+            // A pod that is older than its driver serves files that no longer exist: it is replaced
+            // even while no new work starts.
             Some(stale)
                 if base.is_none_or(|base| stale.under != base.identity)
                     && let Some(reason) = paused(fleet.observed, node) =>
@@ -249,7 +257,7 @@ pub(in crate::decide) fn device(
     needs
 }
 
-/// The key of the configuration that the node asks for and the ConfigMap does not have.
+/// Returns the key of the configuration that the node requests and the ConfigMap does not contain.
 pub(in crate::decide) fn missing_config<'a>(draft: &NodeDraft<'a>) -> Option<&'a str> {
     match draft.fleet.devices.choice(draft.node) {
         NodePluginConfig::Missing(key) => Some(key),
@@ -257,7 +265,7 @@ pub(in crate::decide) fn missing_config<'a>(draft: &NodeDraft<'a>) -> Option<&'a
     }
 }
 
-/// Whether the pod in place of a restarted one is ready again.
+/// Returns whether the replacement of a restarted pod is ready.
 fn returned(
     draft: &mut NodeDraft<'_>,
     daemon_set: &ObservedDaemonSet,
@@ -283,7 +291,7 @@ fn pending(daemon_set: &ObservedDaemonSet, trouble: Option<String>, state: &str)
     }
 }
 
-/// Whether a plugin of this DaemonSet was replaced on the node for being behind this very thing.
+/// Returns whether a plugin of this DaemonSet was replaced on the node for this identity.
 fn was_replaced(draft: &NodeDraft<'_>, daemon_set: &ObservedDaemonSet, under: &str) -> bool {
     let same = |replacement: &PluginReplacement| {
         replacement.under == under && replacement.daemon_set == daemon_set.uid
@@ -291,7 +299,7 @@ fn was_replaced(draft: &NodeDraft<'_>, daemon_set: &ObservedDaemonSet, under: &s
     draft.record().is_some_and(|record| record.replaced.values().any(same))
 }
 
-/// Whether a plugin of this DaemonSet that was replaced on the node is not back.
+/// Returns whether a replaced plugin of this DaemonSet is not back on the node.
 fn is_away(draft: &NodeDraft<'_>, daemon_set: &ObservedDaemonSet) -> bool {
     let away = |replacement: &PluginReplacement| {
         replacement.back_at.is_none() && replacement.daemon_set == daemon_set.uid
@@ -299,8 +307,9 @@ fn is_away(draft: &NodeDraft<'_>, daemon_set: &ObservedDaemonSet) -> bool {
     draft.record().is_some_and(|record| record.replaced.values().any(away))
 }
 
-/// The pod whose replacement is recorded, if it is still there and not being deleted. If its deletion was lost (the process ended between record and
-/// deletion, or the API server refused), it is done again: the same pod, so still only once.
+/// Returns the pod whose replacement is recorded, if it still exists and is not being deleted. If
+/// its deletion was lost (the process ended between record and deletion, or the API server
+/// refused), it is repeated: for the same pod, so still only once.
 fn repeat<'p>(
     draft: &mut NodeDraft<'_>,
     daemon_set: &ObservedDaemonSet,
@@ -321,7 +330,7 @@ fn repeat<'p>(
     Some(stale)
 }
 
-/// Deletes the pod, unless that was asked for just now, or is to be tried again later.
+/// Deletes the pod, unless the deletion was just requested, or must be retried later.
 pub(in crate::decide) fn delete(draft: &mut NodeDraft<'_>, stale: &StalePlugin) {
     let tried_again = refused_writes::tried_again(draft).is_some();
     if !tried_again && !draft.is_being_deleted(&stale.uid) {
@@ -330,7 +339,7 @@ pub(in crate::decide) fn delete(draft: &mut NodeDraft<'_>, stale: &StalePlugin) 
     }
 }
 
-/// The pod in place of a replaced one serves.
+/// Records that the replacement of a pod serves.
 fn is_back(draft: &mut NodeDraft<'_>, daemon_set: &ObservedDaemonSet, serving: &ObservedPod) {
     let now = draft.now();
     let comes_back = |uid: &String, replacement: &PluginReplacement| {

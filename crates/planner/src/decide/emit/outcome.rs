@@ -1,4 +1,4 @@
-//! What becomes of a node: it waits, or has come to its end.
+//! The outcome of a node: it waits, or it has ended.
 
 use std::sync::Arc;
 
@@ -15,20 +15,20 @@ use crate::decide::node_draft::NodeDraft;
 use crate::decide::operands;
 use crate::decide::run_nodes::{RunNode, RunNodes};
 
-/// What has become of a node.
+/// The outcome of a node, with its reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::decide) struct NodeEnding {
-    /// How it ended. `None`: it has not, or the run is not about it.
+    /// The outcome. `None`: it has not ended, or does not belong to the run.
     pub(in crate::decide) outcome: Option<NodeOutcome>,
-    /// What it waits for, or why it ended so.
+    /// The reason for which it waits, or for its outcome.
     pub(in crate::decide) reason: Option<Arc<Reason>>,
     /// Since when it has been this kind of reason.
     pub(in crate::decide) since: Option<Timestamp>,
 }
 
 impl NodeEnding {
-    /// Returns whether the node has the same outcome with this reason. What it waits for in mode drive is on the node, and why NVIDIA's controller
-    /// does not move it is only described.
+    /// Returns whether the node has the same outcome with this reason. Mode `drive` stores the
+    /// reason on the node, and the reason of NVIDIA's controller is only descriptive.
     fn holds_for(&self, reason: Option<&Arc<Reason>>, fleet: &FleetInputs<'_>) -> bool {
         match (reason, &self.reason) {
             (Some(reason), Some(known)) => {
@@ -59,10 +59,10 @@ pub(in crate::decide) fn end_all(nodes: &mut RunNodes<'_>) {
     }
 }
 
-/// Nodes that have not been Ready for so long that they count.
+/// Nodes that have been NotReady for so long that they count.
 struct NotReadyNodes {
     found: usize,
-    /// How many of them are left as they are.
+    /// Number of tolerated nodes.
     tolerated: usize,
 }
 
@@ -78,7 +78,7 @@ fn end<'a>(
     }
     let Some(reason) = reason else {
         draft.memory.waiting = None;
-        // A node that was never out of date is no news and gets no record.
+        // A node that was never out of date gets no record.
         if draft.memory.record.is_some() {
             note(draft, Some(NodeOutcome::Done), None);
         }
@@ -92,13 +92,13 @@ fn end<'a>(
             note(draft, outcome, Some(&reason));
         }
     } else if draft.memory.record.is_some() {
-        // Its state is on the node itself; the run record has the outcome.
+        // Its state is on the node itself; the run record contains the outcome.
         note(draft, None, None);
     }
     NodeEnding { outcome, reason: Some(reason), since: Some(since) }
 }
 
-/// What a reason has become after so long; `None`: it is still waited for.
+/// Returns the outcome that a reason has after its time; `None` if the hook still waits.
 fn outcome(
     draft: &mut NodeDraft<'_>,
     reason: &Reason,
@@ -111,17 +111,18 @@ fn outcome(
         return Some(outcome);
     }
     if let Reason::UpgradeFailed { .. } = reason {
-        // The time that a healthy node would have taken is over.
+        // The time of a healthy node is over.
         return draft.alarm.passed(since, per_node).then_some(NodeOutcome::Failed);
     }
     if let Reason::NodeNotReady { .. } = reason {
         if draft.node.annotations.contains_key(fleet.traits.own_record) {
-            // What our upgrade took down is not tolerated: it comes back, or it has failed.
+            // Nodes that the hook's upgrade took down are not tolerated: they come back, or they
+            // have failed.
             return None;
         }
-        // How many are tolerated depends on the others.
+        // The number of tolerated nodes depends on the others.
         draft.effects.depends_on_others = true;
-        // The condition's time is of another clock: what we have observed counts.
+        // The condition's time is from another clock: the hook's own observation counts.
         let long = draft.alarm.passed(since, per_node);
         not_ready.found += usize::from(long);
         return (long && not_ready.found <= not_ready.tolerated).then_some(NodeOutcome::Deferred);
@@ -148,9 +149,9 @@ fn outcome(
     over.then_some(NodeOutcome::Failed)
 }
 
-/// What a reason is the end of, however long it has been the reason.
+/// Returns the outcome that a reason has at once.
 fn outcome_at_once(reason: &Reason) -> Option<NodeOutcome> {
-    // While we hold the one Lease nobody works on the other driver: waiting would not help.
+    // While this hook holds the Lease, no hook upgrades the other driver: waiting would not help.
     let left_alone = matches!(
         reason,
         Reason::Skipped { .. }
@@ -175,7 +176,7 @@ fn outcome_at_once(reason: &Reason) -> Option<NodeOutcome> {
     failed.then_some(NodeOutcome::Failed)
 }
 
-/// Notes outcome and reason; since when is a matter of the kind of reason, not of its numbers.
+/// Records outcome and reason. The start time depends on the kind of reason, not on its numbers.
 fn note(draft: &mut NodeDraft<'_>, outcome: Option<NodeOutcome>, reason: Option<&Reason>) {
     let now = draft.now();
     let reason = reason.map(|reason| RecordedReason::new(reason.name(), reason.lasting()));

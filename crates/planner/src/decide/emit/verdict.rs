@@ -1,4 +1,4 @@
-//! When a run is over, and how.
+//! The end of a run: when it ends, and with which verdict.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -21,33 +21,38 @@ use crate::decide::modes::drive::describe_handed_back;
 use crate::decide::operands;
 use crate::time::after;
 
-/// How many waits a message names before it only counts the rest.
+/// Maximum number of waits that a message names.
 const NAMED: usize = 5;
-/// More replacements of plugins on one node in one run than a driver, a toolkit and the attempts at both come to.
+/// Maximum number of plugin replacements on one node in one run that a driver, a toolkit and their
+/// attempts can cause.
 const MOST_REPLACEMENTS: usize = 5;
 
 /// Seconds until the next decision while nodes are released after the deadline.
 const HANDING_BACK_SECONDS: u64 = 10;
 
-/// A leader that has not renewed its Lease for longer may have ended: it gives up by itself then (`renewDeadline` of controller-runtime).
+/// Age in seconds from which a leader without a renewal of its Lease may have ended: it then gives
+/// up on its own (`renewDeadline` of controller-runtime).
 const RENEWED_SECONDS: u64 = 10;
-/// Seconds until the next decision while the operator's leader was not seen; it renews its Lease every two seconds.
+/// Seconds until the next decision while no renewal of the operator's leader has been observed; it
+/// renews its Lease every two seconds.
 const LEADER_SECONDS: u64 = 2;
 
-/// The quiet period at the least where the operator does not tell which generation it has acted on.
+/// Minimum quiet period, in seconds, if the operator does not report which generation it has acted
+/// on.
 const SILENT_QUIET_SECONDS: u64 = 60;
 
 /// The run at the end of a decision.
 pub(super) struct RunState<'a> {
     pub(super) fleet: FleetDraft<'a>,
     pub(super) outcomes: Named<NodeOutcome>,
-    /// The time is over, and nodes that were not touched are on their way back.
+    /// Whether the time is over, and unchanged nodes are being released.
     pub(super) is_handing_back: bool,
 }
 
 impl RunState<'_> {
-    /// Quiet period, deadline, verdict. `pending`: something is to be done that keeps the run from ending; `nodes`: those that the run is about. The answer: whether
-    /// all is well, the quiet period aside, and the verdict.
+    /// Evaluates quiet period and deadline. `pending`: whether actions remain that keep the run
+    /// from ending; `nodes`: the nodes of the run. Returns whether all conditions are met, apart
+    /// from the quiet period, and the verdict.
     pub(super) fn judge<'n>(
         &mut self,
         pending: bool,
@@ -79,7 +84,8 @@ impl RunState<'_> {
             }
         } else {
             self.fleet.memory.well = None;
-            // What the whole fleet waits for in vain ends the run; failed nodes do not keep the others from finishing.
+            // A reason of the whole fleet whose time is over ends the run; failed nodes do not keep
+            // the others from finishing.
             if let Some(failure) =
                 self.fleet.failures.iter().find(|failure| failure.node.is_none()).cloned()
             {
@@ -88,7 +94,8 @@ impl RunState<'_> {
         }
         let deadline = self.fleet.memory.deadline;
         let latest = after(deadline, MARGIN_SECONDS / 2);
-        // A quiet period that is all that is missing may still end, within the margin that the deadline leaves.
+        // If only the quiet period is missing, it may still end within the margin after the
+        // deadline.
         let well_at = self
             .fleet
             .memory
@@ -96,10 +103,11 @@ impl RunState<'_> {
             .as_ref()
             .map(|(_, since)| after(*since, quiet))
             .filter(|at| well && *at <= latest);
-        // Nodes that were not touched are given back first: the verdict is the last word, and nobody would come back for them.
+        // Unchanged nodes are released before the verdict, because no process would release them
+        // afterwards.
         let is_handing_back = self.is_handing_back && self.fleet.now < latest;
         if is_handing_back {
-            // The deadline is behind us; a patch that was not taken is asked for again.
+            // The deadline has passed; a patch that was not accepted is repeated.
             self.fleet.alarm.at = after(self.fleet.now, HANDING_BACK_SECONDS).min(latest);
         }
         if verdict.is_none() && self.fleet.now >= deadline && well_at.is_none() && !is_handing_back
@@ -107,14 +115,14 @@ impl RunState<'_> {
             verdict = Some(self.out_of_time());
         }
         if let Some(at) = well_at.filter(|_| self.fleet.now >= deadline) {
-            // The deadline is behind us: what is left to wait for is the end of the quiet period.
+            // The deadline has passed: only the end of the quiet period is left.
             self.fleet.alarm.at = at;
         }
         (well && self.fleet.failures.is_empty(), verdict)
     }
 
-    /// For how long all must have been well. Before 26.7 the network operator does not tell whether it has acted on an edit that changes
-    /// no image tag.
+    /// Returns the quiet period in seconds. Before 26.7, the Network Operator does not report
+    /// whether it has acted on an edit that changes no image tag.
     fn quiet_seconds(&self) -> u64 {
         let policy = self.fleet.observed.live_nic_cluster_policy();
         let silent = policy
@@ -128,7 +136,8 @@ impl RunState<'_> {
         }
     }
 
-    /// Returns whether the operator's leader was seen to renew its Lease since then; if not, the next decision is soon.
+    /// Returns whether a renewal of the Lease by the operator's leader has been observed since
+    /// then; if not, the next decision is soon.
     fn leader_was_seen(&mut self, since: Timestamp) -> bool {
         if self.fleet.settings.driver != Driver::Gpu || !self.fleet.settings.has(Task::Settle) {
             return true;
@@ -144,7 +153,8 @@ impl RunState<'_> {
     }
 
     fn settled(&self) -> Verdict {
-        // Nodes that have failed weigh more than plugins that did not come back; within a code the order is that of the nodes.
+        // Failed nodes come before plugins that did not come back; within an exit code, the order
+        // is that of the nodes.
         let mut failures = self.fleet.failures.clone();
         failures.sort_by_key(|failure| {
             (failure.reason.exit_code() != ExitCode::NodesFailed, failure.reason.waits_for_others())
@@ -213,14 +223,15 @@ impl RunState<'_> {
         let mut verdict = self.failed(code, &waits);
         let (told, reasons) = self.describe_restarted_again();
         verdict.message = format!(
-            "the time budget of {} s is over: {}{told}",
+            "the time budget of {} s has expired: {}{told}",
             self.fleet.settings.budget_seconds, verdict.message
         );
         verdict.reasons.extend(reasons);
         verdict
     }
 
-    /// Describes nodes whose driver was started again and again: in the last decision all may be well with them.
+    /// Describes nodes whose driver was restarted repeatedly: in the last decision, they may have
+    /// no problem.
     fn describe_restarted_again(&self) -> (String, Vec<VerdictReason>) {
         let replaced = |record: &NodeRecord| {
             record.replaced.values().filter(|one| one.at >= self.fleet.memory.started_at).count()
@@ -233,7 +244,7 @@ impl RunState<'_> {
             .map(|(name, record)| (name, replaced(record)))
             .filter(|(_, count)| *count > MOST_REPLACEMENTS);
         let told = counts.take(NAMED).map(|(name, count)| {
-            let text = format!("; {name}: its plugins were replaced {count} times, each time for another start of its driver or toolkit");
+            let text = format!("; {name}: its plugins were replaced {count} times, each time after a new start of its driver or toolkit");
             (text, VerdictReason::new(Some(name), "PluginsReplacedRepeatedly"))
         });
         told.unzip()

@@ -1,8 +1,10 @@
-//! Mode `assist`: NVIDIA's controller decides and acts; it is woken when it would go on and has not noticed, and nodes that it gave up
-//! with their old driver are tried again within a budget.
+//! Mode `assist`: NVIDIA's controller decides and acts. The hook wakes it when it could continue
+//! and has not noticed, and retries nodes whose upgrade failed with their old driver, within a
+//! limit.
 //!
-//! What wakes it differs between releases (`nvidia_upgrade::controller_generation`): the skip label of a node, with a value that skips nothing, or the
-//! state label of a node that is not part of its state. All of it is ours by name, and goes again.
+//! The wake differs between releases (`nvidia_upgrade::controller_generation`): the skip label of a
+//! node with a value that skips nothing, or the state label of a node that is not part of the
+//! controller's state. Both are recognizable as gpu-rollout's, and the hook removes them again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,31 +35,34 @@ use crate::decide::node_draft::NodeDraft;
 use crate::decide::others::{hold_paused, paused};
 use crate::decide::run_nodes::RunNodes;
 
-/// Seconds that the controller gets to go on by itself before it is woken: what it watches it acts on in less.
+/// Seconds within which the controller acts on objects that it watches. Only then does the hook
+/// wake it.
 const NOTICE_SECONDS: u64 = 1;
-/// How often it is woken for one node in one state.
+/// Maximum number of wakes for one node in one state.
 const MOST_WAKES: u32 = 3;
-/// Seconds between two such wakes: the first, doubled each time. A pass over a thousand nodes takes ten.
+/// Seconds between the first two such wakes, doubled each time. A pass over a thousand nodes takes
+/// ten.
 const WAKE_SECONDS: u64 = 5;
-/// The value of a skip label that is ours begins with it. Only `true` skips.
+/// Prefix of the value of a skip label that is gpu-rollout's. Only `true` skips.
 pub const WAKE_VALUE: &str = "gpu-rollout-wake-";
 /// The format of [`RetryCount`].
 const RETRIES_VERSION: u32 = 1;
 
-/// How often a node has been tried again, on the node.
+/// Number of retries of a node, stored on the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RetryCount {
     version: u32,
-    /// The trigger digest under which they are counted.
+    /// The trigger digest under which retries are counted.
     digest: String,
-    /// How often.
+    /// Number of retries.
     attempts: u32,
-    /// When last.
+    /// Time of the last retry.
     at: Timestamp,
 }
 
-/// Assesses the node's upgrade: what of ours is on it is removed. `left`: what it waits for apart from that.
+/// Assesses the node's upgrade: removes obsolete labels and annotations of gpu-rollout. `left`: the
+/// reason for which it waits apart from its upgrade.
 pub(in crate::decide) fn assess(
     draft: &mut NodeDraft<'_>,
     left: Option<&Arc<Reason>>,
@@ -65,7 +70,8 @@ pub(in crate::decide) fn assess(
     UpgradeStanding::with(cleaned(draft, left).unwrap_or(UpgradeTurn::Left))
 }
 
-/// Takes away what of ours is on a node and has done its work. `Some`: the node waits for that.
+/// Removes labels and annotations of gpu-rollout that are no longer needed. `Some`: the node waits
+/// for that.
 pub(in crate::decide) fn cleaned(
     draft: &mut NodeDraft<'_>,
     left: Option<&Arc<Reason>>,
@@ -73,12 +79,13 @@ pub(in crate::decide) fn cleaned(
     let steers = draft.fleet.has(Task::Steer);
     let is_known = draft.fleet.generation.is_some();
     if is_known && !steers && paused(draft.fleet.observed, draft.node).is_some() {
-        // What keeps the controller from it stays.
+        // The hold that keeps the controller from the node stays.
         hold_paused(draft);
         return None;
     }
     let patch = if !steers && draft.node.annotations.contains_key(draft.traits().hold) {
-        // A hold of mode `steer`, or of an upgrade of the operator: the newest operator leads, and nobody else would let go of the node.
+        // A hold of mode `steer`, or of an upgrade of the operator: the newest operator is the
+        // leader, and no other hook would release the node.
         hold::released(draft.node, draft.settings().driver)
     } else if left.is_none() && is_known {
         wakes_and_retries(draft).or_else(|| {
@@ -91,7 +98,8 @@ pub(in crate::decide) fn cleaned(
     Some(UpgradeTurn::waits(UpgradeReason::GivingBack))
 }
 
-/// The patch that takes away what woke the controller, and how often the node was tried, once the controller is done with it.
+/// Returns the patch that removes the wake label and the number of retries when the controller is
+/// done with the node.
 fn wakes_and_retries(draft: &NodeDraft<'_>) -> Option<NodePatch> {
     let (node, traits) = (draft.node, draft.traits());
     let state = ControllerState::of_node(node, traits);
@@ -110,7 +118,7 @@ fn wakes_and_retries(draft: &NodeDraft<'_>) -> Option<NodePatch> {
     (!patch.is_empty()).then_some(patch)
 }
 
-/// Tries nodes again that the controller gave up, one with each decision.
+/// Retries nodes whose upgrade by the controller failed, one in each decision.
 pub(in crate::decide) fn retry_failed(nodes: &mut RunNodes<'_>) {
     let fleet = nodes.fleet;
     let mut retried = false;
@@ -133,13 +141,14 @@ pub(in crate::decide) fn retry_failed(nodes: &mut RunNodes<'_>) {
     }
 }
 
-/// A node that the controller gave up while its old driver ran on. The label restarts its upgrade; times that it noted for the
-/// last one would end the next at once. `retried`: another one is tried again with this decision.
+/// Retries a node whose upgrade by the controller failed while its old driver kept running. The
+/// label restarts its upgrade; times that the controller stored for the last attempt would end the
+/// next one at once. `retried`: another node is retried in this decision.
 fn retry(draft: &mut NodeDraft<'_>, retried: &mut bool) -> Option<Reason> {
     let (fleet, node, traits, settings) =
         (draft.fleet, draft.node, draft.traits(), draft.settings());
     draft.effects.depends_on_others = true;
-    // Under `steer` only a node that we have let go of under this digest is tried again by its label.
+    // In mode `steer`, only a node that was released under this digest is retried with its label.
     let lifted = read(node, traits)
         .record()
         .is_some_and(|record| record.state == Lifted && record.digest == settings.digest);
@@ -159,13 +168,13 @@ fn retry(draft: &mut NodeDraft<'_>, retried: &mut bool) -> Option<Reason> {
     if attempts >= limit {
         return None;
     }
-    let message = "the operator gave the node up, and its old driver runs on";
+    let message = "the upgrade by the operator failed, and the node keeps its old driver";
     let retrying = |at| {
         Reason::Upgrading(UpgradeReason::Retry { message: message.to_owned(), attempts, limit, at })
     };
     let failed_since = draft.waits(&retrying(Timestamp::MIN));
     let at = failed_since.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
-    // Where we steer, a node that somebody uncordoned is cordoned again first.
+    // In mode `steer`, a node that was uncordoned by others is cordoned again first.
     let closed = !lifted || node.unschedulable;
     if at <= fleet.now && closed && !*retried && has_room(fleet, node) {
         *retried = true;
@@ -197,8 +206,8 @@ fn retry(draft: &mut NodeDraft<'_>, retried: &mut bool) -> Option<Reason> {
     Some(retrying(at))
 }
 
-/// Whether the node's own policy lets one more be in progress: the cordon of one that is tried again would let it pass the controller's
-/// limits.
+/// Returns whether the node's own policy allows one more node in progress: because of its cordon, a
+/// retried node would not be subject to the controller's limits.
 fn has_room(fleet: &FleetInputs<'_>, node: &ObservedNode) -> bool {
     let live =
         policies::live(fleet.observed, fleet.settings).into_iter().find(|live| live.governs(node));
@@ -209,7 +218,8 @@ fn has_room(fleet: &FleetInputs<'_>, node: &ObservedNode) -> bool {
         || fleet.observed.nodes.values().filter(governed).filter(busy).count() < limit as usize
 }
 
-/// Wakes the controller if it would move a node, has had time to notice, and has not been woken too often for it.
+/// Wakes the controller if it would continue with a node, has had time to notice, and has not been
+/// woken too often for that.
 pub(in crate::decide) fn wake(
     memory: &mut RunMemory,
     nodes: &mut RunNodes<'_>,
@@ -218,7 +228,8 @@ pub(in crate::decide) fn wake(
 ) {
     let fleet = nodes.fleet;
     let mut pending = BTreeMap::new();
-    // What it has begun with it finishes. Other paused nodes are kept from it by their holds; until those are seen it must not be woken.
+    // The controller finishes nodes that it has started. Holds keep other paused nodes from it;
+    // until the holds are observed, it must not be woken.
     let is_free = |name: &str| {
         fleet.observed.nodes.get(name).is_none_or(|node| paused(fleet.observed, node).is_none())
     };
@@ -253,7 +264,8 @@ fn takes_patches(fleet: &FleetInputs<'_>, node: &ObservedNode) -> bool {
     !fleet.memory.refused(node).is_some_and(|refused| refused.stays)
 }
 
-/// A skip label that skips nothing, on the node that is to go on; on another one if somebody else's label is there.
+/// Returns a skip label that skips nothing, on the node that should continue; on another node if
+/// that one has a foreign skip label.
 fn waking_skip_label<'a>(
     nodes: &RunNodes<'a>,
     name: &str,
@@ -275,8 +287,9 @@ fn waking_skip_label<'a>(
     Some((node, patch))
 }
 
-/// A state label on a node without driver, which is not part of the controller's state; without such a node the label of one that is
-/// done goes: the controller sets it back at once.
+/// Returns a state label on a node without driver, which is not part of the controller's state. If
+/// there is no such node, the label of a done node is removed: the controller sets it again at
+/// once.
 fn waking_state_label<'a>(nodes: &RunNodes<'a>) -> Option<(&'a ObservedNode, NodePatch)> {
     let (fleet, traits) = (nodes.fleet, nodes.fleet.traits);
     let may = |node: &&'a ObservedNode| takes_patches(fleet, node);
@@ -297,8 +310,9 @@ fn waking_state_label<'a>(nodes: &RunNodes<'a>) -> Option<(&'a ObservedNode, Nod
     let is = |node: &ObservedNode, state: ControllerState| {
         node.labels.has(traits.state_label, state.label())
     };
-    // One that still waits for its turn; the controller puts it there again. The last one: its turn is the farthest.
-    // One that somebody asked to be upgraded though it is current would be forgotten with its label.
+    // A node that still waits: the controller sets its label again. The last one is used, because
+    // its start is the farthest away. A current node whose upgrade a user requested would lose the
+    // request with its label.
     let outdated = |node: &&ObservedNode| {
         let pod = fleet.operands.as_ref().and_then(|operands| operands.driver_pod(node));
         pod.is_some_and(|pod| !pod.newest)
@@ -318,7 +332,8 @@ fn waking_state_label<'a>(nodes: &RunNodes<'a>) -> Option<(&'a ObservedNode, Nod
     Some((node, patch))
 }
 
-/// Takes our state label from nodes without driver: that it goes is asked for until it is seen.
+/// Removes gpu-rollout's state label from nodes without driver; the removal is repeated until it is
+/// observed.
 pub(in crate::decide) fn clean_bystanders(nodes: &mut RunNodes<'_>) {
     let fleet = nodes.fleet;
     let traits = fleet.traits;
@@ -329,7 +344,7 @@ pub(in crate::decide) fn clean_bystanders(nodes: &mut RunNodes<'_>) {
     for node in labeled {
         let mut patch = NodePatch::for_node(node);
         let ours = node.labels.has(traits.state_label, ControllerState::Done.label());
-        // A node that has become one of the controller's keeps what that says of it.
+        // A node that now belongs to the controller keeps its state label.
         if ours && !is_driver_node(node, fleet.settings.driver) {
             patch.labels.insert(traits.state_label.to_owned(), None);
         }

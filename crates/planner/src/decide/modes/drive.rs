@@ -1,8 +1,9 @@
-//! Mode `drive`: the upgrade machine. Every decision is on levels: what a node needs follows from its driver pod, its pods and its record,
-//! whoever wrote them and whenever.
+//! Mode `drive`: the upgrade machine. Every decision depends on levels: the needs of a node follow
+//! from its driver pod, its pods and its record, no matter who wrote them and when.
 //!
-//! A node's actions are in order, its patch before what rests on it: one that fails stops those behind it. What a patch changes is only built upon when it has
-//! been seen on the node.
+//! A node's actions are ordered, its patch before the actions that depend on it; if one fails, the
+//! later ones are not performed. The hook relies on the change of a patch only after it has
+//! observed it on the node.
 
 use std::sync::Arc;
 
@@ -40,14 +41,14 @@ pub(in crate::decide) use hand_back::{describe_handed_back, hand_all_back};
 pub(in crate::decide) use turn::{DriveTurn, cordon_again};
 pub(in crate::decide) use validation::validation;
 
-/// A node, with all that its turn depends on.
+/// A node, with all inputs of its next step.
 pub(in crate::decide) struct DrivenNode<'a> {
     pub(in crate::decide) node: &'a ObservedNode,
-    /// Its driver pod, if it is to have one.
+    /// Its driver pod, if it should have one.
     pub(in crate::decide) pod: Option<DriverPod<'a>>,
-    /// A driver DaemonSet is to have a pod there.
+    /// Whether a driver DaemonSet should have a pod there.
     wanted: bool,
-    /// The taint of the node that no driver pod gets past.
+    /// The taint of the node that no driver pod tolerates.
     tainted: Option<Reason>,
     pub(in crate::decide) found: NodeRecordState,
 }
@@ -59,7 +60,7 @@ impl<'a> DrivenNode<'a> {
         node: &'a ObservedNode,
     ) -> Option<Self> {
         let (operands, traits) = (fleet.operands.as_ref()?, fleet.traits);
-        // A record of another DaemonSet is not ours to continue.
+        // The hook must not continue the record of another DaemonSet.
         let is_anothers = is_anothers(node, traits, fleet.identity.as_deref());
         let found = if is_anothers { NodeRecordState::Nothing } else { read(node, traits) };
         Some(Self {
@@ -80,12 +81,12 @@ impl<'a> DrivenNode<'a> {
             || matches!(self.found, NodeRecordState::Newer(_))
     }
 
-    /// Somebody else has cordoned it.
+    /// Returns whether it has a foreign cordon.
     fn foreign_cordon(&self) -> bool {
         self.node.unschedulable && !self.record().is_some_and(|record| record.cordoned)
     }
 
-    /// Whether the node's driver has to be replaced, or somebody asks for it.
+    /// Returns whether the node's driver must be replaced, or a user requests it.
     pub(in crate::decide) fn needs_upgrade(&self, traits: &DriverTraits) -> bool {
         if !self.wanted {
             return false;
@@ -95,7 +96,8 @@ impl<'a> DrivenNode<'a> {
         outdated || asked_for(self.node, traits)
     }
 
-    /// Whether the driver's installation is the same in the old pod and in the new template: workloads can stay.
+    /// Returns whether the driver's installation is the same in the old pod and in the new
+    /// template: workloads can stay.
     fn is_restart_only(&self, traits: &DriverTraits) -> bool {
         let Some(pod) = self.pod.as_ref().filter(|pod| !pod.newest && !pod.pod.orphaned) else {
             return false;
@@ -104,32 +106,33 @@ impl<'a> DrivenNode<'a> {
         same && !asked_for(self.node, traits)
     }
 
-    /// The node's driver pod is the newest one, and works.
+    /// Returns whether the node's driver pod is the newest one, and works.
     pub(in crate::decide) fn is_current(&self) -> bool {
         self.pod.as_ref().is_some_and(|driver| {
             driver.newest && !driver.pod.deleting && driver.pod.containers_ready
         })
     }
 
-    /// No driver DaemonSet is to have a pod on the node, and none is there. While a node is not ready its taints may keep pods away.
+    /// Returns whether no driver DaemonSet should have a pod on the node, and none is there. While
+    /// a node is not ready, its taints may keep pods away.
     fn is_unwanted(&self) -> bool {
         !self.wanted && self.pod.is_none() && self.node.ready
     }
 }
 
-/// The driver pod waits with loading, or a person asks for an upgrade.
+/// Returns whether the driver pod waits to load the driver, or a user requests an upgrade.
 fn asked_for(node: &ObservedNode, traits: &DriverTraits) -> bool {
     let annotation = |key: &str| node.annotations.text(key);
     annotation(traits.safe_load).is_some_and(|value| !value.is_empty())
         || is_requested(node, traits)
 }
 
-/// A person asks for an upgrade of this very node, failed or cordoned as it is.
+/// Returns whether a user requests an upgrade of this node, even if it failed or is cordoned.
 pub(in crate::decide) fn is_requested(node: &ObservedNode, traits: &DriverTraits) -> bool {
     node.annotations.has(traits.requested, "true")
 }
 
-/// Assesses the node's upgrade. `left`: what it waits for apart from its upgrade.
+/// Assesses the node's upgrade. `left`: the reason for which it waits apart from its upgrade.
 pub(in crate::decide) fn assess(
     draft: &mut NodeDraft<'_>,
     left: Option<&Arc<Reason>>,
@@ -137,8 +140,9 @@ pub(in crate::decide) fn assess(
     let Some(driven) = DrivenNode::of(draft.fleet, draft.node) else {
         return UpgradeStanding::with(UpgradeTurn::Left);
     };
-    // Whether limits are shares of the node too. Of a driver without operator nobody knows where a pod is still to come: a node without one
-    // must not make the fleet seem larger for a short time.
+    // Whether the node counts in the total of the limits. Without an operator, it is unknown where
+    // a pod will be created: a node that temporarily has no pod must not make the fleet seem
+    // larger.
     let counts =
         draft.settings().driver.has_operator() || driven.pod.is_some() || driven.record().is_some();
     let throttled = counts.then(|| throttled(draft, &driven));
@@ -152,14 +156,15 @@ pub(in crate::decide) fn assess(
     }
 }
 
-/// The node as limits see it. What was asked for and has not been seen counts as if it had.
+/// Returns the properties of the node for the limits. A requested change that has not been observed
+/// counts as done.
 pub(in crate::decide) fn throttled(
     draft: &NodeDraft<'_>,
     driven: &DrivenNode<'_>,
 ) -> ThrottledNode {
     let node = driven.node;
     let started = draft.memory.patched.as_ref().filter(|patched| patched.starts);
-    // Of a patch that admission changed nothing may ever be seen.
+    // A change that admission removed from a patch may never be observed.
     let refused = draft.refused_write();
     let started = started.is_some_and(|patched| {
         refused.is_none() || draft.now() < after(patched.at, REPEAT_SECONDS)
@@ -175,7 +180,7 @@ pub(in crate::decide) fn throttled(
     }
 }
 
-/// A failed node that will not be tried again under this digest, unless somebody asks for it.
+/// Returns whether a failed node is not retried under this digest, unless a user requests it.
 pub(in crate::decide) fn is_given_up(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> bool {
     if draft.refused_write().is_some() {
         return true;
@@ -192,14 +197,14 @@ pub(in crate::decide) fn is_given_up(draft: &NodeDraft<'_>, driven: &DrivenNode<
         && !is_requested(driven.node, draft.traits())
 }
 
-/// What comes next for a node.
+/// Returns the next step for a node.
 fn next(
     draft: &mut NodeDraft<'_>,
     driven: &DrivenNode<'_>,
     left: Option<&Arc<Reason>>,
 ) -> UpgradeTurn {
     if driven.record().is_some() {
-        // From now on the run is about the node, whatever becomes of it.
+        // From now on, the node belongs to the run, whatever happens.
         draft.change_record(|_| {});
     }
     refused_writes::heed_request(draft);
@@ -226,12 +231,12 @@ fn next(
     }
 }
 
-/// A node whose upgrade needs nothing.
+/// Returns the step of a node whose upgrade needs none.
 fn over(left: Option<&Arc<Reason>>) -> UpgradeTurn {
     if left.is_some() { UpgradeTurn::Left } else { UpgradeTurn::Over }
 }
 
-/// A node that carries nothing of ours.
+/// Returns the step of a node without a record.
 fn untouched(
     draft: &NodeDraft<'_>,
     driven: &DrivenNode<'_>,
@@ -244,7 +249,8 @@ fn untouched(
         .map_or(UpgradeTurn::Candidate(0), |reason| UpgradeTurn::Waits(reason.into()))
 }
 
-/// A node whose upgrade failed. It is done as soon as all is well, whoever repaired it; it is tried again while it has attempts left.
+/// Returns the step of a node whose upgrade failed. It is done as soon as its driver works, whoever
+/// repaired it; it is retried while it has attempts left.
 fn failed(
     draft: &mut NodeDraft<'_>,
     driven: &DrivenNode<'_>,
@@ -267,8 +273,8 @@ fn failed(
     {
         return UpgradeTurn::Waits(give_back(draft, driven, record).into());
     }
-    // A person who asks for the node has removed what it failed for: its attempts are counted again.
-    // What refused its writes in an earlier run may have been changed since.
+    // A user who requests the node has fixed the cause: its attempts are counted from zero. The
+    // policy that refused its writes in an earlier run may have changed since.
     let same = record.digest == settings.digest
         && !is_requested(driven.node, draft.traits())
         && !failure.cause.is_refusal();
@@ -297,7 +303,7 @@ fn failed(
         .map_or(UpgradeTurn::Candidate(attempts + 1), |reason| UpgradeTurn::Waits(reason.into()))
 }
 
-/// What forbids the node's start, limits apart.
+/// Returns what forbids the node's start, apart from limits.
 fn forbidden(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> Option<Reason> {
     let (node, traits) = (driven.node, draft.traits());
     let skipped = node.labels.has(traits.skip_label, "true");
@@ -307,7 +313,7 @@ fn forbidden(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> Option<Reason> {
     forbidden_by_others(draft, driven)
 }
 
-/// What others forbid of it.
+/// Returns what others forbid.
 pub(in crate::decide) fn forbidden_by_others(
     draft: &NodeDraft<'_>,
     driven: &DrivenNode<'_>,
@@ -328,6 +334,6 @@ pub(in crate::decide) fn forbidden_by_others(
     if !node.ready {
         return Some(Reason::NodeNotReady { since: node.ready_since });
     }
-    // The pod that is there may stay; no other one comes after it.
+    // The existing pod may stay; it would have no successor.
     driven.tainted.clone()
 }

@@ -1,4 +1,4 @@
-//! What NVIDIA's controller would do now, and why it does not move the nodes.
+//! The prediction of NVIDIA's controller: its next steps, and why it does not continue with nodes.
 
 use std::collections::{BTreeMap, btree_map};
 use std::iter::Peekable;
@@ -26,7 +26,7 @@ use crate::decide::memo::Unchanged;
 use crate::decide::modes::assist;
 use crate::decide::run_nodes::RunNodes;
 
-/// Says why NVIDIA's controller does not move the nodes, wakes it, and has it try nodes again.
+/// Adds the reasons of NVIDIA's controller, wakes it, and retries nodes.
 pub(in crate::decide) fn ask_controller(
     nodes: &mut RunNodes<'_>,
     memory: &mut RunMemory,
@@ -60,7 +60,8 @@ pub(in crate::decide) fn ask_controller(
     Some(view)
 }
 
-/// Names holds that this hook may not take off: mode `observe` writes to no node.
+/// Returns a note about holds that this hook must not release: mode `observe` does not write to
+/// nodes.
 fn held_by_other_mode(nodes: &RunNodes<'_>) -> Option<DecisionNote> {
     let settings = nodes.fleet.settings;
     let is_theirs = |purpose: HoldPurpose| purpose != HoldPurpose::Pause;
@@ -72,28 +73,30 @@ fn held_by_other_mode(nodes: &RunNodes<'_>) -> Option<DecisionNote> {
     (held > 0).then(|| DecisionNote::HeldByOtherMode { nodes: held, mode: settings.mode.name() })
 }
 
-/// What the controller would do in all of its passes, and what nodes wait for.
+/// The prediction over all passes of the controller.
 #[derive(Default)]
 struct ControllerOutlook<'r> {
-    /// What it would move now.
+    /// The nodes that it would continue with now.
     moves: Vec<PredictedMove>,
-    /// What nodes wait for that it was asked about one by one, by name.
+    /// The waits of nodes that were predicted one by one, by name.
     own: BTreeMap<String, ControllerWait>,
-    /// Nodes that wait for a slot and nothing else, in the order of their names, each with its place in `common`.
+    /// Nodes that wait only for a slot, sorted by name, each with the index of its wait in
+    /// `common`.
     line: Vec<(&'r str, usize)>,
-    /// What those wait for.
+    /// The waits of those nodes.
     common: Vec<ControllerWait>,
-    /// What every node waits for, where the controller is switched off by what the fleet is for.
+    /// The wait of every node, if the controller is off because of the workload type of the fleet.
     off: Option<ControllerWait>,
 }
 
-/// Puts into reasons why the controller does not move the nodes. The nodes have to come in the order of their names.
+/// Adds the controller's waits to reasons. The nodes must be in the order of their names.
 struct ControllerReasons<'o> {
     own: Peekable<btree_map::Iter<'o, String, ControllerWait>>,
     line: Peekable<std::slice::Iter<'o, (&'o str, usize)>>,
     common: &'o [ControllerWait],
     off: Option<&'o ControllerWait>,
-    /// What the last node of the line waited for, first without why: the next one mostly waits for the same.
+    /// The reason of the last such node, without and with the controller's wait: the next node
+    /// mostly has the same.
     last: Option<(usize, Arc<Reason>, Arc<Reason>)>,
 }
 
@@ -105,7 +108,7 @@ impl ControllerOutlook<'_> {
 }
 
 impl ControllerReasons<'_> {
-    /// What the node waits for, with why the controller does not move it.
+    /// Returns the reason of the node, with the controller's wait.
     fn with_why(&mut self, node: &str, reason: Option<Arc<Reason>>) -> Option<Arc<Reason>> {
         while self.own.next_if(|(name, _)| name.as_str() < node).is_some() {}
         while self.line.next_if(|(name, _)| *name < node).is_some() {}
@@ -133,11 +136,11 @@ impl ControllerReasons<'_> {
     }
 }
 
-/// What the controller sees.
+/// The controller's view.
 pub(in crate::decide) struct ControllerView {
-    /// Of the nodes.
+    /// Its view of the nodes.
     pub(in crate::decide) cache: SnapshotCache,
-    /// Of all that wakes it ([`watched`]).
+    /// A hash over the objects that wake it ([`watched`]).
     watched: u64,
 }
 
@@ -160,8 +163,8 @@ impl ControllerView {
     }
 }
 
-/// What the controller would do now, and what the nodes that it would not move wait for. `asleep_since`: since when nothing has happened that wakes it;
-/// `None`: unknown.
+/// Predicts the next steps of the controller, and the waits of the other nodes. `asleep_since`:
+/// since when no event has woken it; `None` if unknown.
 fn foresee<'r>(
     fleet: &FleetInputs<'r>,
     generation: ControllerGeneration,
@@ -179,7 +182,7 @@ fn foresee<'r>(
     for (owner, rules) in passes {
         let snapshot = cache.snapshot(observed, &inputs, owner, &rules.policy);
         let options = PassOptions::new(generation, fleet.now).seen_from_outside(&snapshot);
-        // Where the jobs are not watched, nobody can tell whether they have ended.
+        // If the jobs are not watched, it is unknown whether they have ended.
         let blind = rules.policy.wait_for_completion.is_some();
         let may =
             |one: &PredictedMove| !(blind && one.from == ControllerState::WaitForJobsRequired);
@@ -198,8 +201,9 @@ fn foresee<'r>(
     outlook
 }
 
-/// Notes what every release of the controller watches, and returns since when that has not changed. `None` at the first decision of a process: the
-/// controller may have been asleep for long, and each command would report the time of its own start.
+/// Records the hash over the objects that every release of the controller watches, and returns
+/// since when it has been unchanged. `None` in the first decision of a process: the controller may
+/// have been asleep for long, and each command would report the time of its own start.
 fn asleep_since(
     memory: &mut RunMemory,
     view: &ControllerView,

@@ -1,6 +1,8 @@
-//! Mode `steer`: NVIDIA's controller does the work, and we say when each node goes. Nodes are held by its skip label; one is let go of by
-//! taking the label away and cordoning it in the same patch, with the note that makes the controller leave the cordon: it is ours until the
-//! node is checked. If we die, held nodes run on with their old driver.
+//! Mode `steer`: NVIDIA's controller performs the upgrade, and the hook decides when each node
+//! starts. The skip label holds nodes. The hook releases one by removing the label and cordoning
+//! the node in the same patch, with the annotation because of which the controller keeps the
+//! cordon: the cordon is the hook's until the node is checked. If the hook is gone, held nodes keep
+//! their old driver.
 
 use std::sync::Arc;
 
@@ -26,7 +28,7 @@ use crate::decide::node_draft::NodeDraft;
 use crate::decide::refused_writes;
 use crate::time::after;
 
-/// Assesses the node's upgrade. `left`: what it waits for apart from its upgrade.
+/// Assesses the node's upgrade. `left`: the reason for which it waits apart from its upgrade.
 pub(in crate::decide) fn assess(
     draft: &mut NodeDraft<'_>,
     left: Option<&Arc<Reason>>,
@@ -36,7 +38,8 @@ pub(in crate::decide) fn assess(
         return UpgradeStanding::with(cleaned.unwrap_or(UpgradeTurn::Left));
     };
     let member = throttled(draft, &driven);
-    // One that the controller gave up holds no slot; if it keeps its cordon it is unavailable by that.
+    // A node whose upgrade by the controller failed occupies no slot; with its cordon, it is
+    // unavailable.
     let active = ControllerState::of_node(draft.node, draft.traits()).is_busy();
     let in_progress = member.in_progress || active;
     let member = ThrottledNode { in_progress, unavailable: member.unavailable || active, ..member };
@@ -52,12 +55,12 @@ pub(in crate::decide) fn assess(
     UpgradeStanding { throttled: Some(member), given_up: is_given_up(draft, &driven), ends, turn }
 }
 
-/// What it waits for apart from its upgrade, if it does.
+/// Returns the wait apart from its upgrade, if it has one.
 fn left_or(waits: bool, otherwise: UpgradeTurn) -> UpgradeTurn {
     if waits { UpgradeTurn::Left } else { otherwise }
 }
 
-/// What comes next for a node. `waits`: it waits for something apart from its upgrade.
+/// Returns the next step for a node. `waits`: whether it waits for a reason apart from its upgrade.
 fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> UpgradeTurn {
     match &driven.found {
         NodeRecordState::Newer(version) => {
@@ -74,12 +77,12 @@ fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
                         .as_ref()
                         .is_some_and(|failure| failure.cause.is_refusal())) =>
         {
-            // It failed for what was deployed before, or what refused its writes may have been changed, or somebody asks for it: it is held, and
-            // gets its turn like any other.
+            // It failed under an earlier deployment, the policy that refused its writes may have
+            // changed, or a user requests it: the hook holds it, and starts it like any other node.
             clear_away(draft)
         }
         NodeRecordState::Record(_) => {
-            // From now on the run is about the node, whatever becomes of it.
+            // From now on, the node belongs to the run, whatever happens.
             draft.change_record(|_| {});
             UpgradeTurn::UnderWay
         }
@@ -87,7 +90,8 @@ fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
     }
 }
 
-/// A node that we have let go of: what it waits for. `left`: the same apart from its upgrade.
+/// Advances a node that the hook has released; returns its reason. `left`: the reason for which it
+/// waits apart from its upgrade.
 pub(in crate::decide) fn advance(
     draft: &mut NodeDraft<'_>,
     driven: &DrivenNode<'_>,
@@ -132,7 +136,7 @@ pub(in crate::decide) fn advance(
         let mut given_up = record.clone();
         given_up.attempts.insert(cause, settings.upgrade.attempts.saturating_sub(1));
         let message = format!(
-            "the operator gave the node up{}",
+            "the upgrade by the operator failed{}",
             trouble.as_ref().map(|text| format!(": {text}")).unwrap_or_default()
         );
         return fail(draft, driven, &given_up, cause, message);
@@ -157,7 +161,8 @@ fn failed_reason(draft: &NodeDraft<'_>, record: &UpgradeRecord, failure: &NodeFa
     })
 }
 
-/// A node of which a write was refused. What NVIDIA's controller has begun it finishes.
+/// Returns the step of a node with a refused write. NVIDIA's controller finishes nodes that it has
+/// started.
 fn refused_turn(
     draft: &mut NodeDraft<'_>,
     driven: &DrivenNode<'_>,
@@ -202,7 +207,7 @@ fn refused_turn(
     }
 }
 
-/// A node that we have not let go of.
+/// Returns the step of a node that the hook has not released.
 fn held(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> UpgradeTurn {
     let (node, kind, traits) = (draft.node, draft.settings().driver, draft.traits());
     if !driven.needs_upgrade(traits) {
@@ -212,13 +217,14 @@ fn held(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
         }
         let current = driven.pod.as_ref().is_some_and(|driver| driver.newest);
         if ControllerState::of_node(node, traits) == ControllerState::UpgradeRequired && current {
-            // The template went back before its turn came: the controller would not check whether there is still something to do.
+            // The template was reverted before the node started: the controller would not check
+            // whether an upgrade is still needed.
             patch.labels.insert(
                 traits.state_label.to_owned(),
                 Some(ControllerState::Done.label().to_owned()),
             );
         }
-        // It has nothing to be held back from.
+        // It needs no hold.
         draft.issue(patch);
         return UpgradeTurn::waits(UpgradeReason::GivingBack);
     }
@@ -227,13 +233,14 @@ fn held(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
             .map_or(UpgradeTurn::Candidate(0), |reason| UpgradeTurn::Waits(reason.into()));
     }
     if hold::can_be_held(node, kind) {
-        // A hold that was lost: the controller goes one node at a time without us, but not by our limits.
+        // The hold was lost: without the hook, the controller upgrades one node at a time, but not
+        // by the hook's limits.
         draft.issue(hold::hold(node, kind));
     }
     left_or(waits, UpgradeTurn::waits(UpgradeReason::Cordoning))
 }
 
-/// Lets go of a node: label, cordon and record in one patch.
+/// Releases a node: label, cordon and record in one patch.
 pub(in crate::decide) fn lift(draft: &mut NodeDraft<'_>) {
     let Some(driven) = DrivenNode::of(draft.fleet, draft.node) else { return };
     let (node, traits, settings, now) = (draft.node, draft.traits(), draft.settings(), draft.now());
@@ -247,7 +254,7 @@ pub(in crate::decide) fn lift(draft: &mut NodeDraft<'_>) {
     patch.annotations.insert(traits.initially_unschedulable.to_owned(), Some("true".to_owned()));
     patch.unschedulable = (!node.unschedulable).then_some(true);
     if ControllerState::of_node(node, traits) == ControllerState::Failed {
-        // The controller gave it up before; its label restarts the upgrade.
+        // Its upgrade by the controller failed before; its label restarts the upgrade.
         patch.labels.insert(
             traits.state_label.to_owned(),
             Some(ControllerState::UpgradeRequired.label().to_owned()),

@@ -1,4 +1,4 @@
-//! Which stale plugin pods are replaced now: a few nodes at a time.
+//! The stale plugin pods that are replaced now: a few nodes at a time.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::decide::inputs::FleetInputs;
 use crate::decide::node_draft::NodeDraft;
 use crate::decide::run_nodes::RunNode;
 
-/// On how many nodes plugins may be away.
+/// The limits on the number of nodes with unavailable plugins.
 #[derive(Clone, Copy)]
 pub(in crate::decide) struct ReplacementLimits {
     pub(in crate::decide) dra: usize,
@@ -32,14 +32,14 @@ impl ReplacementLimits {
     }
 }
 
-/// The nodes with plugins that are away because of us.
+/// The nodes with plugins that are unavailable because of the hook.
 struct AwayPlugins {
     nodes: usize,
-    /// Those of them that have failed.
+    /// Number of them that have failed.
     failed: usize,
 }
 
-/// Replaces what may be replaced, and tells nodes with stale plugins what they wait for.
+/// Replaces plugins within the limits, and sets the reasons of nodes with stale plugins.
 pub(in crate::decide) fn replace<'a>(
     nodes: &mut [RunNode<'a>],
     fleet: &'a FleetInputs<'a>,
@@ -85,8 +85,8 @@ impl AwayPlugins {
         Self { nodes: holders.len(), failed }
     }
 
-    /// What a node waits for of a DaemonSet, whose stale pod is replaced if there is room. With all slots held by nodes that have failed there
-    /// will be none.
+    /// Returns the reason of a node for a DaemonSet whose stale pod is replaced if the limit allows
+    /// it. If failed nodes occupy all slots, it never will.
     fn reason(
         &mut self,
         need: &PluginNeed,
@@ -112,7 +112,7 @@ impl AwayPlugins {
     }
 }
 
-/// Decides the replacement of one pod; the record of it is written before the pod is deleted.
+/// Decides the replacement of one pod; its record is written before the pod is deleted.
 fn replaced(draft: &mut NodeDraft<'_>, stale: &StalePlugin) {
     let replacement = PluginReplacement {
         plugin: stale.plugin,
@@ -127,7 +127,8 @@ fn replaced(draft: &mut NodeDraft<'_>, stale: &StalePlugin) {
     delete(draft, stale);
 }
 
-/// Closes replacements whose DaemonSet is gone: they would hold a slot indefinitely. Returns the nodes of which something was closed.
+/// Closes replacements whose DaemonSet is gone, which would occupy a slot indefinitely. Returns the
+/// nodes of the closed ones.
 pub(in crate::decide) fn close(
     memory: &mut RunMemory,
     observed: &Observed,
@@ -155,13 +156,14 @@ pub(in crate::decide) fn close(
     lost.into_iter().filter(|name| observed.nodes.contains_key(name)).collect()
 }
 
-/// Whether a plugin of the node that was replaced is not back.
+/// Returns whether a replaced plugin of the node is not back.
 fn is_open(record: &NodeRecord) -> bool {
     record.replaced.values().any(|replacement| replacement.back_at.is_none())
 }
 
-/// Whether a node's plugin is away because of us. Nodes that are gone, or left because they are not ready, keep nobody waiting; one that is
-/// left for its DRA driver does until its device plugin is back.
+/// Returns whether a node's plugin is unavailable because of the hook. Nodes that are gone, or
+/// deferred because they are not ready, do not count; a node that is deferred because of its DRA
+/// driver counts until its device plugin is back.
 fn holds_slot(record: &NodeRecord, ready: bool) -> bool {
     let counts = |replacement: &PluginReplacement| match record.outcome {
         Some(NodeOutcome::Gone) => false,

@@ -1,4 +1,4 @@
-//! Which nodes are started: what forbids every start, and what a limit refuses.
+//! The nodes that are started: conditions that forbid every start, and limits.
 
 use std::sync::Arc;
 
@@ -14,8 +14,9 @@ use crate::decide::node_draft::NodeDraft;
 use crate::decide::run_nodes::{RunNode, RunNodes};
 use crate::time::after;
 
-/// Starts as many candidates as may be, and tells every one what it waits for. `ends`: a node comes to its end in this very decision; `start`: begins
-/// with a node that was tried so often before.
+/// Starts as many candidates as the limits allow, and sets the reasons of the others. `ends`:
+/// whether a node ends in this decision; `start`: starts a node with its number of earlier
+/// attempts.
 pub(super) fn start<'a>(
     nodes: &mut RunNodes<'a>,
     ends: bool,
@@ -28,7 +29,7 @@ pub(super) fn start<'a>(
             None
         }
     };
-    // Nodes that were tried before come last: they must not keep the others from their turn.
+    // Nodes with earlier attempts come last: they must not delay the others.
     let mut candidates: Vec<(u32, usize)> =
         nodes.listed.iter().enumerate().filter_map(candidate).collect();
     if candidates.is_empty() {
@@ -53,7 +54,7 @@ pub(super) fn start<'a>(
         let (name, assessment) = &standings[place];
         let node = &mut nodes.listed[place];
         let reason = match &assessment.upgrade.throttled {
-            // Limits know nothing of it: it has no driver pod that could be replaced.
+            // The limits do not count it: it has no driver pod that could be replaced.
             None => Reason::DriverPodMissing,
             Some(member) => {
                 let refused = refused(fleet, name, member, barrier.as_ref(), &mut throttle);
@@ -63,7 +64,7 @@ pub(super) fn start<'a>(
                 }))
             }
         };
-        // Most of them are refused for one and the same reason.
+        // Most of them are refused for the same reason.
         let reason =
             last.take().filter(|last| **last == reason).unwrap_or_else(|| Arc::new(reason));
         node.reason = Some(Arc::clone(&reason));
@@ -71,8 +72,9 @@ pub(super) fn start<'a>(
     }
 }
 
-/// What forbids the node's start: what forbids every one, or a limit. A node whose start was asked for has its slot already: it must not wait for itself
-/// when the server did not take the patch.
+/// Returns what forbids the node's start: a condition for all nodes, or a limit. A node whose start
+/// was requested already has its slot: it must not wait for itself if the server did not accept the
+/// patch.
 fn refused<'m>(
     fleet: &FleetInputs<'_>,
     name: &'m str,
@@ -84,7 +86,7 @@ fn refused<'m>(
         return None;
     }
     if let Some(UpgradeReason::NoTime { deadline, per_node, .. }) = barrier {
-        // More time is the wrong advice to somebody whose nodes are held up by others.
+        // More time is the wrong hint if other nodes block the node.
         return Some(UpgradeReason::NoTime {
             deadline: *deadline,
             per_node: *per_node,
@@ -97,7 +99,7 @@ fn refused<'m>(
     throttle.start(name, member).err().map(UpgradeReason::Refused)
 }
 
-/// What forbids every start. `failed`: the nodes that were given up, of so many.
+/// Returns what forbids every start. `failed`: the failed nodes, of a number of nodes.
 fn barrier(
     fleet: &FleetInputs<'_>,
     alarm: &mut Alarm,
@@ -118,7 +120,7 @@ fn barrier(
     if soak == 0 {
         return None;
     }
-    // Nodes that are left alone were not upgraded.
+    // Deferred nodes were not upgraded.
     let upgraded = |record: &&NodeRecord| {
         matches!(record.outcome, Some(NodeOutcome::Done | NodeOutcome::Failed))
     };

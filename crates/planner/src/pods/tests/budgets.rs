@@ -95,7 +95,8 @@ fn gravity_1277_broken_pods_that_their_budget_protects() {
     let young = Workload { created: at(-599), ..broken() };
     assert_eq!(alone(&all_broken, &young), "Starting");
     assert_eq!(verdict(&[all_broken], &Workload { created: at(-600), ..young }), "Unhealthy");
-    // With `minAvailable: 0` and none healthy the API's exception for broken pods does not hold, and nothing is allowed either.
+    // With `minAvailable: 0` and none healthy the API's exception for broken pods does not hold,
+    // and nothing is allowed either.
     assert_eq!(verdict(&[budget(None, Some("0"), 3, 0, 0)], &broken()), "Unhealthy");
 }
 
@@ -163,20 +164,15 @@ fn kured_78_slow_and_impossible_budgets_have_numbers() {
     assert_eq!(
         lines,
         [
-            "poddisruptionbudget team/server wants 2 healthy pods and has 2: none may go now; it goes when a replacement of a pod that is away \
-             is ready: see why it is not, or raise the number of replicas",
-            "poddisruptionbudget team/server never lets a pod go: maxUnavailable is 0; set maxUnavailable to at least 1, or delete the \
-             PodDisruptionBudget for the time of the rollout",
-            "poddisruptionbudget team/server never lets a pod go: minAvailable asks for 100% of 3 pods; lower minAvailable below the number of \
+            "poddisruptionbudget team/server requires 2 healthy pods and has 2: no pod may be evicted now; the pod can be evicted when the replacement of an unavailable pod is ready: find out why it is not, or raise the number of replicas",
+            "poddisruptionbudget team/server never allows an eviction: maxUnavailable is 0; set maxUnavailable to at least 1, or delete the PodDisruptionBudget during the rollout",
+            "poddisruptionbudget team/server never allows an eviction: minAvailable requires 100% of 3 pods; lower minAvailable below the number of \
              pods, or, unless it is a percentage, raise the number of replicas",
-            "poddisruptionbudget team/server wants 2 healthy pods and has 1, and protects even pods that are broken; repair the pods, delete \
-             the broken ones, or set unhealthyPodEvictionPolicy: AlwaysAllow in the PodDisruptionBudget",
-            "poddisruptionbudget team/server wants 2 healthy pods and has 1, and this one is not ready yet; it goes when it is ready, or when \
-             enough other pods are",
-            "2 budgets protect the same pod, which the eviction API refuses: poddisruptionbudget team/server, poddisruptionbudget team/server; \
+            "poddisruptionbudget team/server requires 2 healthy pods and has 1, and protects even unhealthy pods; repair or delete the unhealthy pods, or set unhealthyPodEvictionPolicy: AlwaysAllow in the PodDisruptionBudget",
+            "poddisruptionbudget team/server requires 2 healthy pods and has 1, and this pod is not ready yet; wait: the pod can be evicted when it is ready, or when enough other pods are",
+            "2 PodDisruptionBudgets select the same pod, which the eviction API does not support: poddisruptionbudget team/server, poddisruptionbudget team/server; \
              narrow the selectors so that one PodDisruptionBudget protects each pod",
-            "poddisruptionbudget team/server has changed, and the disruption controller has not seen it; see whether kube-controller-manager \
-             runs, and the conditions of the PodDisruptionBudget",
+            "poddisruptionbudget team/server has changed, and the disruption controller has not processed the change; check whether kube-controller-manager runs, and check the conditions of the PodDisruptionBudget",
         ]
     );
 }

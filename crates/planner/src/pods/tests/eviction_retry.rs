@@ -56,7 +56,8 @@ fn pauses_are_stable_per_pod_and_differ_between() {
     assert!(different.len() > 45, "{different:?}");
 }
 
-/// Measured of the vendor's controller: 29,886 requests in three minutes against one budget (state-machine D-06).
+/// Measured of the vendor's controller: 29,886 requests in three minutes against one budget
+/// (state-machine D-06).
 #[test]
 fn blocked_pod_is_evicted_few_times_per_minute() {
     let (mut memory, mut requests) = (None::<EvictionHistory>, 0);
@@ -119,17 +120,18 @@ fn turn_is_limited_and_longest_due_come_first() {
 fn kured_78_what_was_asked_and_answered_is_told() {
     assert_eq!(
         history(3, EvictionReply::Blocked { retry_after: Some(30) }).text("a", at(110)),
-        "asked to leave 3 times in 110 s, a PodDisruptionBudget forbids it for now; again in 20 s"
+        "eviction requested 3 times in 110 s: a PodDisruptionBudget forbids it for now; next request in 20 s"
     );
     assert_eq!(
         history(1, EvictionReply::Refused).text("a", at(500)),
-        "asked to leave once, refused by the API server"
+        "eviction requested once: refused by the API server"
     );
-    assert_eq!(history(1, EvictionReply::Lost).answer.to_string(), "without an answer");
-    assert_eq!(EvictionReply::Accepted.to_string(), "accepted, and its deletion has not begun");
+    assert_eq!(history(1, EvictionReply::Lost).answer.to_string(), "no answer");
+    assert_eq!(EvictionReply::Accepted.to_string(), "accepted, but the deletion has not started");
 }
 
-/// A server that shed load was asked again every five seconds for each pod, as if a PodDisruptionBudget had let it go.
+/// A server that shed load was asked again every five seconds for each pod, as if a
+/// PodDisruptionBudget had let it go.
 #[test]
 fn busy_server_gets_one_request_after_its_pause() {
     let before = history(3, EvictionReply::Busy);

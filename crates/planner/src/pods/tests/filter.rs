@@ -210,15 +210,15 @@ fn gpu_operator_454_each_block_names_the_allowing_policy_key() {
             (empty(true, true), Some("podDeletion.deleteEmptyDir")),
         ),
         (
-            "has no controller, and nobody would bring it back",
+            "has no controller that would recreate it",
             (EvictionBlock::Bare, Some("podDeletion.force")),
         ),
         (
-            "is left over from daemonset/x, and nobody would bring it back",
+            "is left over from daemonset/x, and no controller would recreate it",
             (EvictionBlock::DaemonSetGone("x".into()), Some("podDeletion.force")),
         ),
         (
-            "belongs to daemonset/x, which would bring it back at once",
+            "belongs to daemonset/x, which would recreate it at once",
             (EvictionBlock::DaemonSet("x".into()), None),
         ),
         (

@@ -206,13 +206,13 @@ fn consumers_are_selectors_and_never_everything() {
     );
     assert_eq!(
         of(" ").expect_err("everything").to_string(),
-        "extraConsumers: an empty selector would evict every pod; a drain does that"
+        "extraConsumers: an empty selector would evict every pod; use `drain` for that"
     );
     assert!(
         of("a b")
             .expect_err("no selector")
             .to_string()
-            .starts_with("extraConsumers: `a b` is no label selector")
+            .starts_with("extraConsumers: `a b` is not a label selector")
     );
 }
 

@@ -96,7 +96,8 @@ fn bare_gpu_pods_need_force_others_are_ignored() {
     );
 }
 
-/// Lines 68, 69, 71, 72 and 74: whether the drain follows or the node fails is decided elsewhere; no pod is touched.
+/// Lines 68, 69, 71, 72 and 74: whether the drain follows or the node fails is decided elsewhere;
+/// no pod is touched.
 #[test]
 fn gpu_operator_454_one_forbidden_pod_keeps_all_untouched() {
     for (name, blocked, policy, text) in [
@@ -104,7 +105,7 @@ fn gpu_operator_454_one_forbidden_pod_keeps_all_untouched() {
             "bare",
             bare(gpu_pod("trainer")),
             PodDeletionPolicy::default(),
-            "has no controller, and nobody would bring it back (podDeletion.force would allow it)",
+            "has no controller that would recreate it (podDeletion.force would allow it)",
         ),
         (
             "emptyDir",
@@ -116,7 +117,7 @@ fn gpu_operator_454_one_forbidden_pod_keeps_all_untouched() {
             "DaemonSet",
             of_daemon_set("exporter", gpu_pod("trainer")),
             force(),
-            "belongs to daemonset/exporter, which would bring it back at once",
+            "belongs to daemonset/exporter, which would recreate it at once",
         ),
         (
             "static",
@@ -129,7 +130,7 @@ fn gpu_operator_454_one_forbidden_pod_keeps_all_untouched() {
         assert_eq!((progress, evict, leaving), (PodProgress::Blocked, vec![], vec![]), "{name}");
         assert_eq!(
             obstacle.expect("an obstacle"),
-            format!("no pod was touched: team/trainer {text}"),
+            format!("no pod was evicted: team/trainer {text}"),
             "{name}"
         );
     }
@@ -190,7 +191,8 @@ fn kured_63_restart_continues_from_the_current_pods() {
     assert_eq!((evict, leaving), (vec!["second".to_owned()], vec!["first".to_owned()]));
 }
 
-/// Somebody takes the DaemonSet off the node: its pod goes, and is waited for. If it comes back, it is in the way again.
+/// Somebody takes the DaemonSet off the node: its pod goes, and is waited for. If it comes back, it
+/// is in the way again.
 #[test]
 fn leaving_gpu_pod_of_daemon_set_is_awaited() {
     let exporter = of_daemon_set("exporter", gpu_pod("exporter"));
@@ -209,8 +211,8 @@ fn tuppr_310_neither_step_touches_the_hooks_own_pod() {
     assert_eq!(drain(&DrainPolicy::default(), &hook), over());
 }
 
-/// The vendor's default drain protects some namespaces by name and then waits for ever for what is left: here whatever cannot go is
-/// either left alone by rule or named before anything is touched.
+/// The vendor's default drain protects some namespaces by name and then waits for ever for what is
+/// left: here whatever cannot go is either left alone by rule or named before anything is touched.
 #[test]
 fn aicr_2626_drain_never_waits_for_skipped_pods() {
     let system = [
@@ -227,7 +229,7 @@ fn aicr_2626_drain_never_waits_for_skipped_pods() {
     assert_eq!((progress, evict), (PodProgress::Blocked, vec![]));
     assert_eq!(
         obstacle.expect("an obstacle"),
-        "no pod was touched: team/debug has no controller, and nobody would bring it back (drain.force would allow it)"
+        "no pod was evicted: team/debug has no controller that would recreate it (drain.force would allow it)"
     );
 }
 
@@ -323,14 +325,14 @@ fn gpu_operator_303_long_grace_period_is_not_stuck() {
     );
     assert_eq!(
         trainer.text(at(5)),
-        "team/trainer is terminating (grace 1800 s, until 2023-11-14T22:43:20Z)"
+        "team/trainer is terminating (grace period 1800 s, until 2023-11-14T22:43:20Z)"
     );
     assert_eq!(
         trainer.text(at(1860)),
-        "team/trainer is terminating, and 60 s past its grace of 1800 s its node has not reported it gone"
+        "team/trainer is terminating: 60 s after its grace period of 1800 s, its node has not reported it gone"
     );
     assert_eq!(
         held.text(at(1860)),
-        "team/trainer is terminating, and 60 s past its grace of 1800 s finalizers hold it: batch.kubernetes.io/job-tracking"
+        "team/trainer is terminating: 60 s after its grace period of 1800 s, finalizers keep it: batch.kubernetes.io/job-tracking"
     );
 }

@@ -29,9 +29,9 @@ fn two_that_upgrade_or_none_are_found() {
     let off =
         |scene: &mut PreflightScene| scene.cluster_policy().upgrade_policy.auto_upgrade = false;
     let coming = |on| move |scene: &mut PreflightScene| scene.coming().auto_upgrade = Some(on);
-    let two = "actors: autoUpgrade is on in the ClusterPolicy, and the hook drives: two would upgrade the same nodes";
-    let none = "actors: autoUpgrade is off in the ClusterPolicy, and the hook only steers: nobody would upgrade the nodes";
-    let nobody = "nobody-upgrades: autoUpgrade is off in the ClusterPolicy: old driver pods run until somebody deletes them";
+    let two = "actors: autoUpgrade is on in the ClusterPolicy, but the hook runs in mode `drive`: both would upgrade the same nodes";
+    let none = "actors: autoUpgrade is off in the ClusterPolicy, but the hook runs in mode `steer`, in which the operator upgrades the nodes: no node would be upgraded";
+    let nobody = "nobody-upgrades: autoUpgrade is off in the ClusterPolicy: old driver pods run until a user deletes them";
     let nothing: [&str; 0] = [];
     assert_eq!(found(Mode::Drive, |_| {}), [two]);
     assert_eq!(found(Mode::Drive, off), nothing);
@@ -62,7 +62,7 @@ fn each_nvidia_driver_has_its_own_upgrade_policy() {
     assert_eq!(
         texts,
         [
-            "actors: autoUpgrade is on in NVIDIADriver `a`, and the hook drives: two would upgrade the same nodes"
+            "actors: autoUpgrade is on in NVIDIADriver `a`, but the hook runs in mode `drive`: both would upgrade the same nodes"
         ]
     );
 }
@@ -79,7 +79,7 @@ fn driver_manager_212_manager_that_evicts_too_is_found() {
     let off = &[("ENABLE_GPU_POD_EVICTION", "false"), ("ENABLE_AUTO_DRAIN", "false")][..];
     let text = |which: &str| {
         vec![format!(
-            "manager-eviction: the driver manager evicts by itself ({which}), and the hook drives"
+            "manager-eviction: the driver manager evicts pods ({which}), but in mode `drive` only the hook may evict pods"
         )]
     };
     assert_eq!(manager(Some(off), &[]), Vec::<String>::new());
@@ -110,7 +110,7 @@ fn entering_or_leaving_drive_replaces_driver_pods_once() {
     assert_eq!(
         change("true", "false"),
         [
-            "mode-change: the driver manager no longer evicts by itself: the driver pods of all 4 nodes are replaced once"
+            "mode-change: the driver manager stops evicting pods: the driver pods of all 4 nodes are replaced once"
         ]
     );
     assert_eq!(change("false", "true").len(), 1);
@@ -123,7 +123,7 @@ fn too_small_budget_names_the_number_to_set() {
     assert_eq!(
         scene.texts(),
         [
-            "time-budget: 12 nodes, 1 at a time and 600 s each, need a budget of 8100 s, and it is 3600 s: set rollout.budgetSeconds to 8100"
+            "time-budget: 12 nodes, 1 at a time and 600 s each, need a time budget of 8100 s, but it is 3600 s: set rollout.budgetSeconds to 8100"
         ]
     );
     assert_eq!(scene.findings()[0].severity, CheckSeverity::Warning);
@@ -138,7 +138,7 @@ fn too_small_budget_names_the_number_to_set() {
     scene.settings.budget_seconds = 8100;
     assert_eq!(scene.texts(), Vec::<String>::new());
     scene.settings.upgrade.soak_seconds = 60;
-    assert!(scene.texts()[0].contains("need a budget of 8760 s"), "{:?}", scene.texts());
+    assert!(scene.texts()[0].contains("need a time budget of 8760 s"), "{:?}", scene.texts());
     scene.policy.max_parallel_upgrades = 0;
     assert_eq!(scene.texts(), Vec::<String>::new(), "three at a time: 25%");
 }
@@ -157,8 +157,7 @@ fn budget_before_operator_is_the_waiting_jobs() {
     assert_eq!(
         budgets(&scene),
         [
-            "time-budget: 12 nodes, 1 at a time and 600 s each, need a budget of 8100 s, and it is 3600 s: release gpu-operator-post waits for \
-             them: set its rollout.budgetSeconds, and rollout.preflight.waits.budgetSeconds here, to 8100"
+            "time-budget: 12 nodes, 1 at a time and 600 s each, need a time budget of 8100 s, but it is 3600 s: release gpu-operator-post waits for them: set rollout.budgetSeconds of that release, and rollout.preflight.waits.budgetSeconds of this one, to 8100"
         ]
     );
     scene.settings.preflight.waits =
@@ -212,7 +211,7 @@ fn the_network_operators_auto_upgrade_is_its_own() {
     assert_eq!(
         scene.texts(),
         [
-            "actors: autoUpgrade is on in the NicClusterPolicy, and the hook drives: two would upgrade the same nodes"
+            "actors: autoUpgrade is on in the NicClusterPolicy, but the hook runs in mode `drive`: both would upgrade the same nodes"
         ]
     );
 }

@@ -43,9 +43,9 @@ fn becomes(live: LiveIdentity, coming: ComingValues) -> Option<String> {
     let texts: Vec<String> =
         scene.texts().into_iter().filter(|text| text.starts_with("daemon-set-identity")).collect();
     let text = texts.first()?;
-    let (_, rest) = text.split_once(" gives way to ").expect("what it becomes");
+    let (_, rest) = text.split_once(" with ").expect("what it becomes");
     let (becomes, cost) = rest.split_once(": ").expect("what that means");
-    assert_eq!(cost, "the driver pods of 3 nodes go at once, whatever runs there");
+    assert_eq!(cost, "it would delete the driver pods of 3 nodes at once, under running workloads");
     Some(becomes.to_owned())
 }
 
@@ -55,8 +55,8 @@ fn gpu_operator_2166_every_daemon_set_replacement_is_found() {
     let crd = |value| ComingValues { nvidia_drivers: Some(value), ..ComingValues::default() };
     let toolkit = |value| ComingValues { driver_toolkit: Some(value), ..ComingValues::default() };
     let off = ComingValues { driver: Some(false), ..ComingValues::default() };
-    let one = "the ClusterPolicy's one DaemonSet for all nodes";
-    let kernels = "the ClusterPolicy's DaemonSets of precompiled drivers, one a kernel";
+    let one = "the ClusterPolicy's single DaemonSet for all nodes";
+    let kernels = "the ClusterPolicy's DaemonSets of precompiled drivers, one per kernel";
     for (live, coming, expected) in [
         (LiveIdentity::Compiled, ComingValues::default(), None),
         (LiveIdentity::Precompiled, ComingValues::default(), None),
@@ -106,8 +106,7 @@ fn nodes_whose_kernel_left_daemon_set_are_named() {
     assert_eq!(
         scene.texts(),
         [
-            "daemon-set-identity: 1 nodes have left the node selector of daemonset/nvidia-driver-daemonset, which takes their driver pods away \
-          at once: gpu-1 (feature.node.kubernetes.io/kernel-version.full is 6.8.0-41, and was 6.8.0-40)"
+            "daemon-set-identity: 1 nodes no longer match the node selector of daemonset/nvidia-driver-daemonset, so their driver pods are deleted at once: gpu-1 (feature.node.kubernetes.io/kernel-version.full is 6.8.0-41, but was 6.8.0-40)"
         ]
     );
 }
@@ -133,8 +132,7 @@ fn cloud_native_stack_95_disabling_ofed_driver_removes_its_pods() {
     assert_eq!(
         scene.texts(),
         [
-            "daemon-set-identity: daemonset/mofed-ubuntu22.04-5b8c-ds gives way to no driver DaemonSet at all: the driver pods of 1 nodes go at \
-          once, whatever runs there"
+            "daemon-set-identity: the operator would replace daemonset/mofed-ubuntu22.04-5b8c-ds with no driver DaemonSet at all: it would delete the driver pods of 1 nodes at once, under running workloads"
         ]
     );
 }

@@ -49,8 +49,7 @@ fn kubernetes_upgrade_in_progress_is_found() {
     assert_eq!(
         found(newer),
         [
-            "kubernetes-upgrade: kubelets are of different versions (v1.33.1 on 3 nodes, v1.34.0 on 1 nodes): an upgrade of Kubernetes may be \
-          on its way"
+            "kubernetes-upgrade: kubelets have different versions (v1.33.1 on 3 nodes, v1.34.0 on 1 nodes): an upgrade of Kubernetes may be in progress"
         ]
     );
     let cordoned = |scene: &mut PreflightScene| {
@@ -59,7 +58,7 @@ fn kubernetes_upgrade_in_progress_is_found() {
     };
     let texts = found(cordoned);
     assert!(
-        texts[0].ends_with("an upgrade of Kubernetes is probably on its way, with gpu-2 cordoned"),
+        texts[0].ends_with("an upgrade of Kubernetes is probably in progress, with gpu-2 cordoned"),
         "{texts:?}"
     );
     let mut half = PreflightScene::new(2);
@@ -79,7 +78,7 @@ fn kubernetes_upgrade_in_progress_is_found() {
 #[test]
 fn gpu_operator_2820_nodes_that_others_cordoned_are_named() {
     let cordon = |scene: &mut PreflightScene| scene.node("gpu-0").unschedulable = true;
-    let text = "foreign-cordons: somebody else has cordoned 1 nodes: gpu-0";
+    let text = "foreign-cordons: 1 nodes have a foreign cordon: gpu-0";
     assert_eq!(found(cordon), [text]);
     let with_state = |driver: Driver, state: &'static str| {
         move |scene: &mut PreflightScene| {
@@ -125,11 +124,11 @@ fn our_own_cordon_is_not_called_foreign() {
             scene.node("gpu-0").annotations.insert(Driver::Gpu.traits().own_record.into(), text);
         }
     };
-    let left = "leftovers: 1 nodes carry labels or annotations of gpu-rollout: gpu-0 (gpu-rollout.dev/gpu-driver-upgrade)";
+    let left = "leftovers: 1 nodes have labels or annotations of gpu-rollout: gpu-0 (gpu-rollout.dev/gpu-driver-upgrade)";
     assert_eq!(found(record(true)), [left]);
     assert_eq!(
         found(record(false)),
-        ["foreign-cordons: somebody else has cordoned 1 nodes: gpu-0", left],
+        ["foreign-cordons: 1 nodes have a foreign cordon: gpu-0", left],
         "we found it cordoned"
     );
 }
@@ -144,8 +143,7 @@ fn what_an_earlier_run_has_left_is_named() {
     assert_eq!(
         found(labels),
         [
-            "leftovers: 2 nodes carry labels or annotations of gpu-rollout: gpu-0 (gpu-rollout.dev/gpu-driver-upgrade-state), gpu-1 \
-          (gpu-rollout.dev/gpu-driver-hold)"
+            "leftovers: 2 nodes have labels or annotations of gpu-rollout: gpu-0 (gpu-rollout.dev/gpu-driver-upgrade-state), gpu-1 (gpu-rollout.dev/gpu-driver-hold)"
         ]
     );
     let without_device = |scene: &mut PreflightScene| {
@@ -175,8 +173,7 @@ fn libs_76_maintenance_that_others_asked_for_is_named() {
     assert_eq!(
         found(change),
         [
-            "node-maintenance: 2 NodeMaintenances stand: gpu-0 (asked for by `nic.configuration.operator`, Draining), gpu-1 (asked for by \
-          `admin`, not begun)"
+            "node-maintenance: 2 NodeMaintenances exist: gpu-0 (requested by `nic.configuration.operator`, Draining), gpu-1 (requested by `admin`, not started)"
         ]
     );
 }
@@ -195,8 +192,7 @@ fn gpu_operator_316_operands_still_paused_after_upgrade_are_named() {
     assert_eq!(
         found(pause),
         [
-            "paused-operands: operands of 1 nodes are paused for an upgrade that is over: gpu-0 (nvidia.com/gpu.deploy.container-toolkit, \
-          nvidia.com/gpu.deploy.dcgm)"
+            "paused-operands: operands of 1 nodes are paused for an upgrade that has ended: gpu-0 (nvidia.com/gpu.deploy.container-toolkit, nvidia.com/gpu.deploy.dcgm)"
         ]
     );
     let starting = |scene: &mut PreflightScene| {

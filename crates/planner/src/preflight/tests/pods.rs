@@ -30,7 +30,7 @@ fn with_drain(scene: &mut PreflightScene) -> &mut DrainPolicy {
 
 #[test]
 fn gpu_operator_454_pods_with_empty_dir_name_policy_key() {
-    let text = "empty-dir: 1 pods that have to go have an emptyDir: team/llm has an emptyDir in memory (shared memory), which would be lost \
+    let text = "empty-dir: 1 pods that must be evicted have an emptyDir: team/llm has an emptyDir in memory (shared memory), which would be lost \
                 (podDeletion.deleteEmptyDir is off)";
     assert_eq!(found(|scene| scene.pods.push(memory(gpu_pod("llm")))), [text]);
     let lossy = |scene: &mut PreflightScene| {
@@ -54,9 +54,7 @@ fn gpu_operator_454_pods_with_empty_dir_name_policy_key() {
 
 #[test]
 fn kubernetes_57049_pods_that_nobody_brings_back_are_named() {
-    let text = "unmanaged-pods: 2 pods that have to go are brought back by nobody: team/debug has no controller, and nobody would bring it \
-                back (podDeletion.force is off), team/old is left over from daemonset/gone, and nobody would bring it back \
-                (podDeletion.force is off)";
+    let text = "unmanaged-pods: 2 pods that must be evicted would not be recreated: team/debug has no controller that would recreate it (podDeletion.force is off), team/old is left over from daemonset/gone, and no controller would recreate it (podDeletion.force is off)";
     let change = |scene: &mut PreflightScene| {
         scene.pods.extend([bare(gpu_pod("debug")), of_daemon_set("gone", gpu_pod("old"))]);
         scene.daemon_sets.insert(("team".into(), "gone".into()), Liveness::Gone);
@@ -90,7 +88,7 @@ fn drain_decides_about_every_pod_it_selects() {
     };
     assert!(
         found(skipped)[0]
-            .starts_with("empty-dir: 1 pods that have to go have an emptyDir: team/llm"),
+            .starts_with("empty-dir: 1 pods that must be evicted have an emptyDir: team/llm"),
         "{:?}",
         found(skipped)
     );
@@ -133,7 +131,7 @@ fn gpu_operator_2570_pods_without_gpu_request_appear_before_cordon() {
     assert_eq!(
         found(change),
         [
-            "hidden-holders: 1 pods may use the GPU without asking for it: team/notebook runs with runtime class `nvidia` and asks for no GPU"
+            "hidden-holders: 1 pods may use the GPU without requesting it: team/notebook uses runtime class `nvidia` and requests no GPU"
         ]
     );
     let selected = |scene: &mut PreflightScene| {
@@ -158,7 +156,7 @@ fn hawk_1363_pods_that_terminate_without_end_are_named() {
     assert_eq!(
         found(change),
         [
-            "terminating-pods: 2 pods are terminating and do not end: team/wedged for 2460 min, team/held for 15 min, held by example.com/hold"
+            "terminating-pods: 2 pods are stuck in termination: team/wedged for 2460 min, team/held for 15 min, held by example.com/hold"
         ]
     );
 }
@@ -181,7 +179,7 @@ fn kubernetes_57049_controllers_of_unknown_kinds_are_named() {
     assert_eq!(
         found(change),
         [
-            "foreign-controllers: 2 pods that have to go have a controller of an unknown kind: team/worker of PyTorchJob llm (kubeflow.org/v1), \
+            "foreign-controllers: 2 pods that must be evicted have a controller of an unknown kind: team/worker of PyTorchJob llm (kubeflow.org/v1), \
           team/kruise of StatefulSet llm (apps.kruise.io/v1beta1)"
         ]
     );
@@ -215,7 +213,7 @@ fn kured_82_impossible_budget_is_found_before_cordon() {
     assert_eq!(
         found(change),
         [
-            "budget-never-yields: poddisruptionbudget team/a never lets a pod go: maxUnavailable is 0; 2 pods have to go: team/a-0, team/a-1"
+            "budget-never-yields: poddisruptionbudget team/a never allows an eviction: maxUnavailable is 0; 2 pods must be evicted: team/a-0, team/a-1"
         ]
     );
     let slow = |scene: &mut PreflightScene| {
@@ -240,7 +238,7 @@ fn each_budget_has_its_own_advice() {
         advice,
         [
             "narrow the selectors so that one PodDisruptionBudget protects each pod",
-            "set maxUnavailable to at least 1, or delete the PodDisruptionBudget for the time of the rollout"
+            "set maxUnavailable to at least 1, or delete the PodDisruptionBudget during the rollout"
         ]
     );
 }
@@ -266,7 +264,7 @@ fn aicr_980_claims_of_running_pods_are_named() {
     assert_eq!(
         found(change),
         [
-            "held-claims: 1 running pods hold GPUs by ResourceClaims: team/trainer-0 (resourceclaim/gpu)"
+            "held-claims: 1 running pods hold GPUs through ResourceClaims: team/trainer-0 (resourceclaim/gpu)"
         ]
     );
 }
@@ -287,8 +285,7 @@ fn dra_1278_claims_never_released_are_named() {
     assert_eq!(
         found(change(-601)),
         [
-            "leftover-claims: 2 ResourceClaims are not given back: team/zombie is reserved for 1 pods that are gone, team/wedged is being deleted \
-          and does not end"
+            "leftover-claims: 2 ResourceClaims are not released: team/zombie is reserved for 1 pods that no longer exist, team/wedged is stuck in deletion"
         ]
     );
 }
@@ -306,11 +303,13 @@ fn tuppr_310_the_hooks_own_pod_is_no_finding() {
 fn invalid_selector_is_a_finding_not_a_panic() {
     assert_eq!(
         found(|scene| with_drain(scene).pod_selector = "a b".into()),
-        ["selectors: drain.podSelector: `a b` is no label selector: `a b` is no label key"]
+        ["selectors: drain.podSelector: `a b` is not a label selector: `a b` is not a label key"]
     );
     assert_eq!(
         found(|scene| scene.settings.upgrade.extra_consumers = vec![String::new()]),
-        ["selectors: extraConsumers: an empty selector would evict every pod; a drain does that"]
+        [
+            "selectors: extraConsumers: an empty selector would evict every pod; use `drain` for that"
+        ]
     );
 }
 
@@ -324,7 +323,7 @@ fn network_operator_263_ofed_checks_pods_on_its_networks() {
     let texts = scene.texts();
     assert_eq!(texts.len(), 1, "{texts:?}");
     assert!(
-        texts[0].starts_with("empty-dir: 1 pods that have to go have an emptyDir: team/mpi"),
+        texts[0].starts_with("empty-dir: 1 pods that must be evicted have an emptyDir: team/mpi"),
         "{texts:?}"
     );
 }

@@ -46,7 +46,8 @@ fn settings() -> Settings {
 }
 
 impl PreflightScene {
-    /// Nodes `gpu-0` …, each with its driver; `gpu-0` also with a pod of a ReplicaSet that uses a GPU.
+    /// Nodes `gpu-0` …, each with its driver; `gpu-0` also with a pod of a ReplicaSet that uses a
+    /// GPU.
     pub(super) fn new(nodes: usize) -> Self {
         let mut scene = Self {
             observed: Observed::default(),

@@ -1,5 +1,5 @@
-//! A sample of everything that can keep a node under the vendor's controller, and of every form that it is told in, for the catalog of
-//! messages.
+//! A sample of everything that can keep a node under the vendor's controller, and of every form
+//! that it is told in, for the catalog of messages.
 
 use jiff::Timestamp;
 

@@ -1,5 +1,5 @@
-//! A sample of every reason, and of every form that its text, its class or its remedy has, for the catalog of messages.
-//! What nodes wait for in an upgrade of ours is in [`super::upgrades`].
+//! A sample of every reason, and of every form that its text, its class or its remedy has, for the
+//! catalog of messages. What nodes wait for in an upgrade of ours is in [`super::upgrades`].
 
 use crate::reason::{OperandName, Reason};
 use contract::driver::Driver;
@@ -196,7 +196,8 @@ fn of_gpus() -> Vec<Reason> {
 }
 
 fn of_dra() -> Vec<Reason> {
-    let cause = || format!("its container started {AT:.0}, what it serves is there since {AT:.0}");
+    let cause =
+        || format!("its container started at {AT:.0}, its driver or toolkit was ready at {AT:.0}");
     vec![
         Reason::PluginQueued { cause: cause(), away: 1, limit: 1 },
         Reason::PluginQueued { cause: cause(), away: 0, limit: 3 },
@@ -225,7 +226,7 @@ fn of_plugins() -> Vec<Reason> {
     let (config_map, key) = (|| "device-plugin-config".to_owned(), || "a100-shared".to_owned());
     let cause = || {
         format!(
-            "its container started {AT:.0}, its configuration `a100-shared` is as it is since {AT:.0}"
+            "its container started at {AT:.0}, its configuration `a100-shared` dates from {AT:.0}"
         )
     };
     let daemon_set = || "nvidia-device-plugin-daemonset".to_owned();

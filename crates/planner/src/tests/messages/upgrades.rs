@@ -1,5 +1,5 @@
-//! A sample of everything that a node waits for in an upgrade that we do or steer, and of every form that it is told in, for the catalog
-//! of messages.
+//! A sample of everything that a node waits for in an upgrade that we do or steer, and of every
+//! form that it is told in, for the catalog of messages.
 
 use crate::drive_upgrade::cause::FailureCause;
 use crate::drive_upgrade::start_limits::StartRefusal;
@@ -81,7 +81,7 @@ fn of_others() -> Vec<UpgradeReason> {
 /// What goes on on a node whose turn has come.
 fn of_the_work() -> Vec<UpgradeReason> {
     let jobs = ["training/resnet-0-x7k2p", "training/resnet-1-m4d9s"].map(str::to_owned);
-    let pod = "inference/llm-0 (asked to leave 3 times in 40 s, a PodDisruptionBudget forbids it for now; again in 20 s)";
+    let pod = "inference/llm-0 (eviction requested 3 times in 40 s: a PodDisruptionBudget forbids it for now; next request in 20 s)";
     vec![
         UpgradeReason::Cordoning,
         UpgradeReason::Jobs { jobs: jobs[..1].to_vec(), until: None },
@@ -129,15 +129,15 @@ fn failed(cause: FailureCause) -> UpgradeReason {
 fn why(cause: FailureCause) -> &'static str {
     match cause {
         FailureCause::PodsNotEvictable => {
-            "no pod was touched: training/notebook has no controller, and nobody would bring it back (podDeletion.force would allow it)"
+            "no pod was evicted: training/notebook has no controller that would recreate it (podDeletion.force would allow it)"
         }
         FailureCause::EvictionTimeout | FailureCause::DrainTimeout => {
-            "not gone after 300 s: inference/llm-0"
+            "pods did not leave within 300 s: inference/llm-0"
         }
         FailureCause::DrainBlocked => {
-            "no pod was touched: training/cache-0 has an emptyDir on disk, which would be lost (drain.deleteEmptyDir would allow it)"
+            "no pod was evicted: training/cache-0 has an emptyDir on disk, which would be lost (drain.deleteEmptyDir would allow it)"
         }
-        FailureCause::CordonContested => "somebody uncordoned the node 4 times",
+        FailureCause::CordonContested => "another user or controller uncordoned the node 4 times",
         FailureCause::DriverFailing => "11 restarts: nvidia-driver-ctr: CrashLoopBackOff",
         FailureCause::DriverTimeout => "not ready within 1800 s: it is not ready",
         FailureCause::ValidationTimeout => "driver-validation: CrashLoopBackOff",

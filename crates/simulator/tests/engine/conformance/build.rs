@@ -148,7 +148,7 @@ fn line_005_too_few_pods_block_everything() {
     observed.daemon_sets[0].desired = 2;
     assert_eq!(
         blocked(&observed).as_deref(),
-        Some("daemonset/drivers wants 2 pods and has 1; none on b")
+        Some("daemonset/drivers needs 2 pods, but has 1; none on b")
     );
     let expected = SnapshotError::PodCount {
         daemon_set: "drivers".into(),
@@ -166,7 +166,7 @@ fn line_006_too_many_pods_block_everything() {
     pod(&mut observed, "drivers-2", Some("drivers"), "gone");
     assert_eq!(
         blocked(&observed).as_deref(),
-        Some("daemonset/drivers wants 1 pods and has 2; one too many on gone")
+        Some("daemonset/drivers needs 1 pods, but has 2; one too many on gone")
     );
 }
 
@@ -184,7 +184,7 @@ fn line_008_pod_of_removed_node_blocks_everything() {
     observed.nodes.clear();
     assert_eq!(
         blocked(&observed).as_deref(),
-        Some("pod/drivers-1 is on node/a, which is not there")
+        Some("pod/drivers-1 is on node/a, which does not exist")
     );
 }
 
@@ -194,7 +194,7 @@ fn line_009_running_pod_without_node_blocks_everything() {
     Arc::make_mut(&mut observed.pods.changed()[0]).unbound = true;
     assert_eq!(
         blocked(&observed).as_deref(),
-        Some("pod/drivers-1 is on no node though it is not pending")
+        Some("pod/drivers-1 is not Pending, but has no node")
     );
 }
 

@@ -35,13 +35,13 @@ fn said(story: &Story, second: f64) -> Vec<WaitingNode> {
 #[test]
 fn the_traces_are_explained() {
     for (name, second, node, resolves, text) in [
-        ("01-fresh-install", 60.0, "gpu-000", true, "it goes to upgrade-done"),
+        ("01-fresh-install", 60.0, "gpu-000", true, "the node moves to upgrade-done"),
         (
             "02-driver-bump-serial",
             10.0,
             "gpu-003",
             true,
-            "1 of 1 parallel upgrades are taken: gpu-002 (pod-restart-required, cordoned)",
+            "1 of 1 parallel upgrades are in use: gpu-002 (pod-restart-required, cordoned)",
         ),
         (
             "02-driver-bump-serial",
@@ -50,13 +50,13 @@ fn the_traces_are_explained() {
             true,
             "driver pod/nvidia-driver-daemonset-qv2lw is not ready",
         ),
-        ("02-driver-bump-serial", 60.0, "gpu-002", true, "it goes to validation-required"),
+        ("02-driver-bump-serial", 60.0, "gpu-002", true, "the node moves to validation-required"),
         (
             "03-driver-bump-parallel",
             10.0,
             "gpu-000",
             true,
-            "2 of 2 parallel upgrades are taken: gpu-002 (pod-restart-required, cordoned), gpu-003",
+            "2 of 2 parallel upgrades are in use: gpu-002 (pod-restart-required, cordoned), gpu-003",
         ),
         (
             "03-driver-bump-parallel",
@@ -65,7 +65,7 @@ fn the_traces_are_explained() {
             true,
             "validator pod/nvidia-operator-validator-d2hkz is not ready; after 2026-11-21T03:25:41Z",
         ),
-        ("03-driver-bump-parallel", 300.0, "gpu-000", true, "it goes to uncordon-required"),
+        ("03-driver-bump-parallel", 300.0, "gpu-000", true, "the node moves to uncordon-required"),
         ("04-restart-only", 5.0, "gpu-001", true, "is not ready"),
         (
             "05-failing-driver",
@@ -74,61 +74,61 @@ fn the_traces_are_explained() {
             true,
             "is not ready (nvidia-driver-ctr: CrashLoopBackOff), 10 restarts",
         ),
-        ("05-failing-driver", 420.0, "gpu-001", true, "it goes to upgrade-failed"),
+        ("05-failing-driver", 420.0, "gpu-001", true, "the node moves to upgrade-failed"),
         (
             "05-failing-driver",
             600.0,
             "gpu-001",
             true,
-            "given up; driver pod/nvidia-driver-daemonset-g2pvm is not ready",
+            "the upgrade failed; driver pod/nvidia-driver-daemonset-g2pvm is not ready",
         ),
         (
             "05-failing-driver",
             600.0,
             "gpu-003",
             false,
-            "1 of 1 parallel upgrades are taken: gpu-001 (upgrade-failed, cordoned)",
+            "1 of 1 parallel upgrades are in use: gpu-001 (upgrade-failed, cordoned)",
         ),
         (
             "06-drain-pdb",
             100.0,
             "gpu-000",
             true,
-            "pods that use the device are being evicted; after 300 s the node is given up",
+            "the operator is evicting pods that use the device; after 300 s, the upgrade fails",
         ),
         (
             "06-drain-pdb",
             100.0,
             "gpu-001",
             true,
-            "1 of 1 parallel upgrades are taken: gpu-000 (pod-deletion-required, cordoned)",
+            "1 of 1 parallel upgrades are in use: gpu-000 (pod-deletion-required, cordoned)",
         ),
-        ("07-wait-for-jobs", 100.0, "gpu-000", true, "1 pod of a job runs"),
-        ("07-wait-for-jobs", 200.0, "gpu-000", true, "it goes to pod-deletion-required"),
+        ("07-wait-for-jobs", 100.0, "gpu-000", true, "1 job pod is running"),
+        ("07-wait-for-jobs", 200.0, "gpu-000", true, "the node moves to pod-deletion-required"),
         (
             "08-join-and-leave",
             40.0,
             "gpu-001",
             true,
-            "pod/nvidia-driver-daemonset-lg6rm is on node/gpu-003, which is not there",
+            "pod/nvidia-driver-daemonset-lg6rm is on node/gpu-003, which does not exist",
         ),
-        ("09-pause-mid-roll", 150.0, "gpu-002", false, "upgrades are switched off"),
+        ("09-pause-mid-roll", 150.0, "gpu-002", false, "automatic upgrades are off"),
         (
             "09-pause-mid-roll",
             300.0,
             "gpu-002",
             false,
-            "1 node counts as unavailable and 1 may (25% of 4): gpu-001 (upgrade-done, cordoned)",
+            "1 node counts as unavailable, and at most 1 may (25% of 4): gpu-001 (upgrade-done, cordoned)",
         ),
-        ("09-pause-mid-roll", 420.0, "gpu-003", true, "it goes to cordon-required"),
+        ("09-pause-mid-roll", 420.0, "gpu-003", true, "the node moves to cordon-required"),
         (
             "09-pause-mid-roll",
             420.0,
             "gpu-002",
             true,
-            "0 of 1 parallel upgrades are taken; next: gpu-003",
+            "0 of 1 parallel upgrades are in use; next: gpu-003",
         ),
-        ("16-rollback-mid-roll", 60.0, "gpu-003", true, "it goes to validation-required"),
+        ("16-rollback-mid-roll", 60.0, "gpu-003", true, "the node moves to validation-required"),
     ] {
         let all = said(story(name), second);
         let waiting = all
@@ -225,7 +225,7 @@ fn every_wait_has_its_words() {
             vec![old("a", ControllerState::UpgradeRequired)],
             PolicyRules::default(),
             options(),
-            ("Off", false, "upgrades are switched off"),
+            ("Off", false, "automatic upgrades are off"),
         ),
         (
             vec![with(old("a", ControllerState::UpgradeRequired), |entry| {
@@ -242,7 +242,11 @@ fn every_wait_has_its_words() {
             ],
             strict(),
             options(),
-            ("Parallel", false, "1 of 1 parallel upgrades are taken: f (upgrade-failed, cordoned)"),
+            (
+                "Parallel",
+                false,
+                "1 of 1 parallel upgrades are in use: f (upgrade-failed, cordoned)",
+            ),
         ),
         (
             vec![
@@ -254,7 +258,7 @@ fn every_wait_has_its_words() {
             (
                 "Unavailable",
                 true,
-                "1 node counts as unavailable and 1 may (25% of 2): n (upgrade-done, not Ready)",
+                "1 node counts as unavailable, and at most 1 may (25% of 2): n (upgrade-done, not Ready)",
             ),
         ),
         (
@@ -264,7 +268,7 @@ fn every_wait_has_its_words() {
                 ..Policy::default()
             }),
             options(),
-            ("Unavailable", false, "0 nodes count as unavailable and 0 may (0 of 1)"),
+            ("Unavailable", false, "0 nodes count as unavailable, and at most 0 may (0 of 1)"),
         ),
         (
             vec![with(cordoned(old("a", ControllerState::WaitForJobsRequired)), |entry| {
@@ -275,7 +279,7 @@ fn every_wait_has_its_words() {
             (
                 "Jobs",
                 true,
-                "2 pods of jobs run; waited for since 2027-01-15T07:59:50Z, until 2027-01-15T08:00:20Z",
+                "2 job pods are running; waiting since 2027-01-15T07:59:50Z, until 2027-01-15T08:00:20Z",
             ),
         ),
         (
@@ -285,14 +289,14 @@ fn every_wait_has_its_words() {
             (
                 "Evicting",
                 true,
-                "pods that use the device are being evicted; after 300 s the node is given up",
+                "the operator is evicting pods that use the device; after 300 s, the upgrade fails",
             ),
         ),
         (
             vec![cordoned(old("a", ControllerState::DrainRequired))],
             drained,
             options(),
-            ("Draining", true, "the node is being drained; after 300 s it is given up"),
+            ("Draining", true, "the operator is draining the node; after 300 s, the upgrade fails"),
         ),
         (
             vec![handed(Some("Draining"))],
@@ -304,7 +308,11 @@ fn every_wait_has_its_words() {
             vec![handed(None)],
             strict(),
             in_mode,
-            ("Maintenance", true, "the maintenance-operator has not looked at its NodeMaintenance"),
+            (
+                "Maintenance",
+                true,
+                "the maintenance-operator has not handled its NodeMaintenance yet",
+            ),
         ),
         (
             vec![handed(None)],
@@ -313,7 +321,7 @@ fn every_wait_has_its_words() {
             (
                 "MaintenanceOff",
                 false,
-                "it was handed to the maintenance-operator, and that mode is off",
+                "the node was handed to the maintenance-operator, but requestor mode is off",
             ),
         ),
         (
@@ -325,7 +333,7 @@ fn every_wait_has_its_words() {
             (
                 "MaintenanceOff",
                 false,
-                "it was handed to the maintenance-operator, and that mode is off",
+                "the node was handed to the maintenance-operator, but requestor mode is off",
             ),
         ),
         (
@@ -355,14 +363,14 @@ fn every_wait_has_its_words() {
             (
                 "Validating",
                 true,
-                "validator pod/v is not ready; after 2027-01-15T08:09:50Z the node is given up",
+                "validator pod/v is not ready; after 2027-01-15T08:09:50Z, the upgrade fails",
             ),
         ),
         (
             vec![cordoned(old("a", ControllerState::Failed))],
             strict(),
             options(),
-            ("FailedBefore", false, "given up with its old driver"),
+            ("FailedBefore", false, "the upgrade failed, and the node keeps its old driver"),
         ),
         (
             vec![unready(cordoned(node("a", ControllerState::Failed)))],
@@ -371,7 +379,7 @@ fn every_wait_has_its_words() {
             (
                 "FailedDriver",
                 true,
-                "given up; driver pod/driver is not ready (ctr: CrashLoopBackOff)",
+                "the upgrade failed; driver pod/driver is not ready (ctr: CrashLoopBackOff)",
             ),
         ),
         (
@@ -387,7 +395,7 @@ fn every_wait_has_its_words() {
             (
                 "Asleep",
                 true,
-                "the operator has not looked; when it does it goes to validation-required",
+                "the operator has made no pass; at its next pass, the node moves to validation-required",
             ),
         ),
         (
@@ -400,7 +408,7 @@ fn every_wait_has_its_words() {
             (
                 "PassEnds",
                 false,
-                "the operator gives up before it comes to the node: node/b is in pod-deletion-required and the policy has no podDeletion",
+                "the operator's pass ends before it reaches the node: node/b is in state pod-deletion-required, but the policy has no podDeletion",
             ),
         ),
     ];
@@ -437,7 +445,7 @@ fn blocked_fleet_has_reasons_idle_node_has_none() {
     );
     assert_eq!(
         waits[0].wait.to_string(),
-        "the operator does nothing for any node: pod/driver-1 is on no node though it is not pending"
+        "the operator cannot upgrade any node: pod/driver-1 is not Pending, but has no node"
     );
 }
 

@@ -1,4 +1,4 @@
-//! The pods that have to leave a node before its driver is replaced.
+//! Removal of the pods that must leave a node before its driver is replaced.
 
 use crate::action::PodEviction;
 use crate::drive_upgrade::cause::FailureCause;
@@ -26,29 +26,29 @@ use crate::time::after;
 /// Seconds beyond its grace period that a pod may take until its node has reported it gone.
 const GRACE_MARGIN_SECONDS: u64 = 30;
 
-/// Seconds in which a node's pods must have been listed.
+/// Seconds within which a node's pods must have been listed.
 const LISTING_SECONDS: u64 = 120;
 
-/// How far a node is with its pods.
+/// The progress of a node's pods.
 pub(super) enum PodClearing {
-    /// No pod is left that has to go.
+    /// All pods that must leave have left.
     Over,
-    /// Some are.
+    /// Some have not left.
     Waits(UpgradeReason),
-    /// Some may not go, and none was touched.
+    /// Some may not be evicted, and none was.
     Blocked(String),
-    /// Some did not go in time.
+    /// Some did not leave in time.
     TimedOut(String),
 }
 
-/// The jobs that are waited for on a node.
+/// Returns the jobs on a node that the hook waits for.
 pub(super) fn jobs_on(observed: &Observed, node: &ObservedNode) -> Vec<String> {
     let busy =
         observed.workloads.jobs.iter().filter(|job| job.node == node.name && job.phase.is_busy());
     busy.map(|job| format!("{}/{}", job.namespace, job.name)).collect()
 }
 
-/// Evicts what the state is about, and says how far that is.
+/// Evicts the pods of the state, and returns the progress.
 pub(super) fn clear(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> PodClearing {
     draft.effects.focus = true;
     let (fleet, node) = (draft.fleet, draft.node);
@@ -73,19 +73,20 @@ pub(super) fn clear(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> PodCle
     if let Some(message) = never_yields(fleet, &plan) {
         return PodClearing::Blocked(message);
     }
-    // Nobody asked for evictions while there was no process.
+    // No evictions were requested while there was no process.
     let since = record.since.max(fleet.memory.taken_up);
-    // What an earlier step or attempt was answered is no answer to this one, nor are its pauses.
+    // Answers and pauses of an earlier step or attempt do not apply to this one.
     for going in &plan.evict {
         if fleet.memory.evictions.get(&going.pod.uid).is_some_and(|history| history.last < since) {
             draft.effects.unasked.push(going.pod.uid.clone());
         }
     }
-    // Whoever is given time to end uses it; only then does it count as late.
-    // Pods that come back to the node again and again are as late as the first one was.
+    // A pod may use its whole grace period; only then does it count as late. Pods that return to
+    // the node repeatedly are as late as the first one.
     let in_time = |pod: &Workload| pod.created <= after(since, limit);
     let leaving = plan.leaving.iter().filter(|leaving| in_time(leaving.pod));
-    // A pod that we have asked has its time from then on, by our clock; the server's may have been set since.
+    // The time of a pod that the hook evicted counts from the request, by the hook's clock; the
+    // server's clock may have been set since.
     let due = |leaving: &LeavingPod<'_>| {
         asked(draft, leaving.pod)
             .map_or(leaving.due, |history| after(history.last, leaving.pod.grace_seconds))
@@ -96,11 +97,15 @@ pub(super) fn clear(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> PodCle
     });
     let names = going(draft, &plan);
     if let Some(until) = until {
-        // A process that died, or a server that was away, has asked nobody: each pod is asked before it counts as late.
+        // A new process, or one whose server was away, has not requested any eviction: each
+        // eviction is requested before the pod counts as late.
         let asked =
             plan.evict.iter().all(|going| !in_time(going.pod) || asked(draft, going.pod).is_some());
         if until <= fleet.now && asked {
-            return PodClearing::TimedOut(format!("not gone after {limit} s: {}", listed(&names)));
+            return PodClearing::TimedOut(format!(
+                "pods did not leave within {limit} s: {}",
+                listed(&names)
+            ));
         }
         if asked {
             draft.alarm.set(until);
@@ -120,10 +125,11 @@ pub(super) fn clear(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> PodCle
     PodClearing::Waits(UpgradeReason::Evicting { pods: names, until })
 }
 
-/// A node's pods are not known: what it waits for. A watch that does not come about must not hold a slot indefinitely.
+/// Returns the reason for which a node waits whose pods are not known. A watch that never starts
+/// must not occupy a slot indefinitely.
 ///
 /// # Errors
-/// It has been too long; its time begins when it has a place among those that are followed.
+/// The wait took too long. Its time starts when the node's pods are among those that are watched.
 pub(super) fn unlisted(draft: &mut NodeDraft<'_>) -> Result<UpgradeReason, String> {
     let workloads = &draft.fleet.observed.workloads;
     let full = workloads.pods.len() + workloads.listing.len() >= FOCUS_LIMIT;
@@ -137,7 +143,8 @@ pub(super) fn unlisted(draft: &mut NodeDraft<'_>) -> Result<UpgradeReason, Strin
     Ok(UpgradeReason::Listing)
 }
 
-/// A driver pod is only deleted when the pods that the policy sees to have left: one may have come since.
+/// Checks again, before a driver pod is deleted, that the pods that the policy evicts have left: a
+/// new one may have appeared.
 pub(super) fn protect(
     draft: &mut NodeDraft<'_>,
     driven: &DrivenNode<'_>,
@@ -145,7 +152,7 @@ pub(super) fn protect(
 ) -> Option<StateResult> {
     let fleet = draft.fleet;
     let policy = &fleet.settings.upgrade.policy;
-    // Another template may have come since the node was started.
+    // The template may have changed since the node was started.
     let restart_only = record.restart_only && driven.is_restart_only(fleet.traits);
     if restart_only || policy.pod_deletion.is_none() && policy.drain.is_none() {
         return None;
@@ -161,7 +168,8 @@ pub(super) fn protect(
         policy.pod_deletion.is_some().then_some(UpgradeState::PodDeletionRequired),
         policy.drain.is_some().then_some(UpgradeState::DrainRequired),
     ];
-    // What one step could not move another one has, or it went on without.
+    // One step may have removed the pods that the other could not, or the upgrade continued
+    // without.
     let over = steps
         .into_iter()
         .flatten()
@@ -169,8 +177,8 @@ pub(super) fn protect(
     (!over).then(|| StateResult::To(after_jobs(policy)))
 }
 
-/// Pods that may keep the old driver from being unloaded: they use the device, and no step of the policy has moved them. Known a turn
-/// after it was first asked for.
+/// Returns the pods that may keep the old driver loaded: they use the device, and no step of the
+/// policy has removed them. The result is known one turn after the first request.
 pub(super) fn still_holding(draft: &mut NodeDraft<'_>) -> Option<String> {
     draft.effects.focus = true;
     let fleet = draft.fleet;
@@ -197,7 +205,7 @@ fn holders<'h>(fleet: &'h FleetInputs<'_>, selectors: &'h [Selector]) -> DeviceU
 fn plan<'p>(fleet: &FleetInputs<'_>, pods: &'p [Workload], state: UpgradeState) -> PodPlan<'p> {
     let upgrade = &fleet.settings.upgrade;
     let driver = fleet.settings.driver;
-    // Selectors have been checked before the run began (`hook/begin`).
+    // Selectors are checked before the run starts (`hook/begin`).
     let selectors = consumers(upgrade).unwrap_or_default();
     let daemon_sets = DaemonSetLiveness::new();
     let holders = holders(fleet, &selectors);
@@ -218,7 +226,7 @@ fn plan<'p>(fleet: &FleetInputs<'_>, pods: &'p [Workload], state: UpgradeState) 
     )
 }
 
-/// PodDisruptionBudgets that no waiting makes yield, while nothing has been touched.
+/// Returns the PodDisruptionBudgets that never allow an eviction, as long as no pod was evicted.
 fn never_yields(fleet: &FleetInputs<'_>, plan: &PodPlan<'_>) -> Option<String> {
     if !plan.leaving.is_empty() {
         return None;
@@ -226,7 +234,7 @@ fn never_yields(fleet: &FleetInputs<'_>, plan: &PodPlan<'_>) -> Option<String> {
     let budgets = DisruptionBudgets::new(&fleet.observed.workloads.budgets);
     let never =
         plan.evict.iter().filter_map(|going| match budgets.standing(going.pod, fleet.now) {
-            // Broken pods may be repaired, or replaced, while the others are waited for.
+            // Unhealthy pods may be repaired, or replaced, while the hook waits for the others.
             BudgetAnswer::Free
             | BudgetAnswer::Later(..)
             | BudgetAnswer::Never(_, ImpossibleEviction::Unhealthy) => None,
@@ -235,15 +243,15 @@ fn never_yields(fleet: &FleetInputs<'_>, plan: &PodPlan<'_>) -> Option<String> {
             }
         });
     let never: Vec<String> = never.collect();
-    (!never.is_empty()).then(|| format!("no pod was touched: {}", listed(&never)))
+    (!never.is_empty()).then(|| format!("no pod was evicted: {}", listed(&never)))
 }
 
-/// What was answered when the pod's eviction was asked for.
+/// Returns the answer to the pod's eviction.
 fn asked<'a>(draft: &NodeDraft<'a>, pod: &Workload) -> Option<&'a EvictionHistory> {
     draft.fleet.memory.evictions.get(&pod.uid).filter(|_| !draft.effects.unasked.contains(&pod.uid))
 }
 
-/// What is remembered of the pod's eviction, and what its budgets say now.
+/// Returns the history of the pod's eviction, updated with the current state of its budgets.
 fn history(draft: &NodeDraft<'_>, pod: &Workload) -> Option<EvictionHistory> {
     let history = asked(draft, pod)?;
     let let_go =
@@ -251,7 +259,7 @@ fn history(draft: &NodeDraft<'_>, pod: &Workload) -> Option<EvictionHistory> {
     Some(if let_go { history.let_go() } else { history.clone() })
 }
 
-/// The pods that have to go, each with what it is waited for.
+/// Returns the pods that must leave, each with what the hook waits for.
 fn going(draft: &NodeDraft<'_>, plan: &PodPlan<'_>) -> Vec<String> {
     let asked = plan.evict.iter().map(|going| match asked(draft, going.pod) {
         Some(history) => {
@@ -262,8 +270,8 @@ fn going(draft: &NodeDraft<'_>, plan: &PodPlan<'_>) -> Vec<String> {
     asked.chain(plan.leaving.iter().map(|leaving| leaving.text(draft.now()))).collect()
 }
 
-/// For what a node fails whose pods cannot be seen before its driver pod is deleted. One whose new driver has failed before must not be given
-/// back with it.
+/// Returns the cause for which a node fails whose pods cannot be listed before its driver pod is
+/// deleted. A node whose new driver has failed before must not be released with it.
 fn untouched_cause(record: &UpgradeRecord, policy: &Policy) -> FailureCause {
     if record.attempts.keys().any(|cause| !cause.is_before_restart()) {
         FailureCause::DriverTimeout
@@ -274,7 +282,7 @@ fn untouched_cause(record: &UpgradeRecord, policy: &Policy) -> FailureCause {
     }
 }
 
-/// Seconds that the state's evictions may take; 0 is without limit.
+/// Returns the seconds that the state's evictions may take; 0 is unlimited.
 fn limit(policy: &Policy, state: UpgradeState) -> u64 {
     if state == UpgradeState::DrainRequired {
         policy.drain.as_ref().map_or(0, |drain| drain.timeout_seconds)

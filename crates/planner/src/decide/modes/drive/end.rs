@@ -1,4 +1,4 @@
-//! How a node's upgrade ends: given back, failed, cleared away.
+//! The end of a node's upgrade: the node is released, fails, or is cleaned up.
 
 use jiff::Timestamp;
 
@@ -15,7 +15,7 @@ use contract::record::PluginReplacement;
 use super::DrivenNode;
 use super::patch::{put, remove, take_note};
 
-/// Takes away what is ours, except for a cordon that is not known to be.
+/// Removes gpu-rollout's labels and annotations, but no cordon whose owner is unknown.
 pub(in crate::decide) fn clear_away(draft: &mut NodeDraft<'_>) -> UpgradeTurn {
     let mut patch = NodePatch::for_node(draft.node);
     remove(&mut patch, draft.traits());
@@ -23,7 +23,7 @@ pub(in crate::decide) fn clear_away(draft: &mut NodeDraft<'_>) -> UpgradeTurn {
     UpgradeTurn::waits(UpgradeReason::GivingBack)
 }
 
-/// The node is done: cordon, state and record go in one patch.
+/// Releases a node that is done: removes cordon, state and record in one patch.
 pub(in crate::decide) fn give_back(
     draft: &mut NodeDraft<'_>,
     driven: &DrivenNode<'_>,
@@ -37,7 +37,7 @@ pub(in crate::decide) fn give_back(
     }
     take_note(&mut patch, node, record, draft.traits());
     let stays = if !record.cordoned && node.unschedulable {
-        "; it stays cordoned, as it was found"
+        "; the node stays cordoned, as it was before"
     } else {
         ""
     };
@@ -57,7 +57,8 @@ pub(in crate::decide) fn give_back(
     Reason::Upgrading(UpgradeReason::GivingBack)
 }
 
-/// The node failed. With its old driver untouched it is given back at once; else it keeps its cordon.
+/// Marks a node as failed. With an unchanged old driver, it is released at once; otherwise it keeps
+/// its cordon.
 pub(in crate::decide) fn fail(
     draft: &mut NodeDraft<'_>,
     driven: &DrivenNode<'_>,
@@ -76,7 +77,7 @@ pub(in crate::decide) fn fail(
     failed.failure = Some(NodeFailure { cause, message: message.clone() });
     failed.enter(UpgradeState::UpgradeFailed, now);
     let mut patch = NodePatch::for_node(node);
-    // With a driver that does not run it would take workloads that cannot work.
+    // Without a working driver, it would take workloads that cannot run.
     let broken = driven.pod.as_ref().is_some_and(|driver| !driver.pod.containers_ready);
     if cause.is_before_restart() && record.cordoned && !broken {
         failed.cordoned = false;

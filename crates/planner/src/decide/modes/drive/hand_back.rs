@@ -1,4 +1,4 @@
-//! The end of a run's time: nodes whose driver was not touched are released as they were.
+//! The end of a run's time: nodes with an unchanged driver are released unchanged.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use super::DrivenNode;
 use super::patch::{remove, take_note};
 use super::turn::is_untouched;
 
-/// Gives back what was begun and not touched, when the run ends while the fleet as a whole waits.
+/// Releases started nodes with an unchanged driver, if the run ends while the whole fleet waits.
 pub(in crate::decide) fn hand_all_back<'a>(
     fleet: &'a FleetInputs<'a>,
     nodes: impl Iterator<Item = &'a ObservedNode>,
@@ -34,7 +34,7 @@ pub(in crate::decide) fn hand_all_back<'a>(
         };
         let mut draft = NodeDraft::new(fleet, node);
         if is_untouched(&draft, &driven, &record) {
-            // What it waits for is what the fleet waits for.
+            // Its reason is that of the fleet.
             drop(hand_back(&mut draft, &record));
             drafts.push(draft);
         }
@@ -42,7 +42,8 @@ pub(in crate::decide) fn hand_all_back<'a>(
     drafts
 }
 
-/// The time is over before the node's driver was touched: it is released as it was, and the next run starts it again.
+/// Releases a node unchanged because the time is over before its driver was changed; the next run
+/// starts it again.
 pub(super) fn hand_back(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> Reason {
     draft.effects.handed_back = true;
     let (node, traits) = (draft.node, draft.traits());
@@ -51,11 +52,11 @@ pub(super) fn hand_back(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> Re
     patch.unschedulable = (record.cordoned && node.unschedulable).then_some(false);
     take_note(&mut patch, node, record, traits);
     if record.requested && !node.annotations.contains_key(traits.requested) {
-        // It was taken off when the node was started: whoever asked for it still waits.
+        // The request was removed when the node was started, and is still open.
         patch.annotations.insert(traits.requested.to_owned(), Some("true".to_owned()));
     }
     patch.news = Some(NodeNews::HandedBack(format!(
-        "the run's time is over; {}",
+        "the time of the run is over; {}",
         record.describe_steps(draft.now())
     )));
     draft.issue(patch);
@@ -63,7 +64,7 @@ pub(super) fn hand_back(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> Re
     Reason::Upgrading(UpgradeReason::NoTime { deadline, per_node, held: None })
 }
 
-/// What became of the nodes that were to be given back at the end.
+/// Describes which nodes were released at the end, and which were not.
 pub(in crate::decide) fn describe_handed_back(
     memory: &RunMemory,
     observed: &Observed,
@@ -79,8 +80,8 @@ pub(in crate::decide) fn describe_handed_back(
         memory.handed_back.iter().filter(|name| observed.nodes.contains_key(name)).collect();
     let (not, back): (Vec<String>, Vec<String>) = there.into_iter().cloned().partition(has_ours);
     let told = [
-        ("GivenBack", "given back untouched", back),
-        ("NotGivenBack", "not given back in time (the next deployment goes on with them)", not),
+        ("GivenBack", "released unchanged", back),
+        ("NotGivenBack", "not released in time (the next deployment continues with them)", not),
     ];
     let told = told.iter().filter(|(_, _, names)| !names.is_empty());
     told.map(|(reason, what, names)| {

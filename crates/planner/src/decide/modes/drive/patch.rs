@@ -1,4 +1,4 @@
-//! Patches of nodes: what is put into them.
+//! Contents of patches of nodes.
 
 use crate::action::NodePatch;
 use crate::drive_upgrade::record::UpgradeRecord;
@@ -12,13 +12,14 @@ pub(in crate::decide) fn put(patch: &mut NodePatch, record: &UpgradeRecord, trai
     patch.annotations.insert(traits.own_record.to_owned(), Some(record.text()));
 }
 
-/// Takes both away.
+/// Removes both.
 pub(super) fn remove(patch: &mut NodePatch, traits: &DriverTraits) {
     patch.labels.insert(traits.own_state_label.to_owned(), None);
     patch.annotations.insert(traits.own_record.to_owned(), None);
 }
 
-/// Takes the note away by which NVIDIA's controller leaves our cordon, where we let go of the node with it.
+/// Removes the annotation because of which NVIDIA's controller keeps gpu-rollout's cordon, if the
+/// hook set it when it released the node.
 pub(super) fn take_note(
     patch: &mut NodePatch,
     node: &ObservedNode,

@@ -1,4 +1,4 @@
-//! A node in mode `drive` of which a write was refused.
+//! A node in mode `drive` with a refused write.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use super::patch::remove;
 use super::turn::is_untouched;
 use super::{DrivenNode, fail, over};
 
-/// The node is given up. As far as it still takes patches, it is left as any other failed node: with its old driver untouched it is
-/// uncordoned, else it keeps its cordon.
+/// Stops the upgrade of the node. If it still accepts patches, it is treated like any other failed
+/// node: with an unchanged old driver it is uncordoned, otherwise it keeps its cordon.
 pub(super) fn next(
     draft: &mut NodeDraft<'_>,
     driven: &DrivenNode<'_>,
@@ -44,7 +44,7 @@ pub(super) fn next(
         {
             UpgradeTurn::waits(UpgradeReason::GivingBack)
         }
-        // Somebody else saw to its driver, or it never needed another one.
+        // Its driver was replaced by others, or it never needed another one.
         NodeRecordState::Nothing
             if !(driven.needs_upgrade(draft.traits())
                 || refused.cordon && driven.node.unschedulable) =>
@@ -57,7 +57,8 @@ pub(super) fn next(
     }
 }
 
-/// Admission changed a patch, and what it let through is not named by a record: what is known to be ours is taken back, once.
+/// Reverts once, if admission changed a patch and no record names the change, the parts that are
+/// known to be the hook's.
 fn takes_back(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, refused: &RefusedWrite) -> bool {
     let node = driven.node;
     let cordoned = refused.cordon && node.unschedulable;
@@ -75,7 +76,8 @@ fn takes_back(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, refused: &Refu
     true
 }
 
-/// Whether the node can be given back. A deletion that the server refused has touched nothing.
+/// Returns the cause, which decides whether the node can be released. A refused deletion has
+/// changed nothing.
 fn cause_of_refusal(
     draft: &NodeDraft<'_>,
     driven: &DrivenNode<'_>,

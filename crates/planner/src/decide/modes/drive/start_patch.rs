@@ -1,4 +1,4 @@
-//! The patch with which a node's upgrade begins.
+//! The patch that starts a node's upgrade.
 
 use crate::action::NodePatch;
 use crate::decide::node_draft::NodeDraft;
@@ -10,14 +10,14 @@ use super::patch::put;
 use super::turn::after_jobs;
 use super::{DrivenNode, asked_for, is_requested};
 
-/// Starts a node: cordon, state and record in one patch. `again`: how often it was tried before.
+/// Starts a node: cordon, state and record in one patch. `again`: number of earlier attempts.
 pub(in crate::decide) fn start(draft: &mut NodeDraft<'_>, again: u32) {
     let Some(driven) = DrivenNode::of(draft.fleet, draft.node) else { return };
     let (node, settings, traits, now) = (draft.node, draft.settings(), draft.traits(), draft.now());
     let known = driven.record();
     let restart_only = again == 0 && driven.is_restart_only(traits);
     let before = known.filter(|record| record.digest == settings.digest);
-    // What it failed for stays known: it tells how far the node's driver was.
+    // The cause of the failure is kept: it shows how far the node's driver was.
     let is_new_request = is_requested(node, traits);
     let after_restart = before
         .and_then(|record| record.failure.as_ref())

@@ -1,4 +1,5 @@
-//! One node in progress, as far as it can go now. States that are passed through at once need no write of their own.
+//! Advances one node in progress as far as possible now. States that are left at once need no write
+//! of their own.
 
 use std::sync::Arc;
 
@@ -23,36 +24,38 @@ use super::patch::put;
 use super::validation::{operands_came_to, unfinished, validation, validator_failed_before};
 use super::{DrivenNode, fail, give_back};
 
-/// Restarts of a container that is not ready, above which its driver counts as failing (k8s-operator-libs: more than 10).
+/// Number of restarts of a container that is not ready above which its driver counts as failing
+/// (k8s-operator-libs: more than 10).
 const MOST_RESTARTS: i32 = 10;
 
-/// How often a cordon that somebody took away is put back.
+/// How often the hook restores a cordon that others removed.
 const MOST_CORDONS: u32 = 2;
 
-/// Seconds for which no DaemonSet must want a pod on a node until that is believed: another holder of kube-controller-manager's Lease needs 15 s,
-/// and pods of nodes that left are collected after 40 s.
+/// Seconds for which no DaemonSet must need a pod on a node before the hook accepts that: another
+/// holder of kube-controller-manager's Lease needs 15 s, and pods of removed nodes are collected
+/// after 40 s.
 const UNWANTED_SECONDS: u64 = 60;
 
-/// What a state has come to.
+/// The result of a state.
 pub(super) enum StateResult {
     /// The node stays in it.
     Stays(Reason),
-    /// It goes on with another one.
+    /// The node moves to another state.
     To(UpgradeState),
-    /// It failed.
+    /// The node failed.
     Fails(FailureCause, String),
-    /// It is done.
+    /// The node is done.
     Done,
 }
 
-/// The turn of a node in progress.
+/// The next step of a node in progress.
 pub(in crate::decide) struct DriveTurn<'t, 'a> {
     draft: &'t mut NodeDraft<'a>,
     driven: &'t DrivenNode<'a>,
     record: &'t UpgradeRecord,
-    /// What it waits for apart from its upgrade.
+    /// The reason for which it waits apart from its upgrade.
     left: Option<Arc<Reason>>,
-    /// What is done behind its patch.
+    /// Actions after its patch.
     actions: Vec<Action>,
 }
 
@@ -63,12 +66,12 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         record: &'t UpgradeRecord,
         left: Option<Arc<Reason>>,
     ) -> Self {
-        // It reads its pods, and what was asked of them.
+        // It reads the node's pods and the history of their evictions.
         draft.effects.depends_on_others = true;
         Self { draft, driven, record, left, actions: Vec::new() }
     }
 
-    /// Takes the node as far as it can go now. The answer: what it waits for.
+    /// Advances the node as far as possible now. Returns the reason for which it waits.
     pub(in crate::decide) fn advance(mut self) -> Reason {
         if self.draft.fleet.is_over() && is_untouched(self.draft, self.driven, self.record) {
             return hand_back(self.draft, self.record);
@@ -91,14 +94,15 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         }
         if !self.driven.node.unschedulable && self.record.state <= UpgradeState::PodRestartRequired
         {
-            // Somebody took the cordon away: nothing is evicted or deleted on a node that takes new pods.
+            // The cordon was removed by others: nothing is evicted or deleted on a node that
+            // accepts new pods.
             return cordon_again(self.draft, self.driven, self.record);
         }
         if self.record.state.is_before_restart()
             && !self.record.requested
             && self.driven.is_current()
         {
-            // What was asked for was taken back, or was never so: there is nothing to evict anybody for.
+            // The request was withdrawn, or never existed: there is no reason to evict pods.
             return give_back(self.draft, self.driven, self.record);
         }
         let mut next = self.record.clone();
@@ -114,12 +118,13 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         }
     }
 
-    /// Writes how far the node is, and does what is behind that.
+    /// Writes the state of the node, and performs the actions after it.
     fn stays(self, next: &UpgradeRecord, reason: Reason) -> Reason {
         let traits = self.draft.traits();
         let mut patch = NodePatch::for_node(self.driven.node);
         let label = self.driven.node.labels.text(traits.own_state_label);
-        // What follows from the driver pod alone is not written; a label that somebody took away or changed is: the record counts.
+        // A state that follows from the driver pod alone is not written. A label that others
+        // removed or changed is written again: the record counts.
         let told =
             next.state == self.record.state || next.state == UpgradeState::ValidationRequired;
         if !told || label != Some(self.record.state.name()) {
@@ -129,7 +134,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
             patch.annotations.insert(traits.safe_load.to_owned(), None);
         }
         if !patch.is_empty() && !self.draft.issue(patch) {
-            // What is behind it rests on it.
+            // The later actions depend on it.
             return Reason::Upgrading(UpgradeReason::Cordoning);
         }
         self.draft.effects.actions.extend(self.actions);
@@ -143,7 +148,8 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
     fn step(&mut self, record: &UpgradeRecord) -> StateResult {
         let policy = self.policy();
         match record.state {
-            // A step that the policy had when the node came to it, and has no more: it goes on by what counts now.
+            // The policy no longer has the step that it had when the node entered the state: the
+            // current policy applies.
             UpgradeState::PodDeletionRequired if policy.pod_deletion.is_none() => {
                 StateResult::To(after_jobs(policy))
             }
@@ -155,9 +161,9 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
             UpgradeState::DrainRequired => self.drain(record),
             UpgradeState::PodRestartRequired => self.restart(record),
             UpgradeState::ValidationRequired => self.validate(record),
-            // NVIDIA's controller is off now, and left it where it was.
+            // NVIDIA's controller is off now, and left the node in its state.
             UpgradeState::Lifted => StateResult::To(after_jobs(policy)),
-            // A failed node has its own road.
+            // Failed nodes are handled elsewhere.
             UpgradeState::UpgradeFailed => StateResult::Done,
         }
     }
@@ -170,7 +176,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         let jobs = clear::jobs_on(draft.fleet.observed, node);
         let limit = wait.timeout_seconds;
         if jobs.is_empty() || limit > 0 && draft.alarm.passed(record.since, limit) {
-            // A node without pods that have to go needs no state, and no write, of its own for that.
+            // A node without pods that must leave needs no state, and no write, for that.
             if next != UpgradeState::PodRestartRequired
                 && !draft.fleet.observed.workloads.pods.contains_key(&node.name)
             {
@@ -178,7 +184,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
                 if let Ok(reason) = clear::unlisted(draft) {
                     return StateResult::Stays(Reason::Upgrading(reason));
                 }
-                // It has been too long: the next state has a name for that.
+                // The wait took too long: the next state reports it.
             }
             return StateResult::To(next);
         }
@@ -216,16 +222,16 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         }
     }
 
-    /// The driver pod. A pod that is in sync is not replaced.
+    /// Replaces the driver pod. A current pod is not replaced.
     fn restart(&mut self, record: &UpgradeRecord) -> StateResult {
         let limit = self.draft.settings().upgrade.start_seconds;
-        // Without a process no time counts.
+        // Time without a running process does not count.
         let late =
             self.draft.alarm.passed(record.since.max(self.draft.fleet.memory.taken_up), limit);
         let Some(driver) = &self.driven.pod else {
             let coming = Reason::Upgrading(UpgradeReason::DriverComing);
             return if late {
-                not_in_time("no driver pod came", limit)
+                not_in_time("no driver pod appeared", limit)
             } else {
                 StateResult::Stays(coming)
             };
@@ -234,7 +240,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         let ending = Reason::Upgrading(UpgradeReason::DriverEnding { pod: pod.name.clone() });
         if pod.deleting {
             return if late {
-                not_in_time("the old driver pod does not end", limit)
+                not_in_time("the old driver pod did not terminate", limit)
             } else {
                 StateResult::Stays(ending)
             };
@@ -251,14 +257,14 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         if pod.running && pod.containers_ready {
             return StateResult::To(UpgradeState::ValidationRequired);
         }
-        // A driver that cannot be unloaded says so only in its log, and not by whom it is held.
+        // A driver that cannot be unloaded reports that only in its log, and not which pod uses it.
         let held = if pod.unready_restarts > 0 { clear::still_holding(self.draft) } else { None };
         let with_holders = |trouble: String| {
             held.iter().fold(trouble, |trouble, held| format!("{trouble}; {held}"))
         };
         let trouble = || {
             let own = pod.trouble.clone().or_else(|| pod.unschedulable.clone());
-            with_holders(own.unwrap_or_else(|| "it is not ready".to_owned()))
+            with_holders(own.unwrap_or_else(|| "the pod is not ready".to_owned()))
         };
         if pod.unready_restarts > MOST_RESTARTS {
             let message = format!("{} restarts: {}", pod.unready_restarts, trouble());
@@ -291,12 +297,13 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
     /// Validates what depends on the driver: validator, toolkit, plugins.
     fn validate(&mut self, record: &UpgradeRecord) -> StateResult {
         if !self.driven.is_current() {
-            // The driver fell back, or a newer one was asked for meanwhile.
+            // The driver stopped working, or a newer one was requested in the meantime.
             return StateResult::To(UpgradeState::PodRestartRequired);
         }
         let (draft, node) = (&mut *self.draft, self.driven.node);
         if let Some(trouble) = validation(draft) {
-            // Its time began when the driver was first seen to be ready: the pod's own times are of another clock.
+            // Its time starts when the driver was first observed ready: the pod's own times are
+            // from another clock.
             let until = draft.fleet.memory.deadline;
             let validating =
                 Reason::Upgrading(UpgradeReason::Validating { trouble: trouble.clone(), until });
@@ -309,7 +316,8 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
                     until,
                 }));
             }
-            // A validator that failed before the run has had its time on the new driver: the node is reported and given back.
+            // A validator that failed before the run has had its time with the new driver: the node
+            // is reported and released.
             if !validator_failed_before(draft, self.left.as_deref()) {
                 return StateResult::Fails(FailureCause::ValidationTimeout, trouble);
             }
@@ -330,7 +338,8 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         }
     }
 
-    /// Whether the driver pod may load its driver: it waits for the safe-load annotation to go, and is the right one.
+    /// Returns whether the driver pod may load its driver: it waits for the removal of the
+    /// safe-load annotation, and is the newest one.
     fn unblocks(&self) -> bool {
         let node = self.driven.node;
         let waits = node
@@ -341,15 +350,16 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
     }
 }
 
-/// The node keeps its place among those whose pods are followed.
+/// Keeps the node among those whose pods are watched.
 pub(super) fn keeps_focus(draft: &mut NodeDraft<'_>) {
     let workloads = &draft.fleet.observed.workloads;
     let name = &draft.node.name;
     draft.effects.focus |= workloads.pods.contains_key(name) || workloads.listing.contains(name);
 }
 
-/// No driver DaemonSet wants a pod on the node: there is nothing left to upgrade, if that is what it is. While another node leaves, a template
-/// changes or labels are written again it may seem so for a short time, and what we have deleted still has to come back.
+/// Handles a node on which no driver DaemonSet needs a pod: there may be nothing left to upgrade.
+/// While another node leaves, a template changes or labels are rewritten, this may be temporary,
+/// and a pod that the hook deleted must still come back.
 pub(super) fn unwanted(
     draft: &mut NodeDraft<'_>,
     driven: &DrivenNode<'_>,
@@ -358,13 +368,15 @@ pub(super) fn unwanted(
     let reason = Reason::Upgrading(UpgradeReason::Unwanted);
     let since = draft.waits(&reason);
     if draft.alarm.passed(since, UNWANTED_SECONDS) {
-        // A patch that is not taken must not restart the minute: it goes on waiting for the same.
+        // A patch that is not accepted must not restart the minute: the node keeps waiting for the
+        // same reason.
         drop(give_back(draft, driven, record));
     }
     reason
 }
 
-/// Whether nothing has been done to the node's driver so far: the pod that was there when the node was started runs, and is not about to go.
+/// Returns whether the node's driver is unchanged so far: the pod that existed when the node was
+/// started is running, and is not about to be deleted.
 pub(super) fn is_untouched(
     draft: &NodeDraft<'_>,
     driven: &DrivenNode<'_>,
@@ -384,17 +396,22 @@ pub(super) fn is_untouched(
         && driven.pod.as_ref().is_some_and(runs)
 }
 
-/// Somebody uncordoned a node in the middle of its upgrade: a few times that is taken for a mistake.
+/// Restores the cordon of a node that others uncordoned during its upgrade: the first few times,
+/// this counts as a mistake.
 pub(in crate::decide) fn cordon_again(
     draft: &mut NodeDraft<'_>,
     driven: &DrivenNode<'_>,
     record: &UpgradeRecord,
 ) -> Reason {
     if record.recordoned >= MOST_CORDONS {
-        let message = format!("somebody uncordoned the node {} times", record.recordoned + 1);
+        let message = format!(
+            "another user or controller uncordoned the node {} times",
+            record.recordoned + 1
+        );
         return fail(draft, driven, record, FailureCause::CordonContested, message);
     }
-    // The cordon may have been somebody else's, who does not need it any more: from now on it is ours.
+    // The cordon may have been a foreign one that is no longer needed: from now on, it is the
+    // hook's.
     let recordoned = record.recordoned + u32::from(record.cordoned);
     let mut patch = NodePatch::for_node(driven.node);
     put(
@@ -407,7 +424,7 @@ pub(in crate::decide) fn cordon_again(
     Reason::Upgrading(UpgradeReason::Cordoning)
 }
 
-/// The first state in which pods go.
+/// Returns the first state in which pods are evicted.
 pub(super) fn after_jobs(policy: &Policy) -> UpgradeState {
     if policy.pod_deletion.is_some() {
         UpgradeState::PodDeletionRequired
@@ -418,7 +435,8 @@ pub(super) fn after_jobs(policy: &Policy) -> UpgradeState {
     }
 }
 
-/// Whether the driver pod is the one that was there when the node was started. A record of version 0.1.0 only tells when that was.
+/// Returns whether the driver pod is the one that existed when the node was started. A record of
+/// version 0.1.0 contains only the time.
 fn is_older(pod: &ObservedPod, record: &UpgradeRecord) -> bool {
     record.driver_pod.as_ref().map_or(pod.created <= record.started, |uid| *uid == pod.uid)
 }

@@ -1,4 +1,4 @@
-//! What is still to come on a node whose driver runs: the validator, the operands, the plugins.
+//! The checks of a node after its driver runs: the validator, the operands, the plugins.
 
 use crate::decide::node_draft::NodeDraft;
 use crate::decide::operands;
@@ -11,7 +11,8 @@ use contract::record::NodeOutcome;
 
 use super::turn::StateResult;
 
-/// Whether the validator was failing on the node before the run, and has not worked since. `left`: what the node waits for apart from its upgrade.
+/// Returns whether the validator was failing on the node before the run, and has not worked since.
+/// `left`: the reason for which the node waits apart from its upgrade.
 pub(super) fn validator_failed_before(draft: &NodeDraft<'_>, left: Option<&Reason>) -> bool {
     let is_validator = |reason: &&Reason| {
         reason.operand().is_some_and(|operand| operand.known == Some(Operand::Validator))
@@ -19,7 +20,8 @@ pub(super) fn validator_failed_before(draft: &NodeDraft<'_>, left: Option<&Reaso
     left.filter(is_validator).is_some_and(|reason| operands::failed_before(draft, reason))
 }
 
-/// What has become of a node that waits for its operands; `None`: it still waits, or for something else.
+/// Returns the outcome of a node that waits for its operands; `None` if it still waits, or waits
+/// for another reason.
 pub(super) fn operands_came_to(draft: &mut NodeDraft<'_>, reason: &Reason) -> Option<NodeOutcome> {
     if !reason.follows_operand_rule() {
         return None;
@@ -28,7 +30,7 @@ pub(super) fn operands_came_to(draft: &mut NodeDraft<'_>, reason: &Reason) -> Op
     operands::outcome(draft, reason, since)
 }
 
-/// Whether what a failed node waits for of its operands is no fault of its upgrade.
+/// Returns whether the operand that a failed node waits for is unrelated to its upgrade.
 pub(super) fn is_excused(draft: &mut NodeDraft<'_>, reason: &Reason) -> bool {
     if !reason.follows_operand_rule() {
         return false;
@@ -41,7 +43,8 @@ pub(super) fn is_excused(draft: &mut NodeDraft<'_>, reason: &Reason) -> bool {
     )
 }
 
-/// What does not come up on the driver (a plugin, the toolkit, the node itself) must not hold a slot indefinitely.
+/// Returns the result for a component that does not start with the driver (a plugin, the toolkit,
+/// the node itself): it must not occupy a slot indefinitely.
 pub(super) fn unfinished(draft: &mut NodeDraft<'_>, reason: &Reason) -> StateResult {
     let (code, settings) = (reason.exit_code(), draft.settings());
     let (cause, limit) = if code == ExitCode::DraNotServing {
@@ -54,7 +57,7 @@ pub(super) fn unfinished(draft: &mut NodeDraft<'_>, reason: &Reason) -> StateRes
         (FailureCause::DriverTimeout, settings.upgrade.start_seconds)
     };
     let since = draft.waits(reason);
-    // The operands' rule has decided nothing so far, even where nothing comes back by itself.
+    // The rule for operands has decided nothing so far, even if nothing resolves itself.
     let over = !reason.resolves_itself() && !reason.follows_operand_rule()
         || draft.alarm.passed(since, limit);
     if over {
@@ -64,11 +67,12 @@ pub(super) fn unfinished(draft: &mut NodeDraft<'_>, reason: &Reason) -> StateRes
     }
 }
 
-/// What is wrong with the validator; `None`: it succeeded, or the driver has none.
+/// Returns the problem of the validator; `None` if it succeeded, or if the driver has none.
 pub(in crate::decide) fn validation(draft: &NodeDraft<'_>) -> Option<String> {
     let node = draft.node;
     draft.traits().validator?;
-    // The operator brings a validator only to nodes with this label; the driver manager pauses it meanwhile.
+    // The operator deploys a validator only to nodes with this label; the driver manager pauses it
+    // during the upgrade.
     let label = node.labels.text(names::DEPLOY_VALIDATOR_LABEL).unwrap_or_default();
     if matches!(label, "" | "false") {
         return None;
