@@ -42,6 +42,7 @@ pub mod status;
 pub mod support_bundle;
 mod table;
 mod terminal;
+mod user_request;
 pub mod why;
 
 /// Exit codes from here on are about a cluster; those before are about the command line and its input, and their messages say all.

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use contract::record::{EvictedPod, NodeOutcome, NodeRecord, RecordedStep, ReplacedPodKind};
+use contract::user_request::UserRequest;
 use planner::drive_upgrade::record::{NodeRecordState, read};
 use planner::node::driver_nodes;
 
@@ -37,6 +38,9 @@ pub struct RunReport {
     /// The last run, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<ReportedRun>,
+    /// What users asked of the rollout with commands since the run started, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<UserRequest>,
     /// What the nodes come to.
     pub totals: ReportTotals,
     /// The nodes to which something happened, in the order in which it did.
@@ -200,11 +204,18 @@ pub fn report(snapshot: &RolloutSnapshot) -> RunReport {
         driver: snapshot.settings.driver.traits().name,
         mode: snapshot.settings.mode.name(),
         run,
+        requests: requests_since(snapshot, started_at),
         totals: totals(all, &nodes),
         nodes,
         notes: snapshot.notes.clone(),
         at: snapshot.now,
     }
+}
+
+/// Returns what users asked for since then.
+fn requests_since(snapshot: &RolloutSnapshot, started_at: Option<Timestamp>) -> Vec<UserRequest> {
+    let requests = snapshot.record.requests.iter();
+    requests.filter(|request| started_at.is_none_or(|at| request.at >= at)).cloned().collect()
 }
 
 /// When something was last written down of a node.

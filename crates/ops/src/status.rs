@@ -1,10 +1,14 @@
 //! The status of a rollout: one row per node, and totals of the fleet. Pure; the format of `gpu-rollout status -o json` is made from these types.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use observed::pause::ObservedPause;
+use contract::user_request::UserRequest;
+use observed::Observed;
+use observed::pause::{ObservedPause, annotated_nodes};
 use planner::node::DriverOperands;
 use planner::progress::RolloutPace;
 
@@ -48,6 +52,9 @@ pub struct RolloutStatus {
     /// What people have paused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pauses: Vec<PauseStatus>,
+    /// What users asked of the rollout with commands, oldest first: the newest 32.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<UserRequest>,
     /// What the fleet comes to.
     pub totals: FleetTotals,
     /// What the whole fleet waits for.
@@ -69,17 +76,35 @@ pub struct PauseStatus {
     /// Why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Label selector of the nodes; absent: all.
+    /// Label selector of the nodes; absent with `nodes` absent: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// Since when.
-    pub at: Timestamp,
+    /// The nodes with the annotation `gpu-rollout.dev/pause`, where that is the pause.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    /// Since when; absent: unknown, as an annotation has no time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
 }
 
 impl PauseStatus {
     fn from_pause(pause: &ObservedPause) -> Self {
         let ObservedPause { key: _, selector, by, reason, at } = pause.clone();
-        Self { by, reason, selector: selector.map(|selector| selector.to_string()), at }
+        let selector = selector.map(|selector| selector.to_string());
+        Self { by, reason, selector, nodes: Vec::new(), at }
+    }
+
+    /// Returns all pauses of a cluster. Nodes whose annotations have the same reason are one pause.
+    fn all(observed: &Observed) -> Vec<Self> {
+        let mut pauses: Vec<Self> = observed.pauses.iter().map(Self::from_pause).collect();
+        let mut annotated: BTreeMap<Option<String>, Self> = BTreeMap::new();
+        for (node, pause) in annotated_nodes(observed) {
+            let known = annotated.entry(pause.reason.clone());
+            let known = known.or_insert_with(|| Self::from_pause(&pause));
+            known.nodes.push(node.name.clone());
+        }
+        pauses.extend(annotated.into_values());
+        pauses
     }
 }
 
@@ -193,7 +218,8 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
             .as_ref()
             .filter(|holder| holder.until.is_none_or(|until| until > snapshot.now))
             .map(|holder| holder.name.clone()),
-        pauses: observed.pauses.iter().map(PauseStatus::from_pause).collect(),
+        pauses: PauseStatus::all(observed),
+        requests: snapshot.record.requests.clone(),
         totals,
         fleet: decided.fleet_waits().map(|wait| waiting::fleet(snapshot, wait)).collect(),
         nodes: rows,

@@ -229,7 +229,9 @@ async fn request(hook: &HookProcess, action: &Action) -> Result<ActionOutcome, A
         Action::PatchNode(patch) => match patch_node(client, patch).await? {
             // What follows was decided on a node that has changed since: it is decided again.
             ActionResult::Superseded => {
-                return Err(CallError::Conflict(format!("node `{}` has changed", patch.node)).into());
+                return Err(
+                    CallError::Conflict(format!("node `{}` has changed", patch.node)).into()
+                );
             }
             ActionResult::Now | ActionResult::Already => {}
             // What follows relies on it.

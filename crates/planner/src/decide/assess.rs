@@ -130,7 +130,7 @@ impl NodeNeeds {
             // With its driver the node's plugins are replaced anyway, or the driver is what has to be seen to first.
             Some(DriverStatus::Waiting(reason)) => {
                 return Self {
-                    driver: Some(paused_before(fleet.observed, node, reason)),
+                    driver: Some(paused_before(fleet, node, reason)),
                     ..Self::default()
                 };
             }

@@ -24,8 +24,8 @@ pub enum UpgradeReason {
         by: String,
         /// Why.
         why: Option<String>,
-        /// Since when.
-        at: Timestamp,
+        /// Since when. `None`: unknown.
+        at: Option<Timestamp>,
     },
     /// The node's turn has not come.
     Refused(StartRefusal),
@@ -162,7 +162,8 @@ impl fmt::Display for UpgradeReason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Paused { by, why, at } => {
-                write!(out, "paused by {by} since {at:.0}")?;
+                write!(out, "paused by {by}")?;
+                at.map_or(Ok(()), |at| write!(out, " since {at:.0}"))?;
                 why.as_ref().map_or(Ok(()), |why| write!(out, ": {why}"))
             }
             Self::Refused(refusal) => refusal.fmt(out),
