@@ -43,6 +43,7 @@ pub mod status;
 pub mod support_bundle;
 mod table;
 mod terminal;
+mod user_request;
 pub mod why;
 
 /// The first exit code about a cluster. Smaller codes are about the command line and its input, and

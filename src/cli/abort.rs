@@ -4,12 +4,16 @@ use clap::Args;
 
 use super::cluster::{self, ClusterOptions};
 use super::consent::Consent;
+use super::user_request::{ReasonOption, write_request};
 use crate::printer::Printer;
 use contract::exit::ExitCode;
+use contract::pause::Pause;
 use contract::settings::Settings;
+use contract::user_request::RequestCommand;
 use ops::abort::{abort, find_begun, find_leftovers};
 use ops::node_write;
-use ops::pause::{FINISHED_BY_CONTROLLER, new_pause};
+use ops::pause::FINISHED_BY_CONTROLLER;
+use ops::user_request::new_request;
 use planner::pods::listed;
 
 /// Arguments of `gpu-rollout abort`.
@@ -21,9 +25,8 @@ pub struct AbortArguments {
     /// Keep the fleet paused until `resume`, so that a deployer that retries starts no nodes
     #[arg(long)]
     stay_paused: bool,
-    /// Reason, which `status` shows while the fleet is paused [default: aborted]
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    #[command(flatten)]
+    reason: ReasonOption,
     #[command(flatten)]
     consent: Consent,
     #[command(flatten)]
@@ -33,7 +36,7 @@ pub struct AbortArguments {
 impl AbortArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
-        let Self { stay_paused, reason, consent, cluster } = self;
+        let Self { stay_paused, reason: ReasonOption { reason }, consent, cluster } = self;
         cluster::run_anywhere(&cluster, printer, async |session, printer| {
             let hooks: Vec<&Settings> = session.hooks().collect();
             let leftovers = find_leftovers(session.client(), &hooks, stay_paused).await?;
@@ -57,8 +60,10 @@ impl AbortArguments {
             if let Err(code) = consent.given(printer) {
                 return Ok(code);
             }
+            let request = new_request(&session, RequestCommand::Abort, None, reason.clone()).await;
+            write_request(&session, hooks.iter().copied(), &request, printer).await;
             let reason = Some(reason.unwrap_or_else(|| "aborted".to_owned()));
-            let pause = new_pause(session.client(), None, reason, session.now()).await;
+            let pause = Pause { selector: None, by: request.by, reason, at: request.at };
             let clock = session.clock().clone();
             let failures = abort(session.client(), &hooks, &pause, (stay_paused, clock), |step| {
                 printer.note(step)

@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::cluster::{self, ClusterOptions};
 use super::consent::Consent;
+use super::user_request::{ReasonOption, write_request};
 use crate::printer::Printer;
 use contract::driver::Driver;
 use contract::exit::ExitCode;
@@ -13,6 +14,7 @@ use ops::change::{NodeRequest, RequestedChange, change};
 use ops::command_error::CommandError;
 use ops::node_write::{self, NodeWriteFailure};
 use ops::session::{ClusterSession, FollowedRollouts};
+use ops::user_request::new_request;
 
 /// Arguments of `gpu-rollout skip`, `unskip` and `retry`.
 #[derive(Debug, Args)]
@@ -23,6 +25,8 @@ pub struct NodeRequestArguments {
     /// Driver that the request is about [default: every driver that is rolled out]
     #[arg(long, value_enum)]
     driver: Option<DriverName>,
+    #[command(flatten)]
+    reason: ReasonOption,
     #[command(flatten)]
     consent: Consent,
     #[command(flatten)]
@@ -54,16 +58,16 @@ impl From<DriverName> for Driver {
 impl NodeRequestArguments {
     /// Runs the command.
     pub fn run(self, request: NodeRequest, printer: &mut Printer) -> ExitCode {
-        let Self { nodes, driver, consent, cluster } = self;
+        let Self { nodes, driver, reason, consent, cluster } = self;
         cluster::run(&cluster, printer, async |session, printer| {
-            run(&session, request, (&nodes, driver), &consent, printer).await
+            run(&session, (request, reason), (&nodes, driver), &consent, printer).await
         })
     }
 }
 
 async fn run(
     session: &ClusterSession,
-    request: NodeRequest,
+    (request, ReasonOption { reason }): (NodeRequest, ReasonOption),
     (nodes, driver): (&[String], Option<DriverName>),
     consent: &Consent,
     printer: &mut Printer,
@@ -106,8 +110,14 @@ async fn run(
     if let Err(code) = consent.given(printer) {
         return Ok(code);
     }
+    let record = new_request(session, request.command(), None, reason).await;
     let mut failures = Vec::new();
-    for (observer, nodes) in requested {
+    for ((observer, nodes), snapshot) in requested.into_iter().zip(&snapshots) {
+        let named = nodes.iter().map(|node| (*node).clone()).collect();
+        if !nodes.is_empty() {
+            let record = record.clone().with_nodes(named);
+            write_request(session, [&snapshot.settings], &record, printer).await;
+        }
         for node in nodes {
             match apply(observer, request, node, || session.now()).await? {
                 RequestOutcome::Done(_) => printer.data(&format!("node/{node} changed\n")),

@@ -4,13 +4,17 @@ use clap::Args;
 
 use super::cluster::{self, ClusterOptions};
 use super::consent::Consent;
+use super::user_request::{ReasonOption, write_request};
 use crate::printer::Printer;
 use contract::exit::ExitCode;
+use contract::pause::{ANNOTATION, Pause};
 use contract::selector::Selector;
-use observed::pause::ObservedPause;
+use contract::user_request::RequestCommand;
+use observed::pause::{ObservedPause, annotated_nodes};
 use ops::node_write::{self, NodeWriteFailure};
-use ops::pause::{PauseReach, key, new_pause, pause, pauses, reach, resume};
+use ops::pause::{PauseReach, key, pause, pauses, reach, resume};
 use ops::session::FollowedRollouts;
+use ops::user_request::new_request;
 use planner::pods::listed;
 
 /// Arguments of `gpu-rollout pause`.
@@ -23,9 +27,8 @@ pub struct PauseArguments {
     /// all nodes]
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     selector: Option<String>,
-    /// Reason for the pause, which `status` shows [default: none]
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    #[command(flatten)]
+    reason: ReasonOption,
     #[command(flatten)]
     consent: Consent,
     #[command(flatten)]
@@ -47,6 +50,8 @@ pub struct ResumeArguments {
     #[arg(long)]
     all: bool,
     #[command(flatten)]
+    reason: ReasonOption,
+    #[command(flatten)]
     consent: Consent,
     #[command(flatten)]
     cluster: ClusterOptions,
@@ -55,7 +60,7 @@ pub struct ResumeArguments {
 impl PauseArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
-        let Self { selector, reason, consent, cluster } = self;
+        let Self { selector, reason: ReasonOption { reason }, consent, cluster } = self;
         let parsed = match selector.as_deref().map(str::parse::<Selector>).transpose() {
             Ok(parsed) => parsed,
             Err(error) => {
@@ -79,7 +84,11 @@ impl PauseArguments {
             if let Err(code) = consent.given(printer) {
                 return Ok(code);
             }
-            let new = new_pause(session.client(), selector, reason, session.now()).await;
+            let request = RequestCommand::Pause;
+            let request = new_request(&session, request, selector.clone(), reason.clone()).await;
+            let new = Pause { selector, by: request.by.clone(), reason, at: request.at };
+            let hooks = snapshots.iter().map(|snapshot| &snapshot.settings);
+            write_request(&session, hooks, &request, printer).await;
             let failures =
                 pause(session.client(), &mut observers, &new, parsed.as_ref(), || session.now())
                     .await?;
@@ -91,9 +100,16 @@ impl PauseArguments {
 impl ResumeArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
-        let Self { selector, all: every, consent, cluster } = self;
+        let Self { selector, all: every, reason, consent, cluster } = self;
         cluster::run(&cluster, printer, async |session, printer| {
             let known = pauses(session.client()).await?;
+            let mut followed = session.follow_drivers(|_| true).await?;
+            // Every rollout observes all nodes.
+            let annotated = followed.snapshots.first().into_iter();
+            let annotated: Vec<String> = annotated
+                .flat_map(|snapshot| annotated_nodes(&snapshot.observed))
+                .map(|(node, _)| node.name.clone())
+                .collect();
             let chosen: Vec<&ObservedPause> = match &selector {
                 Some(selector) => {
                     known.iter().filter(|pause| pause.key == key(Some(selector))).collect()
@@ -103,6 +119,11 @@ impl ResumeArguments {
             for pause in &known {
                 printer.note(&describe_pause(pause));
             }
+            if !annotated.is_empty() {
+                let (nodes, key) = (listed(&annotated), ANNOTATION);
+                printer.note(&format!("paused by annotation {key}: {nodes}"));
+            }
+            let removes_annotations = selector.is_none() && !annotated.is_empty();
             if chosen.is_empty() && selector.is_some() {
                 printer.error(
                     "no pause has this selector",
@@ -110,29 +131,38 @@ impl ResumeArguments {
                 );
                 return Ok(ExitCode::Input);
             }
-            if chosen.len() > 1 && !every {
+            let count = chosen.len() + usize::from(removes_annotations);
+            if count > 1 && !every {
                 printer.error(
-                    &format!("there are {} pauses", chosen.len()),
+                    &format!("there are {count} pauses"),
                     Some("choose one with --selector, or remove all with --all"),
                 );
                 return Ok(ExitCode::Usage);
             }
-            if chosen.is_empty() {
+            if count == 0 {
                 printer.note("nothing is paused");
             }
             let keys: Vec<String> = chosen.iter().map(|pause| pause.key.clone()).collect();
-            if !keys.is_empty()
-                && let Err(code) = consent.given(printer)
-            {
-                return Ok(code);
+            if count > 0 {
+                if let Err(code) = consent.given(printer) {
+                    return Ok(code);
+                }
+                let ReasonOption { reason } = reason;
+                let request = new_request(&session, RequestCommand::Resume, selector, reason).await;
+                let hooks = followed.snapshots.iter().map(|snapshot| &snapshot.settings);
+                write_request(&session, hooks, &request, printer).await;
             }
-            // Also if nothing is paused: a pause that was deleted in another way may have left
+            // Also where nothing is paused: a pause that was removed in another way may have left
             // holds.
-            let mut followed = session.follow_drivers(|_| true).await?;
-            let failures =
-                resume(session.client(), &mut followed.observers, &keys, || session.now()).await?;
+            let failures = resume(
+                session.client(),
+                &mut followed.observers,
+                (&keys, removes_annotations),
+                || session.now(),
+            )
+            .await?;
             Ok(print_end(
-                if keys.is_empty() { "nothing left to resume" } else { "resumed" },
+                if count == 0 { "nothing left to resume" } else { "resumed" },
                 &failures,
                 printer,
             ))
@@ -166,7 +196,8 @@ fn describe_pause(pause: &ObservedPause) -> String {
         .as_ref()
         .map_or_else(|| "all nodes".to_owned(), |selector| format!("nodes with {selector}"));
     let why = pause.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    format!("paused by {} since {:.0}, {nodes}{why}", pause.by, pause.at)
+    let since = pause.at.map(|at| format!(" since {at:.0}")).unwrap_or_default();
+    format!("paused by {}{since}, {nodes}{why}", pause.by)
 }
 
 fn print_end(word: &str, failures: &[NodeWriteFailure], printer: &mut Printer) -> ExitCode {

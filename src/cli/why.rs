@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::cluster::{self, ClusterOptions};
 use super::format::ListingFormat;
 use super::status::driver;
+use super::user_request::request_text;
 use super::{advice, table, terminal};
 use crate::printer::Printer;
 use contract::exit::ExitCode;
@@ -70,7 +71,7 @@ impl WhyArguments {
 }
 
 fn node_text(explanation: &NodeExplanation, snapshot: &RolloutSnapshot, width: usize) -> String {
-    let NodeExplanation { title, row, steps, fleet } = explanation;
+    let NodeExplanation { title, row, steps, requests, fleet } = explanation;
     let mut text = format!("{title}: {}\n", row.node);
     let cordoned = if row.cordoned { ", cordoned" } else { "" };
     let state = row.state.as_ref().map(|state| format!(" ({state})")).unwrap_or_default();
@@ -82,6 +83,9 @@ fn node_text(explanation: &NodeExplanation, snapshot: &RolloutSnapshot, width: u
     }
     for step in steps {
         let _ = writeln!(text, "  {:.0}  {}", step.at, step.state);
+    }
+    for request in requests {
+        let _ = writeln!(text, "  request: {}", request_text(request, snapshot.now));
     }
     if let Some(held) = &row.held {
         let _ = writeln!(text, "  {} for {}", held.text(), format_age(held.since, snapshot.now));

@@ -5,6 +5,7 @@ mod again;
 mod agreement;
 mod api_away;
 mod assist;
+mod bad_driver;
 mod bundle;
 mod calibration;
 mod console;

@@ -25,3 +25,4 @@ pub mod secret;
 pub mod selector;
 pub mod settings;
 pub mod task;
+pub mod user_request;

@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 /// Data key of the pause of the whole fleet.
 pub const FLEET_KEY: &str = "fleet";
 
+/// Annotation that pauses one node, for users without this program (`kubectl annotate nodes`). Its
+/// value is the reason. `false` pauses nothing.
+pub const ANNOTATION: &str = "gpu-rollout.dev/pause";
+
 /// One pause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

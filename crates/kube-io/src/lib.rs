@@ -27,5 +27,6 @@ pub mod repeated_warning;
 pub mod server_time;
 mod sink;
 pub mod times;
+pub mod user_request;
 pub mod version_floor;
 pub mod watches;

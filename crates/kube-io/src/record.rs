@@ -15,6 +15,7 @@ use contract::record::cohort::{COHORT_KEY_PREFIX, Cohort};
 use contract::record::{
     NodeRecord, OBJECTS, OBJECTS_KEY, RECORD_FORMAT_VERSION, RUN_KEY, RunRecord, object_name,
 };
+use contract::user_request::{self, REQUEST_KEY_PREFIX, UserRequest};
 use observed::named::Named;
 
 use super::call::{CallError, call};
@@ -34,6 +35,8 @@ pub struct StoredRecord {
     pub run: Option<RunRecord>,
     /// The records of its nodes.
     pub nodes: Named<NodeRecord>,
+    /// What users asked for, oldest first. Commands write it, and a hook leaves it as it is.
+    pub requests: Vec<UserRequest>,
 }
 
 /// Why a record could not be read or written.
@@ -87,7 +90,8 @@ impl RecordStore {
     /// A call failed, or a newer version wrote the record.
     pub async fn read(&mut self) -> Result<StoredRecord, RecordError> {
         self.nodes.clear();
-        self.written = vec![self.data_of(0).await?];
+        let (requests, data) = split_requests(self.data_of(0).await?);
+        self.written = vec![data];
         let run = self.written[0]
             .get(RUN_KEY)
             .map(|text| serde_json::from_str::<Value>(text).unwrap_or(Value::Null));
@@ -105,6 +109,7 @@ impl RecordStore {
         let mut record = StoredRecord {
             run: run.and_then(|run| serde_json::from_value(run).ok()),
             nodes: Named::new(),
+            requests,
         };
         // If a process ended while it moved an entry, the entry is in two objects. The one in the
         // later object is newer.
@@ -224,6 +229,13 @@ impl RecordStore {
         }
         Ok(())
     }
+}
+
+/// Splits off the entries that commands write. What this process does not know, it does not remove.
+fn split_requests(data: ConfigMapData) -> (Vec<UserRequest>, ConfigMapData) {
+    let (requests, data): (ConfigMapData, ConfigMapData) =
+        data.into_iter().partition(|(key, _)| key.starts_with(REQUEST_KEY_PREFIX));
+    (user_request::requests(&requests), data)
 }
 
 /// Returns the run's text if it needs the newer format: version 1 has one object, and names of

@@ -3,6 +3,8 @@
 //! replaced is finished.
 //! Everything that the hook took from a node before is restored in any case.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 
 use contract::driver::Driver;
@@ -10,6 +12,9 @@ use contract::pause;
 use contract::selector::Selector;
 
 use crate::{Observed, ObservedNode};
+
+/// The user of a pause or request where the API server does not name one.
+pub const UNKNOWN_USER: &str = "an unknown user";
 
 /// Value of the annotation [`contract::driver::DriverTraits::hold`] for the hold of a pause.
 pub const HOLD: &str = "pause";
@@ -25,8 +30,8 @@ pub struct ObservedPause {
     pub by: String,
     /// Why.
     pub reason: Option<String>,
-    /// Since when.
-    pub at: Timestamp,
+    /// Since when. `None`: unknown, as an annotation has no time.
+    pub at: Option<Timestamp>,
 }
 
 impl ObservedPause {
@@ -36,9 +41,9 @@ impl ObservedPause {
         let unreadable = |why: String| Self {
             key: key.to_owned(),
             selector: None,
-            by: "an unknown user".to_owned(),
+            by: UNKNOWN_USER.to_owned(),
             reason: Some(format!("the pause `{key}` cannot be read ({why})")),
-            at: Timestamp::UNIX_EPOCH,
+            at: None,
         };
         let pause: pause::Pause = match serde_json::from_str(text) {
             Ok(pause) => pause,
@@ -46,7 +51,7 @@ impl ObservedPause {
         };
         let pause::Pause { selector, by, reason, at } = pause;
         match selector.as_deref().map(str::parse::<Selector>).transpose() {
-            Ok(selector) => Self { key: key.to_owned(), selector, by, reason, at },
+            Ok(selector) => Self { key: key.to_owned(), selector, by, reason, at: Some(at) },
             Err(error) => unreadable(error.to_string()),
         }
     }
@@ -57,9 +62,36 @@ impl ObservedPause {
     }
 }
 
-/// Returns the oldest pause that applies to the node.
-pub fn find_pause<'o>(observed: &'o Observed, node: &ObservedNode) -> Option<&'o ObservedPause> {
-    observed.pauses.iter().filter(|pause| pause.covers(node)).min_by_key(|pause| pause.at)
+/// Returns the pause of the annotation [`pause::ANNOTATION`] on a node. Kubernetes keeps no user of
+/// an annotation, so the annotation itself is named.
+pub fn annotated_pause(node: &ObservedNode) -> Option<ObservedPause> {
+    let value = node.annotations.get(pause::ANNOTATION).filter(|value| *value != "false")?;
+    let is_reason = !matches!(value.trim(), "" | "true");
+    Some(ObservedPause {
+        key: pause::ANNOTATION.to_owned(),
+        selector: None,
+        by: format!("annotation {}", pause::ANNOTATION),
+        reason: is_reason.then(|| value.trim().to_owned()),
+        at: None,
+    })
+}
+
+/// Returns the nodes that the annotation [`pause::ANNOTATION`] pauses, each with its pause.
+pub fn annotated_nodes(
+    observed: &Observed,
+) -> impl Iterator<Item = (&ObservedNode, ObservedPause)> {
+    observed.nodes.values().filter_map(|node| Some((node, annotated_pause(node)?)))
+}
+
+/// Returns the pause that covers a node: the oldest one with a known time, the node's annotation
+/// last.
+pub fn find_pause<'o>(
+    observed: &'o Observed,
+    node: &ObservedNode,
+) -> Option<Cow<'o, ObservedPause>> {
+    let covering = observed.pauses.iter().filter(|pause| pause.covers(node));
+    let oldest = covering.min_by_key(|pause| (pause.at.is_none(), pause.at));
+    oldest.map(Cow::Borrowed).or_else(|| annotated_pause(node).map(Cow::Owned))
 }
 
 /// Returns whether the node has the hold of a pause.
@@ -119,7 +151,24 @@ mod tests {
         let pauses = [("b", "2026-01-02T00:00:00Z"), ("a", "2026-01-01T00:00:00Z")]
             .map(|(by, at)| ObservedPause::read(by, &format!(r#"{{"by":"{by}","at":"{at}"}}"#)));
         let observed = Observed { pauses: pauses.to_vec(), ..Observed::default() };
-        assert_eq!(find_pause(&observed, &node(&[])).map(|pause| pause.by.as_str()), Some("a"));
+        let found = find_pause(&observed, &node(&[]));
+        assert_eq!(found.as_ref().map(|pause| pause.by.as_str()), Some("a"));
         assert_eq!(find_pause(&Observed::default(), &node(&[])), None);
+    }
+
+    #[test]
+    fn annotation_pauses_its_node() {
+        let paused = |value: &str| {
+            let annotations = [(pause::ANNOTATION.to_owned(), value.to_owned())];
+            let node = ObservedNode {
+                annotations: annotations.into_iter().collect(),
+                ..ObservedNode::default()
+            };
+            find_pause(&Observed::default(), &node).map(|pause| pause.reason.clone())
+        };
+        assert_eq!(paused("INC-4711"), Some(Some("INC-4711".to_owned())));
+        assert_eq!(paused("true"), Some(None));
+        assert_eq!(paused(""), Some(None));
+        assert_eq!(paused("false"), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use contract::driver::{Driver, DriverTraits};
 use contract::settings::Mode;
+use contract::user_request::RequestCommand;
 use nvidia_upgrade::state::ControllerState as VendorState;
 use observed::ObservedNode;
 use planner::action::NodePatch;
@@ -21,6 +22,17 @@ pub enum NodeRequest {
     Unskip,
     /// Retry a failed node.
     Retry,
+}
+
+impl NodeRequest {
+    /// Returns the command of the request.
+    pub fn command(self) -> RequestCommand {
+        match self {
+            Self::Skip => RequestCommand::Skip,
+            Self::Unskip => RequestCommand::Unskip,
+            Self::Retry => RequestCommand::Retry,
+        }
+    }
 }
 
 /// A pod to delete.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -414,9 +414,10 @@ fn forgotten_holds(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option
 }
 
 fn forgotten_pause(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
-    let old =
-        status.pauses.iter().find(|pause| snapshot.now.duration_since(pause.at) > FORGOTTEN)?;
-    let text = format!("paused by {} since {:.0}: no node starts", old.by, old.at);
+    let is_old = |at: &Timestamp| snapshot.now.duration_since(*at) > FORGOTTEN;
+    let (old, at) =
+        status.pauses.iter().find_map(|pause| Some((pause, pause.at.filter(|at| is_old(at))?)))?;
+    let text = format!("paused by {} since {at:.0}: no more nodes start", old.by);
     let remedy = Remedy::words("resume the rollout").run("gpu-rollout resume --all --yes");
     Some(DoctorFinding::new("old-pause", DoctorSeverity::Warning, Vec::new(), text, remedy))
 }

@@ -32,5 +32,6 @@ pub mod status;
 pub mod support;
 pub mod target;
 pub mod time;
+pub mod user_request;
 pub mod wait_start;
 pub mod why;

@@ -16,7 +16,7 @@ use kube_io::actions::{ActionResult, patch_node};
 use kube_io::call::CallError;
 use kube_io::pause::{read, remove, who, write};
 use observed::ObservedNode;
-use observed::pause::{HOLD, ObservedPause, has_hold};
+use observed::pause::{HOLD, ObservedPause, UNKNOWN_USER, annotated_pause, has_hold};
 use planner::action::NodePatch;
 use planner::hold;
 use planner::node::driver_nodes;
@@ -52,16 +52,10 @@ pub async fn pauses(client: &Client) -> Result<Vec<ObservedPause>, ObserveError>
     Ok(written.iter().map(|(key, text)| ObservedPause::read(key, text)).collect())
 }
 
-/// Creates a pause in the name of the user that the API server identifies.
-pub async fn new_pause(
-    client: &Client,
-    selector: Option<String>,
-    reason: Option<String>,
-    at: Timestamp,
-) -> pause::Pause {
-    // A server that cannot identify the user (before 1.28) must not prevent a pause.
-    let by = who(client).await.ok().flatten().unwrap_or_else(|| "somebody".to_owned());
-    pause::Pause { selector, by, reason, at }
+/// Returns the user that the API server takes this client for. A server that does not say (before
+/// 1.28) must not prevent a pause.
+pub async fn user(client: &Client) -> String {
+    who(client).await.ok().flatten().unwrap_or_else(|| UNKNOWN_USER.to_owned())
 }
 
 /// The effect of a pause on the nodes of a rollout.
@@ -143,8 +137,9 @@ pub async fn pause(
     patch_all(client, observers, holds, &clock).await
 }
 
-/// Resumes rollouts: removes the pauses first, because a running hook would set the holds again.
-/// Then releases the holds that no other pause needs. Returns the nodes whose holds could not be
+/// Resumes rollouts: removes the pauses under these keys and, with `annotations`, the pause
+/// annotations of nodes. Pauses go first, because a running hook would set the holds again. Then
+/// releases the holds that no other pause needs. Returns the nodes whose holds could not be
 /// released; another call continues with them.
 ///
 /// # Errors
@@ -152,7 +147,7 @@ pub async fn pause(
 pub async fn resume(
     client: &Client,
     observers: &mut [RolloutObserver],
-    keys: &[String],
+    (keys, annotations): (&[String], bool),
     clock: impl Fn() -> Timestamp,
 ) -> Result<Vec<NodeWriteFailure>, CommandError> {
     let left: Vec<ObservedPause> =
@@ -160,10 +155,20 @@ pub async fn resume(
     remove(client, keys).await.map_err(CommandError::in_write("remove the pause"))?;
     let releases = |snapshot: &RolloutSnapshot| {
         let driver = snapshot.settings.driver;
-        let paused = |node: &&ObservedNode| left.iter().any(|pause| pause.covers(node));
-        let held =
-            snapshot.observed.nodes.values().filter(|node| has_hold(node, driver) && !paused(node));
-        held.map(|node| hold::released(node, driver)).collect()
+        let of_node = |node: &ObservedNode| {
+            let annotated = node.annotations.contains_key(pause::ANNOTATION);
+            let is_paused = left.iter().any(|pause| pause.covers(node))
+                || (!annotations && annotated_pause(node).is_some());
+            let mut patch = NodePatch::for_node(node);
+            if annotations && annotated {
+                patch.annotations.insert(pause::ANNOTATION.to_owned(), None);
+            }
+            if has_hold(node, driver) && !is_paused {
+                hold::release(node, driver, &mut patch);
+            }
+            (!patch.is_empty()).then_some(patch)
+        };
+        snapshot.observed.nodes.values().filter_map(|node| of_node(node)).collect()
     };
     patch_all(client, observers, releases, &clock).await
 }

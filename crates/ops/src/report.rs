@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use contract::record::{EvictedPod, NodeOutcome, NodeRecord, RecordedStep, ReplacedPodKind};
+use contract::user_request::UserRequest;
 use planner::drive_upgrade::record::{NodeRecordState, read};
 use planner::node::driver_nodes;
 
@@ -38,6 +39,9 @@ pub struct RunReport {
     /// The last run, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<ReportedRun>,
+    /// What users asked of the rollout with commands since the run started, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<UserRequest>,
     /// Numbers of nodes and pods.
     pub totals: ReportTotals,
     /// The affected nodes, by the time of their first change.
@@ -202,11 +206,18 @@ pub fn report(snapshot: &RolloutSnapshot) -> RunReport {
         driver: snapshot.settings.driver.traits().name,
         mode: snapshot.settings.mode.name(),
         run,
+        requests: requests_since(snapshot, started_at),
         totals: totals(all, &nodes),
         nodes,
         notes: snapshot.notes.clone(),
         at: snapshot.now,
     }
+}
+
+/// Returns what users asked for since then.
+fn requests_since(snapshot: &RolloutSnapshot, started_at: Option<Timestamp>) -> Vec<UserRequest> {
+    let requests = snapshot.record.requests.iter();
+    requests.filter(|request| started_at.is_none_or(|at| request.at >= at)).cloned().collect()
 }
 
 /// Returns the time of the last entry about a node in the run record.

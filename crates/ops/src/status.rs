@@ -1,11 +1,15 @@
 //! The status of a rollout: one row per node, and totals of the fleet. Pure. These types define the
 //! format of `gpu-rollout status -o json`.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use observed::pause::ObservedPause;
+use contract::user_request::UserRequest;
+use observed::Observed;
+use observed::pause::{ObservedPause, annotated_nodes};
 use planner::node::DriverOperands;
 use planner::progress::RolloutPace;
 
@@ -49,6 +53,9 @@ pub struct RolloutStatus {
     /// The pauses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pauses: Vec<PauseStatus>,
+    /// What users asked of the rollout with commands, oldest first: the newest 32.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<UserRequest>,
     /// Totals of the fleet.
     pub totals: FleetTotals,
     /// What the whole fleet waits for.
@@ -70,17 +77,35 @@ pub struct PauseStatus {
     /// The reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Label selector of the paused nodes; absent: all nodes.
+    /// Label selector of the paused nodes; absent, with `nodes` absent too: all nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// When the pause was set.
-    pub at: Timestamp,
+    /// The paused nodes, if the pause is the annotation `gpu-rollout.dev/pause`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    /// When the pause was set; absent: unknown, as an annotation has no time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
 }
 
 impl PauseStatus {
     fn from_pause(pause: &ObservedPause) -> Self {
         let ObservedPause { key: _, selector, by, reason, at } = pause.clone();
-        Self { by, reason, selector: selector.map(|selector| selector.to_string()), at }
+        let selector = selector.map(|selector| selector.to_string());
+        Self { by, reason, selector, nodes: Vec::new(), at }
+    }
+
+    /// Returns all pauses of a cluster. Nodes whose annotations have the same reason are one pause.
+    fn all(observed: &Observed) -> Vec<Self> {
+        let mut pauses: Vec<Self> = observed.pauses.iter().map(Self::from_pause).collect();
+        let mut annotated: BTreeMap<Option<String>, Self> = BTreeMap::new();
+        for (node, pause) in annotated_nodes(observed) {
+            let known = annotated.entry(pause.reason.clone());
+            let known = known.or_insert_with(|| Self::from_pause(&pause));
+            known.nodes.push(node.name.clone());
+        }
+        pauses.extend(annotated.into_values());
+        pauses
     }
 }
 
@@ -194,7 +219,8 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
             .as_ref()
             .filter(|holder| holder.until.is_none_or(|until| until > snapshot.now))
             .map(|holder| holder.name.clone()),
-        pauses: observed.pauses.iter().map(PauseStatus::from_pause).collect(),
+        pauses: PauseStatus::all(observed),
+        requests: snapshot.record.requests.clone(),
         totals,
         fleet: decided.fleet_waits().map(|wait| waiting::fleet(snapshot, wait)).collect(),
         nodes: rows,

@@ -89,7 +89,7 @@ impl WaitStartSources<'_> {
             Reason::NodeNotReady { since } => WaitStart::from_timestamp(*since),
             Reason::Skipped { label } => key(label),
             Reason::Upgrading(UpgradeReason::Paused { at, by, .. }) => {
-                WaitStart { at: Some(*at), by: Some(by.clone()) }
+                WaitStart { at: *at, by: Some(by.clone()) }
             }
             Reason::Upgrading(UpgradeReason::ForeignCordon) => {
                 WaitStart::touched(times.and_then(|times| times.cordon.as_ref()))

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use contract::record::RecordedStep;
+use contract::user_request::UserRequest;
 
 use super::observe::RolloutSnapshot;
 use super::status::{NodeRow, RolloutStatus, status};
@@ -20,6 +21,9 @@ pub struct NodeExplanation {
     /// The upgrade so far: each state with the time at which the node entered it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<RecordedStep>,
+    /// What users asked of this node with commands, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<UserRequest>,
     /// What the whole fleet waits for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fleet: Vec<String>,
@@ -27,14 +31,16 @@ pub struct NodeExplanation {
 
 /// Explains a node. Returns `None` if the rollout does not include it.
 pub fn explain_node(snapshot: &RolloutSnapshot, node: &str) -> Option<NodeExplanation> {
-    let RolloutStatus { title, nodes, fleet, .. } = status(snapshot);
+    let RolloutStatus { title, nodes, fleet, requests, .. } = status(snapshot);
     let row = nodes.into_iter().find(|row| row.node == node)?;
     let steps =
         snapshot.record.nodes.get(node).map(|record| record.steps.clone()).unwrap_or_default();
+    let is_named = |request: &UserRequest| request.nodes.iter().any(|name| name == node);
     Some(NodeExplanation {
         title,
         row,
         steps,
+        requests: requests.into_iter().filter(is_named).collect(),
         fleet: fleet.into_iter().map(|waiting| waiting.text).collect(),
     })
 }

@@ -102,6 +102,17 @@ pub enum DecisionNote {
         /// The mode of this hook.
         mode: &'static str,
     },
+    /// A pause covers nodes that NVIDIA's controller may start, and this mode changes no node.
+    PauseNotHeld {
+        /// The first one.
+        node: Arc<str>,
+        /// How many others there are.
+        others: usize,
+        /// The label that keeps NVIDIA's controller from a node.
+        label: &'static str,
+        /// The mode of this hook.
+        mode: &'static str,
+    },
 }
 
 impl DecisionNote {
@@ -124,6 +135,7 @@ impl DecisionNote {
             Self::NodesJoined { .. } => "NodesJoined",
             Self::OperatorVersionUnknown => "OperatorVersionUnknown",
             Self::HeldByOtherMode { .. } => "HeldByOtherMode",
+            Self::PauseNotHeld { .. } => "PauseNotHeld",
         }
     }
 
@@ -229,6 +241,17 @@ impl fmt::Display for DecisionNote {
                 formatter,
                 "{nodes} nodes are held by a hook in another mode, and mode `{mode}` cannot release them: run `gpu-rollout abort`"
             ),
+            Self::PauseNotHeld { node, others, label, mode } => {
+                write!(formatter, "NVIDIA's controller may start node `{node}`")?;
+                if *others > 0 {
+                    write!(formatter, " and {others} other paused nodes")?;
+                }
+                write!(
+                    formatter,
+                    ": it does not know of the pause, and mode `{mode}` changes no node; \
+                     run `gpu-rollout pause`, or label the nodes {label}=true"
+                )
+            }
         }
     }
 }

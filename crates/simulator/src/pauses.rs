@@ -44,9 +44,9 @@ impl FleetPauses {
         self.0.push(ObservedPause {
             key: key.clone(),
             selector: None,
-            by: "somebody".to_owned(),
+            by: "ada@example.com".to_owned(),
             reason: None,
-            at,
+            at: Some(at),
         });
         self.publish(context);
         context.after(milliseconds, WorldEvent::PauseEnds(key));

@@ -206,17 +206,19 @@ impl<'a> World<'a> {
                     context.after(10, WorldEvent::SchedulePods);
                 }
             }
-            Fault::Label(node, key, value) => drop(cluster.nodes.update(&node, context, |node| {
-                node.is_edited = true;
-                set_or_remove(&mut node.node.labels, &key, value.as_deref());
-            })),
+            Fault::Label(node, key, value) => {
+                cluster.nodes.update(&node, context, |node| {
+                    node.is_edited = true;
+                    set_or_remove(&mut node.node.labels, &key, value.as_deref());
+                });
+            }
             Fault::Annotate(node, key, value) => {
-                drop(cluster.nodes.update(&node, context, |node| {
+                cluster.nodes.update(&node, context, |node| {
                     // Without the record a cordon is not known to be the hook's.
                     node.is_cordoned_by_hook &= key != driver.traits().own_record;
                     node.is_edited = true;
                     set_or_remove(&mut node.node.annotations, &key, value.as_deref());
-                }))
+                });
             }
             Fault::DriverFails(node, failures) => {
                 cluster.operands.set_driver_failures(&node, failures)

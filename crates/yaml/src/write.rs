@@ -68,11 +68,15 @@ pub(super) fn quoted(text: &str) -> String {
             '\t' => quoted.push_str("\\t"),
             '\r' => quoted.push_str("\\r"),
             _ if is_visible(character) => quoted.push(character),
-            // Writing into a String cannot fail.
-            _ if u32::from(character) <= 0xffff => {
-                drop(write!(quoted, "\\u{:04x}", u32::from(character)))
+            _ => {
+                // Writing into a String cannot fail.
+                let code = u32::from(character);
+                let _ = if code <= 0xffff {
+                    write!(quoted, "\\u{code:04x}")
+                } else {
+                    write!(quoted, "\\U{code:08x}")
+                };
             }
-            _ => drop(write!(quoted, "\\U{:08x}", u32::from(character))),
         }
     }
     quoted.push('"');

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use jiff::SignedDuration;
 
 use crate::cli::table::{counted, table};
+use crate::cli::user_request::request_text;
 use contract::record::NodeOutcome;
 use ops::report::{NodeTimeline, ReportedRun, RunReport, SpanKind};
 use ops::time::format_duration;
@@ -57,6 +58,8 @@ pub(super) fn head(report: &RunReport) -> Vec<String> {
         "the hook evicted {} pods and replaced {} plugin pods",
         totals.evicted, totals.replaced
     ));
+    let requests = report.requests.iter();
+    lines.extend(requests.map(|request| format!("request: {}", request_text(request, report.at))));
     lines
 }
 

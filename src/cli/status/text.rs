@@ -6,16 +6,23 @@ use std::fmt::Write;
 use jiff::Timestamp;
 
 use crate::cli::table::{counted, table};
+use crate::cli::user_request::request_text;
 use crate::cli::{advice, terminal};
+use contract::user_request::{RequestCommand, UserRequest};
 use ops::hold_status::HoldStatus;
 use ops::run_phase::RunPhase;
 use ops::status::{
-    BlockingCondition, LimitUse, NodeRow, NodeStage, PoolTotals, RolloutStatus, RunStatus,
+    BlockingCondition, LimitUse, NodeRow, NodeStage, PauseStatus, PoolTotals, RolloutStatus,
+    RunStatus,
 };
 use ops::time::{format_age, format_duration, format_remaining};
+use planner::pods::listed;
 
 /// At most this many nodes that wait for the same reason have a line each. The others are counted.
 const ALIKE: usize = 5;
+
+/// At most this many requests of users have a line.
+const MOST_REQUESTS: usize = 3;
 
 /// Formats all rollouts. `all`: with one line for every node. `width`: of the terminal, in
 /// characters.
@@ -65,18 +72,9 @@ fn head(status: &RolloutStatus) -> Vec<String> {
         lines.push(format!("run: {}", run_text(run, status.at)));
     }
     for pause in &status.pauses {
-        let nodes = pause
-            .selector
-            .as_ref()
-            .map(|selector| format!(" (nodes with {selector})"))
-            .unwrap_or_default();
-        let why = pause.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        lines.push(format!(
-            "paused by {} for {}{nodes}{why}",
-            pause.by,
-            format_age(Some(pause.at), status.at)
-        ));
+        lines.push(pause_text(pause, status.at));
     }
+    lines.extend(requests(status));
     lines.extend(held(status));
     let totals = &status.totals;
     let counts = [
@@ -127,6 +125,35 @@ fn head(status: &RolloutStatus) -> Vec<String> {
             .map(|at| format!(" (for {})", format_age(Some(at), status.at)))
             .unwrap_or_default();
         lines.push(format!("waiting: {}{since}", waiting.text));
+    }
+    lines
+}
+
+fn pause_text(pause: &PauseStatus, now: Timestamp) -> String {
+    let PauseStatus { by, reason, selector, nodes, at } = pause;
+    let age = at.map(|at| format!(" for {}", format_age(Some(at), now))).unwrap_or_default();
+    let nodes = match (selector, nodes.is_empty()) {
+        (Some(selector), _) => format!(" (nodes with {selector})"),
+        (None, false) => format!(" ({})", listed(nodes)),
+        (None, true) => String::new(),
+    };
+    let why = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("paused by {by}{age}{nodes}{why}")
+}
+
+/// The newest requests of users, newest first. A pause that is in force has its own line.
+fn requests(status: &RolloutStatus) -> Vec<String> {
+    let is_in_force = |request: &UserRequest| {
+        request.command == RequestCommand::Pause
+            && status.pauses.iter().any(|pause| pause.at == Some(request.at))
+    };
+    let mut requests = status.requests.iter().rev().filter(|request| !is_in_force(request));
+    let newest = requests.by_ref().take(MOST_REQUESTS);
+    let mut lines: Vec<String> =
+        newest.map(|request| format!("request: {}", request_text(request, status.at))).collect();
+    let others = requests.count();
+    if others > 0 {
+        lines.push(format!("… and {others} earlier requests (-o json lists them)"));
     }
     lines
 }

@@ -132,7 +132,8 @@ fn continue_run(
     deadline: Timestamp,
     now: Timestamp,
 ) -> Result<(RunMemory, bool), Verdict> {
-    let StoredRecord { run: stored, nodes } = record;
+    // Requests are the commands' entries: the hook keeps what it finds in the ConfigMap.
+    let StoredRecord { run: stored, nodes, requests: _ } = record;
     let configs = stored.as_ref().map(|stored| stored.configs.clone()).unwrap_or_default();
     run.operator_version = stored.as_ref().and_then(|stored| stored.operator_version.clone());
     let again = stored.as_ref().is_some_and(|stored| stored.job == run.job);

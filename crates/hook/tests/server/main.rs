@@ -35,6 +35,7 @@ mod restarts;
 mod signals;
 mod socket;
 mod truth;
+mod user_requests;
 mod versions;
 mod watches;
 mod workloads;

@@ -89,9 +89,11 @@ async fn failed_release_of_a_resume_gives_code_of_its_cause() {
     let answer = ANSWERS[0];
     disturb(&world, answer.0);
     let failures =
-        resume(&person.client, &mut person.observers, &["fleet".to_owned()], || world.clock.now())
-            .await
-            .unwrap();
+        resume(&person.client, &mut person.observers, (&["fleet".to_owned()], false), || {
+            world.clock.now()
+        })
+        .await
+        .unwrap();
     assert_told(&failures, answer);
 }
 

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use contract::record::NodeOutcome;
+use observed::pause::annotated_nodes;
 use observed::workload::Workload;
 use planner::progress::is_begun;
 use simulator::report::SimulationReport;
@@ -313,7 +314,8 @@ fn namespaces(pods: &[PlannedEviction]) -> Vec<PlannedNamespace> {
 
 fn notes(input: PlanInput<'_>, reports: &[SimulationReport]) -> Vec<String> {
     let mut notes = input.snapshot.notes.clone();
-    if !input.snapshot.observed.pauses.is_empty() {
+    let observed = &input.snapshot.observed;
+    if !observed.pauses.is_empty() || annotated_nodes(observed).next().is_some() {
         notes.push(
             "the rollout is paused: this is what happens after `gpu-rollout resume`".to_owned(),
         );

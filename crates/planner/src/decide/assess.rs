@@ -133,7 +133,7 @@ impl NodeNeeds {
             // handled first.
             Some(DriverStatus::Waiting(reason)) => {
                 return Self {
-                    driver: Some(paused_before(fleet.observed, node, reason)),
+                    driver: Some(paused_before(fleet, node, reason)),
                     ..Self::default()
                 };
             }

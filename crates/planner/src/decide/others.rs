@@ -24,10 +24,20 @@ pub(super) fn paused(observed: &Observed, node: &ObservedNode) -> Option<Reason>
     Some(Reason::Upgrading(UpgradeReason::Paused { by, why, at: pause.at }))
 }
 
-/// Returns the same for a node that NVIDIA's controller has not started.
-pub(super) fn paused_before(observed: &Observed, node: &ObservedNode, reason: Reason) -> Reason {
+/// Returns the reason of a node that NVIDIA's controller has not started: the pause, where it keeps
+/// the node back. Where NVIDIA's controller decides, only the skip label does.
+pub(super) fn paused_before(
+    fleet: &FleetInputs<'_>,
+    node: &ObservedNode,
+    reason: Reason,
+) -> Reason {
     let waits = matches!(&reason, Reason::DriverOutOfDate { .. }) && reason.waits_for_others();
-    if waits { paused(observed, node).unwrap_or(reason) } else { reason }
+    if waits && (fleet.settings.mode.decides() || node.labels.has(fleet.traits.skip_label, "true"))
+    {
+        paused(fleet.observed, node).unwrap_or(reason)
+    } else {
+        reason
+    }
 }
 
 /// Stops the clock of a node in progress: the time of the pause counts for none of its limits.

@@ -24,8 +24,8 @@ pub enum UpgradeReason {
         by: String,
         /// The reason for the pause.
         why: Option<String>,
-        /// Start of the pause.
-        at: Timestamp,
+        /// Start of the pause. `None`: unknown.
+        at: Option<Timestamp>,
     },
     /// A limit refuses the start of the node.
     Refused(StartRefusal),
@@ -163,7 +163,8 @@ impl fmt::Display for UpgradeReason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Paused { by, why, at } => {
-                write!(out, "paused by {by} since {at:.0}")?;
+                write!(out, "paused by {by}")?;
+                at.map_or(Ok(()), |at| write!(out, " since {at:.0}"))?;
                 why.as_ref().map_or(Ok(()), |why| write!(out, ": {why}"))
             }
             Self::Refused(refusal) => refusal.fmt(out),

@@ -146,7 +146,7 @@ impl Kubelets {
                 if operand == Operand::Driver {
                     self.label_operands(node, host, PAUSED, "true").await?;
                 }
-                self.crash(pod, fault(operand, node, script)).await
+                self.crash(pod, fault(operand, pod, node, script)).await
             }
         }
     }
@@ -210,7 +210,7 @@ impl Kubelets {
             | Operand::DcgmExporter
             | Operand::FeatureDiscovery => {}
         }
-        if fault(operand, node, script).is_some() {
+        if fault(operand, pod, node, script).is_some() {
             annotations[NEVER_READY] = "true".into();
         }
         self.release(pod, annotations).await
@@ -325,9 +325,13 @@ impl Kubelets {
 }
 
 /// What goes wrong with an operand on a node.
-fn fault<'a>(operand: Operand, node: &str, script: &'a Script) -> Option<&'a Fault> {
+fn fault<'a>(operand: Operand, pod: &Pod, node: &str, script: &'a Script) -> Option<&'a Fault> {
     if operand == Operand::Driver {
-        return script.faults.get(node);
+        let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
+        let version = container.and_then(|container| container.image.as_deref());
+        let version = version.map(driver_version);
+        let is_bad = script.bad_driver.is_some() && version == script.bad_driver;
+        return script.faults.get(node).or_else(|| is_bad.then_some(&Fault::CrashLoop));
     }
     script.operand_faults.get(&(node.to_owned(), operand.name().to_owned()))
 }

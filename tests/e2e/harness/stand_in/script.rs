@@ -49,6 +49,8 @@ pub(crate) struct Script {
     pub(crate) operand_faults: HashMap<(String, String), Fault>,
     /// Nodes on which something goes wrong with the GPU driver.
     pub(crate) faults: HashMap<String, Fault>,
+    /// A version of the GPU driver that crashes on every node.
+    pub(crate) bad_driver: Option<&'static str>,
     /// The same with the network driver.
     pub(crate) network_faults: HashMap<String, Fault>,
     /// Nodes whose network driver pods ask to be told when the driver may be loaded (`safeLoad`), and wait for that.
@@ -74,6 +76,7 @@ impl Script {
             gpus: HashMap::new(),
             operand_faults: HashMap::new(),
             faults: HashMap::new(),
+            bad_driver: None,
             network_faults: HashMap::new(),
             safe_load: HashSet::new(),
         }

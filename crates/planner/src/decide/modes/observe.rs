@@ -24,7 +24,8 @@ use nvidia_upgrade::state::ControllerState;
 use crate::decide::inputs::FleetInputs;
 use crate::decide::memo::Unchanged;
 use crate::decide::modes::assist;
-use crate::decide::run_nodes::RunNodes;
+use crate::decide::others::paused;
+use crate::decide::run_nodes::{RunNode, RunNodes};
 
 /// Adds the reasons of NVIDIA's controller, wakes it, and retries nodes.
 pub(in crate::decide) fn ask_controller(
@@ -37,6 +38,7 @@ pub(in crate::decide) fn ask_controller(
     let wakes = fleet.has(Task::Wake) || fleet.has(Task::Steer);
     if !wakes {
         told.extend(held_by_other_mode(nodes));
+        told.extend(pause_not_held(nodes));
     }
     let Some(generation) = fleet.generation else {
         told.extend(wakes.then_some(DecisionNote::OperatorVersionUnknown));
@@ -71,6 +73,25 @@ fn held_by_other_mode(nodes: &RunNodes<'_>) -> Option<DecisionNote> {
         .filter(|node| HoldPurpose::from_node(node.node, settings.driver).is_some_and(is_theirs))
         .count();
     (held > 0).then(|| DecisionNote::HeldByOtherMode { nodes: held, mode: settings.mode.name() })
+}
+
+/// Names paused nodes that NVIDIA's controller may start all the same: it knows only its skip label.
+fn pause_not_held(nodes: &RunNodes<'_>) -> Option<DecisionNote> {
+    let fleet = nodes.fleet;
+    let is_free = |node: &&RunNode<'_>| {
+        let is_pending = node.reason.as_ref().is_some_and(|reason| reason.asks_why());
+        is_pending
+            && !node.node.labels.has(fleet.traits.skip_label, "true")
+            && paused(fleet.observed, node.node).is_some()
+    };
+    let mut free = nodes.listed.iter().filter(is_free);
+    let node = Arc::clone(free.next()?.name);
+    Some(DecisionNote::PauseNotHeld {
+        node,
+        others: free.count(),
+        label: fleet.traits.skip_label,
+        mode: fleet.settings.mode.name(),
+    })
 }
 
 /// The prediction over all passes of the controller.

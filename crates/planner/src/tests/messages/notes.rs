@@ -51,7 +51,15 @@ pub(super) fn notes() -> Vec<DecisionNote> {
         DecisionNote::OperatorVersionUnknown,
         DecisionNote::HeldByOtherMode { nodes: 1, mode: Mode::Observe.name() },
         DecisionNote::HeldByOtherMode { nodes: 2, mode: Mode::Observe.name() },
+        pause_not_held(0),
+        pause_not_held(2),
     ]
+}
+
+fn pause_not_held(others: usize) -> DecisionNote {
+    let traits = Driver::Gpu.traits();
+    let (label, mode) = (traits.skip_label, Mode::Observe.name());
+    DecisionNote::PauseNotHeld { node: node(1), others, label, mode }
 }
 
 fn node(number: usize) -> Arc<str> {

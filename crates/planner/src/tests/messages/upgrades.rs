@@ -39,11 +39,16 @@ fn unavailable() -> StartRefusal {
 /// What keeps a node from its turn.
 fn of_the_turn() -> Vec<UpgradeReason> {
     vec![
-        UpgradeReason::Paused { by: "ada@example.com".into(), why: None, at: AT },
+        UpgradeReason::Paused { by: "ada@example.com".into(), why: None, at: Some(AT) },
+        UpgradeReason::Paused {
+            by: "annotation gpu-rollout.dev/pause".into(),
+            why: Some("INC-4711".into()),
+            at: None,
+        },
         UpgradeReason::Paused {
             by: "ada@example.com".into(),
             why: Some("a benchmark runs".into()),
-            at: AT,
+            at: Some(AT),
         },
         UpgradeReason::Soak { until: AT },
         UpgradeReason::FailureBudget { failed: ["gpu-2".to_owned()].into(), budget: 0 },

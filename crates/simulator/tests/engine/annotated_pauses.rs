@@ -1,0 +1,89 @@
+//! The annotation `gpu-rollout.dev/pause` on a node, in each mode.
+
+use contract::driver::Driver;
+use contract::pause::ANNOTATION;
+use contract::settings::Mode;
+use contract::task::Task;
+use observed::pause::has_hold;
+use planner::decide::Action;
+use planner::hold;
+use planner::note::DecisionNote;
+use planner::reason::Reason;
+use planner::reason::upgrade::UpgradeReason;
+
+use crate::drive::Driven;
+use crate::fleet::{Fleet, reason_of};
+
+fn is_paused(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Upgrading(UpgradeReason::Paused { why: Some(why), at: None, .. }) if why == "INC-7"
+    )
+}
+
+/// Two nodes with the old driver, of which `gpu-0` is annotated.
+fn fleet(mode: Mode) -> Fleet {
+    let mut fleet = Fleet::at_rest(2);
+    fleet.is_assisted("v26.7.0");
+    fleet.settings.mode = mode;
+    fleet.bump();
+    fleet.migration_begins();
+    fleet.node("gpu-0").annotations.insert(ANNOTATION.into(), "INC-7".into());
+    fleet
+}
+
+#[test]
+fn drive_starts_no_annotated_node() {
+    let mut driven = Driven::new(2);
+    driven.fleet.node("gpu-0").annotations.insert(ANNOTATION.into(), "INC-7".into());
+    let revisions = |driven: &mut Driven| {
+        ["gpu-0", "gpu-1"].map(|node| driven.fleet.driver_pod(node).revision.clone())
+    };
+    let revision = |name: &str| Some(name.to_owned());
+    for _ in 0..120 {
+        driven.tick();
+    }
+    assert_eq!(revisions(&mut driven), [revision("old"), revision("new")]);
+    let last = driven.last.as_ref().expect("a decision");
+    assert!(is_paused(reason_of(last, "gpu-0")), "{:?}", last.waits);
+    driven.fleet.node("gpu-0").annotations.remove(ANNOTATION);
+    driven.run();
+    assert_eq!(revisions(&mut driven), [revision("new"), revision("new")]);
+}
+
+#[test]
+fn assist_holds_annotated_node_and_releases_it() {
+    let mut fleet = fleet(Mode::Assist);
+    for action in fleet.decide(0).actions {
+        if let Action::PatchNode(patch) = action {
+            fleet.patch(&patch);
+        }
+    }
+    assert!(has_hold(fleet.node("gpu-0"), Driver::Gpu));
+    assert!(!hold::is_held(fleet.node("gpu-1"), Driver::Gpu));
+    assert!(is_paused(reason_of(&fleet.decide(1), "gpu-0")));
+    fleet.node("gpu-0").annotations.remove(ANNOTATION);
+    for action in fleet.decide(2).actions {
+        if let Action::PatchNode(patch) = action {
+            fleet.patch(&patch);
+        }
+    }
+    assert!(!hold::is_held(fleet.node("gpu-0"), Driver::Gpu));
+}
+
+/// Mode `observe` writes to no node: NVIDIA's controller would start a node that `status` calls
+/// paused.
+#[test]
+fn observe_reports_pause_that_it_cannot_enforce() {
+    let mut fleet = fleet(Mode::Observe);
+    fleet.settings.tasks = vec![Task::Settle];
+    let decision = fleet.decide(0);
+    assert_eq!(decision.actions, []);
+    assert!(!is_paused(reason_of(&decision, "gpu-0")), "{:?}", decision.waits);
+    let is_noted = |note: &DecisionNote| matches!(note, DecisionNote::PauseNotHeld { node, others: 0, .. } if **node == *"gpu-0");
+    assert!(decision.notes.iter().any(is_noted), "{:?}", decision.notes);
+    let label = Driver::Gpu.traits().skip_label;
+    fleet.node("gpu-0").labels.insert(label.into(), "true".into());
+    let decision = fleet.decide(1);
+    assert!(!decision.notes.iter().any(is_noted), "{:?}", decision.notes);
+}
