@@ -113,7 +113,7 @@ async fn helms_policy_is_annotated_once() {
     let ended = world.run("pod-a", "job-1").await;
     assert_eq!(
         (ended.code, ended.message.as_str()),
-        (ExitCode::Success, "the NicClusterPolicy is kept")
+        (ExitCode::Success, "the deployer retains the NicClusterPolicy")
     );
     assert_eq!(annotations(&world), kept());
     let patches = patches(&world);
