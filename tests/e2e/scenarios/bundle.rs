@@ -1,4 +1,5 @@
-//! a, b, c. The whole road: a recipe becomes a bundle, its `deploy.sh` installs it, upgrades it, and is run once more.
+//! a, b, c. The whole road: a recipe becomes a bundle, its `deploy.sh` installs it, upgrades it,
+//! and is run once more.
 
 use anyhow::{Result, ensure};
 use jiff::Timestamp;

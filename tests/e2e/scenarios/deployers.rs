@@ -1,5 +1,5 @@
-//! Bundles under the real deployers. A story is written once and told with each of them; what was seen goes into tables that
-//! `docs/deployers.md` is made from.
+//! Bundles under the real deployers. A story is written once and told with each of them; what was
+//! seen goes into tables that `docs/deployers.md` is made from.
 
 mod by_tags;
 mod change;

@@ -1,4 +1,5 @@
-//! A stack for people: `make stack` leaves it running, and the tutorial is typed on it as it stands there.
+//! A stack for people: `make stack` leaves it running, and the tutorial is typed on it as it stands
+//! there.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -85,7 +86,8 @@ async fn the_tutorial_is_true_word_by_word() -> Result<()> {
             report.contains("<svg") && report.contains("gpu-7") && report.contains("settled"),
             "{report}"
         );
-        // The tutorial upgrades to an operator of v26.3. On the same cluster, people can also install a newer one.
+        // The tutorial upgrades to an operator of v26.3. On the same cluster, people can also
+        // install a newer one.
         controller(ControllerGeneration::Gpu26_7)?;
         let (used, built) = (used_programs(), stack_programs()?);
         ensure!(used == built, "the cluster used {used:?}, `make stack` builds {built:?}");

@@ -72,7 +72,8 @@ async fn stopped_hook_of_previous_release_is_taken_over() -> Result<()> {
     .await
 }
 
-/// A hook is stopped in the middle of a rollout, longer than its Lease lasts, and goes on when another one has taken over.
+/// A hook is stopped in the middle of a rollout, longer than its Lease lasts, and goes on when
+/// another one has taken over.
 async fn stopped_in_mid_rollout(
     name: &str,
     seed: u64,
@@ -128,7 +129,8 @@ async fn stopped_in_mid_rollout(
     .await
 }
 
-/// Each write to a node or a pod that succeeded was made by the hook that had written the Lease last.
+/// Each write to a node or a pod that succeeded was made by the hook that had written the Lease
+/// last.
 fn check_written_under_own_lease(hooks: &[&HookRelease<'_>], begin: Timestamp) -> Result<()> {
     let mut history = Vec::new();
     for hook in hooks {

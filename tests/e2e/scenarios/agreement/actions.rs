@@ -1,4 +1,5 @@
-//! What happens between two passes: mostly what lets an upgrade go on, and now and then what stands in its way.
+//! What happens between two passes: mostly what lets an upgrade go on, and now and then what stands
+//! in its way.
 
 use anyhow::Result;
 use contract::driver::Driver;

@@ -1,5 +1,5 @@
-//! A bundle is taken away again, as its README.md says, word by word. Nothing of ours is left in the end, what others live in stays, and
-//! nobody finds a node that takes no pods.
+//! A bundle is taken away again, as its README.md says, word by word. Nothing of ours is left in
+//! the end, what others live in stays, and nobody finds a node that takes no pods.
 
 use std::time::Duration;
 
