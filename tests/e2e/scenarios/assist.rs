@@ -1,5 +1,5 @@
-//! Modes `assist` and `steer`: the vendor's controller works, and sleeps two minutes after each
-//! driver pod that it deletes.
+//! Modes `assist` and `steer`. NVIDIA's controller performs the upgrades, and sleeps two minutes
+//! after each driver pod that it deletes.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! How near the predictions of `plan` come where NVIDIA's controller upgrades, with its real sleep
-//! of two minutes: no test, a measurement. `make bench` runs it; `make e2e` does not.
+//! Measures the accuracy of `plan` where NVIDIA's controller upgrades, with its real sleep of two
+//! minutes. It is not a test. `make bench` runs it; `make e2e` does not.
 
 use std::time::Duration;
 

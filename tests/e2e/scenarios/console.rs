@@ -1,5 +1,5 @@
-//! What people's commands say of a fleet that is stuck in many ways, and that doing what they say,
-//! word by word, resolves it.
+//! The output of commands for a fleet that is stuck in many ways. Running the printed commands
+//! exactly must resolve it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the hook costs: no test, a measurement. `make bench` runs it; `make e2e` does not.
+//! Measures the cost of the hook. It is not a test. `make bench` runs it; `make e2e` does not.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Mode `drive`: the hook does the whole upgrade, with workloads in the way.
+//! Mode `drive`: the hook performs the whole upgrade on nodes with workloads.
 
 mod both;
 mod interrupted;

@@ -1,5 +1,5 @@
-//! A stack for people: `make stack` leaves it running, and the tutorial is typed on it as it stands
-//! there.
+//! The local stack: `make stack` keeps it running, and a test runs the tutorial's commands on it
+//! exactly.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -31,7 +31,7 @@ async fn stays_until_it_is_told_to_end() -> Result<()> {
         std::fs::copy(&environment, place.join("environment"))?;
         eprintln!("\nThe cluster is there: {NODES} nodes with GPUs, no driver yet. In another terminal, in this folder:\n");
         eprintln!("  . {PLACE}/environment\n  kubectl get nodes\n");
-        eprintln!("docs/tutorial.md goes on from here. Ctrl-C ends it and leaves nothing.");
+        eprintln!("Continue with docs/tutorial.md. Ctrl-C stops the cluster and removes it.");
         tokio::signal::ctrl_c().await?;
         Ok(std::fs::remove_dir_all(place)?)
     })

@@ -1,5 +1,5 @@
-//! What monitoring and support see of a run: metrics while it goes on, those of the report when it
-//! is over, and the archive for somebody else.
+//! A run in monitoring and support: metrics during the run, metrics of the report after it, and the
+//! support bundle.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! An upgrade of the operator takes its time: the old one leads on and renders the new
-//! ClusterPolicy, then nobody leads, then the new one renders it again.
+//! A slow upgrade of the operator. The old operator keeps leading and renders the new
+//! ClusterPolicy, then no operator leads, then the new one renders it again.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

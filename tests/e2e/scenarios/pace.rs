@@ -1,5 +1,5 @@
-//! What a driven upgrade costs, and how much longer it takes than its drivers do: no test, a
-//! measurement. `make bench` runs it; `make e2e` does not.
+//! Measures the cost of a driven upgrade, and how much longer it takes than its drivers do. It is
+//! not a test. `make bench` runs it; `make e2e` does not.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

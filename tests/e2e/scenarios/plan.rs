@@ -1,5 +1,5 @@
-//! What `plan` says is what happens: the same nodes, the same pods, within the time that it gives,
-//! whatever the policy.
+//! The predictions of `plan` are correct for each policy: the same nodes, the same pods, within the
+//! predicted time.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
-//! Every recipe of the library, in small: what it asks of the GPU operator, of the DRA driver and
-//! of the hooks, as a first install, as an upgrade, and once more. A healthy rollout ends in
-//! success, whatever its shape.
+//! Every recipe of the library on a small fleet, with its requirements for GPU Operator, DRA driver
+//! and hooks: as a first install, as an upgrade, and again without a change. Every healthy rollout
+//! succeeds.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
-//! What NVIDIA's library does, with the two minutes between its looks, recorded for the engine's
-//! tests (`tests/data/traces`): no test. Run by name (`tests/e2e/run.sh scenarios::recordings::`),
-//! each writes its recording to `target/traces`.
+//! Records NVIDIA's library, with its real interval of two minutes, for the engine's tests
+//! (`tests/data/traces`). It is not a test. Run by name (`tests/e2e/run.sh
+//! scenarios::recordings::`), each writes its recording to `target/traces`.
 
 use std::time::{Duration, Instant};
 

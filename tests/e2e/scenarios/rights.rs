@@ -1,4 +1,4 @@
-//! h. Over all scenarios: every right that the chart grants was needed. `run.sh` runs it after the
+//! h. Over all scenarios, every right that the chart grants was used. `run.sh` runs it after the
 //! others.
 
 use anyhow::{Result, ensure};

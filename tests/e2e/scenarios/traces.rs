@@ -1,4 +1,4 @@
-//! The stand-in of the GPU operator does what the real one was recorded doing, only faster.
+//! The stand-in of the GPU Operator does the same as the recorded real one, only faster.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! g. Two hook Jobs at once: one works, the other waits for the Lease, and nothing is done twice.
+//! g. Two hook Jobs at the same time: one works, the other waits for the Lease, and nothing is done
+//! twice.
 
 use std::time::Duration;
 

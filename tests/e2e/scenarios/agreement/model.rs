@@ -1,4 +1,4 @@
-//! The model: what a pass and the evictions that it starts must come to.
+//! The model: the expected results of a pass and of the evictions that it starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 

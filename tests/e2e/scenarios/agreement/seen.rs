@@ -1,5 +1,5 @@
-//! What there is: for the model the views of the hook's own caches, and for the comparison what a
-//! pass may change.
+//! The observed state: the views of the hook's own caches for the model, and the parts that a pass
+//! can change for the comparison.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

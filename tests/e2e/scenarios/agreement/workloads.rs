@@ -1,4 +1,4 @@
-//! What users run on the nodes, and what protects it.
+//! Workloads of users on the nodes, and their PodDisruptionBudgets.
 
 use anyhow::Result;
 use serde_json::json;

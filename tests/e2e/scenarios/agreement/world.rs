@@ -1,6 +1,6 @@
 //! The world: nodes, driver DaemonSets with their revisions and pods, validators, workloads, and
-//! the custom resource that says how upgrades go. No controller runs; what happens is what the test
-//! does (`actions`).
+//! the custom resource with the upgrade policy. No controller runs: the test performs all actions
+//! (`actions`).
 
 use std::collections::BTreeMap;
 

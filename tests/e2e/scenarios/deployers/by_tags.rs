@@ -1,5 +1,5 @@
-//! Upgrades in order with Argo CD, as the bundle's README has it: each deployment is a tag, and the
-//! root hands it to one wave after another.
+//! Upgrades in order with Argo CD, as in the bundle's README. Each deployment is a tag, and the
+//! root Application passes it to one wave after another.
 
 use std::time::Duration;
 

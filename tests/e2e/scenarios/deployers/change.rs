@@ -1,4 +1,4 @@
-//! One change that a deployer brings into a cluster, and what the hooks made of it.
+//! One change that a deployer applies to a cluster, and the results of the hooks.
 
 use anyhow::{Result, ensure};
 use jiff::Timestamp;

@@ -1,5 +1,5 @@
-//! What a user does in a bundle with an editor. Files are named by their path in the bundle, where
-//! a `*` in a name stands for anything.
+//! A user's edits of a bundle. Files are named by their path in the bundle. A `*` in a name matches
+//! anything.
 
 use std::fs;
 use std::path::{Path, PathBuf};

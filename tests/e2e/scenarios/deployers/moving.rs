@@ -1,6 +1,6 @@
-//! What Helm has deployed is taken over by another deployer, as that one's README.md says: nothing
-//! is installed a second time, nothing is deleted, no driver and no plugin is replaced, the hooks
-//! find nothing to do; and the next upgrade is the new deployer's.
+//! Another deployer takes over a Helm deployment, as its README.md describes. Nothing is installed
+//! a second time or deleted, no driver and no plugin is replaced, and the hooks find nothing to do.
+//! The new deployer performs the next upgrade.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The tables would tell if a bundle broke its promise: each of these bundles does, on purpose, and
-//! a cell of a table is not what it is otherwise.
+//! Proves that the tables detect broken bundles. Each of these bundles is broken on purpose, and a
+//! cell of a table must differ.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! The network road: the network operator goes from 24.7.1, whose chart makes the NicClusterPolicy
-//! itself, to 26.4.1, for which it is an object of the bundle's; its driver is replaced on every
-//! node; the GPU operator is upgraded in the same deployment, and after it.
+//! Upgrades of the Network Operator from 24.7.1, whose chart renders the NicClusterPolicy, to
+//! 26.4.1, for which it is an object of the bundle. Its driver is replaced on every node. The GPU
+//! Operator is upgraded in the same deployment, and again after it.
 
 use std::time::Duration;
 

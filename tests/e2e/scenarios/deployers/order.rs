@@ -1,6 +1,6 @@
-//! What comes before what: with each deployer, in an install, in an upgrade of four slow nodes, and
-//! when the operator's chart cannot be had for a while. A hook never takes the state before an
-//! upgrade for the one after it.
+//! The order of releases with each deployer: in an install, in an upgrade of four slow nodes, and
+//! while the operator's chart is unavailable. A hook must not mistake the state before an upgrade
+//! for the state after it.
 
 use std::time::Duration;
 

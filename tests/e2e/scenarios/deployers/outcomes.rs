@@ -1,6 +1,5 @@
-//! How a deployment ends when something goes wrong in the middle of it, with each deployer: what it
-//! shows its user, that nobody does anything twice, and that what the bundle's documentation says
-//! to do brings everything to a good end.
+//! Deployments that fail in the middle, with each deployer: the status for the user, no duplicate
+//! work, and a successful recovery with the steps of the bundle's documentation.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! What every deployer is asked on every change of this repository: an install, an upgrade, nothing
-//! at all, a hook that fails, and how it goes on after that.
+//! The short story that runs with every deployer on every change of this repository: an install, an
+//! upgrade, no change, a failing hook, and the recovery.
 
 use std::time::Duration;
 

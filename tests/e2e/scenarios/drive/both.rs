@@ -1,5 +1,5 @@
 //! GPU driver and network driver on the same nodes, each with a hook Job of its own, both Jobs at
-//! once.
+//! the same time.
 
 use anyhow::{Context, Result, ensure};
 use contract::record::NodeOutcome;

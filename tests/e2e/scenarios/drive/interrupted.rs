@@ -1,5 +1,5 @@
-//! The hook's pod dies in the middle, wherever it runs: the Job's next pod goes on, and nothing is
-//! done twice.
+//! The hook's pod dies in the middle of its work, on any node. The Job's next pod continues, and
+//! does nothing twice.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What stands on the nodes yields late, never, or when it has ended by itself.
+//! Workloads that leave late, never, or only when they have completed.
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
