@@ -1,17 +1,19 @@
-# The image: one static binary and nothing else. No CA bundle: inside a cluster the API server's certificate authority comes with
-# the service account.
+# The image contains one static binary and nothing else. It needs no CA bundle: in a cluster, the
+# certificate authority of the API server comes with the ServiceAccount.
 #
 #   docker buildx build --platform linux/amd64,linux/arm64 -t REGISTRY/gpu-rollout:VERSION --push .
-#   make image         # with the Rust toolchain that is here and buildah; pulls nothing
+#   make image         # with the installed Rust toolchain and buildah; pulls nothing
 #
-# BINARY says which stage the program comes from: `built` compiles it, `prebuilt` takes ./gpu-rollout out of the build context.
+# BINARY selects the stage that provides the program: `built` compiles it, `prebuilt` takes
+# ./gpu-rollout from the build context.
 ARG BINARY=built
 ARG RUST_VERSION=1.95
 
 FROM rust:${RUST_VERSION}-slim AS built
 WORKDIR /source
 COPY . .
-# An explicit target keeps the flags away from build scripts and procedural macros, which cannot be static.
+# With an explicit target, cargo does not pass the flags to build scripts and procedural macros,
+# which cannot be static.
 RUN target="$(rustc -vV | sed -n 's/^host: //p')" \
  && RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target "$target" --no-default-features \
  && mv "target/$target/release/gpu-rollout" /gpu-rollout
@@ -28,6 +30,6 @@ LABEL org.opencontainers.image.title="gpu-rollout" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}"
 COPY --from=binary /gpu-rollout /gpu-rollout
-# By number, so that `runAsNonRoot` can be checked.
+# Numeric, because the kubelet can check `runAsNonRoot` only for a numeric user.
 USER 65532:65532
 ENTRYPOINT ["/gpu-rollout"]

@@ -1,11 +1,11 @@
-//! What one call of the program costs as a process: wall time and peak memory, in turns with processes to compare with.
-//!
-//! `make bench` runs it with `GPU_ROLLOUT_PROGRAM`, the program as it is shipped, and `GPU_ROLLOUT_BENCH_ROUNDS`. All rounds run in this one
-//! process, the programs one after another in each round, so that a busy moment of the machine hits all of them alike. Peak memory is
-//! the kernel's `ru_maxrss` of each child; what this process itself has resident when it starts a child is a floor of it, which is
-//! what the row `true` shows.
+//! Measures wall time and peak memory of one process per call, compared with reference processes.
+//! `make bench` sets `GPU_ROLLOUT_PROGRAM` to the release build of the program, and passes on
+//! `GPU_ROLLOUT_BENCH_ROUNDS`. Each round runs all programs one after another, so that load on the
+//! machine affects all of them alike. Peak memory is the kernel's `ru_maxrss` of each child. The
+//! resident memory of this process at the start of a child is its lower bound. The row `true` shows
+//! it.
 #![expect(clippy::print_stdout, reason = "the table is the output")]
-#![expect(clippy::disallowed_methods, reason = "measurements are asked for by the environment")]
+#![expect(clippy::disallowed_methods, reason = "environment variables control the measurements")]
 
 use std::ffi::OsString;
 use std::io::{Error, Result};
@@ -18,7 +18,7 @@ use wait4::Wait4;
 const ROUNDS: usize = 100;
 const MANY_ROUNDS: usize = 3;
 
-/// One program and what it took.
+/// One program with its measurements.
 struct Subject {
     name: &'static str,
     program: OsString,
@@ -47,11 +47,11 @@ impl Subject {
         if used.status.success() {
             Ok(())
         } else {
-            Err(Error::other(format!("{} ended with {}", self.name, used.status)))
+            Err(Error::other(format!("{} exited with {}", self.name, used.status)))
         }
     }
 
-    /// The wall time that this share of the rounds stayed within.
+    /// Returns the quantile of the wall times for this share of the rounds.
     fn wall(&self, share: f64) -> Duration {
         let mut walls = self.walls.clone();
         walls.sort();
@@ -77,18 +77,18 @@ fn main() -> Result<()> {
     let again = directory.path().join("again");
     let again = again
         .to_str()
-        .ok_or_else(|| Error::other("the folder for temporary files has no UTF-8 name"))?;
+        .ok_or_else(|| Error::other("the path of the temporary directory is not UTF-8"))?;
     let render =
         ["bundle", "render", "--recipe", "eks-gb200-training", "--deployer", "helm", "--output"];
     let mut subjects = [
-        Subject::new("true (what a process costs)", "true", &[]),
+        Subject::new("true (cost of a process)", "true", &[]),
         Subject::new("gpu-rollout --version", &program, &["--version"]),
         Subject::new("bundle render, new directory", &program, &[&render[..], &[again]].concat()),
         Subject::new("bundle render, replacing", &program, &[&render[..], &[again]].concat()),
         Subject::new("bundle verify", &program, &["bundle", "verify", again]),
     ];
     for subject in &mut subjects {
-        // Once for the page cache; not counted.
+        // The first run fills the page cache and is not measured.
         subject.run()?;
     }
     for subject in &mut subjects {
@@ -105,9 +105,10 @@ fn main() -> Result<()> {
     sizes(directory.path(), &program)
 }
 
-/// Many bundles in one process: the library for every deployer, and one recipe with many small overlays.
+/// Measures many bundles in one process: the library for every deployer, and many small overlays of
+/// one recipe.
 fn many(directory: &Path, program: &str) -> Result<()> {
-    println!("\nmany bundles in one process, the best of {MANY_ROUNDS}\n");
+    println!("\nmany bundles in one process, best of {MANY_ROUNDS} rounds\n");
     println!(
         "{:<44} {:>8} {:>9} {:>12} {:>10}",
         "what", "bundles", "best ms", "ms a bundle", "peak MiB"
@@ -171,7 +172,7 @@ fn row(directory: &Path, program: &str, name: &str, recipes: &Path) -> Result<()
 
 fn table(subjects: &[Subject], rounds: usize) {
     let version = subjects[1].wall(0.5);
-    println!("{rounds} rounds each; ratio: to `gpu-rollout --version`, by the median\n");
+    println!("{rounds} rounds each; ratio: median relative to `gpu-rollout --version`\n");
     println!(
         "{:<30} {:>9} {:>9} {:>9} {:>7} {:>10}",
         "process", "median ms", "best ms", "p90 ms", "ratio", "peak MiB"

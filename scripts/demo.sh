@@ -1,6 +1,7 @@
 #!/bin/sh
-# `make demo`: builds the program (unoptimized: that compiles fastest, and `make test` goes on with it), renders a recipe of the
-# library into a bundle, verifies it, and says what to do next. Needs a Rust toolchain and nothing else.
+# `make demo`: builds the program, renders a recipe of the library into a bundle, verifies the
+# bundle and prints the next steps. Needs only a Rust toolchain. The build is unoptimized: this
+# compiles fastest, and `make test` can use it.
 set -eu
 cd "$(dirname -- "$0")/.."
 recipe=${1:-eks-gb200-training}
@@ -9,13 +10,13 @@ bundle=target/demo/$recipe
 scripts/needs.sh cargo
 rm -rf "$bundle"
 
-# Shown as typed; run as built here.
+# gpu_rollout ARGUMENT…: prints the command as a user types it, and runs the program built here
 gpu_rollout() {
   printf '\n$ gpu-rollout %s\n' "$*"
   cargo run --quiet --locked -- "$@"
 }
 
-echo "Building gpu-rollout: a few minutes the first time."
+echo "Building gpu-rollout (takes a few minutes the first time)"
 cargo build --locked
 gpu_rollout recipe list
 gpu_rollout recipe explain "$recipe" components.gpu-operator.version
@@ -29,13 +30,13 @@ cat <<NEXT
 
 Next:
   export PATH="${CARGO_TARGET_DIR:-$PWD/target}/debug:\$PATH"
-    so that gpu-rollout is found, as the pages write it (to keep it: cargo install --path .)
+    put gpu-rollout into PATH, as the pages expect (permanently: cargo install --path .)
   less $bundle/README.md
-    what is in it, and how it is deployed
+    read what the bundle contains and how to deploy it
   $bundle/deploy.sh --dry-run
-    the Helm commands in order (needs helm); without --dry-run they run against your current cluster
+    print the Helm commands in order (needs helm); without --dry-run, run them in your current cluster
   edit a file in $bundle, then: gpu-rollout bundle verify $bundle
-    it names what was changed, and whether a promise was broken
+    report the changed files, and whether the parts of the bundle still fit together
   gpu-rollout recipe check my-recipe.yaml
-    your own recipe: docs/how-to/deploy-recipe.md shows one
+    check a recipe of your own (docs/how-to/deploy-recipe.md shows one)
 NEXT

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the image of the hook with the Rust toolchain and buildah that are here, pulling nothing:
+# Builds the image of the hook with the installed Rust toolchain and buildah. Pulls nothing. Output:
 #   target/image/oci     the image as an OCI layout, tagged with the version
 #   target/image/rootfs  its root file system, unpacked
 # Usage: scripts/image.sh [PROFILE]   (a cargo profile; default: release)
@@ -12,19 +12,21 @@ scripts/needs.sh image
 triple=$(rustc -vV | sed -n 's/^host: //p')
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 
-# A target directory of its own: other flags than those of the development builds would compile those anew every time.
-# The explicit target keeps the flags away from build scripts and procedural macros, which cannot be static.
-CARGO_TARGET_DIR=$image/cargo RUSTFLAGS='-C target-feature=+crt-static' \
+# A separate target directory: with a shared one, the different flags would rebuild everything at
+# each switch between this build and a development build. With an explicit target, cargo does not
+# pass the flags to build scripts and procedural macros, which cannot be static.
+# CARGO_TARGET_DIR=$image/cargo RUSTFLAGS='-C target-feature=+crt-static' \
   cargo build --profile "$profile" --locked --target "$triple" --no-default-features
 case $profile in dev | test) folder=debug ;; bench) folder=release ;; *) folder=$profile ;; esac
 binary=$image/cargo/$triple/$folder/gpu-rollout
 
 if readelf --program-headers --wide "$binary" | grep -q INTERP; then
-  echo "make image: $binary asks for a dynamic loader, and the image has none" >&2
+  echo "make image: $binary needs a dynamic loader, but the image has none" >&2
   exit 1
 fi
 
-# Only the binary is the build context. Storage of our own: nothing is left in the user's.
+# The build context contains only the binary. A separate storage leaves nothing in the user's
+# storage.
 rm -rf "$image/context" "$image/oci" "$image/rootfs"
 mkdir -p "$image/context" "$image/rootfs"
 cp "$binary" "$image/context/gpu-rollout"
@@ -32,13 +34,13 @@ chmod 755 "$image/context/gpu-rollout"
 run_buildah() {
   buildah --storage-driver vfs --root "$image/storage" --runroot "$image/run" "$@"
 }
-# The time stamp is fixed: the same binary gives the same digest.
+# With a fixed timestamp, the same binary gives the same digest.
 run_buildah bud --quiet --isolation chroot --timestamp "${SOURCE_DATE_EPOCH:-0}" --build-arg BINARY=prebuilt \
   --build-arg VERSION="$version" --file Dockerfile --tag "gpu-rollout:$version" "$image/context" >/dev/null
 run_buildah push --quiet --compression-format gzip --compression-level 9 "gpu-rollout:$version" "oci:$image/oci:$version"
 run_buildah rmi --all --force >/dev/null
 
-# The layers are the blobs that are compressed; manifest and configuration are JSON.
+# Of the blobs, only layers are compressed. Manifest and configuration are JSON.
 compressed=0
 for blob in "$image"/oci/blobs/sha256/*; do
   if gzip --test "$blob" 2>/dev/null; then

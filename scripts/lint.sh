@@ -1,6 +1,7 @@
 #!/bin/sh
-# `make lint`: everything that can be judged without running the program's tests. Runs all checks, then fails if any did.
-# A tool that is missing skips its check with a word; under CI=true it is an error, except where said.
+# `make lint`: runs all checks that need no tests, then fails if any check failed. If a tool is
+# missing, its check is skipped with a message. With CI=true, a missing tool is an error, except
+# where noted.
 set -eu
 cd "$(dirname -- "$0")/.."
 failed=
@@ -18,7 +19,7 @@ check() {
   fi
 }
 
-# skip NAME REASON: no tool.
+# skip NAME REASON: the tool of the check is missing
 skip() {
   if [ "${CI:-}" = true ]; then
     echo "lint: $1: FAILED: $2" >&2
@@ -29,7 +30,7 @@ skip() {
   fi
 }
 
-# For readers of the source: links to private items are fine.
+# This documentation is for readers of the source, so links to private items are allowed.
 docs() {
   RUSTDOCFLAGS='-D warnings --allow rustdoc::private_intra_doc_links' cargo doc --quiet --locked --workspace --no-deps --document-private-items
 }
@@ -40,11 +41,11 @@ render_bundle() {
 }
 
 shell_scripts() {
-  # shellcheck disable=SC2046 # no path of ours has a space
+  # shellcheck disable=SC2046 # no path in this repository has a space
   shellcheck $(git ls-files '*.sh' .ci/run) "$bundle"/*.sh
 }
 
-# Helm: GPU_ROLLOUT_HELM, or the pinned one if it is built.
+# Uses the Helm of GPU_ROLLOUT_HELM, or the pinned one if it is built.
 helm_lint() {
   status=0
   for chart in charts/gpu-rollout/Chart.yaml "$bundle"/*/Chart.yaml "$bundle"/charts/*/Chart.yaml; do
@@ -54,7 +55,7 @@ helm_lint() {
   return $status
 }
 
-# nothing_found PATTERN WHY PATHSPEC…: no tracked line matches.
+# nothing_found PATTERN WHY PATHSPEC…: fails if a tracked line matches
 nothing_found() {
   pattern=$1
   why=$2
@@ -65,27 +66,28 @@ nothing_found() {
   fi
 }
 
-# Files of others are data and may say what they like; lock files name where packages come from; this file holds the patterns.
+# Not checked: third-party files, which are data; lock files, which name the sources of packages;
+# and this file, which contains the patterns.
 ours=":(exclude)bundles/components :(exclude)tests/data :(exclude)crates/*/tests/data/* :(exclude)*.lock :(exclude)*go.sum :(exclude)LICENSE :(exclude)scripts/lint.sh"
 
 unfinished() {
   # shellcheck disable=SC2086 # a list of path patterns
-  nothing_found '\b(TODO|FIXME|XXX|HACK)\b|(todo|unimplemented)!' 'finish it, or refuse it with a clear error' . $ours
+  nothing_found '\b(TODO|FIXME|XXX|HACK)\b|(todo|unimplemented)!' 'implement it, or reject it with a clear error' . $ours
 }
 
-# On every node of GKE the driver stands in /home/kubernetes: `home` is told from it by the next letters.
+# On GKE nodes, the driver is in /home/kubernetes. The pattern allows this path by its next letters.
 machine_paths() {
   # shellcheck disable=SC2086 # a list of path patterns
-  nothing_found '(^|[^[:alnum:]._/-])/((root|Users|work|tmp/wt-)[[:alnum:]]*/|home/([^k]|k[^u]))' 'a path of one machine' . $ours
+  nothing_found '(^|[^[:alnum:]._/-])/((root|Users|work|tmp/wt-)[[:alnum:]]*/|home/([^k]|k[^u]))' 'a path that exists on only one machine' . $ours
 }
 
 registry_hosts() {
   # shellcheck disable=SC2086 # a list of path patterns
   nothing_found '(crates|proxy\.golang|registry\.npmjs|pypi|deb\.debian)\.(io|org)' \
-    'packages come from where the package manager is set to' . $ours
+    'do not name registries: packages come from the registry that the package manager is configured for' . $ours
 }
 
-# A file that does not fit holds two concepts.
+# A file above the limit contains more than one concept.
 large_files() {
   large=$(git ls-files 'crates/*.rs' 'src/*.rs' 'tests/*.rs' '*.sh' '*.j2' '*.tpl' | xargs wc -l | awk '$2 != "total" && $1 > 500')
   [ -z "$large" ] || {
@@ -99,7 +101,7 @@ ignored_files() {
   tracked=$(git ls-files --cached --ignored --exclude-standard)
   [ -z "$tracked" ] || {
     echo "$tracked"
-    echo "lint: the files above are committed and ignored: remove them" >&2
+    echo "lint: the files above are both tracked and ignored by git: remove them" >&2
     return 1
   }
 }
@@ -132,7 +134,7 @@ helm=${GPU_ROLLOUT_HELM:-}
 [ -n "$helm" ] || [ "${CI:-}" != true ] || helm=$(tests/tools/build.sh helm4)/helm4
 [ -n "$helm" ] || helm=${GPU_ROLLOUT_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/gpu-rollout/tools}/bin/helm4
 if [ -x "$helm" ]; then check charts helm_lint; else skip charts "helm is not built (tests/tools/build.sh helm4)"; fi
-# cargo-deny: the installed one, or the pinned one if it is built.
+# Uses the installed cargo-deny, or the pinned one if it is built.
 deny=$(tests/tools/cargo-deny.sh --if-built)
 [ -n "$deny" ] || [ "${CI:-}" != true ] || deny=$(tests/tools/cargo-deny.sh)
 if [ -n "$deny" ]; then
@@ -140,7 +142,7 @@ if [ -n "$deny" ]; then
   if "$deny" --locked fetch db >/dev/null 2>&1; then
     check advisories "$deny" --locked --workspace check advisories
   else
-    echo "lint: advisories: skipped: the advisory database cannot be reached"
+    echo "lint: advisories: skipped: cannot reach the advisory database"
   fi
 else
   skip dependencies "cargo-deny is not built (tests/tools/cargo-deny.sh)"
@@ -153,7 +155,7 @@ if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
   check ignored ignored_files
   check size large_files
 else
-  skip words "this is no git checkout"
+  skip words "not a git checkout"
 fi
 
 [ -z "$skipped" ] || echo "lint: skipped:$skipped"

@@ -1,11 +1,13 @@
 #!/bin/sh
-# Checks that programs are installed, before anything is built. As root on Debian, installs the packages of those that are missing.
+# Checks that the needed programs are installed, before anything is built. As root on Debian,
+# installs the packages of missing programs.
 # Usage: scripts/needs.sh [--list] NAME…   a set of programs, or one program of the table below
 #        --list: prints the rows of the table, and checks nothing
 set -euf
 cd "$(dirname -- "$0")/.."
 
-# One row: sets, program (alternatives separated by `|`), Debian package (`-`: this script installs none), what the program does.
+# Columns: sets, program (alternatives separated by `|`), Debian package (`-`: the script installs
+# none), purpose of the program. The sets:
 #   image       `make image`                              stack  a cluster of the end-to-end tests
 #   scenarios   any end-to-end test may be selected       e2e    all of them run
 #   ci          .ci/run
@@ -45,7 +47,8 @@ rows_of() {
     }'
 }
 
-# in_path NAME: `command -v` also finds builtins of the shell, such as `kill`, which other programs cannot start.
+# in_path NAME: `command -v` also finds builtins of the shell, such as `kill`, which other programs
+# cannot start.
 in_path() (
   IFS=:
   for directory in $PATH; do
@@ -59,23 +62,23 @@ is_installed() {
   for alternative in $(echo "$1" | tr '|' ' '); do
     ! in_path "$alternative" || return 0
   done
-  # On Debian, its script takes it out of a package without installing the package.
+  # On Debian, a script extracts promtool from a package without installing the package.
   [ "$1" = promtool ] && tests/tools/promtool.sh >/dev/null 2>&1
 }
 
-# The folders of tests/tools that are built
+# modules: the directories of tests/tools that are built
 modules() {
   case " $names " in *" scenarios "*) tests/tools/build.sh --list ;; *) tests/tools/build.sh --list stack ;; esac | cut -d' ' -f1 | uniq
 }
 
-# The newest Go version that one of them asks for
+# go_version: the newest Go version that one of the modules requires
 go_version() {
   for module in $(modules); do
     sed -n 's/^go //p' "tests/tools/$module/go.mod"
   done | sort -V | tail -n 1
 }
 
-# Go itself decides whether it is new enough, or downloads a version that is (GOTOOLCHAIN).
+# Go itself checks its version, or downloads a newer one (GOTOOLCHAIN).
 check_go() {
   for module in $(modules); do
     message=$(cd "tests/tools/$module" && go list -m 2>&1) || {
@@ -103,7 +106,7 @@ how_to_install() {
   esac
 }
 
-# Until this script ends, no package starts its service.
+# forbid_services: until this script ends, no package can start its service.
 forbid_services() {
   policy=/usr/sbin/policy-rc.d
   [ ! -e "$policy" ] || return 0
@@ -122,7 +125,7 @@ install_packages() {
   # shellcheck disable=SC2086 # a list of packages
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >&2
   case " $packages " in
-  # Not at the next boot either. Without systemd, there is nothing to disable.
+  # Do not start the service at the next boot either. Without systemd, there is nothing to disable.
   *" redis-server "*) systemctl --quiet disable redis-server.service 2>/dev/null || true ;;
   esac
 }

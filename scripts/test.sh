@@ -1,5 +1,6 @@
 #!/bin/sh
-# `make test`: every test that needs only cargo, then whether each committed snapshot is still asserted by one of them.
+# `make test`: runs every test that needs only cargo. Then checks that a test asserts each committed
+# snapshot.
 set -eu
 cd "$(dirname -- "$0")/.."
 mkdir -p target
@@ -8,7 +9,7 @@ rm -f "$asserted"
 
 INSTA_SNAPSHOT_REFERENCES_FILE=$asserted cargo test --locked --workspace
 
-# insta writes one path a line, some with `..` in the middle.
+# insta writes one path per line, and some paths contain `..`.
 [ ! -e "$asserted" ] || xargs -d '\n' realpath --relative-to=. <"$asserted" | LC_ALL=C sort -u >"$asserted.paths"
 unused=$(find crates src tests -name '*.snap' | LC_ALL=C sort | LC_ALL=C comm -23 - "$asserted.paths")
 if [ -n "$unused" ]; then

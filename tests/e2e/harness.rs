@@ -1,4 +1,5 @@
-//! The machinery of the end-to-end tests. [`scenario::scenario`] starts a [`stack::Stack`] and runs a story on it.
+//! The harness of the end-to-end tests. [`scenario::scenario`] starts a [`stack::Stack`] and runs a
+//! story on it.
 
 pub(crate) mod apply;
 pub(crate) mod ask;

@@ -1,17 +1,21 @@
 #!/bin/sh
-# Runs the end-to-end tests: `make e2e`, or directly `tests/e2e/run.sh [--full | --stack | FILTER…]`.
-#   without a filter           what is run on every change
-#   --full                     every scenario (`make e2e-full`)
-#   --stack                    no test: a cluster to try things on, until Ctrl-C (`make stack`)
-#   GPU_ROLLOUT_ROOTFS=DIR     root file system of the hook's image (default: target/image/rootfs, made by `make image`; without it
-#                              a static binary is built into target/e2e/rootfs)
-#   GPU_ROLLOUT_PREVIOUS=DIR   a checkout of the release before with its image built, for the scenarios in which both meet
-#   GPU_ROLLOUT_E2E_THREADS=N  scenarios at once (default: two for each processor, as they wait for most of the time, and not more than 8)
-#   GPU_ROLLOUT_E2E_KEEP=1     keep the directories of successful scenarios as well
+# Runs the end-to-end tests for `make e2e`.
+# Usage: tests/e2e/run.sh [--full | --stack | FILTER…]
+#   without a filter           run the scenarios that check every change
+#   --full                     run every scenario (`make e2e-full`)
+#   --stack                    run no test, but a local cluster until Ctrl-C (`make stack`)
+#   GPU_ROLLOUT_ROOTFS=DIR     root file system of the hook's image (default: target/image/rootfs of
+#                              `make image`; if it is missing, a static binary is built into
+#                              target/e2e/rootfs)
+#   GPU_ROLLOUT_PREVIOUS=DIR   a checkout of the previous release with its image built, for the
+#                              scenarios that run both releases
+#   GPU_ROLLOUT_E2E_THREADS=N  number of scenarios at the same time (default: two for each
+#                              processor, because they mostly wait, and at most 8)
+#   GPU_ROLLOUT_E2E_KEEP=1     also keep the directories of successful scenarios
 set -eu
 cd "$(dirname -- "$0")/../.."
 
-# With a filter, a scenario itself checks what only some scenarios need.
+# With a filter, each scenario checks for the programs that only some scenarios need.
 case ${1:---full} in
 --full) scripts/needs.sh stack scenarios e2e ;;
 --stack) scripts/needs.sh stack ;;
@@ -31,7 +35,7 @@ fi
 GPU_ROLLOUT_ROOTFS=$(CDPATH='' cd -- "$rootfs" && pwd)
 export GPU_ROLLOUT_ROOTFS
 
-# The program at a workstation. (The hook's pods run the image.)
+# The full program, as on a workstation. The hook's pods run the image.
 cargo build --bin gpu-rollout
 GPU_ROLLOUT_PROGRAM=$(realpath "${CARGO_TARGET_DIR:-target}/debug/gpu-rollout")
 export GPU_ROLLOUT_PROGRAM
@@ -48,14 +52,16 @@ if [ $# -gt 0 ] && [ "$1" != --full ]; then
   exit
 fi
 
-# What only measures is run by name (scripts/bench.sh), and so is what is for people (scripts/stack.sh). The rights are what the scenarios have noted together; some of them alone prove nothing.
+# Measurements (scripts/bench.sh) and the local cluster (scripts/stack.sh) run only by name. The
+# check of the rights runs at the end, because it needs the notes of all scenarios.
 set -- "$@" scenarios::cost:: scenarios::pace:: scenarios::calibration:: scenarios::recordings:: stays_until_it_is_told_to_end every_granted_right
-# Needs the image of the release before.
+# These scenarios need the image of the previous release.
 [ -n "${GPU_ROLLOUT_PREVIOUS:-}" ] || set -- "$@" of_previous_release
 if [ "$1" = --full ]; then
   shift
 else
-  # Of the deployers every change is held against `scenarios::deployers::short`. The others take long, or have a shorter one like them.
+  # Of the deployer scenarios, only `scenarios::deployers::short` runs for every change. The others
+  # take long, or a shorter scenario covers the same.
   for table in by_tags leaving moving mutations network order outcomes triggers versions; do
     set -- "$@" "scenarios::deployers::$table::"
   done

@@ -1,4 +1,4 @@
-//! The stories. Each one starts a stack of its own.
+//! The scenarios. Each one starts a stack of its own.
 
 mod accepted;
 mod again;

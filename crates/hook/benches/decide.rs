@@ -1,6 +1,7 @@
-//! What one decision costs in a large fleet when one node has changed. Ignored by `cargo test`: time is for `make bench`, which builds it optimized.
+//! Measures the time of one decision in a large fleet after a change of one node. `cargo test` does
+//! not run it: `make bench` builds it optimized.
 #![expect(clippy::print_stdout, reason = "the table is the output")]
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+#![expect(clippy::unwrap_used, reason = "a panic shows the location")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,10 +30,10 @@ use server::Server;
 const NODES: usize = 10_000;
 /// Decisions that are timed.
 const ROUNDS: usize = 51;
-/// Nodes that are upgraded beside each other.
+/// Nodes that are upgraded at the same time.
 const PARALLEL: u32 = 25;
 
-/// The fleet as the hook's own caches show it: each page goes through its decoding.
+/// Returns the fleet as the hook's own caches show it, so that each page is decoded as in the hook.
 async fn seen(settings: &Settings) -> (Watches, Observed) {
     let client = Server::new(NODES).client();
     let watches = Watches::start(&client, settings, vec![settings::DRA.into()], Some("v1"));
@@ -52,7 +53,7 @@ fn set(entries: &mut Labels, changes: &BTreeMap<String, Option<String>>) {
     }
 }
 
-/// What a patch does to a node.
+/// Applies a patch to a node.
 fn patch(node: &mut ObservedNode, patch: &NodePatch) {
     set(&mut node.labels, &patch.labels);
     set(&mut node.annotations, &patch.annotations);
@@ -60,7 +61,7 @@ fn patch(node: &mut ObservedNode, patch: &NodePatch) {
     node.version.push('1');
 }
 
-/// The plugins started after what they serve.
+/// Makes all plugins start after the driver and the toolkit that they serve.
 fn with_plugins_in_order(observed: &mut Observed) {
     for pod in observed.pods.changed().iter_mut().map(Arc::make_mut) {
         pod.ready_since = pod.containers.iter().filter_map(|container| container.started).max();
@@ -71,7 +72,8 @@ fn with_plugins_in_order(observed: &mut Observed) {
     }
 }
 
-/// In the middle of an upgrade: half of the nodes are done, and all slots are taken.
+/// Changes the fleet to the middle of an upgrade: half of the nodes are done, and all slots are
+/// taken.
 fn in_the_middle(observed: &mut Observed) {
     for revision in &mut observed.revisions {
         "newest".clone_into(&mut revision.hash);
@@ -90,7 +92,8 @@ fn in_the_middle(observed: &mut Observed) {
     }
 }
 
-/// The same as the vendor's controller leaves it: what is done and what is not has its label, and 25 nodes are under way.
+/// Changes the fleet to one that NVIDIA's controller upgrades: each node has its state label, and
+/// 25 nodes are in progress.
 fn under_the_operator(observed: &mut Observed) {
     if let Some(operator) = &mut observed.operator {
         operator.version = Some("v26.7.0".to_owned());
@@ -135,7 +138,8 @@ fn a_pod(observed: &mut Observed, number: usize) {
     observed.pods = observed.pods.succeeded_by(observed.pods.shared().enumerate().map(replaced));
 }
 
-/// The controller comes to the next step of one node and to the first of another, in turn.
+/// Alternates between two changes of the controller: a node starts its upgrade, or a node returns
+/// to its pending state.
 fn a_turn(observed: &mut Observed, number: usize) {
     let state = "nvidia.com/gpu-driver-upgrade-state";
     let is = |node: &ObservedNode, value: &str| {
@@ -174,7 +178,8 @@ fn row(what: &str, mut times: Vec<Duration>) {
     );
 }
 
-/// Decides as often as it takes until nothing new is done, then times decisions between which one node changes, or one driver pod.
+/// Decides until no more nodes are patched. Then measures decisions, and changes one node or one
+/// driver pod before each.
 fn measure(
     what: &str,
     mut observed: Observed,
@@ -224,7 +229,7 @@ async fn main() {
     settings.upgrade.policy.max_parallel_upgrades = PARALLEL;
     let (watches, mut observed) = seen(&settings).await;
     with_plugins_in_order(&mut observed);
-    println!("{NODES} nodes, one of which changes between two decisions\n");
+    println!("{NODES} nodes, one of which changes before each decision\n");
     let mut times = Vec::new();
     for _ in 0..9 {
         let started = Instant::now();
@@ -246,7 +251,7 @@ async fn main() {
     };
     measure("assist, in the middle", middle.clone(), &assist, a_node);
     measure("assist, in the middle, a driver pod", middle.clone(), &assist, a_pod);
-    measure("assist, in the middle, a slot that turns", middle.clone(), &assist, a_turn);
+    measure("assist, in the middle, a slot that changes", middle.clone(), &assist, a_turn);
     let observe = Settings {
         mode: Mode::Observe,
         tasks: vec![Task::Settle, Task::Reroll],

@@ -1,7 +1,8 @@
-//! What the hook holds of a large cluster: everything that it watches of 10,000 nodes, read through its own client from a server that makes
-//! each page when it is asked for. Ignored by `cargo test`, since peak memory is that of the whole process.
+//! Measures the memory of the hook's caches for 10,000 nodes. The hook's own client reads from a
+//! server that generates each page on request. `cargo test` does not run it, because peak memory is
+//! that of the whole process.
 #![expect(clippy::print_stdout, reason = "the table is the output")]
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+#![expect(clippy::unwrap_used, reason = "a panic shows the location")]
 
 use std::time::{Duration, Instant};
 
@@ -25,10 +26,10 @@ use server::Server;
 
 /// Nodes of the fleet.
 const NODES: usize = 10_000;
-/// What a hook Job may hold at most: the aim for 10,000 nodes.
+/// The memory limit of a hook Job for 10,000 nodes.
 const LIMIT_MIB: f64 = 192.0;
 
-/// A figure of `/proc/self/status` in MiB.
+/// Returns a field of `/proc/self/status` in MiB.
 fn status(figure: &str) -> f64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(figure)).unwrap();
@@ -65,7 +66,7 @@ async fn main() {
     println!(
         "{NODES} nodes of {size} bytes; on each six operand pods, a DRA plugin and a ResourceSlice\n"
     );
-    row("at the beginning", Instant::now());
+    row("at the start", Instant::now());
     let begin = Instant::now();
     let watches = Watches::start(&client, &settings, vec![settings::DRA.into()], Some("v1"));
     in_step(&watches).await;
@@ -80,7 +81,7 @@ async fn main() {
     counted(&observed);
     let begin = Instant::now();
     assert!(before == observed, "two snapshots of the same caches differ");
-    row("compared with each other", begin);
+    row("comparison of both", begin);
     let mut observed = observed;
     let mut memory = RunMemory::new(now, now + Duration::from_hours(1));
     operator::is_quiet(&mut observed, &mut memory, now);
@@ -89,14 +90,14 @@ async fn main() {
     row("a first decision", begin);
     let begin = Instant::now();
     let decision = decide(&observed, &settings, &decision.memory, now);
-    row("the same again", begin);
+    row("a second decision", begin);
     let begin = Instant::now();
     server.endings.send_modify(|endings| *endings += 1);
     while watches.sync() == CacheState::InStep {
         watches.changed().await;
     }
     in_step(&watches).await;
-    row("everything listed anew, all at once", begin);
+    row("everything listed again, all at once", begin);
     assert!(watches.observed(now) == before, "a snapshot after a new list differs");
     drop((observed, decision));
     let peak = status("VmHWM");

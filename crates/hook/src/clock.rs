@@ -1,5 +1,6 @@
-//! The only place that reads the time. After the start it goes on with tokio's clock, which is monotonic: a step of the machine's clock changes
-//! nothing, and tests can let hours pass at once. It shows the API server's time as soon as that was measured, once.
+//! The clock of a run: the only code that reads the time. After the start it follows tokio's clock,
+//! which is monotonic. So a step of the machine's clock has no effect, and tests can advance the
+//! time by hours at once. After the first measurement it shows the API server's time.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,50 +8,53 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// A difference that a measurement cannot tell from none: the server's time comes in whole seconds, and a call takes a moment.
+/// The smallest difference that a measurement can detect. The server's time is in whole seconds,
+/// and a call takes time.
 const RESOLUTION: SignedDuration = SignedDuration::from_secs(2);
-/// Half the resolution of the header: the time that it names began up to a second ago.
+/// Half the resolution of the `Date` header: the second that it names started up to one second ago.
 const HALF_SECOND: SignedDuration = SignedDuration::from_millis(500);
 
-/// The time of a run. Clones show the same time.
+/// The clock of a run. Clones show the same time.
 #[derive(Clone, Debug)]
 pub struct RunClock {
     origin: Timestamp,
     started: Instant,
-    /// By how much the API server's clock is ahead of the machine's.
+    /// How far the API server's clock is ahead of the machine's.
     correction: Arc<OnceLock<SignedDuration>>,
 }
 
 impl RunClock {
-    /// From the machine's clock.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
+    /// Returns a clock that starts at the time of the machine's clock.
+    #[expect(clippy::disallowed_methods, reason = "the only code that reads the machine's clock")]
     pub fn system() -> Self {
         Self::starting_at(Timestamp::now())
     }
 
-    /// From any moment on.
+    /// Returns a clock that starts at `origin`.
     pub fn starting_at(origin: Timestamp) -> Self {
         Self { origin, started: Instant::now(), correction: Arc::default() }
     }
 
-    /// Now: the API server's time if it was measured, otherwise the machine's.
+    /// Returns the current time: the API server's if it was measured, otherwise the machine's.
     pub fn now(&self) -> Timestamp {
         let now = self.origin.saturating_add(self.elapsed()).unwrap_or(Timestamp::MAX);
         now.saturating_add(self.correction()).unwrap_or(Timestamp::MAX)
     }
 
-    /// Time since this clock was started. It never goes back.
+    /// Returns the time since this clock was started. It never decreases.
     pub fn elapsed(&self) -> SignedDuration {
         SignedDuration::try_from(self.started.elapsed()).unwrap_or(SignedDuration::MAX)
     }
 
-    /// By how much the API server's clock is ahead of the machine's, as far as that was measured.
+    /// Returns how far the API server's clock is ahead of the machine's; zero before the first
+    /// measurement.
     pub fn correction(&self) -> SignedDuration {
         self.correction.get().copied().unwrap_or_default()
     }
 
-    /// Sets this clock to the API server's time, which a call told that was `asked` at this clock's [`Self::elapsed`] and answered just now. Only the
-    /// first measurement counts: from then on the time is monotonic, whatever happens to the clock of any server.
+    /// Sets this clock to the API server's time. `server` is the time in an answer that has just
+    /// arrived; `asked` is [`Self::elapsed`] at the time of the request. Only the first measurement
+    /// is used. So the time stays monotonic if a server's clock changes later.
     pub fn set_by_server(&self, server: Timestamp, asked: SignedDuration) {
         let half = self.elapsed().saturating_sub(asked) / 2;
         let middle =
@@ -61,14 +65,14 @@ impl RunClock {
             .get_or_init(|| if ahead.abs() <= RESOLUTION { SignedDuration::ZERO } else { ahead });
     }
 
-    /// The moment as tokio's clock has it; the past is now.
+    /// Converts a time to an instant of tokio's clock. A time in the past becomes now.
     pub fn instant(&self, at: Timestamp) -> Instant {
         let wait = at.duration_since(self.now());
         Instant::now() + Duration::try_from(wait).unwrap_or_default()
     }
 }
 
-/// Returns the time so much later; the latest time there is where that overflows.
+/// Returns `at` plus `wait`, or the latest representable time if the sum overflows.
 pub(super) fn later(at: Timestamp, wait: Duration) -> Timestamp {
     at.saturating_add(SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX))
         .unwrap_or(Timestamp::MAX)

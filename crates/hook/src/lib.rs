@@ -1,4 +1,5 @@
-//! The hook Job: observe → decide → act. `docs/inside.md` ("How the loop runs") says who owns which task.
+//! The hook Job: it observes, decides and acts in a loop. `docs/inside.md` ("How the loop runs")
+//! lists the runtime's tasks and their owners.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,7 @@ pub struct PodIdentity {
     pub pod: String,
 }
 
-/// The hook process: what a run needs from outside.
+/// The hook process: the client, settings, identity, clock, shutdown signal and metrics of a run.
 pub struct HookProcess {
     client: Client,
     settings: Settings,
@@ -65,13 +66,13 @@ impl HookProcess {
         Arc::clone(&self.metrics)
     }
 
-    /// Performs the tasks until there is a verdict, or a signal ends the process. Safe to run again at any moment.
-    /// RBAC: the rows of `contract/task.rs` for the settings' tasks.
+    /// Performs the tasks until there is a verdict or a signal ends the process. Running it again
+    /// is always safe. RBAC: the rows of `contract/task/rights.rs` for the tasks of the settings.
     pub async fn run(self) -> RunEnd {
         let leases = LeaseCandidate::new(&self.client, &self.identity.pod, self.now_function());
         let start = tokio::select! {
             start = start::start(&self, &leases) => start,
-            () = self.shutdown.requested() => return RunEnd::new(EndReason::SignalReceived, "ended by a signal before the run began"),
+            () = self.shutdown.requested() => return RunEnd::new(EndReason::SignalReceived, "ended by a signal before the run started"),
         };
         match start {
             Ok(start) => Box::pin(run::RunLoop::new(&self, &leases, start).run()).await,
@@ -79,7 +80,8 @@ impl HookProcess {
         }
     }
 
-    /// Returns until when attempts are worthwhile: the deadline, and where nodes may have to be released the time for that.
+    /// Returns the time until which calls are attempted: the deadline, and in mode `drive` the time
+    /// to release nodes after it.
     fn last_attempt(&self, deadline: Timestamp) -> Timestamp {
         let more = if self.settings.has(Task::Drive) { GIVING_BACK_SECONDS } else { 0 };
         later(deadline, Duration::from_secs(more))

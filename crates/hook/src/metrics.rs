@@ -1,5 +1,5 @@
-//! What the hook says of itself while it runs: numbers that are counted as things happen, and the state of the fleet, which is worked out when somebody asks.
-//! The loop only hands over what it has seen, at the price of some pointers.
+//! Metrics of the running hook: counters, and the state of the fleet, which is computed at scrape
+//! time. The loop only stores a snapshot, which costs a few pointers.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +36,7 @@ pub struct HookMetrics {
     failed_writes: CounterFamily,
     held: AtomicBool,
     in_step: AtomicBool,
-    /// Whether the metrics are served.
+    /// Whether the metrics are served. Without a server, no snapshot is kept.
     served: AtomicBool,
     snapshot: Mutex<Option<Arc<FleetSnapshot>>>,
 }
@@ -55,7 +55,8 @@ fn common(
 impl HookMetrics {
     pub(super) fn new(settings: Settings) -> Self {
         let mut counted = Registry::with_labels(common(&settings));
-        // 100 µs for a small fleet at rest, to some seconds for ten thousand nodes on a slow machine.
+        // From 100 µs for a small unchanged fleet to a few seconds for ten thousand nodes on a slow
+        // machine.
         let decisions = Histogram::new(exponential_buckets(0.0001, 4.0, 9));
         let (evictions, replacements, failed_writes) =
             (CounterFamily::default(), CounterFamily::default(), CounterFamily::default());
@@ -103,7 +104,7 @@ impl HookMetrics {
         self.failed_writes.get_or_create(&[("what", what)]).inc();
     }
 
-    /// Notes how long a decision took.
+    /// Records the duration of a decision.
     pub(super) fn observe_decision(&self, took: Duration) {
         self.decisions.observe(took.as_secs_f64());
     }
@@ -118,7 +119,7 @@ impl HookMetrics {
         self.in_step.store(in_step, Ordering::Relaxed);
     }
 
-    /// Keeps snapshots from now on: the metrics are served.
+    /// Enables snapshots, because the metrics are served from now on.
     pub fn enable_snapshots(&self) {
         self.served.store(true, Ordering::Relaxed);
     }
@@ -151,7 +152,7 @@ impl HookMetrics {
             snapshot.add_to(&mut samples, settings, now);
         }
         let mut text = samples.text();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = encode_registry(&mut text, &self.counted);
         let _ = encode_eof(&mut text);
         text

@@ -1,4 +1,4 @@
-//! The loop under the Lease: wait for a change, decide, write the record, act.
+//! The loop under the Lease: it waits for a change, decides, writes the record and acts.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -42,23 +42,25 @@ use write_results::WriteResults;
 
 pub use lease_yielding::WAITING_FOR_LEASE;
 
-/// Changes that come together are decided on together. The more nodes there are, the more changes come and the more a snapshot and a decision
-/// cost: changes are gathered for longer, so that their time does not grow faster than the fleet; and where there are few, none is delayed.
+/// How long the loop gathers changes before it decides, for each node. A larger fleet has more
+/// changes, and each snapshot and decision costs more. Gathering for longer keeps the total cost
+/// linear in the number of nodes. In a small fleet, changes are hardly delayed.
 const GATHER_PER_NODE: Duration = Duration::from_millis(2);
-/// At least: an object often changes twice in a row.
+/// The shortest gather time: an object often changes twice in a row.
 const SHORTEST_GATHER: Duration = Duration::from_millis(20);
-/// At most.
+/// The longest gather time.
 const LONGEST_GATHER: Duration = Duration::from_millis(150);
-/// The log says so while the caches are not in step with the API server.
-pub const CANNOT_BE_READ: &str = "the API server cannot be read; nothing is decided meanwhile";
-/// How soon a failed write is tried again.
+/// The log message while the caches are not in step with the API server.
+pub const CANNOT_BE_READ: &str =
+    "cannot read the API server; the hook makes no decisions until it can";
+/// The pause before a failed write is repeated.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How a task that is one step ends without success.
+/// How a single-step task ends without success.
 enum StepEnd {
-    /// The Lease was lost; the step starts again when it is held again.
+    /// The Lease was lost. The step starts again when the Lease is held again.
     LeaseLost,
-    /// The run ends, and its verdict is recorded and reported.
+    /// The run ends. Its verdict is recorded and reported.
     Verdict(RunEnd),
     /// The process ends without a verdict.
     Abort(RunEnd),
@@ -71,19 +73,19 @@ impl From<RunEnd> for StepEnd {
 }
 
 fn interrupted() -> RunEnd {
-    let message = "ended by a signal; a replacement pod goes on where this one stopped";
+    let message = "ended by a signal; a replacement pod continues where this one stopped";
     tracing::info!(message);
     RunEnd::new(EndReason::SignalReceived, message)
 }
 
-/// Returns how long changes of a fleet of so many nodes are gathered.
+/// Returns how long the loop gathers changes in a fleet of `nodes` nodes.
 fn gather_time(nodes: usize) -> Duration {
     GATHER_PER_NODE
         .saturating_mul(u32::try_from(nodes).unwrap_or(u32::MAX))
         .clamp(SHORTEST_GATHER, LONGEST_GATHER)
 }
 
-/// A run under way.
+/// A run in progress.
 pub(super) struct RunLoop<'a> {
     hook: &'a HookProcess,
     caches: RunCaches<'a>,
@@ -93,7 +95,7 @@ pub(super) struct RunLoop<'a> {
     refusals: RefusalTimers,
     memory: RunMemory,
     planner: Planner,
-    /// How long changes are gathered, as the fleet was last seen.
+    /// How long the loop gathers changes, from the size of the last observed fleet.
     gather: Duration,
     unreadable: RepeatedWarning,
     unwritten: RepeatedWarning,
@@ -115,10 +117,10 @@ impl<'a> RunLoop<'a> {
             memory: RunMemory::new(hook.clock.now(), start.deadline),
             planner: Planner::default(),
             gather: LONGEST_GATHER,
-            unreadable: RepeatedWarning::new(CANNOT_BE_READ, "the API server can be read again"),
+            unreadable: RepeatedWarning::new(CANNOT_BE_READ, "the API server is readable again"),
             unwritten: RepeatedWarning::new(
-                "unable to write the run record; trying again",
-                "the run record can be written again",
+                "cannot write the run record; retrying",
+                "the run record is writable again",
             ),
         }
     }
@@ -131,7 +133,8 @@ impl<'a> RunLoop<'a> {
         self.hook.last_attempt(self.memory.deadline)
     }
 
-    /// Performs the tasks under the Lease, which is acquired again whenever it was lost or yielded, until the run ends.
+    /// Performs the tasks under the Lease until the run ends. Acquires the Lease again after it was
+    /// lost or yielded.
     pub(super) async fn run(mut self) -> RunEnd {
         let hook = self.hook;
         loop {
@@ -149,7 +152,7 @@ impl<'a> RunLoop<'a> {
                 () = hook.shutdown.requested() => Some(Err(interrupted())),
             };
             let ended = match resumed {
-                // The single steps before the loop were done when it was held first.
+                // The single-step tasks were done when the Lease was first held.
                 Some(Ok(())) if yielded_at.is_some() => self.decide_until_end(&mut held).await,
                 Some(Ok(())) => self.perform_tasks(&mut held).await,
                 Some(Err(ended)) => Some(ended),
@@ -163,13 +166,15 @@ impl<'a> RunLoop<'a> {
             if self.lease.yielded_at.is_some() {
                 self.lease.yield_to_others(held).await;
             } else if !held.is_valid() {
-                tracing::warn!("the Lease was lost; waiting for it again");
+                tracing::warn!("lost the Lease; waiting for it again");
             }
         }
     }
 
-    /// Resumes the run under the Lease. If another hook has held it since, the caches are started again where limits are kept by what is seen: that
-    /// hook may have started nodes up to the moment at which it released the Lease, and the caches may not show them yet.
+    /// Resumes the run under the Lease. If another hook has held the Lease in between, and the mode
+    /// decides about nodes, the caches are restarted. The other hook may have started nodes until
+    /// it released the Lease, and the caches may not show them yet. Without them, the limits would
+    /// be exceeded.
     async fn resume(
         &mut self,
         uninterrupted: bool,
@@ -184,12 +189,13 @@ impl<'a> RunLoop<'a> {
             self.caches.restart(self.last_attempt()).await?;
         }
         let waiting = self.memory.fleet_waiting;
-        // The operator is observed without the Lease too.
+        // The hook observes the operator without the Lease too.
         let operator = self.memory.operator.take();
         self.load(yielded_at.is_some()).await?;
         self.memory.operator = operator;
         if let Some(at) = yielded_at {
-            // The fleet goes on waiting, but for the time in which another hook had the Lease: what it waits for may have waited for that one.
+            // The wait continues, but the time in which another hook had the Lease does not count:
+            // the awaited object may itself have waited for that hook.
             let meanwhile = self.now().duration_since(at);
             self.memory.fleet_waiting = waiting
                 .map(|(name, since)| (name, since.saturating_add(meanwhile).unwrap_or(since)));
@@ -197,7 +203,8 @@ impl<'a> RunLoop<'a> {
         Ok(())
     }
 
-    /// Continues the run of the record, or starts a new one. `yielded`: that happened a moment ago, and is not reported again.
+    /// Continues the run of the record, or starts a new one. `yielded`: the hook has only yielded
+    /// the Lease, so the start is not reported again.
     async fn load(&mut self, yielded: bool) -> Result<(), RunEnd> {
         let (memory, again) = self.writer.load(self.hook, self.memory.deadline).await?;
         self.lease.has_started = true;
@@ -217,7 +224,7 @@ impl<'a> RunLoop<'a> {
         Ok(())
     }
 
-    /// Performs all tasks, in their order. `None`: the Lease was lost, or is to be yielded.
+    /// Performs all tasks in their order. `None`: the Lease was lost, or is to be yielded.
     async fn perform_tasks(&mut self, held: &mut HeldLease) -> Option<RunEnd> {
         match self.perform_steps(held).await {
             Ok(_) if self.hook.settings.watches() => self.decide_until_end(held).await,
@@ -228,7 +235,7 @@ impl<'a> RunLoop<'a> {
         }
     }
 
-    /// Performs the tasks that are one step each.
+    /// Performs the single-step tasks.
     async fn perform_steps(&mut self, held: &HeldLease) -> Result<Vec<RunEnd>, StepEnd> {
         let (hook, events, deadline) = (self.hook, &self.reporter.events, self.memory.deadline);
         let mut steps = Vec::new();
@@ -252,7 +259,7 @@ impl<'a> RunLoop<'a> {
         Ok(steps)
     }
 
-    /// Ends a run that has no loop: its verdict is recorded and reported.
+    /// Ends a run without a loop: records and reports its verdict.
     async fn conclude(&mut self, ended: RunEnd) -> RunEnd {
         let verdict = ended.into_verdict(self.now());
         self.writer.write_verdict(&self.memory, &verdict).await;
@@ -260,7 +267,8 @@ impl<'a> RunLoop<'a> {
         verdict.into()
     }
 
-    /// Decides whenever something has changed or is due. `None`: the Lease was lost, or is to be yielded.
+    /// Decides whenever something has changed or is due. `None`: the Lease was lost, or is to be
+    /// yielded.
     async fn decide_until_end(&mut self, held: &mut HeldLease) -> Option<RunEnd> {
         let held_since = self.now();
         loop {
@@ -283,7 +291,7 @@ impl<'a> RunLoop<'a> {
                 CacheState::Behind(why) => {
                     if self.now() >= self.last_attempt() {
                         let message = format!(
-                            "the time budget is over and the API server cannot be read: {why}"
+                            "the time budget is over and the hook cannot read the API server: {why}"
                         );
                         return Some(without_verdict(
                             EndReason::ApiServerUnreachable,
@@ -295,7 +303,8 @@ impl<'a> RunLoop<'a> {
                     self.last_attempt()
                 }
                 CacheState::Past(why) => {
-                    // As another process would: whether the Lease is still ours has to be seen as well.
+                    // Start again as a new process would: the older state may also name another
+                    // holder of the Lease.
                     tracing::warn!(why, "{HISTORY_WENT_BACK}");
                     self.writer.schedule.due = Some(self.now());
                     return None;
@@ -321,7 +330,7 @@ impl<'a> RunLoop<'a> {
         }
     }
 
-    /// Decides once and does what follows from it; answers when to decide again at the latest.
+    /// Decides once and performs the decision. Returns the latest time for the next decision.
     async fn take_turn(&mut self, held: &HeldLease) -> Result<Timestamp, RunEnd> {
         let now = self.now();
         let hook = self.hook;
@@ -340,7 +349,8 @@ impl<'a> RunLoop<'a> {
         self.reporter.log_waits(&decision, self.memory.deadline, self.now());
         let before = std::mem::replace(&mut self.memory, decision.memory);
         self.reporter.report_nodes(&before, &self.memory).await;
-        // Before the actions: pods of some nodes are listed while others are written.
+        // Before the actions, so that listing the pods of some nodes overlaps with writing to
+        // others.
         self.caches.watches.focus(&decision.focus);
         let results = WriteResults { hook, memory: &mut self.memory, refusals: &mut self.refusals };
         let refused = ActionPerformer { hook, events: &self.reporter.events, results }
@@ -351,7 +361,7 @@ impl<'a> RunLoop<'a> {
             return Err(verdict.into());
         }
         if refused {
-            // What becomes of a refused write is judged at once.
+            // The next decision handles the refused write at once.
             self.writer.schedule.due = Some(self.now());
             return Ok(self.now());
         }
@@ -361,7 +371,8 @@ impl<'a> RunLoop<'a> {
             .min(self.writer.schedule.due.unwrap_or(Timestamp::MAX)))
     }
 
-    /// Writes the record of a decision if it is due, before the decision's actions. `Some`: that failed, and when to decide again.
+    /// Writes the record of a decision if it is due, before the decision's actions. `Some`: the
+    /// write failed; the time of the next decision.
     async fn write_record(
         &mut self,
         observed: &Observed,
@@ -376,7 +387,8 @@ impl<'a> RunLoop<'a> {
             self.refusals.clear(RequestKind::Record);
             return Ok(None);
         };
-        // Unwritten is undecided: without its record a replacement could be done twice.
+        // A decision without its record is not performed: a later pod could replace a plugin a
+        // second time.
         let why: &dyn Display = match &error {
             RecordError::Call(cause, _) => cause,
             RecordError::Refused(_) | RecordError::Newer { .. } => &error,

@@ -1,4 +1,4 @@
-//! The caches of a run. They are started again where their content is not the present.
+//! The caches of a run. The hook restarts them when their content may be out of date.
 
 use jiff::Timestamp;
 
@@ -11,8 +11,8 @@ use planner::drive_upgrade::record::is_anothers;
 use super::start::failed_call;
 use super::{EndReason, HookProcess, RunEnd};
 
-/// The log says so where an older state has to be taken for the present.
-pub(super) const HISTORY_WENT_BACK: &str = "the API server has shown an older state for a minute, as after a restore of etcd; beginning anew with what it shows";
+/// The log message for an API server that has gone back to an older state.
+pub(super) const HISTORY_WENT_BACK: &str = "the API server has returned an older state for one minute, as after a restore of etcd; restarting the caches from this state";
 
 /// The watches of a run, and what they are started with.
 pub(super) struct RunCaches<'a> {
@@ -49,7 +49,7 @@ impl<'a> RunCaches<'a> {
         state
     }
 
-    /// Waits until all caches are in step.
+    /// Waits until all caches are in step with the API server.
     pub(super) async fn wait_until_in_step(&mut self, deadline: Timestamp) -> Result<(), RunEnd> {
         let hook = self.hook;
         loop {
@@ -61,7 +61,7 @@ impl<'a> RunCaches<'a> {
                 CacheState::Behind(why) if hook.clock.now() >= deadline => {
                     return Err(RunEnd::new(
                         EndReason::ApiServerUnreachable,
-                        format!("the API server could not be read in time: {why}"),
+                        format!("cannot read the API server in time: {why}"),
                     ));
                 }
                 CacheState::Behind(_) => tokio::select! {
@@ -81,7 +81,7 @@ impl<'a> RunCaches<'a> {
         self.watches.observed(self.hook.clock.now())
     }
 
-    /// Returns the nodes that this hook has started and, as far as is known, not released.
+    /// Returns the nodes that this hook has started and, according to the caches, not released.
     pub(super) fn own_nodes(&self) -> Vec<String> {
         let settings = &self.hook.settings;
         if !settings.has(Task::Drive) {

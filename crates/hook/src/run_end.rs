@@ -1,25 +1,27 @@
-//! How a run ends, for people and for programs. The reasons other than a verdict of the engine are one table.
+//! The end of a run: exit code, message and reasons. One table lists all reasons other than a
+//! verdict of the engine.
 
 use jiff::Timestamp;
 
 use contract::exit::ExitCode;
 use contract::record::{Verdict, VerdictReason};
 
-/// How a run ended, for the process.
+/// How a run ended: the exit code, the termination message and the reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunEnd {
-    /// The code that the process ends with.
+    /// The code that the process exits with.
     pub code: ExitCode,
-    /// Why, for people: the termination message.
+    /// The termination message.
     pub message: String,
-    /// Why, for programs: what the message names.
+    /// The reasons, as constant names, and the nodes that the message names.
     pub reasons: Vec<VerdictReason>,
 }
 
-/// Defines the reasons for which a run ends, each with its exit code.
+/// Defines the reasons why a run ends, each with its exit code.
 macro_rules! end_reasons {
     ($($(#[$documentation:meta])+ $reason:ident => $code:ident,)+) => {
-        /// Why a run ends, or the result of a task that is one step, apart from the engine's verdict.
+        /// Why a run ends, or the result of a single-step task. Verdicts of the engine have reasons
+        /// of their own.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[cfg_attr(test, derive(strum::EnumIter))]
         pub enum EndReason {
@@ -27,7 +29,7 @@ macro_rules! end_reasons {
         }
 
         impl EndReason {
-            /// Returns a constant name, as in the run record.
+            /// Returns the constant name that the run record contains.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$reason => stringify!($reason),)+
@@ -44,29 +46,29 @@ macro_rules! end_reasons {
 }
 
 end_reasons! {
-    /// The task is done already, or there is nothing for it.
+    /// The work is already done, or there is none.
     NothingToDo => Success,
-    /// Task `prepare-network`: the NicClusterPolicy survives the next chart.
+    /// Task `prepare-network`: the NicClusterPolicy survives the upgrade of the chart.
     NicClusterPolicyKept => Success,
-    /// Task `preflight`: nothing stops the upgrade.
+    /// Task `preflight`: no finding blocks the upgrade.
     PreflightPassed => Success,
     /// Task `hold`: the nodes are held.
     NodesHeld => Success,
-    /// Task `hold`: no node has to be held.
+    /// Task `hold`: no node needs a hold.
     NoNodeHeld => Success,
     /// The settings cannot be parsed.
     SettingsUnreadable => Input,
     /// The settings contradict themselves.
     SettingsContradictory => Input,
-    /// The settings are of a newer format.
+    /// The settings have a newer format version.
     SettingsNewer => NewerFormat,
-    /// The run record is of a newer format.
+    /// The run record has a newer format version.
     RecordNewer => NewerFormat,
     /// The ConfigMap of the run record is missing.
     RecordMissing => Input,
     /// The run record cannot be written.
     RecordNotWritable => Record,
-    /// The self-check found rights missing.
+    /// The self-check found missing rights.
     RightsMissing => Rights,
     /// The API server refuses a request.
     RequestRefused => Rights,
@@ -80,28 +82,28 @@ end_reasons! {
     BudgetOver => Budget,
     /// The API server could not be reached, or read, in time.
     ApiServerUnreachable => ApiUnreachable,
-    /// The API server gave an answer that this program does not know.
+    /// The API server gave an answer that the hook does not expect.
     UnexpectedAnswer => Internal,
     /// The process could not start its runtime, its signal handlers or its metrics server.
     StartFailed => Internal,
     /// A signal ended the process.
     SignalReceived => Interrupted,
-    /// Task `preflight` found what would stop the upgrade.
+    /// Task `preflight`: at least one finding blocks the upgrade.
     PreflightBlocked => Preflight,
     /// Task `prepare-network`: the NicClusterPolicy is being deleted.
     NicClusterPolicyDeleted => Precondition,
-    /// Task `prepare-network`: somebody removes the annotations again.
+    /// Task `prepare-network`: another client removes the annotations again.
     AnnotationsRemoved => Precondition,
     /// Task `prepare-network`: the API server refuses the annotations.
     AnnotationsRefused => Precondition,
-    /// Task `hold`: the API server refuses to have nodes held.
+    /// Task `hold`: the API server refuses to hold nodes.
     HoldRefused => NodesFailed,
     /// Task `hold`: the time budget was over before all nodes were held.
     HoldIncomplete => ApiUnreachable,
 }
 
 impl RunEnd {
-    /// Ends a run for this reason.
+    /// Returns an end for this reason, with the reason's exit code.
     pub fn new(reason: EndReason, message: impl Into<String>) -> Self {
         Self {
             code: reason.code(),
@@ -110,14 +112,14 @@ impl RunEnd {
         }
     }
 
-    /// Names more reasons.
+    /// Adds reasons.
     #[must_use]
     pub(super) fn with_reasons(mut self, reasons: impl IntoIterator<Item = VerdictReason>) -> Self {
         self.reasons.extend(reasons);
         self
     }
 
-    /// Joins the results of tasks that are one step each, in their order.
+    /// Merges the results of single-step tasks, in their order.
     pub(super) fn joined(steps: Vec<Self>) -> Self {
         let messages: Vec<&str> = steps.iter().map(|step| step.message.as_str()).collect();
         let message = messages.join("; ");
@@ -128,7 +130,7 @@ impl RunEnd {
         }
     }
 
-    /// Returns the verdict that is recorded.
+    /// Converts the end to the verdict in the run record.
     pub(super) fn into_verdict(self, at: Timestamp) -> Verdict {
         Verdict { code: self.code, message: self.message, reasons: self.reasons, at }
     }
@@ -146,7 +148,8 @@ mod tests {
 
     use super::*;
 
-    /// The messages of the engine are in the catalog of `crates/planner/src/tests/messages.rs`, and the engine knows no hook.
+    /// The messages of the engine have a snapshot of their own:
+    /// `crates/planner/src/tests/messages.rs`.
     #[test]
     fn names_and_codes_of_ends_are_as_reviewed() {
         let line = |reason: EndReason| format!("{} ({})", reason.name(), reason.code().name());

@@ -1,4 +1,4 @@
-//! What happens in a run, as a log line and an event each: both are written here, so that they cannot differ.
+//! Log lines and events of a run. Each function here writes both, so that they cannot differ.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use planner::preflight::PreflightFinding;
 
 use super::{HookProcess, RunClock};
 
-/// Logs what happens and publishes events about the Job and about nodes.
+/// Writes log lines, and publishes events about the Job and about nodes.
 pub(super) struct RunEvents {
     recorder: EventRecorder,
     clock: RunClock,
@@ -36,15 +36,15 @@ impl RunEvents {
         self.recorder.publish(target, warning, reason, note, self.clock.now()).await;
     }
 
-    /// The run started; `again`: it continues after its pod was replaced.
+    /// Reports the start of the run. `again`: the run continues after its pod was replaced.
     pub(super) async fn run_started(&self, digest: &str, again: bool) {
-        tracing::info!(digest, again, "the run begins");
-        let word = if again { "goes on" } else { "begins" };
+        tracing::info!(digest, again, "the run starts");
+        let word = if again { "continues" } else { "starts" };
         let note = format!("the run {word}, trigger digest {}", shortened(digest, 16));
         self.publish(EventTarget::Run, false, "RolloutBegan", &note).await;
     }
 
-    /// The run ended with a verdict.
+    /// Reports the verdict of the run.
     pub(super) async fn run_ended(&self, verdict: &Verdict) {
         let failed = verdict.code != ExitCode::Success;
         if failed {
@@ -67,16 +67,16 @@ impl RunEvents {
         .await;
     }
 
-    /// The live fleet needs more seconds than the Job has.
+    /// Reports that the live fleet needs more seconds than the Job has.
     pub(super) async fn budget_too_small(&self, needed: u64, budget: u64) {
-        tracing::warn!(needed, budget, "the budget is too small for the live fleet");
+        tracing::warn!(needed, budget, "the time budget is too small for the live fleet");
         let note = format!(
-            "the live fleet may need {needed} s and the Job has {budget} s: set rollout.budgetSeconds (and the deployer's timeout) to {needed} or more"
+            "the live fleet may need {needed} s, but the Job has only {budget} s; hint: set `rollout.budgetSeconds` (and the deployer's timeout) to {needed} or more"
         );
         self.publish(EventTarget::Run, true, "BudgetTooSmall", &note).await;
     }
 
-    /// The API server's clock is ahead of the pod's by so much.
+    /// Reports how far the API server's clock is ahead of the pod's.
     pub(super) async fn clock_skew(&self, ahead: SignedDuration) {
         let (seconds, direction) =
             (ahead.abs().as_secs(), if ahead.is_negative() { "behind" } else { "ahead of" });
@@ -86,19 +86,22 @@ impl RunEvents {
             "the API server's clock and the clock of this pod differ; using the API server's time"
         );
         let note = format!(
-            "the API server's clock is {seconds} s {direction} the clock of the hook's pod: the run uses the API server's time; check the time synchronization of nodes and control plane"
+            "the API server's clock is {seconds} s {direction} the clock of the hook's pod; the run uses the API server's time; hint: check the time synchronization of nodes and control plane"
         );
         self.publish(EventTarget::Run, true, "ClockSkew", &note).await;
     }
 
-    /// The NicClusterPolicy was annotated so that Helm keeps it.
+    /// Reports that the hook annotated the NicClusterPolicy so that the deployer retains it.
     pub(super) async fn policy_annotated(&self, annotations: &BTreeMap<String, String>) {
         let list = annotations
             .iter()
             .map(|(key, value)| format!("{key}: {value}"))
             .collect::<Vec<_>>()
             .join(", ");
-        tracing::info!(annotations = list, "keeping the NicClusterPolicy");
+        tracing::info!(
+            annotations = list,
+            "annotated the NicClusterPolicy so that the deployer retains it"
+        );
         self.publish(
             EventTarget::Run,
             false,
@@ -108,7 +111,7 @@ impl RunEvents {
         .await;
     }
 
-    /// The preflight has a finding.
+    /// Reports a finding of the preflight.
     pub(super) async fn preflight_finding(&self, finding: &PreflightFinding) {
         let blocks = finding.severity == CheckSeverity::Blocking;
         tracing::warn!(blocks, nodes = ?finding.nodes, pods = ?finding.pods, "preflight: {finding}");
@@ -116,7 +119,7 @@ impl RunEvents {
         self.publish(EventTarget::Run, true, reason, &finding.to_string()).await;
     }
 
-    /// A stale plugin pod was deleted.
+    /// Reports that the hook deleted a stale plugin pod.
     pub(super) async fn plugin_replaced(
         &self,
         plugin: ReplacedPodKind,
@@ -126,29 +129,31 @@ impl RunEvents {
     ) {
         let (reason, noun) = match plugin {
             ReplacedPodKind::Dra => ("DraPluginReplaced", "DRA plugin pod"),
-            ReplacedPodKind::Device => ("DevicePluginRestarted", "device plugin's pod"),
+            ReplacedPodKind::Device => ("DevicePluginRestarted", "device plugin pod"),
         };
         tracing::info!(node, pod, cause, "replacing a stale {noun}");
         self.publish(
             EventTarget::Node { name: node },
             false,
             reason,
-            &format!("{noun} {pod} replaced: {cause}"),
+            &format!("replaced {noun} {pod}: {cause}"),
         )
         .await;
     }
 
-    /// The replacement of a plugin pod serves.
+    /// Reports that the replacement of a plugin pod is serving.
     pub(super) async fn plugin_back(&self, plugin: ReplacedPodKind, node: &str) {
         let (reason, text) = match plugin {
-            ReplacedPodKind::Dra => ("DraPluginBack", "the DRA plugin serves the new driver"),
-            ReplacedPodKind::Device => ("DevicePluginBack", "the device plugin's pods are back"),
+            ReplacedPodKind::Dra => ("DraPluginBack", "the DRA plugin is serving the new driver"),
+            ReplacedPodKind::Device => {
+                ("DevicePluginBack", "the device plugin pods are ready again")
+            }
         };
         tracing::info!(node, "{text}");
         self.publish(EventTarget::Node { name: node }, false, reason, text).await;
     }
 
-    /// The upgrade of a node has ended.
+    /// Reports the end of a node's upgrade.
     pub(super) async fn node_news(&self, node: &str, news: &NodeNews) {
         let target = EventTarget::Node { name: node };
         match news {
@@ -157,21 +162,21 @@ impl RunEvents {
                 self.publish(target, false, "DriverUpgraded", text).await;
             }
             NodeNews::Failed(text) => {
-                tracing::warn!(node, "the upgrade failed: {text}");
+                tracing::warn!(node, "upgrade failed: {text}");
                 self.publish(target, true, "DriverUpgradeFailed", text).await;
             }
             NodeNews::HandedBack(text) => {
-                tracing::warn!(node, "given back with its old driver: {text}");
+                tracing::warn!(node, "released with its old driver: {text}");
                 let deferred =
-                    format!("given back with its old driver, its turn comes again: {text}");
+                    format!("released with its old driver, to be upgraded later: {text}");
                 self.publish(target, true, "DriverUpgradePutOff", &deferred).await;
             }
         }
     }
 
-    /// A node is given up; `failed`: that fails the run.
+    /// Reports a node that fails or is deferred. `failed`: it fails the run.
     pub(super) async fn node_given_up(&self, node: &str, failed: bool, reason: &RecordedReason) {
-        tracing::warn!(node, failed, %reason, "a node does not get there");
+        tracing::warn!(node, failed, %reason, "a node does not finish its upgrade");
         let name = if failed { "RolloutFailed" } else { "RolloutDeferred" };
         self.publish(EventTarget::Node { name: node }, true, name, &reason.to_string()).await;
     }

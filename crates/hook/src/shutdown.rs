@@ -1,19 +1,20 @@
-//! SIGTERM (and SIGINT): the write in hand is finished, the record kept, the Lease given back.
+//! SIGTERM and SIGINT: the hook completes the current write, writes the record and releases the
+//! Lease.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// Whether the process was asked to end. Clones ask the same.
+/// The request to end the process. Clones share the same request.
 #[derive(Clone, Debug)]
 pub struct Shutdown {
     requested: watch::Receiver<bool>,
 }
 
 impl Shutdown {
-    /// Listens to the process's signals. Must be called within a runtime.
+    /// Listens for SIGTERM and SIGINT. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// The signal handlers could not be installed.
+    /// The signal handlers cannot be installed.
     pub fn on_signals() -> std::io::Result<Self> {
         let (sender, requested) = watch::channel(false);
         let mut terminate = signal(SignalKind::terminate())?;
@@ -24,13 +25,13 @@ impl Shutdown {
                 _ = interrupt.recv() => {}
             }
             sender.send_replace(true);
-            // Kept alive so that later readers still see it.
+            // Keep the sender alive so that later receivers still read the value.
             sender.closed().await;
         });
         Ok(Self { requested })
     }
 
-    /// Asked for through the sender of the pair; for tests.
+    /// Returns a sender that requests the end, and the receiving side. For tests.
     pub fn pair() -> (watch::Sender<bool>, Self) {
         let (sender, requested) = watch::channel(false);
         (sender, Self { requested })
@@ -45,7 +46,7 @@ impl Shutdown {
     pub async fn requested(&self) {
         let mut requested = self.requested.clone();
         if requested.wait_for(|requested| *requested).await.is_err() {
-            // Nobody is left who could ask.
+            // The sender is gone, so the request can never come.
             std::future::pending::<()>().await;
         }
     }

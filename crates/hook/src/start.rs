@@ -1,7 +1,11 @@
-//! The start of a run, before the first write: is there anything to do, and does the ServiceAccount have the rights?
+//! The start of a run, before the first write.
 //!
-//! Order: an earlier pod of this Job stored a verdict → exit with it; D completed and the live state still good → exit without a
-//! write; rights; and only then the Lease.
+//! The order of the steps:
+//!
+//! 1. If an earlier pod of this Job stored a verdict, exit with it.
+//! 2. If D is completed and the live state is still good, exit without a write.
+//! 3. Check the rights of the ServiceAccount.
+//! 4. Only then may the loop take the Lease.
 
 use std::time::Duration;
 
@@ -35,7 +39,7 @@ use super::{EndReason, HookProcess, RunEnd};
 
 /// The state that the loop starts from.
 pub(super) struct StartedRun<'a> {
-    /// The caches, in step a moment ago.
+    /// The caches, which were in step with the API server when the start ended.
     pub(super) caches: RunCaches<'a>,
     /// The version at which the Lease was free before the caches were started.
     pub(super) free: Option<FreeLease>,
@@ -45,7 +49,8 @@ pub(super) struct StartedRun<'a> {
     pub(super) deadline: Timestamp,
 }
 
-/// For so long a renewal of the operator's Lease is awaited: it lasts 15 s with Helm and is renewed every two.
+/// How long the hook waits for a renewal of the operator's Lease. The chart's Lease lasts 15 s and
+/// is renewed every 2 s.
 const LEADER: Duration = Duration::from_secs(15);
 /// The pause between attempts to reach the API server.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -57,21 +62,18 @@ pub(super) async fn start<'a>(
 ) -> Result<StartedRun<'a>, RunEnd> {
     check_settings(hook)?;
     let working = Duration::from_secs(working_seconds(hook.settings.budget_seconds));
-    // Counted from the process's start until the Job itself tells.
+    // Until the start time of the Job is known, the budget counts from the start of the process.
     let limit = later(hook.clock.now(), working);
     let started = reach(hook, limit, async || job_start(hook).await).await?.since(hook.clock.now());
 
     let mut store = RecordStore::new(&hook.client, &hook.settings.namespace, &hook.settings.record);
     let record = read(hook, &mut store, hook.last_attempt(later(started, working))).await?;
-    // A pod before this one may have seen the Job begin earlier.
+    // An earlier pod of the Job may have recorded an earlier start.
     let earlier = record.run.as_ref().filter(|run| run.job == hook.identity.job);
     let deadline = later(earlier.map_or(started, |run| started.min(run.started_at)), working);
     let last = hook.last_attempt(deadline);
     if let Some(verdict) = earlier.and_then(|run| run.verdict.clone()) {
-        tracing::info!(
-            code = verdict.code.name(),
-            "an earlier pod of this Job has come to a verdict"
-        );
+        tracing::info!(code = verdict.code.name(), "an earlier pod of this Job recorded a verdict");
         return Err(verdict.into());
     }
 
@@ -80,7 +82,8 @@ pub(super) async fn start<'a>(
     let version =
         reach(hook, last, async || slice_version(&hook.client, &hook.settings).await).await?;
     let nothing_to_retain = nothing_to_retain(hook, last).await?;
-    // Before the caches: what they hold is then newer than whatever another hook has done, if no other hook takes the Lease in between.
+    // Read the Lease before the caches start. If no other hook takes it in between, the caches are
+    // newer than everything that another hook has done.
     let free = if hook.settings.mode.decides() { leases.free().await } else { None };
     let mut caches = RunCaches::start(hook, namespaces, version);
     caches.wait_until_in_step(last).await?;
@@ -97,7 +100,7 @@ fn check_settings(hook: &HookProcess) -> Result<(), RunEnd> {
     let found = hook.settings.format_version;
     if found > FORMAT_VERSION {
         let message = format!(
-            "the settings have format {found}, this version knows {FORMAT_VERSION}: use the hook image of the chart's version"
+            "the settings have format version {found}, but this hook supports only up to {FORMAT_VERSION}; hint: use the hook image of the chart's version"
         );
         return Err(RunEnd::new(EndReason::SettingsNewer, message));
     }
@@ -107,8 +110,9 @@ fn check_settings(hook: &HookProcess) -> Result<(), RunEnd> {
     }
 }
 
-/// Reads when the Job began. The same answer tells the API server's time, to which the run's clock is set: whatever it compares with times of objects, or with
-/// what an earlier pod wrote, is then of one clock.
+/// Reads the start time of the Job. The same answer contains the API server's time, and the run's
+/// clock is set to it. The run compares its clock with timestamps of objects and with those of an
+/// earlier pod, so all of them must be from one clock.
 async fn job_start(hook: &HookProcess) -> Result<JobStart, CallError> {
     let settings = &hook.settings;
     let asked = hook.clock.elapsed();
@@ -123,22 +127,21 @@ async fn job_start(hook: &HookProcess) -> Result<JobStart, CallError> {
         );
     }
     match start {
-        // Without a Job of its own (run by hand, or the Job was deleted meanwhile) the budget counts from now.
+        // Without a Job (the hook was run by hand, or the Job was deleted) the budget counts from
+        // now.
         Err(CallError::NotFound(_)) => Ok(JobStart::default()),
         start => start,
     }
 }
 
-/// Reads the record, as long as it takes to reach the server.
+/// Reads the record. Repeats failed reads until the deadline.
 pub(super) async fn read(
     hook: &HookProcess,
     store: &mut RecordStore,
     deadline: Timestamp,
 ) -> Result<StoredRecord, RunEnd> {
-    let mut warning = RepeatedWarning::new(
-        "unable to read the run record; trying again",
-        "the run record was read",
-    );
+    let mut warning =
+        RepeatedWarning::new("cannot read the run record; retrying", "read the run record");
     loop {
         match store.read().await {
             Ok(record) => {
@@ -158,33 +161,33 @@ pub(super) async fn read(
                 tokio::time::sleep(PAUSE).await;
             }
             Err(RecordError::Call(error, _)) => return Err(failed_call(hook, error).await),
-            // Only writes are.
+            // Only writes can be refused.
             Err(RecordError::Refused(refusal)) => return Err(record_refused(&refusal)),
         }
     }
 }
 
-/// Ends a run whose record cannot be written, however often it is tried.
+/// Returns the end of a run whose record cannot be written, so that a retry is useless.
 pub(super) fn record_refused(refusal: &RecordRefusal) -> RunEnd {
     RunEnd::new(EndReason::RecordNotWritable, refusal.to_string())
 }
 
-/// Ends a run of a release whose ConfigMap for the record does not exist.
+/// Returns the end of a run whose release has no ConfigMap for the record.
 pub(super) fn record_missing(release: &str, message: &str) -> RunEnd {
     let message = format!(
-        "the run record is missing ({message}): run `helm upgrade` of release {release} again"
+        "the run record is missing: {message}; hint: run `helm upgrade` of release `{release}` again"
     );
     RunEnd::new(EndReason::RecordMissing, message)
 }
 
-/// Calls until the server answers, at most until the deadline.
+/// Repeats a request until the server answers, at most until the deadline.
 async fn reach<T>(
     hook: &HookProcess,
     deadline: Timestamp,
     request: impl AsyncFn() -> Result<T, CallError>,
 ) -> Result<T, RunEnd> {
     let mut warning = RepeatedWarning::new(
-        "unable to reach the API server; trying again",
+        "cannot reach the API server; retrying",
         "the API server answers again",
     );
     loop {
@@ -202,35 +205,37 @@ async fn reach<T>(
     }
 }
 
-/// Ends a run that could not start because of a call. A refusal is answered with the whole list of missing rights.
+/// Returns the end of a run that cannot start because of a failed call. If the server refused the
+/// call, the message lists all missing rights.
 pub(super) async fn failed_call(hook: &HookProcess, error: CallError) -> RunEnd {
     if error.is_passing() {
         return RunEnd::new(
             EndReason::ApiServerUnreachable,
-            format!("the API server could not be reached in time: {error}"),
+            format!("cannot reach the API server in time: {error}"),
         );
     }
     let CallError::Forbidden(message) = error else {
         return RunEnd::new(
             EndReason::UnexpectedAnswer,
-            format!("unexpected answer of the API server: {error}"),
+            format!("unexpected answer from the API server: {error}"),
         );
     };
-    // Where even this is refused, nothing is known of the namespaces and they are left out.
+    // If this call is refused too, the namespaces are unknown, and their rights are left out.
     let namespaces = dra_namespaces(&hook.client, &hook.settings).await.unwrap_or_default();
     match missing_rights(&hook.client, &hook.settings, &namespaces, &[]).await {
         Ok(missing) if !missing.is_empty() => rights_missing(hook, &missing),
-        Ok(_) | Err(_) => {
-            RunEnd::new(EndReason::RequestRefused, format!("the API server refuses: {message}"))
-        }
+        Ok(_) | Err(_) => RunEnd::new(
+            EndReason::RequestRefused,
+            format!("the API server refuses a request: {message}"),
+        ),
     }
 }
 
 fn rights_missing(hook: &HookProcess, missing: &[String]) -> RunEnd {
     let (release, namespace) = (&hook.settings.release, &hook.settings.namespace);
     let message = format!(
-        "ServiceAccount `{release}` in namespace `{namespace}` lacks {} rights, nothing was written: {}; what to do: run `helm upgrade` of release {release} again \
-         (roles for namespaces that did not exist at its last run are made then)",
+        "ServiceAccount `{release}` in namespace `{namespace}` lacks {} rights, nothing was written: {}; hint: run `helm upgrade` of release `{release}` again \
+         (it creates the roles in namespaces that did not exist at its last run)",
         missing.len(),
         missing.join(", "),
     );
@@ -249,7 +254,7 @@ async fn check_rights(
     if missing.is_empty() { Ok(()) } else { Err(rights_missing(hook, &missing)) }
 }
 
-/// Returns why task `prepare-network` has nothing to write; `None`: it has.
+/// Returns why task `prepare-network` has nothing to write. `None`: it must write.
 async fn nothing_to_retain(
     hook: &HookProcess,
     deadline: Timestamp,
@@ -270,7 +275,8 @@ async fn nothing_to_retain(
     )
 }
 
-/// Returns the end of a run that has nothing to do. `why`: the reason for which the NicClusterPolicy needs nothing.
+/// Returns the end of a run that has nothing to do. `why`: the reason why the NicClusterPolicy
+/// needs no change.
 async fn nothing_to_do(
     hook: &HookProcess,
     record: &StoredRecord,
@@ -290,7 +296,7 @@ async fn nothing_to_do(
         wait_for_leader(hook, caches).await;
         return is_still_good(hook, run, record, caches, deadline).then(|| {
             end_idle(&format!(
-                "this rollout was completed {:.0} and everything is still as it left it",
+                "this rollout completed at {:.0} and the cluster is unchanged since then",
                 verdict.at
             ))
         });
@@ -298,13 +304,13 @@ async fn nothing_to_do(
     if !settings.has(Task::Preflight) && !settings.has(Task::Hold) {
         return Some(end_idle(why));
     }
-    // The same was about to be deployed before, and nothing stood against it.
+    // An earlier run prepared the same deployment and succeeded.
     let now = hook.clock.now();
     let held = !settings.has(Task::Hold)
         || missing(&caches.watches.observed(now), settings, now).is_empty();
     let (_, verdict) = completed?;
     Some(end_idle(&format!(
-        "the same was about to be deployed {:.0}: {}",
+        "the same deployment was already prepared at {:.0}: {}",
         verdict.at, verdict.message
     )))
     .filter(|_| held)
@@ -316,22 +322,22 @@ fn end_idle(why: &str) -> RunEnd {
     RunEnd::new(EndReason::NothingToDo, message)
 }
 
-/// Waits until the operator's leader was seen to renew its Lease, at most until it would have expired: whether there is nothing to do is judged
-/// by what it has rendered. Reads only.
+/// Waits until the operator's leader renews its Lease, at most until the Lease would expire.
+/// Whether there is nothing to do depends on what this leader has rendered. Reads only.
 async fn wait_for_leader(hook: &HookProcess, caches: &RunCaches<'_>) {
     let until = Instant::now() + LEADER;
     while hook.settings.has(Task::Settle)
         && hook.settings.driver == Driver::Gpu
         && caches.observed().operator_lease.is_some_and(|lease| lease.renewed.is_none())
     {
-        // After the time is over the state is judged as it is: the run that follows says what is missing.
+        // On a timeout, assess the state as it is: the run that follows reports what is missing.
         if tokio::time::timeout_at(until, caches.watches.changed()).await.is_err() {
             return;
         }
     }
 }
 
-/// Whether the live state is as a completed run left it: the deployer fired though nothing has changed.
+/// Whether the live state is as a completed run left it, so that the hook fired without any change.
 fn is_still_good(
     hook: &HookProcess,
     run: &RunRecord,
@@ -347,7 +353,7 @@ fn is_still_good(
     let mut memory = RunMemory::new(now, deadline);
     memory.nodes.clone_from(&record.nodes);
     memory.configs.clone_from(&run.configs);
-    // Nothing that is deployed has changed, so that nothing is expected of the operator.
+    // The deployed specs are unchanged, so the operator has nothing to do.
     memory.operator = Some(OperatorActivity::settled(&observed));
     decide(&observed, &hook.settings, &memory, now).well
 }

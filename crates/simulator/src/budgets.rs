@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: the disruption controller that counts for them, and what they answer to evictions.
+//! PodDisruptionBudgets: the counts of the disruption controller, and the answers to evictions.
 
 use observed::workload::{DisruptionBudget, PodPhase, Workload};
 
@@ -8,17 +8,17 @@ use super::pods::SimulatedPods;
 use super::setup::{BudgetProtection, WorkloadKind};
 use super::workload::SimulatedWorkload;
 
-/// A PodDisruptionBudget and what it protects.
+/// A PodDisruptionBudget with the workloads that it protects.
 #[derive(Debug)]
 struct BudgetGuard {
     budget: DisruptionBudget,
-    /// `None`: it cannot be understood, and permits nothing.
+    /// `None`: it cannot be parsed, and permits no eviction.
     protection: Option<BudgetProtection>,
     /// The workloads whose pods it selects.
     workloads: Vec<usize>,
-    /// How many healthy pods, and how many pods in all, it counts outside of the fleet.
+    /// How many healthy pods, and how many pods in total, it counts outside of the fleet.
     outside: (usize, usize),
-    /// It permits nothing.
+    /// Whether a fault makes it permit no eviction.
     is_held: bool,
 }
 
@@ -43,10 +43,10 @@ fn protects(budget: &DisruptionBudget, pod: &Workload) -> bool {
 }
 
 impl BudgetGuard {
-    /// The budget as the disruption controller counts it.
+    /// Returns the budget with the counts of the disruption controller.
     fn recounted(&self, pods: &SimulatedPods, workloads: &[SimulatedWorkload]) -> DisruptionBudget {
         let healthy = self.pods(pods).filter(|pod| is_healthy(pod)).count() + self.outside.0;
-        // A controller's own number of replicas, where it has one.
+        // The replicas of the controller, if it has them.
         let replicas = |workload: &usize| match workloads[*workload].kind {
             WorkloadKind::ReplicaSet | WorkloadKind::Job => workloads[*workload].wanted,
             WorkloadKind::DaemonSet | WorkloadKind::Bare => pods.of_workload(*workload).count(),
@@ -102,7 +102,7 @@ impl DisruptionBudgets {
         });
     }
 
-    /// Adds a budget that was found. What it counts beyond the pods of the fleet is elsewhere, and does not change.
+    /// Adds a budget of a found fleet. Pods that it counts outside of the fleet do not change.
     pub(super) fn adopt(
         &mut self,
         budget: &DisruptionBudget,
@@ -130,7 +130,7 @@ impl DisruptionBudgets {
         self.0.push(guard);
     }
 
-    /// The disruption controller counts again.
+    /// Makes the disruption controller count again.
     pub(super) fn recount(
         &mut self,
         pods: &SimulatedPods,
@@ -156,14 +156,15 @@ impl DisruptionBudgets {
         context.publish(WorldChange::Budgets(self.snapshot()));
     }
 
-    /// Lets the budgets of a workload permit nothing, or releases them. The next recount applies it.
+    /// Makes the budgets of a workload permit no eviction, or releases them. The next recount
+    /// applies it.
     pub(super) fn hold(&mut self, workload: usize, is_held: bool) {
         for guard in self.0.iter_mut().filter(|guard| guard.workloads.contains(&workload)) {
             guard.is_held = is_held;
         }
     }
 
-    /// The API server's answer to an eviction. Takes the disruption that it grants.
+    /// Returns the API server's answer to an eviction. A granted eviction uses up one disruption.
     pub(super) fn answer_eviction(
         &mut self,
         pod: &Workload,

@@ -1,4 +1,5 @@
-//! The caches that watches fill: those of the hook, which lag behind the cluster, and those of the upgrade controller.
+//! The caches that watches fill: those of the hook, which lag behind the cluster, and those of the
+//! upgrade controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::operator_objects::{OperatorObjects, write_operator_objects};
 use super::setup::SimulationSetup;
 use super::watches::HookWatch;
 
-/// A change of objects, as a watch delivers it.
+/// A change of objects that a watch delivers.
 #[derive(Clone, Debug)]
 pub(super) enum WorldChange {
     Node(String, Option<Box<ObservedNode>>),
@@ -149,7 +150,7 @@ impl ClusterCaches {
     ) {
         let owner = operand.traits().daemon_set;
         let pods = &mut self.observed.operand_pods;
-        // There are few in a simulated fleet.
+        // A simulated fleet has few of them.
         let place = pods
             .iter()
             .position(|known| *known.owner == *owner && known.node.as_deref() == Some(node));
@@ -201,7 +202,7 @@ impl ClusterCaches {
             }
         }
         for (node, pods) in &mut self.observed.workloads.pods {
-            // The list already has older changes.
+            // The list already contains this change.
             if self.listed.get(node).is_some_and(|listed| *listed >= version) {
                 continue;
             }
@@ -215,7 +216,7 @@ impl ClusterCaches {
         }
     }
 
-    /// Takes the list of a node's pods.
+    /// Stores the list of a node's pods.
     pub(super) fn list(&mut self, node: &str, pods: Vec<Workload>, version: u64) {
         self.listed.insert(node.to_owned(), version);
         self.observed.workloads.pods.insert(node.to_owned(), pods);

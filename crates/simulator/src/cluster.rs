@@ -1,4 +1,4 @@
-//! The simulated cluster: everything that there is without the hook and the upgrade controller.
+//! The simulated cluster: everything except the hook and the upgrade controller.
 
 use contract::names;
 use contract::selector::Selector;
@@ -28,7 +28,7 @@ pub(super) struct SimulatedCluster {
     pub(super) admissions: WriteAdmissions,
 }
 
-/// A made-up node before the rollout.
+/// Returns a generated node before the rollout.
 fn new_node(name: &str, uid: String, index: usize, setup: &SimulationSetup) -> ObservedNode {
     let topology = setup.settings.upgrade.topology.as_ref().filter(|_| setup.group_size > 0);
     let group = topology.map(|topology| {
@@ -44,7 +44,8 @@ fn new_node(name: &str, uid: String, index: usize, setup: &SimulationSetup) -> O
 }
 
 impl SimulatedCluster {
-    /// The cluster before the rollout: the fleet that was found, or the one that the setup makes up.
+    /// Returns the cluster before the rollout: the found fleet, or a fleet generated from the
+    /// setup.
     pub(super) fn new(context: &mut SimulationContext<'_>) -> Self {
         let setup = context.setup;
         let mut cluster = Self {
@@ -85,7 +86,8 @@ impl SimulatedCluster {
         self.add_running_node(found.node.clone(), found.gpus, version, config.as_deref(), context);
     }
 
-    /// Adds a node on which everything runs, with the driver of this version and, if it is given, of this configuration.
+    /// Adds a node with all operands running. The driver has this version and, if given, this
+    /// configuration.
     fn add_running_node(
         &mut self,
         node: ObservedNode,
@@ -101,7 +103,7 @@ impl SimulatedCluster {
         self.nodes.publish(&name, context);
     }
 
-    /// Gives the operands what they depend on.
+    /// Calls `act` with the operands and their scope.
     pub(super) fn with_operands<'a>(
         &mut self,
         context: &mut SimulationContext<'a>,
@@ -112,7 +114,7 @@ impl SimulatedCluster {
         act(&mut self.operands, &mut scope);
     }
 
-    /// A node joins the cluster. Its operands are still to come.
+    /// Adds a node to the cluster, without operands.
     pub(super) fn join_node(&mut self, name: &str, context: &mut SimulationContext<'_>) {
         if self.nodes.all().contains_key(name) {
             return;
@@ -134,7 +136,7 @@ impl SimulatedCluster {
         context.after(500, WorldEvent::SchedulePods);
     }
 
-    /// A node leaves the cluster, and its pods with it.
+    /// Removes a node from the cluster, with its pods.
     pub(super) fn remove_node(&mut self, name: &str, context: &mut SimulationContext<'_>) {
         if !self.nodes.remove(name, context) {
             return;
@@ -147,7 +149,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// A kubelet stops: nothing on the node continues, and nothing on it counts as ready.
+    /// Stops a kubelet. Nothing on the node continues or counts as ready.
     pub(super) fn stop_node(
         &mut self,
         name: &str,
@@ -164,7 +166,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// A kubelet is back.
+    /// Restarts a kubelet.
     pub(super) fn recover_node(&mut self, name: &str, context: &mut SimulationContext<'_>) {
         if !self.nodes.set_ready(name, true, context) {
             return;
@@ -176,7 +178,7 @@ impl SimulatedCluster {
         context.after(100, WorldEvent::SchedulePods);
     }
 
-    /// The caches of a watcher that lists everything now.
+    /// Returns the caches of a client that lists everything now.
     pub(super) fn list_all(
         &self,
         job_selector: Option<Selector>,

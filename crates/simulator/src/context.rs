@@ -1,4 +1,4 @@
-//! What every part of the world is given: the setup, the clock, random times, and where its effects go.
+//! The context that all parts of the world share: setup, clock, random times and sinks of effects.
 
 use super::caches::WorldChange;
 use super::controller_loop::ControllerLoop;
@@ -9,7 +9,8 @@ use super::report::{SecondsText, SimulationReport};
 use super::setup::SimulationSetup;
 use super::watches::WatchFanOut;
 
-/// The input that all parts share, and the sinks of their effects: events, changes of objects, and the report.
+/// The input that all parts share, and the sinks of their effects: events, changes of objects, and
+/// the report.
 pub(super) struct SimulationContext<'a> {
     pub(super) setup: &'a SimulationSetup,
     pub(super) queue: EventQueue,
@@ -42,12 +43,12 @@ impl<'a> SimulationContext<'a> {
         self.times.draw(spread, stream, name)
     }
 
-    /// Gives a change of an object to all who watch it.
+    /// Publishes a change of an object to all watches.
     pub(super) fn publish(&mut self, change: WorldChange) {
         self.watches.publish(change, self.setup, &mut self.queue, &mut self.times);
     }
 
-    /// Whether NVIDIA's controller does the upgrades.
+    /// Whether NVIDIA's controller performs the upgrades.
     pub(super) fn has_controller(&self) -> bool {
         self.watches.controller.is_some()
     }
@@ -59,7 +60,7 @@ impl<'a> SimulationContext<'a> {
         }
     }
 
-    /// Reports that something is as it must never be.
+    /// Reports a violated invariant.
     pub(super) fn violation(&mut self, what: &str) {
         self.report.violations.push(format!("{}: {what}", SecondsText(self.queue.now())));
     }

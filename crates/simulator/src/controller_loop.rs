@@ -19,26 +19,27 @@ use super::setup::SimulationSetup;
 
 /// Milliseconds from a change to the pass that it starts.
 const NOTICE: u64 = 20;
-/// What a write of the controller takes, one after another: the operators' client makes 20 requests a second, and a write is two, the patch and the
-/// event. It is what the traces show (`tests/data/traces`).
+/// The time of one write of the controller. Writes are sequential: the operators' client sends 20
+/// requests per second, and each write needs two (patch and event). The traces in
+/// `tests/data/traces` show this time.
 pub const WRITE: Duration = Duration::from_millis(100);
 
 /// The controller with its caches, which have no lag.
 pub(super) struct ControllerLoop {
     controller: UpgradeController,
     pub(super) generation: ControllerGeneration,
-    /// Counts the appointments.
+    /// Number of the last scheduled pass.
     appointment: u64,
     runs_at: Option<u64>,
     /// When its last pass ends.
     busy_until: u64,
-    /// The operator's objects at the last notice.
+    /// The operator's objects at the last notification.
     operator: OperatorObjects,
     caches: ClusterCaches,
 }
 
 impl ControllerLoop {
-    /// The loop of the setup's operator, if it does the upgrades.
+    /// Returns the loop of the setup's operator, if the operator performs the upgrades.
     pub(super) fn new(setup: &SimulationSetup) -> Option<Self> {
         let generation =
             ControllerGeneration::from_version(Driver::Gpu, setup.operator.as_deref())?;
@@ -60,7 +61,7 @@ impl ControllerLoop {
         self.caches.job_selector.clone()
     }
 
-    /// Takes a change into the caches. Returns the node before and after, if it is the change of a node.
+    /// Applies a change to the caches. If a node changed, returns it before and after the change.
     pub(super) fn apply(
         &mut self,
         change: &WorldChange,
@@ -73,7 +74,7 @@ impl ControllerLoop {
         before.zip(name.map(|name| self.observe_node(name)))
     }
 
-    /// One node of the caches alone.
+    /// Returns the observed state with only one node.
     fn observe_node(&self, name: &str) -> Observed {
         let mut observed = Observed::default();
         if let Some(node) = self.caches.observed.nodes.get(name) {
@@ -82,13 +83,14 @@ impl ControllerLoop {
         observed
     }
 
-    /// Wakes the loop if it watches what differs.
+    /// Wakes the loop if it watches the changed field.
     pub(super) fn notice(&mut self, before: &Observed, after: &Observed, queue: &mut EventQueue) {
         self.controller.notice(before, after, timestamp(queue.now() + NOTICE));
         self.schedule(queue);
     }
 
-    /// Wakes the loop if it watches what differs in the operator's objects since the last notice.
+    /// Wakes the loop if it watches a field of the operator's objects that changed since the last
+    /// notification.
     pub(super) fn notice_operator(
         &mut self,
         operator: &OperatorObjects,
@@ -102,7 +104,8 @@ impl ControllerLoop {
         self.notice(&before, &after, queue);
     }
 
-    /// A new process with these caches: it knows nothing of evictions and drains that were started.
+    /// Replaces the process by a new one with these caches. The new process does not know evictions
+    /// and drains that were started before.
     pub(super) fn restart(&mut self, caches: ClusterCaches, queue: &mut EventQueue) {
         self.caches = caches;
         self.controller =
@@ -112,7 +115,7 @@ impl ControllerLoop {
         self.schedule(queue);
     }
 
-    /// Schedules the next pass, unless one that is as early is scheduled.
+    /// Schedules the next pass, unless an equally early one is scheduled.
     pub(super) fn schedule(&mut self, queue: &mut EventQueue) {
         let Some(due) = self
             .controller
@@ -132,14 +135,15 @@ impl ControllerLoop {
         self.appointment == appointment
     }
 
-    /// Whether the caches, kept in step change by change, equal those of a new start.
+    /// Whether the incrementally updated caches equal newly listed ones.
     pub(super) fn is_in_step(&self, listed: &ClusterCaches) -> bool {
         let [kept, listed] = [&self.caches, listed]
             .map(|caches| work(&caches.observed, Driver::Gpu, self.generation, None));
         kept == listed
     }
 
-    /// Makes a pass. Its writes take effect at once; the pass lasts as long as they take one after another.
+    /// Performs a pass. Its writes take effect at once, and the pass lasts for the total time of
+    /// its writes.
     pub(super) fn run(&mut self, now: u64) -> (Vec<PassWrite>, Reconciliation) {
         self.runs_at = None;
         let mut writes = Vec::new();
@@ -152,7 +156,7 @@ impl ControllerLoop {
         (writes, done)
     }
 
-    /// An eviction or a drain of the node has ended.
+    /// Notes that an eviction or a drain of the node has ended.
     pub(super) fn task_ended(&mut self, node: &str) {
         self.controller.ended(node);
     }

@@ -5,7 +5,7 @@ use super::fault::Fault;
 use super::objects::SimulatedOperand;
 use super::operand_pods::OperandEvent;
 
-/// Something that happens at a time.
+/// An event of the simulation.
 #[derive(Clone, Debug)]
 pub(super) enum WorldEvent {
     /// A deleted pod of an operand is removed: node, operand, UID.
@@ -14,7 +14,7 @@ pub(super) enum WorldEvent {
     CreateOperand(String, SimulatedOperand),
     /// The containers of the pod with this UID are ready.
     OperandReady(String, SimulatedOperand, String),
-    /// Its container fails.
+    /// The container of the pod with this UID fails.
     OperandFailed(String, SimulatedOperand, String),
     /// An event of device plugin, exporter or a broken validator on a node.
     OperandPod(String, OperandEvent),
@@ -32,9 +32,9 @@ pub(super) enum WorldEvent {
     PodRemoved(String),
     /// The disruption controller counts the pods again.
     RecountBudgets,
-    /// Something from outside of the model.
+    /// A fault, or an action of others.
     Fault(Fault),
-    /// A node's kubelet is back.
+    /// A node's kubelet runs again.
     NodeRecovers(String),
     /// A DRA plugin that never became ready is repaired by hand.
     PluginRepaired(String),
@@ -43,7 +43,7 @@ pub(super) enum WorldEvent {
     OperatorAvailable,
     /// The pod of the operator's new version is ready.
     OperatorReplaced,
-    /// The Lease of its predecessor has expired: this pod of the operator leads.
+    /// This pod of the operator takes the expired Lease of its predecessor and leads.
     OperatorLeads(u32),
     TemplateRendered,
     MaintenanceEnds(String),
@@ -53,11 +53,11 @@ pub(super) enum WorldEvent {
     Notify(u32, u64, Box<WorldChange>),
     /// A LIST of a node's pods is answered.
     PodsListed(u32, String),
-    /// The upgrade controller makes a pass: the number of the appointment.
+    /// The upgrade controller performs the scheduled pass with this number.
     ControllerPass(u64),
-    /// The next round of its eviction or drain of a node: the node, the task's number.
+    /// The next round of the controller's eviction or drain: node, number of the task.
     ControllerTask(String, u64),
-    /// The hook decides: process, number of the appointment.
+    /// The hook decides: process, number of the scheduled decision.
     Decide(u32, u64),
     /// A call of the hook reaches the API server: process, number of the action.
     Call(u32, usize),

@@ -1,10 +1,10 @@
-//! The clock and the events to come.
+//! The virtual clock and the queue of scheduled events.
 
 use std::collections::BTreeMap;
 
 use super::event::WorldEvent;
 
-/// The events to come, by their time and then in the order in which they were scheduled.
+/// The scheduled events, ordered by time and then by the order of scheduling.
 #[derive(Debug, Default)]
 pub(super) struct EventQueue {
     now: u64,
@@ -14,7 +14,7 @@ pub(super) struct EventQueue {
 }
 
 impl EventQueue {
-    /// Milliseconds since the run began.
+    /// Returns the milliseconds since the start of the run.
     pub(super) fn now(&self) -> u64 {
         self.now
     }
@@ -33,7 +33,7 @@ impl EventQueue {
         self.schedule_at(self.now.saturating_add(milliseconds), event);
     }
 
-    /// The time of the next event.
+    /// Returns the time of the next event.
     pub(super) fn next_at(&self) -> Option<u64> {
         self.events.first_key_value().map(|((at, _), _)| *at)
     }

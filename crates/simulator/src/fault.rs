@@ -1,4 +1,4 @@
-//! Faults, and what others do to the cluster.
+//! Faults, and actions of others in the cluster.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::report::SecondsText;
 /// A fault at its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduledFault {
-    /// Milliseconds from the beginning.
+    /// Milliseconds from the start of the run.
     pub at: u64,
     /// The fault.
     pub fault: Fault,
@@ -20,11 +20,11 @@ pub struct ScheduledFault {
 /// A fault, or an action of others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A node's kubelet stops for so many milliseconds; `None`: permanently.
+    /// The kubelet of a node stops for a time in milliseconds. `None`: permanently.
     NotReady(String, Option<u64>),
     /// A node leaves the cluster.
     NodeGone(String),
-    /// A node joins it.
+    /// A node joins the cluster.
     NodeJoins(String),
     /// A user cordons a node.
     Cordon(String),
@@ -32,57 +32,61 @@ pub enum Fault {
     Uncordon(String),
     /// A user sets a label (`Some`) or removes it.
     Label(String, String, Option<String>),
-    /// The same with an annotation.
+    /// A user sets an annotation (`Some`) or removes it.
     Annotate(String, String, Option<String>),
-    /// A node's driver fails at its next so many starts; `None`: at every one.
+    /// A node's driver fails at this number of its next starts. `None`: at every start.
     DriverFails(String, Option<u32>),
-    /// A node's DRA plugin does not become ready until its pod is replaced after so many milliseconds; `None`: never.
+    /// A node's DRA plugin does not become ready until its pod is replaced, after a time in
+    /// milliseconds. `None`: never.
     PluginFails(String, Option<u64>),
-    /// A fault of another operand than driver and toolkit.
+    /// A fault of an operand other than driver and toolkit.
     Operand(OperandFault),
-    /// The PodDisruptionBudgets of a workload permit nothing for so many milliseconds; `None`: permanently.
+    /// The PodDisruptionBudgets of a workload permit no eviction for a time in milliseconds.
+    /// `None`: permanently.
     HoldBudget(String, Option<u64>),
-    /// The hook's process is killed; another one starts after so many milliseconds.
+    /// The hook's process is killed. Another one starts after this time in milliseconds.
     KillHook(u64),
-    /// It loses its Lease for so long.
+    /// The hook loses its Lease for this time in milliseconds.
     LoseLease(u64),
-    /// The operator is not available for so long.
+    /// The operator is not available for this time in milliseconds.
     OperatorDown(u64),
-    /// Another driver version is requested.
+    /// A user requests another driver version.
     Template(String),
-    /// A new hook Job is deployed, with this limit of unavailable nodes.
+    /// A user deploys a new hook Job with this limit of unavailable nodes.
     Deploy(Count),
-    /// NVIDIA's maintenance-operator is asked for a node, for so long.
+    /// NVIDIA's maintenance-operator gets a node for this time in milliseconds.
     Maintenance(String, u64),
-    /// A pod of a workload is bound to a node, cordoned or not.
+    /// A pod of a workload is bound to a node, even if the node is cordoned.
     PodComes(String, String),
-    /// A user pauses the fleet for so long.
+    /// A user pauses the fleet for this time in milliseconds.
     Pause(u64),
-    /// From now on this happens to the hook's writes of a node; `None`: they are admitted again.
+    /// Admission of the hook's writes to a node changes. `None`: it admits all of them again.
     Admission(String, Option<WriteAdmission>),
 }
 
-/// What goes wrong with device plugin, validator or exporter.
+/// A fault of device plugin, validator or exporter, or of a GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperandFault {
-    /// A node's pod crashes until it is repaired after so many milliseconds; `None`: permanently.
+    /// A node's pod crashes until it is repaired, after a time in milliseconds. `None`:
+    /// permanently.
     Fails(String, Operand, Option<u64>),
-    /// A node's pod is gone for so many milliseconds.
+    /// A node's pod is missing for this time in milliseconds.
     Missing(String, Operand, u64),
-    /// It gets a new revision, which is rolled out node by node after so many milliseconds.
+    /// The operand gets a new revision, which is rolled out node by node after this time in
+    /// milliseconds.
     Rolls(Operand, u64),
     /// A node loses a GPU.
     GpuDies(String),
 }
 
-/// ` for 30 s`, or that it never ends.
+/// Formats a duration, such as ` for 30.0s` or ` permanently`.
 struct FaultDuration<'a>(&'a Option<u64>);
 
 impl fmt::Display for FaultDuration<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(time) => write!(out, " for {}", SecondsText(*time)),
-            None => write!(out, " for ever"),
+            None => write!(out, " permanently"),
         }
     }
 }
@@ -96,22 +100,24 @@ impl fmt::Display for Fault {
             Self::NotReady(node, time) => write!(out, "{node} is NotReady{}", FaultDuration(time)),
             Self::NodeGone(node) => write!(out, "{node} leaves the cluster"),
             Self::NodeJoins(node) => write!(out, "{node} joins the cluster"),
-            Self::Cordon(node) => write!(out, "somebody cordons {node}"),
-            Self::Uncordon(node) => write!(out, "somebody uncordons {node}"),
+            Self::Cordon(node) => write!(out, "a user cordons {node}"),
+            Self::Uncordon(node) => write!(out, "a user uncordons {node}"),
             Self::Label(node, key, value) => write!(out, "{node}: label {key} is {}", set(value)),
             Self::Annotate(node, key, value) => {
                 write!(out, "{node}: annotation {key} is {}", set(value))
             }
             Self::DriverFails(node, Some(times)) => {
-                write!(out, "the driver of {node} will fail {times} times")
+                write!(out, "the driver of {node} will fail at its next {times} starts")
             }
-            Self::DriverFails(node, None) => write!(out, "the driver of {node} will fail for ever"),
+            Self::DriverFails(node, None) => {
+                write!(out, "the driver of {node} will fail at every start")
+            }
             Self::PluginFails(node, time) => {
                 write!(out, "the DRA plugin of {node} will not become ready{}", FaultDuration(time))
             }
             Self::Operand(fault) => fault.fmt(out),
             Self::HoldBudget(workers, time) => {
-                write!(out, "the budget of {workers} lets nothing go{}", FaultDuration(time))
+                write!(out, "the budget of {workers} permits no eviction{}", FaultDuration(time))
             }
             Self::KillHook(time) => {
                 write!(out, "the hook is killed{}", FaultDuration(&Some(*time)))
@@ -122,12 +128,12 @@ impl fmt::Display for Fault {
             Self::OperatorDown(time) => {
                 write!(out, "the operator is down{}", FaultDuration(&Some(*time)))
             }
-            Self::Template(version) => write!(out, "driver {version} is asked for"),
+            Self::Template(version) => write!(out, "a user requests driver {version}"),
             Self::Deploy(count) => {
                 write!(out, "a new hook is deployed with maxUnavailable {count}")
             }
             Self::Maintenance(node, time) => {
-                write!(out, "others have {node} in maintenance{}", FaultDuration(&Some(*time)))
+                write!(out, "the maintenance-operator has {node}{}", FaultDuration(&Some(*time)))
             }
             Self::PodComes(workers, node) => write!(out, "a pod of {workers} is bound to {node}"),
             Self::Admission(node, Some(admission)) => write!(out, "{node}: {admission}"),

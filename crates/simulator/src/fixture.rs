@@ -3,7 +3,7 @@
 use super::clocks::SimulatedClocks;
 use super::setup::{SimulationSetup, SimulationTimes};
 
-/// An idle fleet of so many nodes without workloads and faults.
+/// Returns a setup of an idle fleet with `nodes` nodes, without workloads and faults.
 pub(super) fn setup(nodes: usize) -> SimulationSetup {
     SimulationSetup {
         settings: fixture::settings::settings(),

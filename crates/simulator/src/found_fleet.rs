@@ -1,4 +1,4 @@
-//! A fleet that was found in a cluster: a run starts with it instead of a made-up one.
+//! A fleet found in a real cluster, with which a run starts instead of a generated one.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -12,40 +12,40 @@ use super::nodes::apply_patch;
 use super::objects::timestamp;
 use super::random::TimeSpread;
 
-/// A fleet.
+/// A fleet found in a real cluster.
 #[derive(Clone, Debug)]
 pub struct FoundFleet {
     /// The nodes that need the driver.
     pub nodes: Vec<FoundNode>,
-    /// What runs on them, without what the operator runs there.
+    /// The pods on these nodes, without the operator's pods.
     pub pods: Vec<FoundPod>,
     /// All PodDisruptionBudgets.
     pub budgets: Vec<DisruptionBudget>,
     /// All ResourceClaims.
     pub claims: OptionalApi<Vec<DeviceClaim>>,
-    /// When a job has ended, in milliseconds from now or from its start.
+    /// When a job ends, in milliseconds from now or from its start.
     pub job_time: TimeSpread,
 }
 
-/// A node.
+/// A node of a found fleet.
 #[derive(Clone, Debug)]
 pub struct FoundNode {
-    /// As it is, without what a rollout under way has left on it.
+    /// The observed node, without the traces of a rollout in progress.
     pub node: ObservedNode,
-    /// GPUs that pods may take there.
+    /// Number of GPUs that pods can use on the node.
     pub gpus: usize,
-    /// Its driver pod is, or will be, of an older revision.
+    /// Whether its driver pod is, or will be, of an older revision.
     pub outdated: bool,
-    /// That one installs the same driver from the same configuration.
+    /// Whether the older revision installs the same driver from the same configuration.
     pub same_config: bool,
 }
 
-/// A pod.
+/// A pod of a found fleet.
 #[derive(Clone, Debug)]
 pub struct FoundPod {
-    /// As it is.
+    /// The observed pod.
     pub workload: Workload,
-    /// GPUs that it takes.
+    /// Number of GPUs that it uses.
     pub gpus: usize,
 }
 
@@ -56,7 +56,7 @@ fn moved(moment: Timestamp, now: Timestamp) -> Timestamp {
 }
 
 impl FoundNode {
-    /// The node when the upgrade in progress on it has been restored.
+    /// Returns the node without the changes that an upgrade in progress has made to it.
     pub fn new(node: &ObservedNode, gpus: usize, outdated: bool, now: Timestamp) -> Self {
         let mut node = node.clone();
         if let Some(patch) = abort::of_node(&node, &[]) {
@@ -73,7 +73,7 @@ impl FoundNode {
                 node.annotations.remove(noted);
             }
         }
-        // The operands that the driver manager pauses for an upgrade come back after it.
+        // The driver manager pauses operands during an upgrade and resumes them afterwards.
         let paused: Vec<String> = node
             .labels
             .iter()
@@ -90,7 +90,7 @@ impl FoundNode {
 }
 
 impl FoundPod {
-    /// A pod that takes so many GPUs.
+    /// Returns a pod that uses `gpus` GPUs.
     pub fn new(pod: &Workload, gpus: usize, now: Timestamp) -> Self {
         let mut workload = pod.clone();
         workload.created = moved(workload.created, now);

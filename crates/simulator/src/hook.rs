@@ -1,4 +1,5 @@
-//! The hook's process: it observes with a lag, decides, writes its record, acts; it can be killed at any time.
+//! The simulated hook process. It observes with a lag, decides, writes its record and acts. It can
+//! be killed at any time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,43 +19,43 @@ use super::model_check;
 use super::objects::{milliseconds, timestamp};
 use super::setup::SimulationSetup;
 
-/// How many characters are shown before and after a difference.
+/// Number of characters shown before and after a difference.
 const AROUND: usize = 150;
-/// Milliseconds for which changes are gathered, as the hook's loop does.
+/// How long the hook gathers changes, in milliseconds, as its real loop does.
 const GATHER: u64 = 150;
-/// Nodes that are written to at once, as in the hook's loop.
+/// Number of nodes that the hook writes to at the same time, as its real loop does.
 const AT_ONCE: usize = 8;
-/// Decisions at one time from which on the engine counts as running in circles.
+/// Number of decisions without progress of time from which the engine counts as looping.
 const CIRCLES: u32 = 200;
-/// Milliseconds from the operator's rollout to the start of the hook behind its release.
+/// Milliseconds from the operator's rollout to the start of the hook after its release.
 const STARTS_AFTER_OPERATOR: u64 = 1_000;
 
 /// The hook with its process.
 pub(super) struct SimulatedHook {
     pub(super) state: HookState,
     planner: Planner,
-    /// Counts the processes.
+    /// Number of the current process.
     process: u32,
-    /// Counts the Jobs.
+    /// Number of the current Job.
     job: u32,
-    /// Counts the appointments.
+    /// Number of the last scheduled decision.
     appointment: u64,
     decides_at: Option<u64>,
     wake_at: u64,
     actions: Vec<Action>,
-    /// Calls without an answer.
+    /// Number of calls without an answer.
     calls: usize,
-    /// Nodes with an action that failed in this turn.
+    /// Nodes with a failed action in this turn.
     failed: BTreeSet<String>,
-    /// Something changed while calls were under way.
+    /// Whether something changed while calls were in flight.
     has_changed: bool,
     /// Nodes whose pods are being listed.
     listing: BTreeSet<String>,
-    /// The time of the last decision, and how many there were at it.
+    /// The time of the last decision, and the number of decisions at this time.
     last: (u64, u32),
 }
 
-/// When the hook behind the operator's release starts.
+/// Returns the start time of the hook after the operator's release.
 fn starts_at(setup: &SimulationSetup) -> u64 {
     setup.operator_upgrade.as_ref().map_or(0, |upgrade| upgrade.ready + STARTS_AFTER_OPERATOR)
 }
@@ -78,13 +79,15 @@ impl SimulatedHook {
         }
     }
 
-    /// Schedules the start of the current process; no deployer starts the hook before its release.
+    /// Schedules the start of the current process, but not before the deployer reaches the hook's
+    /// release.
     pub(super) fn schedule_start(&self, milliseconds: u64, context: &mut SimulationContext<'_>) {
         let at = (context.now() + milliseconds).max(starts_at(context.setup));
         context.queue.schedule_at(at, WorldEvent::HookStarts(self.process));
     }
 
-    /// The process is gone, with everything that is only in its memory; another one starts.
+    /// Kills the process and schedules the start of another one. Everything that was only in its
+    /// memory is lost.
     pub(super) fn kill(&mut self, milliseconds: u64, context: &mut SimulationContext<'_>) {
         self.process += 1;
         self.state.is_running = false;
@@ -95,7 +98,7 @@ impl SimulatedHook {
         self.schedule_start(milliseconds, context);
     }
 
-    /// A new Job with another limit: another trigger digest.
+    /// Deploys a new Job with another limit, and so with another trigger digest.
     pub(super) fn deploy(
         &mut self,
         max_unavailable: Count,
@@ -110,7 +113,8 @@ impl SimulatedHook {
         self.hold_nodes(cluster, context);
     }
 
-    /// The hook before the operator's chart holds every node before there is a new template: in mode `steer`, and where the operator is upgraded.
+    /// Holds every node, as the hook before the operator's chart does before there is a new
+    /// template: in mode `steer`, and if the operator is upgraded.
     pub(super) fn hold_nodes(
         &mut self,
         cluster: &mut SimulatedCluster,
@@ -151,7 +155,7 @@ impl SimulatedHook {
         self.appoint(context.now(), context);
     }
 
-    /// The first lists of all watches.
+    /// Performs the first list of all watches.
     fn list_all(&mut self, cluster: &SimulatedCluster, context: &mut SimulationContext<'_>) {
         context.watches.next_version();
         let caches = &mut self.state.caches;
@@ -162,7 +166,7 @@ impl SimulatedHook {
         process == self.process && self.state.is_running
     }
 
-    /// Decides at that time at the latest.
+    /// Schedules a decision at this time at the latest.
     fn appoint(&mut self, at: u64, context: &mut SimulationContext<'_>) {
         if self.decides_at.is_some_and(|known| known <= at) {
             return;
@@ -182,7 +186,7 @@ impl SimulatedHook {
         }
     }
 
-    /// A watch delivers a change.
+    /// Handles a change that a watch delivers.
     pub(super) fn notify(
         &mut self,
         process: u32,
@@ -196,7 +200,7 @@ impl SimulatedHook {
         }
     }
 
-    /// The LIST of a node's pods is answered.
+    /// Handles the answer to the LIST of a node's pods.
     pub(super) fn pods_listed(
         &mut self,
         process: u32,
@@ -233,7 +237,7 @@ impl SimulatedHook {
         if let Some(lease) =
             state.caches.observed.operator_lease.as_mut().filter(|_| cluster.operator.is_working())
         {
-            // The leader renews all the time.
+            // The leader renews its Lease continuously.
             lease.renewed = Some(now);
         }
         let mut decision =
@@ -264,7 +268,8 @@ impl SimulatedHook {
         self.act(decision.actions, context);
     }
 
-    /// A decision equals the one without what the last one found, and NVIDIA's controller the model of it that has an entry for each node.
+    /// Checks that the incremental decision equals a decision from scratch, and that the planner's
+    /// model of NVIDIA's controller equals the exact model with an entry for each node.
     fn compare_with_models(
         &self,
         decision: &Decision,
@@ -275,24 +280,26 @@ impl SimulatedHook {
         let fresh = decide(&caches.observed, settings, memory, now);
         if *decision != fresh {
             let (ours, theirs) = where_they_differ(&format!("{decision:?}"), &format!("{fresh:?}"));
-            context.violation(&format!("what builds on the last decision says `…{ours}…`, what looks at everything `…{theirs}…`"));
+            context.violation(&format!(
+                "the incremental decision is `…{ours}…`, the decision from scratch is `…{theirs}…`"
+            ));
         }
         if let Some(text) = model_check::difference(&caches.observed, settings.driver, now) {
-            context.violation(&format!("of NVIDIA's controller: {text}"));
+            context.violation(&format!("the models of NVIDIA's controller differ: {text}"));
         }
     }
 
-    /// Detects decisions that ask for the next one again and again.
+    /// Detects decisions that request the next one endlessly without progress of time.
     fn detect_circles(&mut self, context: &mut SimulationContext<'_>) {
         let (at, count) = self.last;
         self.last = if at == context.now() { (at, count + 1) } else { (context.now(), 0) };
         if self.last.1 == CIRCLES {
-            context.violation("the engine decides again and again, and time stands still");
+            context.violation("the engine decides endlessly without progress of time");
             context.report.give_up();
         }
     }
 
-    /// Starts all actions: those of a node one after the other, those of several nodes at once.
+    /// Starts all actions: those of one node sequentially, those of different nodes in parallel.
     fn act(&mut self, actions: Vec<Action>, context: &mut SimulationContext<'_>) {
         let mut lanes: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         let mut order: Vec<&str> = Vec::new();
@@ -318,7 +325,7 @@ impl SimulatedHook {
         }
     }
 
-    /// A call reaches the API server.
+    /// Performs a call that reaches the API server.
     pub(super) fn call(
         &mut self,
         process: u32,
@@ -347,7 +354,7 @@ impl SimulatedHook {
         self.appoint(self.wake_at, context);
     }
 
-    /// After a successful run another one of the same deployment finds nothing to do.
+    /// Checks that a second run of the same deployment finds nothing to do after a successful one.
     pub(super) fn run_again(
         &mut self,
         cluster: &SimulatedCluster,
@@ -359,7 +366,8 @@ impl SimulatedHook {
         for _ in 0..100 {
             let decision =
                 decide(&self.state.caches.observed, &self.state.settings, &memory, timestamp(now));
-            // Nodes that joined meanwhile were not waited for: the second run may have work of its own.
+            // The first run did not wait for nodes that joined later, so the second run may have
+            // work.
             let has_joined = |name: &str| {
                 cluster
                     .nodes
@@ -370,7 +378,7 @@ impl SimulatedHook {
                 return;
             }
             if let Some(action) = decision.actions.first() {
-                context.violation(&format!("a second run does something: {action:?}"));
+                context.violation(&format!("a second run has an action: {action:?}"));
                 return;
             }
             if decision.verdict.is_some() {
@@ -379,11 +387,11 @@ impl SimulatedHook {
             now = milliseconds(decision.wake_at).max(now + 1);
             memory = decision.memory;
         }
-        context.violation("a second run comes to no end");
+        context.violation("a second run does not end");
     }
 }
 
-/// Some of both texts from shortly before the position on at which they differ.
+/// Returns excerpts of both texts around the first difference.
 fn where_they_differ(one: &str, other: &str) -> (String, String) {
     let same = one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
     let part =

@@ -1,4 +1,4 @@
-//! What the hook knows and remembers.
+//! The state of the simulated hook: settings, run record, caches and memory.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ pub(super) struct HookState {
     pub(super) memory: RunMemory,
     pub(super) caches: ClusterCaches,
     pub(super) is_running: bool,
-    /// A write was refused: the next decision follows at once.
+    /// Whether the next decision follows at once, because a write was refused.
     pub(super) decides_at_once: bool,
 }
 
@@ -43,13 +43,13 @@ impl HookState {
             settings.component_version.clone_from(&setup.operator);
         }
         if settings.mode == Mode::Assist {
-            // This mode gets no more of the policy.
+            // In this mode, the settings contain no other part of the policy.
             settings.upgrade = UpgradeSettings {
                 attempts: settings.upgrade.attempts,
                 ..UpgradeSettings::default()
             };
         }
-        // Only a hook that drives watches jobs.
+        // The hook watches jobs only in mode `drive`.
         let wait = settings
             .upgrade
             .policy
@@ -65,7 +65,7 @@ impl HookState {
         }
     }
 
-    /// Namespace and name of its own pod.
+    /// Returns namespace and name of the hook's own pod.
     pub(super) fn own_pod(&self) -> (String, String) {
         (self.settings.namespace.clone(), format!("{}-hook", self.settings.release))
     }
@@ -74,7 +74,7 @@ impl HookState {
         OwnPods { names: BTreeSet::from([self.own_pod()]), ..OwnPods::default() }
     }
 
-    /// A new process loses what is only in its memory.
+    /// Drops the state that is only in the memory of the process.
     pub(super) fn forget(&mut self) {
         let own = self.own_pods();
         let memory = &mut self.memory;
@@ -89,31 +89,31 @@ impl HookState {
         };
     }
 
-    /// The memory of a run that follows the one that there was.
+    /// Returns the memory of a run that follows the last one.
     fn following_memory(&mut self, now: u64) -> RunMemory {
         let nodes = std::mem::take(&mut self.memory.nodes);
         RunMemory::following(&nodes, timestamp(now), deadline(&self.settings, now))
     }
 
-    /// A new Job: its number makes another trigger digest.
+    /// Starts a new Job. Its number is part of the trigger digest, so the digest changes.
     pub(super) fn start_job(&mut self, job: u32, now: u64) {
         self.settings.digest = digest(job);
         self.memory = self.following_memory(now);
     }
 
-    /// The memory of another run of the same deployment.
+    /// Returns the memory of another run of the same deployment.
     pub(super) fn second_run(&mut self, now: u64) -> RunMemory {
         let own = self.own_pods();
         RunMemory { own, ..self.following_memory(now) }
     }
 
-    /// The caches have the node as it is.
+    /// Whether the caches have the current state of the node.
     pub(super) fn knows_node(&self, name: &str, cluster: &SimulatedCluster) -> bool {
         let known = self.caches.observed.nodes.get(name).map(|node| &node.version);
         known == cluster.nodes.get(name).map(|node| &node.node.version)
     }
 
-    /// The newest revision in the caches is the newest one.
+    /// Whether the caches have the newest revision.
     pub(super) fn knows_revision(&self, cluster: &SimulatedCluster) -> bool {
         self.caches.revisions == cluster.operator.objects.revisions.len()
     }
@@ -127,7 +127,7 @@ impl HookState {
         pods.is_some_and(|pods| pods.iter().any(|pod| pod.uid == uid))
     }
 
-    /// The caches have the operands of a node as they are.
+    /// Whether the caches have the current state of a node's operands.
     pub(super) fn knows_operands(&self, name: &str, cluster: &SimulatedCluster) -> bool {
         if !cluster.nodes.all().contains_key(name) {
             return true;

@@ -1,4 +1,4 @@
-//! The API server, as far as the hook writes to it.
+//! The API server's handling of the hook's writes.
 
 use nvidia_upgrade::state::ControllerState;
 use planner::action::{NodePatch, PodDeletion, PodEviction};
@@ -14,7 +14,7 @@ use super::invariants::{InvariantChecker, is_in_progress};
 use super::nodes::apply_patch;
 use super::objects::{SimulatedOperand, timestamp};
 
-/// Performs the hook's writes, checks them, and notes their answers.
+/// Performs and checks the hook's writes, and records the answers.
 pub(super) struct HookWriter<'w, 'a> {
     pub(super) hook: &'w mut HookState,
     pub(super) cluster: &'w mut SimulatedCluster,
@@ -26,11 +26,11 @@ impl<'a> HookWriter<'_, 'a> {
         InvariantChecker { hook: self.hook, cluster: self.cluster, context: self.context }
     }
 
-    /// Performs one action; `false`: it failed.
+    /// Performs one action. Returns `false` if it failed.
     pub(super) fn perform(&mut self, action: &Action) -> bool {
         if let Some(kind) = self.cluster.admissions.refusal(action) {
             self.note_refusal(action, kind, "refused by admission");
-            // An eviction that is refused is answered: later actions on the node go on.
+            // A refused eviction has an answer, so later actions on the node continue.
             let Action::Evict(eviction) = action else { return false };
             self.note_eviction(eviction, EvictionReply::Refused);
             return true;
@@ -60,7 +60,7 @@ impl<'a> HookWriter<'_, 'a> {
         self.hook.decides_at_once = true;
     }
 
-    /// Notes the answer to an eviction. `true`: it is the first one for the pod.
+    /// Records the answer to an eviction. Returns whether it is the first one for the pod.
     fn note_eviction(&mut self, eviction: &PodEviction, reply: EvictionReply) -> bool {
         let before = self.hook.memory.evictions.get(&eviction.uid);
         let is_first = before.is_none();
@@ -69,7 +69,7 @@ impl<'a> HookWriter<'_, 'a> {
         is_first
     }
 
-    /// Whether all of an accepted patch was admitted.
+    /// Whether admission left all parts of an accepted patch.
     fn is_admitted(&mut self, patch: &NodePatch) -> bool {
         let Some(node) = self.cluster.nodes.get(&patch.node).map(|node| &node.node) else {
             return true;
@@ -113,7 +113,8 @@ impl<'a> HookWriter<'_, 'a> {
         true
     }
 
-    /// Reports the state of a node after a patch. Where the upgrade controller has one, a patch of the hook does not change it.
+    /// Reports the state of a node after a patch. If the upgrade controller has a state for the
+    /// node, a patch of the hook does not change it.
     fn report_state(&mut self, name: &str) {
         let Some(node) = self.cluster.nodes.get(name).map(|node| &node.node) else { return };
         let traits = self.hook.settings.driver.traits();
@@ -136,7 +137,7 @@ impl<'a> HookWriter<'_, 'a> {
         self.context.report.wrote(&eviction.node, "eviction");
         self.check().eviction(eviction);
         let workloads = &mut self.cluster.workloads;
-        // 404 for a pod that is gone.
+        // The server answers 404 for a pod that is gone.
         let Some(pod) =
             workloads.pods.get(&eviction.uid).filter(|pod| pod.name == eviction.pod).cloned()
         else {
@@ -166,7 +167,7 @@ impl<'a> HookWriter<'_, 'a> {
         }
     }
 
-    /// Whether the node still has this pod of the operand, not deleted.
+    /// Whether the node still has this pod of the operand, and it is not being deleted.
     fn has_operand(&self, node: &str, operand: SimulatedOperand, uid: &str) -> bool {
         self.cluster.operands.pod(node, operand).is_some_and(|pod| pod.uid == uid && !pod.deleting)
     }

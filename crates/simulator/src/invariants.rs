@@ -1,6 +1,7 @@
-//! What must always hold, judged from outside of the engine.
+//! The invariants, checked from outside of the engine.
 //!
-//! What the hook could not know yet, because its caches lag behind, is not a violation: it is counted as a race.
+//! A broken invariant is only counted as a race if the hook could not know about it yet, because
+//! its caches lag behind.
 
 use std::collections::BTreeSet;
 
@@ -25,17 +26,18 @@ use super::hook_state::HookState;
 use super::nodes::SimulatedNode;
 use super::objects::SimulatedOperand;
 
-/// The record of our own upgrade on a node.
+/// Returns the record of the hook's own upgrade on a node.
 fn record(node: &ObservedNode, driver: Driver) -> Option<UpgradeRecord> {
     read(node, driver.traits()).record().cloned()
 }
 
-/// Whether our own upgrade of the node is in progress.
+/// Whether the hook's own upgrade of the node is in progress.
 pub(super) fn is_in_progress(node: &ObservedNode, driver: Driver) -> bool {
     record(node, driver).is_some_and(|record| record.state.is_in_progress())
 }
 
-/// Checks what the hook and the upgrade controller do against the cluster as it is. It changes nothing but the report.
+/// Checks the actions of the hook and the upgrade controller against the state of the cluster. It
+/// changes only the report.
 pub(super) struct InvariantChecker<'w, 'a> {
     pub(super) hook: &'w HookState,
     pub(super) cluster: &'w SimulatedCluster,
@@ -43,7 +45,7 @@ pub(super) struct InvariantChecker<'w, 'a> {
 }
 
 impl<'w> InvariantChecker<'w, '_> {
-    /// Reports a violation, unless the hook could not know.
+    /// Reports a violation, or a race if the hook could not know.
     fn violates_if_known(&mut self, is_known: bool, what: &str) {
         if is_known {
             self.context.violation(what);
@@ -64,13 +66,15 @@ impl<'w> InvariantChecker<'w, '_> {
         self.hook.knows_node(name, self.cluster)
     }
 
-    /// A node in progress that admits no patch was given up, which nothing records.
+    /// Whether the node uses a slot. A node in progress whose patches are refused has failed, and
+    /// no record shows this.
     fn holds_slot(&self, node: &ObservedNode) -> bool {
         is_in_progress(node, self.driver_kind()) && self.cluster.admissions.admits_all(&node.name)
     }
 
-    /// The node, if the hook's writes arrive and no label or annotation was edited by hand: without a hold, or the note on a cordon, the controller
-    /// applies its own limits.
+    /// Returns the node if the hook's writes arrive and no label or annotation was edited by hand.
+    /// Otherwise a hold, or the note on a cordon, may be missing, and the controller applies its
+    /// own limits.
     fn untampered(&self, name: &str) -> Option<&'w SimulatedNode> {
         self.cluster
             .nodes
@@ -78,14 +82,14 @@ impl<'w> InvariantChecker<'w, '_> {
             .filter(|node| !node.is_edited && self.cluster.admissions.admits_all(name))
     }
 
-    /// A patch, before it is applied.
+    /// Checks a patch before it is applied.
     pub(super) fn patch(&mut self, patch: &NodePatch) {
         let Some(node) = self.cluster.nodes.get(&patch.node) else { return };
         if patch.unschedulable == Some(false)
             && node.node.unschedulable
             && !node.is_cordoned_by_hook
         {
-            self.context.violation(&format!("{}: somebody else's cordon is removed", patch.node));
+            self.context.violation(&format!("{}: the hook removes a foreign cordon", patch.node));
         }
         let traits = self.driver_kind().traits();
         let mut ours =
@@ -109,7 +113,7 @@ impl<'w> InvariantChecker<'w, '_> {
             let is_known = self.hook.knows_pauses(self.cluster);
             self.violates_if_known(
                 is_known,
-                &format!("{}: it is begun with, and the fleet is paused", patch.node),
+                &format!("{}: the hook starts it while the fleet is paused", patch.node),
             );
         }
         let foreign = patch
@@ -118,11 +122,15 @@ impl<'w> InvariantChecker<'w, '_> {
             .chain(patch.annotations.keys())
             .find(|key| !ours.contains(&key.as_str()));
         if let Some(key) = foreign {
-            self.context.violation(&format!("{}: {key} is not ours to write", patch.node));
+            self.context.violation(&format!(
+                "{}: the hook writes {key}, which it does not own",
+                patch.node
+            ));
         }
     }
 
-    /// The skip label is its owner's: the hook writes it where it is the hook's hold, where there is none, or with a value that skips nothing.
+    /// Checks that the hook leaves skip labels of others alone. It may write the label if it is the
+    /// hook's hold, if there is none, or with a value that skips nothing.
     fn skip_label(&mut self, patch: &NodePatch, node: &ObservedNode) {
         let traits = self.driver_kind().traits();
         let skips = node.labels.get(traits.skip_label).is_some_and(|value| value == "true");
@@ -130,35 +138,38 @@ impl<'w> InvariantChecker<'w, '_> {
             && skips
             && !node.annotations.contains_key(traits.hold)
         {
-            self.context.violation(&format!("{}: somebody's skip label is changed", patch.node));
+            self.context
+                .violation(&format!("{}: the hook changes a foreign skip label", patch.node));
         }
         let holds = patch
             .labels
             .get(traits.skip_label)
             .is_some_and(|value| value.as_deref() == Some("true"));
         if holds && patch.annotations.get(traits.hold).is_none_or(Option::is_none) {
-            self.context
-                .violation(&format!("{}: it is held, and nothing says by whom", patch.node));
+            self.context.violation(&format!("{}: held without an owner annotation", patch.node));
         }
     }
 
-    /// The upgrade controller starts a node: in mode `steer`, only one that the hook has released.
+    /// Checks a node that the upgrade controller starts. In mode `steer`, it must start only nodes
+    /// that the hook has released.
     pub(super) fn controller_starts(&mut self, name: &str, state: ControllerState) {
         let Some(node) = self.untampered(name) else { return };
         let is_lifted =
             self.record(&node.node).is_some_and(|record| record.state == UpgradeState::Lifted);
-        // The hook holds nothing back from a template that was changed past the bundle; the operator's own limits are there for that.
+        // If a template is changed without the bundle, the hook holds no node. The operator's own
+        // limits apply.
         let operator = &self.cluster.operator.objects;
         let is_planned = operator.asked == self.context.setup.to && operator.revisions.len() <= 2;
         let is_steered = self.context.setup.settings.mode == Mode::Steer;
         if is_planned && is_steered && state == ControllerState::CordonRequired && !is_lifted {
             self.context.violation(&format!(
-                "{name}: the operator begins with it, and nobody let go of it"
+                "{name}: the operator starts it, but the hook has not released it"
             ));
         }
     }
 
-    /// The upgrade controller deletes a driver: in mode `steer`, on a cordoned node.
+    /// Checks a driver that the upgrade controller deletes. In mode `steer`, its node must be
+    /// cordoned.
     pub(super) fn controller_deletes(&mut self, name: &str) {
         let is_open = self.untampered(name).is_some_and(|node| !node.node.unschedulable);
         if self.context.setup.settings.mode == Mode::Steer
@@ -167,18 +178,19 @@ impl<'w> InvariantChecker<'w, '_> {
             && self.knows_node(name)
         {
             self.context
-                .violation(&format!("{name}: its driver is deleted while it takes new pods"));
+                .violation(&format!("{name}: its driver is deleted while it accepts new pods"));
         }
     }
 
-    /// The upgrade controller removes a cordon of the hook, which the note on the node is there to prevent.
+    /// Checks a cordon that the upgrade controller removes. The note on the node must prevent it
+    /// from removing a cordon of the hook.
     pub(super) fn controller_uncordons(&mut self, name: &str) {
         if self.untampered(name).is_some() {
-            self.context.violation(&format!("{name}: the operator takes our cordon away"));
+            self.context.violation(&format!("{name}: the operator removes the hook's cordon"));
         }
     }
 
-    /// A node after it was patched.
+    /// Checks a node after a patch.
     pub(super) fn node(&mut self, name: &str) {
         let Some(node) =
             self.cluster.nodes.get(name).filter(|_| !self.cluster.admissions.drops_parts(name))
@@ -187,10 +199,12 @@ impl<'w> InvariantChecker<'w, '_> {
         };
         let record = self.record(&node.node);
         if node.is_cordoned_by_hook && !record.as_ref().is_some_and(|record| record.cordoned) {
-            self.context.violation(&format!("{name}: cordoned by us, and no record says so"));
+            self.context
+                .violation(&format!("{name}: cordoned by the hook, but no record shows it"));
         }
         let label = node.node.labels.get(self.driver_kind().traits().state_label);
-        // Lifted, and the operator has done its part: what is left is the check, as in our own last state.
+        // The node is lifted and the operator has finished. Only the check is left, as in the
+        // hook's own last state.
         let is_checked =
             ControllerState::from_label(label.map(String::as_str)) == ControllerState::Done;
         let in_progress = |record: UpgradeRecord| {
@@ -198,11 +212,12 @@ impl<'w> InvariantChecker<'w, '_> {
                 && !(record.state == UpgradeState::Lifted && is_checked)
         };
         if !node.node.unschedulable && record.is_some_and(in_progress) {
-            self.context.violation(&format!("{name}: it is in progress, and takes new pods"));
+            self.context.violation(&format!("{name}: in progress, but not cordoned"));
         }
     }
 
-    /// The limits, after a patch that starts a node. One that was in progress takes nothing from the others.
+    /// Checks the limits after a patch that starts a node. A node that was already in progress uses
+    /// no additional slot.
     pub(super) fn fleet(&mut self, patch: &NodePatch, was_in_progress: bool) {
         let nodes = self.cluster.nodes.all();
         let in_progress: Vec<&str> = self
@@ -228,13 +243,13 @@ impl<'w> InvariantChecker<'w, '_> {
             return;
         }
         let upgrade = &self.hook.settings.upgrade;
-        // A node that left may not be known of yet, nor one that joined.
+        // The hook may not yet know that a node left or joined.
         let total = nodes.len().max(self.hook.caches.observed.nodes.len());
         let parallel = upgrade.policy.max_parallel_upgrades as usize;
         if parallel > 0 && in_progress.len() > parallel {
             let names = in_progress.join(", ");
             self.context.violation(&format!(
-                "{}: {} nodes are in progress and {parallel} may be: {names}",
+                "{}: {} nodes are in progress, but at most {parallel} may be: {names}",
                 patch.node,
                 in_progress.len()
             ));
@@ -242,7 +257,7 @@ impl<'w> InvariantChecker<'w, '_> {
         let limit = upgrade.policy.max_unavailable.map_or(total, |count| count.resolve(total));
         if cordons && cordoned > limit {
             self.context.violation(&format!(
-                "{}: {cordoned} nodes are cordoned by us and {limit} may be unavailable",
+                "{}: the hook has cordoned {cordoned} nodes, but at most {limit} may be unavailable",
                 patch.node
             ));
         }
@@ -257,29 +272,29 @@ impl<'w> InvariantChecker<'w, '_> {
             let limit = topology.max_unavailable.resolve(size);
             if away > limit {
                 self.context.violation(&format!(
-                    "{}: {away} nodes of group {group} are cordoned by us and {limit} may be",
+                    "{}: the hook has cordoned {away} nodes of group {group}, but at most {limit} may be",
                     patch.node
                 ));
             }
         }
     }
 
-    /// A decision, compared with what the hook observes.
+    /// Checks a decision against the state that the hook observes.
     pub(super) fn decision(&mut self, decision: &Decision) {
         let view = &self.hook.caches.observed;
-        // Counting looks at every node, and most decisions cordon none.
+        // Count lazily: it visits every node, and most decisions cordon none.
         let mut counted = None;
         for action in &decision.actions {
             let node = view.nodes.get(action.node());
             match action {
                 Action::PatchNode(patch) => {
-                    // One that had our cordon already takes nothing from the others.
+                    // A node that already had the hook's cordon does not count again.
                     let is_new = node.is_none_or(|node| !is_in_progress(node, self.driver_kind()));
                     if patch.unschedulable == Some(true) && is_new {
                         let (away, limit) = counted.get_or_insert_with(|| self.away());
                         if away.insert(&patch.node) && away.len() > *limit {
                             let text = format!(
-                                "{}: {} nodes would be unavailable and {limit} may be",
+                                "{}: {} nodes would be unavailable, but at most {limit} may be",
                                 patch.node,
                                 away.len()
                             );
@@ -290,7 +305,7 @@ impl<'w> InvariantChecker<'w, '_> {
                 Action::Evict(_) | Action::DeleteDriver(_) => {
                     if node.is_none_or(|node| !node.unschedulable) {
                         self.context.violation(&format!(
-                            "{}: it takes new pods, and {action:?}",
+                            "{}: {action:?} on a node that accepts new pods",
                             action.node()
                         ));
                     }
@@ -303,7 +318,7 @@ impl<'w> InvariantChecker<'w, '_> {
         }
     }
 
-    /// The nodes that cannot be used, as the hook observes it, and how many there may be.
+    /// Returns the nodes that the hook observes as unavailable, and the limit.
     fn away(&self) -> (BTreeSet<&'w str>, usize) {
         let view = &self.hook.caches.observed;
         let driver = self.driver_kind();
@@ -336,7 +351,7 @@ impl<'w> InvariantChecker<'w, '_> {
         )
     }
 
-    /// Every node has an outcome or a reason to wait, unless something concerns the fleet as a whole.
+    /// Checks that every node has an outcome or a wait, unless the whole fleet waits.
     fn explained(&mut self, decision: &Decision) {
         if decision.waits.iter().any(|wait| wait.node.is_none()) {
             return;
@@ -352,12 +367,14 @@ impl<'w> InvariantChecker<'w, '_> {
             !waits.contains(node.name.as_str()) && !decision.outcomes.contains_key(&node.name)
         };
         if let Some(found) = view.nodes.values().filter(of_run).find(is_silent) {
-            self.context
-                .violation(&format!("{}: it does not move, and nobody says why", found.name));
+            self.context.violation(&format!(
+                "{}: it does not progress, and no wait explains it",
+                found.name
+            ));
         }
     }
 
-    /// What takes something from a node whose driver still runs as it did, while the fleet is paused.
+    /// Checks that no action disturbs a node with an untouched driver while the fleet is paused.
     fn pause(&mut self, name: &str, what: &str) {
         let Some(node) = self.cluster.nodes.get(name).filter(|_| !self.cluster.pauses.is_empty())
         else {
@@ -374,11 +391,11 @@ impl<'w> InvariantChecker<'w, '_> {
             .filter(|pod| pod.containers_ready && !pod.deleting);
         if started.zip(driver).is_some_and(|(started, pod)| pod.created <= started) {
             let is_known = self.hook.knows_pauses(self.cluster) && self.knows_node(name);
-            self.violates_if_known(is_known, &format!("{name}: {what}, and the fleet is paused"));
+            self.violates_if_known(is_known, &format!("{name}: {what} while the fleet is paused"));
         }
     }
 
-    /// Whether the node takes new pods.
+    /// Whether the node accepts new pods.
     fn is_open(&self, name: &str) -> bool {
         self.cluster.nodes.get(name).is_some_and(|node| !node.node.unschedulable)
     }
@@ -388,7 +405,7 @@ impl<'w> InvariantChecker<'w, '_> {
         self.pause(node, &format!("{} is evicted", eviction.pod));
         if self.is_open(node) {
             let text =
-                format!("{node}: {} is evicted from a node that takes new pods", eviction.pod);
+                format!("{node}: {} is evicted from a node that accepts new pods", eviction.pod);
             self.violates_if_known(self.knows_node(node), &text);
         }
         if (eviction.namespace.clone(), eviction.pod.clone()) == self.hook.own_pod() {
@@ -417,7 +434,7 @@ impl<'w> InvariantChecker<'w, '_> {
         if self.is_open(name) {
             self.violates_if_known(
                 self.knows_node(name),
-                &format!("{name}: its driver is deleted while it takes new pods"),
+                &format!("{name}: its driver is deleted while it accepts new pods"),
             );
         }
         let record = self.record(&node.node);
@@ -428,7 +445,7 @@ impl<'w> InvariantChecker<'w, '_> {
             let is_known = self.hook.knows_revision(self.cluster);
             self.violates_if_known(
                 is_known,
-                &format!("{name}: its driver is in sync, and is deleted"),
+                &format!("{name}: its driver is up to date, but is deleted"),
             );
         }
         if !record.is_some_and(|record| record.restart_only) {
@@ -436,7 +453,7 @@ impl<'w> InvariantChecker<'w, '_> {
         }
     }
 
-    /// No pod uses the GPU when the driver is deleted, if the policy removes such pods.
+    /// Checks that no pod uses the GPU when the driver is deleted, if the policy removes such pods.
     fn device_users(&mut self, name: &str) {
         let policy = &self.hook.settings.upgrade.policy;
         if policy.pod_deletion.is_none() && policy.drain.is_none() {
@@ -458,7 +475,7 @@ impl<'w> InvariantChecker<'w, '_> {
         }
     }
 
-    /// The plugin is replaced once for each start of driver and toolkit.
+    /// Checks that the plugin is replaced only once for each start of driver and toolkit.
     pub(super) fn plugin(&mut self, name: &str) {
         let container = |operand| {
             let pod = self.cluster.operands.pod(name, operand);
@@ -477,11 +494,11 @@ impl<'w> InvariantChecker<'w, '_> {
         }
     }
 
-    /// What holds when the run is over. `true`: it succeeded, and the hook knew everything.
+    /// Checks the end of the run. Returns whether it succeeded with caches that were up to date.
     pub(super) fn end(&mut self) -> bool {
         let Some(verdict) = self.context.report.verdict.as_ref().map(|verdict| verdict.code) else {
             if !self.context.report.is_hopeless() {
-                self.context.violation("nothing happens any more, and there is no verdict");
+                self.context.violation("no events are left, and there is no verdict");
             }
             return false;
         };
@@ -497,7 +514,7 @@ impl<'w> InvariantChecker<'w, '_> {
         verdict == ExitCode::Success && knows_all
     }
 
-    /// A node that is done when the run is over.
+    /// Checks a node that is done at the end of the run.
     fn done_node(&mut self, simulated: &SimulatedNode, verdict: ExitCode) {
         let (node, driver, cluster) = (&simulated.node, self.driver_kind(), self.cluster);
         let (name, traits) = (&node.name, driver.traits());
@@ -515,13 +532,13 @@ impl<'w> InvariantChecker<'w, '_> {
         if is_left || simulated.is_cordoned_by_hook {
             self.violates_if_known(
                 is_known,
-                &format!("{name}: it is done, and something of ours is left on it"),
+                &format!("{name}: done, but the hook left labels, annotations or a cordon on it"),
             );
         }
         let trouble = cluster.operands.trouble(node, &cluster.operator.objects, self.context.setup);
         if let Some(trouble) = trouble.filter(|_| verdict == ExitCode::Success) {
             let is_known = is_known && self.hook.knows_operands(name, cluster);
-            self.violates_if_known(is_known, &format!("{name}: it is done, and {trouble}"));
+            self.violates_if_known(is_known, &format!("{name}: done, but {trouble}"));
         }
         let pod = cluster.operands.pod(name, SimulatedOperand::Driver);
         if !pod.is_some_and(|pod| {
@@ -530,12 +547,13 @@ impl<'w> InvariantChecker<'w, '_> {
         }) {
             self.violates_if_known(
                 is_known,
-                &format!("{name}: it is done, and its driver is not the newest"),
+                &format!("{name}: done, but its driver is not the newest"),
             );
         }
     }
 
-    /// A node that is left alone because of an operand: the operand was broken before the run.
+    /// Checks a node that was excused because of an operand: the operand must have been broken
+    /// before the run.
     fn excuse(&mut self, name: &str) {
         if self.context.report.outcomes.get(name) != Some(&NodeOutcome::Deferred) {
             return;
@@ -549,9 +567,8 @@ impl<'w> InvariantChecker<'w, '_> {
             scheduled.at == 0 && node == name && reason.text.contains(operand.traits().daemon_set)
         };
         if !self.context.setup.faults.iter().any(was_broken) {
-            self.context.violation(&format!(
-                "{name}: it is excused, and was well before the run: {reason}"
-            ));
+            self.context
+                .violation(&format!("{name}: excused, but healthy before the run: {reason}"));
         }
     }
 }

@@ -1,9 +1,9 @@
-//! A model of the world in virtual time, in which the engine drives upgrades: nodes, their kubelets, the DaemonSets of the operator,
-//! workloads with PodDisruptionBudgets, the hook process with caches that lag behind, and faults. It is the test bed of the engine and the
-//! base of `gpu-rollout simulate`.
-//!
-//! Everything follows from [`setup::SimulationSetup`] and its seed: the same on every machine. Times are drawn for each node by its name, so that another
-//! policy meets the same nodes.
+//! A simulation in virtual time in which the engine drives upgrades. It models nodes, their
+//! kubelets, the DaemonSets of the operator, workloads with PodDisruptionBudgets, the hook process
+//! with lagging caches, and faults. It is the test bed of the engine and the base of `gpu-rollout
+//! simulate`. [`setup::SimulationSetup`] and its seed determine the whole run, so it is the same on
+//! every machine. Times are drawn for each node by its name, so runs with different policies have
+//! the same nodes.
 
 pub mod clocks;
 pub mod controller_loop;
@@ -46,7 +46,7 @@ use report::SimulationReport;
 use setup::SimulationSetup;
 use world::World;
 
-/// Runs the world until the hook has a verdict.
+/// Runs the simulation until the hook has a verdict.
 pub fn simulate(setup: &SimulationSetup) -> SimulationReport {
     World::new(setup).run()
 }

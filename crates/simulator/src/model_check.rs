@@ -1,4 +1,5 @@
-//! NVIDIA's controller as the planner asks for it, where most nodes are only counted, against the model of it that has an entry for each node.
+//! Compares the planner's model of NVIDIA's controller, which only counts most nodes, with the
+//! exact model, which has an entry for each node.
 
 use jiff::Timestamp;
 
@@ -11,7 +12,8 @@ use nvidia_upgrade::predict::PredictedMove;
 use nvidia_upgrade::snapshot::{SnapshotCache, SnapshotInputs, UpgradeSnapshot};
 use observed::Observed;
 
-/// Where the two differ in what they would move, or in what nodes wait for.
+/// Returns the first difference of the models in the nodes that they would move, or in the waits of
+/// nodes.
 pub(super) fn difference(observed: &Observed, driver: Driver, now: Timestamp) -> Option<String> {
     let generation = ControllerGeneration::from_version(driver, observed.operator_version())?;
     let inputs = SnapshotInputs::from_observed(observed, driver);
@@ -38,7 +40,11 @@ fn compared(
         format!("{moves:?}")
     };
     if moves(&each) != moves(&some) {
-        return Some(format!("it would move {} or {}", moves(&each), moves(&some)));
+        return Some(format!(
+            "the exact model moves {}, the planner's model moves {}",
+            moves(&each),
+            moves(&some)
+        ));
     }
     let waits = |node: &str| -> Option<&ControllerWait> {
         let own =
@@ -50,7 +56,7 @@ fn compared(
     let differing =
         each.waits.iter().find(|waiting| waits(&waiting.node) != Some(&waiting.wait))?;
     Some(format!(
-        "{} waits for {:?} or {:?}",
+        "{} waits for {:?} in the exact model, for {:?} in the planner's model",
         differing.node,
         differing.wait,
         waits(&differing.node)

@@ -1,4 +1,4 @@
-//! The nodes of the simulated cluster, and their kubelets as far as they only act while they run.
+//! The nodes of the simulated cluster, and whether their kubelets run.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,21 @@ use super::caches::WorldChange;
 use super::context::SimulationContext;
 use super::event::WorldEvent;
 
-/// The node of what runs outside of the fleet.
+/// The node name of pods outside of the fleet.
 pub(super) const ELSEWHERE: &str = "(elsewhere)";
 
-/// A node.
+/// A simulated node.
 #[derive(Clone, Debug)]
 pub(super) struct SimulatedNode {
     pub(super) node: ObservedNode,
-    /// GPUs that its pods may take.
+    /// Number of GPUs that its pods can use.
     pub(super) gpus: usize,
-    /// The hook has cordoned it.
+    /// Whether the hook has cordoned it.
     pub(super) is_cordoned_by_hook: bool,
-    /// Labels or annotations were edited by hand: the hook is not to blame for the consequences.
+    /// Whether labels or annotations were edited by hand. The hook is not responsible for the
+    /// consequences.
     pub(super) is_edited: bool,
-    /// What its kubelet does when it is back.
+    /// Events that its kubelet handles when it runs again.
     deferred: Vec<WorldEvent>,
 }
 
@@ -32,7 +33,7 @@ impl SimulatedNode {
         Self { node, gpus, is_cordoned_by_hook: false, is_edited: false, deferred: Vec::new() }
     }
 
-    /// The record on the node says that its cordon is ours.
+    /// Whether the record on the node claims the cordon for the hook.
     pub(super) fn claims_cordon(&self, driver: Driver) -> bool {
         self.node
             .annotations
@@ -41,7 +42,7 @@ impl SimulatedNode {
     }
 }
 
-/// Sets the key (`Some`) or removes it.
+/// Sets a key (`Some`) or removes it.
 pub(super) fn set_or_remove(map: &mut Labels, key: &str, value: Option<&str>) {
     match value {
         Some(value) => drop(map.insert(key.to_owned(), value.to_owned())),
@@ -78,17 +79,17 @@ impl SimulatedNodes {
         &self.0
     }
 
-    /// The nodes as the API server has them.
+    /// Returns the nodes as the API server stores them.
     pub(super) fn observed(&self) -> impl Iterator<Item = &ObservedNode> {
         self.0.values().map(|node| &node.node)
     }
 
-    /// Adds a node; its first change publishes it.
+    /// Adds a node. Its first change publishes it.
     pub(super) fn insert(&mut self, node: SimulatedNode) {
         self.0.insert(node.node.name.clone(), node);
     }
 
-    /// Removes a node; `false`: there is none of that name.
+    /// Removes a node. Returns `false` if no node has this name.
     pub(super) fn remove(&mut self, name: &str, context: &mut SimulationContext<'_>) -> bool {
         let found = self.0.remove(name).is_some();
         if found {
@@ -104,7 +105,7 @@ impl SimulatedNodes {
         context.publish(WorldChange::Node(name.to_owned(), Some(Box::new(node.node.clone()))));
     }
 
-    /// Changes a node and publishes it; `false`: there is none of that name.
+    /// Changes a node and publishes it. Returns `false` if no node has this name.
     pub(super) fn update(
         &mut self,
         name: &str,
@@ -117,14 +118,14 @@ impl SimulatedNodes {
         true
     }
 
-    /// Patches nodes that are there, whatever their version is.
+    /// Patches existing nodes, regardless of their resource version.
     pub(super) fn patch_all(&mut self, patches: &[NodePatch], context: &mut SimulationContext<'_>) {
         for patch in patches {
             self.update(&patch.node, context, |node| apply_patch(&mut node.node, patch));
         }
     }
 
-    /// Cordons or uncordons a node for others than the hook; `false`: it is that already.
+    /// Cordons or uncordons a node on behalf of others. Returns `false` if the node is already so.
     pub(super) fn set_cordon(
         &mut self,
         name: &str,
@@ -141,7 +142,7 @@ impl SimulatedNodes {
             })
     }
 
-    /// The kubelet stops or is back; `false`: it was so already.
+    /// Stops or restarts the kubelet. Returns `false` if it is already so.
     pub(super) fn set_ready(
         &mut self,
         name: &str,
@@ -160,7 +161,7 @@ impl SimulatedNodes {
         self.0.get(name).is_some_and(|node| node.node.ready)
     }
 
-    /// Whether the kubelet acts now. One that has stopped gets the event when it is back.
+    /// Whether the kubelet acts now. A stopped kubelet gets the event when it runs again.
     pub(super) fn kubelet_acts(&mut self, name: &str, event: impl FnOnce() -> WorldEvent) -> bool {
         match self.0.get_mut(name) {
             Some(node) if node.node.ready => true,
@@ -172,7 +173,7 @@ impl SimulatedNodes {
         }
     }
 
-    /// Schedules what the kubelet has to catch up with.
+    /// Schedules the events that the kubelet missed while it was stopped.
     pub(super) fn resume_kubelet(&mut self, name: &str, context: &mut SimulationContext<'_>) {
         let deferred =
             self.0.get_mut(name).map(|node| std::mem::take(&mut node.deferred)).unwrap_or_default();

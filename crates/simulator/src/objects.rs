@@ -1,4 +1,4 @@
-//! The objects of a node with the GPU operator, as the engine sees them.
+//! The objects of a node with the GPU Operator, as the engine observes them.
 
 use jiff::Timestamp;
 
@@ -8,7 +8,7 @@ use observed::{Labels, ObservedContainer, ObservedNode, ObservedPod, ObservedSli
 
 use super::setup::SimulationSetup;
 
-/// When a simulated run begins: 2026-01-01T00:00:00Z.
+/// The start time of a simulated run: 2026-01-01T00:00:00Z.
 const EPOCH_SECONDS: i64 = 1_767_225_600;
 
 /// UID of the driver's DaemonSet.
@@ -20,19 +20,19 @@ pub(super) const PLUGIN: &str = "plugin-daemonset";
 /// The namespace of the DRA driver.
 pub(super) const DRA_NAMESPACE: &str = "nvidia-dra-driver-gpu";
 
-/// The time so many milliseconds after the start.
+/// Returns the time this many milliseconds after the start.
 pub(super) fn timestamp(milliseconds: u64) -> Timestamp {
     let since = i64::try_from(milliseconds).unwrap_or(i64::MAX);
     Timestamp::from_millisecond((EPOCH_SECONDS * 1000).saturating_add(since))
         .unwrap_or(Timestamp::MAX)
 }
 
-/// The same in whole seconds, as objects have it.
+/// Returns the same time in whole seconds, as in Kubernetes objects.
 pub(super) fn second(milliseconds: u64) -> Timestamp {
     timestamp(milliseconds / 1000 * 1000)
 }
 
-/// Milliseconds since the start; 0 for earlier times.
+/// Returns the milliseconds since the start, or 0 for earlier times.
 pub(super) fn milliseconds(moment: Timestamp) -> u64 {
     u64::try_from(moment.as_millisecond() - EPOCH_SECONDS * 1000).unwrap_or(0)
 }
@@ -46,7 +46,7 @@ pub(super) enum SimulatedOperand {
     Plugin,
 }
 
-/// What distinguishes an operand.
+/// The properties of an operand.
 pub(super) struct SimulatedOperandTraits {
     pub(super) name: &'static str,
     /// UID of its DaemonSet.
@@ -86,12 +86,12 @@ pub(super) fn driver_image(version: &str) -> String {
     format!("nvcr.io/nvidia/driver:{version}-ubuntu22.04")
 }
 
-/// The digest of the driver's configuration.
+/// Returns the digest of the driver's configuration.
 pub(super) fn config_digest(setup: &SimulationSetup, version: &str) -> String {
     if setup.same_config { "config".to_owned() } else { format!("config-{version}") }
 }
 
-/// A node with a GPU, labeled by the operator, if there is one.
+/// Returns a node with a GPU, with the operator's labels if the setup has an operator.
 pub(super) fn node(
     name: &str,
     uid: String,
@@ -119,12 +119,13 @@ pub(super) fn node(
     }
 }
 
-/// UID of the driver DaemonSet of an NVIDIADriver.
+/// Returns the UID of the driver DaemonSet of an NVIDIADriver.
 pub(super) fn pool_daemon_set(pool: &str) -> String {
     format!("{DRIVER}-{pool}")
 }
 
-/// A new pod of an operand, not started. A driver pod belongs to the NVIDIADriver of its node, where there are any.
+/// Returns a new pod of an operand that has not started. A driver pod belongs to the NVIDIADriver
+/// of its node, if the setup has NVIDIADrivers.
 pub(super) fn operand(
     operand: SimulatedOperand,
     node: &ObservedNode,
@@ -160,7 +161,7 @@ pub(super) fn operand(
     }
 }
 
-/// The pod's containers run since then, by the node's clock, and are ready.
+/// Marks the containers of the pod as ready, and as running since `at` by the node's clock.
 pub(super) fn set_pod_ready(pod: &mut ObservedPod, at: Timestamp) {
     (pod.running, pod.ready, pod.containers_ready) = (true, true, true);
     (pod.ready_since, pod.unready_restarts, pod.trouble) = (Some(at), 0, None);
@@ -169,7 +170,7 @@ pub(super) fn set_pod_ready(pod: &mut ObservedPod, at: Timestamp) {
     }
 }
 
-/// The ResourceSlice of a node's plugin.
+/// Returns the ResourceSlice of a node's plugin.
 pub(super) fn slice(node: &str, version: &str) -> ObservedSlice {
     ObservedSlice {
         driver: names::DRA_GPU_DRIVER.to_owned(),

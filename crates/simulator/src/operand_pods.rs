@@ -1,5 +1,6 @@
-//! Device plugin and exporter, where the setup has them: pods that are removed with the driver and created again behind the toolkit. They fail, are
-//! missing, or get a new revision that is rolled out node by node.
+//! Device plugin and exporter, if the setup has them. Their pods are removed with the driver and
+//! created again after the toolkit. They can fail, be missing, or get a new revision that is rolled
+//! out node by node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,23 +20,24 @@ use super::objects::timestamp;
 use super::operands::OperandScope;
 use super::operator_objects::OperatorObjects;
 
-/// The operands, with the suffix of the label that places them.
+/// The operands, with the suffix of their node label.
 pub(super) const OPERANDS: [(Operand, &str); 3] = [
     (Operand::Validator, "operator-validator"),
     (Operand::DevicePlugin, "device-plugin"),
     (Operand::DcgmExporter, "dcgm-exporter"),
 ];
-/// Those of them that are simulated here.
+/// The operands that this module simulates.
 pub(super) const PLUGIN_AND_EXPORTER: [Operand; 2] = [Operand::DevicePlugin, Operand::DcgmExporter];
 /// The resource that the device plugin offers.
 const GPU: &str = "nvidia.com/gpu";
-/// Milliseconds until the DaemonSet controller looks again whether it may replace the next pod of a rolling update.
+/// Milliseconds until the DaemonSet controller checks again whether it can replace the next pod of
+/// a rolling update.
 pub(super) const ROLL: u64 = 1_000;
 
 /// An event of an operand on a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OperandEvent {
-    /// Its DaemonSet creates a pod.
+    /// The operand's DaemonSet creates a pod.
     Create(Operand),
     /// The pod with this number is ready.
     Ready(Operand, u64),
@@ -51,7 +53,7 @@ struct NodeOperandPods {
     pods: BTreeMap<Operand, OperandPodState>,
     /// The operands whose pods do not become ready.
     broken: BTreeSet<Operand>,
-    /// GPUs that the kubelet has lost.
+    /// Number of GPUs that the kubelet has lost.
     lost: usize,
 }
 
@@ -59,7 +61,7 @@ struct NodeOperandPods {
 struct OperandPodState {
     pod: OperandPod,
     number: u64,
-    /// Its containers are ready.
+    /// Whether its containers are ready.
     works: bool,
 }
 
@@ -88,7 +90,7 @@ fn newest(operator: &OperatorObjects, operand: Operand) -> String {
 pub(super) struct OperandPods(BTreeMap<String, NodeOperandPods>);
 
 impl OperandPods {
-    /// Adds a node as it is before the rollout, with everything ready.
+    /// Adds the pods of a node before the rollout, all of them ready.
     pub(super) fn add_running(&mut self, name: &str, scope: &mut OperandScope<'_, '_>) {
         self.0.insert(name.to_owned(), NodeOperandPods::default());
         if !scope.context.setup.operands {
@@ -127,7 +129,7 @@ impl OperandPods {
         self.state(name, operand).map(|state| &state.pod)
     }
 
-    /// The pods of a node.
+    /// Returns the pods of a node.
     pub(super) fn on_node(&self, name: &str) -> impl Iterator<Item = (Operand, &OperandPod)> {
         self.0
             .get(name)
@@ -136,14 +138,14 @@ impl OperandPods {
             .map(|(operand, state)| (*operand, &state.pod))
     }
 
-    /// The driver manager removes them.
+    /// Removes all pods of a node, as the driver manager does.
     pub(super) fn remove_all(&mut self, name: &str, scope: &mut OperandScope<'_, '_>) {
         for operand in PLUGIN_AND_EXPORTER {
             self.remove(name, operand, scope);
         }
     }
 
-    /// The toolkit is ready: their DaemonSets create them again.
+    /// Creates all pods of a node again, as their DaemonSets do when the toolkit is ready.
     pub(super) fn create_all(&mut self, name: &str, scope: &mut OperandScope<'_, '_>) {
         if scope.context.setup.operands {
             for operand in PLUGIN_AND_EXPORTER {
@@ -152,7 +154,7 @@ impl OperandPods {
         }
     }
 
-    /// The node's kubelet has stopped or is back: so has the readiness of its pods.
+    /// Updates the readiness of the node's pods after its kubelet stopped or restarted.
     pub(super) fn follow_kubelet(&mut self, name: &str, scope: &mut OperandScope<'_, '_>) {
         let Some(node) = self.0.get_mut(name) else { return };
         for state in node.pods.values_mut() {
@@ -241,7 +243,7 @@ impl OperandPods {
         self.offer_gpus(name, scope);
     }
 
-    /// The pod of the operand crashes until it is repaired.
+    /// Makes the pod of the operand crash until it is repaired.
     pub(super) fn break_pod(
         &mut self,
         name: &str,
@@ -278,7 +280,7 @@ impl OperandPods {
         self.offer_gpus(name, scope);
     }
 
-    /// The kubelet counts the GPUs that the device plugin offers.
+    /// Updates the GPUs that the device plugin offers through the kubelet.
     fn offer_gpus(&self, name: &str, scope: &mut OperandScope<'_, '_>) {
         let setup = scope.context.setup;
         let Some(operands) = self.0.get(name).filter(|_| setup.operands) else { return };
@@ -296,7 +298,8 @@ impl OperandPods {
         }
     }
 
-    /// Replaces one pod of a rolling update at a time; one that is not ready is replaced whatever the others are.
+    /// Replaces one pod of a rolling update at a time. A pod that is not ready is replaced
+    /// regardless of the others.
     pub(super) fn roll(&mut self, operand: Operand, scope: &mut OperandScope<'_, '_>) {
         let newest = newest(scope.operator, operand);
         let (mut old, mut down) = (Vec::new(), 0);
@@ -309,7 +312,7 @@ impl OperandPods {
         }
         old.sort();
         let Some((ready, name)) = old.first().cloned() else { return };
-        // A pod of a node whose kubelet has stopped stays, and counts.
+        // If the kubelet of a node has stopped, its pod remains and counts.
         if scope.nodes.is_ready(&name) && (!ready || down == 0) {
             self.remove(&name, operand, scope);
             let recreate =
@@ -319,7 +322,7 @@ impl OperandPods {
         scope.after(ROLL, "", OperandEvent::Roll(operand));
     }
 
-    /// What is wrong with the device plugin of a node.
+    /// Returns the problem of a node's device plugin, if there is one.
     pub(super) fn trouble(
         &self,
         node: &ObservedNode,
@@ -330,7 +333,7 @@ impl OperandPods {
             .state(&node.name, Operand::DevicePlugin)
             .is_none_or(|state| !state.works || !state.is_of(&newest))
         {
-            return Some("its device plugin is not ready, or not the newest".to_owned());
+            return Some("its device plugin is not ready or not the newest".to_owned());
         }
         node.gpus_allocatable
             .get(GPU)
@@ -339,7 +342,7 @@ impl OperandPods {
     }
 }
 
-/// The validator's pod as one of the pods of operands.
+/// Converts the validator's pod to a pod of an operand.
 pub(super) fn validator(pod: &ObservedPod) -> OperandPod {
     OperandPod {
         owner: Operand::Validator.traits().daemon_set.into(),
@@ -353,7 +356,7 @@ pub(super) fn validator(pod: &ObservedPod) -> OperandPod {
     }
 }
 
-/// Writes their DaemonSets, and their part of the ClusterPolicy.
+/// Writes the operands' DaemonSets and their part of the ClusterPolicy.
 pub(super) fn write_daemon_sets(
     view: &mut Observed,
     policy: &mut ClusterPolicy,

@@ -1,4 +1,5 @@
-//! Driver, toolkit, validator and DRA plugin: what their DaemonSets and the kubelets do with their pods.
+//! Driver, toolkit, validator and DRA plugin: the actions of their DaemonSets and of the kubelets
+//! on their pods.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +16,15 @@ use super::operand_pods::{OperandEvent, OperandPods, PLUGIN_AND_EXPORTER, ROLL};
 use super::operator_objects::OperatorObjects;
 use super::setup::SimulationSetup;
 
-/// A kubelet's back-off after the first failure of a container, in milliseconds; doubled each time.
+/// A kubelet's back-off after the first failure of a container, in milliseconds. It doubles each
+/// time.
 const BACK_OFF: u64 = 10_000;
-/// Its longest back-off.
+/// The longest back-off, in milliseconds.
 const LONGEST_BACK_OFF: u64 = 300_000;
-/// How long a driver container runs until it fails, in milliseconds.
+/// The time from the start of a driver container to its failure, in milliseconds.
 const FAILS_AFTER: u64 = 20_000;
 
-/// What the operands of a cluster depend on.
+/// The parts of the world that operands depend on.
 pub(super) struct OperandScope<'s, 'a> {
     pub(super) nodes: &'s mut SimulatedNodes,
     pub(super) operator: &'s OperatorObjects,
@@ -40,11 +42,11 @@ impl OperandScope<'_, '_> {
 struct NodeOperands {
     pods: [Option<ObservedPod>; 4],
     slice: Option<ObservedSlice>,
-    /// At how many starts its driver still fails; `None`: at every one.
+    /// Number of further starts at which its driver fails. `None`: at every start.
     driver_failures: Option<u32>,
     plugin_fails: bool,
     validator_fails: bool,
-    /// The DaemonSet creates no validator.
+    /// Whether the DaemonSet creates no validator.
     validator_is_absent: bool,
 }
 
@@ -57,7 +59,8 @@ pub(super) struct SimulatedOperands {
 }
 
 impl SimulatedOperands {
-    /// Adds a node on which everything runs, with the driver of this version and, if it is given, of this configuration.
+    /// Adds a node with all operands running. The driver has this version and, if given, this
+    /// configuration.
     pub(super) fn add_running(
         &mut self,
         node: &ObservedNode,
@@ -75,7 +78,7 @@ impl SimulatedOperands {
             let revision = if operand == SimulatedOperand::Driver { version } else { "only" };
             let mut pod =
                 objects::operand(operand, node, context.queue.next_uid(), revision, 0, setup);
-            // They started one after the other, long ago: the plugin is not stale.
+            // They started long ago, in this order, so the plugin is not stale.
             let age = jiff::SignedDuration::from_secs(3600 - 60 * (operand as i64));
             let since = timestamp(0).saturating_sub(age).unwrap_or(timestamp(0));
             objects::set_pod_ready(&mut pod, since);
@@ -105,7 +108,7 @@ impl SimulatedOperands {
         }
     }
 
-    /// The node has left the cluster.
+    /// Drops the operands of a node that has left the cluster.
     pub(super) fn remove_node(&mut self, name: &str, context: &mut SimulationContext<'_>) {
         self.by_node.remove(name);
         self.pods.remove_node(name);
@@ -160,7 +163,7 @@ impl SimulatedOperands {
         context.after(end, WorldEvent::OperandRemoved(name.to_owned(), operand, uid));
     }
 
-    /// The kubelet has removed the pod: its DaemonSet replaces it.
+    /// Handles a pod that the kubelet has removed. Its DaemonSet replaces it.
     pub(super) fn removed(
         &mut self,
         name: &str,
@@ -184,7 +187,7 @@ impl SimulatedOperands {
         context.after(recreate, WorldEvent::CreateOperand(name.to_owned(), operand));
     }
 
-    /// The DaemonSet creates a pod.
+    /// Creates a pod, as the DaemonSet does.
     pub(super) fn create(
         &mut self,
         name: &str,
@@ -214,7 +217,7 @@ impl SimulatedOperands {
         operands.pods[operand as usize] = Some(pod);
         let fails = is_driver && operands.driver_failures != Some(0);
         if is_driver && context.setup.has_operator() {
-            // The driver manager removes what depends on the old driver.
+            // The driver manager removes the operands that depend on the old driver.
             operands.pods[SimulatedOperand::Toolkit as usize] = None;
             operands.pods[SimulatedOperand::Validator as usize] = None;
             self.publish(name, SimulatedOperand::Toolkit, context);
@@ -257,7 +260,7 @@ impl SimulatedOperands {
         context.after(start, WorldEvent::OperandReady(name.to_owned(), operand, uid));
     }
 
-    /// The containers of a pod are ready.
+    /// Marks the containers of a pod as ready.
     pub(super) fn ready(
         &mut self,
         name: &str,
@@ -281,7 +284,7 @@ impl SimulatedOperands {
         if operand == SimulatedOperand::Validator && operands.validator_fails {
             return self.fail_validator(name, context);
         }
-        // A driver's container installs first; its start is that of the pod, and its readiness comes later.
+        // A driver container first installs the driver. It starts with the pod, and is ready later.
         objects::set_pod_ready(pod, setup.clocks.of_node(name, context.now()));
         self.publish(name, operand, context);
         context.log(|| format!("{name} {} ready", operand.traits().name));
@@ -304,7 +307,7 @@ impl SimulatedOperands {
         }
     }
 
-    /// The container of a driver pod fails.
+    /// Handles the failure of a driver container.
     pub(super) fn failed(
         &mut self,
         name: &str,
@@ -352,7 +355,8 @@ impl SimulatedOperands {
         }
     }
 
-    /// The DRA plugin publishes the driver that it found loaded when it started.
+    /// Publishes the ResourceSlice of a DRA plugin, with the driver version that was loaded when
+    /// the plugin started.
     pub(super) fn refresh_slice(
         &mut self,
         name: &str,
@@ -379,7 +383,7 @@ impl SimulatedOperands {
         self.publish_slice(name, scope.context);
     }
 
-    /// The node's kubelet has stopped or is back.
+    /// Updates the operands after the node's kubelet stopped or restarted.
     pub(super) fn follow_kubelet(&mut self, name: &str, scope: &mut OperandScope<'_, '_>) {
         let at = scope.context.setup.clocks.of_node(name, scope.context.now());
         let is_back = scope.nodes.is_ready(name);
@@ -396,7 +400,7 @@ impl SimulatedOperands {
         self.publish_all(name, scope.context);
     }
 
-    /// New DRA plugin pods of the node do not become ready until the plugin is repaired.
+    /// Keeps new DRA plugin pods of the node unready until the plugin is repaired.
     pub(super) fn break_plugin(
         &mut self,
         name: &str,
@@ -435,7 +439,7 @@ impl SimulatedOperands {
         self.publish(name, SimulatedOperand::Validator, context);
     }
 
-    /// An event of the validator, the device plugin or the exporter.
+    /// Handles an event of the validator, the device plugin or the exporter.
     pub(super) fn operand_event(
         &mut self,
         name: &str,
@@ -504,7 +508,7 @@ impl SimulatedOperands {
                 self.pods.remove(name, *operand, scope);
                 scope.after(*milliseconds, name, OperandEvent::Create(*operand));
             }
-            // The operator has made the new revision, if it is one of a simulated operand.
+            // The operator has already created the new revision, if the operand is simulated.
             OperandFault::Rolls(operand, _) if !PLUGIN_AND_EXPORTER.contains(operand) => {}
             OperandFault::Rolls(operand, milliseconds) => {
                 scope.after(*milliseconds, "", OperandEvent::Roll(*operand))
@@ -513,7 +517,8 @@ impl SimulatedOperands {
         }
     }
 
-    /// What is wrong with the operands of a node that gate. `None`: nothing, or the setup has none.
+    /// Returns the problem of the node's operands that gate. `None`: there is no problem, or the
+    /// setup has no such operands.
     pub(super) fn trouble(
         &self,
         node: &ObservedNode,

@@ -1,4 +1,5 @@
-//! The operator's own process: while its pod is replaced nothing reconciles, and when the new pod is ready the Lease of the old one has still to expire.
+//! The operator's own process. While its pod is being replaced, nothing reconciles. When the new
+//! pod is ready, it must still wait until the Lease of the old one expires.
 
 use super::caches::WorldChange;
 use super::context::SimulationContext;
@@ -9,7 +10,7 @@ use super::operand_pods::PLUGIN_AND_EXPORTER;
 use super::operator_objects::{OperatorObjects, count_pools};
 use super::setup::SimulationSetup;
 
-/// The operator with what it has made.
+/// The operator's process and the objects that it has created.
 #[derive(Debug)]
 pub(super) struct OperatorProcess {
     pub(super) objects: OperatorObjects,
@@ -24,13 +25,14 @@ impl OperatorProcess {
         context.publish(WorldChange::Operator(Box::new(self.objects.clone())));
     }
 
-    /// The operator's pod is gone; another one is ready after so long.
+    /// Removes the operator's pod. Another pod is ready after this time.
     pub(super) fn fail(&mut self, milliseconds: u64, context: &mut SimulationContext<'_>) {
         self.objects.is_up = false;
         self.objects.pod += 1;
         self.publish(context);
         context.after(milliseconds, WorldEvent::OperatorAvailable);
-        // The candidate waits for the Lease, counted from the last renewal; it cannot lead before it is there.
+        // The Lease expires after the last renewal, and the candidate cannot lead before it is
+        // ready.
         let gap = context.draw(context.setup.times.lease, "lease", "").max(milliseconds + 200);
         context.after(gap, WorldEvent::OperatorLeads(self.objects.pod));
     }
@@ -41,7 +43,8 @@ impl OperatorProcess {
         self.publish(context);
     }
 
-    /// The pod of the operator's new version is ready, and waits for the Lease of the old one, which ends.
+    /// Handles the readiness of the new version's pod. The old pod ends, and the new one waits for
+    /// its Lease.
     pub(super) fn replace(&mut self, context: &mut SimulationContext<'_>) {
         self.objects.pod += 1;
         self.objects.version.clone_from(&context.setup.operator);
@@ -51,9 +54,9 @@ impl OperatorProcess {
         context.after(gap, WorldEvent::OperatorLeads(self.objects.pod));
     }
 
-    /// The template that the leader renders for the requested driver.
+    /// Returns the template that the leader renders for the requested driver.
     fn rendered(&self, setup: &SimulationSetup) -> String {
-        // The version before it is upgraded renders another template with the same image.
+        // The old operator version renders a different template with the same image.
         let is_old = setup.operator_upgrade.is_some() && self.objects.leader == 0;
         if is_old {
             format!("{}-by-old-operator", self.objects.asked)
@@ -62,7 +65,8 @@ impl OperatorProcess {
         }
     }
 
-    /// The leader renders the requested driver. Without one the next leader does.
+    /// Schedules the rendering of the requested driver. Without a leader, the next leader renders
+    /// it.
     pub(super) fn render_template(&mut self, context: &mut SimulationContext<'_>) {
         if !self.is_working() {
             return;
@@ -87,7 +91,7 @@ impl OperatorProcess {
         self.objects.is_up && self.objects.leader == self.objects.pod
     }
 
-    /// A pod takes the Lease; `false`: it is gone.
+    /// Makes a pod take the Lease. Returns `false` if the pod is gone.
     pub(super) fn lead(&mut self, pod: u32, context: &mut SimulationContext<'_>) -> bool {
         if pod != self.objects.pod || !self.objects.is_up {
             return false;
@@ -101,14 +105,14 @@ impl OperatorProcess {
         true
     }
 
-    /// Another driver version is requested.
+    /// Requests another driver version.
     pub(super) fn request_driver(&mut self, version: String, context: &mut SimulationContext<'_>) {
         self.objects.asked = version;
         self.publish(context);
         Self::schedule_template(context);
     }
 
-    /// Updates the desired number of driver pods to the nodes that there are.
+    /// Updates the desired number of driver pods to the current nodes.
     pub(super) fn count_nodes(
         &mut self,
         nodes: &SimulatedNodes,
@@ -121,7 +125,7 @@ impl OperatorProcess {
         }
     }
 
-    /// Makes the new revision of a rolling operand.
+    /// Creates the new revision of a rolling operand.
     pub(super) fn revise_operand(
         &mut self,
         fault: &OperandFault,
@@ -135,7 +139,7 @@ impl OperatorProcess {
         }
     }
 
-    /// NVIDIA's maintenance-operator is asked for a node, for so long.
+    /// Gives a node to NVIDIA's maintenance-operator for this time.
     pub(super) fn start_maintenance(
         &mut self,
         node: String,
@@ -167,7 +171,7 @@ mod tests {
         operator.become_available(&mut context);
         operator.render_template(&mut context);
         assert_eq!(operator.objects.newest(), setup.from);
-        assert!(!operator.lead(0, &mut context), "the pod that is gone");
+        assert!(!operator.lead(0, &mut context), "this pod is gone");
         assert!(operator.lead(1, &mut context));
         operator.render_template(&mut context);
         assert_eq!(operator.objects.newest(), setup.to);

@@ -1,4 +1,4 @@
-//! The objects that the operator makes for the cluster as a whole.
+//! The cluster-wide objects that the operator creates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,40 +23,42 @@ use super::setup::{PoolSetup, SimulationSetup};
 
 /// Labels of the operator's pods.
 const OPERATOR: [(&str, &str); 1] = [("app", "gpu-operator")];
-/// The first leader has led for long when a run begins.
+/// How long the first leader has led at the start of a run.
 const OLD_LEADER_SECONDS: u64 = 3600;
 /// The duration of the operator's Lease with Helm.
 const LEASE_SECONDS: u64 = 15;
 
-/// What the operator has made for the cluster as a whole.
+/// The cluster-wide objects that the operator has created.
 #[derive(Clone, Debug)]
 pub(super) struct OperatorObjects {
-    /// Its newest pod is ready.
+    /// Whether the operator's newest pod is ready.
     pub(super) is_up: bool,
-    /// The number of its newest pod.
+    /// The number of the operator's newest pod.
     pub(super) pod: u32,
-    /// The number of the pod that holds the Lease, dead or alive.
+    /// The number of the pod that holds the Lease, even if this pod is gone.
     pub(super) leader: u32,
-    /// The version of its Deployment.
+    /// The version of the operator's Deployment.
     pub(super) version: Option<String>,
-    /// The version that the ClusterPolicy asks for.
+    /// The driver version that the ClusterPolicy requests.
     pub(super) asked: String,
     /// The version in the template of the driver's DaemonSet.
     pub(super) template: String,
-    /// The desired number of driver pods, where it is kept up to date.
+    /// The desired number of driver pods, if the setup maintains it.
     pub(super) desired: i32,
     /// The desired number of driver pods of each NVIDIADriver.
     pub(super) desired_of_pool: BTreeMap<String, i32>,
-    /// The numbers of the newest revisions of other operands; 0 where there is none.
+    /// The numbers of the newest revisions of other operands, or 0 if there is none.
     pub(super) operand_revisions: BTreeMap<Operand, u32>,
-    /// The versions of the driver's revisions; the last one is the newest. A version that comes back keeps its old hash.
+    /// The versions of the driver's revisions, the newest last. A version that returns keeps its
+    /// old hash.
     pub(super) revisions: Vec<String>,
-    /// Nodes that others have in maintenance.
+    /// Nodes in maintenance by the maintenance-operator.
     pub(super) maintenances: BTreeSet<String>,
 }
 
 impl OperatorObjects {
-    /// The objects before the rollout. The nodes of a fleet that was found may have the new driver in part.
+    /// Returns the objects before the rollout. Some nodes of a found fleet may already have the new
+    /// driver.
     pub(super) fn new(setup: &SimulationSetup) -> Self {
         let is_found = setup.found.is_some();
         Self {
@@ -82,12 +84,12 @@ impl OperatorObjects {
         }
     }
 
-    /// The newest revision of the driver.
+    /// Returns the newest revision of the driver.
     pub(super) fn newest(&self) -> &str {
         self.revisions.last().map_or("", String::as_str)
     }
 
-    /// The generation of the objects that name the driver's version.
+    /// Returns the generation of the objects that name the driver's version.
     fn generation(&self) -> i64 {
         i64::try_from(self.revisions.len()).unwrap_or(i64::MAX)
     }
@@ -101,8 +103,8 @@ fn image(name: &str, version: &str) -> ImageSpec {
     }
 }
 
-/// The policy of the operator's own controller: that of the settings, or, where the hook decides when a node starts, one that starts few nodes if
-/// every hold is lost.
+/// Returns the policy of the operator's own controller: that of the settings, or, if the hook
+/// decides when a node starts, one that starts few nodes if all holds are lost.
 pub(super) fn policy(setup: &SimulationSetup) -> Policy {
     let asked = &setup.settings.upgrade.policy;
     match setup.settings.mode {
@@ -131,19 +133,20 @@ fn upgrade_policy(setup: &SimulationSetup) -> LiveUpgradePolicy {
         max_parallel: Some(max_parallel_upgrades),
         max_unavailable: max_unavailable.map(|count| count.to_string()),
         wait_for_completion,
-        // The chart always has them.
+        // The chart always sets these fields.
         pod_deletion: pod_deletion.or_else(|| Some(PodDeletionPolicy::default())),
         drain,
         lacks_drain: false,
     }
 }
 
-/// UID of an NVIDIADriver.
+/// Returns the UID of an NVIDIADriver.
 fn uid_of(pool: &str) -> String {
     format!("nvidia-driver-{pool}")
 }
 
-/// The NVIDIADriver that has the node. A model of its selector: real ones may not use this label.
+/// Returns the selector of an NVIDIADriver. It is a simplification: real selectors must not use
+/// this label.
 fn selector_of(pool: &str) -> Labels {
     labels(&[(names::DRIVER_OWNER_LABEL, pool)])
 }
@@ -163,7 +166,7 @@ pub(super) fn count_pools<'n>(
     counts
 }
 
-/// The NVIDIADrivers, each with its policy.
+/// Returns the NVIDIADrivers, each with its policy.
 fn nvidia_drivers(operator: &OperatorObjects, setup: &SimulationSetup) -> Vec<NvidiaDriver> {
     let common = upgrade_policy(setup);
     let driver = |pool: &PoolSetup| NvidiaDriver {
@@ -182,7 +185,7 @@ fn nvidia_drivers(operator: &OperatorObjects, setup: &SimulationSetup) -> Vec<Nv
     setup.pools.iter().map(driver).collect()
 }
 
-/// The driver DaemonSets of the NVIDIADrivers, derived from that of the ClusterPolicy.
+/// Returns the driver DaemonSets of the NVIDIADrivers, derived from that of the ClusterPolicy.
 fn pool_daemon_sets(
     template: &ObservedDaemonSet,
     operator: &OperatorObjects,
@@ -205,7 +208,8 @@ fn pool_daemon_sets(
     setup.pools.iter().map(daemon_set).collect()
 }
 
-/// Revisions of the driver. A version that comes back has its old revision under a new number.
+/// Returns the revisions of the driver. A version that returns has its old revision with a new
+/// number.
 fn revisions(operator: &OperatorObjects, setup: &SimulationSetup) -> Vec<ObservedRevision> {
     if setup.pools.is_empty() {
         return revisions_of(DRIVER, operator);
@@ -234,7 +238,7 @@ fn revisions_of(daemon_set: &str, operator: &OperatorObjects) -> Vec<ObservedRev
         .collect()
 }
 
-/// Writes a DaemonSet that was made by hand, without anything of an operator.
+/// Writes a DaemonSet without an operator.
 fn write_lone_daemon_set(view: &mut Observed, operator: &OperatorObjects, setup: &SimulationSetup) {
     view.daemon_sets = vec![ObservedDaemonSet {
         namespace: setup.settings.operator_namespace.clone(),
@@ -253,7 +257,7 @@ fn operator_pod(number: u32) -> String {
     format!("gpu-operator-{number}")
 }
 
-/// Writes what the operator has made into the view of a cluster.
+/// Writes the operator's objects into the observed state.
 pub(super) fn write_operator_objects(
     view: &mut Observed,
     operator: &OperatorObjects,
@@ -307,7 +311,7 @@ fn write_deployment(view: &mut Observed, operator: &OperatorObjects) {
         holder: format!("{}_{}", operator_pod(operator.leader), operator.leader),
         duration_seconds: LEASE_SECONDS,
         led_seconds: if operator.leader == 0 { OLD_LEADER_SECONDS } else { 0 },
-        // The hook observes for itself when it was renewed.
+        // The hook itself observes the time of the renewal.
         renewed: view.operator_lease.as_ref().and_then(|lease| lease.renewed),
     });
 }
@@ -329,7 +333,7 @@ fn cluster_policy(operator: &OperatorObjects, setup: &SimulationSetup) -> Cluste
     }
 }
 
-/// The DaemonSets of driver and toolkit.
+/// Returns the DaemonSets of driver and toolkit.
 fn daemon_sets(operator: &OperatorObjects, setup: &SimulationSetup) -> Vec<ObservedDaemonSet> {
     let daemon_set = |SimulatedOperandTraits { name, daemon_set, labels: template, .. },
                       selector: &str| ObservedDaemonSet {
@@ -374,7 +378,7 @@ fn daemon_sets(operator: &OperatorObjects, setup: &SimulationSetup) -> Vec<Obser
     daemon_sets
 }
 
-/// Writes the DRA driver's DaemonSet. Its pods and slices are not the operator's.
+/// Writes the DRA driver's DaemonSet. Its pods and slices do not belong to the operator.
 fn write_dra(view: &mut Observed) {
     let plugin = (
         SimulatedOperand::Plugin.traits().container.to_owned(),

@@ -1,4 +1,4 @@
-//! What `gpu-rollout pause` and `resume` do.
+//! The effects of `gpu-rollout pause` and `resume`.
 
 use observed::pause::{HOLD, ObservedPause, has_hold};
 use planner::action::NodePatch;
@@ -27,12 +27,13 @@ impl FleetPauses {
         context.publish(WorldChange::Pauses(self.0.clone()));
     }
 
-    /// Whether a pause holds nodes back from the upgrade controller: in mode `steer` those that wait are held anyway.
+    /// Whether a pause holds nodes against the upgrade controller. In mode `steer`, waiting nodes
+    /// are held anyway.
     fn holds_nodes(context: &SimulationContext<'_>) -> bool {
         context.has_controller() && !context.setup.settings.mode.decides()
     }
 
-    /// Pauses the fleet for so long.
+    /// Pauses the fleet for this time.
     pub(super) fn start(
         &mut self,
         milliseconds: u64,
@@ -59,7 +60,7 @@ impl FleetPauses {
         }
     }
 
-    /// Ends a pause, and then, if there is no other one, the holds that pauses have put on nodes.
+    /// Ends a pause. If no other pause is left, removes the holds that pauses have put on nodes.
     pub(super) fn end(
         &mut self,
         key: &str,

@@ -27,7 +27,7 @@ impl SimulatedPods {
         self.pods.values()
     }
 
-    /// The number of the workload that a pod belongs to.
+    /// Returns the number of the workload that a pod belongs to.
     pub(super) fn workload(&self, uid: &str) -> Option<usize> {
         self.workloads.get(uid).copied()
     }
@@ -36,7 +36,7 @@ impl SimulatedPods {
         self.iter().filter(move |pod| self.workload(&pod.uid) == Some(workload))
     }
 
-    /// UIDs of the pods on a node.
+    /// Returns the UIDs of the pods on a node.
     pub(super) fn uids_on(&self, node: &str) -> Vec<String> {
         self.by_node.get(node).into_iter().flatten().cloned().collect()
     }
@@ -45,7 +45,7 @@ impl SimulatedPods {
         self.by_node.get(node).into_iter().flatten().filter_map(|uid| self.pods.get(uid))
     }
 
-    /// Adds a pod, of a workload if there is one.
+    /// Adds a pod, with its workload if it has one.
     pub(super) fn insert(&mut self, pod: Workload, workload: Option<usize>) {
         if !pod.node.is_empty() {
             self.by_node.entry(pod.node.clone()).or_default().insert(pod.uid.clone());

@@ -1,18 +1,19 @@
-//! Random numbers that are the same on every machine: whole numbers only.
+//! Random numbers that are the same on every machine, because only integers are used.
 
 use std::collections::BTreeMap;
 
-/// A generator: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+/// A SplitMix64 generator (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
+/// 2014).
 #[derive(Clone, Debug)]
 pub struct SeededRandom(u64);
 
 impl SeededRandom {
-    /// One that follows from a seed.
+    /// Returns a generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// One that follows from a seed, a name and a number: whatever else is drawn, it is the same.
+    /// Returns a generator for a seed, a name and a number. It does not depend on other draws.
     pub fn stream(seed: u64, name: &str, number: u64) -> Self {
         // FNV-1a with 64 bits.
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -24,7 +25,7 @@ impl SeededRandom {
         random
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -33,32 +34,33 @@ impl SeededRandom {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`, which counts as 1 if it is 0.
+    /// Returns a number below `limit`. A limit of 0 counts as 1.
     pub fn below(&mut self, limit: u64) -> u64 {
-        // Limits are small compared with 2^64: the bias does not matter.
+        // The bias does not matter, because limits are small compared with 2^64.
         self.number() % limit.max(1)
     }
 
-    /// True so many times of a hundred.
+    /// Returns true with this probability in percent.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of the values; `None`: there is none.
+    /// Returns one of the values. `None`: there are no values.
     pub fn choose<'a, T>(&mut self, values: &'a [T]) -> Option<&'a T> {
         let length = u64::try_from(values.len()).unwrap_or(u64::MAX);
         values.get(usize::try_from(self.below(length)).unwrap_or(0))
     }
 }
 
-/// How a time is spread, in milliseconds.
+/// The distribution of a time, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeSpread {
-    /// Always the same.
+    /// Always the same time.
     Constant(u64),
-    /// Evenly between the two, both included.
+    /// Uniform between the two times, both included.
     Uniform(u64, u64),
-    /// One half evenly between the least and the middle, the other half evenly between that and the most.
+    /// One half uniform between the least and the middle, the other half uniform between the middle
+    /// and the most.
     Halves {
         /// The least.
         least: u64,
@@ -67,7 +69,8 @@ pub enum TimeSpread {
         /// The most.
         most: u64,
     },
-    /// A Pareto distribution with exponent 2, cut off: a quarter takes more than twice the least, one in a hundred more than ten times.
+    /// A truncated Pareto distribution with exponent 2. A quarter of the times is more than twice
+    /// the least, one in a hundred more than ten times.
     HeavyTail {
         /// The least.
         least: u64,
@@ -77,7 +80,7 @@ pub enum TimeSpread {
 }
 
 impl TimeSpread {
-    /// The least that may be drawn.
+    /// Returns the least time that can be drawn.
     pub fn least(self) -> u64 {
         match self {
             Self::Constant(value) => value,
@@ -97,7 +100,7 @@ impl TimeSpread {
         }
     }
 
-    /// Draws one.
+    /// Draws a time.
     pub fn draw(self, random: &mut SeededRandom) -> u64 {
         match self {
             Self::Constant(value) => value,
@@ -111,7 +114,8 @@ impl TimeSpread {
                 half.draw(random)
             }
             Self::HeavyTail { least, most } => {
-                // least / sqrt(u) for an even u in (0, 1]: its inverse has sixteen bits behind the point, and so the root has eight.
+                // least / sqrt(u) for a uniform u in (0, 1]. The inverse of u has sixteen
+                // fractional bits, so the root has eight.
                 let even = (random.number() >> 32) + 1;
                 let inverse = (1_u64 << 48) / even;
                 (least.saturating_mul(inverse.isqrt()) >> 8).clamp(least, most)
@@ -120,7 +124,8 @@ impl TimeSpread {
     }
 }
 
-/// Times drawn in streams: the n-th time of a stream for a name is the same whatever is drawn for others.
+/// Draws times in streams. The n-th time of a stream for a name does not depend on the draws for
+/// other names.
 #[derive(Debug)]
 pub(super) struct DrawnTimes {
     seed: u64,

@@ -1,4 +1,4 @@
-//! Admission: which of the hook's writes the API server refuses, and what it changes of them.
+//! Admission: which writes of the hook the API server refuses or changes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,20 +17,20 @@ pub enum PatchPart {
     Annotations,
     /// `spec.unschedulable`.
     Cordon,
-    /// All of it.
+    /// All of these parts.
     Everything,
 }
 
-/// What happens to the writes of one node.
+/// What admission does with the hook's writes to one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteAdmission {
-    /// Those of this kind are denied: by a policy, a webhook, validation or a quota.
+    /// Denies writes of this kind, as a policy, a webhook, validation or a quota does.
     Denies(WriteKind),
-    /// A webhook that is asked for those of this kind does not answer.
+    /// Fails for writes of this kind, because a webhook does not answer.
     Fails(WriteKind),
-    /// Patches of the node are accepted without this part.
+    /// Accepts patches of the node without this part.
     Drops(PatchPart),
-    /// Patches that set the cordon (`true`) or take it off (`false`) are denied.
+    /// Denies patches that set the cordon (`true`) or remove it (`false`).
     DeniesCordon(bool),
 }
 
@@ -41,17 +41,17 @@ impl fmt::Display for WriteAdmission {
             Self::Fails(write) => write!(out, "the webhook for {write} does not answer"),
             Self::Drops(part) => write!(out, "admission drops {part:?} of patches of the node"),
             Self::DeniesCordon(true) => write!(out, "admission denies the cordon"),
-            Self::DeniesCordon(false) => write!(out, "admission denies the end of the cordon"),
+            Self::DeniesCordon(false) => write!(out, "admission denies the removal of the cordon"),
         }
     }
 }
 
-/// The admission of each node's writes, where it has anything against some.
+/// The admission of each node whose writes are not all admitted.
 #[derive(Debug, Default)]
 pub(super) struct WriteAdmissions(BTreeMap<String, WriteAdmission>);
 
 impl WriteAdmissions {
-    /// From now on; `None`: all writes of the node are admitted.
+    /// Sets the admission of a node. `None`: all writes of the node are admitted.
     pub(super) fn set(&mut self, node: String, admission: Option<WriteAdmission>) {
         match admission {
             Some(admission) => drop(self.0.insert(node, admission)),
@@ -69,7 +69,7 @@ impl WriteAdmissions {
         matches!(self.0.get(node), Some(WriteAdmission::Drops(_)))
     }
 
-    /// How the action is refused, if it is.
+    /// Returns how the action is refused, if it is.
     pub(super) fn refusal(&self, action: &Action) -> Option<RefusalKind> {
         let admission = self.0.get(action.node())?;
         let write = match action {
@@ -88,7 +88,7 @@ impl WriteAdmissions {
         }
     }
 
-    /// What admission leaves of a patch.
+    /// Returns the part of a patch that admission accepts.
     pub(super) fn admitted(&self, patch: &NodePatch) -> NodePatch {
         let mut admitted = patch.clone();
         let Some(WriteAdmission::Drops(part)) = self.0.get(&patch.node) else { return admitted };

@@ -1,4 +1,4 @@
-//! The report of a run: numbers, story, timeline.
+//! The report of a run: counts, story and states of nodes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,59 +8,62 @@ use observed::named::Named;
 use observed::workload::Workload;
 use planner::reason::Wait;
 
-/// A run ends after so many violations.
+/// The number of violations that ends a run.
 const MOST_VIOLATIONS: usize = 10;
 
-/// How a run went.
+/// The result of a simulated run.
 #[derive(Clone, Debug, Default)]
 pub struct SimulationReport {
     /// The random seed.
     pub seed: u64,
-    /// How it ended.
+    /// The verdict of the run.
     pub verdict: Option<Verdict>,
-    /// When, in milliseconds from its start.
+    /// The duration of the run, in milliseconds.
     pub duration: u64,
-    /// When the last node was released.
+    /// The time at which the last node was released, in milliseconds from the start.
     pub last_node: u64,
-    /// How many nodes were cordoned by us at once.
+    /// The highest number of nodes that the hook had cordoned at the same time.
     pub peak_unavailable: usize,
-    /// How many were in progress at once.
+    /// The highest number of nodes in progress at the same time.
     pub peak_in_progress: usize,
-    /// How many nodes of each NVIDIADriver the operator had in progress at once.
+    /// The highest number of nodes of each NVIDIADriver that the operator had in progress at the
+    /// same time.
     pub peak_of_pool: BTreeMap<String, usize>,
-    /// Evictions that were granted.
+    /// The number of granted evictions.
     pub pods_evicted: usize,
-    /// The evicted pods by UID: when, in milliseconds from the start, and from which node.
+    /// The evicted pods by UID, with time in milliseconds from the start, and node.
     pub evicted: BTreeMap<String, (u64, String)>,
-    /// Evictions that were not.
+    /// The number of refused evictions.
     pub refused_evictions: usize,
-    /// Patches that were refused because the node had changed.
+    /// The number of patches that were refused because the node had changed.
     pub conflicts: usize,
-    /// LISTs of a node's pods.
+    /// The number of LIST requests for the pods of a node.
     pub lists: usize,
     /// The number of decisions.
     pub decisions: usize,
-    /// Writes by kind.
+    /// The number of writes by kind.
     pub writes: BTreeMap<&'static str, usize>,
-    /// Writes by node, evictions apart.
+    /// The number of writes by node, without evictions.
     pub writes_by_node: BTreeMap<String, usize>,
-    /// Refused writes by node, evictions that a budget forbids apart.
+    /// The number of refused writes by node, without evictions that a PodDisruptionBudget blocks.
     pub refused_by_node: BTreeMap<String, usize>,
-    /// How it ended for each node.
+    /// The outcome of each node.
     pub outcomes: BTreeMap<String, NodeOutcome>,
-    /// The last waits.
+    /// The waits of the last decision.
     pub waits: Vec<Wait>,
-    /// What happened, with its time, if the setup asks for it.
+    /// The lines of the story with their times, if the setup requests it.
     pub story: Vec<(u64, String)>,
-    /// When each node entered which state (`None`: none), and whether it was cordoned then.
+    /// The states of each node (`None`: no state), each with its start and whether the node was
+    /// cordoned.
     pub states: BTreeMap<String, Vec<(u64, Option<String>, bool)>>,
     /// How long each node's last driver took to start, in milliseconds.
     pub driver_times: BTreeMap<String, u64>,
     /// Broken invariants.
     pub violations: Vec<String>,
-    /// The number of broken invariants of which the hook could not know.
+    /// The number of broken invariants that the hook could not know about.
     pub races: usize,
-    /// How often the DRA plugin was replaced, by node and by the containers that it depends on.
+    /// The number of replacements of the DRA plugin, by node and by the containers that it depends
+    /// on.
     pub(super) replaced: BTreeMap<(String, String), usize>,
     hopeless: bool,
 }
@@ -120,7 +123,7 @@ impl SimulationReport {
         self.waits = waits.to_vec();
     }
 
-    /// The story as lines.
+    /// Returns the story as text, one line for each entry.
     pub fn describe(&self) -> String {
         let line =
             |(at, what): &(u64, String)| format!("{:>8} {what}", SecondsText(*at).to_string());
@@ -129,7 +132,7 @@ impl SimulationReport {
     }
 }
 
-/// Milliseconds as seconds with one digit behind the point.
+/// Formats milliseconds as seconds with one decimal place.
 #[derive(Clone, Copy, Debug)]
 pub struct SecondsText(pub u64);
 

@@ -1,4 +1,4 @@
-//! What is simulated: the fleet, durations, workloads and faults.
+//! The setup of a simulation: fleet, durations, workloads and faults.
 
 use std::sync::Arc;
 
@@ -13,66 +13,74 @@ use super::found_fleet::FoundFleet;
 use super::random::TimeSpread;
 
 /// Everything that determines a run.
-#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 #[derive(Clone, Debug)]
 pub struct SimulationSetup {
     /// The hook's settings.
     pub settings: Settings,
-    /// How many nodes there are, `gpu-0` and on.
+    /// The number of nodes. Their names are `gpu-0`, `gpu-1` and so on.
     pub nodes: usize,
-    /// How many nodes share a value of the topology label; 0: they do not have the label.
+    /// The number of nodes that share a value of the topology label. 0: nodes do not have the
+    /// label.
     pub group_size: usize,
     /// Random seed.
     pub seed: u64,
-    /// How long things take.
+    /// The durations.
     pub times: SimulationTimes,
     /// The workloads.
     pub workers: Vec<WorkloadSetup>,
-    /// GPUs of each node, which limit the pods on it.
+    /// The number of GPUs of each node, which limits the pods on it.
     pub gpus: usize,
-    /// A fleet that was found in a cluster. `None`: `nodes`, `workers` and `gpus` make one up.
+    /// A fleet found in a real cluster. `None`: the fleet is generated from `nodes`, `workers` and
+    /// `gpus`.
     pub found: Option<Arc<FoundFleet>>,
     /// The faults with their times.
     pub faults: Vec<ScheduledFault>,
-    /// The driver's version before.
+    /// The driver version before the rollout.
     pub from: String,
-    /// The requested version.
+    /// The requested driver version.
     pub to: String,
-    /// Both are installed from the same configuration: a restart of the pod is enough.
+    /// Whether both versions are installed from the same configuration, so that a restart of the
+    /// pod is enough.
     pub same_config: bool,
     /// The node that the hook's own pod runs on.
     pub hook_node: Option<String>,
-    /// There is a DRA driver.
+    /// Whether there is a DRA driver.
     pub dra: bool,
-    /// There are also validator, device plugin and exporter, and nodes offer GPUs.
+    /// Whether there are also validator, device plugin and exporter, and nodes offer GPUs.
     pub operands: bool,
-    /// The operator's version, where its own controller does the upgrades; `None`: its upgrades are off.
+    /// The operator's version, if its own controller performs the upgrades. `None`: its upgrades
+    /// are off.
     pub operator: Option<String>,
-    /// The operator's own upgrade, with which the run starts; `None`: its version does not change.
+    /// The upgrade of the operator itself at the start of the run. `None`: its version does not
+    /// change.
     pub operator_upgrade: Option<OperatorUpgrade>,
-    /// The NVIDIADrivers among which the nodes are divided. Empty: the driver of all nodes is the ClusterPolicy's.
+    /// The NVIDIADrivers that the nodes are divided among. Empty: the ClusterPolicy governs the
+    /// driver of all nodes.
     pub pools: Vec<PoolSetup>,
-    /// Whether the report tells the story of the run.
+    /// Whether the report contains the story of the run.
     pub tells: bool,
-    /// Whether each decision is compared with one that is made without what the last one found.
+    /// Whether each incremental decision is compared with a decision from scratch.
     pub thorough: bool,
-    /// How far clocks are off.
+    /// The errors of the clocks.
     pub clocks: SimulatedClocks,
-    /// Breaks a rule on purpose, to see that an invariant detects it.
+    /// Breaks a rule on purpose, to check that an invariant detects it.
     pub mutation: Option<DecisionMutation>,
 }
 
-/// An upgrade of the operator. The old operator renders the new driver first; the new one, when it leads, renders it again otherwise. What comes
-/// before the operator's release is done before the run begins, and the hook behind it starts when the new operator's pod is ready.
+/// An upgrade of the operator. The old operator renders the new driver first. When the new operator
+/// leads, it renders a different template. The releases before the operator's are finished before
+/// the run starts. The hook after the operator's release starts when the new operator's pod is
+/// ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorUpgrade {
-    /// The operator's version before.
+    /// The old version of the operator.
     pub from: String,
-    /// Milliseconds until the new operator's pod is ready. Until then the old one leads.
+    /// Milliseconds until the new operator's pod is ready. Until then, the old one leads.
     pub ready: u64,
 }
 
-/// An NVIDIADriver with limits of its own; the other steps of the policy are the settings'.
+/// An NVIDIADriver with limits of its own. The other parts of its policy are those of the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolSetup {
     /// Its name.
@@ -84,7 +92,7 @@ pub struct PoolSetup {
 }
 
 impl SimulationSetup {
-    /// The pool of the node with this number.
+    /// Returns the pool of the node with this number.
     pub(super) fn pool_at(&self, index: usize) -> Option<&PoolSetup> {
         self.pools.get(index.checked_rem(self.pools.len())?)
     }
@@ -95,15 +103,15 @@ impl SimulationSetup {
     }
 }
 
-/// Changes what the engine decided: a broken engine, made on purpose.
+/// Changes a decision of the engine, to simulate a broken engine.
 pub type DecisionMutation = fn(&mut planner::decide::Decision, &observed::Observed);
 
-/// How long things take, in milliseconds.
+/// The durations of a simulation, in milliseconds.
 #[derive(Clone, Debug)]
 pub struct SimulationTimes {
     /// Until a deleted operand's pod is gone.
     pub operand_end: TimeSpread,
-    /// Until a DaemonSet has brought a new pod.
+    /// Until a DaemonSet has created a new pod.
     pub recreate: TimeSpread,
     /// From a driver pod's creation to its readiness.
     pub driver: TimeSpread,
@@ -113,23 +121,23 @@ pub struct SimulationTimes {
     pub validator: TimeSpread,
     /// From a DRA plugin pod's creation to its readiness.
     pub plugin: TimeSpread,
-    /// From its readiness to the published ResourceSlice.
+    /// From the DRA plugin's readiness to the published ResourceSlice.
     pub publish: TimeSpread,
     /// Until a workload's lost pod is replaced.
     pub replace: TimeSpread,
     /// Until a placed pod is ready.
     pub pod_start: TimeSpread,
-    /// Which share of its grace period a pod takes to end, in percent.
+    /// The part of its grace period that a pod needs to end, in percent.
     pub grace_percent: TimeSpread,
-    /// How far caches lag behind.
+    /// The lag of the caches.
     pub watch: TimeSpread,
     /// One request to the API server.
     pub call: TimeSpread,
-    /// Until the disruption controller has looked at pods again.
+    /// Until the disruption controller has counted the pods again.
     pub disruption: TimeSpread,
-    /// Until the operator has made its objects from a new spec.
+    /// Until the operator has rendered a new spec.
     pub operator: TimeSpread,
-    /// From the end of the operator's leader to the lead of the next one: its Lease, and a retry.
+    /// From the end of the operator's leader to the next leader: the rest of the Lease and a retry.
     pub lease: TimeSpread,
 }
 
@@ -156,7 +164,7 @@ impl Default for SimulationTimes {
 }
 
 impl SimulationTimes {
-    /// The same with each time changed.
+    /// Returns the durations with each of them changed.
     #[must_use]
     pub fn each(&self, change: impl Fn(TimeSpread) -> TimeSpread) -> Self {
         let mut times = self.clone();
@@ -196,57 +204,57 @@ impl SimulationTimes {
     }
 }
 
-/// What controls pods.
+/// The controller of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkloadKind {
-    /// Lost pods come back on other nodes.
+    /// The controller recreates lost pods on any node.
     ReplicaSet,
-    /// The same until they have ended by themselves.
+    /// As `ReplicaSet`, until the pods have completed.
     Job,
-    /// Nothing: lost pods are lost.
+    /// No controller: lost pods are not recreated.
     Bare,
-    /// They come back on the same node, cordoned or not.
+    /// The controller recreates lost pods on the same node, even if it is cordoned.
     DaemonSet,
 }
 
-/// Where pods are at the beginning.
+/// The placement of pods at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodPlacement {
-    /// So many on each node.
+    /// This number of pods on each node.
     Each(usize),
-    /// One on each of these nodes.
+    /// One pod on each of these nodes.
     On(Vec<String>),
 }
 
 /// Pods of one kind.
 #[derive(Clone, Debug)]
 pub struct WorkloadSetup {
-    /// Their name; the namespace is `ml`.
+    /// The name of the workload. The namespace is `ml`.
     pub name: String,
     /// What controls them.
     pub kind: WorkloadKind,
-    /// Where they are.
+    /// The placement of the pods.
     pub placement: PodPlacement,
     /// Their labels, in addition to `app: <name>`.
     pub labels: Labels,
-    /// They use a GPU.
+    /// Whether each pod requests a GPU.
     pub gpu: bool,
-    /// They use GPUs by their runtime class, without asking for one.
+    /// Whether the pods use GPUs through their runtime class, without requesting one.
     pub hidden: bool,
-    /// They have an emptyDir on disk.
+    /// Whether the pods have an emptyDir on disk.
     pub empty_dir: bool,
-    /// Their grace period in seconds.
+    /// The grace period of the pods, in seconds.
     pub grace_seconds: u64,
-    /// How long a finalizer holds them after their end, in milliseconds.
+    /// How long a finalizer delays the removal of the pods after their end, in milliseconds.
     pub finalizer: u64,
-    /// When a job has ended, in milliseconds from its start.
+    /// The duration of a job, in milliseconds from its start.
     pub ends: TimeSpread,
-    /// Their PodDisruptionBudgets.
+    /// The PodDisruptionBudgets of the pods.
     pub budgets: Vec<BudgetProtection>,
 }
 
 impl WorkloadSetup {
-    /// Pods with a GPU each, of a ReplicaSet.
+    /// Returns a ReplicaSet with one GPU for each pod.
     pub fn new(name: &str, placement: PodPlacement) -> Self {
         Self {
             name: name.to_owned(),
@@ -264,17 +272,17 @@ impl WorkloadSetup {
     }
 }
 
-/// What a PodDisruptionBudget asks for.
+/// The limit of a PodDisruptionBudget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetProtection {
-    /// So many must be ready.
+    /// At least this number of pods must be ready.
     MinAvailable(Count),
-    /// So many may be away.
+    /// At most this number of pods may be unavailable.
     MaxUnavailable(Count),
 }
 
 impl BudgetProtection {
-    /// Parses the protection of a budget; `None`: it cannot be understood.
+    /// Parses the limit of a budget. `None`: it cannot be parsed.
     pub fn from_budget(budget: &DisruptionBudget) -> Option<Self> {
         let count = |text: &Option<String>| text.as_ref()?.parse().ok();
         let unavailable = count(&budget.max_unavailable).map(Self::MaxUnavailable);

@@ -1,4 +1,4 @@
-//! A run drawn in text: a line a node, a column for each span of time.
+//! Draws a run as text, with one line per node and one column per time span.
 
 use std::fmt::Write;
 
@@ -8,23 +8,23 @@ use planner::drive_upgrade::state::UpgradeState;
 
 use super::report::SimulationReport;
 
-/// How many columns there are at most.
+/// The maximum number of columns.
 const COLUMNS: u64 = 72;
-/// How many nodes are drawn.
+/// The maximum number of nodes.
 const NODES: usize = 40;
 
-/// The signs, each with what it stands for.
+/// The signs with their meanings.
 pub const SIGNS: [(char, &str); 7] = [
     ('.', "old driver"),
     ('w', "waits for jobs"),
     ('e', "pods leave"),
     ('d', "driver is replaced and checked"),
     ('F', "failed"),
-    ('f', "failed, and runs on with its old driver"),
+    ('f', "failed, keeps its old driver"),
     ('#', "done"),
 ];
 
-/// What a node is at a moment.
+/// Returns the sign of a node at a time.
 fn sign(report: &SimulationReport, node: &str, at: u64) -> char {
     let states = report.states.get(node).map(Vec::as_slice).unwrap_or_default();
     let known = states.iter().rposition(|(since, ..)| *since <= at);
@@ -40,7 +40,7 @@ fn sign(report: &SimulationReport, node: &str, at: u64) -> char {
         ) => 'd',
         Some(UpgradeState::UpgradeFailed) if *cordoned => 'F',
         Some(UpgradeState::UpgradeFailed) => 'f',
-        // The vendor's controller has more states than we do.
+        // NVIDIA's controller has more states than the hook.
         None if state.as_deref() == Some("cordon-required") => 'e',
         None if state.as_deref() == Some("uncordon-required") => 'd',
         None if state.is_some() => '.',
@@ -49,13 +49,13 @@ fn sign(report: &SimulationReport, node: &str, at: u64) -> char {
     }
 }
 
-/// The line of each node, and how many seconds a column is.
+/// Returns the line of each node, and the number of seconds per column.
 pub fn lines(report: &SimulationReport, nodes: &[String]) -> (Vec<(String, String)>, u64) {
     let seconds = report.duration.div_ceil(1000).max(1);
     let column = seconds.div_ceil(COLUMNS).max(1);
     let columns = seconds.div_ceil(column);
     let line = |node: &String| {
-        // The middle of each span.
+        // The sign shows the state in the middle of the span.
         let signs =
             (0..columns).map(|index| sign(report, node, (index * column * 1000) + column * 500));
         (node.clone(), signs.collect::<String>())
@@ -63,7 +63,7 @@ pub fn lines(report: &SimulationReport, nodes: &[String]) -> (Vec<(String, Strin
     (nodes.iter().map(line).collect(), column)
 }
 
-/// The drawing with its legend.
+/// Returns the drawing with its legend.
 pub fn text(report: &SimulationReport, nodes: &[String]) -> String {
     let (lines, column) = lines(report, &nodes[..nodes.len().min(NODES)]);
     let width = lines.iter().map(|(node, _)| node.len()).max().unwrap_or(0);

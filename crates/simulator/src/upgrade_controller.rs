@@ -1,5 +1,5 @@
-//! NVIDIA's upgrade controller in the world, where it does the upgrades: the exact model of it (crate `nvidia-upgrade`) writes to the cluster. Its
-//! evictions and drains run alongside its passes, as they do in the original.
+//! NVIDIA's upgrade controller in the simulation. Its exact model (crate `nvidia-upgrade`) writes
+//! to the cluster. Its evictions and drains run concurrently with its passes, as in the original.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ use super::nodes::{SimulatedNode, set_or_remove};
 use super::objects::SimulatedOperand;
 use super::operator_objects;
 
-/// Pause between two tries of evictions, in milliseconds, where the original has none.
+/// The pause between two attempts of evictions, in milliseconds. The original has no pause.
 const RETRY: u64 = 500;
 
 /// An eviction or a drain of one node.
@@ -33,11 +33,12 @@ struct ControllerTask {
     number: u64,
     /// UIDs of the pods that were on the node when it started.
     pods: Vec<String>,
-    /// Those whose eviction was granted.
+    /// UIDs of the pods whose eviction was granted.
     granted: BTreeSet<String>,
-    /// Those whose eviction is an error: they are not tried again, the task waits for the others, and then it has failed.
+    /// UIDs of the pods whose eviction returned an error. The task does not retry them. It waits
+    /// for the other pods, and then fails.
     given_up: BTreeSet<String>,
-    /// When it is given up. `None`: never.
+    /// The timeout of the task. `None`: it has no timeout.
     until: Option<u64>,
     drains: bool,
 }
@@ -46,11 +47,11 @@ struct ControllerTask {
 #[derive(Default)]
 pub(super) struct ControllerTasks {
     by_node: BTreeMap<String, ControllerTask>,
-    /// Counts the tasks.
+    /// The number of started tasks.
     started: u64,
 }
 
-/// What the controller writes to, and what its writes are judged with.
+/// The parts of the world that the controller writes to, and those that check its writes.
 pub(super) struct ControllerScope<'w, 'a> {
     pub(super) hook: &'w HookState,
     pub(super) cluster: &'w mut SimulatedCluster,
@@ -69,11 +70,11 @@ impl<'a> ControllerScope<'_, 'a> {
         }
     }
 
-    /// What was kept in step change by change is what there is.
+    /// Checks that the incrementally updated caches equal the cluster.
     fn check_caches(&mut self) {
         let Some(controller) = &self.context.watches.controller else { return };
         if !controller.is_in_step(&self.cluster.list_all(controller.job_selector(), self.context)) {
-            self.context.violation("a change was not told to the operator");
+            self.context.violation("the operator was not notified of a change");
         }
     }
 
@@ -145,7 +146,8 @@ impl<'a> ControllerScope<'_, 'a> {
 }
 
 impl ControllerTasks {
-    /// A new process of the operator leads: it knows nothing of evictions and drains that were started.
+    /// Makes a new process of the operator lead. It does not know evictions and drains that were
+    /// started before.
     pub(super) fn restart(
         &mut self,
         cluster: &SimulatedCluster,
@@ -162,7 +164,7 @@ impl ControllerTasks {
         }
     }
 
-    /// Makes a pass and performs its writes.
+    /// Performs a pass and its writes.
     pub(super) fn run_pass(&mut self, appointment: u64, scope: &mut ControllerScope<'_, '_>) {
         let is_current = scope
             .context
@@ -206,7 +208,7 @@ impl ControllerTasks {
             PassWrite::DeletePod { uid, .. } => scope.delete_driver(node, uid),
             PassWrite::Evict { .. } => self.evict(node, scope),
             PassWrite::Drain { .. } => self.drain(node, scope),
-            // Without the maintenance-operator there are none of these.
+            // The controller performs these writes only with the maintenance-operator.
             PassWrite::CreateMaintenance { .. }
             | PassWrite::JoinMaintenance { .. }
             | PassWrite::LeaveMaintenance { .. }
@@ -246,7 +248,7 @@ impl ControllerTasks {
         let own = scope.hook.own_pod();
         let mut pods = scope.pods_on(node);
         pods.retain(|pod| (pod.namespace.clone(), pod.name.clone()) != own);
-        // A selector that cannot be parsed is an error of the drain.
+        // If the selector cannot be parsed, the drain fails.
         let selector = drain_selector(&drain.pod_selector, Driver::Gpu.traits().drain_skip_label)
             .parse::<Selector>()
             .ok();
@@ -282,9 +284,10 @@ impl ControllerTasks {
         self.run(node, number, scope);
     }
 
-    /// One round of a task: evictions that were refused are tried again, those that were granted are waited for.
+    /// Performs one round of a task: retries refused evictions, and waits for pods whose eviction
+    /// was granted.
     pub(super) fn run(&mut self, node: &str, number: u64, scope: &mut ControllerScope<'_, '_>) {
-        // A task of another number was started since then, by a new process.
+        // A task with another number was started by a new process.
         let Some(task) = self.by_node.get_mut(node).filter(|task| task.number == number) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! The fan-out of changes: at once to the upgrade controller, with a lag to the hook.
+//! Distributes changes: to the upgrade controller at once, to the hook with a lag.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::event_queue::EventQueue;
 use super::random::DrawnTimes;
 use super::setup::SimulationSetup;
 
-/// The watches of the hook: each one delivers in order.
+/// The watches of the hook. Each of them delivers changes in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum HookWatch {
     Nodes,
@@ -21,13 +21,13 @@ pub(super) enum HookWatch {
     Pauses,
 }
 
-/// Gives each change to those who watch.
+/// Delivers each change to all watches.
 pub(super) struct WatchFanOut {
     /// The resource version of the last change.
     pub(super) version: u64,
-    /// The process of the hook that watches.
+    /// The hook process that watches. `None`: no process does.
     pub(super) hook_process: Option<u32>,
-    /// When each watch has delivered everything that it has taken so far.
+    /// The time at which each watch has delivered all its changes so far.
     delivered_at: BTreeMap<HookWatch, u64>,
     pub(super) controller: Option<ControllerLoop>,
 }
@@ -37,7 +37,7 @@ impl WatchFanOut {
         Self { version: 0, hook_process: None, delivered_at: BTreeMap::new(), controller }
     }
 
-    /// Takes the next resource version.
+    /// Increments and returns the resource version.
     pub(super) fn next_version(&mut self) -> u64 {
         self.version += 1;
         self.version

@@ -1,32 +1,32 @@
-//! A workload: the pods of one controller, or one pod that has none.
+//! A workload: the pods of one controller, or one pod without a controller.
 
 use observed::workload::{PodController, Workload};
 
 use super::random::TimeSpread;
 use super::setup::{WorkloadKind, WorkloadSetup};
 
-/// The namespace of workloads that the setup makes up.
+/// The namespace of generated workloads.
 pub(super) const NAMESPACE: &str = "ml";
 
-/// The controller of some pods.
+/// A simulated workload with its controller.
 #[derive(Debug)]
 pub(super) struct SimulatedWorkload {
     /// The name prefix of its pods.
     pub(super) name: String,
     pub(super) kind: WorkloadKind,
-    /// A pod of it, without name, UID and node.
+    /// The template of its pods, without name, UID and node.
     pub(super) template: Workload,
-    /// GPUs that a pod of it takes.
+    /// The number of GPUs that each of its pods uses.
     pub(super) gpus: usize,
-    /// Its pods are bound to nodes outside of the fleet.
+    /// Whether its pods are bound to nodes outside of the fleet.
     pub(super) elsewhere: bool,
-    /// How long a finalizer holds its pods after their end, in milliseconds.
+    /// How long a finalizer delays the removal of its pods after their end, in milliseconds.
     pub(super) finalizer: u64,
-    /// When a job has ended, in milliseconds from its start.
+    /// The duration of a job, in milliseconds from its start.
     pub(super) ends: TimeSpread,
     /// The desired number of pods.
     pub(super) wanted: usize,
-    /// Counts the pods that it has created.
+    /// The number of pods that it has created.
     pub(super) created: usize,
 }
 
@@ -68,7 +68,8 @@ impl SimulatedWorkload {
         }
     }
 
-    /// The workload of a pod that was found. `gpus`: how many each of its pods takes.
+    /// Returns the workload of a pod of a found fleet. `gpus`: the number of GPUs that each of its
+    /// pods uses.
     pub(super) fn from_found(
         name: &str,
         template: &Workload,

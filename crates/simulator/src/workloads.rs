@@ -1,4 +1,4 @@
-//! Workloads: their controllers, the scheduler, and what kubelets do with their pods.
+//! Workloads: their controllers, the scheduler, and the actions of kubelets on their pods.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) struct SimulatedWorkloads {
     pub(super) budgets: DisruptionBudgets,
 }
 
-/// All nodes on which a placement puts pods, once for each pod.
+/// Returns the nodes of a placement, once for each pod.
 fn placed_on(placement: &PodPlacement, nodes: &SimulatedNodes) -> Vec<String> {
     match placement {
         PodPlacement::Each(count) => {
@@ -36,7 +36,7 @@ fn placed_on(placement: &PodPlacement, nodes: &SimulatedNodes) -> Vec<String> {
 }
 
 impl SimulatedWorkloads {
-    /// Adds a workload whose pods run.
+    /// Adds a workload with running pods.
     pub(super) fn add_running(
         &mut self,
         setup: &WorkloadSetup,
@@ -85,7 +85,8 @@ impl SimulatedWorkloads {
         }
     }
 
-    /// Adds the pods and PodDisruptionBudgets that were found: the pods of a controller are one workload.
+    /// Adds the pods and PodDisruptionBudgets of a found fleet. The pods of one controller become
+    /// one workload.
     pub(super) fn add_found(&mut self, found: &FoundFleet, context: &mut SimulationContext<'_>) {
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
         for pod in &found.pods {
@@ -123,14 +124,14 @@ impl SimulatedWorkloads {
     fn schedule_end(&self, workload: usize, uid: &str, context: &mut SimulationContext<'_>) {
         let SimulatedWorkload { kind, ends, name, created, .. } = &self.workloads[workload];
         if *kind == WorkloadKind::Job {
-            // Those that were found have names of their own.
+            // Pods of a found fleet keep their names.
             let name = if *created == 0 { uid.to_owned() } else { format!("{name}-{created}") };
             let time = context.draw(*ends, "job", &name);
             context.after(time, WorldEvent::PodSucceeded(uid.to_owned()));
         }
     }
 
-    /// A pod without a node.
+    /// Returns a new pod without a node.
     fn new_pod(&mut self, workload: usize, context: &mut SimulationContext<'_>) -> Workload {
         let SimulatedWorkload { name, template, created, .. } = &mut self.workloads[workload];
         *created += 1;
@@ -170,7 +171,7 @@ impl SimulatedWorkloads {
         self.budgets.recount(&self.pods, &self.workloads, context);
     }
 
-    /// Lets the budgets of a workload permit nothing for a while.
+    /// Makes the budgets of a workload permit no eviction for a time.
     pub(super) fn hold_budgets(
         &mut self,
         name: &str,
@@ -189,12 +190,12 @@ impl SimulatedWorkloads {
     }
 
     pub(super) fn release_budgets(&mut self, workload: usize, context: &mut SimulationContext<'_>) {
-        context.log(|| "a budget yields".to_owned());
+        context.log(|| "a budget permits evictions again".to_owned());
         self.budgets.hold(workload, false);
         self.recount_budgets(context);
     }
 
-    /// The node's kubelet has stopped or is back: so has the readiness of its pods.
+    /// Updates the readiness of the node's pods after its kubelet stopped or restarted.
     pub(super) fn follow_kubelet(
         &mut self,
         node: &str,
@@ -221,13 +222,13 @@ impl SimulatedWorkloads {
         self.publish(uid, context);
         let finalizer =
             self.pods.workload(uid).map_or(0, |workload| self.workloads[workload].finalizer);
-        // A pod takes a share of its grace period to end.
+        // A pod needs a part of its grace period to end.
         let percent = context.draw(setup.times.grace_percent, "grace", uid);
         let ending = grace.saturating_mul(10).saturating_mul(percent) + finalizer;
         context.after(ending, WorldEvent::PodRemoved(uid.to_owned()));
     }
 
-    /// The kubelet has removed a pod, or its node has left the cluster.
+    /// Removes a pod after the kubelet has removed it, or after its node has left the cluster.
     pub(super) fn remove(
         &mut self,
         uid: &str,
@@ -254,7 +255,7 @@ impl SimulatedWorkloads {
         }
     }
 
-    /// The controller of a workload creates a pod, if one is missing.
+    /// Makes the controller of a workload create a pod, if one is missing.
     pub(super) fn replace(
         &mut self,
         workload: usize,
@@ -270,7 +271,7 @@ impl SimulatedWorkloads {
         }
     }
 
-    /// Creates a pod on this node, past the scheduler.
+    /// Creates a pod on this node, bypassing the scheduler.
     fn create_on(
         &mut self,
         workload: usize,
@@ -291,7 +292,7 @@ impl SimulatedWorkloads {
         context.after(start, WorldEvent::PodReady(uid));
     }
 
-    /// The DaemonSets create their pods on a node that has joined.
+    /// Makes the DaemonSets create their pods on a node that has joined.
     pub(super) fn create_daemon_pods(
         &mut self,
         node: &str,
@@ -305,7 +306,7 @@ impl SimulatedWorkloads {
         }
     }
 
-    /// Creates a pod of this workload on a node, past the scheduler.
+    /// Creates a pod of this workload on a node, bypassing the scheduler.
     pub(super) fn bind_new_pod(
         &mut self,
         name: &str,
@@ -321,7 +322,8 @@ impl SimulatedWorkloads {
         self.create_on(workload, node, nodes, context);
     }
 
-    /// The scheduler: binds pods without a node to one with free GPUs, the emptiest first.
+    /// Binds pods without a node to nodes with free GPUs, the emptiest first, as the scheduler
+    /// does.
     pub(super) fn schedule_pods(
         &mut self,
         nodes: &SimulatedNodes,
@@ -342,7 +344,7 @@ impl SimulatedWorkloads {
         }
     }
 
-    /// GPUs that a pod takes.
+    /// Returns the number of GPUs that a pod uses.
     fn gpus(&self, uid: &str) -> usize {
         self.pods.workload(uid).map_or(0, |workload| self.workloads[workload].gpus)
     }
@@ -390,7 +392,7 @@ impl SimulatedWorkloads {
         }
     }
 
-    /// A job's pod succeeds.
+    /// Handles a pod of a job that succeeds.
     pub(super) fn pod_succeeded(
         &mut self,
         uid: &str,

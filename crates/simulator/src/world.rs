@@ -1,4 +1,5 @@
-//! The composition of the parts: runs the events one after the other and gives each to the part that it is for.
+//! Composes the parts of the simulation: processes the events in order, and dispatches each to its
+//! part.
 
 use observed::workload::{PodPhase, Workload};
 
@@ -16,10 +17,10 @@ use super::setup::SimulationSetup;
 use super::upgrade_controller::{ControllerScope, ControllerTasks};
 use super::workload::controller;
 
-/// Virtual time after which a run without a verdict is given up: 60 days.
+/// Virtual time after which a run without a verdict is aborted: 60 days.
 const HORIZON: u64 = 60 * 24 * 3_600_000;
 
-/// The cluster, the hook that acts on it, and NVIDIA's controller that acts on it.
+/// The cluster, with the hook and NVIDIA's controller that act on it.
 pub(super) struct World<'a> {
     context: SimulationContext<'a>,
     cluster: SimulatedCluster,
@@ -28,7 +29,7 @@ pub(super) struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// The world before the rollout.
+    /// Returns the world before the rollout.
     pub(super) fn new(setup: &'a SimulationSetup) -> Self {
         let mut context = SimulationContext::new(setup);
         let cluster = SimulatedCluster::new(&mut context);
@@ -52,7 +53,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Adds the hook's own pod, where the setup says so.
+    /// Adds the hook's own pod, if the setup places it on a node.
     fn add_hook_pod(&mut self) {
         let Some(node) = self
             .context
@@ -79,7 +80,7 @@ impl<'a> World<'a> {
         self.cluster.workloads.insert(pod, None, &mut self.context);
     }
 
-    /// Runs until there is a verdict.
+    /// Runs until the hook has a verdict.
     pub(super) fn run(mut self) -> SimulationReport {
         while let Some(at) = self.context.queue.next_at() {
             if at > HORIZON {
@@ -174,7 +175,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Gives the upgrade controller what it depends on.
+    /// Calls `act` with the tasks of the upgrade controller and their scope.
     fn with_controller(
         &mut self,
         act: impl FnOnce(&mut ControllerTasks, &mut ControllerScope<'_, 'a>),
@@ -214,7 +215,7 @@ impl<'a> World<'a> {
             }
             Fault::Annotate(node, key, value) => {
                 cluster.nodes.update(&node, context, |node| {
-                    // Without the record a cordon is not known to be the hook's.
+                    // Without the record, the hook cannot recognize its cordon.
                     node.is_cordoned_by_hook &= key != driver.traits().own_record;
                     node.is_edited = true;
                     set_or_remove(&mut node.node.annotations, &key, value.as_deref());

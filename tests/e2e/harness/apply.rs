@@ -1,4 +1,4 @@
-//! Objects as people write them, applied by the server: for real, or only to hear what it says. Unknown fields are errors.
+//! Applies objects by server-side apply, for real or as a dry run. Unknown fields are errors.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,29 +19,30 @@ use super::wait::{until, watch_until};
 
 const LIMIT: Duration = Duration::from_mins(5);
 
-/// Applies objects, and knows which kinds the server serves.
+/// Applies objects, with the kinds that the server serves.
 pub(crate) struct Applier {
     client: Client,
     kinds: RefCell<BTreeMap<(String, String), (ApiResource, Scope)>>,
 }
 
 impl Applier {
-    /// With this client's rights.
+    /// Returns an applier with this client's rights.
     pub(crate) fn new(client: &Client) -> Self {
         Self { client: client.clone(), kinds: RefCell::default() }
     }
 
-    /// Applies an object; one that belongs into a namespace and names none comes into `namespace`.
+    /// Applies an object. A namespaced object without a namespace is applied in `namespace`.
     pub(crate) async fn apply(&self, object: &Value, namespace: &str) -> Result<()> {
         self.send(object, namespace, &PatchParams::apply("e2e").force()).await
     }
 
-    /// What the server would say, with schema, CEL rules and all other validation; nothing is stored.
+    /// Applies an object as a dry run, with schema, CEL rules and all other validation. Stores
+    /// nothing.
     pub(crate) async fn accepts(&self, object: &Value, namespace: &str) -> Result<()> {
         self.send(object, namespace, &PatchParams::apply("e2e").force().dry_run()).await
     }
 
-    /// Applies a CRD, over another version of it if there is one, and waits until its kind is served.
+    /// Applies a CRD, replacing an existing version, and waits until its kind is served.
     pub(crate) async fn apply_crd(&self, crd: &Value) -> Result<()> {
         self.apply(crd, "").await?;
         let crds = Api::<CustomResourceDefinition>::all(self.client.clone());
@@ -56,7 +57,8 @@ impl Applier {
         Ok(())
     }
 
-    /// Removes a CRD, so that the next one of its name has its own schema from the first request on.
+    /// Removes a CRD, so that the next one with this name has its own schema from the first request
+    /// on.
     pub(crate) async fn remove_crd(&self, name: &str) -> Result<()> {
         let crds = Api::<CustomResourceDefinition>::all(self.client.clone());
         crds.delete(name, &DeleteParams::default()).await?;

@@ -1,4 +1,5 @@
-//! What a recipe asks for. A scenario changes one thing of it after the other, and has it rendered anew.
+//! The recipe of a scenario. A scenario changes one value after the other and renders the recipe
+//! again.
 
 use std::path::Path;
 
@@ -7,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::fleet::{OLD, Release};
 
-/// A release of the network operator.
+/// A release of the Network Operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Network {
-    /// 24.7.1, whose chart makes the NicClusterPolicy from its values.
+    /// 24.7.1, whose chart renders the NicClusterPolicy from its values.
     Old,
     /// 26.4.1, for which it is a custom resource of the recipe.
     New,
@@ -39,7 +40,7 @@ impl Network {
     }
 }
 
-/// A recipe in the making: the GPU operator, and what goes with it.
+/// The values of a recipe: the GPU Operator and related components.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     /// Version of the operator's chart.
@@ -56,18 +57,18 @@ pub(crate) struct Ask {
     pub(crate) dra: bool,
     /// The DRA driver's `logVerbosity`: changes its release, and none of its pods.
     pub(crate) dra_verbosity: &'static str,
-    /// With cert-manager, which nothing here needs: a release that has no hook.
+    /// Whether the recipe has cert-manager, as a release without a hook.
     pub(crate) cert_manager: bool,
-    /// What becomes of every bundle after it was rendered and before it is handed over.
+    /// A function that changes every bundle after it is rendered and before it is handed over.
     pub(crate) afterwards: fn(&Path) -> Result<()>,
-    /// With the network operator and its driver, which a hook upgrades node by node.
+    /// The Network Operator, whose driver a hook upgrades node by node.
     pub(crate) network: Option<Network>,
-    /// Laid over `rollout.gpuDriver`, key by key.
+    /// Merged into `rollout.gpuDriver`, key by key.
     pub(crate) gpu_driver: Value,
 }
 
 impl Ask {
-    /// A release with the DRA driver, for so many GPU nodes.
+    /// Returns a recipe with the DRA driver, for this number of GPU nodes.
     pub(crate) fn new(release: &Release, gpu_nodes: usize) -> Self {
         Self {
             chart: release.chart,
@@ -89,7 +90,7 @@ impl Ask {
         Self::new(&OLD, gpu_nodes)
     }
 
-    /// The same with another release of operator and driver.
+    /// Returns the same recipe with another release of operator and driver.
     pub(crate) fn with(&self, release: &Release) -> Self {
         Self { chart: release.chart, driver: release.driver, ..self.clone() }
     }
@@ -105,7 +106,7 @@ impl Ask {
         for (key, value) in self.gpu_driver.as_object().into_iter().flatten() {
             gpu_driver[key] = value.clone();
         }
-        // One of the two offers the GPUs.
+        // Only one of device plugin and DRA driver offers the GPUs.
         let values = json!({"devicePlugin": {"enabled": !self.dra}});
         let mut components =
             vec![json!({"name": "gpu-operator", "version": self.chart, "values": values})];

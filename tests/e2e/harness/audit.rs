@@ -1,4 +1,4 @@
-//! The API server's audit log: who asked for what, and what the answer was.
+//! The API server's audit log: requests with their users and answers.
 
 use std::fs::File;
 use std::io::{Read as _, Seek, SeekFrom};
@@ -13,11 +13,11 @@ use serde_json::Value;
 /// The audit log of a run.
 pub(crate) struct AuditLog {
     path: PathBuf,
-    /// It is asked for again and again, and gets long.
+    /// The requests read so far. The log is read often and becomes long.
     read: Mutex<Read>,
 }
 
-/// What has been read of it.
+/// The part of the log that has been read.
 #[derive(Default)]
 struct Read {
     /// Bytes.
@@ -40,16 +40,16 @@ pub(crate) struct Request {
     pub(crate) name: String,
     /// HTTP status.
     pub(crate) code: i64,
-    /// When it arrived, to the microsecond.
+    /// The arrival time, with microseconds.
     pub(crate) time: Timestamp,
-    /// Who asked.
+    /// The user of the request.
     pub(crate) user: String,
-    /// Whether the pod is to be ready from now on, where the request says so.
+    /// The new readiness of the pod, if the request sets it.
     pub(crate) makes_ready: Option<bool>,
 }
 
 impl Request {
-    /// Whether it asked for a change. Self-checks (`selfsubjectaccessreviews`) store nothing.
+    /// Whether the request is a write. Self-checks (`selfsubjectaccessreviews`) store nothing.
     pub(crate) fn is_write(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch")
             && self.group != "authorization.k8s.io"
@@ -57,14 +57,15 @@ impl Request {
 }
 
 impl AuditLog {
-    /// The log in a run's directory.
+    /// Returns the log in a run's directory.
     pub(crate) fn new(directory: &Path) -> Self {
         Self { path: directory.join("audit.log"), read: Mutex::default() }
     }
 
-    /// The requests of one user so far, in the order in which they were answered (a watch when it began).
+    /// Returns the requests of one user so far, in the order of their answers (a watch at its
+    /// start).
     pub(crate) fn by_user(&self, user: &str) -> Result<Vec<Request>> {
-        // Whoever panicked here has left whole requests.
+        // After a panic, the requests are still complete.
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         self.go_on(&mut read).with_context(|| format!("reading {}", self.path.display()))?;
         Ok(read.requests.iter().filter(|request| request.user == user).cloned().collect())
@@ -84,7 +85,7 @@ impl AuditLog {
         Ok(())
     }
 
-    /// The requests of a ServiceAccount.
+    /// Returns the requests of a ServiceAccount.
     pub(crate) fn by_service_account(&self, namespace: &str, name: &str) -> Result<Vec<Request>> {
         self.by_user(&format!("system:serviceaccount:{namespace}:{name}"))
     }
@@ -134,14 +135,15 @@ struct ResponseStatus {
 }
 
 impl Event {
-    /// `None` for what is no request for an object, for dry runs, and for the second of a watch's two lines.
+    /// Parses a request. `None`: a request without an object, a dry run, or the second line of a
+    /// watch.
     fn request(self) -> Option<Request> {
         let object = self.object_ref?;
         let code = self.response_status.map_or(0, |status| status.code);
         let finished_watch =
             self.verb == "watch" && self.stage == "ResponseComplete" && code == 200;
         let begun_other = self.verb != "watch" && self.stage == "ResponseStarted";
-        // Argo CD and Flux ask what a change would do before they make it.
+        // Argo CD and Flux send a dry run before a change.
         let rehearsed = self.request_uri.contains("dryRun=All");
         if finished_watch || begun_other || rehearsed {
             return None;

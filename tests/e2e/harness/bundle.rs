@@ -1,4 +1,4 @@
-//! Bundles as a user makes them: the program renders a recipe.
+//! Renders bundles with the program, as a user does.
 
 use std::path::{Path, PathBuf};
 
@@ -13,14 +13,15 @@ use super::repository::gpu_rollout;
 use super::stack::Stack;
 
 impl Stack {
-    /// Renders a recipe for Helm into the run's `bundle`, over the one that is there.
+    /// Renders a recipe for Helm into the run's `bundle`, replacing the existing one.
     pub(crate) async fn render(&self, ask: &Ask) -> Result<PathBuf> {
         let bundle = self.helm.directory().join("bundle");
         self.render_for("helm", &bundle, &[], ask).await?;
         Ok(bundle)
     }
 
-    /// The same for any deployer into any directory. `more`: arguments of `bundle render`, such as `--repo`.
+    /// Renders a recipe for any deployer into any directory. `more`: arguments of `bundle render`,
+    /// such as `--repo`.
     pub(crate) async fn render_for(
         &self,
         deployer: &str,
@@ -32,7 +33,7 @@ impl Stack {
         (ask.afterwards)(bundle)
     }
 
-    /// The same of any recipe.
+    /// Renders any recipe.
     pub(crate) async fn render_recipe(
         &self,
         deployer: &str,

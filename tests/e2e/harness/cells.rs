@@ -1,5 +1,6 @@
-//! What was seen of each deployer, cell by cell: the table that the documentation is made from. It is kept in the repository, and a story
-//! that sees something else than what stands there fails. `UPDATE=1` writes down what was seen.
+//! The observed results of each deployer, as cells of tables. The repository contains them, the
+//! documentation is generated from them, and a story fails if it observes a different result.
+//! `UPDATE=1` stores the observed results.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use super::repository::repository;
 /// Cells by table, row and column.
 type Tables = BTreeMap<String, BTreeMap<String, BTreeMap<String, String>>>;
 
-/// One column of one table in the making.
+/// One column of a table, while a story fills it.
 pub(crate) struct Cells {
     table: &'static str,
     kind: Kind,
@@ -22,19 +23,19 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    /// The column of a deployer.
+    /// Returns an empty column of a deployer.
     pub(crate) fn new(table: &'static str, kind: Kind) -> Self {
         Self { table, kind, seen: RefCell::default() }
     }
 
-    /// Notes what was seen in a row.
+    /// Stores the observed result of a row.
     pub(crate) fn note(&self, row: &'static str, cell: impl Into<String>) {
         let cell = cell.into();
         eprintln!("{} · {} · {row}: {cell}", self.table, self.kind.column());
         self.seen.borrow_mut().push((row, cell));
     }
 
-    /// Compares all that was seen with the table in the repository.
+    /// Compares all observed results with the table in the repository.
     pub(crate) fn check(self) -> Result<()> {
         let seen = self.seen.into_inner();
         let column = self.kind.column();

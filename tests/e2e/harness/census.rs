@@ -1,4 +1,4 @@
-//! All objects of a cluster at one moment, so that it can be told which ones have come and which have gone.
+//! All objects of a cluster at one time, to find out which objects were created and removed.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use kube::api::{DynamicObject, ListParams};
 use kube::discovery::{Discovery, verbs};
 use kube::{Api, Client, ResourceExt};
 
-/// What comes and goes by itself, or follows from other objects. (No kubelet is here that would take the ResourceSlices of a plugin away that
-/// is gone.)
+/// Kinds whose objects come and go without an action of the test, or follow from other objects. (No
+/// kubelet here would remove the ResourceSlices of a plugin that is gone.)
 const PASSING: [&str; 4] = ["Event", "APIService", "ControllerRevision", "ResourceSlice"];
-/// What Kubernetes puts into every namespace.
+/// Kinds of objects that Kubernetes creates in every namespace.
 const OF_NAMESPACES: [&str; 2] = ["ServiceAccount default", "ConfigMap kube-root-ca.crt"];
-/// Where Kubernetes keeps what it needs itself.
+/// Namespaces of Kubernetes itself.
 const OF_KUBERNETES: [&str; 2] = ["kube-system", "kube-node-lease"];
 
 /// Objects by `Kind name` or `Kind namespace/name`, with their UIDs.
@@ -20,7 +20,7 @@ const OF_KUBERNETES: [&str; 2] = ["kube-system", "kube-node-lease"];
 pub(crate) struct Census(BTreeMap<String, String>);
 
 impl Census {
-    /// Counts them now.
+    /// Lists all objects now.
     pub(crate) async fn take(client: &Client) -> Result<Self> {
         let mut found = BTreeMap::new();
         let discovery = Discovery::new(client.clone()).run().await?;
@@ -36,7 +36,7 @@ impl Census {
                     .await
                 {
                     Ok(list) => list,
-                    // Its CRD has gone meanwhile.
+                    // The CRD was removed in the meantime.
                     Err(kube::Error::Api(error)) if error.code == 404 => continue,
                     Err(error) => return Err(error.into()),
                 };
@@ -58,7 +58,8 @@ impl Census {
         Ok(Self(found))
     }
 
-    /// What is here and was not there at another time; another object of the same name is another one.
+    /// Returns the objects that did not exist in the earlier census. A recreated object with the
+    /// same name counts as new.
     pub(crate) fn since(&self, earlier: &Self) -> Vec<String> {
         self.0
             .iter()
@@ -66,7 +67,7 @@ impl Census {
             .map(|(name, _)| name.clone())
             .collect()
     }
-    /// The objects of a kind whose names contain this.
+    /// Returns the objects of a kind whose names contain `part`.
     pub(crate) fn of(&self, kind: &str, part: &str) -> impl Iterator<Item = &str> {
         let kind = format!("{kind} ");
         self.0

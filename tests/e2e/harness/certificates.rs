@@ -1,4 +1,5 @@
-//! Certificates of one run's control plane: a CA, the API server's certificate, client certificates, the key of ServiceAccount tokens.
+//! Certificates of one run's control plane: a CA, the API server's certificate, client
+//! certificates, the key of ServiceAccount tokens.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,18 +10,19 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-/// Names under which pods and tests reach the API server; `10.96.0.1` is the first address of the service range.
+/// Names under which pods and tests reach the API server; `10.96.0.1` is the first address of the
+/// service range.
 const SERVER_NAMES: [&str; 5] =
     ["127.0.0.1", "10.96.0.1", "localhost", "kubernetes.default.svc", "kubernetes.default"];
 
-/// A certificate authority that writes what it signs into a directory.
+/// A certificate authority that writes its certificates into a directory.
 pub(crate) struct Authority {
     directory: PathBuf,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    /// Makes the CA; `ca.crt` is its certificate.
+    /// Creates the CA. Its certificate is `ca.crt`.
     pub(crate) fn create(directory: &Path) -> Result<Self> {
         fs::create_dir_all(directory)?;
         let mut parameters = CertificateParams::new(Vec::new())?;
@@ -36,7 +38,7 @@ impl Authority {
         Ok(Self { directory: directory.to_owned(), issuer: Issuer::new(parameters, key) })
     }
 
-    /// Makes `server.crt` and `server.key`.
+    /// Creates `server.crt` and `server.key`.
     pub(crate) fn server(&self) -> Result<()> {
         let names = SERVER_NAMES.iter().map(|name| (*name).to_owned());
         self.sign(
@@ -47,7 +49,8 @@ impl Authority {
         )
     }
 
-    /// Makes a client certificate and a kubeconfig `<name>.kubeconfig` that uses it, and returns the kubeconfig's path.
+    /// Creates a client certificate and a kubeconfig `<name>.kubeconfig` that uses it. Returns the
+    /// path of the kubeconfig.
     pub(crate) fn client(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! People's commands: the program as somebody at a workstation runs it, with an administrator's kubeconfig.
+//! Commands of users: the program on a workstation, with an administrator's kubeconfig.
 
 use std::process::Output;
 
@@ -18,7 +18,7 @@ pub(crate) struct Console {
 }
 
 impl Console {
-    /// For the administrator of a stack.
+    /// Returns a console for the administrator of a stack.
     pub(crate) fn new(stack: &Stack) -> Result<Self> {
         let bin = stack.helm.directory().join("workstation");
         std::fs::create_dir_all(&bin)?;
@@ -30,7 +30,7 @@ impl Console {
         Ok(Self { kubeconfig: stack.control_plane.kubeconfig.display().to_string(), path })
     }
 
-    /// Types a line as it stands there; what came to standard output. It has to succeed.
+    /// Runs a command line, which must succeed. Returns its standard output.
     pub(crate) async fn types(&self, line: &str) -> Result<String> {
         let output = self.tries(line).await?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -43,7 +43,7 @@ impl Console {
         Ok(text(&output.stdout))
     }
 
-    /// Types a line, whatever comes of it.
+    /// Runs a command line, which may fail.
     pub(crate) async fn tries(&self, line: &str) -> Result<Output> {
         let mut command = Command::new("bash");
         command
@@ -55,7 +55,7 @@ impl Console {
         Ok(command.output().await?)
     }
 
-    /// The first rollout of `gpu-rollout status -o json`.
+    /// Returns the first rollout of `gpu-rollout status -o json`.
     pub(crate) async fn status(&self) -> Result<Value> {
         let mut document: Value =
             serde_json::from_str(&self.types("gpu-rollout status -o json").await?)?;

@@ -15,15 +15,15 @@ use super::tools::program;
 use super::wait::until;
 
 const AUDIT_POLICY: &str = include_str!("control_plane/audit_policy.yaml");
-/// A cold start on a busy machine; a warm one takes some 10 s.
+/// The time limit for a cold start on a busy machine. A warm start takes about 10 s.
 const START_LIMIT: Duration = Duration::from_mins(2);
 
 /// A running control plane.
 pub(crate) struct ControlPlane {
     etcd: Process,
-    /// `None`: the scenario has taken it away.
+    /// `None`: the scenario has stopped it.
     api_server: RefCell<Option<Process>>,
-    /// Controller manager and scheduler; empty where only the API server was started.
+    /// Controller manager and scheduler. Empty if only the API server was started.
     controllers: Vec<Process>,
     version: Option<&'static str>,
     directory: PathBuf,
@@ -32,13 +32,13 @@ pub(crate) struct ControlPlane {
     pub(crate) port: u16,
     /// Kubeconfig of a cluster administrator.
     pub(crate) kubeconfig: PathBuf,
-    /// A client with it.
+    /// A client with this kubeconfig.
     pub(crate) client: Client,
 }
 
 impl ControlPlane {
-    /// Starts everything and returns when the API server is ready and the controllers have been started. `version`: another minor version of
-    /// Kubernetes than usual, such as `1.32`.
+    /// Starts everything and returns when the API server is ready and the controllers have been
+    /// started. `version`: another minor version of Kubernetes than usual, such as `1.32`.
     pub(crate) async fn start(directory: &Path, version: Option<&'static str>) -> Result<Self> {
         let mut control_plane = Self::start_server(directory, version).await?;
         control_plane.start_controllers()?;
@@ -120,19 +120,19 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Fails with the end of its log if a program has ended by itself.
+    /// Fails with the end of its log if a program has ended unexpectedly.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
         let others = std::iter::once(&mut self.etcd).chain(&mut self.controllers);
         others.chain(self.api_server.get_mut()).try_for_each(Process::check_alive)
     }
 
-    /// The API server goes away; what it stored stays.
+    /// Stops the API server. Its stored objects remain.
     pub(crate) async fn stop_api_server(&self) -> Result<()> {
         let mut api_server = self.api_server.take().context("the API server is away already")?;
         api_server.kill().await
     }
 
-    /// The API server comes back on the same port.
+    /// Starts the API server again on the same port.
     pub(crate) async fn start_api_server(&self) -> Result<()> {
         let program = of_version("kube-apiserver", self.version)?;
         let mut api_server = Process::start(
@@ -148,7 +148,7 @@ impl ControlPlane {
     }
 }
 
-/// The program of a minor version of Kubernetes, or of the usual one.
+/// Returns the program of a minor version of Kubernetes, or of the default version.
 fn of_version(name: &str, version: Option<&str>) -> Result<PathBuf> {
     program(&version.map_or_else(|| name.to_owned(), |version| format!("{name}-{version}")))
 }
@@ -195,14 +195,15 @@ fn api_server_arguments(
         "--enable-admission-plugins=NodeRestriction,PodSecurity".into(),
         "--service-cluster-ip-range=10.96.0.0/24".into(),
         "--allow-privileged=true".into(),
-        // Nobody resolves the names of nodes here.
+        // The names of nodes cannot be resolved here.
         "--kubelet-preferred-address-types=InternalIP".into(),
         format!("--audit-policy-file={}", directory.join("audit_policy.yaml").display()),
         format!("--audit-log-path={}", directory.join("audit.log").display()),
     ]
 }
 
-/// Switches dynamic resource allocation on where it is not by default: clusters with a DRA driver have it.
+/// Enables dynamic resource allocation in versions where it is off by default, because clusters
+/// with a DRA driver have it.
 fn resource_allocation(version: Option<&str>) -> &'static [&'static str] {
     match version {
         Some("1.32") => &[

@@ -1,4 +1,5 @@
-//! What deploys a bundle: the real programs, each told in its own way. A story is written once and told with every one of them.
+//! The deployers of bundles: the real programs behind one trait. A story is written once and runs
+//! with each of them.
 
 pub(crate) mod argocd;
 mod client;
@@ -17,16 +18,16 @@ use super::ask::Ask;
 use super::hook_release::HookRelease;
 use super::stack::Stack;
 
-/// How a deployment ends.
+/// The result of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// All of it has been rolled out.
+    /// Everything was rolled out.
     Succeeded,
-    /// Some of it has not, and the deployer says so.
+    /// A part failed, and the deployer reports it.
     Failed,
 }
 
-/// The deployers, as the tables of the documentation have them.
+/// The deployers, as in the tables of the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// `deploy.sh` with Helm 3.
@@ -44,7 +45,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Its column.
+    /// Returns its column in the tables.
     pub(crate) fn column(self) -> &'static str {
         match self {
             Self::Helm3 => "Helm 3",
@@ -56,12 +57,12 @@ impl Kind {
         }
     }
 
-    /// For file names.
+    /// Returns its name for file names.
     pub(crate) fn word(self) -> String {
         self.column().to_lowercase().replace(' ', "")
     }
 
-    /// What `bundle render --deployer` calls it.
+    /// Returns its value for `bundle render --deployer`.
     pub(crate) fn format(self) -> &'static str {
         match self {
             Self::Helm3 | Self::Helm4 => "helm",
@@ -72,7 +73,8 @@ impl Kind {
         }
     }
 
-    /// A person or a pipeline runs it, and each run deploys everything. The others look at a repository and do what has changed.
+    /// Whether a user or a pipeline runs it, so that each run deploys everything. The others watch
+    /// a repository and deploy changes.
     pub(crate) fn is_client(self) -> bool {
         match self {
             Self::Helm3 | Self::Helm4 | Self::Helmfile => true,
@@ -80,7 +82,7 @@ impl Kind {
         }
     }
 
-    /// Brings it into a cluster, with an empty repository if it has one.
+    /// Starts it in a cluster, with an empty repository if it needs one.
     pub(crate) async fn start(self, stack: &Stack) -> Result<Box<dyn Deployer>> {
         Ok(match self {
             Self::Helm3 | Self::Helm4 | Self::Helmfile => Box::new(Client::new(stack, self)?),
@@ -94,7 +96,7 @@ impl Kind {
         })
     }
 
-    /// The same, in the way in which it keeps the order of releases also in upgrades, where it has one.
+    /// Starts it in the way that keeps the order of releases in upgrades too, if it has one.
     pub(crate) async fn start_in_order(self, stack: &Stack) -> Result<Box<dyn Deployer>> {
         match self {
             Self::ArgoCd => {
@@ -106,37 +108,40 @@ impl Kind {
         }
     }
 
-    /// A release is held back until the ones before it have succeeded. Not so where an umbrella chart makes all Applications at once.
+    /// Whether a release waits until the ones before it have succeeded. An umbrella chart creates
+    /// all Applications at once, so there it does not.
     pub(crate) fn keeps_order(self) -> bool {
         self != Self::ArgoCdHelm
     }
 }
 
-/// What a deployer's methods return: they are called through `dyn`, so that a story is compiled once.
+/// The return type of a deployer's methods. They are called through `dyn`, so that a story is
+/// compiled once.
 pub(crate) type Told<'a, T = ()> = LocalBoxFuture<'a, Result<T>>;
 
 /// One of the programs that deploy bundles, in a cluster.
 pub(crate) trait Deployer {
-    /// Which one.
+    /// Returns the kind of the deployer.
     fn kind(&self) -> Kind;
 
-    /// The bundle, where its user edits it.
+    /// Returns the path of the bundle that the user edits.
     fn bundle(&self) -> PathBuf;
 
-    /// Renders a recipe and hands the bundle over, as its documentation says. Returns before it has been deployed.
+    /// Renders a recipe and hands the bundle over, as documented. Returns before the bundle is
+    /// deployed.
     fn deploy<'a>(&'a self, stack: &'a Stack, ask: &'a Ask) -> Told<'a>;
 
-    /// Hands over the bundle as it stands there now: edited by hand, or just as it was (a second run, an empty commit).
+    /// Hands over the current bundle: edited by hand, or unchanged (a second run, an empty commit).
     fn hand_over<'a>(&'a self, stack: &'a Stack, message: &'a str) -> Told<'a>;
 
-    /// Has it look once more although nothing has been handed over (`flux reconcile`, *Refresh*), and waits until it has. A client has
-    /// nothing to look at by itself: `false`.
+    /// Makes it check again although nothing was handed over (`flux reconcile`, *Refresh*), and
+    /// waits until it has. A client cannot check: `false`.
     fn look<'a>(&'a self, stack: &'a Stack) -> Told<'a, bool>;
 
-    /// Waits until it has come to an end with what was handed over last.
+    /// Waits until it has finished the last bundle that was handed over.
     fn end<'a>(&'a self, stack: &'a Stack) -> Told<'a, Outcome>;
 
-    /// The same, and fails if it is not this end.
+    /// Waits as `end` does, and fails if the outcome differs.
     fn wait<'a>(&'a self, stack: &'a Stack, outcome: Outcome) -> Told<'a> {
         async move {
             let ended = self.end(stack).await?;
@@ -151,25 +156,27 @@ pub(crate) trait Deployer {
         .boxed_local()
     }
 
-    /// What it shows its user now of all releases.
+    /// Returns the status of all releases that it shows the user.
     fn status<'a>(&'a self, stack: &'a Stack) -> Told<'a, String>;
 
-    /// What it shows of the release of a hook, for a table: without anything that differs between runs.
+    /// Returns the status of a hook's release for a table, without parts that differ between runs.
     fn says<'a>(&'a self, stack: &'a Stack, hook: &'a HookRelease<'a>) -> Told<'a, String>;
 
-    /// Does what its documentation says to do after the release of a hook has failed, to a good end. The answer: what that is, for a table.
+    /// Performs the documented recovery after the release of a hook has failed, until it succeeds.
+    /// Returns the steps, for a table.
     fn recover<'a>(&'a self, stack: &'a Stack, hook: &'a HookRelease<'a>)
     -> Told<'a, &'static str>;
 
-    /// Is killed at work (SIGKILL). Controllers are started again, as Kubernetes would; a client is not.
+    /// Kills it during its work (SIGKILL). Controllers are started again, as Kubernetes would do. A
+    /// client is not.
     fn kill(&self) -> Told<'_>;
 
-    /// Gets Ctrl-C at work, as a client in a terminal may. A controller has none.
+    /// Sends Ctrl-C during its work, as to a client in a terminal. Not for controllers.
     fn interrupt(&self) -> Told<'_> {
         async { bail!("a controller has no terminal") }.boxed_local()
     }
 
-    /// Waits until it has come to a good end with what was handed over last, though something that was handed over before may still be at
-    /// work. The answer: what that takes, for a table.
+    /// Waits until it has succeeded with the last bundle, while an earlier bundle may still be in
+    /// progress. Returns the necessary steps, for a table.
     fn finish<'a>(&'a self, stack: &'a Stack) -> Told<'a, &'static str>;
 }

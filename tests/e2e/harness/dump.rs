@@ -1,4 +1,4 @@
-//! Writes every object of a cluster into files, for people who look at a failed run.
+//! Writes every object of a cluster into files, to debug a failed run.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use kube::api::{DynamicObject, ListParams};
 use kube::discovery::{Discovery, verbs};
 use kube::{Api, Client};
 
-/// One JSON file for each kind that has objects.
+/// Writes one JSON file for each kind that has objects.
 pub(crate) async fn dump_objects(client: &Client, directory: &Path) -> Result<()> {
     std::fs::create_dir_all(directory)?;
     let discovery = Discovery::new(client.clone()).run().await?;

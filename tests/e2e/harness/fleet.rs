@@ -1,4 +1,5 @@
-//! A fleet as scenarios meet it: GPU nodes with the operator's and the DRA driver's pods, and what became of their plugins.
+//! The fleet of scenarios: GPU nodes with the pods of operator and DRA driver, and checks of their
+//! plugins.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -29,7 +30,8 @@ pub(crate) struct Release {
 }
 
 impl Release {
-    /// The operator's values where the hook drives: the operator's own controller and its driver manager leave the nodes alone.
+    /// Returns the operator's values for mode `drive`: the operator's own controller and its driver
+    /// manager leave the nodes alone.
     pub(crate) fn driven_values(&self) -> Value {
         json!({"driver": {
             "version": self.driver,
@@ -41,18 +43,19 @@ impl Release {
 
 /// The release that fleets start with.
 pub(crate) const OLD: Release = Release { chart: "v25.10.1", driver: "580.105.08" };
-/// The release that they are upgraded to.
+/// The release that fleets are upgraded to.
 pub(crate) const NEW: Release = Release { chart: "v26.3.1", driver: "580.126.20" };
-/// Where the DRA driver is installed.
+/// The namespace of the DRA driver.
 pub(crate) const DRA_NAMESPACE: &str = "nvidia-dra-driver-gpu";
 const LIMIT: Duration = Duration::from_mins(3);
-/// For a thousand nodes, one after another as far as the controllers go.
+/// The time limit for a thousand nodes, which the controllers process one after another.
 const GROWN: Duration = Duration::from_mins(50);
-/// Nodes that are added at once.
+/// The number of nodes that are added at the same time.
 const AT_ONCE: usize = 25;
 
 impl Release {
-    /// The operator's values: as its chart has them, the driver pinned, all nodes but one at work.
+    /// Returns the operator's values: those of its chart, with a pinned driver, and at most one
+    /// node unavailable.
     pub(crate) fn values(&self) -> Value {
         json!({"driver": {"version": self.driver, "upgradePolicy": {"maxParallelUpgrades": 1, "maxUnavailable": "50%"}}})
     }
@@ -73,7 +76,8 @@ impl Plugin {
 }
 
 impl Stack {
-    /// Nodes that offer their GPUs, and the operator and (unless `dra` is false) the DRA driver of the old release, everything ready.
+    /// Sets up nodes that offer their GPUs, with operator and (unless `dra` is false) DRA driver of
+    /// the old release, all ready.
     pub(crate) async fn fleet(
         &mut self,
         script: Script,
@@ -86,8 +90,9 @@ impl Stack {
         self.await_policy("ready").await?;
         self.await_validated(&nodes, LIMIT).await?;
         if dra {
-            // After the operator, as in a bundle: what starts in the same second as its node's driver or toolkit counts as stale.
-            // NVIDIA's chart publishes no GPUs without the second of them.
+            // After the operator, as in a bundle: what starts in the same second as its node's
+            // driver or toolkit counts as stale. NVIDIA's chart publishes no GPUs without the
+            // second of them.
             let values = json!({"nvidiaDriverRoot": "/run/nvidia/driver", "gpuResourcesEnabledOverride": true});
             self.deploy("nvidia-dra-driver-gpu", "25.12.0", DRA_NAMESPACE, &values).await?;
             until("every plugin to serve", LIMIT, async || {
@@ -105,7 +110,7 @@ impl Stack {
     /// Nodes `gpu-<from>` up to so many of them in all, each with driver and serving plugin.
     pub(crate) async fn grow(&self, from: usize, nodes: usize) -> Result<()> {
         let begin = Instant::now();
-        // Nothing about how they come up matters to anybody.
+        // The details of their start do not matter.
         self.rewrite(|script| {
             script.driver_manager = false;
             script.driver = (0, 1);
@@ -126,8 +131,9 @@ impl Stack {
         Ok(())
     }
 
-    /// Waits until the validator of each of these nodes is ready, and with it all that the operator runs there, and the GPUs are offered.
-    /// Up to v26.3 the ClusterPolicy may be ready before that.
+    /// Waits until the validator of each of these nodes is ready, and with it all that the operator
+    /// runs there, and the GPUs are offered. Up to v26.3 the ClusterPolicy may be ready before
+    /// that.
     async fn await_validated(&self, names: &[String], limit: Duration) -> Result<()> {
         until("every node to be validated", limit, async || {
             let validators =
@@ -142,13 +148,13 @@ impl Stack {
         .await
     }
 
-    /// The GPUs that each node offers which has ever offered some.
+    /// Returns the offered GPUs of each node that has ever offered GPUs.
     pub(crate) async fn offers(&self) -> Result<BTreeMap<String, u32>> {
         let nodes = Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await?;
         Ok(nodes.iter().filter_map(|node| Some((node.name_any(), offered(node)?))).collect())
     }
 
-    /// Nodes offer GPUs although nothing of NVIDIA's runs there.
+    /// Makes nodes offer GPUs without NVIDIA's pods.
     pub(crate) async fn offer(&self, nodes: &[String], gpus: u32) -> Result<()> {
         let gpus = json!({GPU: gpus.to_string()});
         let patch = Patch::Merge(json!({"status": {"capacity": gpus, "allocatable": gpus}}));
@@ -160,7 +166,7 @@ impl Stack {
         Ok(())
     }
 
-    /// The operator's container ends, and its kubelet starts it again at once.
+    /// Ends the operator's container. Its kubelet starts it again at once.
     pub(crate) async fn restart_operator(&self) -> Result<()> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), OPERATOR_NAMESPACE);
         let pod = pods
@@ -195,7 +201,8 @@ impl Stack {
         .await
     }
 
-    /// Waits until each of these nodes runs this driver, ready. The ClusterPolicy's status tells less: it is ready between two nodes as well.
+    /// Waits until each of these nodes runs this driver, ready. The ClusterPolicy's status tells
+    /// less: it is ready between two nodes as well.
     pub(crate) async fn await_drivers(&self, names: &[String], version: &str) -> Result<()> {
         until(&format!("every node to run driver {version}"), LIMIT, async || {
             let drivers = self.drivers().await?;
@@ -215,7 +222,8 @@ impl Stack {
         .await
     }
 
-    /// What somebody does who changes the driver's version by hand; returns when the operator has seen it.
+    /// Changes the driver version by hand, as a user does. Returns when the operator has observed
+    /// it.
     pub(crate) async fn set_driver(&self, version: &str) -> Result<()> {
         let policies = Api::<DynamicObject>::all_with(self.client.clone(), &cluster_policy_kind());
         let patch = Patch::Merge(json!({"spec": {"driver": {"version": version}}}));
@@ -223,7 +231,7 @@ impl Stack {
         self.await_policy("notReady").await
     }
 
-    /// The driver version that is published for each node.
+    /// Returns the driver version that is published for each node.
     pub(crate) async fn served(&self) -> Result<BTreeMap<String, String>> {
         let slices = Api::<DynamicObject>::all_with(self.client.clone(), &resource_slice_kind());
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -235,7 +243,7 @@ impl Stack {
         Ok(slices.list(&ListParams::default()).await?.into_iter().filter_map(served).collect())
     }
 
-    /// The plugin pod of each node.
+    /// Returns the plugin pod of each node.
     pub(crate) async fn plugins(&self) -> Result<BTreeMap<String, Plugin>> {
         let labels = "nvidia-dra-driver-gpu-component=kubelet-plugin";
         let plugin =
@@ -248,12 +256,12 @@ impl Stack {
             .collect())
     }
 
-    /// The driver pod of each node.
+    /// Returns the driver pod of each node.
     pub(crate) async fn drivers(&self) -> Result<BTreeMap<String, Pod>> {
         self.pods_by_node(OPERATOR_NAMESPACE, "app.kubernetes.io/component=nvidia-driver").await
     }
 
-    /// The pod of each node, of those with these labels.
+    /// Returns the pod with these labels on each node.
     pub(crate) async fn pods_by_node(
         &self,
         namespace: &str,
@@ -266,12 +274,14 @@ impl Stack {
         Ok(pods.into_iter().filter_map(|pod| Some((node(&pod)?, pod))).collect())
     }
 
-    /// Since when kwok says that a pod is ready: to the microsecond, which pod statuses are not.
+    /// Returns since when kwok reports a pod as ready, with microseconds, which pod statuses do not
+    /// have.
     fn ready_at(&self, pod: &Pod) -> Result<Timestamp> {
         self.ready_times([pod])?.pop().context("one time")
     }
 
-    /// The same of many, in their order. kwok may say it again while it has not yet seen what it wrote.
+    /// The same of many, in their order. kwok may say it again while it has not yet seen what it
+    /// wrote.
     pub(crate) fn ready_times<'p>(
         &self,
         pods: impl IntoIterator<Item = &'p Pod>,
@@ -294,8 +304,9 @@ impl Stack {
         pods.into_iter().map(time).collect()
     }
 
-    /// Checks that every plugin of `before` was replaced exactly once and by these hooks, after the new driver of *its* node had become
-    /// ready; that the replacements serve the new driver; and that all of it was over at `end`.
+    /// Checks that every plugin of `before` was replaced exactly once and by these hooks, after the
+    /// new driver of *its* node had become ready; that the replacements serve the new driver; and
+    /// that all of it was over at `end`.
     pub(crate) async fn check_rerolled(
         &self,
         before: &BTreeMap<String, Plugin>,
@@ -317,7 +328,8 @@ impl Stack {
         for hook in hooks {
             deleted.extend(hook.deleted_pods()?);
         }
-        // Driver pods, where the hook drives, are in the operator's namespace.
+        // In mode `drive`, the hook also deletes driver pods, which are in the operator's
+        // namespace.
         deleted.retain(|request| request.namespace == DRA_NAMESPACE && request.time >= begin);
         let (after, drivers, served) =
             (self.plugins().await?, self.drivers().await?, self.served().await?);

@@ -1,4 +1,4 @@
-//! A Git repository that a bundle is committed to, as a user does it.
+//! A Git repository to which a bundle is committed, as a user does.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -16,7 +16,7 @@ pub(crate) struct Repository {
 }
 
 impl Repository {
-    /// Makes `<directory>/git/<name>.git` with one empty commit.
+    /// Creates `<directory>/git/<name>.git` with one empty commit.
     pub(crate) async fn create(directory: &Path, name: &str) -> Result<Self> {
         let bare = directory.join("git").join(format!("{name}.git"));
         let checkout = directory.join("git").join(name);
@@ -35,12 +35,12 @@ impl Repository {
         &self.bare
     }
 
-    /// The checkout: what a user edits by hand.
+    /// The checkout that a user edits.
     pub(crate) fn checkout(&self) -> &Path {
         &self.checkout
     }
 
-    /// Commits all that has changed in the checkout, if anything has, and pushes it; the commit.
+    /// Commits all changes of the checkout, if there are any, and pushes them. Returns the commit.
     pub(crate) async fn commit(&self, message: &str) -> Result<String> {
         self.git(&["add", "--all"]).await?;
         self.git(&["commit", "--quiet", "--allow-empty", "--message", message]).await?;
@@ -67,7 +67,7 @@ impl Repository {
             ])
             .args(arguments)
             .current_dir(&self.checkout)
-            // Nothing of the settings of whoever runs the tests.
+            // Ignore the git settings of the user who runs the tests.
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GIT_CONFIG_SYSTEM", "/dev/null")
             .stdin(Stdio::null())

@@ -1,4 +1,5 @@
-//! Git repositories over smart HTTP on loopback: `git http-backend` answers, as behind any web server.
+//! Git repositories over smart HTTP on loopback: `git http-backend` answers, as behind any web
+//! server.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -12,7 +13,7 @@ use tokio::task::JoinSet;
 use super::git::Repository;
 use super::ports::free_port;
 
-/// Serves the bare repositories of one directory for reading. Dropping it ends that.
+/// Serves the bare repositories of one directory read-only until it is dropped.
 pub(crate) struct GitServer {
     root: PathBuf,
     port: u16,
@@ -20,13 +21,13 @@ pub(crate) struct GitServer {
     tasks: JoinSet<()>,
 }
 
-/// What `git http-backend` has to know of a request.
+/// The parts of a request that `git http-backend` needs.
 #[derive(Default)]
 struct Request {
     method: String,
     path: String,
     query: String,
-    /// Environment variables made of headers.
+    /// Environment variables created from headers.
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
 }
@@ -72,7 +73,7 @@ async fn answer(mut stream: TcpStream, root: &Path) -> Result<()> {
         .position(|window| window == blank)
         .context("an answer has headers")?;
     let (head, body) = (std::str::from_utf8(&output[..end])?, &output[end + blank.len()..]);
-    // A CGI program says `Status:` where it is not 200.
+    // A CGI program writes `Status:` if it is not 200.
     let (status, headers): (Vec<_>, Vec<_>) =
         head.split("\r\n").partition(|line| line.starts_with("Status: "));
     let status = status.first().and_then(|line| line.strip_prefix("Status: ")).unwrap_or("200 OK");

@@ -1,4 +1,4 @@
-//! Real Helm, with a home of its own.
+//! Real Helm with a separate home directory.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -16,7 +16,7 @@ pub(crate) struct Helm {
     environment: Vec<(&'static str, String)>,
 }
 
-/// What a command said and how it ended.
+/// The output and the exit of a command.
 #[derive(Debug)]
 pub(crate) struct Said {
     /// Its exit code was 0.
@@ -32,7 +32,7 @@ pub(crate) struct Said {
 }
 
 impl Helm {
-    /// Makes Helm's home; `helm` on the path of scripts is Helm 4.
+    /// Creates Helm's home directory. `helm` in the PATH of scripts is Helm 4.
     pub(crate) fn new(directory: &Path, kubeconfig: &Path) -> Result<Self> {
         let bin = directory.join("bin");
         std::fs::create_dir_all(&bin)?;
@@ -49,12 +49,12 @@ impl Helm {
         Ok(Self { directory: directory.to_owned(), environment })
     }
 
-    /// The run's directory: where charts may be put.
+    /// Returns the run's directory, for charts.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// What its environment is.
+    /// Returns Helm's environment variables.
     pub(crate) fn environment(&self) -> &[(&'static str, String)] {
         &self.environment
     }
@@ -66,7 +66,7 @@ impl Helm {
         Ok(said)
     }
 
-    /// Runs `helm` and fails with what it said if it does not succeed.
+    /// Runs `helm`. Fails with its output if it does not succeed.
     pub(crate) async fn ok(&self, arguments: &[&str]) -> Result<Said> {
         let said = self.run(arguments).await?;
         if !said.success {

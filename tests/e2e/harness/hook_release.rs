@@ -1,4 +1,4 @@
-//! The hook chart as a release of its own, and what its Job did.
+//! The hook chart as a release of its own, and the results of its Job.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,7 +21,8 @@ use super::stack::Stack;
 use super::stand_in::OPERATOR_NAMESPACE;
 use super::wait::until;
 
-/// B of the Jobs in scenarios: more than they need, and little to wait for where they fail.
+/// The time budget B of Jobs in scenarios. It is more than they need, but short enough to wait for
+/// a failure.
 pub(crate) const BUDGET_SECONDS: u64 = 240;
 const POD_LIMIT: Duration = Duration::from_mins(2);
 
@@ -36,24 +37,26 @@ pub(crate) struct HookRelease<'a> {
 }
 
 impl<'a> HookRelease<'a> {
-    /// Names it; nothing is installed yet.
+    /// Returns a release that is not installed yet.
     pub(crate) fn new(stack: &'a Stack, name: &'a str) -> Self {
         Self::in_namespace(stack, name, OPERATOR_NAMESPACE)
     }
 
-    /// The same in another namespace.
+    /// Returns a release in another namespace.
     pub(crate) fn in_namespace(stack: &'a Stack, name: &'a str, namespace: &'a str) -> Self {
         Self { stack, name, namespace, checkout: repository(""), tag: "e2e" }
     }
 
-    /// The chart and image of the release before, in the operator's namespace.
+    /// Returns a release with chart and image of the previous gpu-rollout release, in the
+    /// operator's namespace.
     pub(crate) fn of_previous(stack: &'a Stack, name: &'a str) -> Result<Self> {
         let checkout =
             previous().context("GPU_ROLLOUT_PREVIOUS names no checkout of the release before")?;
         Ok(Self { checkout, tag: PREVIOUS_TAG, ..Self::new(stack, name) })
     }
 
-    /// `helm upgrade --install` with the operator's values and these settings under `rollout:`, to the end of the hook.
+    /// `helm upgrade --install` with the operator's values and these settings under `rollout:`, to
+    /// the end of the hook.
     pub(crate) async fn deploy(&self, operator_values: &Value, rollout: &Value) -> Result<Said> {
         let mut settings = json!({
             "image": {"repository": HOOK_REPOSITORY, "tag": self.tag},
@@ -61,7 +64,7 @@ impl<'a> HookRelease<'a> {
             "dra": {"replacementSeconds": 60},
         });
         merge(&mut settings, rollout);
-        // Version 0.1.0 has another word for tasks.
+        // The previous release has another key for tasks.
         if self.tag == PREVIOUS_TAG
             && let Some(tasks) =
                 settings.as_object_mut().and_then(|settings| settings.remove("tasks"))
@@ -118,7 +121,8 @@ impl<'a> HookRelease<'a> {
         .await
     }
 
-    /// How the Job's newest pod ended: exit code and termination message. Argo CD takes a Job away that succeeded; then as the record has it.
+    /// How the Job's newest pod ended: exit code and termination message. Argo CD takes a Job away
+    /// that succeeded; then as the record has it.
     pub(crate) async fn end(&self) -> Result<ContainerStateTerminated> {
         let Some(pod) = self.pods().await?.pop() else {
             let verdict = self.verdict().await?;
@@ -135,7 +139,7 @@ impl<'a> HookRelease<'a> {
         ended.with_context(|| format!("{} has not ended", pod.name_any()))
     }
 
-    /// What all pods of the Job have logged, as far as their nodes still know.
+    /// Returns the logs of all pods of the Job that their nodes still have.
     pub(crate) async fn logs(&self) -> Result<String> {
         let pods = self.pods().await?;
         let log = |pod: &Pod| {
@@ -170,7 +174,7 @@ impl<'a> HookRelease<'a> {
             .collect())
     }
 
-    /// What its ServiceAccount has asked the API server for since a moment.
+    /// Returns the requests of its ServiceAccount since a time.
     pub(crate) fn requests(&self, since: Timestamp) -> Result<Vec<Request>> {
         let mut requests = self.stack.audit.by_service_account(self.namespace, self.name)?;
         requests.retain(|request| request.time >= since);
@@ -186,7 +190,7 @@ impl<'a> HookRelease<'a> {
         run.verdict.with_context(|| format!("the run of {} has not ended", self.name))
     }
 
-    /// What its record has of a node.
+    /// Returns the record of a node.
     pub(crate) async fn node_record(&self, node: &str) -> Result<NodeRecord> {
         let record = self.record().await?;
         let entry = record
@@ -195,7 +199,7 @@ impl<'a> HookRelease<'a> {
         Ok(serde_json::from_str(entry)?)
     }
 
-    /// What the verdict of its last run names for programs: `node:Reason`, `*` for the fleet.
+    /// Returns the reasons of the last run's verdict as `node:Reason`, with `*` for the fleet.
     pub(crate) async fn named(&self) -> Result<Vec<String>> {
         let reasons = self.verdict().await?.reasons;
         Ok(reasons
@@ -204,12 +208,13 @@ impl<'a> HookRelease<'a> {
             .collect())
     }
 
-    /// How often it has fired since a moment: how many Jobs of its name somebody has made.
+    /// Returns how often it has fired since a time, that is, how many Jobs with its name were
+    /// created.
     pub(crate) fn firings(&self, since: Timestamp) -> Result<usize> {
         Ok(self.fired_at(since)?.len())
     }
 
-    /// When it has fired since a moment.
+    /// Returns when it has fired since a time.
     pub(crate) fn fired_at(&self, since: Timestamp) -> Result<Vec<Timestamp>> {
         // With a server-side apply a Job is made by a patch.
         let made = |request: &Request| {
@@ -246,7 +251,7 @@ impl<'a> HookRelease<'a> {
     }
 }
 
-/// Lays a map over another one, map by map.
+/// Merges a map into another one, recursively.
 fn merge(base: &mut Value, over: &Value) {
     match (base, over) {
         (Value::Object(base), Value::Object(over)) => {

@@ -1,4 +1,4 @@
-//! GPU nodes: kwok plays their kubelets, by the stages in `kwok/stages.yaml`.
+//! GPU nodes. kwok simulates their kubelets with the stages in `kwok/stages.yaml`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,11 +16,11 @@ use super::tools::program;
 use super::wait::watch_until;
 
 const STAGES: &str = include_str!("kwok/stages.yaml");
-/// kwok looks after the nodes with this label, and only after them.
+/// kwok manages only the nodes with this label.
 pub(crate) const KWOK_LABEL: (&str, &str) = ("type", "kwok");
 /// Keeps pods away that need a real kubelet.
 pub(crate) const KWOK_TAINT: &str = "stand-in.gpu-rollout.dev/kwok";
-/// Annotation of pods that a node agent runs on a node of kwok's.
+/// Annotation of pods that a node agent runs on a kwok node.
 pub(crate) const REAL: &str = "stand-in.gpu-rollout.dev/real";
 const NODE_LIMIT: Duration = Duration::from_mins(1);
 
@@ -42,8 +42,8 @@ pub(crate) fn start(directory: &Path, control_plane: &ControlPlane) -> Result<Pr
     )
 }
 
-/// Adds a node as node-feature-discovery describes it when it has NVIDIA GPUs, and returns once it is Ready. It offers none yet: that is
-/// its device plugin's work.
+/// Adds a node as node-feature-discovery describes it when it has NVIDIA GPUs, and returns once it
+/// is Ready. It offers no GPUs until its device plugin is ready.
 pub(crate) async fn add_gpu_node(client: &Client, name: &str) -> Result<()> {
     let features = [
         ("feature.node.kubernetes.io/pci-10de.present", "true"),
@@ -54,7 +54,7 @@ pub(crate) async fn add_gpu_node(client: &Client, name: &str) -> Result<()> {
     add_node(client, name, &features).await
 }
 
-/// Adds a node that node-feature-discovery has said nothing about.
+/// Adds a node without labels of node-feature-discovery.
 pub(crate) async fn add_cpu_node(client: &Client, name: &str) -> Result<()> {
     add_node(client, name, &[]).await
 }

@@ -1,5 +1,5 @@
-//! The stack of `make stack` and of the tutorial: GPU nodes, NVIDIA's operator and charts played in a time in which people can watch, workloads, and
-//! what a shell has to know of it all.
+//! The stack of `make stack` and of the tutorial: GPU nodes, stand-ins for NVIDIA's operator and
+//! charts at a speed that users can follow, workloads, and the environment of a shell.
 
 use std::path::PathBuf;
 
@@ -14,17 +14,17 @@ use super::terminal::link;
 use super::tools::program;
 use super::workloads::{NAMESPACE, Serving};
 
-/// How many GPU nodes there are.
+/// The number of GPU nodes.
 pub(crate) const NODES: usize = 8;
 /// Pods with two GPUs each.
 const PODS: usize = 6;
 
-/// Starts to play, and makes a shell's environment. `quick`: nobody watches.
+/// Starts the stand-ins, and writes a shell's environment. `quick`: at full speed, for tests.
 pub(crate) async fn prepare(stack: &mut Stack, quick: bool) -> Result<PathBuf> {
     let driver = if quick { (1_000, 3_000) } else { (8_000, 20_000) };
     stack.play(Script { driver, ..Script::seeded(90) }).await?;
     let nodes = stack.add_gpu_nodes(NODES).await?;
-    // The tutorial's workloads are there before its operator, whose device plugin is off.
+    // The tutorial's workloads exist before its operator, whose device plugin is off.
     stack.offer(&nodes, 8).await?;
     stack.create_namespace(NAMESPACE).await?;
     stack.run(&Serving { name: "serve", replicas: PODS, ..Serving::default() }).await?;
@@ -38,7 +38,7 @@ pub(crate) async fn prepare(stack: &mut Stack, quick: bool) -> Result<PathBuf> {
     environment(stack)
 }
 
-/// A file for a shell to read: which cluster, which programs, which charts and which image.
+/// Writes a file with shell variables: cluster, programs, charts and image.
 fn environment(stack: &Stack) -> Result<PathBuf> {
     let directory = stack.helm.directory();
     let bin = directory.join("workstation");

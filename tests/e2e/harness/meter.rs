@@ -1,4 +1,5 @@
-//! What hooks take of the machine: looked at from outside, every few milliseconds, on a thread of its own.
+//! Measures the resources that hooks use, from outside, every few milliseconds, on a separate
+//! thread.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,19 +13,19 @@ use anyhow::{Context, Result, anyhow, ensure};
 /// Clock ticks a second in `/proc/PID/stat` (Linux `USER_HZ`).
 const TICKS: f64 = 100.0;
 
-/// Looks at the hooks of one API server.
+/// Measures the hooks of one API server.
 pub(crate) struct Meter {
     over: Arc<AtomicBool>,
     thread: JoinHandle<BTreeMap<u32, Seen>>,
 }
 
-/// What one process took.
+/// The measured values of one process.
 pub(crate) struct Measured {
     /// How long it lived.
     pub(crate) wall: Duration,
-    /// The most memory that it had resident.
+    /// The peak resident memory in KiB.
     pub(crate) peak_kib: u64,
-    /// Seconds of processor time, its own and the kernel's for it.
+    /// The processor time in seconds, in user and kernel mode.
     pub(crate) processor: f64,
 }
 
@@ -41,7 +42,7 @@ struct Look {
 }
 
 impl Meter {
-    /// Begins with the hooks that talk to the API server on this port.
+    /// Starts to measure the hooks that use the API server on this port.
     pub(crate) fn start(port: u16) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&over);
@@ -62,7 +63,7 @@ impl Meter {
         Self { over, thread }
     }
 
-    /// What the one process took.
+    /// Returns the measured values of the only process.
     pub(crate) fn end(self) -> Result<Measured> {
         self.over.store(true, Ordering::Relaxed);
         let seen = self
@@ -92,7 +93,8 @@ fn hooks(port: u16) -> Vec<(u32, Look)> {
             let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
             let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
             let statistics = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-            // After the command's name, which may hold anything, `utime` and `stime` are the 12th and 13th field (proc(5)).
+            // After the command's name, which may hold anything, `utime` and `stime` are the 12th
+            // and 13th field (proc(5)).
             let mut fields = statistics.rsplit(") ").next()?.split(' ').skip(11);
             let mut ticks = || fields.next()?.parse::<u64>().ok();
             let ticks = ticks()? + ticks()?;

@@ -1,7 +1,7 @@
-//! A node that runs pods for real: what a kubelet does, as far as a hook Job's pod depends on it.
-//!
-//! A pod's container runs under bubblewrap: non-root, without capabilities, on a read-only root that holds nothing but its image.
-//! What a kubelet would refuse, or what is not built here, is refused with the reason in the pod's status.
+//! A node that runs pods for real. It implements the parts of a kubelet that a hook Job's pod
+//! needs. A pod's container runs under bubblewrap: non-root, without capabilities, on a read-only
+//! root that contains only its image. The agent refuses pods that a kubelet would refuse, and
+//! unsupported pods, with the reason in the pod's status.
 
 mod image;
 mod log_server;
@@ -33,26 +33,26 @@ use super::control_plane::ControlPlane;
 use super::kwok::REAL;
 use super::wait::until;
 
-/// What the agent and the workers of its pods share.
+/// The state that the agent and the workers of its pods share.
 struct Shared {
     client: Client,
     node: String,
     api_port: u16,
     directory: PathBuf,
-    /// Runs only the pods that are marked so; the others are somebody else's.
+    /// If set, the agent runs only pods with this annotation.
     only: Option<&'static str>,
     /// Host process ids of the containers that run now, by `namespace/pod`.
     running: Mutex<HashMap<String, u32>>,
 }
 
-/// A worker node; dropping it is a power cut.
+/// A worker node. Dropping it acts as a power cut.
 pub(crate) struct NodeAgent {
     shared: Arc<Shared>,
     task: JoinHandle<()>,
 }
 
 impl NodeAgent {
-    /// Registers the node, and starts to run the pods that are bound to it.
+    /// Registers the node, and starts to run the pods bound to it.
     pub(crate) async fn start(
         directory: &Path,
         control_plane: &ControlPlane,
@@ -68,7 +68,8 @@ impl NodeAgent {
         Ok(Self { shared, task })
     }
 
-    /// Joins a node of kwok's, which keeps it alive, and runs the pods there that have the annotation [`REAL`].
+    /// Joins a kwok node, and runs the pods there that have the annotation [`REAL`]. kwok keeps the
+    /// node alive.
     pub(crate) fn join(directory: &Path, control_plane: &ControlPlane, node: &str) -> Result<Self> {
         let shared = Shared::new(directory, control_plane, node, Some(REAL))?;
         let task = tokio::task::spawn_local(run(Arc::clone(&shared)));
@@ -92,13 +93,13 @@ impl NodeAgent {
         .await
     }
 
-    /// What a pod's container has written so far.
+    /// Returns the log of a pod's container.
     pub(crate) fn logs(&self, namespace: &str, pod: &str) -> Result<String> {
         let path = self.shared.log(namespace, pod);
         std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
     }
 
-    /// What all containers of the node have written so far; needs no API server.
+    /// Returns the logs of all containers of the node. Needs no API server.
     pub(crate) fn all_logs(&self) -> Result<String> {
         let mut all = String::new();
         for entry in std::fs::read_dir(&self.shared.directory)? {
@@ -110,7 +111,7 @@ impl NodeAgent {
         Ok(all)
     }
 
-    /// The node loses its power: no process of it is left, nobody tells the API server.
+    /// Cuts the power of the node: all its processes end, and the API server is not notified.
     pub(crate) async fn cut_power(&self) -> Result<()> {
         self.task.abort();
         let processes: Vec<u32> = self.shared.running().values().copied().collect();
@@ -123,8 +124,8 @@ impl NodeAgent {
         .await
     }
 
-    /// The node never comes back: its power is cut, its Node object and its pods are deleted. The pod garbage collector would do the
-    /// same to the pods, after the 40 s in which it hopes for the node.
+    /// Removes the node permanently: cuts its power, and deletes its Node object and its pods. The
+    /// pod garbage collector would delete the pods after 40 s.
     pub(crate) async fn lose(&self) -> Result<()> {
         self.cut_power().await?;
         Api::<Node>::all(self.shared.client.clone())
@@ -176,7 +177,7 @@ impl Shared {
     }
 }
 
-/// Keeps the node's Lease and gives each pod of the node a worker.
+/// Renews the node's Lease, and starts a worker for each pod of the node.
 async fn run(shared: Arc<Shared>) {
     let mut workers = JoinSet::new();
     if shared.only.is_none() {
@@ -206,7 +207,7 @@ async fn run(shared: Arc<Shared>) {
                 }
             }
             Ok(Event::Init | Event::InitDone) => {}
-            // The API server is away: the watch starts again by itself.
+            // If the API server is unreachable, the watch restarts.
             Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
         }
     }

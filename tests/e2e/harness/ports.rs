@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::{Result, bail};
 
-/// Below the range that Linux takes the ports of outgoing connections from: nothing else comes by them by chance.
+/// The first port. It is below the range that Linux uses for outgoing connections, so no other
+/// program gets it by chance.
 const FIRST: u16 = 12_000;
 const COUNT: u16 = 18_000;
 static NEXT: AtomicU16 = AtomicU16::new(0);
 
-/// A port on which nobody listens, never the same twice in one process; processes start at different places.
+/// Returns an unused port, never the same one twice in a process. Processes start at different
+/// ports.
 pub(crate) fn free_port() -> Result<u16> {
     let start = u16::try_from((std::process::id() * 67) % u32::from(COUNT))?;
     for _ in 0..COUNT {

@@ -1,4 +1,4 @@
-//! Programs that live exactly as long as the test that started them, however it ends.
+//! Programs that end together with the test that started them, however the test ends.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -13,7 +13,8 @@ use super::wait::until;
 
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// A running program; killed with all that it has started when dropped, and by the kernel when the test process dies without dropping it.
+/// A running program; killed with all that it has started when dropped, and by the kernel when the
+/// test process dies without dropping it.
 pub(crate) struct Process {
     name: String,
     log: PathBuf,
@@ -21,7 +22,7 @@ pub(crate) struct Process {
     child: Child,
 }
 
-/// What is needed to start a program.
+/// The parameters to start a program.
 struct Start {
     directory: PathBuf,
     program: PathBuf,
@@ -29,7 +30,8 @@ struct Start {
     environment: Vec<(String, String)>,
 }
 
-/// Go programs collect garbage half as often as they would: memory is cheaper here than time (measured: an eighth of the API server's).
+/// Makes Go programs collect garbage half as often. This saves processor time and costs memory
+/// (measured: an eighth of the API server's time).
 const GARBAGE: (&str, &str) = ("GOGC", "200");
 
 fn owned((key, value): (&str, &str)) -> (String, String) {
@@ -39,7 +41,8 @@ fn owned((key, value): (&str, &str)) -> (String, String) {
 impl Process {
     /// Starts `program`; its output goes to `<directory>/logs/<name>.log`.
     ///
-    /// `setpriv` ties its life to the starting thread: a test's own thread, on which its single-threaded runtime runs.
+    /// `setpriv` ties its life to the starting thread: a test's own thread, on which its
+    /// single-threaded runtime runs.
     pub(crate) fn start<S: AsRef<OsStr>>(
         directory: &Path,
         name: &str,
@@ -63,7 +66,7 @@ impl Process {
         Ok(Self { name: name.to_owned(), log, start, child })
     }
 
-    /// Kills the program and starts it again as it was started before; its log goes on.
+    /// Kills the program and starts it again with the same parameters. Its log continues.
     pub(crate) async fn restart(&mut self) -> Result<()> {
         self.kill().await?;
         let output = OpenOptions::new()
@@ -87,7 +90,7 @@ impl Process {
         Ok(())
     }
 
-    /// Returns when the program has ended by itself, with the end of its log.
+    /// Waits until the program has ended. Returns the end of its log.
     pub(crate) async fn ended(&mut self) -> anyhow::Error {
         match self.child.wait().await {
             Ok(status) => anyhow!("{} ended: {status}\n{}", self.name, tail(&self.log)),
@@ -95,24 +98,25 @@ impl Process {
         }
     }
 
-    /// Waits until it has ended.
+    /// Waits until the program has ended.
     pub(crate) async fn wait(&mut self) -> Result<ExitStatus> {
         self.child.wait().await.with_context(|| format!("waiting for {}", self.name))
     }
 
-    /// The end of what it has said.
+    /// Returns the end of its log.
     pub(crate) fn log(&self) -> String {
         tail(&self.log)
     }
 
-    /// Kills the program with all that it has started (SIGKILL) and waits until it is gone.
+    /// Kills the program and its children (SIGKILL), and waits until they are gone.
     pub(crate) async fn kill(&mut self) -> Result<()> {
         self.signal("KILL").await?;
         self.wait().await?;
         Ok(())
     }
 
-    /// What Ctrl-C does in a terminal: SIGINT for the program and all that it has started. Returns when nothing of it is left.
+    /// Sends SIGINT to the program and its children, as Ctrl-C in a terminal does. Returns when all
+    /// of them have ended.
     pub(crate) async fn interrupt(&mut self) -> Result<()> {
         let group = self.group()?;
         self.signal("INT").await?;
@@ -132,7 +136,7 @@ impl Process {
         Ok(())
     }
 
-    /// The program with all that it has started.
+    /// Returns the process group of the program.
     fn group(&self) -> Result<String> {
         Ok(format!("-{}", self.child.id().with_context(|| format!("{} has ended", self.name))?))
     }
@@ -141,13 +145,13 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if let Ok(group) = self.group() {
-            // Nothing is left to be done about it; the kernel ends the program itself with the test.
+            // A failure has no consequence: the kernel ends the program with the test.
             _ = signalled("KILL", &group).into_std().status();
         }
     }
 }
 
-/// The command that sends a signal; `0` only asks whether somebody is there.
+/// Returns the command that sends a signal. `0` only checks whether the process exists.
 fn signalled(signal: &str, group: &str) -> Command {
     let mut command = Command::new("kill");
     command.args(["-s", signal, "--", group]).stderr(Stdio::null());
@@ -156,7 +160,7 @@ fn signalled(signal: &str, group: &str) -> Command {
 
 impl Start {
     fn spawn(&self, output: File) -> Result<Child> {
-        // Signals are as in a terminal: whoever starts the tests in the background has SIGINT ignored.
+        // Reset signals as in a terminal: programs started in the background ignore SIGINT.
         Command::new("env")
             .args(["--default-signal=HUP,INT,QUIT", "setpriv", "--pdeathsig", "KILL", "--"])
             .arg(&self.program)
@@ -173,7 +177,7 @@ impl Start {
     }
 }
 
-/// The last lines of a log.
+/// Returns the last lines of a log.
 fn tail(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();

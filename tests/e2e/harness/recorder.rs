@@ -1,4 +1,5 @@
-//! Records what happens to the objects of a rollout, for [`Trace`]s and for recordings of the form of `tests/data/traces`.
+//! Records the changes of objects during a rollout, for [`Trace`]s and for recordings in the format
+//! of `tests/data/traces`.
 
 use std::cell::{Ref, RefCell};
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ use super::stand_in::{Operand, cluster_policy_kind};
 use super::trace::Trace;
 use super::workloads::NAMESPACE;
 
-/// Fields that no test looks at, wherever they are: they would make most of a recording.
+/// Fields that no test reads. They would be the largest part of a recording.
 const LEFT_OUT: [&str; 26] = [
     "addresses",
     "allocatable",
@@ -54,7 +55,7 @@ const LEFT_OUT: [&str; 26] = [
 /// One line of a recording.
 struct Line {
     at: Instant,
-    /// `INITIAL`, `ADDED`, `MODIFIED`, `DELETED`; none for what a person did.
+    /// `INITIAL`, `ADDED`, `MODIFIED` or `DELETED`. `None`: an action of a user.
     event: Option<&'static str>,
     content: Value,
 }
@@ -63,22 +64,23 @@ struct Line {
 struct Recording {
     trace: Trace,
     lines: Vec<Line>,
-    /// What there is, by kind, namespace and name, as it was written last.
+    /// The last state of each object, by kind, namespace and name.
     objects: BTreeMap<String, Value>,
     /// Kinds whose first list is complete.
     listed: usize,
-    /// A watch was interrupted: what happened meanwhile is not in here.
+    /// Set if a watch was interrupted, so that changes may be missing.
     gap: Option<String>,
 }
 
-/// Records from now on; dropping it ends the recording.
+/// A recording in progress. Dropping it ends the recording.
 pub(crate) struct Recorder {
     recording: Rc<RefCell<Recording>>,
     watches: Vec<JoinHandle<()>>,
 }
 
 impl Recorder {
-    /// Starts to record Nodes, ClusterPolicies, and of drivers, validators and workloads the DaemonSets, their revisions and the pods.
+    /// Starts to record Nodes, ClusterPolicies, and of drivers, validators and workloads the
+    /// DaemonSets, their revisions and the pods.
     pub(crate) fn start(client: &Client) -> Self {
         let recording = Rc::default();
         let kinds = [
@@ -92,17 +94,17 @@ impl Recorder {
         Self { recording, watches }
     }
 
-    /// What has been recorded so far.
+    /// Returns the current trace.
     pub(crate) fn trace(&self) -> Ref<'_, Trace> {
         Ref::map(self.recording.borrow(), |recording| &recording.trace)
     }
 
-    /// Whether everything that there was at the start has been recorded.
+    /// Whether all initial objects have been recorded.
     pub(crate) fn has_begun(&self) -> bool {
         self.recording.borrow().listed == self.watches.len()
     }
 
-    /// Notes what a person does now.
+    /// Records an action of a user.
     pub(crate) fn act(&self, action: &str) {
         self.recording.borrow_mut().lines.push(Line {
             at: Instant::now(),
@@ -114,8 +116,7 @@ impl Recorder {
     /// Writes the recording, with times since `zero`.
     ///
     /// # Errors
-    ///
-    /// Something is missing in it, or the file cannot be written.
+    /// The recording is incomplete, or the file cannot be written.
     pub(crate) fn write(&self, file: &Path, zero: Instant) -> Result<()> {
         let recording = self.recording.borrow();
         ensure!(recording.gap.is_none(), "a watch was interrupted: {:?}", recording.gap);

@@ -1,13 +1,13 @@
-//! Paths in the repository, and the program that was built from it.
+//! Paths in the repository, and the path of the built program.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Names the program that people run, as `tests/e2e/run.sh` has built it.
+/// The variable with the path of the full program, which `tests/e2e/run.sh` builds.
 const PROGRAM: &str = "GPU_ROLLOUT_PROGRAM";
 
-/// A path in the repository; this package is two folders below its root.
+/// Returns a path in the repository. This package is two directories below its root.
 pub(crate) fn repository(path: &str) -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.ancestors().nth(2).unwrap_or(package).join(path)

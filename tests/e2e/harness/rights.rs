@@ -1,4 +1,5 @@
-//! Rights, from the audit log: nothing asked for in vain, nothing done beyond them; and, over all scenarios, nothing granted in vain.
+//! Checks rights with the audit log: no request was denied or exceeded the rights, and over all
+//! scenarios each granted right was used.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,12 +17,12 @@ use super::audit::Request;
 use super::hook_release::HookRelease;
 use super::stack::Stack;
 
-/// What was granted and what was used, as `scope group/resource verb`.
+/// The granted and the used rights, as `scope group/resource verb`.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Rights {
     /// All rules of the roles that are bound to the hook's ServiceAccount.
     pub(crate) granted: BTreeSet<String>,
-    /// Those that a request needed.
+    /// The rights that a request needed.
     pub(crate) used: BTreeSet<String>,
 }
 
@@ -47,7 +48,7 @@ impl Grant {
     }
 }
 
-/// Checks the requests of a hook against its rights, and notes for [`unused`] which of them it needed.
+/// Checks the requests of a hook against its rights, and stores the used rights for [`unused`].
 pub(crate) async fn check(stack: &Stack, hook: &HookRelease<'_>, scenario: &str) -> Result<()> {
     let grants = grants(stack, hook).await?;
     let mut rights = Rights {
@@ -75,7 +76,7 @@ pub(crate) async fn check(stack: &Stack, hook: &HookRelease<'_>, scenario: &str)
     Ok(())
 }
 
-/// The rights that no scenario needed.
+/// Returns the rights that no scenario used.
 pub(crate) fn unused() -> Result<Vec<String>> {
     let mut all = Rights::default();
     let directory = directory();

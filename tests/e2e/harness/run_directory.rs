@@ -1,11 +1,12 @@
-//! The directory of one run: everything that the run's processes write. Removed after success, kept and named after a failure.
+//! The directory of one run, with the files of its processes. It is removed after success. After a
+//! failure, it is kept and its path is printed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Set to keep the directory of a successful run as well.
+/// The variable that keeps the directories of successful runs too.
 const KEEP: &str = "GPU_ROLLOUT_E2E_KEEP";
 
 /// Owns the directory.
@@ -32,7 +33,7 @@ impl RunDirectory {
         &self.path
     }
 
-    /// From now on the run counts as successful.
+    /// Marks the run as successful.
     pub(crate) fn succeeded(&mut self) {
         self.failed = false;
     }

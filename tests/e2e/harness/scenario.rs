@@ -1,4 +1,4 @@
-//! Runs a story on a fresh stack: with a deadline, and with everything kept that explains a failure.
+//! Runs a story on a new stack, with a deadline. Keeps all files that explain a failure.
 
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::dump::dump_objects;
 use super::run_directory::RunDirectory;
 use super::stack::Stack;
 
-/// More than any scenario takes, even on a busy machine.
+/// The default deadline. No scenario needs as much, even on a busy machine.
 const DEADLINE: Duration = Duration::from_mins(10);
 
 /// Starts a stack for the scenario `name` and runs `story` on it.
@@ -22,7 +22,8 @@ pub(crate) fn scenario<'s>(
     scenario_within(DEADLINE, name, story)
 }
 
-/// The same with a deadline of its own. Stories are long: their futures are on the heap.
+/// Runs a scenario with a deadline of its own. The future of a story is large, so it is on the
+/// heap.
 pub(crate) fn scenario_within<'s>(
     deadline: Duration,
     name: &'s str,
@@ -31,7 +32,7 @@ pub(crate) fn scenario_within<'s>(
     scenario_on(None, deadline, name, story)
 }
 
-/// The same on a control plane of a minor version of Kubernetes, such as `1.32`.
+/// Runs a scenario on a control plane of a minor version of Kubernetes, such as `1.32`.
 pub(crate) fn scenario_on<'s>(
     version: Option<&'static str>,
     deadline: Duration,

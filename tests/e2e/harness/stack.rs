@@ -1,4 +1,4 @@
-//! One run's whole cluster: control plane, kwok, worker nodes that run pods for real, Helm.
+//! The cluster of one run: control plane, kwok, worker nodes that run pods for real, Helm.
 
 use std::path::{Path, PathBuf};
 
@@ -16,26 +16,27 @@ use super::node_agent::NodeAgent;
 use super::process::Process;
 use super::stand_in::{Script, StandIn};
 
-/// What a scenario works with.
+/// The cluster of a scenario.
 pub(crate) struct Stack {
     /// An administrator's client.
     pub(crate) client: Client,
     /// Real Helm 4.
     pub(crate) helm: Helm,
-    /// Who asked the API server for what.
+    /// The audit log of the API server.
     pub(crate) audit: AuditLog,
     /// The nodes that run pods for real: `worker-0`, `worker-1`, and those that were joined.
     pub(crate) workers: Vec<NodeAgent>,
     /// etcd, API server, controllers, scheduler.
     pub(crate) control_plane: ControlPlane,
-    /// NVIDIA's operator, DRA driver and charts, once they are played.
+    /// The stand-ins for NVIDIA's operator, DRA driver and charts, after they are started.
     pub(crate) stand_in: Option<StandIn>,
     directory: PathBuf,
     kwok: Process,
 }
 
 impl Stack {
-    /// Starts everything in `directory`, with the control plane of a minor version of Kubernetes such as `1.32`, or the usual one.
+    /// Starts everything in `directory`, with the control plane of a minor version of Kubernetes
+    /// such as `1.32`, or the usual one.
     pub(crate) async fn start(directory: &Path, version: Option<&'static str>) -> Result<Self> {
         let control_plane = ControlPlane::start(directory, version).await?;
         let kwok = kwok::start(directory, &control_plane)?;
@@ -58,7 +59,8 @@ impl Stack {
         })
     }
 
-    /// Starts to play NVIDIA's operator, DRA driver and charts, on a CPU node that has room for their controllers.
+    /// Starts the stand-ins for NVIDIA's operator, DRA driver and charts, with a CPU node for their
+    /// controllers.
     pub(crate) async fn play(&mut self, script: Script) -> Result<()> {
         kwok::add_cpu_node(&self.client, "system-0").await?;
         self.stand_in =
@@ -71,18 +73,18 @@ impl Stack {
         Ok(&self.stand_in.as_ref().context("nothing is played yet")?.charts)
     }
 
-    /// Takes a chart out of the repository, or puts it back.
+    /// Removes a chart from the repository, or restores it.
     pub(crate) fn withhold(&self, chart: &str, version: &str, withhold: bool) -> Result<()> {
         self.stand_in.as_ref().context("nothing is played yet")?.withhold(chart, version, withhold)
     }
 
-    /// Changes the script from now on.
+    /// Changes the script of the stand-ins.
     pub(crate) fn rewrite(&self, change: impl FnOnce(&mut Script)) -> Result<()> {
         self.stand_in.as_ref().context("nothing is played yet")?.rewrite(change);
         Ok(())
     }
 
-    /// Installs or upgrades a release from the stand-ins' charts; does not wait.
+    /// Installs or upgrades a release from the stand-ins' charts, without waiting.
     pub(crate) async fn deploy(
         &self,
         chart: &str,
@@ -118,13 +120,13 @@ impl Stack {
         Ok(names)
     }
 
-    /// From now on a node of kwok's runs the pods for real that are marked with [`kwok::REAL`].
+    /// Makes a kwok node run pods with the annotation [`kwok::REAL`] for real.
     pub(crate) fn join(&mut self, node: &str) -> Result<()> {
         self.workers.push(NodeAgent::join(&self.directory, &self.control_plane, node)?);
         Ok(())
     }
 
-    /// The worker node that runs a pod.
+    /// Returns the worker node that runs a pod.
     pub(crate) fn worker_of(&self, pod: &Pod) -> Result<&NodeAgent> {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         self.workers
@@ -143,7 +145,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Fails if one of the programs has ended by itself.
+    /// Fails if one of the programs has ended unexpectedly.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
         self.control_plane.check_alive()?;
         self.kwok.check_alive()

@@ -1,8 +1,10 @@
-//! Stand-ins for what cannot be had here: NVIDIA's GPU operator and network operator, the kubelets of their nodes, the DRA driver, and their
-//! charts. Drivers are upgraded by NVIDIA's own state machine (`upgrade_controller`).
+//! Stand-ins for programs that are not available here: NVIDIA's GPU Operator and Network Operator,
+//! the kubelets of their nodes, the DRA driver, and their charts. NVIDIA's own state machine
+//! upgrades the drivers (`upgrade_controller`).
 //!
-//! They play what the real ones do to objects: for gpu-operator v26.7.0 as recorded (`tests/data/traces`), for the older releases with the
-//! differences that are known. Pods themselves are kwok's.
+//! They play what the real ones do to objects: for gpu-operator v26.7.0 as recorded
+//! (`tests/data/traces`), for the older releases with the differences that are known. Pods
+//! themselves are kwok's.
 
 mod cache;
 mod charts;
@@ -34,7 +36,7 @@ pub(crate) use random::number;
 pub(crate) use script::{Fault, Script};
 pub(crate) use upgrade_controller::controller;
 
-/// Everything of NVIDIA's that is played. Dropping it stops it.
+/// The running stand-ins. Dropping it stops them.
 pub(crate) struct StandIn {
     /// URL of the chart repository.
     pub(crate) charts: String,
@@ -45,7 +47,7 @@ pub(crate) struct StandIn {
 }
 
 impl StandIn {
-    /// Starts to play by a script.
+    /// Starts the stand-ins with a script.
     pub(crate) async fn start(
         directory: &Path,
         control_plane: &ControlPlane,
@@ -66,7 +68,7 @@ impl StandIn {
         Ok(Self { charts, repository, script, tasks })
     }
 
-    /// Takes a chart's archive out of the repository, or puts it back: who asks for it meanwhile is told that it is not found.
+    /// Removes a chart's archive from the repository, so that requests get 404, or restores it.
     pub(crate) fn withhold(&self, chart: &str, version: &str, withhold: bool) -> Result<()> {
         let archive = self.repository.join(format!("{chart}-{version}.tgz"));
         let aside = archive.with_extension("aside");
@@ -74,7 +76,7 @@ impl StandIn {
         std::fs::rename(&from, &to).with_context(|| format!("renaming {}", from.display()))
     }
 
-    /// Changes the script from now on.
+    /// Changes the script of the stand-ins.
     pub(crate) fn rewrite(&self, change: impl FnOnce(&mut Script)) {
         change(&mut self.script.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
     }

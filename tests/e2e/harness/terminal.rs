@@ -1,4 +1,5 @@
-//! A person at a terminal: what a bundle's README.md says is typed as it stands there, and nothing else is known.
+//! A user at a terminal, who types the commands of a bundle's README.md exactly and knows nothing
+//! else.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ const LIMIT: Duration = Duration::from_mins(2);
 
 /// A shell with the programs that a user of one deployer has.
 pub(crate) struct Terminal {
-    /// The folder in which its user stands.
+    /// The current directory of the user.
     folder: PathBuf,
     environment: Vec<(&'static str, String)>,
     #[expect(dead_code, reason = "dropping it ends the server")]
@@ -28,7 +29,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Opens it at home.
+    /// Opens a shell in the home directory.
     pub(crate) async fn open(stack: &Stack, kind: Kind) -> Result<Self> {
         let home = stack.helm.directory().join("terminal");
         let bin = home.join("bin");
@@ -55,12 +56,12 @@ impl Terminal {
         Ok(Self { folder: home, environment, server })
     }
 
-    /// Goes into the folder of a bundle.
+    /// Changes to the directory of a bundle.
     pub(crate) fn enter(&mut self, bundle: PathBuf) {
         self.folder = bundle;
     }
 
-    /// What a section of the README.md says to type: one text a block.
+    /// Returns the code blocks of a section of the README.md.
     pub(crate) fn blocks(&self, heading: &str) -> Result<Vec<String>> {
         let page = fs::read_to_string(self.folder.join("README.md"))?;
         let section = page.split("\n## ").find(|section| section.lines().next() == Some(heading));
@@ -74,7 +75,7 @@ impl Terminal {
         Ok(blocks)
     }
 
-    /// Types a block, and fails with what was said if a line of it fails.
+    /// Runs a code block. Fails with the output if a line fails.
     pub(crate) async fn run(&self, block: &str) -> Result<String> {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--", "sh", "-euc", block]);
@@ -94,7 +95,7 @@ impl Terminal {
     }
 }
 
-/// Starts what Argo CD's command line talks to.
+/// Starts the server of Argo CD's command line.
 async fn serve(stack: &Stack) -> Result<(Process, String)> {
     let port = free_port()?;
     let arguments = [
@@ -126,7 +127,7 @@ async fn serve(stack: &Stack) -> Result<(Process, String)> {
     Ok((server, address))
 }
 
-/// Puts a program on the path of a shell.
+/// Adds a program to the PATH of a shell.
 pub(crate) fn link(bin: &Path, name: &str, program: &Path) -> Result<()> {
     let link = bin.join(name);
     if link.symlink_metadata().is_ok() {

@@ -1,4 +1,4 @@
-//! Where the pinned programs are: `tests/tools/build.sh` builds what is missing and prints the directory.
+//! The pinned programs. `tests/tools/build.sh` builds missing ones and prints the directory.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -10,19 +10,21 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::repository::repository;
 
-/// The name by which `tests/tools/build.sh` knows the programs that the cluster of every scenario runs.
+/// The name in `tests/tools/build.sh` of the programs that the cluster of every scenario runs.
 const STACK: &str = "stack";
 
-/// The directory, when the programs of every stack have been built: minutes of work the first time, done before the deadline of a scenario starts.
+/// The directory, when the programs of every stack have been built: minutes of work the first time,
+/// done before the deadline of a scenario starts.
 static BUILT: LazyLock<Result<PathBuf, String>> =
     LazyLock::new(|| build(STACK).map_err(|error| format!("{error:#}")));
 
 thread_local! {
-    /// The names that [`program`] was asked for. Each scenario has a thread of its own.
+    /// The names that [`program`] was called with. Each scenario has a thread of its own.
     static USED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// The path of a program. One that only some scenarios run is built now, if `tests/e2e/run.sh` did not.
+/// Returns the path of a program. A program of only some scenarios is built now, if
+/// `tests/e2e/run.sh` did not build it.
 pub(crate) fn program(name: &str) -> Result<PathBuf> {
     USED.with_borrow_mut(|used| used.insert(name.to_owned()));
     let path = directory()?.join(name);
@@ -48,7 +50,8 @@ pub(crate) fn require(name: &str) -> Result<()> {
     run("scripts/needs.sh", &[name]).map(drop)
 }
 
-/// The CustomResourceDefinitions of the programs of a folder of `tests/tools`: one YAML file each, by name.
+/// The CustomResourceDefinitions of the programs of a folder of `tests/tools`: one YAML file each,
+/// by name.
 pub(crate) fn definitions(folder: &str) -> Result<Vec<PathBuf>> {
     let definitions = directory()?.join("../crds").join(folder);
     if !definitions.exists() {

@@ -1,5 +1,5 @@
-//! What a rollout looks like from outside: the node states and the ClusterPolicy's status, live or from a recording, and what two
-//! rollouts of the same shape have in common however fast they are.
+//! The externally visible course of a rollout: node states and the ClusterPolicy's status, live or
+//! from a recording, and the shape that rollouts of different speeds share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,17 +8,17 @@ use serde_json::Value;
 
 use super::repository::repository;
 
-/// What is seen of a node.
+/// The visible state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NodeLook {
     /// The state label.
     pub(crate) state: String,
     unschedulable: bool,
-    /// The controller has noted that the validator is not ready.
+    /// Whether the controller has noted that the validator is not ready.
     pub(crate) validation_started: bool,
 }
 
-/// What is seen of the ClusterPolicy's status.
+/// The visible status of the ClusterPolicy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PolicyLook {
     /// `status.state`
@@ -33,21 +33,21 @@ enum Look {
     Policy(PolicyLook),
 }
 
-/// What rollouts of one shape have in common.
+/// The shape of a rollout.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// How each node went, sorted.
+    /// The sequence of states of each node, sorted.
     nodes: Vec<Vec<NodeLook>>,
     policy: Vec<PolicyLook>,
-    /// The most nodes that were under way at once.
+    /// The highest number of nodes in progress at the same time.
     at_once: usize,
-    /// `ready` stood while nodes were already out of date.
+    /// Whether the status was `ready` while nodes were already out of date.
     stale_ready: bool,
-    /// `ready` was back before the last node was done.
+    /// Whether the status was `ready` again before the last node was done.
     early_ready: bool,
 }
 
-/// What has been seen, in order.
+/// The observed states in their order.
 #[derive(Default)]
 pub(crate) struct Trace {
     looks: Vec<Look>,
@@ -103,7 +103,7 @@ impl Trace {
         }
     }
 
-    /// What it has in common with others.
+    /// Returns the shape of the trace.
     pub(crate) fn shape(&self) -> Shape {
         let mut nodes: BTreeMap<&str, Vec<NodeLook>> = BTreeMap::new();
         let mut policy: Vec<PolicyLook> = Vec::new();
@@ -137,7 +137,7 @@ impl Trace {
         Shape { nodes, policy, at_once, stale_ready, early_ready }
     }
 
-    /// How each node and the ClusterPolicy look now.
+    /// Returns the current state of each node and of the ClusterPolicy.
     pub(crate) fn now(&self) -> (BTreeMap<String, NodeLook>, PolicyLook) {
         let (mut nodes, mut policy) = (BTreeMap::new(), PolicyLook::default());
         for look in &self.looks {

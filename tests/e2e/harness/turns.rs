@@ -1,4 +1,4 @@
-//! Who had which node when, in upgrades that hooks drive: every change of every node, in the order in which the API server told it.
+//! Records every change of every node in driven upgrades, in the order of the API server's events.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,20 +14,20 @@ use tokio::task::JoinHandle;
 
 use super::stand_in::SAFE_LOAD;
 
-/// How a node looked.
+/// The state of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Look {
     /// State of the GPU driver's upgrade.
     pub(crate) gpu: Option<String>,
     /// State of the network driver's upgrade.
     pub(crate) ofed: Option<String>,
-    /// It takes no new pods.
+    /// Whether the node is cordoned.
     pub(crate) cordoned: bool,
-    /// Its network driver waits until it may be loaded.
+    /// Whether its network driver waits until it may load.
     pub(crate) waits_to_load: bool,
 }
 
-/// Records from now on; dropping it ends the recording.
+/// A recording in progress. Dropping it ends the recording.
 pub(crate) struct Turns {
     looks: Rc<RefCell<Vec<(Timestamp, String, Look)>>>,
     watch: JoinHandle<()>,
@@ -53,7 +53,7 @@ impl Turns {
         Self { looks, watch }
     }
 
-    /// How each node looked, one look after another, without repetitions.
+    /// Returns the sequence of states of each node, without repetitions.
     pub(crate) fn by_node(&self) -> BTreeMap<String, Vec<Look>> {
         let mut nodes: BTreeMap<String, Vec<Look>> = BTreeMap::new();
         for (_, node, look) in self.looks.borrow().iter() {
@@ -65,7 +65,7 @@ impl Turns {
         nodes
     }
 
-    /// The most nodes that were cordoned at once.
+    /// Returns the highest number of nodes that were cordoned at the same time.
     pub(crate) fn most_cordoned(&self) -> usize {
         let (mut cordoned, mut most) = (BTreeSet::new(), 0);
         for (_, node, look) in self.looks.borrow().iter() {
@@ -79,14 +79,14 @@ impl Turns {
         most
     }
 
-    /// When each node's GPU driver upgrade was first seen to have begun.
+    /// Returns when each node's GPU driver upgrade was first observed as started.
     pub(crate) fn starts(&self) -> Vec<Timestamp> {
         self.changes(|before, after| {
             before.is_none_or(|before| before.gpu.is_none()) && after.gpu.is_some()
         })
     }
 
-    /// When each node was first seen to be given back after it.
+    /// Returns when each node was first observed as released after its upgrade.
     pub(crate) fn ends(&self) -> Vec<Timestamp> {
         self.changes(|before, after| {
             before.is_some_and(|before| before.gpu.is_some()) && after.gpu.is_none()
@@ -103,7 +103,7 @@ impl Turns {
         times
     }
 
-    /// How often a node's GPU driver upgrade was begun.
+    /// Returns how often a node's GPU driver upgrade was started.
     pub(crate) fn gpu_starts(&self, node: &str) -> usize {
         let looks = self.by_node().remove(node).unwrap_or_default();
         looks.windows(2).filter(|pair| pair[0].gpu.is_none() && pair[1].gpu.is_some()).count()

@@ -1,4 +1,5 @@
-//! Waiting for something, never for a time: bounded polls that say what they waited for when they give up.
+//! Waits for conditions, never for a fixed time. Polls have a limit, and a timeout error names the
+//! condition.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -8,12 +9,13 @@ use kube::Api;
 use kube::runtime::wait::{Condition, await_condition};
 use serde::de::DeserializeOwned;
 
-/// How long after a look at something that nothing can be watched for the next one comes: soon at first …
+/// The first pause between two polls of a condition that cannot be watched.
 const PERIOD: Duration = Duration::from_millis(50);
-/// … and, as what takes long is looked at by several scenarios at once, later and later, up to this.
+/// The longest pause. Pauses grow, because several scenarios poll at the same time.
 const LONGEST: Duration = Duration::from_millis(400);
 
-/// Looks until `probe` finds something, at most `limit` long. An error of `probe` is not the end: it is reported when time is up.
+/// Polls until `probe` returns a value, for at most `limit`. An error of `probe` does not end the
+/// wait. It is reported on timeout.
 pub(crate) async fn until<T>(
     what: &str,
     limit: Duration,
@@ -38,7 +40,8 @@ pub(crate) async fn until<T>(
     }
 }
 
-/// Watches one object until `condition` holds, at most `limit` long; the object as it then is (`None`: it is gone).
+/// Watches one object until `condition` holds, for at most `limit`. Returns the object (`None`: it
+/// is gone).
 pub(crate) async fn watch_until<K>(
     api: Api<K>,
     name: &str,
@@ -59,7 +62,7 @@ where
         );
         match waited.await.with_context(|| format!("waited {limit:?} for {what} of {name}"))? {
             Ok(object) => return Ok(object),
-            // A broken watch (the API server is away) is started again until time is up.
+            // A broken watch (the API server is unreachable) is restarted until the timeout.
             Err(_) => tokio::time::sleep(PERIOD).await,
         }
     }

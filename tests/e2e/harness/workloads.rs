@@ -1,4 +1,4 @@
-//! What users run on GPU nodes.
+//! Workloads of users on GPU nodes.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::kwok::{KWOK_LABEL, KWOK_TAINT};
 use super::stack::Stack;
 use super::wait::until;
 
-/// Where they run.
+/// The namespace of workloads.
 pub(crate) const NAMESPACE: &str = "ml";
 const LIMIT: Duration = Duration::from_mins(2);
 
@@ -20,15 +20,15 @@ const LIMIT: Duration = Duration::from_mins(2);
 pub(crate) struct Serving<'a> {
     /// Its name, and the value of its pods' label `app`.
     pub(crate) name: &'a str,
-    /// Pods.
+    /// The number of pods.
     pub(crate) replicas: usize,
-    /// GPUs of each pod.
+    /// The number of GPUs of each pod.
     pub(crate) gpus: usize,
     /// The only node that it may run on.
     pub(crate) node: Option<&'a str>,
     /// Annotations of its pods.
     pub(crate) annotations: Value,
-    /// Labels of its pods beside `app`.
+    /// Labels of its pods in addition to `app`.
     pub(crate) labels: Value,
 }
 
@@ -72,7 +72,8 @@ impl Serving<'_> {
 }
 
 impl Stack {
-    /// A Deployment whose pods take GPUs, and, if `available` is given, a PodDisruptionBudget that keeps so many of them.
+    /// Creates a Deployment whose pods use GPUs, and, if `available` is given, a
+    /// PodDisruptionBudget with this `minAvailable`.
     pub(crate) async fn serve(
         &self,
         name: &str,
@@ -90,7 +91,7 @@ impl Stack {
         self.await_serving(name, replicas).await
     }
 
-    /// Creates a Deployment; does not wait.
+    /// Creates a Deployment, without waiting.
     pub(crate) async fn run(&self, serving: &Serving<'_>) -> Result<()> {
         let deployment = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": serving.name, "namespace": NAMESPACE},
@@ -111,7 +112,7 @@ impl Stack {
         Applier::new(&self.client).apply(&budget, NAMESPACE).await
     }
 
-    /// Waits until so many pods of a Deployment are ready.
+    /// Waits until this number of pods of a Deployment are ready.
     pub(crate) async fn await_serving(&self, name: &str, replicas: usize) -> Result<()> {
         let deployments = Api::<Deployment>::namespaced(self.client.clone(), NAMESPACE);
         until(&format!("deployment/{name}"), LIMIT, async || {

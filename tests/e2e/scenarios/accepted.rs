@@ -1,5 +1,6 @@
-//! Everything that bundles bring is accepted by a real API server: the catalog's CRDs, each version over the one before, and for every
-//! recipe the objects of Flux and Argo CD, and what the local charts make. Server-side, so with CEL rules; strictly, so that no field is dropped.
+//! Everything that bundles bring is accepted by a real API server: the catalog's CRDs, each version
+//! over the one before, and for every recipe the objects of Flux and Argo CD, and what the local
+//! charts make. Server-side, so with CEL rules; strictly, so that no field is dropped.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -136,7 +137,8 @@ async fn render(deployers: &[&str], repository: &str, output: &Path) -> Result<(
     Ok(())
 }
 
-/// What the local charts bring, with the release's namespace. Namespaces and CRDs are there when it returns.
+/// What the local charts bring, with the release's namespace. Namespaces and CRDs are there when it
+/// returns.
 async fn of_local_charts(
     stack: &Stack,
     applier: &Applier,
@@ -203,7 +205,8 @@ async fn of_flux(bundle: &Path) -> Result<Vec<(String, Value)>> {
     Ok(objects.into_iter().map(|object| ("flux-system".to_owned(), object)).collect())
 }
 
-/// What Argo CD gets. The umbrella chart of `argocd-helm` makes the same Applications: `crates/bundle/tests/render` compares them.
+/// What Argo CD gets. The umbrella chart of `argocd-helm` makes the same Applications:
+/// `crates/bundle/tests/render` compares them.
 fn of_argocd(bundle: &Path) -> Result<Vec<(String, Value)>> {
     let mut files: Vec<PathBuf> =
         ["root.yaml", "root-project.yaml", "project.yaml"].map(|file| bundle.join(file)).into();

@@ -1,4 +1,4 @@
-//! c. The same deployment once more: the hook fires, finds its work done, and writes nothing.
+//! c. The same deployment again: the hook fires, finds its work done, and writes nothing.
 
 use anyhow::{Result, ensure};
 use jiff::Timestamp;

@@ -1,8 +1,10 @@
-//! NVIDIA's upgrade library and our model of it (`crates/nvidia-upgrade/src/lib.rs`) agree: in small worlds that come from a seed, on a real API server,
-//! both make the same pass over the same objects, and after each one every node, every pod and every eviction that is still under way must be
-//! what the model says. The library runs in `tests/tools/upgrade-controller`, one pass at a time.
+//! NVIDIA's upgrade library and our model of it (`crates/nvidia-upgrade/src/lib.rs`) agree. In
+//! small seeded worlds on a real API server, both perform the same pass over the same objects.
+//! After each pass, every node, every pod and every pending eviction must be as in the model. The
+//! library runs in `tests/tools/upgrade-controller`, one pass at a time.
 //!
-//! What a difference led to is in `docs/conformance.md`. A world that fails is named by its seed: `GPU_ROLLOUT_WORLD=N` plays it alone.
+//! What a difference led to is in `docs/conformance.md`. A world that fails is named by its seed:
+//! `GPU_ROLLOUT_WORLD=N` plays it alone.
 
 mod actions;
 mod api;

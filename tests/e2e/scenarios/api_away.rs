@@ -1,4 +1,5 @@
-//! The API server is away in the middle of a rollout: the hook decides nothing meanwhile, and goes on when it is back.
+//! The API server is unreachable in the middle of a rollout. The hook makes no decisions until it
+//! is back, and then continues.
 
 use std::time::Duration;
 

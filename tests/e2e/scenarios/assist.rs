@@ -1,4 +1,5 @@
-//! Modes `assist` and `steer`: the vendor's controller works, and sleeps two minutes after each driver pod that it deletes.
+//! Modes `assist` and `steer`. NVIDIA's controller performs the upgrades, and sleeps two minutes
+//! after each driver pod that it deletes.
 
 use std::time::Duration;
 
@@ -51,7 +52,8 @@ async fn check_clean(stack: &Stack) -> Result<()> {
     Ok(())
 }
 
-/// Four nodes, one after the other: without being woken the controller would need eight minutes, and the Job has four.
+/// Four nodes, one after the other: without being woken the controller would need eight minutes,
+/// and the Job has four.
 async fn woken(name: &str, chart: &'static str) -> Result<()> {
     scenario(name, async |stack| {
         let script = Script { tick: TICK, ..Script::seeded(61) };
@@ -129,7 +131,8 @@ async fn held_nodes_are_checked_before_they_take_workloads() -> Result<()> {
     .await
 }
 
-/// The network operator's controller drains a node and replaces its driver; the hook waits until all of that is done.
+/// The network operator's controller drains a node and replaces its driver; the hook waits until
+/// all of that is done.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn network_drivers_are_upgraded_by_their_operator() -> Result<()> {

@@ -1,4 +1,5 @@
-//! a, b, c. The whole road: a recipe becomes a bundle, its `deploy.sh` installs it, upgrades it, and is run once more.
+//! a, b, c. The complete workflow: a recipe is rendered into a bundle, and its `deploy.sh` installs
+//! it, upgrades it, and runs again.
 
 use anyhow::{Result, ensure};
 use jiff::Timestamp;

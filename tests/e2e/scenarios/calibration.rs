@@ -1,5 +1,5 @@
-//! How near the predictions of `plan` come where NVIDIA's controller upgrades, with its real sleep of two minutes: no test, a measurement.
-//! `make bench` runs it; `make e2e` does not.
+//! Measures the accuracy of `plan` where NVIDIA's controller upgrades, with its real sleep of two
+//! minutes. It is not a test. `make bench` runs it; `make e2e` does not.
 
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ struct Fleet {
     driver_seconds: u64,
 }
 
-/// Quick drivers show what the controller and its being woken cost, slow ones what an installation that takes its time makes of it.
+/// Quick drivers show what the controller and its being woken cost, slow ones what an installation
+/// that takes its time makes of it.
 const FLEETS: [Fleet; 5] = [
     Fleet { nodes: 6, at_once: 2, driver_seconds: 1 },
     Fleet { nodes: 6, at_once: 2, driver_seconds: 130 },
@@ -41,8 +42,9 @@ async fn measure(fleet: &Fleet) -> Result<(f64, f64)> {
     let &Fleet { nodes, at_once, driver_seconds } = fleet;
     let mut measured = (0.0, 0.0);
     scenario_within(LIMIT, &format!("calibration-{nodes}-{driver_seconds}"), async |stack| {
-        // They come up one after another: all at once they would wait for this machine, and plans go by how long the operands took. How long a
-        // driver pod takes to end no cluster tells beforehand: here it is what plans take it for.
+        // They come up one after another: all at once they would wait for this machine, and plans
+        // go by how long the operands took. How long a driver pod takes to end no cluster tells
+        // beforehand: here it is what plans take it for.
         let come_up = COMES_UP_WITHIN.saturating_mul(u32::try_from(nodes)?);
         let driver = (0, u64::try_from(come_up.as_millis())?);
         stack.play(Script { driver, driver_end: (0, SimulationTimes::default().operand_end.most()), ..Script::seeded(91) }).await?;

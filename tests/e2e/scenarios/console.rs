@@ -1,4 +1,5 @@
-//! What people's commands say of a fleet that is stuck in many ways, and that doing what they say, word by word, resolves it.
+//! The output of commands for a fleet that is stuck in many ways. Running the printed commands
+//! exactly must resolve it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -270,7 +271,8 @@ async fn documented_fixes_resolve_stuck_nodes_literally() -> Result<()> {
     .await
 }
 
-/// NVIDIA's controller has one slot, and the node that has it fails: the others wait for it, and are told for whom.
+/// NVIDIA's controller has one slot, and the node that has it fails: the others wait for it, and
+/// are told for whom.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn slot_of_failed_node_is_named_and_freed() -> Result<()> {
@@ -362,7 +364,8 @@ async fn findings(console: &Console) -> Result<BTreeMap<String, Value>> {
         .collect())
 }
 
-/// No bundle, no hook: an operator and a DRA driver whose plugins nobody replaces, and what people have left behind.
+/// No bundle, no hook: an operator and a DRA driver whose plugins nobody replaces, and what people
+/// have left behind.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn what_doctor_prescribes_cures() -> Result<()> {

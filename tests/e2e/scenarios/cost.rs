@@ -1,4 +1,4 @@
-//! What the hook costs: no test, a measurement. `make bench` runs it; `make e2e` does not.
+//! Measures the cost of the hook. It is not a test. `make bench` runs it; `make e2e` does not.
 
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ const BUDGET_SECONDS: u64 = 1_800;
 /// The row of a run that finds its work done.
 const NOTHING: &str = "nothing to do";
 
-/// A small fleet, then a large one; on each a run after it has grown, one with other settings, and one with nothing to do.
+/// A small fleet, then a large one; on each a run after it has grown, one with other settings, and
+/// one with nothing to do.
 #[tokio::test(flavor = "local")]
 #[ignore = "a measurement: make bench"]
 async fn cost_of_hook_in_small_and_large_fleet() -> Result<()> {
@@ -49,8 +50,8 @@ struct Row {
     peak_kib: u64,
     requests: usize,
     writes: usize,
-    /// Plugins that the hook found stale and replaced. Nodes that come up have their plugin before the driver that it serves, so a
-    /// first run on a fleet that has just grown has much to do.
+    /// Plugins that the hook found stale and replaced. Nodes that come up have their plugin before
+    /// the driver that it serves, so a first run on a fleet that has just grown has much to do.
     replaced: usize,
 }
 

@@ -1,5 +1,5 @@
-//! Bundles under the real deployers. A story is written once and told with each of them; what was seen goes into tables that
-//! `docs/deployers.md` is made from.
+//! Bundles with the real deployers. A story is written once and runs with each of them. The
+//! observed results are stored in tables, from which `docs/deployers.md` is generated.
 
 mod by_tags;
 mod change;

@@ -1,4 +1,5 @@
-//! The stand-in of the DRA driver alone: without a hook, plugins go on serving the driver that they found at their start.
+//! The stand-in of the DRA driver alone: without a hook, plugins keep serving the driver that was
+//! loaded at their start.
 
 use std::time::Duration;
 

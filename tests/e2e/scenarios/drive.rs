@@ -1,4 +1,4 @@
-//! Mode `drive`: the hook does the whole upgrade, with workloads in the way.
+//! Mode `drive`: the hook performs the whole upgrade on nodes with workloads.
 
 mod both;
 mod interrupted;
@@ -123,7 +123,8 @@ fn evictions_of(hook: &HookRelease<'_>, since: Timestamp) -> Result<Vec<Request>
         .collect())
 }
 
-/// Of all driver pods of before, the hook has deleted each one once, and no other one; those of the nodes of `except` not at all.
+/// Of all driver pods of before, the hook has deleted each one once, and no other one; those of the
+/// nodes of `except` not at all.
 fn check_deleted_once(
     hook: &HookRelease<'_>,
     namespace: &str,
@@ -285,7 +286,8 @@ async fn fifty_nodes_are_drained_and_failure_is_reported() -> Result<()> {
         stack.rewrite(|live| live.faults = [("gpu-7".to_owned(), Fault::CrashLoop)].into())?;
         let hook = HookRelease::new(stack, "gpu-rollout");
         let mut settings = settings(10, 480);
-        // Ten drivers, their evictions and the whole stack share the machine; the node that fails does so by its restarts.
+        // Ten drivers, their evictions and the whole stack share the machine; the node that fails
+        // does so by its restarts.
         settings["upgrade"]["startSeconds"] = json!(300);
         settings["upgrade"]["policy"]["drain"] = json!({"enable": true, "timeoutSeconds": 120});
         settings["upgrade"]["policy"]["podDeletion"] = json!({"enable": false});

@@ -1,4 +1,5 @@
-//! d. The hook's pod dies at several points, in several ways: its Job's next pod goes on, and nothing is done twice.
+//! d. The hook's pod dies at several points, in several ways. Its Job's next pod continues, and
+//! does nothing twice.
 
 use std::time::Duration;
 

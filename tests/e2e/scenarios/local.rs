@@ -1,4 +1,5 @@
-//! A stack for people: `make stack` leaves it running, and the tutorial is typed on it as it stands there.
+//! The local stack: `make stack` keeps it running, and a test runs the tutorial's commands on it
+//! exactly.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -30,7 +31,7 @@ async fn stays_until_it_is_told_to_end() -> Result<()> {
         std::fs::copy(&environment, place.join("environment"))?;
         eprintln!("\nThe cluster is there: {NODES} nodes with GPUs, no driver yet. In another terminal, in this folder:\n");
         eprintln!("  . {PLACE}/environment\n  kubectl get nodes\n");
-        eprintln!("docs/tutorial.md goes on from here. Ctrl-C ends it and leaves nothing.");
+        eprintln!("Continue with docs/tutorial.md. Ctrl-C stops the cluster and removes it.");
         tokio::signal::ctrl_c().await?;
         Ok(std::fs::remove_dir_all(place)?)
     })
@@ -85,7 +86,8 @@ async fn the_tutorial_is_true_word_by_word() -> Result<()> {
             report.contains("<svg") && report.contains("gpu-7") && report.contains("settled"),
             "{report}"
         );
-        // The tutorial upgrades to an operator of v26.3. On the same cluster, people can also install a newer one.
+        // The tutorial upgrades to an operator of v26.3. On the same cluster, people can also
+        // install a newer one.
         controller(ControllerGeneration::Gpu26_7)?;
         let (used, built) = (used_programs(), stack_programs()?);
         ensure!(used == built, "the cluster used {used:?}, `make stack` builds {built:?}");

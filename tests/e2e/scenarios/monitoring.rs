@@ -1,4 +1,5 @@
-//! What monitoring and support see of a run: metrics while it goes on, those of the report when it is over, and the archive for somebody else.
+//! A run in monitoring and support: metrics during the run, metrics of the report after it, and the
+//! support bundle.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -66,7 +67,8 @@ page.onload = () => {
 };
 </script>"#;
 
-/// The report's page as a browser shows it: nothing to scroll sideways for, a bar for each node, and dark where people want it dark.
+/// The report's page as a browser shows it: nothing to scroll sideways for, a bar for each node,
+/// and dark where people want it dark.
 async fn check_page(console: &Console, directory: &Path) -> Result<()> {
     std::fs::write(directory.join("frame.html"), FRAME)?;
     let browser = tool("chromium")?;

@@ -1,4 +1,5 @@
-//! f. A node that never gets ready: Helm hears of it before the budget is over, and everything names it.
+//! f. A node that never becomes ready: Helm reports the failure before the budget is over, and all
+//! outputs name the node.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! e. There is no DRA driver: fine, unless one is required.
+//! e. A cluster without a DRA driver: the run succeeds unless a DRA driver is required.
 
 use anyhow::{Result, ensure};
 use contract::exit::ExitCode;

@@ -1,5 +1,6 @@
-//! A rollout of a fleet as fleets are: an exporter that was broken before, a GPU that dies, a node whose MIG configuration changes in the
-//! middle, a node that joins. None of it is the rollout's failure, and none holds it up.
+//! A rollout with the problems of real fleets: an exporter that was broken before, a GPU that dies,
+//! a node whose MIG configuration changes, a node that joins. None of them makes the rollout fail
+//! or blocks it.
 
 use std::time::Duration;
 

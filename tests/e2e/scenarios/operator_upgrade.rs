@@ -1,5 +1,5 @@
-//! An upgrade of the operator takes its time: the old one leads on and renders the new ClusterPolicy, then nobody leads, then the new one
-//! renders it again.
+//! A slow upgrade of the operator. The old operator keeps leading and renders the new
+//! ClusterPolicy, then no operator leads, then the new one renders it again.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,8 @@ const DRIVER: &str = "app.kubernetes.io/component=nvidia-driver";
 /// Longer than the operator's upgrade and three nodes take.
 const BUDGET_SECONDS: u64 = 300;
 
-/// As measured, but for the image of the new operator: the pod needs 30 s, the old operator renders after 1 s, nobody leads for 15 s.
+/// As measured, but for the image of the new operator: the pod needs 30 s, the old operator renders
+/// after 1 s, nobody leads for 15 s.
 fn slow(script: &mut Script) {
     script.operator = (30_000, 30_001);
     script.template_after = (900, 1_100);
@@ -112,7 +113,8 @@ async fn check_newest_leads(stack: &Stack, chart: &str, end: Timestamp) -> Resul
     Ok(())
 }
 
-/// The driver's DaemonSet has these revisions and no more, and each node a ready pod of the last of them.
+/// The driver's DaemonSet has these revisions and no more, and each node a ready pod of the last of
+/// them.
 async fn check_newest_drivers(stack: &Stack, revisions: usize) -> Result<()> {
     let all = Api::<ControllerRevision>::namespaced(stack.client.clone(), OPERATOR_NAMESPACE)
         .list(&ListParams::default())
@@ -136,7 +138,8 @@ async fn check_newest_drivers(stack: &Stack, revisions: usize) -> Result<()> {
     Ok(())
 }
 
-/// How often the old operator's upgrade controller looks by itself where it is to start nodes on the intermediate revision, unless they are held.
+/// How often the old operator's upgrade controller looks by itself where it is to start nodes on
+/// the intermediate revision, unless they are held.
 const EAGER_TICK: Duration = Duration::from_secs(3);
 
 /// The nodes that a hook holds.
@@ -150,7 +153,8 @@ async fn held(stack: &Stack) -> Result<Vec<String>> {
     Ok(nodes.iter().filter(is_held).map(ResourceExt::name_any).collect())
 }
 
-/// What a mode needs: the operator's values, the hook before the operator's release if there is one, and the hook after it.
+/// What a mode needs: the operator's values, the hook before the operator's release if there is
+/// one, and the hook after it.
 struct Story {
     mode: &'static str,
     values: Value,
@@ -257,7 +261,8 @@ async fn each_driver_is_replaced_once_in_drive() -> Result<()> {
     .await
 }
 
-/// The driver stays as it is: only the plugins are replaced, one node after the other, by their DaemonSet.
+/// The driver stays as it is: only the plugins are replaced, one node after the other, by their
+/// DaemonSet.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn never_ready_device_plugin_is_no_success() -> Result<()> {
@@ -293,7 +298,8 @@ async fn never_ready_device_plugin_is_no_success() -> Result<()> {
     .await
 }
 
-/// What the other stories stand on: the new process has another name, waits until the Lease has run out, and only then works.
+/// What the other stories stand on: the new process has another name, waits until the Lease has run
+/// out, and only then works.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn restarted_operator_waits_for_its_own_lease() -> Result<()> {

@@ -1,5 +1,5 @@
-//! What a driven upgrade costs, and how much longer it takes than its drivers do: no test, a measurement. `make bench` runs it; `make e2e`
-//! does not.
+//! Measures the cost of a driven upgrade, and how much longer it takes than its drivers do. It is
+//! not a test. `make bench` runs it; `make e2e` does not.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,11 +19,13 @@ use crate::harness::turns::Turns;
 
 /// Says how many nodes the largest fleet has.
 const LARGEST: &str = "GPU_ROLLOUT_BENCH_DRIVE_NODES";
-/// Unless it is said. With more, the stand-ins take longer than what is measured: an hour for a thousand on two busy processors.
+/// Unless it is said. With more, the stand-ins take longer than what is measured: an hour for a
+/// thousand on two busy processors.
 const NODES: usize = 100;
 const LIMIT: Duration = Duration::from_mins(100);
 const BUDGET_SECONDS: u64 = 3_000;
-/// A driver that is installed and not played: what gpu-operator's start-up probe and an installation take at the least.
+/// A driver that is installed and not played: what gpu-operator's start-up probe and an
+/// installation take at the least.
 const REAL_DRIVER: u64 = 130;
 const DRIVER: &str = "app.kubernetes.io/component=nvidia-driver";
 /// What a node has to have before it is given back, as namespace and labels.
@@ -79,7 +81,8 @@ struct Row {
     upgrade: SignedDuration,
     requests: usize,
     writes: usize,
-    /// From a node's driver being ready until the start of the node that takes its slot: median and longest.
+    /// From a node's driver being ready until the start of the node that takes its slot: median and
+    /// longest.
     after_driver: (SignedDuration, SignedDuration),
     /// The same from all that stands on the driver: toolkit, device plugin, validator, DRA plugin.
     after_pods: (SignedDuration, SignedDuration),

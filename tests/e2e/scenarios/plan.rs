@@ -1,4 +1,5 @@
-//! What `plan` says is what happens: the same nodes, the same pods, within the time that it gives, whatever the policy.
+//! The predictions of `plan` are correct for each policy: the same nodes, the same pods, within the
+//! predicted time.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -156,8 +157,8 @@ async fn comes_true(policy: Policy) -> Result<()> {
     .await
 }
 
-/// Deploys a bundle. What was seen of the nodes, and the seconds from the first node's cordon, or the hook's beginning if that was earlier, until
-/// the last node was given back.
+/// Deploys a bundle. What was seen of the nodes, and the seconds from the first node's cordon, or
+/// the hook's beginning if that was earlier, until the last node was given back.
 pub(super) async fn deploy(stack: &Stack, bundle: &Path, begin: Timestamp) -> Result<(Seen, f64)> {
     let seen = RefCell::new(Seen::default());
     let deployed = tokio::select! {

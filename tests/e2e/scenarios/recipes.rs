@@ -1,5 +1,6 @@
-//! Every recipe of the library, in small: what it asks of the GPU operator, of the DRA driver and of the hooks, as a first install, as an
-//! upgrade, and once more. A healthy rollout ends in success, whatever its shape.
+//! Every recipe of the library on a small fleet, with its requirements for GPU Operator, DRA driver
+//! and hooks: as a first install, as an upgrade, and again without a change. Every healthy rollout
+//! succeeds.
 
 use std::collections::BTreeSet;
 
@@ -14,12 +15,14 @@ use crate::harness::scenario::scenario;
 use crate::harness::stand_in::Script;
 
 const NODES: usize = 2;
-/// Components that the stand-ins play. The others are left out: the network operator has scenarios of its own, and no hook waits for the rest.
+/// Components that the stand-ins play. The others are left out: the network operator has scenarios
+/// of its own, and no hook waits for the rest.
 const PLAYED: [&str; 2] = ["gpu-operator", "nvidia-dra-driver-gpu"];
 /// Has no operator: there is nothing to wait for.
 const WITHOUT_OPERATOR: [&str; 1] = ["device-plugin-only"];
 
-/// A recipe of the library with another release of operator and driver, for two nodes that start quickly.
+/// A recipe of the library with another release of operator and driver, for two nodes that start
+/// quickly.
 async fn recipe(name: &str, release: &Release) -> Result<Value> {
     let output =
         Command::new(gpu_rollout()?).args(["recipe", "show", name, "-o", "json"]).output().await?;

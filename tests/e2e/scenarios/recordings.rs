@@ -1,5 +1,6 @@
-//! What NVIDIA's library does, with the two minutes between its looks, recorded for the engine's tests (`tests/data/traces`): no test. Run by
-//! name (`tests/e2e/run.sh scenarios::recordings::`), each writes its recording to `target/traces`.
+//! Records NVIDIA's library, with its real interval of two minutes, for the engine's tests
+//! (`tests/data/traces`). It is not a test. Run by name (`tests/e2e/run.sh
+//! scenarios::recordings::`), each writes its recording to `target/traces`.
 
 use std::time::{Duration, Instant};
 
@@ -40,7 +41,8 @@ struct Recorded<'a> {
 impl<'a> Recorded<'a> {
     /// Installs the old driver, with an upgrade policy, on four nodes.
     async fn install(stack: &'a mut Stack, seed: u64, policy: Value) -> Result<Self> {
-        // Drivers become ready 5 to 20 s after they have started, as in the recordings of the operator.
+        // Drivers become ready 5 to 20 s after they have started, as in the recordings of the
+        // operator.
         let script = Script {
             tick: Duration::from_mins(2),
             driver: (5_000, 20_000),
@@ -136,7 +138,8 @@ async fn parallel_with_jobs() -> Result<()> {
     .await
 }
 
-/// A PodDisruptionBudget holds up the eviction of the pods that use GPUs until its time is over, and then the drain, which is what comes after.
+/// A PodDisruptionBudget holds up the eviction of the pods that use GPUs until its time is over,
+/// and then the drain, which is what comes after.
 #[tokio::test(flavor = "local")]
 #[ignore = "a recording: tests/e2e/run.sh scenarios::recordings::"]
 async fn drain() -> Result<()> {

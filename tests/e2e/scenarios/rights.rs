@@ -1,4 +1,5 @@
-//! h. Over all scenarios: every right that the chart grants was needed. `run.sh` runs it after the others.
+//! h. Over all scenarios, every right that the chart grants was used. `run.sh` runs it after the
+//! others.
 
 use anyhow::{Result, ensure};
 

@@ -1,4 +1,4 @@
-//! The stand-in of the GPU operator does what the real one was recorded doing, only faster.
+//! The stand-in of the GPU Operator does the same as the recorded real one, only faster.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use crate::harness::wait::until;
 const VERSION: &str = "v26.7.0";
 const LIMIT: Duration = Duration::from_mins(2);
 
-/// Times in which the recorded order holds: drivers are ready long before the controller's next tick.
+/// Times in which the recorded order holds: drivers are ready long before the controller's next
+/// tick.
 fn script(seed: u64) -> Script {
     Script {
         tick: Duration::from_secs(5),

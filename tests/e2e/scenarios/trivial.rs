@@ -1,4 +1,4 @@
-//! The stack alone: a tiny chart's hook Job runs in a pod that a worker node really runs.
+//! Only the stack: a worker node runs the pod of a small chart's hook Job for real.
 
 use std::fs;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! g. Two hook Jobs at once: one works, the other waits for the Lease, and nothing is done twice.
+//! g. Two hook Jobs at the same time: one works, the other waits for the Lease, and nothing is done
+//! twice.
 
 use std::time::Duration;
 
@@ -72,7 +73,8 @@ async fn stopped_hook_of_previous_release_is_taken_over() -> Result<()> {
     .await
 }
 
-/// A hook is stopped in the middle of a rollout, longer than its Lease lasts, and goes on when another one has taken over.
+/// A hook is stopped in the middle of a rollout, longer than its Lease lasts, and goes on when
+/// another one has taken over.
 async fn stopped_in_mid_rollout(
     name: &str,
     seed: u64,
@@ -128,7 +130,8 @@ async fn stopped_in_mid_rollout(
     .await
 }
 
-/// Each write to a node or a pod that succeeded was made by the hook that had written the Lease last.
+/// Each write to a node or a pod that succeeded was made by the hook that had written the Lease
+/// last.
 fn check_written_under_own_lease(hooks: &[&HookRelease<'_>], begin: Timestamp) -> Result<()> {
     let mut history = Vec::new();
     for hook in hooks {

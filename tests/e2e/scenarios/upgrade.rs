@@ -1,4 +1,4 @@
-//! b. An upgrade of the operator and its driver, in an order and at times that come from a seed.
+//! b. An upgrade of the operator and its driver, with order and times from a seed.
 
 use anyhow::{Result, ensure};
 use serde_json::json;

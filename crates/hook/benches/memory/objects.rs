@@ -1,4 +1,5 @@
-//! Objects as a cloud's API server sends them, with everything in them that the hook has no use for.
+//! Objects as the API server of a cloud sends them, including all fields that the hook does not
+//! use.
 
 use std::fmt::Write as _;
 
@@ -38,7 +39,8 @@ const OPERANDS: [(&str, &str, &str); 6] = [
 const PLUGIN: (&str, &str, &str) =
     ("nvidia-dra-driver-gpu-kubelet-plugin", "gpus", "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.12.0");
 
-/// What the server holds of a resource, by the last part of its path, its namespace and the selector.
+/// Returns the kind of objects for a request, by the last part of its path, its namespace and its
+/// selector.
 fn kind(path: &str, selector: &str) -> &'static str {
     let resource = path.rsplit('/').next().unwrap_or_default();
     let in_namespace = |namespace: &str| path.contains(&format!("/namespaces/{namespace}/"));
@@ -51,13 +53,14 @@ fn kind(path: &str, selector: &str) -> &'static str {
         "daemonsets" => "plugin daemonset",
         "controllerrevisions" => "revision",
         "pods" if in_namespace(DRA) => "plugin",
-        // The hook lists them together: a selector would be a second list, of which this server knows nothing.
+        // The hook lists these pods together. A request with a selector would be a second list,
+        // which this server does not support.
         "pods" if in_namespace(OPERATOR) && selector.is_empty() => "operand",
         _ => "",
     }
 }
 
-/// How many there are.
+/// Returns the number of objects of a kind.
 pub(crate) fn count(path: &str, selector: &str, nodes: usize) -> usize {
     match kind(path, selector) {
         "" => 0,
@@ -68,7 +71,7 @@ pub(crate) fn count(path: &str, selector: &str, nodes: usize) -> usize {
     }
 }
 
-/// One of them, as JSON.
+/// Returns one object of a kind as JSON.
 pub(crate) fn object(path: &str, selector: &str, index: usize) -> String {
     match kind(path, selector) {
         "node" => node(index),
@@ -104,7 +107,7 @@ fn managed_fields(count: usize) -> String {
     )
 }
 
-/// A node with 80 labels that all nodes have and six of its own, 50 images, and who manages which field.
+/// Returns a node with 80 common labels, six labels of its own, 50 images and `managedFields`.
 fn node(index: usize) -> String {
     let mut labels = String::new();
     for label in 0..75 {
@@ -183,7 +186,7 @@ fn pod((owner, name, image): (&str, &str, &str), namespace: &str, index: usize) 
     )
 }
 
-/// Eight devices with the attributes that the DRA driver publishes.
+/// Returns a ResourceSlice of eight devices with the attributes that the DRA driver publishes.
 fn slice(index: usize) -> String {
     let mut devices = String::new();
     for device in 0..8 {

@@ -1,4 +1,4 @@
-//! A server that makes each page of a list when it is asked for.
+//! An API server that generates each page of a list on request.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -13,13 +13,13 @@ use crate::objects;
 
 type Body = UnsyncBoxBody<Bytes, BoxError>;
 
-/// The server; clones are the same one.
+/// The server. Clones share one state.
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) nodes: usize,
-    /// How often all watches have been ended: every time they have to be listed anew.
+    /// How often all watches have been ended. After each end, the client lists everything again.
     pub(crate) endings: watch::Sender<u64>,
-    /// MiB that were sent.
+    /// Sent data in MiB.
     pub(crate) sent: Arc<Mutex<f64>>,
 }
 
@@ -32,7 +32,7 @@ impl Server {
         Self { nodes, endings: watch::Sender::new(0), sent: Arc::default() }
     }
 
-    /// A client of it, without a network.
+    /// Returns a client of the server, without a network.
     pub(crate) fn client(&self) -> Client {
         let answering = self.clone();
         let service = tower::service_fn(move |request| {
@@ -69,7 +69,7 @@ impl Server {
         response(Full::new(Bytes::from(text)).map_err(Into::into).boxed_unsync())
     }
 
-    /// A watch that says nothing until all are ended with an error.
+    /// A watch without events. It ends with an error when all watches are ended.
     fn watch(&self) -> http::Response<Body> {
         let mut endings = self.endings.subscribe();
         let body = futures::stream::once(async move {

@@ -1,4 +1,5 @@
-//! The fleet as the last decision left it, and its metrics: they use the same functions as `gpu-rollout status`.
+//! A snapshot of the fleet after the last decision, and its metrics. They use the same functions as
+//! `gpu-rollout status`.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +17,11 @@ use planner::policies::NodePools;
 use planner::progress::{self, DecidedNodes, LimitUse, NodeProgress, NodeStage, RolloutPace};
 use planner::reason::Wait;
 
-/// An older snapshot is not reported any more: a hook under the Lease decides once a minute at least.
+/// Age from which a snapshot is not reported any more. A hook under the Lease decides at least once
+/// a minute.
 const STALE: SignedDuration = SignedDuration::from_mins(2);
 
-/// What a decision was made from, and its result.
+/// The input and the result of a decision.
 pub(crate) struct FleetSnapshot {
     observed: Observed,
     waits: Vec<Wait>,
@@ -43,7 +45,7 @@ fn number(count: usize) -> f64 {
 }
 
 impl FleetSnapshot {
-    /// Returns what is kept of a decision.
+    /// Returns a snapshot of a decision that was made at `at`.
     pub(crate) fn new(observed: Observed, decision: &Decision, at: Timestamp) -> Self {
         Self {
             observed,
@@ -58,7 +60,7 @@ impl FleetSnapshot {
         }
     }
 
-    /// Whether it shows the present: a hook without the Lease decides nothing.
+    /// Whether the snapshot is current: without the Lease the hook makes no decisions.
     pub(super) fn is_current(&self, now: Timestamp) -> bool {
         now.duration_since(self.at) <= STALE
     }
@@ -103,7 +105,7 @@ impl FleetSnapshot {
         {
             samples.add(&table::EXPECTED_END, [], seconds(end));
         }
-        // What has lasted for too long is waited for, and has ended the run.
+        // A wait that took too long ended the run, so it is in `ended`.
         let fleet = self.waits.iter().chain(&self.ended).filter(|wait| wait.node.is_none());
         let since: BTreeMap<&str, Timestamp> =
             fleet.map(|wait| (wait.reason.name(), wait.since)).collect();
@@ -127,7 +129,7 @@ impl FleetSnapshot {
         settings: &Settings,
     ) {
         let name = progress.node.name.as_str();
-        // What the whole fleet waits for has one series, and not one for each node.
+        // A wait of the whole fleet has one series instead of one for each node.
         if let Some(wait) = progress.wait.filter(|wait| wait.node.is_some()) {
             let resolves_itself =
                 if progress::resolves_itself(&wait.reason) { "true" } else { "false" };

@@ -1,4 +1,5 @@
-//! `GET /metrics` over HTTP. Nothing of a run depends on it: who cannot listen says so and goes on.
+//! Serves `GET /metrics` over HTTP. No part of a run depends on it: if the port is unavailable, the
+//! caller logs a warning and continues.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,19 +18,20 @@ use contract::metrics::MEDIA_TYPE;
 use super::super::RunClock;
 use super::HookMetrics;
 
-/// Where the metrics are.
+/// Path of the metrics.
 const PATH: &str = "/metrics";
-/// So many connections at once: Prometheus, a spare one, and a curious person. Others wait.
+/// The maximum number of connections at the same time. Further connections wait.
 const CONNECTIONS: usize = 8;
-/// How long a connection may take, from its first byte to its last.
+/// The time limit of a connection, from its first byte to its last.
 const LONGEST: Duration = Duration::from_secs(30);
-/// How soon a failed accept is tried again: it fails when file descriptors run out.
+/// The pause after a failed accept. It fails when file descriptors run out.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Listens at a port of all addresses of the pod: of both families, or of IPv4 where there is no other.
+/// Listens on a port of all addresses of the pod: both IPv4 and IPv6, or only IPv4 if there is no
+/// IPv6.
 ///
 /// # Errors
-/// The port cannot be had.
+/// The port cannot be bound.
 pub async fn listen(port: u16) -> std::io::Result<TcpListener> {
     match TcpListener::bind(("::", port)).await {
         Ok(listener) => Ok(listener),
@@ -37,17 +39,17 @@ pub async fn listen(port: u16) -> std::io::Result<TcpListener> {
     }
 }
 
-/// Serves until the runtime ends.
+/// Serves the metrics until the runtime ends.
 pub async fn serve(listener: TcpListener, metrics: Arc<HookMetrics>, clock: RunClock) {
     metrics.enable_snapshots();
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        // Never closed.
+        // The semaphore is never closed.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::debug!(%error, "unable to accept a connection");
+                tracing::debug!(%error, "cannot accept a connection");
                 tokio::time::sleep(RETRY).await;
                 continue;
             }
@@ -63,7 +65,7 @@ pub async fn serve(listener: TcpListener, metrics: Arc<HookMetrics>, clock: RunC
                 .serve_connection(TokioIo::new(stream), answer);
             match tokio::time::timeout(LONGEST, serving).await {
                 Ok(Ok(())) => {}
-                // Who asked is gone, or asked for something else than HTTP.
+                // The client is gone or does not speak HTTP.
                 Ok(Err(error)) => tracing::debug!(%error, "a connection for metrics failed"),
                 Err(_) => tracing::debug!("a connection for metrics took too long"),
             }
@@ -86,8 +88,10 @@ fn answer(
             .status(StatusCode::METHOD_NOT_ALLOWED)
             .header(ALLOW, "GET, HEAD")
             .body(String::new()),
-        (_, _) => answer.status(StatusCode::NOT_FOUND).body(format!("there is only {PATH}\n")),
+        (_, _) => answer
+            .status(StatusCode::NOT_FOUND)
+            .body(format!("not found; the only path is {PATH}\n")),
     };
-    // Its parts are constants that are well formed.
+    // All parts are well-formed constants, so building the response cannot fail.
     answer.unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Performs what was decided, and notes the results.
+//! Performs the actions of a decision, and records the results.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use super::write_results::WriteResults;
 use crate::run_events::RunEvents;
 use crate::{HookProcess, RunEnd};
 
-/// Why an action was not done.
+/// Why an action failed.
 #[derive(Debug)]
 enum ActionFailure {
     /// The call failed.
     Call(CallError),
-    /// The server accepted it, and these parts are not as they were to be.
+    /// The server accepted the patch, but these parts were changed by admission.
     Changed(Vec<String>),
 }
 
@@ -31,11 +31,11 @@ impl From<CallError> for ActionFailure {
     }
 }
 
-/// What became of an action.
+/// The result of an action that did not fail.
 enum ActionOutcome {
-    /// It was done, or there was nothing left to do.
+    /// The action was done, or nothing was left to do.
     Done,
-    /// An eviction was answered.
+    /// The server answered an eviction.
     Answered(EvictionAnswer),
 }
 
@@ -47,8 +47,9 @@ pub(super) struct ActionPerformer<'a> {
 }
 
 impl ActionPerformer<'_> {
-    /// Performs the actions: those of one node in their order, up to the first that fails. What is not done now is done by the next decision,
-    /// of this pod or of the next one. Answers whether a write was refused for its object.
+    /// Performs the actions. Those of one node are performed in their order, up to the first
+    /// failure. The next decision, of this pod or of its replacement, repeats the others if they
+    /// are still needed. Returns whether the server refused a write to its object.
     pub(super) async fn perform(
         &mut self,
         actions: &[Action],
@@ -82,7 +83,8 @@ impl ActionPerformer<'_> {
             .any(|(object, refusal)| before.get(object) != Some(refusal)))
     }
 
-    /// Notes whether the server is too busy for evictions: many answers of one turn say it once.
+    /// Notes whether the server is too busy for evictions. All answers of one turn together count
+    /// once.
     fn note_busy(&mut self, results: &[Option<Result<ActionOutcome, ActionFailure>>]) {
         let (mut busy, mut answered) = (None, false);
         for result in results.iter().flatten() {
@@ -118,7 +120,7 @@ impl ActionPerformer<'_> {
                 tracing::info!(
                     node = deletion.node,
                     pod = deletion.pod,
-                    "the driver pod is being replaced"
+                    "replacing the driver pod"
                 );
             }
             Action::PatchNode(patch) => self.report_patch(patch).await,
@@ -134,7 +136,7 @@ impl ActionPerformer<'_> {
         if skip.is_some_and(|value| value.starts_with(WAKE_VALUE)) {
             tracing::info!(
                 node = patch.node,
-                "woke the vendor's controller by the skip label of this node"
+                "woke NVIDIA's controller through the skip label of this node"
             );
         } else {
             let labels = patch.labels.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -143,7 +145,7 @@ impl ActionPerformer<'_> {
                 state,
                 cordon = patch.unschedulable,
                 labels,
-                "the node was changed"
+                "patched the node"
             );
         }
         if let Some(news) = &patch.news {
@@ -151,7 +153,7 @@ impl ActionPerformer<'_> {
         }
     }
 
-    /// Remembers the answer to an eviction: it says when the eviction is requested again.
+    /// Records the answer to an eviction. It determines when the eviction is requested again.
     async fn note_answer(
         &mut self,
         action: &Action,
@@ -179,9 +181,9 @@ impl ActionPerformer<'_> {
             self.hook.clock.now(),
         );
         match message {
-            None => tracing::info!(node, pod = &*pod, "the pod is being evicted"),
+            None => tracing::info!(node, pod = &*pod, "evicting the pod"),
             Some(message) => {
-                tracing::info!(node, pod = &*pod, message, "the pod was not evicted; trying again")
+                tracing::info!(node, pod = &*pod, message, "the pod was not evicted; retrying")
             }
         }
         if reply == EvictionReply::Accepted {
@@ -195,7 +197,7 @@ impl ActionPerformer<'_> {
         Ok(())
     }
 
-    /// Notes an action that was not done. A later decision repeats it, or gives the node up.
+    /// Records a failed action. A later decision repeats it or lets the node fail.
     async fn note_failure(
         &mut self,
         action: &Action,
@@ -209,14 +211,14 @@ impl ActionPerformer<'_> {
                 Ok(())
             }
             ActionFailure::Call(error) => {
-                tracing::warn!(node = action.node(), ?what, %error, "unable to write");
+                tracing::warn!(node = action.node(), ?what, %error, "a write failed");
                 self.results.note_error(action, error).await
             }
         }
     }
 }
 
-/// Requests what an action does.
+/// Sends the request of an action.
 async fn request(hook: &HookProcess, action: &Action) -> Result<ActionOutcome, ActionFailure> {
     let client = &hook.client;
     match action {
@@ -227,14 +229,14 @@ async fn request(hook: &HookProcess, action: &Action) -> Result<ActionOutcome, A
             delete_pod(client, &deletion.namespace, &deletion.pod, &deletion.uid).await?;
         }
         Action::PatchNode(patch) => match patch_node(client, patch).await? {
-            // What follows was decided on a node that has changed since: it is decided again.
+            // The following actions of the node were decided for a state that is out of date.
             ActionResult::Superseded => {
                 return Err(
                     CallError::Conflict(format!("node `{}` has changed", patch.node)).into()
                 );
             }
             ActionResult::Now | ActionResult::Already => {}
-            // What follows relies on it.
+            // The following actions of the node rely on the complete patch.
             ActionResult::Changed(missing) => return Err(ActionFailure::Changed(missing)),
         },
         Action::Evict(eviction) => {
@@ -244,7 +246,8 @@ async fn request(hook: &HookProcess, action: &Action) -> Result<ActionOutcome, A
     Ok(ActionOutcome::Done)
 }
 
-/// Sorts the answer to an eviction, with a message if the pod was not evicted. `None`: there is no such pod any more.
+/// Classifies the answer to an eviction, with a message if the pod was not evicted. `None`: the pod
+/// is gone.
 fn sort_answer(answer: EvictionAnswer) -> Option<(EvictionReply, Option<String>)> {
     let seconds = |pause: Option<Duration>| pause.map(|pause| pause.as_secs());
     Some(match answer {

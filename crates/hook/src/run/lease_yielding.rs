@@ -1,7 +1,7 @@
-//! The Lease of a run: acquiring it, and yielding it.
-//!
-//! While a hook can only wait for what others have to bring (the operator, its chart, the values), it yields the Lease to other hooks for a short
-//! time: with a deployer that keeps no order, what it waits for may come only after one of them has ended.
+//! The Lease of a run: acquiring it, and yielding it. A hook may have to wait for something that
+//! the deployer installs: the operator, its chart or the values. During such a wait it yields the
+//! Lease to other hooks for a short time. With a deployer that keeps no order, the awaited object
+//! may come only after another hook has ended.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -16,26 +16,29 @@ use planner::pods::{listed, verdict_reasons};
 use crate::clock::later;
 use crate::{EndReason, HookProcess, RunEnd};
 
-/// How long a process that ends while it waits for the Lease may take to make sure that it left none behind.
+/// How long a process that ends while it waits for the Lease may take to release a Lease that it
+/// may have acquired.
 const GIVE_BACK: Duration = Duration::from_secs(5);
-/// The log says so while another hook Job holds the Lease.
-pub const WAITING_FOR_LEASE: &str = "waiting for the Lease: another hook Job is at work";
-/// The Lease is kept for so long at least.
+/// The log message while another hook Job holds the Lease.
+pub const WAITING_FOR_LEASE: &str = "waiting for the Lease: another hook Job is running";
+/// How long the hook holds the Lease at least before it yields it.
 const KEEP: Duration = Duration::from_secs(5);
-/// And then left to others for so long: a waiting hook is told by a watch, at once.
+/// How long the hook then leaves the Lease to others. A waiting hook learns of the release at once,
+/// through a watch.
 const YIELD: Duration = Duration::from_secs(2);
 
-/// The Lease of a run, while it is not held.
+/// Acquires the Lease of a run, and yields it to other hooks.
 pub(super) struct YieldableLease<'a> {
     hook: &'a HookProcess,
     leases: &'a LeaseCandidate,
-    /// The version at which the Lease was free before the caches were started, or since it was yielded.
+    /// The version at which the Lease was free: before the caches started, or after it was yielded.
     free: Option<FreeLease>,
     /// When the Lease was yielded, until it is held again.
     pub(super) yielded_at: Option<Timestamp>,
     /// Whether this process has held the Lease and started the run.
     pub(super) has_started: bool,
-    /// The holder that the log named last: two hooks that yield to each other need not say so each time.
+    /// The holder that the log named last, so that two hooks that yield to each other do not log
+    /// each change.
     logged_holder: RefCell<Option<String>>,
 }
 
@@ -55,7 +58,8 @@ impl<'a> YieldableLease<'a> {
         }
     }
 
-    /// Waits for the Lease, at most until the last attempt. `own_nodes`: the nodes that a message about a run without a verdict names.
+    /// Waits for the Lease, at most until `last`. `own_nodes` returns the nodes that the message of
+    /// a run without a verdict names.
     pub(super) async fn acquire(
         &self,
         last: Timestamp,
@@ -70,7 +74,7 @@ impl<'a> YieldableLease<'a> {
                     &own_nodes(),
                 )
             } else {
-                let message = "the time budget was over before this pod could begin; give the Job more time (rollout.budgetSeconds)";
+                let message = "the time budget was over before this pod could start; hint: give the Job more time (`rollout.budgetSeconds`)";
                 RunEnd::new(EndReason::BudgetOver, message)
             });
         }
@@ -83,11 +87,12 @@ impl<'a> YieldableLease<'a> {
             seen.clone_into(&mut holder.borrow_mut());
         });
         let ended = tokio::select! {
-            held = acquiring => return held.map_err(|error| RunEnd::new(EndReason::LeaseRefused, format!("unable to take the Lease: {error}"))),
+            held = acquiring => return held.map_err(|error| RunEnd::new(EndReason::LeaseRefused, format!("cannot take the Lease: {error}"))),
             () = tokio::time::sleep_until(clock.instant(last)) => EndReason::LeaseHeldByOther,
             () = self.hook.shutdown.requested() => EndReason::SignalReceived,
         };
-        // The signal or the deadline may have come between the server's taking a request and its answer.
+        // The server may have granted the Lease before the signal or the deadline, and its answer
+        // is still on the way.
         tokio::select! {
             _ = self.leases.release() => {}
             () = tokio::time::sleep(GIVE_BACK) => {}
@@ -99,7 +104,7 @@ impl<'a> YieldableLease<'a> {
             }
             (_, "") => without_verdict(
                 EndReason::LeaseUnreachable,
-                "the Lease could not be read or written in time",
+                "cannot read or write the Lease in time",
                 &own_nodes(),
             ),
             (_, holder) => {
@@ -108,22 +113,23 @@ impl<'a> YieldableLease<'a> {
                 );
                 without_verdict(
                     ended,
-                    &format!("{held}; wait for it to end, then deploy again"),
+                    &format!("{held}; hint: wait for it to end, then deploy again"),
                     &own_nodes(),
                 )
             }
         })
     }
 
-    /// Whether no other hook has held the Lease since it was last known to be free: before the caches were started, or when it was yielded.
+    /// Whether no other hook has held the Lease since it was last known to be free: before the
+    /// caches started, or when this hook yielded it.
     pub(super) fn is_uninterrupted(&mut self, held: &HeldLease) -> bool {
         self.free.take().is_some_and(|free| held.follows(&free))
     }
 
-    /// Releases a Lease that is yielded, and leaves it to others for a short time.
+    /// Releases the Lease and leaves it to other hooks for a short time.
     pub(super) async fn yield_to_others(&mut self, held: HeldLease) {
         self.free = held.release().await;
-        tracing::debug!("other hooks may have the Lease for a moment");
+        tracing::debug!("yielding the Lease to other hooks");
         tokio::select! {
             () = tokio::time::sleep(YIELD) => {}
             () = self.hook.shutdown.requested() => {}
@@ -131,7 +137,8 @@ impl<'a> YieldableLease<'a> {
     }
 }
 
-/// Returns when the Lease that has been held since then is to be yielded. `None`: never, for something is in progress.
+/// Returns when to yield a Lease that is held since `held_since`. `None`: not at all, because the
+/// fleet does not wait or a node is in progress.
 pub(super) fn yield_at(
     memory: &RunMemory,
     held_since: Timestamp,
@@ -139,12 +146,13 @@ pub(super) fn yield_at(
 ) -> Option<Timestamp> {
     let (_, waiting_since) = memory.fleet_waiting?;
     let at = later(waiting_since.max(held_since), KEEP);
-    // The deadline is not to come while it is with others: the verdict says what was missing.
+    // The hook must hold the Lease at the deadline, because its verdict names the missing object.
     (!has_own_nodes() && !has_open_nodes(memory) && later(at, YIELD) < memory.deadline)
         .then_some(at)
 }
 
-/// Whether a node is in progress, or a request to one. What a run before this one has replaced is only remembered.
+/// Whether a node is in progress, or a replacement of one of its plugin pods. Replacements by an
+/// earlier run do not count.
 fn has_open_nodes(memory: &RunMemory) -> bool {
     let requested = |node: &NodeRecord| {
         node.replaced.values().any(|one| one.at >= memory.started_at && one.back_at.is_none())
@@ -154,13 +162,13 @@ fn has_open_nodes(memory: &RunMemory) -> bool {
     memory.nodes.values().any(open)
 }
 
-/// Ends a run without a verdict, and names the nodes that were not released.
+/// Returns the end of a run without a verdict, which names the nodes that were not released.
 pub(super) fn without_verdict(reason: EndReason, message: &str, own_nodes: &[String]) -> RunEnd {
     if own_nodes.is_empty() {
         return RunEnd::new(reason, message);
     }
     let not_given_back = format!(
-        "not given back, as far as was seen: {} (the next deployment goes on with them)",
+        "not released, according to the last observed state: {} (the next deployment continues with them)",
         listed(own_nodes)
     );
     RunEnd::new(reason, format!("{message}; {not_given_back}"))

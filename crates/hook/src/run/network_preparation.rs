@@ -1,5 +1,6 @@
-//! Task `prepare-network`: one step under the Lease, before the loop. It fails closed: if the NicClusterPolicy cannot be retained, the
-//! operator's release must not be deployed.
+//! Task `prepare-network`: one step under the Lease, before the loop. It fails closed: if the hook
+//! cannot make the deployer retain the NicClusterPolicy, the operator's release must not be
+//! deployed.
 
 use std::time::Duration;
 
@@ -18,10 +19,11 @@ use crate::clock::later;
 use crate::run_events::RunEvents;
 use crate::{EndReason, HookProcess, RunEnd};
 
-/// How often the annotations are written before the step fails for a controller that removes them again.
+/// How often the hook writes the annotations. Then the step fails, because another client removes
+/// them again.
 const ATTEMPTS: u32 = 3;
 
-/// Annotates the NicClusterPolicy so that it survives the next chart.
+/// Annotates the NicClusterPolicy so that it survives the upgrade of the chart.
 pub(super) struct NetworkPreparation<'a> {
     pub(super) hook: &'a HookProcess,
     pub(super) held: &'a HeldLease,
@@ -31,15 +33,15 @@ pub(super) struct NetworkPreparation<'a> {
 }
 
 impl NetworkPreparation<'_> {
-    /// Annotates the policy until it is seen to be retained.
+    /// Annotates the policy until the API server shows all annotations.
     pub(super) async fn run(mut self) -> Result<RunEnd, StepEnd> {
         let (client, settings, clock) = (&self.hook.client, &self.hook.settings, &self.hook.clock);
         let lost_at =
             later(clock.now(), Duration::from_secs(settings.grace_seconds)).min(self.deadline);
         let mut written = 0;
         let mut warning = RepeatedWarning::new(
-            "unable to keep the NicClusterPolicy; trying again",
-            "the NicClusterPolicy can be kept again",
+            "cannot annotate the NicClusterPolicy; retrying",
+            "annotated the NicClusterPolicy",
         );
         loop {
             if !self.held.is_valid() {
@@ -93,32 +95,33 @@ impl NetworkPreparation<'_> {
         warning: &mut RepeatedWarning,
     ) -> Result<(), StepEnd> {
         if let CallError::Denied { message, .. } = error {
-            let message =
-                format!("the API server refuses to have the NicClusterPolicy annotated: {message}");
+            let message = format!(
+                "the API server refuses the annotations of the NicClusterPolicy: {message}"
+            );
             return Err(StepEnd::Verdict(not_retained(EndReason::AnnotationsRefused, &message)));
         }
         warning.note(error);
         let now = self.hook.clock.now();
-        // What has changed, or gone, in between is read again.
+        // The policy has changed or is gone: read it again.
         let in_between = matches!(error, CallError::Conflict(_) | CallError::NotFound(_));
         if !in_between && let Some(ended) = self.refusals.note(RequestKind::Annotation, error, now)
         {
             return Err(ended.into());
         }
         if now >= self.deadline {
-            let message = format!("the NicClusterPolicy could not be kept in time: {error}");
+            let message = format!("cannot annotate the NicClusterPolicy in time: {error}");
             return Err(RunEnd::new(EndReason::ApiServerUnreachable, message).into());
         }
         Ok(())
     }
 }
 
-/// What the policy needs next.
+/// The next step of the task.
 #[derive(Debug, PartialEq, Eq)]
 enum PolicyStep {
     Done(RunEnd),
     Fail(RunEnd),
-    /// The controller that deletes the policy may be about to create it again.
+    /// The client that deletes the policy may create it again.
     Wait,
     Annotate(RetainState, KeyValues),
 }
@@ -127,7 +130,8 @@ fn decide(policy: Option<&RetainState>, settings: &Settings) -> RetainDecision {
     keeping(policy, &settings.component, settings.component_version.as_deref())
 }
 
-/// Returns what follows from a decision about the policy after so many writes. `may_return`: a policy that is being deleted is still awaited.
+/// Returns the next step after `written` writes. `may_return`: a policy that is being deleted may
+/// still be created again.
 fn next_step(
     decision: RetainDecision,
     policy: Option<RetainState>,
@@ -137,7 +141,7 @@ fn next_step(
     match (decision, policy) {
         (RetainDecision::Nothing(_), _) if written > 0 => PolicyStep::Done(RunEnd::new(
             EndReason::NicClusterPolicyKept,
-            "the NicClusterPolicy is kept",
+            "the deployer retains the NicClusterPolicy",
         )),
         (RetainDecision::Nothing(why), _) => {
             PolicyStep::Done(RunEnd::new(EndReason::NothingToDo, why))
@@ -151,7 +155,7 @@ fn next_step(
         (RetainDecision::Annotate(annotations), Some(_)) if written >= ATTEMPTS => {
             let names = annotations.into_keys().collect::<Vec<_>>().join(", ");
             let message = format!(
-                "the NicClusterPolicy does not keep the annotations {names}: see who takes them off"
+                "another client removes the annotations {names} from the NicClusterPolicy; find and stop it"
             );
             PolicyStep::Fail(not_retained(EndReason::AnnotationsRemoved, &message))
         }
@@ -162,7 +166,12 @@ fn next_step(
 }
 
 fn not_retained(reason: EndReason, message: &str) -> RunEnd {
-    RunEnd::new(reason, format!("{message}; the network operator's new chart would delete it"))
+    RunEnd::new(
+        reason,
+        format!(
+            "{message}; the upgrade to the network operator's new chart would delete the NicClusterPolicy"
+        ),
+    )
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
-//! Task `hold`: before the operator sees the new spec, every node that needs the driver is held: always in mode `steer`, in `assist` where the
-//! operator's version changes. It fails closed: a node that could not be held would go as soon as the operator acts.
+//! Task `hold`: holds every node that needs the driver before the operator gets the new spec. Mode
+//! `steer` always does so, mode `assist` only if the version of the operator changes. The task
+//! fails closed: NVIDIA's controller would upgrade a node without a hold as soon as the operator
+//! acts.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +26,7 @@ use super::{LONGEST_GATHER, RETRY, StepEnd, interrupted};
 use crate::run_caches::RunCaches;
 use crate::{EndReason, HookProcess, RunEnd};
 
-/// How many refused nodes the verdict names for programs.
+/// How many refused nodes are in the reasons of the verdict.
 const NAMED: usize = 3;
 
 /// Holds the nodes that need the driver.
@@ -36,11 +38,12 @@ pub(super) struct NodeHold<'a> {
     pub(super) deadline: Timestamp,
 }
 
-/// Nodes that cannot be held, with the server's message: the others are, and then the run fails for these.
+/// Nodes that cannot be held, with the server's message. The hook holds all other nodes, and then
+/// fails.
 type RefusedNodes = BTreeMap<String, String>;
 
 impl NodeHold<'_> {
-    /// Patches the nodes until they are seen to be held.
+    /// Patches the nodes until the caches show that all are held.
     pub(super) async fn run(mut self) -> Result<RunEnd, StepEnd> {
         let (hook, watches) = (self.hook, &self.caches.watches);
         let mut refused = RefusedNodes::new();
@@ -53,8 +56,7 @@ impl NodeHold<'_> {
             }
             let now = hook.clock.now();
             if now >= self.deadline {
-                let message =
-                    "not every node could be held in time; the operator must not be deployed";
+                let message = "cannot hold every node in time; do not deploy the operator";
                 return Err(RunEnd::new(EndReason::HoldIncomplete, message).into());
             }
             if watches.sync() == CacheState::InStep {
@@ -102,7 +104,7 @@ impl NodeHold<'_> {
                     self.results.memory.note_accepted(&action)
                 }
                 Err(error) => {
-                    tracing::warn!(node, %error, "unable to hold the node");
+                    tracing::warn!(node, %error, "cannot hold the node");
                     self.results.note_error(&action, error).await?;
                 }
             }
@@ -117,16 +119,16 @@ impl NodeHold<'_> {
     }
 }
 
-/// What the hold needs next.
+/// The next step of the task.
 #[derive(Debug, PartialEq, Eq)]
 enum HoldStep {
     Done(RunEnd),
     Fail(RunEnd),
-    /// These nodes are patched now; none while a refused one is not due again.
+    /// Patch these nodes now. The list is empty while a refused patch waits for its next attempt.
     Patch(Vec<NodePatch>),
 }
 
-/// Returns what the hold needs, and forgets refused nodes that need none any more.
+/// Returns the next step, and drops refused nodes that need no hold any more.
 fn next_step(
     observed: &Observed,
     settings: &Settings,
@@ -141,7 +143,7 @@ fn next_step(
             format!("no node is held: {why}"),
         ));
     }
-    // A node whose patch failed because of a webhook is patched again when it is due.
+    // A patch that failed because of a webhook is repeated when its refusal is due.
     let is_due = |node: &str| {
         memory
             .refusals
@@ -173,7 +175,7 @@ fn hold_refused(refused: &RefusedNodes) -> RunEnd {
         .map(|(node, message)| format!("{node}: the API server refuses the hold: {message}"))
         .collect();
     let message = format!(
-        "{}; what to do: change the admission policy, webhook or quota that refuses it, then deploy again; the operator must not be deployed before",
+        "{}; hint: change the admission policy, webhook or quota that refuses it, then deploy again; do not deploy the operator before",
         listed(&nodes)
     );
     let nodes =

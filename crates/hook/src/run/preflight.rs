@@ -1,4 +1,5 @@
-//! Task `preflight`: looks, before the operator sees the new spec, for what would stop its upgrade. It reads, and says what it found.
+//! Task `preflight`: checks, before the operator gets the new spec, whether anything would stop the
+//! upgrade. It only reads and reports findings.
 
 use std::collections::BTreeSet;
 
@@ -21,12 +22,13 @@ use crate::run_caches::RunCaches;
 use crate::run_events::RunEvents;
 use crate::{EndReason, HookProcess, RunEnd};
 
-/// How many findings a message names before it only counts the rest.
+/// How many findings a message names. It only counts the others.
 const NAMED: usize = 3;
-/// How many nodes of a finding the verdict names for programs.
+/// How many nodes of a finding are in the reasons of the verdict.
 const NAMED_NODES: usize = 5;
 
-/// Reads the cluster as it is, and reports each finding. `Err`: a finding blocks, or the step cannot be done.
+/// Checks the live cluster and reports each finding. `Err`: a finding blocks the upgrade, or the
+/// check cannot be completed.
 pub(super) async fn run_preflight(
     hook: &HookProcess,
     caches: &RunCaches<'_>,
@@ -56,7 +58,7 @@ pub(super) async fn run_preflight(
         findings.iter().filter(|finding| finding.severity == CheckSeverity::Blocking).collect();
     if may_begin(&findings) {
         let message = format!(
-            "preflight: {} nodes, {} pods on them, {} warnings",
+            "preflight passed: {} nodes with {} pods, {} warnings",
             nodes.len(),
             pods.len(),
             findings.len()
@@ -70,18 +72,17 @@ pub(super) async fn run_preflight(
         String::new()
     };
     let reasons = blocking.iter().take(NAMED).flat_map(|finding| reasons(finding));
-    let message = format!("the upgrade must not begin: {}{more}", named.join("; "));
+    let message = format!("the upgrade must not start: {}{more}", named.join("; "));
     Err(StepEnd::Verdict(RunEnd::new(EndReason::PreflightBlocked, message).with_reasons(reasons)))
 }
 
-/// Lists the pods on these nodes, as long as it takes to reach the server.
+/// Lists the pods on these nodes. Repeats failed requests until the deadline.
 async fn list_pods(
     hook: &HookProcess,
     nodes: &BTreeSet<String>,
     deadline: Timestamp,
 ) -> Result<Vec<Workload>, RunEnd> {
-    let mut warning =
-        RepeatedWarning::new("unable to list the pods; trying again", "the pods were listed");
+    let mut warning = RepeatedWarning::new("cannot list the pods; retrying", "listed the pods");
     loop {
         match list_workloads(&hook.client, nodes, Some).await {
             Ok(pods) => {
@@ -97,14 +98,15 @@ async fn list_pods(
             Err(error) => {
                 return Err(RunEnd::new(
                     EndReason::ApiServerUnreachable,
-                    format!("the pods could not be listed in time: {error}"),
+                    format!("cannot list the pods in time: {error}"),
                 ));
             }
         }
     }
 }
 
-/// As the verdict names a finding: the first of its nodes, or the fleet.
+/// Returns the reasons of the verdict for a finding: one for each of its first nodes, or one for
+/// the fleet.
 fn reasons(finding: &PreflightFinding) -> Vec<VerdictReason> {
     let reason = finding.check.name();
     if finding.nodes.is_empty() {

@@ -1,4 +1,4 @@
-//! The run record as the loop writes it: before the actions of each decision, as one patch, and only when it is due.
+//! Writes the run record: before the actions of a decision, as one patch, and only when it is due.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,10 +20,11 @@ use crate::clock::later;
 use crate::start::read;
 use crate::{HookProcess, RunEnd};
 
-/// How long the history of nodes is gathered that the nodes themselves carry too.
+/// How long the loop gathers the history of nodes before it writes it. Annotations on the nodes
+/// contain the same data.
 const GATHER_RECORD: Duration = Duration::from_secs(30);
 
-/// The run record of this process.
+/// Writes the run record of this process.
 pub(super) struct RecordWriter {
     store: RecordStore,
     run: RunRecord,
@@ -55,7 +56,8 @@ impl RecordWriter {
         }
     }
 
-    /// Reads the record and continues its run, or starts a new one; answers the memory, and whether the run is continued.
+    /// Reads the record and continues its run, or starts a new one. Returns the memory, and whether
+    /// the run is continued.
     pub(super) async fn load(
         &mut self,
         hook: &HookProcess,
@@ -65,9 +67,9 @@ impl RecordWriter {
         Ok(continue_run(&mut self.run, record, deadline, hook.clock.now())?)
     }
 
-    /// Returns the run as it is recorded with this memory.
+    /// Returns the record of the run with this memory.
     fn run_with(&self, memory: &RunMemory) -> RunRecord {
-        // A run that ends before it looks at nodes hands on what it found.
+        // A run that ends before it assesses nodes passes the earlier baseline on.
         let baseline = memory.baseline.as_ref().or(memory.earlier_baseline.as_ref()).cloned();
         RunRecord {
             configs: memory.configs.clone(),
@@ -98,18 +100,17 @@ impl RecordWriter {
         Ok(())
     }
 
-    /// Writes the verdict of a run that made no decision. If it is not recorded, a replacement pod comes to the same one.
+    /// Writes the verdict of a run that made no decision. If the write fails, a replacement pod
+    /// reaches the same verdict.
     pub(super) async fn write_verdict(&mut self, memory: &RunMemory, verdict: &Verdict) {
         let run = RunRecord { verdict: Some(verdict.clone()), ..self.run_with(memory) };
         if let Err(error) = self.store.write(&run, &memory.nodes).await {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "unable to write the run record"
-            );
+            tracing::warn!(error = &error as &dyn std::error::Error, "cannot write the run record");
         }
     }
 
-    /// Writes what was gathered, before the process ends. What fails here is lost for the record alone.
+    /// Writes the gathered changes before the process ends. If the write fails, only the record
+    /// loses them.
     pub(super) async fn flush(&mut self, memory: &RunMemory) {
         if self.schedule.due.take().is_none() {
             return;
@@ -118,14 +119,14 @@ impl RecordWriter {
         if let Err(error) = self.store.write(&run, &memory.nodes).await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "unable to write the run record before the end"
+                "cannot write the run record before the process ends"
             );
         }
     }
 }
 
-/// Continues the run of the record if it is of the same Job; otherwise starts a new one, which remembers what was replaced before. `Err`: the
-/// verdict that an earlier pod of the Job has stored.
+/// Continues the run of the record if it belongs to the same Job. Otherwise starts a new run, which
+/// remembers earlier replacements. `Err`: the verdict that an earlier pod of the Job stored.
 fn continue_run(
     run: &mut RunRecord,
     record: StoredRecord,
@@ -142,7 +143,8 @@ fn continue_run(
             if let Some(verdict) = stored.verdict {
                 return Err(verdict);
             }
-            // Without a cohort the process before has looked at no node: what it left is the baseline of the run before.
+            // Without a cohort, the earlier pod has assessed no node, so its baseline is that of
+            // the run before.
             let (baseline, earlier_baseline) = if stored.cohort.is_some() {
                 (stored.baseline, None)
             } else {
@@ -155,7 +157,7 @@ fn continue_run(
             let succeeded = |run: &RunRecord| {
                 run.verdict.as_ref().is_some_and(|verdict| verdict.code == ExitCode::Success)
             };
-            // What a run broke that did not succeed is no excuse for the next one.
+            // Damage by a run that did not succeed must not become part of the next baseline.
             let earlier_baseline =
                 stored.filter(|run| !succeeded(run)).and_then(|run| run.baseline);
             RunMemory { earlier_baseline, ..RunMemory::following(&nodes, now, deadline) }
@@ -173,24 +175,26 @@ fn continue_run(
     ))
 }
 
-/// What the whole fleet waits for, as it is recorded: commands that see the cluster for the first time cannot tell it.
+/// Returns the recorded wait of the whole fleet. A command that observes the cluster for the first
+/// time cannot derive it.
 fn fleet_wait(memory: &RunMemory) -> Option<RecordedFleetWait> {
     memory
         .fleet_waiting
         .map(|(reason, since)| RecordedFleetWait { reason: reason.to_owned(), since })
 }
 
-/// When the record is written.
+/// Determines when the record is written.
 #[derive(Debug)]
 pub(super) struct RecordSchedule {
-    /// Whether the hook drives: the nodes themselves carry then what must survive, and their history is gathered.
+    /// Whether the hook drives. The nodes then carry everything that must survive a killed process,
+    /// so the record can gather changes.
     gathers: bool,
-    /// When what was gathered is written.
+    /// When the gathered changes are written.
     pub(super) due: Option<Timestamp>,
 }
 
 impl RecordSchedule {
-    /// Whether the record of a decision is written now. If not and something has changed, it becomes due later.
+    /// Whether to write the record of a decision now. If not, a change makes it due later.
     pub(super) fn is_due(
         &mut self,
         before: &RunMemory,
@@ -212,10 +216,11 @@ impl RecordSchedule {
         false
     }
 
-    /// Whether a decision may only be acted on when its record is written, or people are to know at once.
+    /// Whether the record must be written before the actions of a decision, or readers of the
+    /// record need it at once.
     fn must_precede(&self, before: &RunMemory, decision: &Decision) -> bool {
         let replaces = |action: &Action| matches!(action, Action::ReplacePlugin { .. });
-        // What nodes were like before is written before any of them is touched.
+        // The baseline must be written before the first change to a node.
         let first = before.baseline.is_none() && decision.memory.baseline.is_some();
         let waits_for_other = before.fleet_waiting != decision.memory.fleet_waiting;
         !self.gathers

@@ -1,4 +1,5 @@
-//! Refusals of what the API server allowed before: they are waited out for a while, since roles may be being changed, and then end the run.
+//! Timers for requests that the API server allowed before and now refuses. The hook tolerates a
+//! refusal for a short time, because roles may be changing. Then the refusal ends the run.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use crate::clock::later;
 use crate::start::record_missing;
 use crate::{EndReason, RunEnd};
 
-/// What the loop asks of the API server, apart from events.
+/// The kinds of requests that the loop sends to the API server, except for events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub(super) enum RequestKind {
@@ -47,9 +48,9 @@ impl From<&Action> for RequestKind {
     }
 }
 
-/// Since when the API server has been refusing each kind of request.
+/// The time since which the API server has refused each kind of request.
 pub(super) struct RefusalTimers {
-    /// The hook release, for messages.
+    /// Name of the hook release, for messages.
     release: String,
     since: BTreeMap<RequestKind, Timestamp>,
 }
@@ -59,17 +60,18 @@ impl RefusalTimers {
         Self { release: release.to_owned(), since: BTreeMap::new() }
     }
 
-    /// Notes that a request was accepted.
+    /// Clears the timer of a kind of request, because the server accepted one.
     pub(super) fn clear(&mut self, request: RequestKind) {
         self.since.remove(&request);
     }
 
-    /// Notes a refusal; answers until when it is waited out.
+    /// Starts the timer of a refused request if it does not run yet, and returns its end.
     pub(super) fn deadline(&mut self, request: RequestKind, now: Timestamp) -> Timestamp {
         later(*self.since.entry(request).or_insert(now), REFUSAL)
     }
 
-    /// Notes a write that failed; answers the end of the run if it has been refused for too long. Failures that pass are not noted.
+    /// Notes a failed write. Returns the end of the run if the server has refused this kind of
+    /// write for too long. Passing failures are ignored.
     pub(super) fn note(
         &mut self,
         write: RequestKind,
@@ -88,11 +90,11 @@ impl RefusalTimers {
     }
 }
 
-/// Ends a run whose requests the API server refuses.
+/// Returns the end of a run whose requests the API server refuses.
 pub(super) fn refused(message: &str) -> RunEnd {
     RunEnd::new(
         EndReason::RequestRefused,
-        format!("the API server refuses what it allowed before: {message}"),
+        format!("the API server refuses a request that it allowed before: {message}"),
     )
 }
 

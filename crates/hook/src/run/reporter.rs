@@ -1,4 +1,4 @@
-//! What the loop reports while it runs: new conditions that it waits for, progress, and what has become of nodes.
+//! Reports of the running loop: new blocking conditions, progress and the outcomes of nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use crate::HookProcess;
 use crate::clock::later;
 use crate::run_events::RunEvents;
 
-/// How often the log says that the run is alive and what it waits for.
+/// How often the log shows the progress and the blocking condition.
 const PROGRESS: Duration = Duration::from_mins(1);
-/// How many failed nodes get an event when the run ends: the record has them all.
+/// How many failed nodes get an event when the run ends. The record contains all of them.
 const NODES_WITH_EVENT: usize = 50;
 
-/// Reports decisions. Remembers what it has reported.
+/// Reports decisions, and remembers the reported waits.
 pub(super) struct RunReporter<'a> {
     settings: &'a Settings,
     pub(super) events: RunEvents,
@@ -45,7 +45,8 @@ impl<'a> RunReporter<'a> {
         }
     }
 
-    /// Reports once, as soon as it is known which nodes are out of date, that the budget is too small for them.
+    /// Reports a budget that is too small for the nodes that are out of date. Checks it once, as
+    /// soon as these nodes are known.
     pub(super) async fn check_budget(&mut self, observed: &Observed, decision: &Decision) {
         if self.budget_checked || decision.waits.iter().all(|wait| wait.node.is_none()) {
             return;
@@ -59,7 +60,8 @@ impl<'a> RunReporter<'a> {
         }
     }
 
-    /// Logs waits of a new kind (an event each would be noise), and the progress once a minute.
+    /// Logs waits with a new reason, and the progress once a minute. One event for each wait would
+    /// be noise.
     pub(super) fn log_waits(&mut self, decision: &Decision, deadline: Timestamp, now: Timestamp) {
         for wait in self.waits.update(&decision.waits) {
             let (node, advice) =
@@ -74,7 +76,8 @@ impl<'a> RunReporter<'a> {
         }
     }
 
-    /// Reports what has become of nodes since the memory before.
+    /// Reports changes of nodes between two memories: plugins that are ready again, nodes that
+    /// failed or are deferred.
     pub(super) async fn report_nodes(&self, before: &RunMemory, after: &RunMemory) {
         for name in after.nodes.differing(&before.nodes) {
             let Some(node) = after.nodes.get(name) else { continue };
@@ -87,7 +90,7 @@ impl<'a> RunReporter<'a> {
                             .and_then(|earlier| earlier.replaced.get(uid))
                             .is_some_and(|one| one.back_at.is_none())
                 });
-                // Where the hook drives, one event tells the whole story of a node.
+                // In mode `drive`, one event at the end covers the whole upgrade of a node.
                 if back && !self.settings.has(Task::Drive) {
                     self.events.plugin_back(plugin, name).await;
                 }
@@ -102,7 +105,7 @@ impl<'a> RunReporter<'a> {
         }
     }
 
-    /// Reports a verdict, and the nodes that the run failed for.
+    /// Reports a verdict, and the nodes that made the run fail.
     pub(super) async fn report_verdict(&self, verdict: &Verdict, waits: &[Wait]) {
         for wait in
             waits.iter().filter(|_| verdict.code != ExitCode::Success).take(NODES_WITH_EVENT)
@@ -121,14 +124,14 @@ impl<'a> RunReporter<'a> {
     }
 }
 
-/// The kinds of wait that were last reported, the fleet's first, then by node.
+/// The reasons of the last reported waits: those of the fleet first, then sorted by node.
 #[derive(Default)]
 struct ReportedWaits(Vec<(Option<Arc<str>>, &'static str)>);
 
 impl ReportedWaits {
-    /// Takes over the waits of a decision; answers those of another kind than before.
+    /// Stores the waits of a decision, and returns those whose reason has changed.
     fn update<'w>(&mut self, waits: &'w [Wait]) -> Vec<&'w Wait> {
-        // Both in one order, the fleet first: what a large fleet waits for is hardly ever looked up.
+        // Both lists have the same order, so one pass compares them without a lookup for each node.
         let mut waits: Vec<&Wait> = waits.iter().collect();
         waits.sort_by(|one, other| one.node.cmp(&other.node));
         let current = waits.iter().map(|wait| (wait.node.clone(), wait.reason.name())).collect();

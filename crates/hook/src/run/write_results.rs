@@ -1,4 +1,4 @@
-//! The results of writes, as the next decision and the run's end are judged by them.
+//! Records the results of writes, on which the next decision and the end of the run depend.
 
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 
@@ -12,7 +12,7 @@ use planner::refused_write::RefusalKind;
 use super::refusal_timers::{RefusalTimers, RequestKind};
 use crate::{HookProcess, RunEnd};
 
-/// Notes the results of writes.
+/// Records the results of writes in the memory and in the refusal timers.
 pub(super) struct WriteResults<'a> {
     pub(super) hook: &'a HookProcess,
     pub(super) memory: &'a mut RunMemory,
@@ -20,21 +20,22 @@ pub(super) struct WriteResults<'a> {
 }
 
 impl WriteResults<'_> {
-    /// Notes that the server refuses an action for its object: the next decision judges it.
+    /// Notes that the server refuses an action on its object. The next decision handles it.
     pub(super) fn note_refusal(&mut self, action: &Action, kind: RefusalKind, message: &str) {
         self.memory.note_refusal(action, kind, message, self.hook.clock.now());
     }
 
-    /// Notes that admission has changed a patch.
+    /// Notes that admission changed a patch.
     pub(super) fn note_changed(&mut self, action: &Action, missing: &[String]) {
         let message =
-            format!("the API server accepts the patch and admission drops {}", listed(missing));
-        tracing::warn!(node = action.node(), message, "admission changes what is written");
+            format!("the API server accepts the patch, but admission drops {}", listed(missing));
+        tracing::warn!(node = action.node(), message, "admission changed a patch");
         self.note_refusal(action, RefusalKind::Changed, &message);
     }
 
-    /// Sorts a failed write: one that is refused for its object is noted, for the next decision to judge. A right that is missing, of which
-    /// the server is asked if it does not say so itself, ends the run after a while.
+    /// Handles a failed write. A refusal of the object is noted for the next decision. A missing
+    /// right ends the run after a while. If the answer does not show whether a right is missing,
+    /// the hook asks the server with a SelfSubjectAccessReview.
     pub(super) async fn note_error(
         &mut self,
         action: &Action,
@@ -67,13 +68,13 @@ impl WriteResults<'_> {
         Ok(())
     }
 
-    /// Whether the server allows us what the action does. It is not asked in vain: without an answer the right counts as missing, for which the
-    /// run waits.
+    /// Whether the server allows the hook to perform the action. Without an answer the right counts
+    /// as missing, because the run tolerates a missing right for some time.
     async fn has_right(&self, action: &Action) -> bool {
         match is_allowed(&self.hook.client, needed_right(action)).await {
             Ok(allowed) => allowed,
             Err(error) => {
-                tracing::warn!(%error, "unable to ask for the right that a refused write needs");
+                tracing::warn!(%error, "cannot check the right that a refused write needs");
                 false
             }
         }

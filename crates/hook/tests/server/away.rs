@@ -1,4 +1,4 @@
-//! An API server that cannot be reached for a while, or at all.
+//! An API server that is unreachable for a while, or permanently.
 
 use std::cell::RefCell;
 use std::fmt::{Debug, Write};
@@ -21,7 +21,7 @@ fn migrating() -> World {
 enum How {
     /// Connections are refused.
     Refused,
-    /// Packets vanish.
+    /// Packets are dropped.
     Silent,
 }
 
@@ -135,12 +135,13 @@ async fn a_server_that_cannot_answer_events_delays_nothing() {
 }
 
 thread_local! {
-    /// The warnings and errors that were logged on this thread: a story runs on one.
+    /// The warnings and errors that were logged on this thread. Each story runs on one thread.
     static LOG_LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Gathers them. It is the subscriber of the whole process: with one for a single thread, what other tests log first decides for all of them whether
-/// a line is logged.
+/// Collects log lines. It is the subscriber of the whole process. With a subscriber for a single
+/// thread, the first log lines of other tests would decide for all threads whether a line is
+/// logged.
 struct LogLines;
 
 struct LineText(String);
@@ -175,7 +176,7 @@ impl Subscriber for LogLines {
     fn exit(&self, _: &Id) {}
 }
 
-/// Each failed attempt had a line: several hundred in ten minutes.
+/// Regression: each failed attempt logged a line, several hundred in ten minutes.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn ten_minutes_without_server_are_a_line_a_minute() {
     tracing::subscriber::set_global_default(LogLines).unwrap();

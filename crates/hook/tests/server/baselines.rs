@@ -1,4 +1,5 @@
-//! What was broken before a run is no fault of the run; what it broke is, whoever looks next.
+//! A run is not responsible for what was broken before it. It is responsible for what it broke,
+//! also in later runs.
 
 use contract::exit::ExitCode;
 use serde_json::json;
@@ -8,7 +9,7 @@ use crate::world::{World, named};
 
 pub(crate) const VALIDATOR: &str = "nvidia-operator-validator";
 
-/// The validator's pod on a node crashes again and again, or runs again.
+/// Makes the validator's pod on a node crash repeatedly, or run again.
 pub(crate) fn validator(world: &World, node: &str, works: bool) {
     let name = world.name_of_pod(OPERATOR, VALIDATOR, node);
     world.edit("pods", OPERATOR, &name, |pod| {
@@ -37,7 +38,8 @@ async fn replacement_pod_excuses_nothing_broken_in_run() {
     assert_eq!(named(&ended), ["gpu-1:OperandNotReady"]);
 }
 
-/// A run that failed left a broken validator behind. Hours later the deployment is tried again, and it is as broken as it was.
+/// A failed run leaves a broken validator behind. Hours later the deployment is tried again, and
+/// the validator is still broken.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn run_after_failed_one_excuses_nothing_broken() {
     let world = World::at_rest(2);
@@ -51,7 +53,7 @@ async fn run_after_failed_one_excuses_nothing_broken() {
         let ended = world.run(pod, job).await;
         assert_eq!(ended.code, ExitCode::Budget, "{job}: {}", ended.message);
     }
-    // It is repaired, and breaks long after a success: that is no run's fault.
+    // It is repaired, and breaks long after a success, so no run broke it.
     validator(&world, "gpu-1", true);
     world.install(&world.settings.clone(), "job-4");
     assert_eq!(world.run("pod-d", "job-4").await.code, ExitCode::Success);
@@ -72,7 +74,7 @@ async fn replacement_pod_knows_what_was_broken_before() {
     let first = world.start("pod-a", "job-1");
     world.pass(5).await;
     first.handle.abort();
-    // Its pod is made anew: by its age alone it would be what this deployment brought.
+    // Its pod is recreated, so by its age alone it would belong to this deployment.
     let name = world.name_of_pod(OPERATOR, VALIDATOR, "gpu-1");
     let pod = world.get("pods", OPERATOR, &name);
     world.remove("pods", OPERATOR, &name);

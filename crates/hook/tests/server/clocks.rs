@@ -1,4 +1,4 @@
-//! Clocks that disagree: whatever the pod's, the server's and the nodes' clocks say, the run is the one of clocks that agree.
+//! Clocks that disagree. The run must be the same as with equal clocks of pod, server and nodes.
 
 use contract::exit::ExitCode;
 use hook::RunEnd;
@@ -10,7 +10,7 @@ use crate::world::{World, at};
 const SKEWS: [(i64, i64); 7] =
     [(-40, 0), (60, 0), (0, -60), (0, 60), (-60, 60), (60, -60), (-3, 3)];
 
-/// What a run wrote, in its order.
+/// Returns the writes of a run, in their order.
 fn writes(world: &World, pod: &str) -> Vec<String> {
     let of_run = world
         .writes(pod)
@@ -23,7 +23,7 @@ fn writes(world: &World, pod: &str) -> Vec<String> {
         .collect()
 }
 
-/// Three nodes of which two are upgraded; the hook's pod starts when the first is under way.
+/// Upgrades two of three nodes. The hook's pod starts when the first one is in progress.
 async fn run((pod, node): (i64, i64)) -> (RunEnd, Vec<String>) {
     let mut world = World::at_rest(3);
     world.server.state().node_skew = SignedDuration::from_mins(node);
@@ -42,7 +42,8 @@ async fn clock_skew_changes_neither_verdict_nor_writes() {
     }
 }
 
-/// A node's clock steps while its driver is being replaced: its container times are no order any more.
+/// A node's clock steps while its driver is being replaced, so its container times do not show the
+/// order any more.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn node_clock_that_steps_hides_no_stale_plugin() {
     // The plugins of this world started 81 minutes before.
@@ -58,7 +59,8 @@ async fn node_clock_that_steps_hides_no_stale_plugin() {
     }
 }
 
-/// The pod of a Job that started 10 minutes ago has the rest of the budget, whatever its own clock says.
+/// The pod of a Job that started 10 minutes ago has the rest of the budget, regardless of its own
+/// clock.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn replacement_pod_with_skew_keeps_the_deadline() {
     for minutes in [0, -60, 60] {
@@ -66,7 +68,7 @@ async fn replacement_pod_with_skew_keeps_the_deadline() {
         world.settings.budget_seconds = 1200;
         world.pass(600).await;
         world.pod_skew = SignedDuration::from_mins(minutes);
-        // The operator never gets to the bump.
+        // The operator never acts on the new version.
         world.pace.operator = 100_000;
         world.upgrade(&[0]);
         let ended = world.run("pod-a", "job-1").await;
@@ -84,7 +86,8 @@ async fn replacement_pod_with_skew_keeps_the_deadline() {
     }
 }
 
-/// Nodes that were there when the run began are waited for by its replacement pods; those that joined later are not.
+/// Replacement pods wait for the nodes that existed at the start of the run, and not for nodes that
+/// joined later.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn replacement_pod_keeps_the_cohort() {
     let mut world = World::at_rest(2);
@@ -92,7 +95,7 @@ async fn replacement_pod_keeps_the_cohort() {
     let first = world.start("pod-a", "job-1");
     world.pass(10).await;
     first.handle.abort();
-    // By its own object it has been there for long: a clock that was set, or a restored backup.
+    // By its own object the node is old, as after a change of the clock or a restored backup.
     world.join("gpu-2", -100_000);
     let ended = world.run("pod-b", "job-1").await;
     assert_eq!(
@@ -104,7 +107,7 @@ async fn replacement_pod_keeps_the_cohort() {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn node_created_by_fast_server_is_awaited() {
     let mut world = World::at_rest(1);
-    // An API server whose clock was an hour ahead made this node.
+    // An API server whose clock is an hour ahead created this node.
     world.join("gpu-1", 3600);
     world.upgrade(&[0, 1]);
     let ended = world.run("pod-a", "job-1").await;
@@ -112,7 +115,7 @@ async fn node_created_by_fast_server_is_awaited() {
     assert!(world.second() < at(3600).as_second());
 }
 
-/// The cohort is the run's: another Job of the same deployment looks at the nodes that there are now.
+/// The cohort belongs to the run. Another Job of the same deployment takes the current nodes.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn next_job_waits_for_a_joined_node() {
     let mut world = World::at_rest(1);

@@ -1,4 +1,5 @@
-//! The process dies before and after each of its writes; the Job's next pod must come to the same end.
+//! The process dies before and after each of its writes. The Job's next pod must reach the same
+//! end.
 
 use contract::exit::ExitCode;
 use contract::record::NodeOutcome;
@@ -14,7 +15,7 @@ fn migrating() -> World {
 
 type Left = (Option<ExitCode>, Vec<(String, Option<NodeOutcome>, usize)>, Option<String>);
 
-/// What a run leaves behind that must not depend on how it got there.
+/// The final state that must not depend on interruptions of the run.
 fn left_behind(world: &World) -> Left {
     let nodes = world
         .recorded_nodes()
@@ -57,7 +58,8 @@ async fn crash_at_any_write_keeps_the_end() {
             world.assert_replaced_once();
             let mut found = left_behind(&world);
             if found.2.as_deref() == Some("pod-a") {
-                // It died while giving the Lease back; the verdict was out, and the Lease runs out by itself.
+                // It died while it released the Lease. The verdict was already written, and the
+                // Lease expires.
                 found.2 = None;
             }
             assert_eq!(found, expected, "{place}");

@@ -1,4 +1,4 @@
-//! Mode `drive` for a driver's DaemonSet that no operator upgrades.
+//! Mode `drive` for a driver DaemonSet that no operator upgrades.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn daemon_set(name: &str, strategy: &str) -> Value {
     })
 }
 
-/// A pod of a DaemonSet that has been ready since then.
+/// Returns a pod of a DaemonSet that has been ready since `since`.
 fn operand(daemon_set: &str, node: &str, hash: &str, since: jiff::Timestamp) -> Value {
     let labels = json!({"app": daemon_set, "controller-revision-hash": hash});
     json!({
@@ -59,8 +59,8 @@ fn operand(daemon_set: &str, node: &str, hash: &str, since: jiff::Timestamp) -> 
     })
 }
 
-/// Two nodes with pods of two DaemonSets, and a third node with neither; a job and a web server on the first one. The driver's template has
-/// changed.
+/// Returns two nodes with pods of two DaemonSets, and a third node without. A job and a web server
+/// run on the first node. The driver's template has changed.
 fn world(settings: Settings) -> World {
     let world = World::empty(settings);
     for name in [DRIVER, "exporter"] {
@@ -104,7 +104,8 @@ fn world(settings: Settings) -> World {
     world
 }
 
-/// DaemonSet controller and kubelets: what is deleted goes, and the driver's pod comes back from the new template.
+/// Plays the DaemonSet controller and the kubelets: deleted pods go, and the driver's pod is
+/// recreated from the new template.
 async fn kubelets(server: Server) {
     let mut changed = server.changes();
     let mut seen = BTreeSet::new();
@@ -167,7 +168,7 @@ async fn pods_are_replaced_per_node_after_users_left() {
         names(NAMESPACE),
         [driver("node-0"), driver("node-1"), "exporter-node-0".into(), "exporter-node-1".into()]
     );
-    assert_eq!(names("jobs"), ["web"], "whom the policy does not name stays");
+    assert_eq!(names("jobs"), ["web"], "pods that the policy does not name stay");
     for name in ["node-0", "node-1", "node-2"] {
         let node = world.get("nodes", "", name);
         assert!(node["spec"]["unschedulable"].as_bool() != Some(true), "{name}");

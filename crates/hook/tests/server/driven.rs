@@ -1,4 +1,5 @@
-//! Mode `drive` on the in-process server: a small fleet, everybody else in it, and the stories that it is put through.
+//! Mode `drive` on the in-process server: a small fleet, the other actors in its cluster, and the
+//! stories.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -39,24 +40,24 @@ mod views;
 use objects::{JOBS, Kind, NETWORK};
 use play::{Play, Script};
 
-/// How many nodes a fleet has.
+/// The number of nodes of a fleet.
 pub(crate) const NODES: usize = 3;
-/// The Jobs of the hooks, one after another.
+/// The Jobs of the hooks, in their order.
 const JOBS_OF_HOOKS: [&str; 2] = ["job-1", "job-2"];
 
-/// A fleet, with the hooks that are to drive it, one after another.
+/// A fleet with the hooks that drive it one after another.
 pub(crate) struct Driven {
     pub(crate) world: World,
     pub(crate) drivers: Vec<Driver>,
-    /// What each hook is told, and its Job.
+    /// The settings and the Job of each hook.
     pub(crate) stages: Vec<(Settings, String)>,
-    /// Which of them is at work.
+    /// The index of the current hook.
     stage: Rc<Cell<usize>>,
     script: Script,
     play: JoinSet<()>,
 }
 
-/// The settings of a hook that drives.
+/// Returns the settings of a hook in mode `drive`.
 fn driving(driver: Driver) -> Settings {
     let mut settings = Settings { mode: Mode::Drive, driver, per_node_seconds: 120, ..settings() };
     settings.tasks = match driver {
@@ -75,7 +76,7 @@ fn driving(driver: Driver) -> Settings {
     settings
 }
 
-/// The operator of a driver, with its policy.
+/// Adds the operator of a driver, with its policy.
 fn operator(world: &World, driver: Driver) {
     let deployment = match driver {
         Driver::Gpu => {
@@ -99,17 +100,18 @@ fn operator(world: &World, driver: Driver) {
 }
 
 impl Driven {
-    /// Nodes `gpu-0` … with the old driver; the operator has made its template from the new one, and nobody has begun.
+    /// Returns nodes `gpu-0` … with the old driver. The operator has rendered the new one, and no
+    /// node has started.
     pub(crate) fn new(driver: Driver, change: impl Fn(&mut Settings)) -> Self {
         Self::of(&[driver], change)
     }
 
-    /// The same with several drivers, whose hooks run in this order.
+    /// As `new`, with several drivers whose hooks run in this order.
     pub(crate) fn of(drivers: &[Driver], change: impl Fn(&mut Settings)) -> Self {
         Self::sized(NODES, drivers, change)
     }
 
-    /// The same with so many nodes.
+    /// As `of`, with `nodes` nodes.
     pub(crate) fn sized(nodes: usize, drivers: &[Driver], change: impl Fn(&mut Settings)) -> Self {
         let stages = drivers.iter().zip(JOBS_OF_HOOKS).map(|(driver, job)| {
             let mut settings = driving(*driver);
@@ -168,7 +170,8 @@ impl Driven {
         }
     }
 
-    /// Starts a pod of the Job whose turn it is; when one has ended well, the next hook follows under the same name.
+    /// Starts a pod of the current Job. When its hook has succeeded, the next hook runs under the
+    /// same pod name.
     pub(crate) fn start(&self, pod: &str) -> Pod {
         let (stop, shutdown) = Shutdown::pair();
         let (client, clock, pod) =
@@ -202,7 +205,7 @@ impl Driven {
         self.ends(self.start(pod)).await
     }
 
-    /// Waits for a pod. Each of its hooks must end before Kubernetes would end its Job.
+    /// Waits for a pod. Each of its hooks must end before Kubernetes terminates its Job.
     pub(crate) async fn ends(&self, pod: Pod) -> RunEnd {
         let budget: u64 = self.stages.iter().map(|(settings, _)| settings.budget_seconds).sum();
         tokio::time::timeout(Duration::from_secs(budget), pod.handle)
@@ -211,7 +214,7 @@ impl Driven {
             .unwrap()
     }
 
-    /// The deployer puts other hooks, under another digest, in the place of those that were there.
+    /// Replaces the hooks by others with another digest, as the deployer does.
     pub(crate) fn deployed_anew(&mut self) {
         for (settings, job) in &mut self.stages {
             settings.digest = "e".repeat(64);
@@ -220,23 +223,23 @@ impl Driven {
         }
     }
 
-    /// The driver of whose hook the story is: the last one's.
+    /// Returns the driver of the last hook, which the story is about.
     pub(crate) fn driver(&self) -> Driver {
         self.drivers[self.drivers.len() - 1]
     }
 
-    /// The same, where the others behave in a way of their own.
+    /// Changes the behavior of the other actors.
     pub(crate) fn with(mut self, change: impl FnOnce(&mut Script)) -> Self {
         change(&mut self.script);
         self
     }
 
-    /// Pods of a ReplicaSet that have been running on a node.
+    /// Adds running pods of a ReplicaSet on a node.
     pub(crate) fn serves(self, name: &str, node: &str, pods: usize, holds_gpu: bool) -> Self {
         self.works(("ReplicaSet", name), node, pods, holds_gpu)
     }
 
-    /// Pods of any controller that have been running on a node.
+    /// Adds running pods of any controller on a node.
     pub(crate) fn works(
         self,
         owner: (&str, &str),
@@ -254,7 +257,7 @@ impl Driven {
         self
     }
 
-    /// A PodDisruptionBudget over a workload.
+    /// Adds a PodDisruptionBudget for a workload.
     pub(crate) fn protected(self, name: &str, at_least: usize) -> Self {
         self.world.put(
             "poddisruptionbudgets",
@@ -265,13 +268,13 @@ impl Driven {
         self
     }
 
-    /// Changes one node as it is found.
+    /// Changes the initial state of a node.
     pub(crate) fn node(self, name: &str, change: impl FnOnce(&mut Value)) -> Self {
         self.world.edit("nodes", "", name, change);
         self
     }
 
-    /// Changes the driver pod of a node as it is found.
+    /// Changes the initial state of a node's driver pod.
     pub(crate) fn driver_pod(self, node: &str, change: impl FnOnce(&mut Value)) -> Self {
         let kind = Kind::driver(self.driver());
         let key: Key = {
@@ -287,10 +290,10 @@ impl Driven {
         self
     }
 
-    /// Everybody else begins.
+    /// Starts the other actors.
     pub(crate) fn begin(mut self) -> Self {
         let mut play = Play::new(&self.world.server, self.script.clone());
-        // Budgets are as they are before the hook looks.
+        // The status of the budgets is complete before the hook observes them.
         play.react();
         self.play.spawn(play.run());
         self

@@ -1,4 +1,5 @@
-//! What cannot succeed ends in time, with its own exit code and a message that says what is wrong and what to do.
+//! Runs that cannot succeed end in time, with an exit code of their own and a message that gives
+//! the problem and the remedy.
 
 use contract::exit::ExitCode;
 use contract::names;
@@ -14,7 +15,7 @@ struct Case {
     arrange: fn(&mut World),
     code: ExitCode,
     reason: &'static str,
-    /// By when it must have ended, seconds.
+    /// The time within which the run must end, in seconds.
     within: i64,
 }
 

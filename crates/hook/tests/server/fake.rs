@@ -1,4 +1,4 @@
-//! An API server in memory: what the hook talks to, what of it, and everything that can go wrong on the way.
+//! An API server in memory, with faults on the connection to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -29,54 +29,54 @@ use store::Store;
 
 type Body = UnsyncBoxBody<Bytes, BoxError>;
 
-/// How long a request is on its way, in each direction.
+/// The latency of a request, in each direction.
 const LATENCY: Duration = Duration::from_millis(2);
 
-/// The server; clones are the same one.
+/// The server. Clones share one state.
 #[derive(Clone)]
 pub(crate) struct Server {
     state: Arc<Mutex<State>>,
     pub(crate) clock: RunClock,
     changed: watch::Sender<()>,
-    /// Told of a request on which a fault is that tells.
+    /// Notified of each request with a notifying fault.
     pub(crate) told: Arc<Notify>,
 }
 
-/// All of it, under one lock that is never held over an await.
+/// The whole state, under one lock that is never held across an await.
 pub(crate) struct State {
     pub(crate) store: Store,
-    /// API versions by group and resource; what is not here is answered with 404.
+    /// API versions by group and resource. The server answers 404 for all others.
     pub(crate) served: BTreeMap<(&'static str, &'static str), Vec<&'static str>>,
     pub(crate) grants: Vec<Grant>,
-    /// Rights that are taken away: `delete pods`.
+    /// Removed rights, such as `delete pods`.
     pub(crate) denied: BTreeSet<String>,
-    /// Rows and verbs of the task table that were used.
+    /// The used rows and verbs of the task table.
     pub(crate) used: BTreeSet<(usize, &'static str)>,
-    /// Requests that the server would have refused or rejected: always a bug.
+    /// Requests that a real server would refuse or reject. They are always a bug.
     pub(crate) violations: Vec<String>,
     pub(crate) log: Vec<Entry>,
     pub(crate) faults: Vec<Fault>,
     pub(crate) breaks: Vec<Break>,
     pub(crate) away_until: Option<Instant>,
     pub(crate) silent_until: Option<Instant>,
-    /// Reads of these resources (all, if empty) show this version.
+    /// Reads of these resources (all, if the list is empty) show this version.
     pub(crate) frozen: Option<(Vec<&'static str>, u64)>,
-    /// Watches from before this version are answered with 410.
+    /// The server answers 410 to watches from before this version.
     pub(crate) compacted: u64,
-    /// Watches end after so many seconds, whatever was asked for.
+    /// Watches end after this number of seconds, regardless of the requested timeout.
     pub(crate) watch_seconds: Option<u64>,
-    /// Every watch event comes twice.
+    /// Whether every watch event is sent twice.
     pub(crate) duplicate: bool,
-    /// Watch events that come together come in the wrong order.
+    /// Whether simultaneous watch events are sent in the wrong order.
     pub(crate) reversed: bool,
-    /// Watches of these resources (all, if empty) tell everything so much later.
+    /// Watches of these resources (all, if the list is empty) are delayed by this time.
     pub(crate) late: Option<(Vec<&'static str>, Duration)>,
-    /// By how much the clocks of the nodes are ahead of the server's.
+    /// How far the clocks of the nodes are ahead of the server's.
     pub(crate) node_skew: SignedDuration,
 }
 
 impl State {
-    /// The version that reads of a resource show.
+    /// Returns the version that reads of a resource show.
     fn visible(&self, resource: &str) -> u64 {
         match &self.frozen {
             Some((resources, version)) if resources.is_empty() || resources.contains(&resource) => {
@@ -86,7 +86,7 @@ impl State {
         }
     }
 
-    /// How late watches of a resource are.
+    /// Returns the delay of watches of a resource.
     fn lag(&self, resource: &str) -> Option<Duration> {
         let (resources, lag) = self.late.as_ref()?;
         (resources.is_empty() || resources.contains(&resource)).then_some(*lag)
@@ -95,7 +95,7 @@ impl State {
 
 const V1: &[&str] = &["v1"];
 
-/// What a server of this age serves, with all of NVIDIA's CRDs.
+/// Returns the API versions that a server of this version serves, with all of NVIDIA's CRDs.
 pub(crate) fn served(
     slices: &[&'static str],
 ) -> BTreeMap<(&'static str, &'static str), Vec<&'static str>> {
@@ -126,7 +126,7 @@ pub(crate) fn served(
         .collect()
 }
 
-/// An object as the asked version shows it: the store holds the newest form.
+/// Converts an object to the requested version. The store contains the newest version.
 fn convert(request: &Request, object: &Value) -> Value {
     let mut object = object.clone();
     if request.group == "resource.k8s.io" {
@@ -154,7 +154,7 @@ fn response(status: u16, body: Body) -> http::Response<Body> {
         .unwrap()
 }
 
-/// A `Status` as the server answers failures with.
+/// Returns the `Status` object of a failure.
 fn failure(code: u16, message: &str) -> Value {
     let reason = match code {
         403 => "Forbidden",
@@ -202,19 +202,19 @@ impl Server {
         self.state.lock().unwrap()
     }
 
-    /// Changes something and tells the watches.
+    /// Changes the state and notifies the watches.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let result = change(&mut self.state());
         self.changed.send_replace(());
         result
     }
 
-    /// Told after every change.
+    /// Returns a receiver that is notified after every change.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Nobody can connect for so long; open connections are cut.
+    /// Refuses connections for this time, and cuts open ones.
     pub(crate) fn goes_away(&self, seconds: u64) {
         self.change(|state| {
             state.away_until = Some(Instant::now() + Duration::from_secs(seconds));
@@ -222,7 +222,7 @@ impl Server {
         });
     }
 
-    /// Nothing arrives in either direction for so long, and nobody is told.
+    /// Drops everything in both directions for this time, without an error.
     pub(crate) fn goes_silent(&self, seconds: u64) {
         self.change(|state| {
             state.silent_until = Some(Instant::now() + Duration::from_secs(seconds))
@@ -234,7 +234,7 @@ impl Server {
         });
     }
 
-    /// A client for the pod of this name.
+    /// Returns a client for the pod with this name.
     pub(crate) fn client(&self, who: &str) -> Client {
         let (server, who) = (self.clone(), who.to_owned());
         Client::new(
@@ -243,7 +243,7 @@ impl Server {
         )
     }
 
-    /// Every answer of a real server carries its time.
+    /// Adds the `Date` header, which every answer of a real server has.
     async fn dated(
         self,
         who: String,
@@ -303,7 +303,7 @@ impl Server {
         }
         if let Some(Effect::Busy(seconds)) = effect {
             self.note(&request, 429, false);
-            // In plain text, as the server's own filters do it.
+            // Plain text, as from the filters of a real server.
             let text =
                 Full::new(Bytes::from_static(b"Too many requests, please try again later.\n"));
             let mut answer = response(429, text.map_err(Into::into).boxed_unsync());
@@ -352,7 +352,7 @@ impl Server {
         self.state().log.push(Entry { request: request.clone(), at, status, applied, late: false });
     }
 
-    /// Answers a watch; `None`: the refusal comes from `perform`.
+    /// Answers a watch. `None`: `perform` answers with the refusal.
     fn watch(&self, request: &Request) -> Option<http::Response<Body>> {
         let cursor: u64 =
             request.query.get("resourceVersion").and_then(|text| text.parse().ok()).unwrap_or(0);

@@ -1,4 +1,5 @@
-//! The pods of single nodes: which are followed, what is known of them, and what a broken watch changes.
+//! Watches of the pods of single nodes: which nodes are watched, the content of their caches, and
+//! the effect of a broken watch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use tokio::sync::Notify;
 use crate::fake::fault::{Break, Effect, Fault};
 use crate::rig::Rig;
 
-/// A focus, and the server that it looks at: two pods on `node-1`, one on `node-2`, none on `node-3`.
+/// A focus with its server: two pods on `node-1`, one on `node-2`, none on `node-3`.
 struct Case {
     rig: Rig,
     focus: FocusedNodes,
@@ -44,7 +45,7 @@ impl Case {
         }
     }
 
-    /// Pod names by node.
+    /// Returns the observed pod names by node.
     fn seen(&self) -> BTreeMap<String, Vec<String>> {
         let pods = self.focus.pods().into_iter();
         pods.map(|(node, pods)| (node, pods.into_iter().map(|pod| pod.name).collect())).collect()
@@ -94,16 +95,16 @@ async fn focused_node_is_listed_once_and_watched() {
     pass(1).await;
     case.sees(&[("node-2", &["serve-0"])]);
     pass(600).await;
-    assert_eq!(case.asked("watch", "node-1"), 1, "what left the focus is not asked for any more");
+    assert_eq!(case.asked("watch", "node-1"), 1, "a node out of focus is not requested any more");
     assert_eq!(
         case.asked("list", "node-2"),
         1,
-        "the server's regular ends of a watch lose nothing"
+        "the server's regular ends of a watch lose no event"
     );
     assert_eq!(
         case.asked("watch", "node-2"),
         3,
-        "a server that sends bookmarks is asked again every five minutes"
+        "with bookmarks, the watch is requested again every five minutes"
     );
     case.focus.set(&names(["node-1"]));
     pass(1).await;
@@ -126,7 +127,8 @@ async fn failing_watch_makes_only_its_node_unknown() {
     case.sees(&[("node-1", &["train-0", "train-1", "train-2"]), ("node-2", &["serve-0"])]);
 }
 
-/// A server that is behind listed a node without the pods that had come to it, and the driver under them could have been deleted.
+/// Regression: a lagging server listed a node without its newest pods, and the hook could have
+/// deleted the driver that they use.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn list_older_than_other_nodes_is_not_believed() {
     let mut case = Case::new();
@@ -143,7 +145,7 @@ async fn list_older_than_other_nodes_is_not_believed() {
     case.sees(&[("node-1", &["train-0", "train-1"]), ("node-3", &["serve-1"])]);
 }
 
-/// The server sends a bookmark from time to time: a connection that brings none has died.
+/// The server sends bookmarks regularly, so a connection without bookmarks is dead.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn silent_watch_is_not_trusted_for_long() {
     let mut case = Case::new();
@@ -198,14 +200,14 @@ async fn more_nodes_than_can_be_followed_take_turns() {
     pass(1).await;
     let first = case.seen();
     assert_eq!(first.len(), MOST_NODES);
-    // A node before the others does not push one out that is being followed.
+    // A node that sorts before the others does not displace a watched node.
     nodes.insert("a-node".to_owned());
     nodes.remove("node-0001");
     case.focus.set(&nodes);
     assert_eq!(
         case.focus.listing(),
         names(["node-0100"]),
-        "the first of those that have waited longest"
+        "the first of the nodes that have waited longest"
     );
     pass(1).await;
     let then = case.seen();
@@ -229,7 +231,7 @@ async fn more_nodes_than_can_be_followed_take_turns() {
     assert_eq!(
         case.focus.listing(),
         names(["b-node"]),
-        "whoever leaves the queue comes last when it is back"
+        "a node that leaves the queue and returns is last"
     );
 }
 
@@ -252,5 +254,5 @@ async fn pods_are_listed_again_if_a_page_expired() {
     rig.server.state().faults.push(Fault::new(third, 1, 1, Effect::Status(410)));
     assert_eq!(list().await.unwrap(), 127, "nothing twice");
     rig.server.state().faults.push(Fault::new(third, 0, usize::MAX, Effect::Status(410)));
-    assert!(list().await.is_err(), "not for ever");
+    assert!(list().await.is_err(), "not indefinitely");
 }

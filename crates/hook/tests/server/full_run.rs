@@ -1,4 +1,4 @@
-//! One run from beginning to end, and what the next ones make of it.
+//! One complete run, and the runs that follow it.
 
 use contract::exit::ExitCode;
 use contract::record::NodeOutcome;
@@ -22,7 +22,7 @@ async fn stale_plugins_are_replaced_once_and_run_recorded() {
             .all(|node| node.outcome == Some(NodeOutcome::Done) && node.replaced.len() == 1)
     );
     assert_eq!(world.recorded_nodes().len(), 4);
-    assert_eq!(world.holder(), None, "the Lease was given back");
+    assert_eq!(world.holder(), None, "the Lease was released");
     let events = world.events();
     let count = |reason: &str| events.iter().filter(|(found, _)| found == reason).count();
     assert_eq!(
@@ -58,7 +58,7 @@ async fn new_job_with_same_digest_writes_nothing() {
     let ended = world.run("pod-b", "job-2").await;
     assert_eq!(ended.code, ExitCode::Success);
     assert_eq!(named(&ended), ["*:NothingToDo"]);
-    assert!(!ended.message.contains('.'), "people are told seconds: {}", ended.message);
+    assert!(!ended.message.contains('.'), "times in messages are whole seconds: {}", ended.message);
     let log = world.log();
     let other: Vec<_> = log[before..]
         .iter()

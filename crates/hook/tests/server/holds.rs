@@ -1,4 +1,5 @@
-//! Mode `assist` around an upgrade of the operator: the hook before the operator's release holds all nodes, the hook behind it releases them.
+//! Mode `assist` around an upgrade of the operator. The hook before the operator's release holds
+//! all nodes, and the hook after it releases them.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::world::{World, named};
 const NODES: usize = 3;
 const NEW_VERSION: &str = "v26.7.0";
 
-/// The release before the operator's.
+/// Returns the settings of the release before the operator's.
 fn pre() -> Settings {
     Settings {
         release: "gpu-operator-pre".into(),
@@ -35,7 +36,7 @@ fn pre() -> Settings {
     }
 }
 
-/// The release behind it.
+/// Returns the settings of the release after the operator's.
 fn post() -> Settings {
     Settings {
         tasks: vec![Task::Settle, Task::Wake, Task::Reroll],
@@ -52,7 +53,7 @@ fn installs(world: &World, version: &str) {
     });
 }
 
-/// The old operator at rest, and the new release's hook about to start.
+/// Returns a settled cluster with the old operator, before the hook of the new release starts.
 fn world() -> World {
     let world = World::at_rest(NODES);
     installs(&world, "v26.3.1");
@@ -60,7 +61,7 @@ fn world() -> World {
     world
 }
 
-/// The nodes that are held, and for what.
+/// Returns the held nodes with the annotations of their holds.
 fn held(world: &World) -> Vec<(String, Value)> {
     let traits = Driver::Gpu.traits();
     let held = |name: &String| {
@@ -86,7 +87,7 @@ async fn operator_upgrade_holds_nodes_until_its_hook() {
     assert_eq!(holds.len(), NODES);
     assert_eq!(holds[0].1["release"], "gpu-operator/gpu-operator-pre");
     assert_eq!(holds[0].1["digest"], "e".repeat(64));
-    // The deployer runs it again: nothing is left to write.
+    // The deployer runs it again, and nothing is left to write.
     world.install(&pre(), "job-pre-2");
     let ended = world.ends(world.start_with(&pre(), "pre-b", "job-pre-2")).await;
     assert_eq!(
@@ -102,7 +103,8 @@ async fn operator_upgrade_holds_nodes_until_its_hook() {
     assert_eq!(held(&world), []);
 }
 
-/// The hook behind the operator's release has completed this deployment before: it must see the holds before it exits.
+/// The hook after the operator's release has completed this deployment before. It must notice the
+/// holds before it exits.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn completed_deployment_releases_holds_again() {
     let world = world();
@@ -123,7 +125,7 @@ async fn completed_deployment_releases_holds_again() {
     assert_eq!(held(&world), []);
     world.install(&post, "job-3");
     world.ends(world.start_with(&post, "post-c", "job-3")).await;
-    assert_eq!(world.writes("post-c").len(), 0, "nothing is left to do");
+    assert_eq!(world.writes("post-c").len(), 0, "no work is left");
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -168,11 +170,11 @@ async fn refused_hold_fails_the_deployment() {
         assert_eq!(named(&ended), ["*:HoldRefused", "gpu-1:HoldRefused"]);
         assert!(
             ended.message.contains("ask the platform team"),
-            "the server's words: {}",
+            "the server's message: {}",
             ended.message
         );
         let names: Vec<String> = held(&world).into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names, ["gpu-0", "gpu-2"], "the others stay held");
+        assert_eq!(names, ["gpu-0", "gpu-2"], "the other nodes stay held");
     }
 }
 
@@ -216,7 +218,8 @@ async fn hold_killed_at_any_write_is_completed() {
     }
 }
 
-/// What `doctor`, `status` and `why` are made from, where the last Job behind the operator's release has ended.
+/// Returns the snapshot for `doctor`, `status` and `why` after the last Job after the operator's
+/// release has ended.
 async fn look(world: &World) -> RolloutSnapshot {
     let settings =
         Settings { tasks: vec![Task::Preflight, Task::Settle, Task::Wake, Task::Reroll], ..post() };
@@ -224,7 +227,7 @@ async fn look(world: &World) -> RolloutSnapshot {
     world.edit("jobs", OPERATOR, &settings.release, |job| {
         job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
     });
-    // A person may read pods, for what keeps a node waiting.
+    // A user may read pods, to find out what a node waits for.
     let reads = ["list", "watch"].map(|verb| Grant::everywhere(verb, "", "pods"));
     world.server.change(|state| state.grants.extend(reads));
     let release = Some(format!("{OPERATOR}/{}", settings.release));
@@ -239,14 +242,15 @@ async fn look(world: &World) -> RolloutSnapshot {
     looking.observe(|| world.clock.now()).await.unwrap()
 }
 
-/// A deployment that ended before the hook behind the operator left nodes on their drivers, and nothing said so.
+/// Regression: a deployment that ended before the hook after the operator left nodes on their old
+/// drivers without any finding.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn held_nodes_without_hook_are_named() {
     let world = world();
     let snapshot = look(&world).await;
     assert!(
         examine(&snapshot, &status(&snapshot)).iter().all(|finding| finding.check != "held-nodes"),
-        "nothing is held"
+        "no node is held"
     );
     world.ends(world.start_with(&pre(), "pre-a", "job-pre")).await;
     let snapshot = look(&world).await;

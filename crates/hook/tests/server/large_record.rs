@@ -1,4 +1,4 @@
-//! The run record of fleets that do not fit into one ConfigMap, and writes of it that can never succeed.
+//! Run records that do not fit into one ConfigMap, and writes of the record that can never succeed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn store(world: &World) -> RecordStore {
     RecordStore::new(&world.server.client("pod-a"), OPERATOR, RECORD)
 }
 
-/// A world in which `pod-a` may write.
+/// Returns a world in which `pod-a` holds the Lease.
 async fn world() -> (World, HeldLease) {
     let world = World::empty(settings());
     let leases = LeaseCandidate::new(&world.server.client("pod-a"), "pod-a", Arc::new(|| at(0)));
@@ -37,7 +37,8 @@ fn uid(kind: &str, index: usize) -> String {
     format!("{kind:0>8}-0000-4000-8000-{index:0>12}")
 }
 
-/// An unfinished node with the longest name, and a reason of this length; its plugin is not back.
+/// Returns an unfinished node with the longest name and a reason of this length. Its plugin is not
+/// ready again.
 fn unfinished(index: usize, reason: usize) -> (String, NodeRecord) {
     let replacement = PluginReplacement {
         plugin: ReplacedPodKind::Dra,
@@ -66,7 +67,7 @@ fn fleet(nodes: usize, reason: usize) -> Named<NodeRecord> {
     all
 }
 
-/// Every third node has a GPU less, and an operand that fails.
+/// Returns a baseline in which every third node has one GPU less and a failing operand.
 fn baseline(uids: &[String]) -> Baseline {
     let mut baseline = Baseline::default();
     for (index, uid) in uids.iter().enumerate() {
@@ -102,7 +103,7 @@ fn is_record_write(request: &Request) -> bool {
     request.is("patch", "configmaps")
 }
 
-/// What must survive of each node.
+/// Returns the data of each node that must survive.
 fn needed(nodes: &Named<NodeRecord>) -> BTreeMap<String, Vec<(String, String, bool)>> {
     let replaced = |(uid, one): (&String, &PluginReplacement)| {
         (uid.clone(), one.under.clone(), one.back_at.is_some())
@@ -127,17 +128,17 @@ async fn record_of_ten_thousand_unfinished_nodes_is_written() {
     );
     assert_eq!(
         read.format_version, RECORD_FORMAT_VERSION,
-        "an older hook must not read a part of it"
+        "an older hook must not read a part of the record"
     );
 }
 
-/// The pod is killed before or after each of the writes of one record.
+/// The pod is killed before or after each write of one record.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn record_half_written_keeps_what_must_survive() {
     let before = fleet(1_200, 300);
     let mut after = before.clone();
     for index in (0..1_200).step_by(3) {
-        // Replaced once more before its deletion, and back.
+        // One replacement is ready again, and a second one is pending.
         let record = after.get_mut(&unfinished(index, 0).0).unwrap();
         record.replaced.values_mut().for_each(|one| one.back_at = Some(at(9)));
         let (_, other) = unfinished(index, 0);
@@ -164,7 +165,7 @@ async fn record_half_written_keeps_what_must_survive() {
             read.iter().all(|(name, entry)| *entry == old[name] || *entry == new[name]),
             "kill {kill}"
         );
-        // The successor writes what is missing, and then everything is there.
+        // The successor writes the missing parts, and then the record is complete.
         let mut store_b = store(&world);
         store_b.read().await.unwrap();
         store_b.write(&run("job-1", 1_200), &after).await.unwrap();
@@ -225,9 +226,9 @@ async fn record_write_that_cannot_succeed_ends_the_run() {
         let ended = world.run("pod-a", "job-1").await;
         assert_eq!(ended.code, ExitCode::Record, "{code}: {}", ended.message);
         assert_eq!(named(&ended), ["*:RecordNotWritable"]);
-        assert!(ended.message.contains(RECORD), "the object is named: {}", ended.message);
+        assert!(ended.message.contains(RECORD), "the message names the object: {}", ended.message);
         assert!(world.second() < 60, "{code}: after {} s", world.second());
-        assert_eq!(world.deletions(), [], "nothing is done without a record");
+        assert_eq!(world.deletions(), [], "the hook does nothing without a record");
     }
 }
 

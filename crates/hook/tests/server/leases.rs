@@ -1,4 +1,4 @@
-//! Two hook Jobs at once: one acts at a time.
+//! Two hook Jobs at the same time: only one acts at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,7 +83,7 @@ async fn waiting_hook_starts_when_lease_is_released() {
     world.ends(second).await;
     assert!(
         world.second() - before <= 23,
-        "its quiet period, and little more: {} s",
+        "the quiet period and little more: {} s",
         world.second() - before
     );
 }
@@ -135,7 +135,11 @@ async fn lease_held_to_the_end_is_named() {
     let ended = world.ends(pod).await;
     assert_eq!(ended.code, ExitCode::LeaseHeld);
     assert_eq!(named(&ended), ["*:LeaseHeldByOther"]);
-    assert!(ended.message.contains("`somebody`"), "the holder is named: {}", ended.message);
+    assert!(
+        ended.message.contains("`somebody`"),
+        "the message names the holder: {}",
+        ended.message
+    );
     assert!(world.second() <= 3570);
     assert!(world.writes("pod-a").is_empty());
 }
@@ -152,7 +156,7 @@ async fn holder_with_longer_lease_gets_its_time() {
     assert!((60..70).contains(&second), "taken after {second} s");
 }
 
-/// It blocked every hook for 68 years.
+/// Regression: such a Lease blocked every hook for 68 years.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn lease_of_unlimited_duration_is_taken_over() {
     let world = World::at_rest(1);
@@ -189,7 +193,8 @@ async fn conflict_while_releasing_lease_is_retried() {
     }
 }
 
-/// A call may take 10 s, and the Lease was left 4 s before others could take it: a write that began at the last moment went on beside theirs.
+/// Regression: a call can take 10 s, but only 4 s were left before others could take the Lease. A
+/// write that started late was still running when they wrote.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn pending_write_is_abandoned_before_lease_expires() {
     let world = World::at_rest(1);
@@ -205,10 +210,10 @@ async fn pending_write_is_abandoned_before_lease_expires() {
         Effect::Hang,
     ));
     tokio::time::sleep(Duration::from_millis(15_900)).await;
-    assert!(held.is_valid(), "one may still begin");
+    assert!(held.is_valid(), "a write may still start");
     assert_eq!(held.within(std::future::pending::<()>()).await, None);
     assert!(taken.elapsed() < Duration::from_secs(LEASE_SECONDS.into()), "{:?}", taken.elapsed());
-    assert_eq!(held.within(async {}).await, None, "none is begun any more");
+    assert_eq!(held.within(async {}).await, None, "no write starts any more");
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -225,8 +230,9 @@ async fn renewed_lease_leaves_a_write_its_time() {
     assert_eq!(held.within(write).await, Some(7));
 }
 
-/// More plugins are stale than are replaced at once, and from the first deletion on the server is silent. What is behind those that are under way
-/// has its turn when they are given up, and the Lease is over by then.
+/// More plugins are stale than the hook replaces at the same time, and from the first deletion on
+/// the server is silent. The remaining requests would start when the pending ones are abandoned,
+/// and by then the Lease has expired.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn nothing_is_requested_beyond_the_lease() {
     let world = World::at_rest(40);
@@ -278,7 +284,7 @@ async fn nothing_is_requested_beyond_the_lease() {
     drop(hook);
 }
 
-/// The operator's Deployment says that it is from this chart; the hook is made for v26.3.1.
+/// Sets the chart label of the operator's Deployment. The hook is for v26.3.1.
 fn chart(world: &World, chart: &str) {
     world.edit("deployments", "gpu-operator", "gpu-operator", |deployment| {
         deployment["metadata"]["labels"]["helm.sh/chart"] = json!(chart);
@@ -289,8 +295,8 @@ fn made_for_a_chart(world: &World) -> Settings {
     Settings { component_version: Some("v26.3.1".into()), ..world.settings.clone() }
 }
 
-/// With a deployer that keeps no order the hook after the operator held the Lease, the one before it waited for that, and the operator waited
-/// for the one before.
+/// Regression, with a deployer that keeps no order: the hook after the operator held the Lease, the
+/// hook before the operator waited for the Lease, and the operator waited for the hook before it.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn hook_waiting_for_operator_blocked_its_predecessor() {
     let world = World::at_rest(2);
@@ -307,19 +313,20 @@ async fn hook_waiting_for_operator_blocked_its_predecessor() {
     let before = world.second();
     let held = leases.acquire(|_| ()).await.unwrap();
     assert!(world.second() - before <= 8, "after {} s", world.second() - before);
-    // Longer than its grace time: it may be what is waited for.
+    // Longer than its grace time, because the first hook may wait for this one.
     world.pass(400).await;
     assert!(!waits.handle.is_finished());
     held.release().await;
     world.pass(60).await;
-    assert!(!waits.handle.is_finished(), "the time of others does not count");
+    assert!(!waits.handle.is_finished(), "the time of other hooks does not count");
     chart(&world, "gpu-operator-v26.3.1");
     let ended = world.ends(waits).await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
 }
 
-/// Argo CD, a bundle from a branch, the previous one deployed again: the hook after the operator came first, remembered what the run before it had
-/// replaced, took that for something under way, and kept the Lease until its grace time was over.
+/// Regression, with Argo CD, a bundle from a branch, and the previous bundle deployed again: the
+/// hook after the operator started first. It took the replacements of the previous run for its own
+/// pending ones, and kept the Lease until its grace time was over.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn hook_waiting_for_operator_yields_after_replacing_plugins() {
     let mut world = World::at_rest(2);
@@ -342,7 +349,7 @@ async fn hook_waiting_for_operator_yields_after_replacing_plugins() {
     waits.handle.abort();
 }
 
-/// Giving way costs little, and the grace time ends all the same.
+/// Yielding the Lease costs little time, and the grace time still ends.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn hook_waiting_alone_ends_after_grace_time() {
     let world = World::at_rest(2);
@@ -356,7 +363,7 @@ async fn hook_waiting_alone_ends_after_grace_time() {
     assert!((grace..grace + 10).contains(&world.second()), "after {} s", world.second());
 }
 
-/// Two that wait for what nobody brings both come to their end.
+/// Two hooks that wait for objects that never come both end.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn two_hooks_that_wait_take_turns_and_end() {
     let world = World::at_rest(2);
@@ -383,7 +390,8 @@ async fn two_hooks_that_wait_take_turns_and_end() {
     );
 }
 
-/// What is done once before the loop is not done again each time the Lease comes back: a preflight lists the pods of all nodes.
+/// The single-step tasks before the loop do not run again each time the Lease returns. A preflight
+/// lists the pods of all nodes.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn yielding_hook_does_its_single_steps_once() {
     let world = World::at_rest(2);
@@ -395,7 +403,7 @@ async fn yielding_hook_does_its_single_steps_once() {
     world.pass(60).await;
     let taken =
         world.writes("pod-a").iter().filter(|entry| entry.request.resource == "leases").count();
-    assert!(taken > 4, "it gave way: {taken}");
+    assert!(taken > 4, "it yielded the Lease: {taken}");
     let of_all_nodes = |request: &Request| {
         request.resource == "pods" && request.namespace.is_empty() && request.name.is_empty()
     };

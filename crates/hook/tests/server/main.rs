@@ -1,7 +1,7 @@
-//! The hook as a whole against an API server in memory, hours of it in milliseconds: the clock is paused and jumps to whatever is
-//! awaited next.
+//! The whole hook against an API server in memory. The clock is paused and jumps to the next timer,
+//! so hours take milliseconds.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+#![expect(clippy::unwrap_used, reason = "a panic shows the location")]
 
 use fixture::settings;
 

@@ -1,4 +1,4 @@
-//! What the hook says of itself in numbers while it runs.
+//! The metrics of the running hook.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,8 @@ use tokio::net::TcpStream;
 use crate::driven::Driven;
 use crate::world::World;
 
-/// The samples of a text: names with labels, each with its value. Fails where a line is no sample, or a sample is there twice.
+/// Returns the samples of a text: names with labels, each with its value. Panics if a line is not a
+/// sample or a sample is duplicate.
 fn samples(text: &str) -> BTreeMap<String, f64> {
     assert!(text.ends_with("# EOF\n"), "{text}");
     let mut samples = BTreeMap::new();
@@ -35,7 +36,7 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
     samples
 }
 
-/// The sum of a metric over all samples whose labels have this text.
+/// Returns the sum of a metric over all samples whose labels contain this text.
 fn sum(samples: &BTreeMap<String, f64>, name: &str, with: &str) -> Option<f64> {
     let of_it = samples
         .iter()
@@ -85,7 +86,7 @@ async fn run_reports_progress_and_waits_of_its_nodes() {
         busiest = busiest.max(in_progress);
         for (sample, value) in &now {
             if sample.starts_with("gpu_rollout_node_state_since") {
-                // An age would be `time() - …`.
+                // The metric is a time. Its age is `time() - …`.
                 assert!(
                     *value <= fleet.world.clock.now().as_duration().as_secs_f64(),
                     "{sample} {value}"
@@ -129,10 +130,11 @@ async fn run_reports_progress_and_waits_of_its_nodes() {
         "{last:?}"
     );
     let mut per_node = last.keys().filter(|sample| sample.contains("node=\""));
-    assert_eq!(per_node.next(), None, "nodes that are done have no series of their own");
+    assert_eq!(per_node.next(), None, "done nodes have no series of their own");
 }
 
-/// Nodes are not assessed while the hook waits for an operator of another chart: they were all counted as done, and later not at all.
+/// Regression: while the hook waited for an operator of another chart, it did not assess nodes.
+/// They were all counted as done, and later not at all.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn nodes_without_assessment_are_counted_as_unknown() {
     let world = World::at_rest(2);
@@ -163,7 +165,7 @@ async fn nodes_without_assessment_are_counted_as_unknown() {
         Some(2.0),
         "{now:?}"
     );
-    // They were left out of the count of the nodes that are away too.
+    // They were also missing from the count of unavailable nodes.
     assert_eq!(sum(&now, "gpu_rollout_nodes_unavailable", ""), Some(1.0), "{now:?}");
     assert!(
         sum(&now, "gpu_rollout_fleet_waiting_since_timestamp_seconds", "reason=\"").is_some(),
@@ -172,7 +174,7 @@ async fn nodes_without_assessment_are_counted_as_unknown() {
     run.abort();
 }
 
-/// What comes back for the first line of a request.
+/// Returns the answer to a request with this first line.
 async fn asked(port: u16, line: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     stream.write_all(format!("{line} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).await.unwrap();
@@ -211,7 +213,7 @@ async fn metrics_are_served_only_at_their_path() {
     let taken = listen(port).await;
     assert!(
         taken.is_err(),
-        "a port that is taken is no reason to fail: the caller goes on without"
+        "a port in use is not a reason to fail: the caller continues without metrics"
     );
     serving.abort();
 }

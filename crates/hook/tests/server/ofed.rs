@@ -1,4 +1,4 @@
-//! Task `settle` about the network operator's driver.
+//! Task `settle` for the Network Operator's driver.
 
 use contract::driver::Driver;
 use contract::exit::ExitCode;
@@ -19,7 +19,7 @@ fn image(version: &str) -> String {
     format!("nvcr.io/nvidia/mellanox/doca-driver:{version}-ubuntu22.04-amd64")
 }
 
-/// Nodes `nic-0` … with their driver, at rest.
+/// Returns settled nodes `nic-0` … with their driver.
 fn network(nodes: usize) -> World {
     let mut settings = settings();
     settings.tasks = vec![Task::Settle];
@@ -57,7 +57,8 @@ fn policy() -> Value {
             "repository": "nvcr.io/nvidia/mellanox", "image": "doca-driver", "version": OLD,
             "upgradePolicy": {"autoUpgrade": true, "maxParallelUpgrades": 1},
         }},
-        // What the operator says of a policy without nodes, and of a state that it no longer has.
+        // The status that the operator writes for a policy without nodes, with a state that it no
+        // longer has.
         "status": {"state": "notReady", "appliedStates": [{"name": "state-pod-security-policy", "state": "error"}]},
     })
 }
@@ -95,7 +96,7 @@ fn node(name: &str, labels: &Value) -> Value {
     })
 }
 
-/// The driver pod of a node, ready now, in place of the one before.
+/// Replaces the driver pod of a node by one that is ready now.
 fn driver(world: &World, node: &str, hash: &str, version: &str) {
     let now = text(world.clock.now());
     world.remove("pods", NETWORK, &format!("mofed-{node}-old"));
@@ -123,7 +124,7 @@ fn state(world: &World, node: &str, state: &str) {
     });
 }
 
-/// The new version reaches the policy and the operator makes its template from it.
+/// Sets the new version in the policy. The operator renders its template.
 fn bump(world: &World) {
     world.edit("nicclusterpolicies", "", names::NIC_CLUSTER_POLICY, |policy| {
         policy["spec"]["ofedDriver"]["version"] = json!(NEW)

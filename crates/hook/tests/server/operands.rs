@@ -1,5 +1,5 @@
-//! The validator on one node is not ready, missing, of an old revision, one after the other, while the whole hook watches: no early success, and
-//! the right reason in the run record.
+//! The validator on one node is not ready, missing or of an old revision while the whole hook runs.
+//! The run must not succeed early, and the run record must have the right reason.
 
 use contract::exit::ExitCode;
 use serde_json::json;
@@ -9,7 +9,8 @@ use crate::settings::OPERATOR;
 use crate::world::World;
 use crate::world::objects::{Operand, revision};
 
-/// Breaks the validator of `gpu-1` in the run's fifth second; answers what mends it.
+/// Breaks the validator of `gpu-1` in the fifth second of the run. Returns a function that repairs
+/// it.
 type Break = fn(&World) -> Box<dyn Fn(&World)>;
 
 fn not_ready(world: &World) -> Box<dyn Fn(&World)> {

@@ -1,4 +1,4 @@
-//! What a person at a workstation sees of the cluster, and may do.
+//! A user at a workstation: the observed cluster and the granted rights.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use ops::target::RolloutTarget;
 use crate::fake::rights::{Grant, grants};
 use crate::world::World;
 
-/// Who asks.
+/// The user name of the requests.
 pub(crate) const PERSON: &str = "person";
 
-/// A client, and what it follows: the rollout of the world's hook.
+/// A client that observes the rollout of the world's hook.
 pub(crate) struct Person {
     pub(crate) client: Client,
     pub(crate) observers: Vec<RolloutObserver>,
@@ -22,7 +22,7 @@ pub(crate) struct Person {
 }
 
 impl Person {
-    /// A person with the rights to read, and these: `("patch", "", "nodes")`.
+    /// Returns a user with all read rights and these rights, such as `("patch", "", "nodes")`.
     pub(crate) async fn with_rights(
         world: &World,
         rights: &[(&'static str, &'static str, &'static str)],
@@ -49,7 +49,7 @@ impl Person {
         person
     }
 
-    /// Forgets what was observed, as a command that is run again.
+    /// Drops the observed state, as a command does that is run again.
     pub(crate) async fn start_anew(&mut self) {
         let observer = RolloutObserver::begin(&self.client, &self.target, Duration::from_mins(1))
             .await
@@ -57,7 +57,7 @@ impl Person {
         self.observers = vec![observer];
     }
 
-    /// Observes the rollout as it is now.
+    /// Observes the current rollout.
     pub(crate) async fn observe(&mut self, world: &World) -> RolloutSnapshot {
         self.observers[0].observe(|| world.clock.now()).await.unwrap()
     }

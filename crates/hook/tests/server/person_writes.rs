@@ -1,4 +1,5 @@
-//! Writes of `pause`, `resume` and `skip` that fail: the exit code and the message are those of the cause, not of failed upgrades.
+//! Failing writes of `pause`, `resume` and `skip`. Exit code and message must be those of the
+//! cause, not of failed upgrades.
 
 use contract::exit::ExitCode;
 use contract::pause::Pause;
@@ -19,7 +20,7 @@ const RIGHTS: &[(&str, &str, &str)] = &[
     ("delete", "", "configmaps"),
 ];
 
-/// What the API server does with the patch of a node, the exit code, and what the message says.
+/// The API server's answer to the patch of a node, the exit code, and a part of the message.
 const ANSWERS: &[(Effect, ExitCode, &str)] = &[
     (
         Effect::Answer(
@@ -117,7 +118,7 @@ async fn failed_request_for_a_node_gives_code_of_its_cause() {
     }
 }
 
-/// The hint said which rights reading needs.
+/// Regression: the hint named the rights for reading.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn refused_pause_is_told_as_a_refused_write() {
     let refused = Effect::Answer(

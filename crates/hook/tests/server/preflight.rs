@@ -1,4 +1,5 @@
-//! Task `preflight` before the operator's release: what the Job is told of the coming values, and what it sees of the cluster, come together.
+//! Task `preflight` before the operator's release. It combines the new values in the Job's settings
+//! with the observed cluster.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,8 @@ use serde_json::json;
 use crate::settings::{OPERATOR, settings};
 use crate::world::{World, named};
 
-/// The release before the operator's, in a mode whose values are about to be deployed.
+/// Returns the settings of the release before the operator's, before the values of a mode are
+/// deployed.
 fn before(mode: Mode) -> Settings {
     let mut settings = Settings {
         release: "gpu-operator-pre".into(),
@@ -40,14 +42,15 @@ fn before(mode: Mode) -> Settings {
     settings
 }
 
-/// Four nodes whose driver pods evict by themselves until the new values are there.
+/// Returns four nodes whose driver pods evict workloads themselves until the new values are
+/// deployed.
 fn world(settings: &Settings) -> World {
     let world = World::at_rest(4);
     world.install(settings, "job-pre");
     world
 }
 
-/// How the Job ends, and its findings: reason of the event, check.
+/// Runs the Job. Returns its end and its findings: reason of the event, check.
 async fn looks(world: &World, settings: &Settings) -> (RunEnd, Vec<(String, String)>) {
     let ended = world.ends(world.start_with(settings, "pre-a", "job-pre")).await;
     let found = world.events().into_iter().filter(|(reason, _)| reason.starts_with("Preflight"));

@@ -1,4 +1,4 @@
-//! Task `prepare-network`: the NicClusterPolicy stays when its chart lets go of it.
+//! Task `prepare-network`: the NicClusterPolicy stays when its chart does not render it any more.
 
 use contract::driver::Driver;
 use contract::exit::ExitCode;
@@ -46,7 +46,7 @@ fn annotations(world: &World) -> Value {
     world.get(POLICY, "", names::NIC_CLUSTER_POLICY)["metadata"]["annotations"].clone()
 }
 
-/// The patches that changed the policy.
+/// Returns the patches that changed the policy.
 fn patches(world: &World) -> Vec<Entry> {
     world
         .log()
@@ -117,7 +117,7 @@ async fn helms_policy_is_annotated_once() {
     let ended = world.run("pod-a", "job-1").await;
     assert_eq!(
         (ended.code, ended.message.as_str()),
-        (ExitCode::Success, "the NicClusterPolicy is kept")
+        (ExitCode::Success, "the deployer retains the NicClusterPolicy")
     );
     assert_eq!(annotations(&world), kept());
     let patches = patches(&world);
@@ -129,7 +129,7 @@ async fn helms_policy_is_annotated_once() {
         "{:?}",
         world.events()
     );
-    assert_eq!(world.holder(), None, "the Lease is given back");
+    assert_eq!(world.holder(), None, "the Lease is released");
 
     world.install(&world.settings, "job-2");
     let ended = world.run("pod-b", "job-2").await;
@@ -148,7 +148,7 @@ async fn foreign_options_stay_and_changes_are_read_again() {
         &json!({"app.kubernetes.io/managed-by": "Helm"}),
         &json!({"argocd.argoproj.io/sync-options": "Replace=true"}),
     );
-    // Somebody's edit comes between reading and patching.
+    // An edit by a user comes between read and patch.
     let fault = Fault::new(|request| request.is("patch", POLICY), 0, 1, Effect::Status(409));
     world.server.state().faults.push(fault);
     let ended = world.run("pod-a", "job-1").await;
@@ -157,7 +157,7 @@ async fn foreign_options_stay_and_changes_are_read_again() {
     assert_eq!(annotations(&world)["helm.sh/resource-policy"], "keep");
     assert!(
         patches(&world)[0].request.body["metadata"]["resourceVersion"].is_string(),
-        "only what was read is changed"
+        "only the version that was read is changed"
     );
 }
 
@@ -211,7 +211,7 @@ async fn ever_changing_policy_is_patched_once_per_second() {
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn it_fails_closed() {
-    // Somebody takes the annotations off as fast as they come.
+    // Another client removes the annotations as soon as they are written.
     let world = network("25.1.0");
     helms(&world);
     let (server, mut changes) = (world.server.clone(), world.server.changes());

@@ -1,4 +1,4 @@
-//! The run record: of another version, damaged, or too large.
+//! Run records of another version, damaged ones, and ones that are too large.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ async fn newer_version_that_takes_over_is_left_alone() {
     let mut world = World::at_rest(1);
     world.upgrade(&[0]);
     let pod = world.start("pod-a", "job-1");
-    // It has the Lease, and has not given it away to wait for the operator.
+    // The hook has the Lease, and has not yet yielded it to wait for the operator.
     world.pass(2).await;
     data(&world, "run", r#"{"formatVersion": 3}"#);
     world.server.goes_away(30);
@@ -49,7 +49,7 @@ async fn newer_version_that_takes_over_is_left_alone() {
     assert_eq!(world.get("configmaps", OPERATOR, RECORD)["data"]["run"], r#"{"formatVersion": 3}"#);
 }
 
-/// What the format promises to readers of the same number.
+/// Readers of the same format version must ignore unknown keys.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn unknown_keys_of_the_format_are_ignored() {
     let mut world = World::at_rest(1);
@@ -119,7 +119,7 @@ async fn record_too_large_drops_finished_nodes() {
     let mut world = World::at_rest(3);
     world.upgrade(&[0, 1, 2]);
     for index in 0..9 {
-        // Nodes that do not exist any more, with long stories.
+        // Nodes that no longer exist, with long histories.
         data(
             &world,
             &format!("node.old-{index}"),
@@ -149,7 +149,7 @@ async fn a_fleet_of_a_thousand_nodes_runs_through() {
     world.assert_replaced_once();
 }
 
-/// Another version renders its DaemonSets again, and the next run waits for that.
+/// Another operator version renders its DaemonSets again, and the next run waits for this.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn operators_version_is_kept_from_a_success() {
     let world = World::at_rest(1);
@@ -168,7 +168,11 @@ async fn operators_version_is_kept_from_a_success() {
     world.install(&changed, "job-2");
     let pod = world.start_with(&changed, "pod-b", "job-2");
     world.pass(5).await;
-    assert_eq!(known().as_deref(), Some("26.3.1"), "it has not settled under the new one");
+    assert_eq!(
+        known().as_deref(),
+        Some("26.3.1"),
+        "the fleet has not settled with the new version"
+    );
     assert_eq!(world.ends(pod).await.code, ExitCode::Success);
     assert_eq!(known().as_deref(), Some("26.7.0"));
 }

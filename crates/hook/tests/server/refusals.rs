@@ -1,4 +1,4 @@
-//! Rights that are missing, from the start or all of a sudden.
+//! Rights that are missing from the start, or that are removed during a run.
 
 use std::collections::BTreeSet;
 
@@ -72,7 +72,8 @@ async fn all_missing_rights_are_named_in_one_message() {
     }
 }
 
-/// What was listed and is being watched was allowed by the same authorizer a moment ago.
+/// The same authorizer has just allowed the lists and watches, so the hook does not check these
+/// rights.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn what_was_just_allowed_is_not_asked_for() {
     let world = World::at_rest(1);
@@ -105,7 +106,7 @@ async fn what_was_just_allowed_is_not_asked_for() {
     assert_eq!(asked, expected);
 }
 
-/// The API server takes a sub-resource as a field of its own.
+/// The API server expects a subresource in a field of its own.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn right_on_sub_resource_is_requested_as_one() {
     for denied in [None, Some("create pods/eviction")] {

@@ -1,4 +1,4 @@
-//! What `report` and `support-bundle` contain, where hooks have run.
+//! The content of `report` and `support-bundle` after runs of hooks.
 
 use contract::names;
 use ops::report::{format_metrics, report};
@@ -9,7 +9,8 @@ use crate::person::Person;
 use crate::settings::OPERATOR;
 use crate::world::World;
 
-/// The record keeps the replacements of earlier runs: a run that replaced 4 pods was reported with 14.
+/// Regression: the record keeps the replacements of earlier runs, so a run with 4 replacements was
+/// reported with 14.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn report_counts_replacements_of_its_run_only() {
     let mut world = World::at_rest(4);
@@ -35,7 +36,8 @@ async fn report_counts_replacements_of_its_run_only() {
     assert!(replaced.is_some_and(|line| line.ends_with(" 1.0")), "{metrics}");
 }
 
-/// Who held the Lease, whether the operator's leader was alive and who used a device by a claim was missing from every bundle.
+/// Regression: every bundle lacked the holder of the Lease, the state of the operator's leader, and
+/// the users of devices through claims.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn support_bundle_has_two_leases_claims_and_gpu_clusters() {
     let world = World::at_rest(1);

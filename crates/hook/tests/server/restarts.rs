@@ -1,4 +1,5 @@
-//! Task `restart-plugins`: a changed configuration reaches the pods of the nodes that use it, once.
+//! Task `restart-plugins`: after a change of a configuration, the pods of the nodes that use it
+//! restart once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,7 +28,8 @@ const OPERANDS: [(&str, &str); 3] = [
     ("nvdp-nvidia-device-plugin-mps-control-daemon", "mps-control-daemon-ctr"),
 ];
 
-/// Nodes `gpu-0` … with plugin, discovery and MPS daemon, at rest; the even ones use `default`, the others `shared`.
+/// Returns settled nodes `gpu-0` … with plugin, discovery and MPS daemon. Even nodes use `default`,
+/// odd ones `shared`.
 fn stand_alone(nodes: usize) -> World {
     let mut settings = settings();
     settings.release = "nvidia-device-plugin-post".into();
@@ -100,7 +102,7 @@ fn daemon_set(name: &str, container: &str, nodes: usize) -> Value {
     })
 }
 
-/// A pod that has been running since then.
+/// Adds a pod that has been running since `since`.
 fn start(server: &Server, operand: &str, container: &str, node: &str, since: Timestamp) {
     let started = text(since);
     let pod = json!({
@@ -120,7 +122,7 @@ fn start(server: &Server, operand: &str, container: &str, node: &str, since: Tim
     });
 }
 
-/// The DaemonSet controller and the kubelets: what is deleted goes away, and comes back.
+/// Plays the DaemonSet controller and the kubelets: deleted pods go and are recreated.
 async fn kubelets(server: Server) {
     let mut changed = server.changes();
     let mut seen = BTreeSet::new();
@@ -162,7 +164,7 @@ async fn kubelets(server: Server) {
     }
 }
 
-/// The bundle's new text reaches the cluster, and the next Job is told of it.
+/// Deploys a new text of the configuration, and installs the next Job with it.
 fn configure(world: &mut World, key: &str, content: &str, job: &str) {
     let now = text(world.clock.now());
     world.edit("configmaps", NAMESPACE, "plugins", |map| {
@@ -179,7 +181,7 @@ fn configure(world: &mut World, key: &str, content: &str, job: &str) {
     world.install(&world.settings, job);
 }
 
-/// How many pods of each node were deleted: once for each pod that was marked.
+/// Returns the number of deleted pods of each node.
 fn restarted(world: &World) -> BTreeMap<String, usize> {
     let state = world.server.state();
     let marked: BTreeSet<(String, String)> = state
@@ -237,13 +239,14 @@ async fn changed_configuration_restarts_only_its_nodes_once() {
     assert_eq!(named(&again), ["*:NothingToDo"]);
     assert!(world.writes("pod-c").is_empty());
 
-    // The hook fires for another reason: nothing of this is done again.
+    // The hook fires for another reason, and restarts no pod again.
     configure(&mut world, "unused", "x", "job-4");
     assert_eq!(world.run("pod-d", "job-4").await.code, ExitCode::Success);
     assert_eq!(restarted(&world), each(&["gpu-1", "gpu-3"]));
 }
 
-/// The record that the signal left had forgotten since when each configuration is as it is: all of them seemed as new as the last edit.
+/// Regression: the record that was written on a signal lost the time of each configuration, so all
+/// of them seemed as new as the last edit.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn signal_before_record_keeps_known_configurations() {
     let mut world = stand_alone(2);
@@ -338,7 +341,8 @@ async fn every_right_is_used_and_missing_ones_named() {
     let second = world.start_with(&other, "pod-x", "job-x");
     assert_eq!(world.ends(first).await.code, ExitCode::Success);
     assert_eq!(world.ends(second).await.code, ExitCode::Success);
-    // Without a record the ConfigMap's own time counts, which is that of its last change, whichever key it was.
+    // Without a record, the ConfigMap's own time is used, which is that of the last change of any
+    // key.
     assert_eq!(restarted(&world), each(&["gpu-0", "gpu-1"]), "two hooks, one restart");
     let used = world.server.state().used.clone();
     let granted: Vec<_> = rights(Driver::Gpu, &[Task::RestartPlugins]).collect();

@@ -1,4 +1,4 @@
-//! A server with little on it, for tests of single calls and watches.
+//! A server with few objects, for tests of single calls and watches.
 
 use hook::RunClock;
 use kube::Client;
@@ -12,7 +12,7 @@ use crate::fake::rights::Grant;
 use crate::fake::store::Key;
 use crate::world::at;
 
-/// A server with one node, and pods of a workload on it.
+/// A server with one node and pods of a workload on it.
 pub(crate) struct Rig {
     pub(crate) server: Server,
     pub(crate) client: Client,

@@ -1,4 +1,5 @@
-//! SIGTERM at any time: the pod ends soon, the Lease is free, the record whole, and the Job's next pod finishes the work.
+//! SIGTERM at any time: the pod ends soon, releases the Lease and leaves a complete record. The
+//! Job's next pod finishes the work.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ fn migrating() -> World {
     world
 }
 
-/// Sends the signal; the pod must end before the kubelet would kill it.
+/// Sends the signal. The pod must end before the kubelet would kill it.
 async fn terminate(world: &World, pod: Pod) -> hook::RunEnd {
     let before = world.second();
     pod.stop.send_replace(true);
@@ -92,7 +93,7 @@ async fn signal_is_handled_while_server_is_away() {
 async fn pod_waiting_for_lease_ends_at_once() {
     let world = migrating();
     let first = world.start("pod-a", "job-1");
-    // Before the first one gives the Lease away to wait for the operator.
+    // Before the first hook yields the Lease to wait for the operator.
     world.pass(2).await;
     let second = world.start("pod-b", "job-1");
     world.pass(2).await;

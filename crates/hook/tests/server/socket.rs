@@ -1,4 +1,4 @@
-//! The real client on a real socket: what a test service in its place would hide.
+//! The real client on a real socket, for behavior that a test service would hide.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

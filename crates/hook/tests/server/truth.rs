@@ -1,5 +1,5 @@
-//! What `status`, `why`, `doctor`, `report` and the metrics say at every second of a rollout is the truth: each is compared with the objects on the API
-//! server and with the hook that is at work, or is not.
+//! Checks the output of `status`, `why`, `doctor`, `report` and the metrics at every second of a
+//! rollout. It is compared with the objects on the API server and with the state of the hook.
 
 use std::sync::Arc;
 
@@ -25,20 +25,20 @@ mod moment;
 use claims::Claims;
 use moment::{HookState, Moment};
 
-/// For how long commands are looked at after the hook has ended.
+/// How long commands are checked after the hook has ended, in seconds.
 const AFTERWARDS: u64 = 20;
 
-/// A story that takes longer is stuck.
+/// The time after which a story counts as stuck, in seconds.
 const LONG: i64 = 240;
 
-/// A pod of the hook. Nothing asks it to end: it is killed.
+/// A pod of the hook. It gets no signal, but is killed.
 struct RunningPod {
     run: JoinHandle<RunEnd>,
     metrics: Arc<HookMetrics>,
     _stop: watch::Sender<bool>,
 }
 
-/// The hook of a story, as the Job controller and the kubelet have it.
+/// The hook of a story, with the state that the Job controller and the kubelet know.
 struct StoryHook {
     settings: Settings,
     job: String,
@@ -71,14 +71,14 @@ impl StoryHook {
             Some(RunningPod { run: tokio::task::spawn_local(hook.run()), metrics, _stop: stop });
     }
 
-    /// The process dies without a word.
+    /// Kills the process without a signal.
     fn kill(&mut self) {
         if let Some(pod) = self.running.take() {
             pod.run.abort();
         }
     }
 
-    /// What the Job controller writes: it sees at once what has become of the pod.
+    /// Writes the status of the Job. The Job controller notices the end of the pod at once.
     async fn sync_job(&mut self, world: &World) {
         if let Some(pod) = self.running.take_if(|pod| pod.run.is_finished()) {
             self.ended = Some(pod.run.await.unwrap().code);
@@ -104,16 +104,17 @@ impl StoryHook {
     }
 }
 
-/// What a command reports that is run now.
+/// Returns the report of a command that is run now.
 async fn look<'w>(world: &'w World, hook: &'w StoryHook, person: &mut Person) -> Moment<'w> {
     person.start_anew().await;
     Moment::new(world, &person.observe(world).await, hook.state())
 }
 
-/// What happens in a story at a second, apart from what everybody does by themselves.
+/// An additional action in a story at a certain second.
 type Deed = fn(&World, &mut StoryHook);
 
-/// Plays a story and checks what is said at every second of it. Returns how many moments were looked at.
+/// Plays a story and checks the output at every second of it. Returns the number of checked
+/// moments.
 async fn told(story: &str, world: &World, mut hook: StoryHook, deeds: &[(i64, Deed)]) -> ExitCode {
     let mut person = Box::pin(Person::with_rights(world, &[])).await;
     let (mut claims, mut afterwards, mut deeds) =
@@ -135,13 +136,13 @@ async fn told(story: &str, world: &World, mut hook: StoryHook, deeds: &[(i64, De
         );
         afterwards -= u64::from(hook.ended.is_some() && deeds.peek().is_none());
         assert!(world.second() < 4200, "{story}: does not end\n{}", moment.text());
-        // What does not move for minutes is looked at less often.
+        // After minutes without change, check less often.
         world.pass(if world.second() < LONG { 1 } else { 15 }).await;
     }
     hook.ended.unwrap()
 }
 
-/// A fleet that the hook drives.
+/// Plays a story with a fleet that the hook drives.
 async fn drives(
     story: &str,
     change: impl FnOnce(Driven) -> Driven,
@@ -150,7 +151,7 @@ async fn drives(
     tries_once(story, 1, change, deeds).await
 }
 
-/// A fleet of which so many nodes may be unavailable. A node is tried once.
+/// Plays a story with this limit of unavailable nodes and one attempt per node.
 async fn tries_once(
     story: &str,
     unavailable: u32,
@@ -166,7 +167,7 @@ async fn tries_once(
     Box::pin(told(story, &fleet.world, StoryHook::new(settings, &job), deeds)).await
 }
 
-/// A fleet that NVIDIA's controller upgrades.
+/// Plays a story with a fleet that NVIDIA's controller upgrades.
 async fn assists(story: &str, mode: Mode, deeds: &[(i64, Deed)]) -> ExitCode {
     let mut world = World::at_rest(3);
     let mut tasks = vec![Task::Settle, Task::Reroll];
@@ -208,7 +209,7 @@ async fn undisturbed_rollout_is_told_truly() {
     assert_eq!(assists("observe", Mode::Observe, &[]).await, ExitCode::Success);
 }
 
-/// P17: for half a minute after a SIGKILL the run was "at work".
+/// Regression (P17): for half a minute after a SIGKILL, the run was reported as running.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn killed_hook_is_not_at_work() {
     let deeds: [(i64, Deed); 2] =
@@ -217,7 +218,8 @@ async fn killed_hook_is_not_at_work() {
     assert_eq!(assists("assist", Mode::Assist, &deeds).await, ExitCode::Success);
 }
 
-/// P1: "3 nodes: 3 done" of a fleet in the middle of its upgrade, while the operator was scaled to zero.
+/// Regression (P1): `status` reported "3 nodes: 3 done" in the middle of an upgrade while the
+/// operator was scaled to zero.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn fleet_without_operator_is_not_called_done() {
     let deeds: [(i64, Deed); 2] = [
@@ -228,7 +230,7 @@ async fn fleet_without_operator_is_not_called_done() {
     assert_eq!(assists("assist", Mode::Assist, &deeds).await, ExitCode::Success);
 }
 
-/// P1: the same after another user had changed the version in the middle of the rollout.
+/// Regression (P1): the same after another user changed the version in the middle of the rollout.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn fleet_with_other_version_is_not_called_done() {
     let deeds: [(i64, Deed); 2] =
@@ -236,7 +238,7 @@ async fn fleet_with_other_version_is_not_called_done() {
     assert_eq!(drives("drive", |fleet| fleet, &deeds).await, ExitCode::Success);
 }
 
-/// P3: a node that is NotReady had an expected end.
+/// Regression (P3): a node that is NotReady had an ETA.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn node_that_is_not_ready_has_no_eta() {
     let deeds: [(i64, Deed); 2] = [
@@ -246,7 +248,7 @@ async fn node_that_is_not_ready_has_no_eta() {
     assert_eq!(drives("drive", |fleet| fleet, &deeds).await, ExitCode::Success);
 }
 
-/// P3: a node whose driver does not start for minutes was expected in seconds.
+/// Regression (P3): a node whose driver does not start for minutes had an ETA of seconds.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn failing_driver_is_told_truly() {
     let failing = |fleet: Driven| {
@@ -255,6 +257,7 @@ async fn failing_driver_is_told_truly() {
         })
     };
     assert_eq!(tries_once("room for others", 2, failing, &[]).await, ExitCode::NodesFailed);
-    // The node that failed is away, and no other one may be: the last one was expected a few seconds from now, until the time was over.
+    // The failed node is unavailable, and no other node may be. The last node had an ETA of a few
+    // seconds until the deadline.
     assert_eq!(tries_once("no room for others", 1, failing, &[]).await, ExitCode::NodesFailed);
 }

@@ -1,4 +1,4 @@
-//! Servers of different age, and both ways to say which driver is wanted.
+//! Servers of different versions, and both resources that request a driver.
 
 use contract::exit::ExitCode;
 use serde_json::json;
@@ -10,7 +10,8 @@ use crate::world::{NEW, World, named};
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn slices_use_the_newest_common_api_version() {
-    // Kubernetes 1.32 (and 1.31), 1.33, 1.34 with the betas still on, 1.35 and later; one with a version from the future.
+    // Kubernetes 1.32 (and 1.31), 1.33, 1.34 with the betas still enabled, 1.35 and later, and one
+    // with a future version.
     let servers: [(&[&str], &str); 6] = [
         (&["v1beta1"], "v1beta1"),
         (&["v1beta1", "v1alpha3"], "v1beta1"),

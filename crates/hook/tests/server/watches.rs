@@ -1,4 +1,5 @@
-//! Watches that end, lie late, or say everything twice: nothing is ever done early or twice for it.
+//! Watches that end, lag, or send everything twice. The hook must not act early or twice because of
+//! them.
 
 use contract::exit::ExitCode;
 
@@ -44,7 +45,7 @@ async fn a_history_that_is_gone_is_listed_anew() {
             state.compacted = state.store.version + 1;
             state.breaks.push(Break::EndOfFile);
         });
-        // Something has to happen before lists are newer than what was compacted.
+        // A change is needed before lists are newer than the compacted version.
         world.edit("nodes", "", "gpu-0", |node| {
             node["metadata"]["annotations"]["touched"] = world.second().to_string().into()
         });
@@ -52,7 +53,7 @@ async fn a_history_that_is_gone_is_listed_anew() {
     let ended = world.ends(pod).await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
     world.assert_replaced_once();
-    assert!(world.log().iter().any(|entry| entry.status == 410), "the case was met");
+    assert!(world.log().iter().any(|entry| entry.status == 410), "the server answered 410");
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -63,7 +64,7 @@ async fn events_that_come_twice_are_seen_once() {
     world.assert_replaced_once();
 }
 
-/// A server that lags: lists and watches show the past for a while.
+/// Runs with a lagging server, whose lists and watches show an older state for a while.
 async fn lagging(resources: &[&'static str], from: u64, seconds: u64) {
     let world = migrating(2);
     let pod = world.start("pod-a", "job-1");

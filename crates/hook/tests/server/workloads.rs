@@ -1,4 +1,4 @@
-//! What is seen of workloads, and for which tasks it is asked for at all.
+//! The observed workloads, and the tasks for which they are requested.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::rig::Rig;
 use crate::settings::settings;
 use crate::world::at;
 
-/// Everything may be watched; there are pods, a budget, a claim and a maintenance.
+/// Returns a server with pods, a budget, a claim and a maintenance, all of which may be watched.
 fn rig() -> Rig {
     let rig = Rig::new();
     let served: Vec<(&str, &str)> = rig.server.state().served.keys().copied().collect();
@@ -49,7 +49,7 @@ async fn watching(rig: &Rig, settings: &Settings) -> Watches {
     watches
 }
 
-/// The resources that were asked for and that nothing but workloads needs.
+/// Returns the requested resources that only workloads need.
 fn asked(rig: &Rig) -> BTreeSet<String> {
     let workloads = ["poddisruptionbudgets", "resourceclaims", "nodemaintenances"];
     let log = rig.server.state().log.clone();

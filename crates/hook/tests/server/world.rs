@@ -1,5 +1,5 @@
-//! A small cluster on the fake API server: GPU nodes, what the operator does to them, and the DaemonSet controller and kubelets
-//! that bring deleted DRA plugins back.
+//! A small cluster on the fake API server: GPU nodes, the actions of the operator, and the
+//! DaemonSet controller and kubelets that recreate deleted DRA plugins.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::settings::{DRA, OPERATOR, settings};
 pub(crate) const OLD: &str = "580.105.08";
 pub(crate) const NEW: &str = "580.126.20";
 
-/// Seconds of the story's clock.
+/// Returns the time at this second of the story's clock.
 pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + second).expect("in range")
 }
@@ -37,20 +37,20 @@ pub(crate) fn at(second: i64) -> Timestamp {
 /// The operator's pod.
 const OPERATOR_POD: &str = "gpu-operator-6d8f5c7b9-x2x7q";
 
-/// How fast things go.
+/// The durations of the actions in a world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// Seconds until the operator sees a bump.
+    /// Seconds until the operator notices a new version.
     pub(crate) operator: u64,
     /// Seconds that a driver takes to load.
     pub(crate) driver: u64,
     /// Seconds from the ready driver to `upgrade-done`.
     pub(crate) finishing: u64,
-    /// Seconds until a deleted plugin pod is gone and a new one stands there.
+    /// Seconds until a deleted plugin pod is gone and a new one exists.
     pub(crate) restart: u64,
-    /// Seconds that a plugin takes to serve.
+    /// Seconds until a plugin serves.
     pub(crate) plugin: u64,
-    /// Nodes that migrate at once.
+    /// Number of nodes that migrate at the same time.
     pub(crate) parallel: usize,
 }
 
@@ -60,22 +60,22 @@ pub(crate) struct World {
     pub(crate) clock: RunClock,
     pub(crate) settings: Settings,
     pub(crate) pace: Pace,
-    /// By how much the clock of a hook pod that starts now is ahead of the server's.
+    /// How far the clock of a hook pod that starts now is ahead of the server's.
     pub(crate) pod_skew: SignedDuration,
     tasks: JoinSet<()>,
     plugins_come_back: bool,
-    /// The plugin pod that each node began with.
+    /// The first plugin pod of each node.
     originals: BTreeMap<String, String>,
 }
 
-/// A hook pod at work.
+/// A running hook pod.
 pub(crate) struct Pod {
     pub(crate) handle: JoinHandle<RunEnd>,
     pub(crate) stop: watch::Sender<bool>,
 }
 
 impl World {
-    /// Namespaces and the hook's release with its Job, and nothing else.
+    /// Returns a world with only namespaces and the hook's release with its Job.
     pub(crate) fn empty(settings: Settings) -> Self {
         let clock = RunClock::starting_at(at(0));
         let server = Server::new(clock.clone());
@@ -104,7 +104,8 @@ impl World {
         world
     }
 
-    /// Nodes `gpu-0` … with driver, toolkit and plugin of one age, everything at rest; the hook's release is installed and its Job made.
+    /// Returns a settled world of nodes `gpu-0` … with driver, toolkit and plugin of one age. The
+    /// hook's release is installed and its Job exists.
     pub(crate) fn at_rest(nodes: usize) -> Self {
         let mut world = Self::empty(settings());
         world.put("deployments", OPERATOR, names::OPERATOR_DEPLOYMENT, objects::deployment());
@@ -133,7 +134,7 @@ impl World {
         world
     }
 
-    /// A pod of the operator that is ready and leads, and renews its Lease every two seconds.
+    /// Adds a ready pod of the operator that leads, and renews its Lease every two seconds.
     pub(crate) fn operator_leads(&mut self) {
         let pod = OPERATOR_POD;
         self.put("pods", OPERATOR, pod, objects::operator_pod(pod));
@@ -146,7 +147,7 @@ impl World {
         self.tasks.spawn(play::renewals(self.server.clone(), self.clock.clone()));
     }
 
-    /// A GPU node with everything on it.
+    /// Adds a GPU node with all its pods.
     pub(crate) fn join(&mut self, name: &str, second: i64) {
         self.put("nodes", "", name, objects::node(name, at(second)));
         for (operand, second) in [
@@ -162,7 +163,7 @@ impl World {
         }
     }
 
-    /// What the chart of a hook release makes, or makes again, with a new Job.
+    /// Installs or upgrades a hook release, with a new Job.
     pub(crate) fn install(&self, settings: &Settings, job: &str) {
         let records = (0..OBJECTS).map(|index| {
             Key::new("configmaps", &settings.namespace, &object_name(&settings.record, index))
@@ -215,7 +216,7 @@ impl World {
             .unwrap_or_default()
     }
 
-    /// The name of the pod that a DaemonSet has on a node.
+    /// Returns the name of a DaemonSet's pod on a node.
     pub(crate) fn name_of_pod(&self, namespace: &str, daemon_set: &str, node: &str) -> String {
         let state = self.server.state();
         let mut pods = state
@@ -228,19 +229,20 @@ impl World {
         found.map(|(key, _)| key.name.clone()).unwrap()
     }
 
-    /// From now on deleted plugins come back, at the pace of this moment.
+    /// Starts to recreate deleted plugins, at the current pace.
     pub(crate) fn plugins_come_back(&mut self) {
         if !std::mem::replace(&mut self.plugins_come_back, true) {
             self.tasks.spawn(play::plugins(self.server.clone(), self.pace));
         }
     }
 
-    /// The bundle's new driver version reaches the ClusterPolicy, and the operator migrates node after node.
+    /// Sets the new driver version in the ClusterPolicy. The operator migrates one node after the
+    /// other.
     pub(crate) fn upgrade(&mut self, order: &[usize]) {
         self.upgrade_nodes(order.iter().map(|index| format!("gpu-{index}")).collect());
     }
 
-    /// The same for nodes of any name.
+    /// As `upgrade`, for nodes with any names.
     pub(crate) fn upgrade_nodes(&mut self, nodes: Vec<String>) {
         self.edit("clusterpolicies", "", names::CLUSTER_POLICY, |policy| {
             policy["spec"]["driver"]["version"] = json!(NEW)
@@ -254,7 +256,7 @@ impl World {
         self.start_with(&self.settings, pod, job)
     }
 
-    /// Starts one with other settings.
+    /// Starts a hook pod with other settings.
     pub(crate) fn start_with(&self, settings: &Settings, pod: &str, job: &str) -> Pod {
         let (stop, shutdown) = Shutdown::pair();
         let identity = PodIdentity { job: job.into(), pod: pod.into() };
@@ -268,7 +270,7 @@ impl World {
         Pod { handle: tokio::task::spawn_local(hook.run()), stop }
     }
 
-    /// Waits for a pod; it must end before Kubernetes would end its Job.
+    /// Waits for a pod. It must end before Kubernetes terminates its Job.
     pub(crate) async fn ends(&self, pod: Pod) -> RunEnd {
         let ended =
             tokio::time::timeout(Duration::from_secs(self.settings.budget_seconds), pod.handle)
@@ -286,14 +288,14 @@ impl World {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
 
-    /// Seconds since the story began.
+    /// Returns the seconds since the start of the story.
     pub(crate) fn second(&self) -> i64 {
         let elapsed: SignedDuration = self.clock.now().duration_since(at(0));
         elapsed.as_secs()
     }
 }
 
-/// What a run that ended names for programs: `node:Reason`, `*` for the fleet.
+/// Returns the reasons of a run's end as `node:Reason`, with `*` for the fleet.
 pub(crate) fn named(ended: &RunEnd) -> Vec<String> {
     ended
         .reasons

@@ -1,4 +1,4 @@
-//! Single writes that move a rollout, and everything that the API server may answer.
+//! The single writes of a rollout, and all answers of the API server to them.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ async fn node_changed_meanwhile_waits_for_next_decision() {
     assert_eq!(
         patch_node(&rig.client, &stale).await.unwrap(),
         ActionResult::Already,
-        "a node that is gone needs nothing"
+        "a node that is gone needs no write"
     );
 }
 
@@ -90,14 +90,14 @@ async fn evictions_get_every_answer_and_are_asked_once() {
     assert_eq!(
         evict(&rig.client, &eviction("train-0")).await,
         EvictionAnswer::Accepted,
-        "again while it ends: nothing is lost"
+        "a repeated request while it ends is harmless"
     );
     assert_eq!(evict(&rig.client, &eviction("train-9")).await, EvictionAnswer::Gone);
     let another = PodEviction { uid: "before".into(), ..eviction("train-1") };
     assert_eq!(
         evict(&rig.client, &another).await,
         EvictionAnswer::Gone,
-        "another pod of that name stands there"
+        "another pod with this name exists"
     );
     assert!(!rig.is_evicted("train-1"));
     rig.budget("train", 0);
@@ -124,8 +124,9 @@ async fn evictions_get_every_answer_and_are_asked_once() {
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn a_busy_server_is_no_budget() {
-    // A 429 that asks for no time is a webhook's that moves the workload first (KubeVirt), 504 a budget whose status changes too often: both are
-    // about this pod alone, and must not hold up the others.
+    // A 429 without a time comes from a webhook that first moves the workload (KubeVirt). A 504
+    // comes from a budget whose status changes too often. Both concern only this pod, and must not
+    // delay the others.
     for (code, expected) in [(429, "denied"), (503, "busy"), (504, "denied"), (500, "refused")] {
         let rig = Rig::new();
         rig.fault(Effect::Status(code));
@@ -152,7 +153,7 @@ async fn a_busy_server_is_no_budget() {
     assert_eq!(
         evict(&rig.client, &eviction("train-0")).await,
         expected,
-        "the time is in the header alone"
+        "the time is only in the header"
     );
 }
 

@@ -16,7 +16,7 @@ use crate::script::given;
 const MINUTE: u64 = 60_000;
 const TOPOLOGY: &str = "nvidia.com/gpu.clique";
 
-/// A world of at most so many nodes.
+/// Draws a world of at most `most_nodes` nodes.
 pub(crate) fn drawn(seed: u64, most_nodes: u64) -> SimulationSetup {
     let mut random = SeededRandom::new(seed.wrapping_mul(0x9e37_79b9));
     let nodes = usize::try_from(1 + random.below(most_nodes)).expect("few nodes");
@@ -38,7 +38,7 @@ pub(crate) fn drawn(seed: u64, most_nodes: u64) -> SimulationSetup {
     }
     setup.same_config = random.percent(10);
     setup.dra = random.percent(85);
-    // From a source of their own: worlds without them stay what they were.
+    // From a separate stream, so that worlds without pauses do not change.
     let mut pauses = SeededRandom::stream(seed, "pauses", 0);
     if pauses.percent(15) {
         for _ in 0..=pauses.below(2) {
@@ -143,7 +143,7 @@ fn workers(name: &str, nodes: usize, random: &mut SeededRandom) -> WorkloadSetup
     workers.empty_dir = random.percent(15);
     workers.grace_seconds = *random.choose(&[0, 5, 30, 600]).expect("not empty");
     workers.ends = TimeSpread::Uniform(MINUTE, 30 * MINUTE);
-    // Pods that never end are waited for without an end where the policy says so.
+    // Without a timeout in the policy, the hook waits indefinitely for pods that never end.
     if workers.kind == WorkloadKind::Job && random.percent(50) {
         workers.labels.insert("wait".to_owned(), "yes".to_owned());
     }

@@ -1,5 +1,6 @@
-//! Clocks that disagree: of the nodes by an hour, of API servers and of the hook's processes by seconds, some of them set or drifting while it runs. A run
-//! comes to the same end with the same writes.
+//! Clocks that disagree: those of nodes by an hour, those of API servers and of the hook's
+//! processes by seconds. Some of them are set or drift during the run. A run must reach the same
+//! end with the same writes.
 
 use simulator::clocks::SimulatedClocks;
 use simulator::fault::{Fault, ScheduledFault};
@@ -25,7 +26,7 @@ fn clocks_that_disagree_change_no_end() {
     }
 }
 
-/// Each process measures the server's time anew.
+/// Each process measures the server's time again.
 #[test]
 fn killed_hook_with_another_clock_ends_alike() {
     for (name, story) in STORIES {

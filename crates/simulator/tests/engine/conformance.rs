@@ -1,4 +1,5 @@
-//! What NVIDIA's controller does, line by line as `docs/conformance.md` numbers it, held against the model of it.
+//! Compares the model of NVIDIA's controller with its behavior, by the line numbers of
+//! `docs/conformance.md`.
 
 mod build;
 mod deletion;

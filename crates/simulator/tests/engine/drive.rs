@@ -1,4 +1,4 @@
-//! Mode `drive` on a small cluster: what is decided is done, and time passes.
+//! Mode `drive` on a small cluster: performs each decision and advances the time.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ use planner::pods::eviction_retry::{EvictionHistory, EvictionReply};
 
 use crate::fleet::{Fleet, NEW, OLD, at, waits};
 
-/// A fleet that is driven, second by second.
+/// A driven fleet, second by second.
 pub(crate) struct Driven {
     pub(crate) fleet: Fleet,
     pub(crate) second: i64,
-    /// When a node's new driver becomes ready.
+    /// When the new driver of each node becomes ready.
     starting: BTreeMap<String, i64>,
     /// Seconds that a driver takes to start.
     pub(crate) driver_seconds: i64,
-    /// What happened, a line each.
+    /// The lines of the story.
     pub(crate) story: Vec<String>,
     workloads: Vec<Workload>,
     versions: u64,
@@ -83,7 +83,7 @@ impl Driven {
         self.fleet.node(node).version = self.versions.to_string();
     }
 
-    /// A training pod with a GPU, of a ReplicaSet.
+    /// Adds a training pod with a GPU, of a ReplicaSet.
     pub(crate) fn training(&mut self, node: &str) -> &mut Workload {
         let uid = self.fleet.uid();
         self.workloads.push(Workload {
@@ -159,7 +159,7 @@ impl Driven {
         }
     }
 
-    /// Decides and acts until nothing changes any more, then lets a second pass.
+    /// Decides and acts until nothing changes any more, then advances the time by one second.
     pub(crate) fn tick(&mut self) -> bool {
         let ready: Vec<String> = self
             .starting
@@ -218,7 +218,7 @@ impl Driven {
     }
 }
 
-/// What happened to one node: second and deed.
+/// Returns the lines of the story for one node: second and action.
 fn told(story: &str, node: &str) -> Vec<String> {
     let about = |line: &str| {
         let (second, rest) = line.trim_start().split_once(' ')?;
@@ -286,7 +286,8 @@ fn forbidden_pod_is_named_and_node_released_untouched() {
     assert_eq!(driven.fleet.driver_pod("gpu-1").revision.as_deref(), Some("old"));
 }
 
-/// A limit of one node, and a server that answered the start with 429 or 500: the node held the slot that it waited for, to the run's end.
+/// Regression: with a limit of one node, and a server that answered the start with 429 or 500, the
+/// node held the slot that it waited for until the end of the run.
 #[test]
 fn node_with_lost_start_does_not_block_itself() {
     let starts = |decision: &Decision| {
@@ -318,7 +319,7 @@ fn node_with_lost_start_does_not_block_itself() {
     }
 }
 
-/// A node whose pods have been listed and not been asked to leave.
+/// Returns a fleet with a node whose pods are listed but not evicted yet.
 fn about_to_evict() -> Driven {
     let mut driven = Driven::new(3);
     driven.training("gpu-0");
@@ -328,7 +329,7 @@ fn about_to_evict() -> Driven {
     driven
 }
 
-/// What is done about evictions: the pods that are asked, or that the node is given up.
+/// Returns the pods that a decision evicts, or the failure of the node.
 fn evicts(decision: &Decision) -> Vec<&str> {
     let deed = |action: &Action| {
         matches!(action, Action::Evict(_)).then_some("evicts").or(matches!(
@@ -340,7 +341,8 @@ fn evicts(decision: &Decision) -> Vec<&str> {
     decision.actions.iter().filter_map(deed).collect()
 }
 
-/// The pause of five seconds lasted until something else happened, or a minute: a refusal changes nothing that is watched.
+/// Regression: the pause of five seconds lasted until another change, or a minute, because a
+/// refusal changes no watched object.
 #[test]
 fn refused_eviction_is_repeated_after_its_pause() {
     let mut driven = about_to_evict();
@@ -349,7 +351,8 @@ fn refused_eviction_is_repeated_after_its_pause() {
     assert!(decision.wake_at <= at(6), "{}", decision.wake_at);
 }
 
-/// The process had died as soon as the node was cordoned: its time was over when the next one could ask, and an attempt was lost.
+/// Regression: the process died right after the cordon. The timeout was over when the next process
+/// could evict, and an attempt was lost.
 #[test]
 fn eviction_never_requested_is_never_late() {
     let mut driven = about_to_evict();
@@ -363,7 +366,8 @@ fn eviction_never_requested_is_never_late() {
     assert_eq!(evicts(&driven.fleet.decide(406)), ["patches"], "now it is");
 }
 
-/// The answer to the patch that began it anew was lost, and the attempt was over before anybody was asked in it: an earlier attempt's refusals counted.
+/// Regression: the answer to the patch of a new attempt was lost, and the attempt ended before any
+/// eviction, because the refusals of the earlier attempt counted.
 #[test]
 fn answer_to_earlier_attempt_is_not_reused() {
     let mut driven = about_to_evict();
@@ -378,7 +382,8 @@ fn answer_to_earlier_attempt_is_not_reused() {
     assert_eq!(evicts(&driven.fleet.decide(400)), ["evicts"]);
 }
 
-/// A pod that tolerates the cordon came back after each eviction, under another UID: the node stayed cordoned, and lost a pod every minute.
+/// Regression: a pod that tolerates the cordon came back after each eviction with another UID. The
+/// node stayed cordoned and lost a pod every minute.
 #[test]
 fn recurring_pods_are_as_late_as_the_first() {
     let mut driven = about_to_evict();
@@ -395,7 +400,8 @@ fn uncordons(decision: &Decision) -> bool {
     )
 }
 
-/// A node that failed under an earlier digest kept its cordon, and its broken driver; a new run began with it and had no time left.
+/// A node that failed under an earlier digest keeps its cordon and its broken driver. A new run
+/// starts it and has no time left.
 #[test]
 fn deadline_releases_nodes_only_with_running_driver() {
     for broken in [false, true] {
@@ -406,7 +412,7 @@ fn deadline_releases_nodes_only_with_running_driver() {
     }
 }
 
-/// The fleet as a whole waited at the deadline, and nobody looked at the nodes.
+/// Regression: the whole fleet waited at the deadline, and the hook did not check the nodes.
 #[test]
 fn deadline_releases_nodes_while_operator_is_awaited() {
     let mut driven = about_to_evict();
@@ -515,7 +521,7 @@ fn traces_of_another_drivers_hook_are_not_released() {
     );
 }
 
-/// The list of its pods was waited for without an end, and with it the slot was lost to the others.
+/// Regression: the hook waited endlessly for the list of a node's pods, and the node kept its slot.
 #[test]
 fn node_with_unlistable_pods_is_released_before_driver() {
     let mut fleet = Driven::new(1).fleet;

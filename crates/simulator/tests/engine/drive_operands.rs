@@ -1,4 +1,5 @@
-//! Operands of a node that mode `drive` upgrades: what keeps it cordoned, and what is reported and does not.
+//! Operands of a node that mode `drive` upgrades: those that keep it cordoned, and those that are
+//! only reported.
 
 use std::sync::Arc;
 
@@ -17,14 +18,14 @@ use crate::drive::Driven;
 use crate::fleet::{Fleet, NEW, at, named, reason_of};
 use crate::operands::{change, crashes, equip, offers, one_gpu_less};
 
-/// Two nodes with all operands.
+/// Returns two nodes with all operands.
 fn driven() -> Driven {
     let mut driven = Driven::new(2);
     equip(&mut driven.fleet);
     driven
 }
 
-/// Runs to its end; when the first driver has been replaced, something happens.
+/// Runs to the end. Calls `happens` when the first driver has been replaced.
 fn runs(driven: &mut Driven, happens: impl Fn(&mut Fleet)) -> (Verdict, Decision) {
     let mut happened = false;
     while driven.tick() {
@@ -38,7 +39,7 @@ fn runs(driven: &mut Driven, happens: impl Fn(&mut Fleet)) -> (Verdict, Decision
     (last.verdict.clone().expect("it is over"), last)
 }
 
-/// With `settle.gpusMissing: report` the node failed at once, and stayed cordoned.
+/// Regression: with `settle.gpusMissing: report`, the node failed at once and stayed cordoned.
 #[test]
 fn gpu_lost_in_upgrade_is_reported_or_fails() {
     for (setting, code) in
@@ -63,7 +64,8 @@ fn gpu_lost_in_upgrade_is_reported_or_fails() {
     }
 }
 
-/// The kubelet updates a node's status every 10 s: for a while a node offers fewer GPUs than it has.
+/// The kubelet updates a node's status every 10 s, so a node temporarily offers fewer GPUs than it
+/// has.
 #[test]
 fn gpus_that_come_back_are_waited_for() {
     let mut driven = driven();
@@ -84,14 +86,15 @@ fn gpus_that_come_back_are_waited_for() {
     assert_eq!(named(&verdict), ["*:Settled"]);
 }
 
-/// The validator of `gpu-1` is not ready.
+/// Makes the validator of `gpu-1` unready.
 fn unready_validator(fleet: &mut Fleet) {
     let mut pods = fleet.observed.validators.changed().iter_mut().map(Arc::make_mut);
     let pod = pods.find(|pod| pod.node.as_deref() == Some("gpu-1")).expect("its validator");
     (pod.ready, pod.containers_ready) = (false, false);
 }
 
-/// A validator that failed before the run gets its time on the new driver; then the node is given back and reported.
+/// A validator that failed before the run gets time on the new driver. Then the node is released
+/// and reported.
 #[test]
 fn validator_that_was_broken_before_fails_no_upgrade() {
     let mut driven = driven();
@@ -105,7 +108,7 @@ fn validator_that_was_broken_before_fails_no_upgrade() {
     assert!(!driven.fleet.node("gpu-1").unschedulable);
 }
 
-/// The same that fails only on the new driver is a failure.
+/// A validator that fails only on the new driver is a failure.
 #[test]
 fn failing_validator_on_new_driver_keeps_its_node() {
     let mut driven = driven();
@@ -117,7 +120,7 @@ fn failing_validator_on_new_driver_keeps_its_node() {
     assert!(driven.fleet.node("gpu-1").unschedulable, "{}", verdict.message);
 }
 
-/// Its old driver pod was deleted, and no new one could come.
+/// Regression: the old driver pod was deleted, and no new one could be created.
 #[test]
 fn node_whose_taint_excludes_drivers_is_not_touched() {
     let mut driven = driven();
@@ -141,7 +144,7 @@ fn node_whose_taint_excludes_drivers_is_not_touched() {
     );
 }
 
-/// A failed node with 7 of 8 GPUs, under a policy that only reports that: it is released when it has been so for 30 s.
+/// A failed node with 7 of 8 GPUs, with a policy that only reports this, is released after 30 s.
 #[test]
 fn missing_gpu_of_a_failed_node_is_timed_once() {
     let mut fleet = Driven::new(1).fleet;

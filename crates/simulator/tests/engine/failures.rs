@@ -1,4 +1,5 @@
-//! Failures that others had, each test called after one ([`docs/failures.md`]); what can be told as a story stands in `scenarios/`.
+//! Failures known from other projects. Each test is named after one ([`docs/failures.md`]).
+//! Failures that can be told as a story are in `scenarios/`.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use planner::reason::Reason;
 use crate::drive::Driven;
 use crate::fleet::{Fleet, NEW, OLD, at, named, reason_of, replaced, waits};
 
-/// One failed node and five that wait, one at a time: the waits name the node that has the slot, and say that it does not come free by itself.
+/// One failed node and five waiting ones, one at a time. The waits name the node that has the slot,
+/// and show that it does not become free without help.
 #[test]
 fn gpu_operator_2509_waiting_nodes_name_the_failed_slot_holder() {
     let mut fleet = Fleet::migrating(6);
@@ -52,7 +54,8 @@ fn gpu_operator_2509_waiting_nodes_name_the_failed_slot_holder() {
     assert_eq!(named(&verdict)[0], "gpu-0:UpgradeFailed", "{}", verdict.message);
 }
 
-/// The policy's state is ready after the first node, not ready, ready … : only the last node's end, and a quiet period after it, is the end.
+/// The state of the policy alternates between ready and not ready after the first node. The run
+/// ends only with the last node and a quiet period after it.
 #[test]
 fn gpu_operator_1567_a_policy_that_flaps_is_not_believed() {
     let mut fleet = Fleet::migrating(3);
@@ -74,7 +77,8 @@ fn gpu_operator_1567_a_policy_that_flaps_is_not_believed() {
     assert_eq!(verdict.code, ExitCode::Success, "{}", verdict.message);
 }
 
-/// Driver pods that are killed and made anew for ever are never taken for the end; the run ends at its deadline and names the node.
+/// Driver pods that are killed and recreated endlessly never count as done. The run ends at its
+/// deadline and names the node.
 #[test]
 fn gpu_operator_1368_endlessly_replaced_driver_is_never_settled() {
     let mut fleet = Fleet::at_rest(2);
@@ -109,7 +113,8 @@ fn gpu_operator_1368_endlessly_replaced_driver_is_never_settled() {
     );
 }
 
-/// Toolkit, plugin and validator restart before the driver does. None of that is the end, and what restarted too early is stale later.
+/// Toolkit, plugin and validator restart before the driver. This is not the end, and a plugin that
+/// restarted too early is stale later.
 #[test]
 fn gpu_operator_2047_operand_restarts_before_driver_are_not_final() {
     let mut fleet = Fleet::migrating(1);
@@ -126,7 +131,8 @@ fn gpu_operator_2047_operand_restarts_before_driver_are_not_final() {
     );
 }
 
-/// The driver's own container is ready and the one for GPUDirect RDMA is not: the container is named.
+/// The driver container is ready, but the one for GPUDirect RDMA is not. The wait names the
+/// container.
 #[test]
 fn gpu_operator_2619_a_peermem_container_that_crashes_is_named() {
     let mut driven = Driven::new(1);
@@ -147,7 +153,8 @@ fn gpu_operator_2619_a_peermem_container_that_crashes_is_named() {
     assert!(driven.fleet.node("gpu-0").unschedulable, "{story}");
 }
 
-/// A validator that hangs on the driver before it: the node fails by the container's name, and stays cordoned.
+/// A validator hangs on the old driver. The failure names the container, and the node stays
+/// cordoned.
 #[test]
 fn gpu_operator_898_hanging_validator_fails_its_node_by_name() {
     let mut driven = Driven::new(1);
@@ -161,7 +168,8 @@ fn gpu_operator_898_hanging_validator_fails_its_node_by_name() {
     assert!(driven.fleet.node("gpu-0").unschedulable, "{story}");
 }
 
-/// A reboot installs the driver anew in the same pod. That is no upgrade: nothing is cordoned or evicted, and the plugin follows.
+/// A reboot installs the driver again in the same pod. This is not an upgrade: the hook cordons and
+/// evicts nothing, and replaces the plugin.
 #[test]
 fn gpu_operator_831_a_reboot_is_no_upgrade() {
     let mut driven = Driven::new(2);
@@ -184,7 +192,7 @@ fn gpu_operator_831_a_reboot_is_no_upgrade() {
     assert_eq!(decision.actions.len(), 1, "{:?}", decision.actions);
 }
 
-/// A driver pod that there is not holds up its own node, and is named; the others are upgraded.
+/// A missing driver pod blocks only its own node, and the wait names it. The others are upgraded.
 #[test]
 fn network_operator_387_missing_driver_pod_blocks_only_its_node() {
     let mut driven = Driven::new(3);
@@ -207,7 +215,8 @@ fn network_operator_387_missing_driver_pod_blocks_only_its_node() {
     assert_eq!(driven.last.as_ref().map(waits), Some(vec!["gpu-0:DriverPodMissing".to_owned()]));
 }
 
-/// The drain is switched off while a node is in it, and something on the node never leaves: the node goes on by the policy that counts now.
+/// The drain is disabled while a node is drained, and a pod on the node never leaves. The node
+/// continues with the current policy.
 #[test]
 fn sriov_network_operator_225_step_disabled_midway_leaves_no_cordon() {
     for drained in [true, false] {
@@ -236,7 +245,7 @@ fn sriov_network_operator_225_step_disabled_midway_leaves_no_cordon() {
     }
 }
 
-/// What was begun and is not wanted any more is given back: a deployment in another mode finds the cordon of a failed node, and takes it away.
+/// A deployment in another mode finds the cordon of a failed node, and removes it.
 #[test]
 fn system_upgrade_controller_71_our_cordon_ends_with_its_mode() {
     let mut fleet = Fleet::at_rest(1);
@@ -255,7 +264,8 @@ fn system_upgrade_controller_71_our_cordon_ends_with_its_mode() {
     assert_eq!(patch.labels.get("gpu-rollout.dev/gpu-driver-upgrade-state"), Some(&None));
 }
 
-/// Nodes with a driver in their image: the version that is asked for reaches none of them, and the run says so.
+/// Nodes with a driver in their image. The requested version reaches none of them, and the verdict
+/// says so.
 #[test]
 fn gpu_operator_542_version_that_reaches_no_node_is_reported() {
     let mut fleet = Fleet::at_rest(2);
@@ -271,7 +281,8 @@ fn gpu_operator_542_version_that_reaches_no_node_is_reported() {
     assert_eq!(named(&verdict), ["*:Settled", "*:DriverOfImage"]);
 }
 
-/// What a restart of the plugin hides is in the record that is written before it.
+/// The record that is written before the restart of a plugin contains the taints that the restart
+/// removes.
 #[test]
 fn dra_1455_taints_hidden_by_restart_are_recorded_first() {
     let mut fleet = Fleet::at_rest(1);

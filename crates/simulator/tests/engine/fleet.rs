@@ -1,4 +1,4 @@
-//! A small cluster to decide on, built and changed in the words of the tests.
+//! A small cluster for decisions, with functions that build and change it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::settings::settings;
 pub(crate) const OLD: &str = "580.105.08";
 pub(crate) const NEW: &str = "580.126.20";
 
-/// Seconds of the story's clock.
+/// Returns the time at this second of the story's clock.
 pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + second).expect("in range")
 }
@@ -33,19 +33,20 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-/// A fleet, its settings, and what a run remembers of it.
+/// A fleet with its settings and the memory of a run.
 pub(crate) struct Fleet {
     pub(crate) observed: Observed,
     pub(crate) settings: Settings,
     pub(crate) memory: RunMemory,
     pub(crate) planner: Planner,
-    /// The operator leads, and has long done all that it had to do.
+    /// Whether the operator leads and has finished its work long ago.
     pub(crate) operator_is_quiet: bool,
     uids: u32,
 }
 
 impl Fleet {
-    /// Nodes `gpu-0` … with driver, toolkit and DRA plugin of one age, everything at rest, and a run that begins at second 0.
+    /// Returns settled nodes `gpu-0` … with driver, toolkit and DRA plugin of one age, and a run
+    /// that starts at second 0.
     pub(crate) fn at_rest(nodes: usize) -> Self {
         let deadline = at(3555);
         let mut fleet = Self {
@@ -131,7 +132,7 @@ impl Fleet {
         fleet
     }
 
-    /// The operator makes its templates from the ClusterPolicy as it is now.
+    /// Renders the templates from the current ClusterPolicy, as the operator does.
     pub(crate) fn operator_observes(&mut self) {
         let policy = self.policy().clone();
         let full = |image: &ImageSpec, suffix: &str| {
@@ -177,7 +178,8 @@ impl Fleet {
         }
     }
 
-    /// At rest, with a new driver asked for and seen: the vendor's controller may begin.
+    /// Returns a settled fleet with a new driver that is requested and rendered. NVIDIA's
+    /// controller may start.
     pub(crate) fn migrating(nodes: usize) -> Self {
         let mut fleet = Self::at_rest(nodes);
         fleet.bump();
@@ -185,19 +187,20 @@ impl Fleet {
         fleet
     }
 
-    /// In mode `assist`, beside an operator of this version.
+    /// Switches to mode `assist` with an operator of this version.
     pub(crate) fn is_assisted(&mut self, version: &str) {
         self.settings.mode = Mode::Assist;
         self.settings.tasks = vec![Task::Settle, Task::Wake, Task::Reroll];
         self.observed.operator.as_mut().expect("the operator").version = Some(version.into());
     }
 
-    /// Asks for the new driver; the operator has not seen it yet.
+    /// Requests the new driver. The operator has not noticed it yet.
     pub(crate) fn bump(&mut self) {
         self.policy().driver.version = Some(NEW.into());
     }
 
-    /// The operator sees the new driver: a new revision of the driver DaemonSet, and every node marked.
+    /// Makes the operator render the new driver: a new revision of the driver DaemonSet, and every
+    /// node marked.
     pub(crate) fn migration_begins(&mut self) {
         self.operator_observes();
         self.revision("driver-ds", 2, "new");
@@ -220,7 +223,7 @@ impl Fleet {
         format!("uid-{}", self.uids)
     }
 
-    /// A GPU node that the operator has labeled.
+    /// Adds a GPU node that the operator has labeled.
     pub(crate) fn join(&mut self, name: &str, second: i64) {
         let uid = self.uid();
         let labels = labels(&[
@@ -242,7 +245,7 @@ impl Fleet {
         self.observed.nodes.insert(name, node);
     }
 
-    /// Labels, annotations and cordon of a node become what a patch says.
+    /// Applies a patch to labels, annotations and cordon of a node.
     pub(crate) fn patch(&mut self, patch: &NodePatch) {
         let node = self.node(&patch.node);
         for (key, value) in &patch.labels {
@@ -310,7 +313,7 @@ impl Fleet {
         });
     }
 
-    /// The node's driver pod, started and ready at that second.
+    /// Sets the node's driver pod, started and ready at this second.
     pub(crate) fn driver(&mut self, node: &str, revision: &str, version: &str, second: i64) {
         let image = format!("nvcr.io/nvidia/driver:{version}-ubuntu22.04");
         self.put(
@@ -334,7 +337,7 @@ impl Fleet {
         );
     }
 
-    /// The node's plugin pod, and the slice that it publishes.
+    /// Sets the node's plugin pod and its published slice.
     pub(crate) fn plugin(&mut self, node: &str, second: i64, version: &str) {
         self.put(node, ("app", "plugin"), "plugin-ds", "plugin", ("gpus", String::new()), second);
         let OptionalApi::Served(slices) = &mut self.observed.dra.slices else {
@@ -374,13 +377,13 @@ impl Fleet {
             .expect("the driver pod exists")
     }
 
-    /// One node's migration as the vendor's controller leaves it: new driver, uncordoned, done.
+    /// Migrates a node as NVIDIA's controller does: new driver, uncordoned, done.
     pub(crate) fn migrate(&mut self, node: &str, second: i64) {
         self.driver(node, "new", NEW, second);
         self.state(node, "upgrade-done");
     }
 
-    /// Decides at that second and remembers.
+    /// Decides at this second and stores the memory.
     pub(crate) fn decide(&mut self, second: i64) -> Decision {
         if self.operator_is_quiet {
             crate::operator::is_quiet(&mut self.observed, &mut self.memory, at(second));
@@ -393,12 +396,12 @@ impl Fleet {
         decision
     }
 
-    /// Decides at that second only to remember.
+    /// Decides at this second only to update the memory.
     pub(crate) fn pass(&mut self, second: i64) {
         drop(self.decide(second));
     }
 
-    /// The process ends and another begins: what is not in the record is forgotten.
+    /// Restarts the process. Only the record survives.
     pub(crate) fn restart(&mut self) {
         let nodes = std::mem::take(&mut self.memory.nodes);
         let (cohort, baseline) = (self.memory.cohort.take(), self.memory.baseline.take());
@@ -420,13 +423,13 @@ fn image(repository: &str, image: &str, version: &str) -> ImageSpec {
     }
 }
 
-/// The nodes whose plugins a decision replaces.
+/// Returns the nodes whose plugins a decision replaces.
 pub(crate) fn replaced(decision: &Decision) -> Vec<&str> {
     let plugin = |action: &&Action| matches!(action, Action::ReplacePlugin { .. });
     decision.actions.iter().filter(plugin).map(Action::node).collect()
 }
 
-/// The names of what a decision waits for, with the node.
+/// Returns the reasons of a decision's waits, with their nodes.
 pub(crate) fn waits(decision: &Decision) -> Vec<String> {
     let text = |wait: &planner::reason::Wait| {
         format!("{}:{}", wait.node.as_deref().unwrap_or("*"), wait.reason.name())
@@ -434,7 +437,7 @@ pub(crate) fn waits(decision: &Decision) -> Vec<String> {
     decision.waits.iter().map(text).collect()
 }
 
-/// What a verdict names for programs: `node:Reason`, `*` for the fleet.
+/// Returns the reasons of a verdict as `node:Reason`, with `*` for the fleet.
 pub(crate) fn named(verdict: &Verdict) -> Vec<String> {
     verdict
         .reasons
@@ -443,7 +446,7 @@ pub(crate) fn named(verdict: &Verdict) -> Vec<String> {
         .collect()
 }
 
-/// What the decision says of the node: what it waits for, ended for, or what is tolerated of it.
+/// Returns the reason of a node in the decision: of its wait, its end, or its tolerated problem.
 pub(crate) fn reason_of<'a>(decision: &'a Decision, node: &str) -> &'a Reason {
     let waits = decision
         .waits

@@ -1,4 +1,4 @@
-//! What is not the device plugin's is left alone.
+//! The hook leaves pods alone that do not belong to the device plugin.
 
 use observed::ObservedRevision;
 

@@ -1,4 +1,4 @@
-//! A fleet that was found in a cluster goes as the same one goes that is made up.
+//! A run with a found fleet is the same as one with an equal generated fleet.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ fn node(index: usize) -> ObservedNode {
     }
 }
 
-/// A pod with a GPU of the ReplicaSet `train`.
+/// Returns a pod with a GPU of the ReplicaSet `train`.
 fn pod(name: &str, node: &str) -> Workload {
     Workload {
         namespace: "ml".to_owned(),
@@ -139,7 +139,8 @@ fn the_same_configuration_keeps_pods_where_they_are() {
     );
 }
 
-/// A budget that counts pods on other nodes lets more go than the fleet's own pods would allow.
+/// A budget that counts pods on other nodes permits more evictions than the fleet's own pods would
+/// allow.
 #[test]
 fn a_budget_counts_what_runs_elsewhere() {
     let budget = |healthy: i32, expected: i32| DisruptionBudget {
@@ -165,7 +166,7 @@ fn a_budget_counts_what_runs_elsewhere() {
     );
 }
 
-/// All GPUs are taken: who leaves has to wait for the node to come back.
+/// All GPUs are in use, so an evicted pod must wait until its node is back.
 #[test]
 fn pods_find_room_only_where_gpus_are_free() {
     let mut full = found();
@@ -197,7 +198,7 @@ fn pods_find_room_only_where_gpus_are_free() {
     assert!(report.refused_evictions > 0, "the budget held some back: {}", report.describe());
 }
 
-/// What a rollout under way has left on a node is not there any more when the planned one begins.
+/// The traces of a rollout in progress are removed from a node before the planned one starts.
 #[test]
 fn node_in_progress_is_adopted_with_its_cordon() {
     let gpu = Driver::Gpu.traits();

@@ -1,5 +1,5 @@
-//! The hook is killed right before and right after everything that happens in a story: whoever goes on ends as if nothing had been, and does nothing
-//! twice.
+//! The hook is killed right before and right after every event of a story. Its successor must reach
+//! the same end and do nothing twice.
 
 use simulator::fault::{Fault, ScheduledFault};
 use simulator::report::SimulationReport;
@@ -34,7 +34,7 @@ pub(crate) const STORIES: [(&str, &str); 6] = [
     ),
 ];
 
-/// What must be the same.
+/// Returns the part of the report that must be the same.
 pub(crate) fn end(report: &SimulationReport) -> String {
     let writes = |kind: &str| report.writes.get(kind).copied().unwrap_or(0);
     format!(

@@ -1,4 +1,4 @@
-//! The engine, without any cluster: fixtures in, decisions out.
+//! Tests of the engine without a cluster: fixtures in, decisions out.
 
 use fixture::{operator, settings};
 

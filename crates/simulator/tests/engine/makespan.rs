@@ -1,4 +1,5 @@
-//! How long a rollout takes, held against what a list of nodes could do at best: the next node starts at the moment a slot is free.
+//! Compares the duration of a rollout with the optimum of a list schedule, in which the next node
+//! starts as soon as a slot is free.
 
 use contract::exit::ExitCode;
 use simulator::random::TimeSpread;
@@ -11,7 +12,7 @@ use crate::script::given;
 
 const SLOTS: u32 = 25;
 
-/// Times that are the same on every node, in milliseconds; only drivers differ.
+/// Times in milliseconds that are the same on every node. Only the times of drivers differ.
 const FIXED: SimulationTimes = SimulationTimes {
     operand_end: TimeSpread::Constant(3_000),
     recreate: TimeSpread::Constant(200),
@@ -30,13 +31,14 @@ const FIXED: SimulationTimes = SimulationTimes {
     lease: TimeSpread::Constant(16_000),
 };
 
-/// What a node takes beside its driver: its old pod ends, the new one comes, toolkit, validator. The plugin is done before the validator.
+/// The time of a node in addition to its driver: end of the old pod, creation of the new one,
+/// toolkit, validator. The plugin is ready before the validator.
 const BESIDE: u64 = 3_000 + 200 + 4_000 + 10_000;
 
 fn fleet(nodes: usize) -> SimulationSetup {
     let mut setup = given(nodes, 11);
     setup.tells = false;
-    // A fleet as large as that is decided on far too often to do it twice.
+    // Such a large fleet needs too many decisions to make each of them twice.
     setup.thorough = false;
     setup.times = FIXED;
     setup.settings.budget_seconds = 30 * 24 * 3600;
@@ -46,7 +48,7 @@ fn fleet(nodes: usize) -> SimulationSetup {
     setup
 }
 
-/// The most writes on one node, evictions apart.
+/// Returns the highest number of writes on one node, without evictions.
 pub(crate) fn most_writes(report: &SimulationReport) -> usize {
     report.writes_by_node.values().copied().max().unwrap_or(0)
 }

@@ -1,4 +1,5 @@
-//! The engine with one rule broken on purpose, seed after seed: the invariants, or the end that does not come, must give it away.
+//! The engine with one rule broken on purpose. For some seed, an invariant or a missing end must
+//! detect it.
 
 use contract::driver::Driver;
 use observed::{Observed, ObservedNode};
@@ -11,7 +12,7 @@ use crate::chance::drawn;
 use crate::parameters::show;
 use crate::seeds::wrong;
 
-/// Seeds within which it has to be found.
+/// The number of seeds within which each broken rule must be detected.
 const SEEDS: u64 = 150;
 
 fn patches(decision: &mut Decision) -> impl Iterator<Item = &mut NodePatch> {
@@ -25,7 +26,7 @@ fn record() -> &'static str {
     Driver::Gpu.traits().own_record
 }
 
-/// Nodes that wait for a reason of this name.
+/// Returns the nodes that wait with this reason.
 fn waiting<'a>(decision: &Decision, observed: &'a Observed, name: &str) -> Vec<&'a ObservedNode> {
     let of = |wait: &&planner::reason::Wait| wait.reason.name() == name;
     decision
@@ -36,7 +37,7 @@ fn waiting<'a>(decision: &Decision, observed: &'a Observed, name: &str) -> Vec<&
         .collect()
 }
 
-/// Starts nodes that are refused for this reason, as the last one was started.
+/// Starts nodes that wait with this reason, as the last started node was started.
 fn starts(decision: &mut Decision, observed: &Observed, reason: &str) {
     let began = |patch: &&mut NodePatch| {
         patch.unschedulable == Some(true) && patch.annotations.contains_key(record())
@@ -226,9 +227,9 @@ fn every_broken_rule_is_found() {
     assert!(missed.is_empty(), "not found within {SEEDS} seeds: {missed:?}");
 }
 
-/// Those that a world with two nodes, one pod and one fault has something to say about.
+/// Returns the broken rules that a world with two nodes, one pod and one fault can detect.
 pub(crate) fn for_search() -> impl Iterator<Item = (&'static str, DecisionMutation)> {
-    // The last three show only after more faults than such a search reaches; the seeds find them.
+    // The last three need more faults than such a search allows. The seeds detect them.
     let about_more = [
         "forgets groups",
         "evicts itself",

@@ -1,5 +1,6 @@
-//! Several NVIDIADrivers, each with a policy of its own: what a node waits for is its own driver's limit, whatever of the others changes.
-//! Each decision is made twice ([`Fleet::decide`]), with what is kept of the last one and without.
+//! Several NVIDIADrivers, each with a policy of its own. A node waits for the limit of its own
+//! NVIDIADriver, regardless of changes in the others. Each decision is made twice
+//! ([`Fleet::decide`]): incrementally and from scratch.
 
 use contract::count::Count;
 use contract::exit::ExitCode;
@@ -38,7 +39,8 @@ fn driver(name: &str, max_parallel: u32) -> NvidiaDriver {
     }
 }
 
-/// Eight nodes, the even ones of driver `one`, which upgrades one at a time, the others of `two`, which upgrades two.
+/// Returns eight nodes. The even ones belong to `one`, which upgrades one at a time, the odd ones
+/// to `two`, which upgrades two.
 fn fleet() -> Fleet {
     let mut fleet = Fleet::migrating(8);
     fleet.is_assisted("v26.7.0");
@@ -72,12 +74,12 @@ pub(crate) fn belongs(fleet: &mut Fleet, index: usize, owner: &str) {
         .insert(names::DRIVER_OWNER_LABEL.into(), owner.into());
 }
 
-/// The limit that a node waits for, and who is in its way.
+/// Returns the limit that a node waits for, and the nodes that use it up.
 fn limit(decision: &Decision, node: &str) -> Option<(u32, Vec<String>)> {
     let wait = decision.waits.iter().find(|wait| wait.node.as_deref() == Some(node))?;
     let Reason::DriverOutOfDate { why: Some(why), .. } = &*wait.reason else { return None };
     let explain::ControllerWait::Parallel { limit, holders, .. } = &**why else { return None };
-    // They come in the order of their pods.
+    // They are in the order of their pods.
     let mut names: Vec<String> = holders.iter().map(|holder| holder.node.clone()).collect();
     names.sort();
     Some((*limit, names))
@@ -94,7 +96,8 @@ fn node_waits_for_its_own_nvidia_drivers_limit() {
     let decision = fleet.decide(1);
     assert_eq!(limit(&decision, "gpu-2"), Some(held_by(1, &["gpu-0"])), "{:#?}", decision.waits);
     assert_eq!(limit(&decision, "gpu-5"), Some(held_by(2, &["gpu-1", "gpu-3"])));
-    // Of one driver a node ends, and the next one takes its slot: what the nodes of the other wait for stays.
+    // A node of one driver ends, and the next one takes its slot. The waits of the other driver's
+    // nodes do not change.
     fleet.migrate("gpu-1", 2);
     fleet.node("gpu-1").unschedulable = false;
     fleet.state("gpu-5", "cordon-required");
@@ -111,17 +114,17 @@ fn adopted_node_waits_for_new_nvidia_drivers_limit() {
     belongs(&mut fleet, 6, "two");
     let decision = fleet.decide(2);
     assert_eq!(limit(&decision, "gpu-6"), Some(held_by(2, &["gpu-1", "gpu-3"])));
-    // A node under way goes over with its slot.
+    // A node in progress moves to the other driver with its slot.
     belongs(&mut fleet, 0, "two");
     let decision = fleet.decide(3);
     assert_eq!(limit(&decision, "gpu-6"), Some(held_by(2, &["gpu-0", "gpu-1", "gpu-3"])));
-    // One that is nobody's is not told why it waits.
+    // A node without an NVIDIADriver gets no reason for its wait.
     fleet.node("gpu-6").labels.remove(names::DRIVER_OWNER_LABEL);
     let decision = fleet.decide(4);
     assert_eq!(limit(&decision, "gpu-6"), None);
 }
 
-/// Three nodes at rest, all of the chart's own NVIDIADriver, next to an operator of this version.
+/// Returns three settled nodes of the chart's own NVIDIADriver, with an operator of this version.
 pub(crate) fn pool_at_rest(version: &str) -> Fleet {
     let mut fleet = Fleet::at_rest(3);
     fleet.observed.operator.as_mut().expect("the operator").version = Some(version.into());
@@ -156,7 +159,7 @@ pub(crate) fn drivers(fleet: &mut Fleet) -> &mut Vec<NvidiaDriver> {
     }
 }
 
-/// The first wait of the fleet as a whole.
+/// Returns the reason of the first wait of the whole fleet.
 fn fleet_reason(fleet: &mut Fleet, second: i64) -> Option<Reason> {
     let decision = fleet.decide(second);
     decision.waits.iter().find(|wait| wait.node.is_none()).map(|wait| (*wait.reason).clone())
@@ -179,7 +182,8 @@ fn precondition(
     }
 }
 
-/// A deployer without order starts the hook before the operator's chart: everything is at rest on the old driver.
+/// A deployer without order starts the hook before the operator's chart, when everything is settled
+/// on the old driver.
 #[test]
 fn default_nvidia_driver_with_old_version_is_unsettled() {
     for version in ["v25.10.1", "v26.3.1", "v26.7.0"] {
@@ -222,7 +226,8 @@ fn values_with_nvidia_drivers_wait_for_cluster_policy() {
     assert_eq!(field, "spec.driver.useNvidiaDriverCRD");
 }
 
-/// The chart copies `driver.upgradePolicy` into its NVIDIADriver from v26.7 on; before that the object has no such field.
+/// The chart copies `driver.upgradePolicy` into its NVIDIADriver from v26.7 on; before that the
+/// object has no such field.
 #[test]
 fn default_nvidia_driver_policy_matches_from_26_7() {
     for (version, waits) in [("v26.3.3", false), ("v26.7.0", true)] {
@@ -242,7 +247,8 @@ fn default_nvidia_driver_policy_matches_from_26_7() {
     }
 }
 
-/// Without the hook's holds the operator would start as many nodes as each of these policies lets it.
+/// Without the hook's holds, the operator would start as many nodes as each of these policies
+/// allows.
 #[test]
 fn steer_requires_one_node_of_every_nvidia_driver() {
     let steer = |version: &str, change: &dyn Fn(&mut Fleet)| {
@@ -293,7 +299,8 @@ fn steer_requires_one_node_of_every_nvidia_driver() {
     assert_eq!((kind, field), ("ClusterPolicy", "spec.driver.upgradePolicy.maxUnavailable"));
 }
 
-/// "Nothing is out of date" while a node has not been looked at by the labeller is the state before its upgrade.
+/// While the labeler has not yet processed a node, "nothing is out of date" is the state before its
+/// upgrade.
 #[test]
 fn gpu_node_without_owner_is_not_done() {
     let mut fleet = pool_at_rest("v26.7.0");
@@ -307,10 +314,11 @@ fn gpu_node_without_owner_is_not_done() {
         *decision.waits[0].reason,
         Reason::NodeInOtherPool { wanted: "default".into(), found: None }
     );
-    // With an operator that sets no such label, nodes belong where selectors say.
+    // With an operator that sets no such label, the selectors determine the nodes of each
+    // NVIDIADriver.
     fleet.observed.operator.as_mut().expect("the operator").version = Some("v26.3.3".into());
     assert_eq!(waits(&fleet.decide(1)), ["gpu-1:NodeWithoutDaemonSet"]);
-    // A node that no NVIDIADriver selects has no driver of the operator's.
+    // A node that no NVIDIADriver selects has no driver of the operator.
     drivers(&mut fleet)[0].node_selector = Labels::from([("pool".to_owned(), "other".to_owned())]);
     drivers(&mut fleet)[0].is_default = false;
     assert_eq!(waits(&fleet.decide(2)), ["*:Quiet"]);
@@ -360,7 +368,8 @@ pub(crate) fn failed(reason: &str, message: &str) -> PolicyConditions {
     }
 }
 
-/// Conflicting selectors, a missing Secret, an invalid combination: only the condition says why nothing happens.
+/// Conflicting selectors, a missing Secret, an invalid combination: only the condition gives the
+/// reason.
 #[test]
 fn failed_nvidia_driver_ends_run_after_grace_time() {
     for (reason, message) in [
@@ -386,7 +395,8 @@ fn failed_nvidia_driver_ends_run_after_grace_time() {
     }
 }
 
-/// It goes when the operator has looked again, and one that owns no node stops nobody.
+/// The condition goes when the operator reconciles again, and an NVIDIADriver without nodes blocks
+/// nothing.
 #[test]
 fn failed_nvidia_driver_without_nodes_is_not_awaited() {
     let mut fleet = pool_at_rest("v26.7.0");
@@ -401,7 +411,8 @@ fn failed_nvidia_driver_without_nodes_is_not_awaited() {
     assert!(fleet.decide(2).well);
 }
 
-/// Up to v26.3.3 `status.state` reads `ready` while the NVIDIADriver rolls, and a pool without nodes is never ready: neither counts.
+/// Up to v26.3.3, `status.state` is `ready` while the NVIDIADriver rolls, and a pool without nodes
+/// is never ready. The hook ignores both.
 #[test]
 fn rolling_nvidia_driver_is_judged_by_its_pods() {
     let mut fleet = pool_at_rest("v26.3.3");
@@ -412,7 +423,8 @@ fn rolling_nvidia_driver_is_judged_by_its_pods() {
     assert_eq!(waits(&fleet.decide(1)), ["*:SpecNotObserved"]);
 }
 
-/// Each NVIDIADriver's nodes are upgraded next to the others': the slowest pool is what a budget is for.
+/// The nodes of different NVIDIADrivers are upgraded in parallel, so the slowest pool determines
+/// the budget.
 #[test]
 fn budget_is_that_of_the_slowest_nvidia_driver() {
     let mut fleet = fleet();
@@ -426,7 +438,7 @@ fn budget_is_that_of_the_slowest_nvidia_driver() {
     assert_eq!(seconds(&fleet), 2 * per_node + overhead, "four nodes of `two`, two at a time");
 }
 
-/// A node that is tried again takes a slot of its own NVIDIADriver, not of the fleet.
+/// A retried node uses a slot of its own NVIDIADriver, not of the fleet.
 #[test]
 fn failed_node_is_retried_within_its_nvidia_driver() {
     let mut fleet = fleet();
@@ -446,7 +458,8 @@ fn failed_node_is_retried_within_its_nvidia_driver() {
     assert_eq!(retried(&fleet.decide(3600 - 100)), ["gpu-0"]);
 }
 
-/// A world in which the operator upgrades the nodes of these NVIDIADrivers, and the hook is in this mode.
+/// Returns a setup in which the operator upgrades the nodes of these NVIDIADrivers, and the hook
+/// has this mode.
 fn world(nodes: usize, seed: u64, pools: &[(u32, Count)], mode: Mode) -> SimulationSetup {
     let mut setup = given(nodes, seed);
     setup.operator = Some("v26.7.0".to_owned());
@@ -468,7 +481,8 @@ fn world(nodes: usize, seed: u64, pools: &[(u32, Count)], mode: Mode) -> Simulat
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The hook wakes the operator for every NVIDIADriver, and no wake-up makes it exceed the limits of one of them.
+    /// The hook wakes the operator for every NVIDIADriver, and no wake-up makes it exceed the
+    /// limits of one of them.
     #[test]
     fn limits_of_each_nvidia_driver_hold(
         seed in 0..1_000_u64,
@@ -485,7 +499,8 @@ proptest! {
         }
     }
 
-    /// The hook is gone and so are its holds: the operator goes on with one node of each NVIDIADriver at a time.
+    /// The hook and its holds are gone. The operator continues with one node of each NVIDIADriver
+    /// at a time.
     #[test]
     fn steer_fails_closed_without_holds(seed in 0..1_000_u64, nodes in 4..10_usize, lost_at in 30..400_u64) {
         let quarter = Count::Percent(25);
@@ -502,7 +517,7 @@ proptest! {
         let report = simulate(&setup);
         prop_assert_eq!(&report.violations, &Vec::<String>::new());
         prop_assert!(report.verdict.is_some());
-        // The node that the hook had let go of bypasses the limit, as it is cordoned.
+        // The node that the hook had released bypasses the limit, because it is cordoned.
         for (pool, peak) in &report.peak_of_pool {
             prop_assert!(*peak <= 2, "{}: {} nodes at once", pool, peak);
         }

@@ -1,4 +1,4 @@
-//! The same engine about the network operator's driver: what is another name, and what is another rule.
+//! The same engine for the Network Operator's driver: the different names and the different rules.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ fn image(version: &str) -> String {
     format!("nvcr.io/nvidia/mellanox/doca-driver:{version}-ubuntu22.04-amd64")
 }
 
-/// The operator makes its template from the policy, as revision `revision`.
+/// Renders the template from the policy as revision `revision`, as the operator does.
 fn observes(fleet: &mut Fleet, version: &str, revision: i64, hash: &str) {
     fleet.observed.daemon_sets[0].images =
         BTreeMap::from([("mofed-container".to_owned(), image(version))]);
@@ -52,7 +52,7 @@ fn observes(fleet: &mut Fleet, version: &str, revision: i64, hash: &str) {
     });
 }
 
-/// The node's driver pod.
+/// Sets the node's driver pod.
 fn driver(fleet: &mut Fleet, node: &str, hash: &str, version: &str, second: i64) {
     fleet.observed.pods.changed().retain(|pod| pod.node.as_deref() != Some(node));
     let uid = fleet.uid();
@@ -98,7 +98,7 @@ fn nic_node(fleet: &mut Fleet, name: &str) {
     );
 }
 
-/// Nodes `nic-0` … with their driver, at rest.
+/// Returns settled nodes `nic-0` … with their driver.
 pub(crate) fn network(nodes: usize) -> Fleet {
     let mut fleet = Fleet::at_rest(0);
     fleet.settings.component = "network-operator".into();
@@ -155,7 +155,7 @@ pub(crate) fn network(nodes: usize) -> Fleet {
     fleet
 }
 
-/// The verdict after the quiet period, from second 0 on.
+/// Returns the decision after the quiet period, from second 0 on.
 fn settles(fleet: &mut Fleet) -> Decision {
     let first = fleet.decide(0);
     assert_eq!(waits(&first), ["*:Quiet"]);
@@ -298,7 +298,7 @@ fn network_operator_557_driver_without_matching_nodes_is_not_awaited() {
     assert_eq!(waits(&fleet.decide(0)), ["*:NoNodeFeatures"], "nobody has looked for NICs yet");
     nic_node(&mut fleet, "cpu-0");
     fleet.node("cpu-0").labels = labels(&[("feature.node.kubernetes.io/cpu-model.family", "6")]);
-    // A pool that its last node has left keeps its old template.
+    // A pool without nodes keeps its old template.
     policy(&mut fleet).ofed.as_mut().expect("an OFED driver").version = Some(NEW.into());
     fleet.memory = RunMemory::new(at(0), at(3000));
     let decision = settles(&mut fleet);
@@ -408,7 +408,7 @@ fn each_grace_time_ends_with_own_exit_code() {
         assert!(fleet.decide(0).verdict.is_none(), "{name}");
         let verdict = fleet.decide(120).verdict.unwrap_or_else(|| panic!("{name}: no verdict"));
         assert_eq!((verdict.code, named(&verdict)), (code, vec![reason.to_owned()]), "{name}");
-        // Of the network driver's reasons, not one speaks of the other operator.
+        // No reason of the network driver mentions the other operator.
         assert!(!verdict.message.contains("GPU operator"), "{name}: {}", verdict.message);
     }
 }

@@ -1,5 +1,6 @@
-//! Operands that fail, are missing, get a new revision or lose a GPU, at any moment of a run, in every mode: no success while one that gates is
-//! not well, and no run that does not come to its end when all is well again.
+//! Operands that fail, are missing, get a new revision or lose a GPU, at any time of a run, in
+//! every mode. A run must not succeed while a gating operand is not ready, and must end when all
+//! operands are ready again.
 
 use contract::exit::ExitCode;
 use contract::operand::Operand;
@@ -18,7 +19,7 @@ use crate::seeds::{is_permanent, wrong};
 const MINUTE: u64 = 60_000;
 const OPERANDS: [Operand; 3] = [Operand::Validator, Operand::DevicePlugin, Operand::DcgmExporter];
 
-/// A world with operands, and some that go wrong.
+/// Returns a world with operands, some of them with faults.
 fn world(seed: u64, operator: Option<&str>) -> SimulationSetup {
     let mut setup = drawn(seed, 6);
     if let Some(operator) = operator {
@@ -38,7 +39,7 @@ fn world(seed: u64, operator: Option<&str>) -> SimulationSetup {
             6 => OperandFault::Rolls(operand, period),
             _ => OperandFault::GpuDies(node),
         };
-        // At the beginning, in the middle, and about when a run without work ends.
+        // At the start, in the middle, and near the end of a run without work.
         let at = *random
             .choose(&[0, random.clone().below(20 * MINUTE), 10_000 + random.clone().below(20_000)])
             .expect("not empty");
@@ -47,7 +48,7 @@ fn world(seed: u64, operator: Option<&str>) -> SimulationSetup {
     setup
 }
 
-/// A run that waited for operands to its end although each of them was mended.
+/// Whether a run waited for operands until its deadline although each of them was repaired.
 fn hangs(setup: &SimulationSetup, report: &SimulationReport) -> Option<String> {
     let verdict = report.verdict.as_ref().filter(|verdict| verdict.code == ExitCode::Budget)?;
     let for_ever = setup.faults.iter().any(|scheduled| is_permanent(&scheduled.fault));
@@ -116,7 +117,7 @@ fn soak_operands() {
     }
 }
 
-/// A fleet of which nothing has to be upgraded: what the run waits for is the operands alone.
+/// Returns a fleet without upgrades, so that the run waits only for operands.
 fn at_rest(mode: Option<&str>, faults: &[(u64, OperandFault)]) -> SimulationReport {
     let mut setup = given(3, 1);
     if let Some(mode) = mode {
@@ -131,7 +132,7 @@ fn at_rest(mode: Option<&str>, faults: &[(u64, OperandFault)]) -> SimulationRepo
     simulate(&setup)
 }
 
-/// The second at which a run ended, and how.
+/// Returns the second at which a run ended, and its verdict.
 fn ended(report: &SimulationReport) -> (u64, ExitCode, String) {
     assert_eq!(report.violations, Vec::<String>::new());
     let verdict = report.verdict.as_ref().expect("it ends");
@@ -141,7 +142,8 @@ fn ended(report: &SimulationReport) -> (u64, ExitCode, String) {
 const MODES: [Option<&str>; 4] =
     [None, Some("observe v26.7.0"), Some("assist v26.7.0"), Some("steer v26.7.0")];
 
-/// Each gating operand, unready, missing, old, one after the other, when the run is about to end: it ends after the last one is well.
+/// Each gating operand becomes unready, missing and old in turn near the end of the run. The run
+/// ends after the last one is ready.
 #[test]
 fn each_unready_missing_or_old_operand_delays_success() {
     for mode in MODES {
@@ -178,7 +180,8 @@ fn each_unready_missing_or_old_operand_delays_success() {
     }
 }
 
-/// An exporter that crashes, and a GPU that died, are told and hold up nothing; nor does what was broken before.
+/// A crashing exporter and a dead GPU are reported, but do not block success. Neither do operands
+/// that were broken before.
 #[test]
 fn what_does_not_gate_holds_up_no_success() {
     let node = || "gpu-1".to_owned();

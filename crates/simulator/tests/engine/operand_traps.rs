@@ -1,5 +1,6 @@
-//! The configurations of the GPU Operator in which its own status says `ready` too early, or never. For each: success never comes early, and a
-//! wait that never ends has a typed reason with a remedy. [`TRAPS`] has the proof of each, by its number.
+//! The configurations of the GPU Operator in which its own status says `ready` too early, or never.
+//! In each of them, success must not come early, and an endless wait must have a typed reason with
+//! a remedy. [`TRAPS`] has the proof of each, by its number.
 
 use std::path::Path;
 
@@ -9,11 +10,11 @@ mod pools;
 mod precompiled;
 mod stale_status;
 
-/// What shows that nobody falls into a trap.
+/// The proof that the hook handles a trap.
 enum Proof {
-    /// These tests of the engine.
+    /// Tests of the engine.
     Tests(&'static [&'static str]),
-    /// It cannot occur, for this reason; and the test that shows it.
+    /// The trap cannot occur: the reason, and the test that shows it.
     CannotOccur(&'static str, &'static str),
 }
 
@@ -213,7 +214,7 @@ const TRAPS: [(u8, &str, Proof); 33] = [
     ),
 ];
 
-/// The texts of all files of the engine's tests.
+/// Returns the text of all files of the engine's tests.
 fn sources(folder: &Path) -> String {
     let mut text_of_all = String::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {

@@ -1,4 +1,5 @@
-//! Operands beside the driver: device plugin, validator and toolkit gate success, others are reported, and GPUs must be offered.
+//! Operands other than the driver. Device plugin, validator and toolkit gate success, others are
+//! only reported, and nodes must offer their GPUs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use planner::reason::Reason;
 
 use crate::fleet::{Fleet, at, named, reason_of, waits};
 
-/// The operands that the fleet has beside driver and toolkit, with the suffix of the label that places them.
+/// The operands of the fleet other than driver and toolkit, with the suffix of their node label.
 const OPERANDS: [(Operand, &str); 3] = [
     (Operand::Validator, "operator-validator"),
     (Operand::DevicePlugin, "device-plugin"),
@@ -38,14 +39,14 @@ fn image(operand: Operand) -> ImageSpec {
     }
 }
 
-/// A fleet of which every node has all operands, and eight GPUs.
+/// Returns a fleet with all operands and eight GPUs on every node.
 pub(crate) fn fleet(nodes: usize) -> Fleet {
     let mut fleet = Fleet::at_rest(nodes);
     equip(&mut fleet);
     fleet
 }
 
-/// Brings the operands to every node, and eight GPUs.
+/// Adds the operands and eight GPUs to every node.
 pub(crate) fn equip(fleet: &mut Fleet) {
     let nodes = fleet.observed.nodes.len();
     let chart = fleet.policy().labels["helm.sh/chart"].clone();
@@ -87,7 +88,7 @@ pub(crate) fn equip(fleet: &mut Fleet) {
     }
 }
 
-/// A pod that is ready, and older than any deployment.
+/// Returns a ready pod that is older than any deployment.
 fn pod(operand: Operand, node: &str) -> OperandPod {
     OperandPod {
         owner: operand.traits().daemon_set.into(),
@@ -152,7 +153,7 @@ pub(crate) fn ends(fleet: &mut Fleet) -> (Verdict, Decision) {
     }
 }
 
-/// A node that offers 7 GPUs and had 8.
+/// Returns the reason of a node that offers 7 GPUs and had 8.
 pub(crate) fn one_gpu_less() -> Reason {
     Reason::GpusDegraded { resource: GPU.into(), offered: 7, baseline: 8 }
 }
@@ -195,13 +196,14 @@ fn gating_operand_not_current_blocks_success() {
     }
 }
 
-/// All device plugins and validators were down, and the hook said "settled: 2 of 2 nodes done".
+/// Regression: all device plugins and validators were down, and the verdict was "settled: 2 of 2
+/// nodes done".
 #[test]
 fn every_operand_down_is_never_success() {
     for operand in [Operand::Validator, Operand::DevicePlugin] {
         let mut fleet = fleet(2);
         for node in ["gpu-0", "gpu-1"] {
-            // Failing for long, on every node: that is no fault of nodes that could be left out.
+            // A long failure on every node is not a problem of single nodes that could be excused.
             change(&mut fleet, operand, node, crashes);
         }
         assert_eq!(ends(&mut fleet).0.code, ExitCode::Budget);
@@ -275,7 +277,7 @@ fn failure_from_before_the_run_never_gates() {
     );
 }
 
-/// What was broken before must not hide what broke since.
+/// An operand that was broken before must not hide one that broke since.
 #[test]
 fn excuse_of_one_operand_covers_no_other() {
     for (before, since) in
@@ -294,7 +296,7 @@ fn excuse_of_one_operand_covers_no_other() {
     }
 }
 
-/// The excuse was lost as soon as another operand of the node was waited for.
+/// Regression: the excuse was lost as soon as the node waited for another operand.
 #[test]
 fn excuse_outlasts_what_else_is_waited_for() {
     for (before, meanwhile) in
@@ -310,7 +312,7 @@ fn excuse_outlasts_what_else_is_waited_for() {
     }
 }
 
-/// A device plugin that was broken before offered no GPU then either.
+/// A device plugin that was broken before the run offered no GPU then either.
 #[test]
 fn node_with_broken_plugin_before_owes_no_gpus() {
     let mut fleet = fleet(2);
@@ -341,11 +343,12 @@ fn operand_that_recovered_is_not_excused_again() {
     assert_eq!(waits(&fleet.decide(62)), ["gpu-1:OperandNotReady"]);
 }
 
-/// A container without a probe is ready for a moment each time that it starts: the excuse was lost with the first one.
+/// Regression: a container without a probe is briefly ready at each start, and the excuse was lost
+/// at the first one.
 #[test]
 fn crash_loop_with_ready_moments_stays_excused() {
     let mut fleet = fleet(3);
-    // Another node keeps the run going.
+    // Another node keeps the run from ending.
     change(&mut fleet, Operand::DevicePlugin, "gpu-2", |pod| pod.ready = false);
     for second in 0..900 {
         change(
@@ -433,7 +436,8 @@ fn disabled_operand_on_node_is_not_awaited() {
     assert!(fleet.decide(0).well);
 }
 
-/// `daemonsets.updateStrategy: OnDelete`: nobody replaces the old pods, and ready is all that can be asked of them.
+/// With `daemonsets.updateStrategy: OnDelete`, no controller replaces the old pods, so they only
+/// need to be ready.
 #[test]
 fn operand_on_delete_needs_ready_only() {
     let mut fleet = fleet(2);
@@ -464,7 +468,8 @@ fn untolerated_taint_is_named_and_does_not_hang() {
     assert_eq!(decision.outcomes["gpu-1"], NodeOutcome::Deferred);
 }
 
-/// Tolerations that were dropped, or a taint on the whole pool, are no matter of single nodes: the run said "settled: 0 of 2 nodes done".
+/// Regression: dropped tolerations, or a taint on the whole pool, were handled as problems of
+/// single nodes, and the verdict was "settled: 0 of 2 nodes done".
 #[test]
 fn taint_of_every_node_is_not_deferred() {
     let mut fleet = fleet(2);
@@ -484,7 +489,8 @@ fn taint_of_every_node_is_not_deferred() {
     assert_eq!(taint, "team=a:NoSchedule");
 }
 
-/// A node that is down keeps a rolling update with `maxUnavailable: 1` from going on: tolerating it covers the nodes behind it.
+/// A node that is down blocks a rolling update with `maxUnavailable: 1`. Tolerating it also covers
+/// the nodes after it.
 #[test]
 fn tolerated_node_covers_the_roll_it_stalls() {
     let mut fleet = fleet(3);

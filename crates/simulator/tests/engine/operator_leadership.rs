@@ -1,4 +1,5 @@
-//! Nothing is built upon what an operator has rendered that does not lead any more, or has only just begun to.
+//! The hook does not rely on the rendered objects of an operator that does not lead any more, or
+//! that has just started to lead.
 
 use contract::exit::ExitCode;
 use contract::settings::Mode;
@@ -11,7 +12,7 @@ use crate::operator::{OPERATOR_POD, leads};
 
 const OLD_POD: &str = "gpu-operator-5c6f9d8b7-old01";
 
-/// A fleet at rest whose operator is looked at.
+/// Returns a settled fleet whose operator is observed.
 fn fleet(nodes: usize) -> Fleet {
     let mut fleet = Fleet::at_rest(nodes);
     fleet.operator_is_quiet = false;
@@ -29,12 +30,13 @@ fn held_by(fleet: &mut Fleet, pod: &str, second: i64, renewed: Option<i64>) {
     });
 }
 
-/// An operator upgrade ended as a success 15 s after its Deployment was rolled out, and 2 s later the new operator began all nodes again.
+/// Regression: an operator upgrade ended with success 15 s after its Deployment was rolled out, and
+/// 2 s later the new operator started all nodes again.
 #[test]
 fn old_leader_is_not_trusted_after_operator_upgrade() {
     let mut fleet = fleet(2);
     for second in 0..28 {
-        // The old leader is gone; its Lease has not expired, and was renewed a moment ago.
+        // The old leader is gone. Its Lease was just renewed and has not expired.
         held_by(&mut fleet, OLD_POD, second, Some(second.min(7)));
         let decision = fleet.decide(second);
         assert_eq!(waits(&decision), ["*:OperatorNotLeading"], "{second}");
@@ -51,7 +53,7 @@ fn old_leader_is_not_trusted_after_operator_upgrade() {
     assert_eq!(fleet.decide(48).verdict.expect("settled").code, ExitCode::Success);
 }
 
-/// A container that was restarted in its pod: the Lease names the pod, and nobody renews it.
+/// A container restarted in its pod. The Lease names the pod, but is not renewed.
 #[test]
 fn silent_leader_is_not_trusted() {
     let mut fleet = fleet(1);
@@ -87,7 +89,7 @@ fn operator_without_leader_ends_the_run_after_grace() {
     assert_eq!(fleet.decide(120).verdict.expect("over").code, ExitCode::OperatorMissing);
 }
 
-/// With OLM the Lease lasts 65 s.
+/// With OLM, the Lease lasts 65 s.
 #[test]
 fn olm_lease_is_waited_for() {
     let mut fleet = fleet(1);
@@ -109,7 +111,8 @@ fn olm_lease_is_waited_for() {
     }
 }
 
-/// What the operator renders again starts the wait anew: two writers render two revisions in one upgrade.
+/// If the operator renders again, the wait starts again: two writers render two revisions in one
+/// upgrade.
 #[test]
 fn rendered_again_is_waited_for_again() {
     let mut fleet = fleet(1);
@@ -126,7 +129,7 @@ fn rendered_again_is_waited_for_again() {
     }
 }
 
-/// DaemonSets of kernels that no node has come and go with every pass of the operator.
+/// DaemonSets of kernels without nodes are created and deleted in every pass of the operator.
 #[test]
 fn daemon_set_without_nodes_is_no_activity() {
     let mut fleet = fleet(1);
@@ -142,7 +145,8 @@ fn daemon_set_without_nodes_is_no_activity() {
     }
 }
 
-/// No node is started, let go or woken before the new operator leads: its revision would replace the driver pod a second time.
+/// The hook starts, releases or wakes no node before the new operator leads. Its revision would
+/// replace the driver pod a second time.
 #[test]
 fn nothing_is_started_before_the_new_operator_leads() {
     for (mode, tasks) in [
@@ -177,7 +181,7 @@ fn nothing_is_started_before_the_new_operator_leads() {
             }
         }
         if mode == Mode::Assist {
-            // When the vendor's controller is woken depends on more than its leadership.
+            // The time of the wake depends on more than the leadership.
             assert!(begins.is_none_or(|second| second >= 35), "{begins:?}");
             continue;
         }
@@ -185,8 +189,9 @@ fn nothing_is_started_before_the_new_operator_leads() {
     }
 }
 
-/// A starved operator rendered its last DaemonSet 22 s after it led. Mode `drive` holds no node meanwhile: what tells that the version has changed is
-/// under which one a run last succeeded.
+/// A starved operator rendered its last DaemonSet 22 s after it started to lead. Mode `drive` holds
+/// no node in the meantime. The version of the last successful run shows that the version has
+/// changed.
 #[test]
 fn operator_of_other_version_is_awaited_until_rendering() {
     let ended = |settled: Option<&str>, renders: Option<i64>| {
@@ -215,7 +220,8 @@ fn operator_of_other_version_is_awaited_until_rendering() {
     assert!((22 + 15..75).contains(&late), "{late}");
 }
 
-/// A new operator needs longer for its first pass than an old one for an edit: its last DaemonSet was rendered 14 s after it led.
+/// A new operator needs longer for its first pass than an old one for an edit. It rendered its last
+/// DaemonSet 14 s after it started to lead.
 #[test]
 fn fresh_leader_gets_longer_to_render() {
     let mut fleet = fleet(1);

@@ -1,5 +1,6 @@
-//! An upgrade of the GPU Operator: the old operator renders the new values, nobody leads for a while, the new operator renders them again. Nodes are
-//! held before it, so that each driver pod is replaced once.
+//! An upgrade of the GPU Operator. The old operator renders the new values, then no operator leads
+//! for a while, then the new operator renders them again. The hook holds nodes before it, so that
+//! each driver pod is replaced once.
 
 use contract::driver::Driver;
 use contract::exit::ExitCode;
@@ -31,7 +32,7 @@ fn story(mode: &str, hold: HoldNodes) -> SimulationSetup {
     setup
 }
 
-/// How often each node's driver pod was deleted.
+/// Returns how often the driver pod of each node was deleted.
 fn replacements(report: &SimulationReport) -> Vec<usize> {
     let of = |node: &str| {
         report
@@ -54,7 +55,8 @@ fn operator_upgrade_replaces_each_driver_once() {
     }
 }
 
-/// What the holds are for: without them the old operator starts nodes on a driver that the new one replaces again.
+/// The purpose of the holds: without them, the old operator starts nodes with a driver that the new
+/// one replaces again.
 #[test]
 fn operator_upgrade_without_holds_replaces_drivers_twice() {
     for mode in ["assist v26.7.0", "assist v26.3.1"] {
@@ -84,7 +86,7 @@ fn operator_upgrade_killed_anywhere_ends_the_same() {
     }
 }
 
-/// The settings of the hook before the operator's release.
+/// Returns the settings of the hook before the operator's release.
 fn before(mode: Mode, hold: HoldNodes, to: Option<&str>) -> Settings {
     let mut settings = Settings {
         release: "gpu-operator-pre".into(),
@@ -154,7 +156,7 @@ fn apply(fleet: &mut Fleet, patches: &[NodePatch]) {
     }
 }
 
-/// A fleet in mode `assist`, held before the operator is upgraded.
+/// Returns a fleet in mode `assist` that is held before the operator is upgraded.
 fn held(nodes: usize) -> Fleet {
     let mut fleet = Fleet::migrating(nodes);
     fleet.is_assisted("v26.7.0");
@@ -166,7 +168,7 @@ fn held(nodes: usize) -> Fleet {
     fleet
 }
 
-/// The nodes that a decision releases.
+/// Returns the nodes that a decision releases.
 fn released(decision: &Decision) -> Vec<&str> {
     let traits = Driver::Gpu.traits();
     let patches = decision.actions.iter().filter_map(|action| {
@@ -232,7 +234,7 @@ fn quiet_operator_releases_all_holds() {
     assert_eq!(released(&fleet.decide(0)), ["gpu-0", "gpu-1", "gpu-2"]);
 }
 
-/// An operator whose version is unknown cannot be woken; its nodes were held forever.
+/// Regression: an operator of unknown version cannot be woken, and its nodes were held forever.
 #[test]
 fn unknown_operator_version_releases_holds() {
     let mut fleet = held(2);
@@ -274,7 +276,8 @@ fn pause() -> ObservedPause {
     ObservedPause::read("fleet", r#"{"by":"sre","at":"2023-01-01T00:00:00Z"}"#)
 }
 
-/// `resume` releases holds of pauses only: it must not release a node before the new operator leads, and must release it afterwards.
+/// `resume` releases holds of pauses only: it must not release a node before the new operator
+/// leads, and must release it afterwards.
 #[test]
 fn paused_node_changes_hands_around_the_upgrade() {
     let mut fleet = Fleet::at_rest(1);
@@ -301,10 +304,12 @@ fn paused_node_changes_hands_around_the_upgrade() {
     assert_eq!(purpose(fleet.node("gpu-0")), Some(HoldPurpose::Pause));
 }
 
-/// A new operator with little CPU led for 22 s before it rendered the driver's DaemonSet; 15 s of quiet released the nodes before that.
+/// Regression: a new operator with little CPU led for 22 s before it rendered the driver's
+/// DaemonSet. The hook released the nodes after 15 quiet seconds.
 #[test]
 fn upgraded_operator_is_waited_for_until_it_renders() {
-    // Seconds from the lead to the rewrite (`None`: none comes), and to the release.
+    // Seconds from the start of the lead to the new rendering (`None`: there is none), and to the
+    // release.
     for (renders, releases) in [(Some(3), 18), (Some(22), 37), (Some(50), 60), (None, 60)] {
         let mut fleet = held(1);
         fleet.operator_is_quiet = false;

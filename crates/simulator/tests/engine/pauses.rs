@@ -1,5 +1,5 @@
-//! Somebody pauses the fleet right after anything that happens in a story, in each mode: from a second later on no node is begun with, and when the fleet is
-//! resumed it comes to the end that it would have come to.
+//! A user pauses the fleet right after any event of a story, in each mode. From one second later
+//! on, no node starts. After `resume`, the run reaches the same end.
 
 use simulator::fault::{Fault, ScheduledFault};
 use simulator::report::SimulationReport;
@@ -9,16 +9,16 @@ use simulator::simulate;
 use crate::kills::end;
 use crate::script::read;
 
-/// Longer than every limit of the stories.
+/// The duration of a pause in milliseconds. It is longer than every limit of the stories.
 const PAUSE: u64 = 25 * 60_000;
-/// What design asks for: so long after the pause something may still begin that was decided before.
+/// How long after the pause, in milliseconds, an action may still start that was decided before.
 const AT_ONCE: u64 = 1_000;
 
 const DRIVEN: &str = "nodes 3\ndriver 60s\nworkers train replicaset each 1";
 const JOBS: &str = "nodes 3\ndriver 60s\nupgrade {policy: {drain: {}, waitForCompletion: {podSelector: \"wait=yes\", timeoutSeconds: 600}}}\n\
     workers train job on gpu-1 ends 60s label wait=yes\nworkers exporter daemonset each 1";
 
-/// One of each mode and kind of story; the operators' own controllers of two versions.
+/// One story for each mode and kind, with the operators' own controllers of two versions.
 const STORIES: [(&str, &str, &str); 7] = [
     ("drive", DRIVEN, ""),
     ("drive, jobs and a drain", JOBS, ""),
@@ -33,7 +33,7 @@ fn is_begun(state: Option<&str>) -> bool {
     !matches!(state, None | Some("upgrade-done" | "upgrade-required" | "upgrade-failed"))
 }
 
-/// When each node was begun with.
+/// Returns when each node was started.
 fn begun(report: &SimulationReport) -> Vec<(u64, &str)> {
     let mut begun = Vec::new();
     for (node, states) in &report.states {
@@ -47,7 +47,7 @@ fn begun(report: &SimulationReport) -> Vec<(u64, &str)> {
     begun
 }
 
-/// `step`: how many of the moments at which something happens lie between two pauses.
+/// Pauses at many events of all stories. `step`: number of events between two pauses.
 fn pause_at(step: usize) {
     for (name, story, operator) in STORIES {
         let setup = read(&format!("{story}\nbudget 24h\n{operator}"));

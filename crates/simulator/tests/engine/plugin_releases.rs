@@ -1,4 +1,4 @@
-//! Which device plugins a hook takes for its own.
+//! The device plugins that belong to a hook.
 
 use contract::names;
 use observed::{ObservedDaemonSet, ObservedRevision};
@@ -15,7 +15,8 @@ fn plugins_of_another_release_are_left_alone() {
         seen.daemon_sets
             .iter_mut()
             .for_each(|daemon_set| daemon_set.template_labels = instance("nvidia-device-plugin"));
-        // The same chart once more, for other nodes of the cluster: it has its own hook. It uses the same ConfigMap.
+        // A second release of the same chart for other nodes. It has a hook of its own and uses the
+        // same ConfigMap.
         let other = ObservedDaemonSet {
             template_labels: instance("trial"),
             ..daemon_set("other", "nvidia-device-plugin-ctr")

@@ -1,4 +1,4 @@
-//! Which DRA plugins are replaced, when, and how often.
+//! Which DRA plugins the hook replaces, when, and how often.
 
 use contract::count::Count;
 use contract::exit::ExitCode;
@@ -105,7 +105,7 @@ fn old_published_version_counts_after_publishing_time() {
     assert!(fleet.decide(0).well, "leading zeros do not count");
 }
 
-/// What it waits for meanwhile may be another thing: nobody looked at its age then.
+/// Regression: while the plugin waited for another reason, the hook did not check its age.
 #[test]
 fn old_published_version_counts_despite_unpublished_devices() {
     let mut fleet = Fleet::at_rest(1);
@@ -204,7 +204,8 @@ fn optional_broken_dra_driver_is_only_reported() {
     assert_eq!(named(&verdict), ["*:Settled", "gpu-0:PluginNotReady"]);
 }
 
-/// One note for each tolerated node: with ten thousand of them the record could not be written any more.
+/// Regression: with one note for each of ten thousand tolerated nodes, the record could not be
+/// written any more.
 #[test]
 fn verdict_of_many_tolerated_nodes_stays_short() {
     let mut fleet = Fleet::at_rest(40);

@@ -1,4 +1,5 @@
-//! Admission refuses writes of one node, or changes them, in every mode: that node fails, and the others end as if nothing had been.
+//! Admission refuses or changes writes to one node, in every mode. That node fails, and the others
+//! end as in the undisturbed run.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +37,8 @@ const ADMISSIONS: [WriteAdmission; 12] = [
     WriteAdmission::DeniesCordon(false),
 ];
 
-/// A fleet with a workload on each node. `operator`: mode and version, where the operator's own controller does the upgrades.
+/// Returns a fleet with a workload on each node. `operator`: mode and version, if the operator's
+/// own controller performs the upgrades.
 fn fleet(operator: Option<&str>) -> SimulationSetup {
     let mut setup = given(NODES, 11);
     setup.settings.upgrade.policy.max_parallel_upgrades = 1;
@@ -67,7 +69,7 @@ fn others(report: &SimulationReport) -> BTreeMap<String, NodeOutcome> {
         .collect()
 }
 
-/// The run with a refusal, held against the undisturbed one.
+/// Compares the run with a refusal with the undisturbed one.
 fn check(
     mode: &str,
     operator: Option<&str>,
@@ -130,7 +132,8 @@ fn refused_write_fails_its_node_in_drive() {
             .get(REFUSED)
             .and_then(|states| states.last())
             .is_some_and(|(_, _, cordoned)| *cordoned);
-        // Only a node of which the end of the cordon is refused, or whose driver was replaced, keeps it.
+        // A node keeps its cordon only if the removal of the cordon is refused or its driver was
+        // replaced.
         let keeps = matches!(
             admission,
             WriteAdmission::DeniesCordon(false) | WriteAdmission::Drops(PatchPart::Cordon)
@@ -146,7 +149,8 @@ fn refused_write_fails_its_node_next_to_vendor() {
     {
         for admission in ADMISSIONS {
             let (report, refused) = check(operator, Some(operator), admission);
-            // What only wakes the controller is not missed: it finishes the node all the same.
+            // A refused write that only wakes the controller does no harm: the controller still
+            // finishes the node.
             if refused && report.outcomes[REFUSED] != NodeOutcome::Done {
                 assert_fails(&format!("{operator}, {admission}"), &report);
             }
@@ -164,7 +168,7 @@ fn refused_node_is_retried_by_new_deployment() {
         setup.settings.upgrade.soak_seconds = 0;
         let at = |at, fault| ScheduledFault { at, fault };
         setup.faults.push(at(0, Fault::Admission(REFUSED.to_owned(), Some(admission))));
-        // A node that is away keeps the first run from its end until there is another deployment.
+        // An unavailable node keeps the first run from ending until the next deployment.
         setup.faults.push(at(0, Fault::NotReady("gpu-3".to_owned(), Some(hour + 60_000))));
         setup.faults.push(at(hour, Fault::Admission(REFUSED.to_owned(), None)));
         setup.faults.push(at(hour + 1_000, Fault::Deploy(Count::Number(2))));
@@ -193,7 +197,7 @@ fn refused_write_survives_a_killed_hook() {
         let report = run(setup, Some(admission));
         assert_eq!(report.violations, [""; 0], "{admission}\n{}", report.describe());
         assert_fails(&format!("killed, {admission}"), &report);
-        // What is denied once is remembered; a webhook that fails is asked a few times by each process.
+        // The hook remembers a denial. Each process retries a failing webhook a few times.
         let most = if matches!(admission, WriteAdmission::Fails(_)) {
             20 * 2 * WEBHOOK_ATTEMPTS as usize
         } else {
@@ -207,7 +211,8 @@ fn refused_write_survives_a_killed_hook() {
     }
 }
 
-/// What had woken NVIDIA's controller stayed on a node without GPU when a webhook failed once and the node changed meanwhile.
+/// Regression: the wake label stayed on a node without GPU after a webhook failed once and the node
+/// changed in the meantime.
 #[test]
 fn wake_label_goes_when_the_webhook_is_back() {
     let traits = Driver::Gpu.traits();

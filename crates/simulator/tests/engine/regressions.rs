@@ -1,4 +1,4 @@
-//! What once went wrong, each named after what it broke.
+//! Regression tests, each named after the broken behavior.
 
 use contract::count::Count;
 use contract::exit::ExitCode;

@@ -1,4 +1,4 @@
-//! Which pods of the device plugin are restarted, when, and how often.
+//! Which pods of the device plugin the hook restarts, when, and how often.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(crate) fn daemon_set(uid: &str, container: &str) -> ObservedDaemonSet {
     }
 }
 
-/// The pod of one DaemonSet on a node, ready since that second.
+/// Sets the pod of one DaemonSet on a node, ready since this second.
 pub(crate) fn pod(fleet: &mut Fleet, node: &str, owner: &str, second: i64) {
     let uid = fleet.uid();
     fleet
@@ -66,14 +66,15 @@ pub(crate) fn pod(fleet: &mut Fleet, node: &str, owner: &str, second: i64) {
     });
 }
 
-/// The newest text of a configuration, and when the ConfigMap got it.
+/// Sets the newest text of a configuration, and the time of the change.
 pub(crate) fn configure(fleet: &mut Fleet, key: &str, digest: &str, second: i64) {
     let config = fleet.observed.device_plugin.config.get_or_insert_default();
     config.digests.insert(key.into(), digest.into());
     config.changed = Some(at(second));
 }
 
-/// The stand-alone plugin and GPU feature discovery on nodes `gpu-0` …, at rest, without any operator.
+/// Returns settled nodes `gpu-0` … with the stand-alone plugin and GPU feature discovery, without
+/// an operator.
 pub(crate) fn stand_alone(nodes: usize) -> Fleet {
     let mut fleet = Fleet::at_rest(0);
     fleet.observed = Observed::default();
@@ -122,7 +123,7 @@ fn add_revisions(fleet: &mut Fleet) {
     }
 }
 
-/// What a finished run leaves to the next one, which begins at that second.
+/// Starts the next run at this second, with the state that a finished run leaves.
 fn next_run(fleet: &mut Fleet, second: i64) {
     let next = RunMemory::following(&fleet.memory.nodes, at(second), at(second + 3000));
     let memory = std::mem::replace(&mut fleet.memory, next);
@@ -202,7 +203,7 @@ fn death_between_record_and_deletion_repeats_same_pod() {
     fleet.restart();
     fleet.memory.configs = configs.clone();
     assert_eq!(fleet.decide(130).actions, first.actions, "the deletions were lost");
-    // A node whose clock is behind: its new pods look older than the configuration.
+    // The clock of this node is behind, so its new pods look older than the configuration.
     pod(&mut fleet, "gpu-0", "plugin", 80);
     pod(&mut fleet, "gpu-0", "discovery", 80);
     fleet.restart();

@@ -1,4 +1,5 @@
-//! Stories of upgrades: what is given stands above the line `---`, what happens below it. `UPDATE=1` updates it.
+//! Stories of upgrades. The setup is above the line `---`, the expected story below it. `UPDATE=1`
+//! rewrites the story.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/engine/scenarios")
 }
 
-/// What there is to tell of a run.
+/// Returns the story of a run with its results.
 fn told(report: &SimulationReport) -> String {
     let mut text = report.describe();
     let verdict = report.verdict.as_ref().map_or_else(
@@ -79,7 +80,7 @@ fn every_scenario_goes_as_it_is_written() {
     }
     assert!(
         wrong.is_empty(),
-        "{}\nhint: UPDATE=1 cargo test --test engine scenario writes them anew",
+        "{}\nhint: UPDATE=1 cargo test --test engine scenario rewrites them",
         wrong.join("\n")
     );
 }

@@ -1,4 +1,5 @@
-//! The language of `tests/engine/scenarios/*.txt`: what is given, line by line, and what goes wrong when.
+//! The language of `tests/engine/scenarios/*.txt`: the setup, line by line, and faults with their
+//! times.
 
 use contract::count::Count;
 use contract::driver::Driver;
@@ -15,7 +16,7 @@ use simulator::setup::{
 use crate::fleet::{NEW, OLD};
 use crate::settings::settings;
 
-/// What every story begins with: one driver bump, driven by us.
+/// Returns the initial setup of every story: an upgrade of the driver version in mode `drive`.
 pub(crate) fn given(nodes: usize, seed: u64) -> SimulationSetup {
     SimulationSetup {
         settings: Settings {
@@ -49,7 +50,7 @@ pub(crate) fn given(nodes: usize, seed: u64) -> SimulationSetup {
     }
 }
 
-/// Milliseconds: `250ms`, `90s`, `5m`, `2h`.
+/// Parses a time, such as `250ms`, `90s`, `5m` or `2h`, to milliseconds.
 fn time(text: &str) -> u64 {
     let digits = text
         .find(|character: char| !character.is_ascii_digit())
@@ -69,7 +70,7 @@ fn forever(text: Option<&str>) -> Option<u64> {
     text.map(|text| time(text.trim()))
 }
 
-/// `30s`, `30s..90s`, `heavy 30s..900s`.
+/// Parses a distribution: `30s`, `30s..90s` or `heavy 30s..900s`.
 fn spread(text: &str) -> TimeSpread {
     let (heavy, text) = text.strip_prefix("heavy ").map_or((false, text), |rest| (true, rest));
     match text.split_once("..") {
@@ -85,7 +86,8 @@ fn count(text: &str) -> Count {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// `NAME KIND [each N | on NODE,NODE] [grace TIME] [emptyDir] [noGpu] [hidden] [finalizer TIME] [minAvailable N] [maxUnavailable N] [ends TIME] [label KEY=VALUE]`
+/// `NAME KIND [each N | on NODE,NODE] [grace TIME] [emptyDir] [noGpu] [hidden] [finalizer TIME]
+/// [minAvailable N] [maxUnavailable N] [ends TIME] [label KEY=VALUE]`
 fn workers(text: &str) -> WorkloadSetup {
     let mut words = text.split_whitespace();
     let mut next = |what: &str| {
@@ -163,7 +165,8 @@ fn fault(text: &str) -> Fault {
     }
 }
 
-/// `assist v26.7.0`: the operator's own controller does the upgrades, and what the hook does beside it.
+/// Parses mode and operator version, such as `assist v26.7.0`. The operator's own controller
+/// performs the upgrades.
 pub(crate) fn operated(setup: &mut SimulationSetup, text: &str) {
     let (mode, version) = text.split_once(' ').expect("operator MODE VERSION");
     setup.operator = Some(version.trim().to_owned());
@@ -177,7 +180,7 @@ pub(crate) fn operated(setup: &mut SimulationSetup, text: &str) {
     setup.settings.tasks = [vec![Task::Settle], tasks, vec![Task::Reroll]].concat();
 }
 
-/// Reads what is given.
+/// Parses the setup of a story.
 pub(crate) fn read(text: &str) -> SimulationSetup {
     let mut setup = given(3, 1);
     for line in
@@ -222,7 +225,7 @@ pub(crate) fn read(text: &str) -> SimulationSetup {
     setup
 }
 
-/// YAML in one line, without the engine's own reader of recipes.
+/// Parses one line of YAML, without the reader of recipes.
 fn yaml<T: serde::de::DeserializeOwned>(text: &str) -> T {
     serde_yaml::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }

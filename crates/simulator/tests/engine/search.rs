@@ -1,10 +1,11 @@
-//! Every interleaving of a small world and the engine: what nodes, kubelets and DaemonSets do, what caches tell and when, the hook's decisions and
-//! each of its writes, time, and a bounded number of faults. In every state the invariants hold; from every state in which no more faults come,
-//! the run can come to its end, and there is no set of states without a way out of it (so every fair path ends: one on which nothing that stays
-//! possible is put off for ever).
-//!
-//! What bounds it: time goes in steps of ten seconds and timestamps older than any limit count as equally old; all caches of a node are told
-//! together; one pod with a GPU; the driver's template changes once, before the beginning; at most so many faults as a test says.
+//! Searches every interleaving of a small world and the engine: actions of nodes, kubelets and
+//! DaemonSets, updates of caches, the hook's decisions and each of its writes, time, and a bounded
+//! number of faults. The invariants hold in every state. From every state without further faults,
+//! the run can reach its end, and no set of states is without an exit. So every fair path ends,
+//! that is, every path that does not postpone a possible event forever. The bounds: time advances
+//! in steps of ten seconds, and timestamps older than any limit count as equally old. All caches of
+//! a node are updated together. There is one pod with a GPU. The driver's template changes once,
+//! before the start. Each test limits the number of faults.
 
 mod explore;
 mod key;
@@ -17,7 +18,7 @@ use world::Model;
 use crate::parameters::{number, show};
 use planner::decide::{Planner, decide};
 
-/// The engine as it is, or one with a broken rule.
+/// The real engine, or one with a broken rule.
 pub(crate) type Engine = fn(
     &mut Planner,
     &observed::Observed,
@@ -119,9 +120,9 @@ fn soak_search_three_nodes() {
     );
 }
 
-/// Where a search stops: it takes some two kilobytes a state.
+/// The maximum number of states of a search. Each state needs about two kilobytes.
 const MOST: usize = 2_500_000;
-/// The same for three nodes, which have some four million states.
+/// The maximum for three nodes, which have about four million states.
 const MOST_OF_THREE: usize = 4_500_000;
 
 #[test]
@@ -137,13 +138,13 @@ fn search_this() {
     holds("this", &model, usize::try_from(number("MOST", 400_000)).expect("it fits"));
 }
 
-/// The same list of broken rules as for the seeds, as far as this world has what they are about.
+/// Checks the broken rules of the seeds that this world can detect.
 #[test]
 fn small_world_finds_every_broken_rule_too() {
     let one = Model { nodes: 1, faults: 1, lag: false, pod: true, parallel: 1 };
     let mut missed = Vec::new();
     for (name, mutation) in crate::mutations::for_search() {
-        // What one node can show it shows in few states.
+        // A violation that one node can show appears within few states.
         let found = [one, Model { nodes: 2, ..one }].into_iter().find_map(|model| {
             let found = explore::explore_mutated(&model, mutation, 40_000);
             found.wrong.map(|wrong| (model.nodes, found.states, wrong))

@@ -1,4 +1,4 @@
-//! Seeded worlds: whatever happens, the invariants hold and the run comes to an end that says why.
+//! Seeded worlds. In every world, the invariants hold and the run ends with a reason.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::chance::drawn;
 use crate::parameters::{number, show, word};
 use crate::script::operated;
 
-/// Whether it never ends by itself: its target need not settle.
+/// Whether a fault never ends, so that its target need not settle.
 pub(crate) fn is_permanent(fault: &Fault) -> bool {
     matches!(
         fault,
@@ -24,19 +24,19 @@ pub(crate) fn is_permanent(fault: &Fault) -> bool {
     )
 }
 
-/// What is wrong with a run.
+/// Returns the problem of a run, if there is one.
 pub(crate) fn wrong(setup: &SimulationSetup, report: &SimulationReport) -> Option<String> {
     if !report.violations.is_empty() {
         return Some(report.violations.join("\n  "));
     }
     let verdict = report.verdict.as_ref()?;
     if setup.operator.is_some() {
-        // Whether it settles is not in our hands.
+        // The hook cannot influence whether this world settles.
         return None;
     }
-    // The time budget is a week: whatever ends by itself has ended.
+    // After the time budget of one week, every temporary fault has ended.
     let traits = setup.settings.driver.traits();
-    // A cordon of others may hold the only place for as long as nobody takes it away; so does one of which nobody knows any more whose it is.
+    // A foreign cordon may use up the limit until it is removed. So may a cordon of unknown owner.
     let stays = |fault: &Fault| {
         matches!(fault, Fault::Cordon(_))
             || matches!(fault, Fault::Annotate(_, key, _) if key == traits.own_record)
@@ -49,18 +49,20 @@ pub(crate) fn wrong(setup: &SimulationSetup, report: &SimulationReport) -> Optio
         .then(|| format!("it does not settle: {}", verdict.message))
 }
 
-/// A world as it is drawn; `operator`: mode and version, where the operator's own controller does the upgrades.
+/// A world as it is drawn; `operator`: mode and version, where the operator's own controller does
+/// the upgrades.
 fn world(seed: u64, most_nodes: u64, operator: Option<&str>) -> SimulationSetup {
     let mut setup = drawn(seed, most_nodes);
     if let Some(operator) = operator {
         operated(&mut setup, operator);
-        // A week of a fleet that the operator's controller keeps standing still is a look at its Lease every 15 s and nothing else.
+        // During a week in which the operator's controller is stuck, the hook would only read its
+        // Lease every 15 s.
         setup.settings.budget_seconds = 12 * 3600;
     }
     setup
 }
 
-/// Runs seeds and says which ones are wrong, and how to see one again.
+/// Runs seeds. Reports the failing ones, and how to repeat one.
 fn seeds(from: u64, count: u64, most_nodes: u64, operator: Option<&str>) {
     let mut found = Vec::new();
     let (mut decisions, mut races) = (0, 0);

@@ -1,4 +1,4 @@
-//! When is a rollout settled, and how does it end otherwise?
+//! When a rollout is settled, and how it ends otherwise.
 
 use contract::count::Count;
 use contract::exit::ExitCode;
@@ -255,13 +255,14 @@ fn each_grace_time_ends_with_own_exit_code() {
     }
 }
 
-/// The operator's chart that is installed, and the version that the hook is made for.
+/// Sets the installed chart of the operator, and the version that the hook is for.
 fn chart_and_hook(fleet: &mut Fleet, installed: &str, version: &str) {
     fleet.observed.operator.as_mut().expect("it is there").chart = Some(installed.to_owned());
     fleet.settings.component_version = Some(version.to_owned());
 }
 
-/// A deployer without order had put the new values on the old chart: all at rest, and half a minute later the drivers rolled again.
+/// Regression: a deployer without order applied the new values with the old chart. The fleet
+/// settled, and half a minute later the drivers rolled again.
 #[test]
 fn new_values_on_old_chart_were_called_settled() {
     let mut fleet = Fleet::at_rest(1);
@@ -276,7 +277,8 @@ fn new_values_on_old_chart_were_called_settled() {
     assert_eq!(fleet.decide(45).verdict.expect("settled").code, ExitCode::Success);
 }
 
-/// An operator that no chart has installed (by its own manifests, by OLM) and a hook that is told no version have nothing to compare.
+/// An operator that was not installed by a chart (but by manifests or OLM), and a hook without a
+/// version, cannot be compared.
 #[test]
 fn operator_without_chart_is_accepted_as_is() {
     for change in [
@@ -293,7 +295,8 @@ fn operator_without_chart_is_accepted_as_is() {
     }
 }
 
-/// The DRA driver's own hook does not end on its old chart, and does not ask which one the operator is from.
+/// The DRA driver's own hook does not end with the old DRA chart, and does not check the operator's
+/// chart.
 #[test]
 fn dra_driver_hook_waits_for_its_own_chart() {
     let mut fleet = Fleet::at_rest(1);

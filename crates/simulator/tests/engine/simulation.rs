@@ -1,5 +1,5 @@
-//! Seeded runs of a small fleet: nodes migrate in any order and at any pace, the hook is killed at any decision, and what it did
-//! is held against rules that know nothing of the engine.
+//! Seeded runs of a small fleet. Nodes migrate in any order and at any pace, and the hook is killed
+//! at any decision. Rules that are independent of the engine check its actions.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use proptest::prelude::*;
 
 use crate::fleet::{Fleet, NEW};
 
-/// What the world does to one node.
+/// The course of one node's migration.
 #[derive(Clone, Debug)]
 struct Course {
     /// Second at which the new driver is ready.
     driver_ready: i64,
-    /// Seconds until the vendor's controller is done with it.
+    /// Seconds until NVIDIA's controller has finished with the node.
     finishing: i64,
-    /// Seconds that a new plugin takes to serve.
+    /// Seconds until a new plugin serves.
     plugin_start: i64,
     /// Whether the plugin is fresh beforehand (an eager administrator deleted it).
     fresh: bool,
@@ -34,8 +34,8 @@ fn course() -> impl Strategy<Value = Course> {
     )
 }
 
-/// Runs the story second by second until there is a verdict; `kills` are the seconds at which the process dies, `lost` those at which
-/// it dies after writing the record and before acting.
+/// Runs the story second by second until there is a verdict. The process dies at the seconds in
+/// `kills`. At those in `lost` it dies after it wrote the record and before it acts.
 fn run(
     courses: &[Course],
     kills: &[i64],

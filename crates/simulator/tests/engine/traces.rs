@@ -1,5 +1,6 @@
-//! Replays what NVIDIA's real operator did (`tests/data/traces`) through the projections and the engine: the hook must never call a
-//! rollout settled before the last node is done, whatever `status.state` says.
+//! Replays traces of NVIDIA's real operator (`tests/data/traces`) through the projections and the
+//! engine. The hook must not report a rollout as settled before the last node is done, regardless
+//! of `status.state`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -44,7 +45,8 @@ pub(crate) fn trace(name: &str) -> Vec<Line> {
         .collect()
 }
 
-/// The wall clock of t = 0, from the first pod that was created after it; later than everything that was there at the start.
+/// Returns the wall-clock time of t = 0, from the first pod that was created after it. It is later
+/// than the creation of everything that existed at the start.
 pub(crate) fn origin(lines: &[Line]) -> Timestamp {
     let created = |line: &Line| {
         line.object["metadata"]["creationTimestamp"]
@@ -92,7 +94,7 @@ pub(crate) fn observed(views: &BTreeMap<String, Value>) -> Observed {
     };
     let with_node = |object: &Value| {
         let mut object = object.clone();
-        // The traces are trimmed; what the types require is put back.
+        // The traces are trimmed. Restore the fields that the types require.
         for part in ["containers", "initContainers"] {
             for container in object["spec"][part].as_array_mut().into_iter().flatten() {
                 container
@@ -118,7 +120,7 @@ pub(crate) fn observed(views: &BTreeMap<String, Value>) -> Observed {
         .map(with_toolkit)
         .find_map(|object| view(&object, project::cluster_policy));
     if let Some(policy) = &mut policy {
-        // The recordings leave out what was not of interest.
+        // The recordings do not contain the other operands.
         policy.operands.retain(|operand, _| {
             daemon_sets.iter().any(|daemon_set| operand_of(daemon_set) == Some(*operand))
         });
@@ -158,7 +160,7 @@ pub(crate) fn observed(views: &BTreeMap<String, Value>) -> Observed {
     }
 }
 
-/// The recordings ran without toolkit but for 11, and leave out what was off.
+/// Adds the toolkit. All recordings except 11 ran without it, and do not contain disabled parts.
 fn with_toolkit(object: &Value) -> Value {
     let mut object = object.clone();
     let spec = object["spec"].as_object_mut().expect("a spec");
@@ -181,7 +183,7 @@ fn daemon_set(object: &Value) -> ObservedDaemonSet {
     view(&object, project::daemon_set).expect("a DaemonSet")
 }
 
-/// Replays a trace with a hook that begins at its trigger; answers the verdict and its second.
+/// Replays a trace with a hook that starts at its trigger. Returns the verdict and its second.
 fn replay(name: &str) -> (ExitCode, f64, String) {
     let lines = trace(name);
     let zero = origin(&lines);
@@ -214,7 +216,7 @@ fn replay(name: &str) -> (ExitCode, f64, String) {
     }
 }
 
-/// The second at which the last node was marked done or its last driver pod became ready.
+/// Returns the second at which the last node was marked done or its last driver pod became ready.
 fn really_done(name: &str) -> f64 {
     let mut states: BTreeMap<String, String> = BTreeMap::new();
     let mut last = 0.0;

@@ -1,4 +1,6 @@
-//! A node in the middle of its upgrade, without a driver pod: does a DaemonSet still want one there? Where it has an affinity, only its numbers tell.
+//! A node in the middle of its upgrade, without a driver pod. The hook must find out whether a
+//! DaemonSet still wants a pod there. If the DaemonSet has an affinity, only the counts in its
+//! status show it.
 
 use contract::driver::Driver;
 use contract::settings::Mode;
@@ -9,12 +11,13 @@ use planner::decide::{Action, Decision};
 use crate::fleet::{Fleet, at, waits};
 use crate::ofed::{network, policy};
 
-/// `nic-0`, `nic-1` and `nic-2` with their driver; the pod of `nic-0` has been deleted a moment ago and is gone.
+/// Returns `nic-0`, `nic-1` and `nic-2` with their driver. The pod of `nic-0` was just deleted and
+/// is gone.
 fn begun(driver: Driver) -> Fleet {
     left(driver, "pod-restart-required", "")
 }
 
-/// The same with `nic-0` in this state; `more`: the rest of its record.
+/// Returns the same fleet with `nic-0` in this state. `more`: the rest of its record.
 fn left(driver: Driver, state: &str, more: &str) -> Fleet {
     let mut fleet = network(3);
     policy(&mut fleet).upgrade_policy.auto_upgrade = false;
@@ -44,7 +47,7 @@ fn wants(fleet: &mut Fleet, desired: i32, misscheduled: i32) {
     (set.desired, set.misscheduled) = (desired, misscheduled);
 }
 
-/// What `nic-0` waits for, and whether it is given back.
+/// Returns the reason that `nic-0` waits for, and whether it is released.
 fn stands(decision: &Decision) -> (String, bool) {
     let given_back =
         |patch: &NodePatch| patch.node == "nic-0" && patch.unschedulable == Some(false);
@@ -57,13 +60,13 @@ fn stands(decision: &Decision) -> (String, bool) {
     (waits.unwrap_or_default(), back)
 }
 
-/// What happens, in words and in deed.
+/// A change: its description and its effect.
 type Change = (&'static str, fn(&mut Fleet));
 
 const BOTH: [Driver; 2] = [Driver::Ofed, Driver::DaemonSet];
 
-/// The pod of a node that left stays for a minute, and one that may not stay where it is goes slowly: both were counted as if the DaemonSet had
-/// all that it wants.
+/// Regression: the pod of a removed node stays for a minute, and an unwanted pod ends slowly. Both
+/// were counted as if the DaemonSet had all the pods that it wants.
 #[test]
 fn changes_elsewhere_keep_an_upgrading_node_wanted() {
     for driver in BOTH {
@@ -102,7 +105,8 @@ fn changes_elsewhere_keep_an_upgrading_node_wanted() {
     }
 }
 
-/// A DaemonSet of one's own was waited for until the node had failed, and one of the operator's for no moment at all.
+/// Regression: the hook waited for a user's own DaemonSet until the node failed, and did not wait
+/// for a DaemonSet of the operator at all.
 #[test]
 fn unwanted_node_is_released_after_one_minute() {
     for driver in BOTH {
@@ -145,7 +149,7 @@ fn unwanted_node_is_released_after_one_minute() {
     }
 }
 
-/// It was called failed, and kept its cordon, for as long as its record was there.
+/// Regression: the node was reported as failed and kept its cordon as long as its record existed.
 #[test]
 fn unwanted_failed_node_does_not_stay_failed() {
     for driver in BOTH {

@@ -1,4 +1,5 @@
-//! The model of the vendor's controller beside what the real one did (`tests/data/traces`, gpu-operator v26.7.0).
+//! Compares the model of NVIDIA's controller with traces of the real one (`tests/data/traces`,
+//! gpu-operator v26.7.0).
 
 mod explain;
 mod replay;

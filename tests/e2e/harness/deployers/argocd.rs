@@ -1,4 +1,5 @@
-//! Argo CD: its repo-server, application-controller and Redis as plain processes; the bundle comes from a Git repository by `file://`.
+//! Argo CD: its repo-server, application-controller and Redis as plain processes; the bundle comes
+//! from a Git repository by `file://`.
 
 mod application;
 mod programs;
@@ -32,7 +33,8 @@ pub(crate) use programs::ADDRESSES;
 pub(crate) const NAMESPACE: &str = "argocd";
 /// The bundle's folder in the repository.
 const FOLDER: &str = "bundle";
-/// The root Application is called after the recipe, and what the others are called begins with that.
+/// The root Application is called after the recipe, and what the others are called begins with
+/// that.
 const ROOT: &str = "e2e";
 /// All Applications of the bundle, the root too.
 const OF_BUNDLE: &str = "app.kubernetes.io/part-of=e2e";
@@ -84,7 +86,8 @@ impl ArgoCd {
         })
     }
 
-    /// What a user does who presses *Refresh* on every Application; returns when all of them have been looked at again.
+    /// What a user does who presses *Refresh* on every Application; returns when all of them have
+    /// been looked at again.
     async fn refresh(&self, stack: &Stack) -> Result<()> {
         let patch = Patch::Merge(
             json!({"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}),
@@ -175,7 +178,8 @@ impl ArgoCd {
         waited.await.with_context(|| format!("{before}"))
     }
 
-    /// `argocd app terminate-op NAME` for each Application that is still at work on another commit than the newest. The answer: their names.
+    /// `argocd app terminate-op NAME` for each Application that is still at work on another commit
+    /// than the newest. The answer: their names.
     async fn terminate(&self, stack: &Stack) -> Result<BTreeSet<String>> {
         let commit = self.commits.borrow().last().context("nothing was handed over yet")?.clone();
         let (api, mut names) = (applications(stack), BTreeSet::new());

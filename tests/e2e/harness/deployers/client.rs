@@ -21,14 +21,16 @@ use crate::harness::process::Process;
 use crate::harness::stack::Stack;
 use crate::harness::tools::program;
 
-/// How a release is refused that somebody else has in hand: said by `deploy.sh`, and by Helm itself.
+/// How a release is refused that somebody else has in hand: said by `deploy.sh`, and by Helm
+/// itself.
 const BUSY: [&str; 2] = [
     "is in the middle of another operation",
     "another operation (install/upgrade/rollback) is in progress",
 ];
 /// The signal that nobody can handle (POSIX).
 const SIGKILL: i32 = 9;
-/// The Secrets of the revisions of a release that a killed client has left pending, as `deploy.sh` and the README of `helmfile` name them.
+/// The Secrets of the revisions of a release that a killed client has left pending, as `deploy.sh`
+/// and the README of `helmfile` name them.
 const PENDING: &str = "status in (pending-install,pending-upgrade,pending-rollback)";
 
 /// A client, its bundles, and the runs that it has had.
@@ -36,7 +38,8 @@ pub(crate) struct Client {
     kind: Kind,
     /// For its own files.
     directory: PathBuf,
-    /// How many bundles were rendered, each into a folder of its own: somebody may still deploy the one before.
+    /// How many bundles were rendered, each into a folder of its own: somebody may still deploy the
+    /// one before.
     bundles: Cell<usize>,
     /// `helm` of this client, under that name.
     helm: PathBuf,
@@ -52,7 +55,8 @@ impl Client {
         fs::create_dir_all(&bin)?;
         let helm = bin.join("helm");
         let real = program(if kind == Kind::Helm3 { "helm3" } else { "helm4" })?;
-        // Helm does not outlive the script or the helmfile that runs it; as after Ctrl-C, so that it is not killed where those are not.
+        // Helm does not outlive the script or the helmfile that runs it; as after Ctrl-C, so that
+        // it is not killed where those are not.
         fs::write(
             &helm,
             format!("#!/bin/sh\nexec setpriv --pdeathsig INT -- {} \"$@\"\n", real.display()),
@@ -180,7 +184,8 @@ impl Client {
         })
     }
 
-    /// Two runs at once: the second one waits in its first hook, and does not get past a release that the first one has in hand.
+    /// Two runs at once: the second one waits in its first hook, and does not get past a release
+    /// that the first one has in hand.
     async fn both(&self, stack: &Stack) -> Result<&'static str> {
         let ended = self.ended().await?;
         if let [.., first, _] = self.runs.lock().await.as_mut_slice() {

@@ -1,4 +1,5 @@
-//! Flux: source-, kustomize- and helm-controller as plain processes, and a Git repository that the bundle is committed to.
+//! Flux: source-, kustomize- and helm-controller as plain processes, and a Git repository that the
+//! bundle is committed to.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -37,7 +38,8 @@ const PLACE: &str = "gpu";
 const LIMIT: Duration = Duration::from_mins(6);
 /// Asks a controller to look at an object now, as `flux reconcile` does.
 const REQUESTED: &str = "reconcile.fluxcd.io/requestedAt";
-/// With the same token: upgrades though nothing has changed, as `flux reconcile helmrelease --force` does.
+/// With the same token: upgrades though nothing has changed, as `flux reconcile helmrelease
+/// --force` does.
 const FORCED: &str = "reconcile.fluxcd.io/forceAt";
 /// The controller that runs hooks.
 const HELM_CONTROLLER: &str = "helm-controller";
@@ -101,7 +103,8 @@ impl Flux {
         }
     }
 
-    /// `flux reconcile helmrelease NAME --force`, and what Flux does next by itself, at once: the Kustomization looks again.
+    /// `flux reconcile helmrelease NAME --force`, and what Flux does next by itself, at once: the
+    /// Kustomization looks again.
     async fn force(&self, stack: &Stack, name: &str) -> Result<()> {
         let (releases, token) = (api(&stack.client, &releases()), Timestamp::now().to_string());
         let patch = json!({"metadata": {"annotations": {REQUESTED: token, FORCED: token}}});
@@ -124,7 +127,8 @@ impl Flux {
         Ok(())
     }
 
-    /// Asks for every release to be looked at once more (`flux reconcile helmrelease NAME`), and waits until that has been done.
+    /// Asks for every release to be looked at once more (`flux reconcile helmrelease NAME`), and
+    /// waits until that has been done.
     async fn reconcile_by_hand(&self, stack: &Stack) -> Result<()> {
         let api = api(&stack.client, &releases());
         let names: Vec<String> =
@@ -165,7 +169,8 @@ impl Flux {
             .and_then(|object| outcome(&object, &revision))
             .context("the Kustomization is gone")?;
         if outcome == Outcome::Succeeded {
-            // The releases that the commit did not change have not seen it before their charts have.
+            // The releases that the commit did not change have not seen it before their charts
+            // have.
             let charts = api(&stack.client, &charts());
             until("every chart of the repository to be of the commit", LIMIT, async || {
                 let charts = charts.list(&ListParams::default()).await?;
@@ -282,7 +287,8 @@ async fn status(stack: &Stack) -> Result<String> {
     Ok(lines)
 }
 
-/// Starts the three controllers. Their settings are the documented ones, but for how often a dependency is looked at.
+/// Starts the three controllers. Their settings are the documented ones, but for how often a
+/// dependency is looked at.
 fn controllers(directory: &Path, kubeconfig: &Path) -> Result<Vec<Process>> {
     let home = directory.join("flux");
     let (storage, temporary) = (home.join("storage"), home.join("tmp"));

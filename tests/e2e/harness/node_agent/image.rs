@@ -1,4 +1,4 @@
-//! The images that worker nodes have. All others cannot be pulled.
+//! The images of worker nodes. Other images cannot be pulled.
 
 use std::path::PathBuf;
 
@@ -6,28 +6,30 @@ use crate::harness::repository::repository;
 
 /// Repository of the hook's own image in tests; its root file system is what `make image` made.
 pub(crate) const HOOK_REPOSITORY: &str = "gpu-rollout.test/gpu-rollout";
-/// Tags of it that exist: the content is the same, so the second one is what a bump of the image looks like.
+/// The existing tags. Their content is the same, so the second tag simulates an upgrade of the
+/// image.
 const HOOK_TAGS: [&str; 2] = ["e2e", "e2e-next"];
-/// The tag of the release before: where `GPU_ROLLOUT_PREVIOUS` says so, that image can be pulled too.
+/// The tag of the previous release. With `GPU_ROLLOUT_PREVIOUS`, this image can be pulled too.
 pub(crate) const PREVIOUS_TAG: &str = "e2e-previous";
-/// A checkout of the release before, with its image built: `make e2e-full` makes one.
+/// The variable with a checkout of the previous release and its built image. `make e2e-full`
+/// creates one.
 const PREVIOUS: &str = "GPU_ROLLOUT_PREVIOUS";
 /// An image with this machine's shell, for tests of the agent itself.
 pub(crate) const SHELL_IMAGE: &str = "gpu-rollout.test/shell:host";
-/// Overrides where the root file system of the hook's image is.
+/// Overrides the path of the root file system of the hook's image.
 const ROOT_FILE_SYSTEM: &str = "GPU_ROLLOUT_ROOTFS";
 
-/// An image as a node has it.
+/// An image on a node.
 pub(super) struct Image {
-    /// Directories of this machine and where the container sees them.
+    /// Directories of this machine, with their mount points in the container.
     pub(super) content: Content,
-    /// What runs if the pod names no command.
+    /// The command if the pod names none.
     pub(super) entrypoint: &'static [&'static str],
     /// The image's user.
     pub(super) user: i64,
 }
 
-/// Where an image's files come from.
+/// The source of an image's files.
 pub(super) enum Content {
     /// A root file system of its own.
     Root(PathBuf),
@@ -35,7 +37,7 @@ pub(super) enum Content {
     Host(&'static [&'static str]),
 }
 
-/// Finds an image by its reference; `None`: nobody can pull it.
+/// Finds an image by its reference. `None`: it cannot be pulled.
 pub(super) fn find(reference: &str) -> Option<Image> {
     if reference == SHELL_IMAGE {
         return Some(Image {
@@ -53,7 +55,7 @@ pub(super) fn find(reference: &str) -> Option<Image> {
     (repository == HOOK_REPOSITORY).then_some(image)
 }
 
-/// The checkout of the release before, if there is one.
+/// Returns the checkout of the previous release, if there is one.
 pub(crate) fn previous() -> Option<PathBuf> {
     std::env::var_os(PREVIOUS).map(PathBuf::from)
 }

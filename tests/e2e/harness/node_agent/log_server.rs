@@ -1,5 +1,6 @@
-//! What a kubelet serves over HTTPS and people need: the logs of containers (`GET /containerLogs/NAMESPACE/POD/CONTAINER`, as the API server
-//! asks for it when `kubectl logs` asks there). Who may ask is not looked at: it listens on loopback.
+//! What a kubelet serves over HTTPS and people need: the logs of containers (`GET
+//! /containerLogs/NAMESPACE/POD/CONTAINER`, as the API server asks for it when `kubectl logs` asks
+//! there). Who may ask is not looked at: it listens on loopback.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -167,7 +168,8 @@ impl Log {
         (lines.concat(), all.len())
     }
 
-    /// A kubelet keeps the time of each line. Here it is the one that the line begins with, or that of the last write.
+    /// A kubelet keeps the time of each line. Here it is the one that the line begins with, or that
+    /// of the last write.
     fn time_of(&self, line: &str) -> Timestamp {
         let own = line.split_whitespace().next().and_then(|word| word.parse().ok());
         let written = || {

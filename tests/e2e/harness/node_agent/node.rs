@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::Shared;
 
-/// As the kubelet has it: 40 s long, renewed every 10 s.
+/// The duration of the Lease, as for a kubelet: 40 s, renewed every 10 s.
 const LEASE_SECONDS: u64 = 40;
 
 /// Creates the Node, Ready, and its first Lease. `port`: where it serves logs.
@@ -52,7 +52,7 @@ pub(super) async fn register(shared: &Shared, port: u16) -> Result<()> {
 pub(super) async fn keep_lease(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(Duration::from_secs(LEASE_SECONDS / 4)).await;
-        // An API server that is away is asked again after the next period, as a kubelet does.
+        // After a failure, try again in the next period, as a kubelet does.
         renew_lease(&shared).await.ok();
     }
 }

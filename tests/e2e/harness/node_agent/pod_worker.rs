@@ -1,4 +1,4 @@
-//! The life of one pod on a worker node.
+//! Runs one pod on a worker node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use super::sandbox::Sandbox;
 use super::specification::{Refusal, Specification};
 use super::{Shared, status};
 
-/// How soon the agent tries again when the API server does not answer.
+/// The pause before a retry if the API server does not answer.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// The pod is to go.
+/// The deletion of a pod.
 #[derive(Clone, Copy)]
 pub(super) struct Deletion {
     grace: Duration,
-    /// The object is gone already: nothing is left to confirm.
+    /// Whether the object is already gone, so that no confirmation is needed.
     gone: bool,
 }
 
@@ -28,7 +28,7 @@ impl Deletion {
     /// The pod was deleted by force.
     pub(super) const GONE: Self = Self { grace: Duration::ZERO, gone: true };
 
-    /// What a pod's metadata asks for.
+    /// Returns the deletion that a pod's metadata requests.
     pub(super) fn asked_for(pod: &Pod) -> Option<Self> {
         let seconds = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
         pod.metadata.deletion_timestamp.as_ref()?;
@@ -36,7 +36,7 @@ impl Deletion {
     }
 }
 
-/// Runs the pod to its end and confirms its deletion when it is asked for.
+/// Runs the pod to its end, and confirms its deletion if it is requested.
 pub(super) async fn run(
     shared: Arc<Shared>,
     pod: Pod,
@@ -52,7 +52,7 @@ pub(super) async fn run(
     }
 }
 
-/// Returns when the pod's deletion is asked for; `None`: the agent ends.
+/// Waits until the pod's deletion is requested. `None`: the agent ends.
 async fn asked_for(deletion: &mut watch::Receiver<Option<Deletion>>) -> Option<Deletion> {
     deletion.wait_for(Option::is_some).await.ok().and_then(|asked| *asked)
 }
@@ -76,7 +76,7 @@ impl Worker {
             Err(refusal) => return status::waiting(&self.pod, &refusal),
         };
         let key = format!("{}/{}", self.pod.namespace().unwrap_or_default(), self.pod.name_any());
-        // Before it is told of: whoever sees it run may send it a signal at once.
+        // Register the process before its status is reported, because a signal may follow at once.
         self.shared.running().insert(key.clone(), sandbox.process());
         self.report(status::running(&self.pod, &sandbox)).await;
         let code = tokio::select! {
@@ -87,7 +87,7 @@ impl Worker {
         status::ended(&self.pod, &sandbox, code)
     }
 
-    /// Writes the status; goes on for as long as the API server is away.
+    /// Writes the status. Retries while the API server is unreachable.
     async fn report(&self, status: Value) {
         while status::write(&self.api(), &self.pod, &status).await.is_err() {
             tokio::time::sleep(RETRY).await;

@@ -1,4 +1,5 @@
-//! A container under bubblewrap: its own process, mount, IPC and user namespaces, no capabilities, a root that nothing can write to.
+//! A container under bubblewrap: separate process, mount, IPC and user namespaces, no capabilities,
+//! a read-only root.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -40,7 +41,8 @@ impl Sandbox {
         let log = shared.log(&pod.namespace().unwrap_or_default(), &pod.name_any());
         let output = File::create(&log)?;
         let information = directory.join("bwrap.json");
-        // bubblewrap tells the process id of the container on a file descriptor that only a shell can open for it.
+        // bubblewrap writes the process id of the container to a file descriptor that only a shell
+        // can open for it.
         let child = Command::new("sh")
             .args([
                 "-c",
@@ -83,14 +85,14 @@ impl Sandbox {
         self.started
     }
 
-    /// Returns the exit code when the container has ended; 128 + N if signal N ended it.
+    /// Waits until the container has ended. Returns its exit code, or 128 + N if signal N ended it.
     pub(super) async fn exited(&mut self) -> i32 {
         self.child.wait().await.ok().and_then(|status| status.code()).unwrap_or(137)
     }
 
-    /// SIGTERM, and SIGKILL when the grace is over.
+    /// Sends SIGTERM, and SIGKILL after the grace period.
     pub(super) async fn stop(&mut self, grace: Duration) -> i32 {
-        // The container may have ended by itself in this moment.
+        // The container may just have ended.
         signal(self.process, "TERM").await.ok();
         if let Ok(code) = tokio::time::timeout(grace, self.exited()).await {
             return code;
@@ -99,7 +101,8 @@ impl Sandbox {
         self.exited().await
     }
 
-    /// The termination message as the kubelet reads it; with `fall_back` the end of the log if a failed container left none.
+    /// Returns the termination message as a kubelet does. With `fall_back`, returns the end of the
+    /// log if a failed container left none.
     pub(super) fn termination_message(&self, fall_back: bool) -> String {
         let mut message = fs::read_to_string(&self.termination_log).unwrap_or_default();
         message.truncate(message.floor_char_boundary(4096));

@@ -1,4 +1,5 @@
-//! A pod's specification → what to run. What a kubelet refuses and what is not built is a [`Refusal`].
+//! Converts a pod's specification to a container. A pod that a kubelet would refuse, or that is not
+//! supported, is a [`Refusal`].
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod};
 use kube::ResourceExt;
@@ -27,7 +28,7 @@ impl From<anyhow::Error> for Refusal {
     }
 }
 
-/// What to run.
+/// A container to run.
 pub(super) struct Specification {
     pub(super) image: Image,
     pub(super) command: Vec<String>,
@@ -82,7 +83,7 @@ impl Specification {
     }
 }
 
-/// The user and group that the container runs as, and the kubelet's check that it is not root.
+/// Returns user and group of the container, with the kubelet's check that it is not root.
 fn user(pod: &Pod, container: &Container, image: &Image) -> Result<(i64, i64), Refusal> {
     let of_pod = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
     let own = container.security_context.as_ref();
@@ -104,7 +105,7 @@ fn user(pod: &Pod, container: &Container, image: &Image) -> Result<(i64, i64), R
     Ok((user, run_as_group.unwrap_or(user)))
 }
 
-/// Replaces `$(NAME)` where NAME is known, and leaves it where it is not, as Kubernetes does.
+/// Replaces `$(NAME)` for known names, and keeps it for unknown ones, as Kubernetes does.
 fn expand(text: &str, environment: &[(String, String)]) -> String {
     environment
         .iter()

@@ -19,7 +19,7 @@ use crate::harness::wait::until;
 
 const MOUNT_LIMIT: Duration = Duration::from_mins(1);
 
-/// A directory (or a file in it) of this machine and where the container sees it.
+/// A directory (or a file in it) of this machine, with its mount point in the container.
 pub(super) struct Mount {
     pub(super) source: PathBuf,
     pub(super) target: String,
@@ -54,7 +54,7 @@ pub(super) async fn prepare(
     Ok(mounts)
 }
 
-/// Fills one volume; whether containers may write to it.
+/// Fills one volume. Returns whether containers may write to it.
 async fn fill(
     shared: &Shared,
     pod: &Pod,
@@ -101,7 +101,7 @@ async fn project(
     Ok(())
 }
 
-/// A token of the pod's ServiceAccount that is bound to the pod, as the kubelet asks for it.
+/// Requests a token of the pod's ServiceAccount that is bound to the pod, as a kubelet does.
 async fn token(shared: &Shared, pod: &Pod) -> Result<String> {
     let namespace = pod.namespace().unwrap_or_default();
     let account = pod
@@ -130,7 +130,8 @@ async fn config_map(
 ) -> Result<()> {
     let namespace = pod.namespace().unwrap_or_default();
     let maps = Api::<ConfigMap>::namespaced(shared.client.clone(), &namespace);
-    // A kubelet tries again until the pod goes: a new namespace gets its CA certificate a moment after its first pod.
+    // A kubelet tries again until the pod goes: a new namespace gets its CA certificate a moment
+    // after its first pod.
     let map = until(&format!("ConfigMap {namespace}/{name}"), MOUNT_LIMIT, async || {
         Ok(maps.get_opt(name).await?)
     })

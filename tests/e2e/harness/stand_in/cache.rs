@@ -1,4 +1,4 @@
-//! A local copy of some objects, kept by a watch.
+//! A local cache of objects, filled by a watch.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// The copy.
+/// The cache of one kind.
 pub(super) struct Cache<K: Resource + 'static>
 where
     K::DynamicType: Hash + Eq,
@@ -26,7 +26,7 @@ where
     K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Clone + Debug + Hash + Eq + Unpin,
 {
-    /// Starts the watch; every change notifies `changed`.
+    /// Starts the watch. Every change notifies `changed`.
     pub(super) fn start(
         api: Api<K>,
         kind: K::DynamicType,
@@ -42,7 +42,7 @@ where
             while let Some(event) = events.next().await {
                 match event {
                     Ok(_) => changed.notify_one(),
-                    // The kind or the API server is not there (yet): the watch starts again by itself.
+                    // If the kind or the API server is missing, the watch restarts.
                     Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
                 }
             }
@@ -50,7 +50,7 @@ where
         Self { store }
     }
 
-    /// All objects.
+    /// Returns all objects.
     pub(super) fn all(&self) -> Vec<Arc<K>> {
         self.store.state()
     }

@@ -1,6 +1,8 @@
-//! Charts with the names, versions, values and CRDs of the vendors' own, whose templates make what the stand-ins need.
+//! Charts with the names, versions, values and CRDs of the vendors' charts, and with templates for
+//! the stand-ins.
 //!
-//! Values and CRDs are the vendors' files from `bundles/components`; the templates in `charts/` are ours.
+//! Values and CRDs are the vendors' files from `bundles/components`; the templates in `charts/` are
+//! ours.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +12,8 @@ use anyhow::{Context, Result};
 use crate::harness::helm::Helm;
 use crate::harness::repository::repository;
 
-/// A chart to make: name, version, templates, and the folder of `bundles/components` that its values and CRDs come from.
+/// A chart: name, version, templates, and the directory of `bundles/components` with its values and
+/// CRDs.
 struct Chart {
     name: &'static str,
     version: &'static str,
@@ -76,7 +79,7 @@ const CHARTS: &[Chart] = &[
     Chart { name: "cert-manager", version: "v1.17.2", templates: DEPLOYMENT, component: None },
 ];
 
-/// Makes a chart repository in `directory`.
+/// Creates a chart repository in `directory`.
 pub(super) async fn package(helm: &Helm, directory: &Path) -> Result<()> {
     fs::create_dir_all(directory)?;
     for chart in CHARTS {
@@ -107,7 +110,7 @@ fn write(chart: &Chart, directory: &Path) -> Result<PathBuf> {
         fs::create_dir_all(source.join("crds"))?;
         for crd in fs::read_dir(component.join("crds"))? {
             let crd = crd?;
-            // Those of subcharts that nobody asks for are in folders of their own.
+            // CRDs of unused subcharts are in separate directories.
             if crd.file_type()?.is_dir() {
                 continue;
             }

@@ -1,4 +1,5 @@
-//! The DRA driver's kubelet plugins: each publishes the devices of its node, with the driver version that was loaded when it started.
+//! The DRA driver's kubelet plugins. Each publishes the devices of its node, with the driver
+//! version that was loaded at its start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,8 @@ const PUBLISHED: &str = "stand-in.gpu-rollout.dev/published";
 pub(crate) const GPU_DRIVER: &str = "gpu.nvidia.com";
 
 const GROUP: &str = "resource.k8s.io";
-/// The versions of its API, the best one first. From Kubernetes 1.34 on there is the first, before it the last.
+/// The versions of its API, the newest first. Kubernetes 1.34 and later serve the first one,
+/// earlier ones the last.
 const VERSIONS: [&str; 3] = ["v1", "v1beta2", "v1beta1"];
 
 /// The kind ResourceSlice.
@@ -42,7 +44,7 @@ fn of_version(version: &str) -> ApiResource {
     )
 }
 
-/// The kind in the best version that the API server has.
+/// Returns the kind in the newest version that the API server serves.
 async fn served(client: &Client) -> Result<ApiResource> {
     for version in VERSIONS {
         match client.list_api_group_resources(&format!("{GROUP}/{version}")).await {
@@ -75,7 +77,7 @@ pub(super) fn start(client: &Client, tasks: &mut JoinSet<()>) {
     });
 }
 
-/// Publishes once, when the plugin is ready. `kind`: as found by the first one.
+/// Publishes once, when the plugin is ready. `kind`: the kind that the first plugin found.
 async fn publish(client: &Client, kind: &mut Option<ApiResource>, pod: &Pod) -> Result<()> {
     let annotations = pod.annotations();
     let (Some(version), None) = (annotations.get(SERVES), annotations.get(PUBLISHED)) else {
@@ -100,13 +102,13 @@ async fn publish(client: &Client, kind: &mut Option<ApiResource>, pod: &Pod) -> 
     let patch = json!({"metadata": {"uid": pod.uid(), "annotations": {PUBLISHED: "true"}}});
     match pods.patch(&pod.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
         Ok(_) => Ok(()),
-        // It was deleted meanwhile.
+        // The pod was deleted in the meantime.
         Err(kube::Error::Api(error)) if matches!(error.code, 404 | 409) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// The DRA driver that a container of the plugin is.
+/// Returns the DRA driver of a plugin's container.
 fn driver_of(container: &str) -> Option<&'static str> {
     match container {
         "gpus" => Some(GPU_DRIVER),
@@ -142,7 +144,8 @@ async fn write_slice(
     Ok(())
 }
 
-/// `is_first`: in the first version of the API what a device is stands under `basic`.
+/// Returns a ResourceSlice. `is_first`: in the first version of the API, the fields of a device are
+/// under `basic`.
 fn slice(node: &str, driver: &str, version: &str, generation: i64, is_first: bool) -> Value {
     let device = |name: String, attributes: Value| {
         if is_first {
@@ -172,7 +175,8 @@ fn slice(node: &str, driver: &str, version: &str, generation: i64, is_first: boo
     })
 }
 
-/// A driver version as a version attribute: leading zeros are dropped (`535.104.05` is published as `535.104.5`).
+/// A driver version as a version attribute: leading zeros are dropped (`535.104.05` is published as
+/// `535.104.5`).
 pub(crate) fn published(version: &str) -> String {
     let plain = |number: &str| {
         number.parse::<u64>().map_or_else(|_| number.to_owned(), |number| number.to_string())

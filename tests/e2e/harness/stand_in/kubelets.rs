@@ -1,6 +1,6 @@
-//! What the kubelets of GPU nodes and the init containers of NVIDIA's pods do: who starts when, and what fails.
-//!
-//! Pods of the operands and of the DRA driver carry the annotation `hold` until this lets them go; kwok does the rest.
+//! The kubelets of GPU nodes and the init containers of NVIDIA's pods: the order of starts, and
+//! failures. Pods of the operands and of the DRA driver have the annotation `hold` until this
+//! module removes it. kwok does the rest.
 
 mod devices;
 
@@ -29,19 +29,21 @@ const HOLD: &str = "stand-in.gpu-rollout.dev/hold";
 const READY_AFTER: &str = "stand-in.gpu-rollout.dev/ready-after";
 const DELETE_AFTER: &str = "stand-in.gpu-rollout.dev/delete-after";
 const NEVER_READY: &str = "stand-in.gpu-rollout.dev/never-ready";
-/// On a network driver pod: the version of its node with which it has asked.
+/// Annotation of a network driver pod: the version of the node at its request.
 const ASKED: &str = "stand-in.gpu-rollout.dev/asked";
-/// On a node: its network driver pod waits until it may load the driver (network-operator's init container).
+/// Annotation of a node: its network driver pod waits until it may load the driver
+/// (network-operator's init container).
 pub(crate) const SAFE_LOAD: &str = "nvidia.com/ofed-driver-upgrade.driver-wait-for-safe-load";
-/// On a validator pod: it has found the container toolkit at work, and what waits for that starts (the file `toolkit-ready`).
+/// Annotation of a validator pod: it has validated the container toolkit, and the waiting operands
+/// start (the file `toolkit-ready`).
 const TOOLKIT_VALIDATED: &str = "stand-in.gpu-rollout.dev/toolkit-validated";
 /// The value of the annotation `hold` of the operator's own pods.
 const OPERATOR: &str = "gpu-operator";
-/// Written by the driver manager into the labels that let operands run on a node.
+/// The value that the driver manager writes into the deploy labels of a node.
 const PAUSED: &str = "paused-for-driver-upgrade";
-/// How often a pod in a crash loop is restarted: some seconds to minutes for a real kubelet.
+/// The restart interval of a pod in a crash loop. With a real kubelet it is seconds to minutes.
 const CRASH_PERIOD: Duration = Duration::from_millis(500);
-/// After so many restarts a container is waited for by its kubelet longer than any scenario lasts.
+/// The number of restarts after which the back-off is longer than any scenario.
 const MOST_CRASHES: i32 = 15;
 
 /// Starts the kubelets.
@@ -80,21 +82,21 @@ struct Host<'a> {
 }
 
 impl Host<'_> {
-    /// The operand's pods that are not about to go.
+    /// Returns the operand's pods that are not being deleted.
     fn of(&self, operand: Operand) -> impl Iterator<Item = &Pod> {
         self.pods.iter().copied().filter(move |pod| {
             app(pod) == operand.name() && pod.metadata.deletion_timestamp.is_none()
         })
     }
 
-    /// The version of the driver that works here.
+    /// Returns the version of the ready driver on the node.
     fn driver(&self) -> Option<&str> {
         let driver =
             self.pods.iter().find(|pod| app(pod) == Operand::Driver.name() && is_ready(pod))?;
         Some(driver_version(driver.spec.as_ref()?.containers.first()?.image.as_deref()?))
     }
 
-    /// Whether a validator has found the container toolkit at work, and has not been sent away since.
+    /// Whether a validator has validated the container toolkit, and has not been removed since.
     fn toolkit_is_validated(&self) -> bool {
         self.of(Operand::Validator).any(|pod| pod.annotations().contains_key(TOOLKIT_VALIDATED))
     }
@@ -151,8 +153,9 @@ impl Kubelets {
         }
     }
 
-    /// What its init containers wait for, in the order in which the operands wait for each other: driver, toolkit, the validator's look at
-    /// the toolkit, device plugin, the validator's look at the GPUs.
+    /// Starts an operand when its init containers have what they wait for. The order: driver,
+    /// toolkit, the validator's check of the toolkit, device plugin, the validator's check of the
+    /// GPUs.
     async fn start_operand(
         &self,
         operand: Operand,
@@ -168,7 +171,8 @@ impl Kubelets {
                     Operand::named(app(pod)).is_some_and(|operand| operand != Operand::Driver)
                 };
                 if script.driver_manager && host.pods.iter().any(others) {
-                    // The driver manager first sends the other operands away, then the driver is installed.
+                    // The driver manager first removes the other operands, then the driver is
+                    // installed.
                     return self.label_operands(node, host, "true", PAUSED).await;
                 }
                 let time = script.time(script.driver, &format!("driver {node}"));
@@ -216,7 +220,7 @@ impl Kubelets {
         self.release(pod, annotations).await
     }
 
-    /// With `safeLoad` the init container first asks for the node, and waits until it has it.
+    /// With `safeLoad`, the init container first requests the node, and waits until it may load.
     async fn start_network_driver(&self, pod: &Pod, node: &str, script: &Script) -> Result<()> {
         if script.safe_load.contains(node) {
             let Some(live) = self.nodes.all().into_iter().find(|live| live.name_any() == node)
@@ -239,7 +243,7 @@ impl Kubelets {
                     .await;
             };
             let waits = live.annotations().get(SAFE_LOAD).is_some_and(|value| !value.is_empty());
-            // What is known of the node may be older than the question.
+            // The cached node may be older than the request.
             if waits || version(live.resource_version()).is_none_or(|seen| seen < asked) {
                 return Ok(());
             }
@@ -252,7 +256,7 @@ impl Kubelets {
         self.release(pod, annotations).await
     }
 
-    /// Changes the labels that let operands run on a node; other values than `from` are somebody's wish and stay.
+    /// Changes the deploy labels of a node. Values other than `from` were set by users, and stay.
     async fn label_operands(
         &self,
         node: &str,
@@ -277,13 +281,13 @@ impl Kubelets {
         Ok(())
     }
 
-    /// Takes the hold away and says how the pod goes on.
+    /// Removes the hold, and sets how the pod continues.
     async fn release(&self, pod: &Pod, mut annotations: Value) -> Result<()> {
         annotations[HOLD] = Value::Null;
         self.patch(pod, &json!({"metadata": {"annotations": annotations}}), false).await
     }
 
-    /// Restarts a container that is to crash.
+    /// Restarts a crashing container.
     async fn crash(&self, pod: &Pod, fault: Option<&Fault>) -> Result<()> {
         let statuses = pod
             .status
@@ -317,14 +321,14 @@ impl Kubelets {
         };
         match patched {
             Ok(_) => Ok(()),
-            // Seen too late: the pod is gone.
+            // The pod is already gone.
             Err(kube::Error::Api(error)) if error.code == 404 => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// What goes wrong with an operand on a node.
+/// Returns the fault of an operand on a node.
 fn fault<'a>(operand: Operand, pod: &Pod, node: &str, script: &'a Script) -> Option<&'a Fault> {
     if operand == Operand::Driver {
         let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());

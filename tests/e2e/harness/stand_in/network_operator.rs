@@ -1,5 +1,5 @@
-//! What the network operator does to the objects of a cluster for its driver: DaemonSet, status and wait label. Its upgrade controller is
-//! NVIDIA's own state machine.
+//! The Network Operator's actions for its driver: DaemonSet, status and wait label. Its upgrade
+//! controller is NVIDIA's own state machine.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,11 +21,12 @@ use super::script::Script;
 use super::upgrade_controller::{Place, UpgradeController};
 use crate::harness::kwok::KWOK_TAINT;
 
-/// Where the operator and its operands run.
+/// The namespace of the operator and its operands.
 pub(crate) const NETWORK_NAMESPACE: &str = "nvidia-network-operator";
 /// The label of driver DaemonSets and pods; the value of the annotation `hold` of the pods as well.
 pub(crate) const NETWORK_DRIVER: &str = "nvidia.com/ofed-driver";
-/// One DaemonSet for each pool of nodes with the same system and kernel; `app` is its name without the last part.
+/// One DaemonSet for each pool of nodes with the same system and kernel; `app` is its name without
+/// the last part.
 const APP: &str = "mofed-ubuntu24.04-5f9c7d64bb";
 const KERNEL: &str = "6.8.0-60-generic";
 /// Node label: consumers of the network wait for the driver.
@@ -105,7 +106,7 @@ impl Operator {
         if ofed.is_object() {
             let wanted = daemon_set(ofed, &policy);
             let live = self.daemon_sets.all().into_iter().next();
-            // The only part of it that any scenario changes.
+            // Scenarios change only this part.
             let image = |template: &DaemonSet| {
                 Some(
                     template
@@ -137,7 +138,8 @@ impl Operator {
         self.upgrade()
     }
 
-    /// Its upgrade controller begins with the first NicClusterPolicy: before that it has nothing to do.
+    /// Starts the upgrade controller with the first NicClusterPolicy. Before that, it has nothing
+    /// to do.
     fn upgrade(&mut self) -> Result<()> {
         let tick = self.script.lock().unwrap_or_else(PoisonError::into_inner).tick;
         self.upgrades.ensure(ControllerGeneration::Network, tick)
@@ -164,7 +166,8 @@ impl Operator {
         Ok(())
     }
 
-    /// Ready are DaemonSets whose pods are all there, of the newest revision, and available.
+    /// Writes the status. A DaemonSet is ready if all its pods exist, are of the newest revision,
+    /// and are available.
     async fn report(&self, policy: &DynamicObject) -> Result<()> {
         let ready = self.daemon_sets.all().iter().all(|daemon_set| {
             daemon_set.status.as_ref().is_some_and(|status| {

@@ -1,4 +1,4 @@
-//! What gpu-operator does to the objects of a cluster, while one of its instances leads.
+//! The actions of gpu-operator while one of its instances leads.
 
 mod labels;
 mod leadership;
@@ -24,9 +24,9 @@ use self::observed::{Caches, Observed};
 use super::script::Script;
 use super::upgrade_controller::{Place, UpgradeController};
 
-/// Where the operator and its operands run.
+/// The namespace of the operator and its operands.
 pub(crate) const OPERATOR_NAMESPACE: &str = "gpu-operator";
-/// The operator looks again so soon although nothing seems to have changed: its own delays pass.
+/// The operator checks again after this period without a change, because its own delays pass.
 const PERIOD: Duration = Duration::from_millis(100);
 
 pub(crate) use leadership::LEASE;
@@ -55,7 +55,7 @@ pub(super) fn start(
     tasks.spawn_local(run(found, Arc::clone(script)));
 }
 
-/// What all instances find when they start.
+/// The shared parts that each instance starts with.
 struct Found {
     client: Client,
     place: Place,
@@ -64,11 +64,11 @@ struct Found {
     changed: Arc<Notify>,
 }
 
-/// One instance after the other does the work, each from its own beginning.
+/// Runs one instance after the other, each with a new state.
 async fn run(found: Found, script: Arc<Mutex<Script>>) {
     let mut operator: Option<Operator> = None;
     loop {
-        // Woken by a change or after the period: either way it looks.
+        // Reconcile after a change or after the period.
         tokio::time::timeout(PERIOD, found.changed.notified()).await.ok();
         let leader = found.leader.borrow().clone();
         let Some(leader) = leader else {
@@ -90,13 +90,14 @@ async fn run(found: Found, script: Arc<Mutex<Script>>) {
     }
 }
 
-/// What an instance of the operator remembers.
+/// The state of an instance of the operator.
 struct Operator {
     client: Client,
     identity: String,
-    /// The generation of the ClusterPolicy that was seen last, and when it was seen first.
+    /// The last observed generation of the ClusterPolicy, and when it was first observed.
     spec: Option<(String, Instant)>,
-    /// Whether it has brought the operands to what it wants once. Its upgrade controller begins after that (measured: 0.9 s after the lead).
+    /// Whether the instance has applied all operands once. Its upgrade controller starts after that
+    /// (measured: 0.9 s after the start of the lead).
     has_rendered: bool,
     /// Since when everything has been ready.
     ready_since: Option<Instant>,
@@ -138,13 +139,14 @@ impl Operator {
         if self.has_rendered { self.upgrade(observed, script) } else { Ok(()) }
     }
 
-    /// Its upgrade controller is a process of its own, which dies with it.
+    /// Starts the upgrade controller, a separate process that ends with the instance.
     fn upgrade(&mut self, observed: &Observed, script: &Script) -> Result<()> {
         let generation = ControllerGeneration::from_version(Driver::Gpu, Some(&observed.version));
         self.upgrades.ensure(generation.context("an operator without a version")?, script.tick)
     }
 
-    /// The operands whose DaemonSets were written. Without GPU nodes none is.
+    /// Writes the DaemonSets of operands. Returns the written ones. Without GPU nodes, it writes
+    /// none.
     async fn apply_operands(&self, observed: &Observed) -> Result<Vec<Operand>> {
         let mut written = Vec::new();
         if observed.gpu_nodes.is_empty() {
@@ -179,7 +181,8 @@ impl Operator {
         Ok(written)
     }
 
-    /// Writes the ClusterPolicy's status: `state` first, the conditions after it, as the real one does.
+    /// Writes the ClusterPolicy's status: `state` first, the conditions after it, as the real one
+    /// does.
     async fn report(
         &mut self,
         observed: &Observed,

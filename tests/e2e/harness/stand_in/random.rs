@@ -1,4 +1,4 @@
-//! Numbers from a seed: the same seed tells the same story.
+//! Numbers from a seed. The same seed gives the same story.
 
 /// SplitMix64.
 fn mix(seed: u64) -> u64 {
@@ -8,12 +8,12 @@ fn mix(seed: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// A number that depends on the seed and on what it is for, and on nothing else.
+/// Returns a number that depends only on the seed and on its purpose.
 pub(crate) fn number(seed: u64, purpose: &str) -> u64 {
     purpose.bytes().fold(mix(seed), |value, byte| mix(value ^ u64::from(byte)))
 }
 
-/// A number of `low..=high`.
+/// Returns a number in `low..=high`.
 pub(super) fn between(seed: u64, purpose: &str, (low, high): (u64, u64)) -> u64 {
     low + number(seed, purpose) % (high - low + 1)
 }

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::harness::ports::free_port;
 
-/// Serves the files of a directory; returns the URL.
+/// Serves the files of a directory. Returns the URL.
 pub(super) async fn serve(directory: &Path, tasks: &mut JoinSet<()>) -> Result<String> {
     let port = free_port()?;
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;

@@ -1,31 +1,35 @@
-//! What the stand-ins play: times and faults. Times that are ranges are drawn from the seed, for each node its own.
+//! The script of the stand-ins: times and faults. Times in ranges are drawn from the seed,
+//! separately for each node.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::random::between;
 
-/// What goes wrong on a node.
+/// A fault on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Its container runs and never becomes ready.
     NeverReady,
-    /// Its container ends again and again.
+    /// Its container crashes repeatedly.
     CrashLoop,
 }
 
-/// The script.
+/// The times and faults of the stand-ins.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
-    /// Decides times.
+    /// The seed of all times.
     pub(crate) seed: u64,
     /// Milliseconds from a change of the ClusterPolicy's spec until the driver DaemonSet has it.
     pub(crate) template_after: (u64, u64),
-    /// Milliseconds for which `status.state` stays what it was after a change of the spec (recorded: 0.4–2.8 s).
+    /// Milliseconds for which `status.state` stays what it was after a change of the spec
+    /// (recorded: 0.4–2.8 s).
     pub(crate) stale_ready: (u64, u64),
-    /// Milliseconds from the last driver pod's readiness until `status.state` says so (recorded: 0.2–5 s).
+    /// Milliseconds from the last driver pod's readiness until `status.state` says so (recorded:
+    /// 0.2–5 s).
     pub(crate) ready_after: (u64, u64),
-    /// The period in which the upgrade controller looks by itself: 2 minutes for the real one.
+    /// The interval at which the upgrade controller checks without a trigger. The real one uses 2
+    /// minutes.
     pub(crate) tick: Duration,
     /// Milliseconds that a driver container takes from its start until it is ready.
     pub(crate) driver: (u64, u64),
@@ -33,32 +37,36 @@ pub(crate) struct Script {
     pub(crate) driver_end: (u64, u64),
     /// Whether the nodes' own image has a driver, so that operands wait for no driver pod.
     pub(crate) host_driver: bool,
-    /// Whether driver pods begin with the driver manager, which sends the other operands of the node away.
+    /// Whether driver pods start with the driver manager, which removes the other operands of the
+    /// node.
     pub(crate) driver_manager: bool,
-    /// How long the operator's Lease lasts, in whole seconds: 15 s for the real one. When the instance that leads has ended, nobody leads for
-    /// so long.
+    /// The duration of the operator's Lease, in whole seconds. The real one uses 15 s. After the
+    /// leading instance has ended, no instance leads for this time.
     pub(crate) lease: Duration,
-    /// Milliseconds that a container of the operator takes from its start until it is ready. It wants to lead from its start.
+    /// Milliseconds that a container of the operator takes from its start until it is ready. It
+    /// wants to lead from its start.
     pub(crate) operator: (u64, u64),
-    /// Whether an operator that is being replaced goes on with its work, as the real one does: it makes operands of a new version's
-    /// ClusterPolicy with its own assets. Without, an upgrade makes one revision and not two.
+    /// Whether an operator that is being replaced continues its work, as the real one does. It
+    /// renders operands from a new version's ClusterPolicy with its own assets. Otherwise an
+    /// upgrade creates one revision instead of two.
     pub(crate) two_writers: bool,
-    /// The GPUs of a node, where they are not eight.
+    /// The number of GPUs of a node, if not eight.
     pub(crate) gpus: HashMap<String, u32>,
-    /// What goes wrong with an operand (the name of its DaemonSet) on a node, other than the driver.
+    /// The faults of operands other than the driver, by node and name of the DaemonSet.
     pub(crate) operand_faults: HashMap<(String, String), Fault>,
-    /// Nodes on which something goes wrong with the GPU driver.
+    /// The faults of GPU drivers, by node.
     pub(crate) faults: HashMap<String, Fault>,
     /// A version of the GPU driver that crashes on every node.
     pub(crate) bad_driver: Option<&'static str>,
-    /// The same with the network driver.
+    /// The faults of network drivers, by node.
     pub(crate) network_faults: HashMap<String, Fault>,
-    /// Nodes whose network driver pods ask to be told when the driver may be loaded (`safeLoad`), and wait for that.
+    /// Nodes whose network driver pods request permission to load the driver (`safeLoad`), and wait
+    /// for it.
     pub(crate) safe_load: HashSet<String>,
 }
 
 impl Script {
-    /// A quick rollout whose times come from `seed`.
+    /// Returns the script of a quick rollout with times from `seed`.
     pub(crate) fn seeded(seed: u64) -> Self {
         Self {
             seed,
@@ -82,7 +90,7 @@ impl Script {
         }
     }
 
-    /// A time of one of the ranges, for one purpose.
+    /// Draws a time from a range for one purpose.
     pub(super) fn time(&self, range: (u64, u64), purpose: &str) -> Duration {
         Duration::from_millis(between(self.seed, purpose, range))
     }

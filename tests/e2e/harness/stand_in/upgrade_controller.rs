@@ -1,5 +1,5 @@
-//! The upgrade controllers: NVIDIA's library in the programs of `tests/tools/upgrade-controller`, each a process that lives as long as
-//! the operator that it belongs to.
+//! The upgrade controllers: NVIDIA's library in the programs of `tests/tools/upgrade-controller`.
+//! Each is a process that ends with its operator.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use nvidia_upgrade::ControllerGeneration;
 use crate::harness::process::Process;
 use crate::harness::tools::program;
 
-/// Where the controllers run: their logs, and how they reach the API server.
+/// The environment of the controllers: their logs, and the access to the API server.
 #[derive(Clone)]
 pub(super) struct Place {
     directory: PathBuf,
@@ -23,8 +23,8 @@ impl Place {
     }
 }
 
-/// The program for operators of a generation, and the option that says whose upgrades it does. The libraries of gpu-operator before v26.3 and of
-/// network-operator cannot be had.
+/// Returns the program for operators of a generation, and the option that selects the driver. The
+/// libraries of gpu-operator before v26.3 and of network-operator are not available.
 pub(crate) fn controller(generation: ControllerGeneration) -> Result<(PathBuf, &'static str)> {
     let (name, driver) = match generation {
         ControllerGeneration::Gpu26_7 => ("upgrade-controller-26.7", "--driver=gpu"),
@@ -36,7 +36,7 @@ pub(crate) fn controller(generation: ControllerGeneration) -> Result<(PathBuf, &
     Ok((program(name)?, driver))
 }
 
-/// The controller of an instance of an operator. Dropping it kills it, with all that it had in memory.
+/// The controller of an operator instance. Dropping it kills the process and loses its memory.
 pub(super) struct UpgradeController {
     place: Place,
     /// The instance.
@@ -46,13 +46,14 @@ pub(super) struct UpgradeController {
 }
 
 impl UpgradeController {
-    /// One that does not run yet. `name`: that of the instance, for its logs.
+    /// Returns a controller that does not run yet. `name`: the name of the instance, for its logs.
     pub(super) fn new(place: &Place, name: &str) -> Self {
         Self { place: place.clone(), name: name.to_owned(), process: None, started: 0 }
     }
 
-    /// Starts it, unless it runs. One that has ended by itself is started again, as its pod's kubelet would; that is an error all the same, with the
-    /// end of its log. `tick`: when it looks again although nothing has changed.
+    /// Starts the controller if it does not run. If it has ended unexpectedly, starts it again, as
+    /// its pod's kubelet would, and returns an error with the end of its log. `tick`: the interval
+    /// of checks without a change.
     pub(super) fn ensure(
         &mut self,
         generation: ControllerGeneration,

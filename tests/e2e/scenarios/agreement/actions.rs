@@ -1,4 +1,4 @@
-//! What happens between two passes: mostly what lets an upgrade go on, and now and then what stands in its way.
+//! The actions between two passes. Most of them let an upgrade continue, and some of them block it.
 
 use anyhow::Result;
 use contract::driver::Driver;

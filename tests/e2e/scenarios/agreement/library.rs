@@ -1,4 +1,4 @@
-//! NVIDIA's library, which makes a pass when it is told to.
+//! NVIDIA's library, which performs a pass on request.
 
 use std::fs::File;
 use std::path::Path;

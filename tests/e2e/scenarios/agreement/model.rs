@@ -1,4 +1,4 @@
-//! The model: what a pass and the evictions that it starts must come to.
+//! The model: the expected results of a pass and of the evictions that it starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -199,7 +199,8 @@ impl Model {
         label(picture, node, state);
     }
 
-    /// Evictions that are refused are tried again until they are granted or time is up; then the pods are waited for.
+    /// Evictions that are refused are tried again until they are granted or time is up; then the
+    /// pods are waited for.
     fn go_on(&mut self, seen: &Seen, picture: &mut Picture) {
         for (node, task) in std::mem::take(&mut self.tasks) {
             let mut task = task;

@@ -1,4 +1,4 @@
-//! Policies, drawn: what of them stands in the custom resource.
+//! Random policies, and their fields in the custom resource.
 
 use serde_json::{Value, json};
 

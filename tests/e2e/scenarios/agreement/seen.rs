@@ -1,4 +1,5 @@
-//! What there is: for the model the views of the hook's own caches, and for the comparison what a pass may change.
+//! The observed state: the views of the hook's own caches for the model, and the parts that a pass
+//! can change for the comparison.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -150,7 +151,8 @@ fn keys(driver: Driver) -> [&'static str; 6] {
     ]
 }
 
-/// The value to expect where the model has written one: a time only has to be close to the time of the pass.
+/// The value to expect where the model has written one: a time only has to be close to the time of
+/// the pass.
 pub(super) fn about(value: &str) -> String {
     if value.parse::<i64>().is_ok() { format!("{ABOUT}{value}") } else { value.to_owned() }
 }

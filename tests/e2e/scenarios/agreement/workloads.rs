@@ -1,4 +1,4 @@
-//! What users run on the nodes, and what protects it.
+//! Workloads of users on the nodes, and their PodDisruptionBudgets.
 
 use anyhow::Result;
 use serde_json::json;
@@ -93,7 +93,8 @@ impl World<'_> {
         let name = self.name("budget");
         let path = format!("/apis/policy/v1/namespaces/{APPS}/poddisruptionbudgets");
         let selects = |label: &str| json!({"spec": {"maxUnavailable": 0, "selector": {"matchLabels": {label: "yes"}}}});
-        // It selects something only when it has a status: until then the API server has evictions wait for 10 s.
+        // It selects something only when it has a status: until then the API server has evictions
+        // wait for 10 s.
         let mut budget = selects("nothing");
         budget["metadata"] = json!({"name": name});
         self.server.create(&path, &budget).await?;

@@ -1,5 +1,6 @@
-//! The world: nodes, driver DaemonSets with their revisions and pods, validators, workloads, and the custom resource that says how upgrades go.
-//! No controller runs; what happens is what the test does (`actions`).
+//! The world: nodes, driver DaemonSets with their revisions and pods, validators, workloads, and
+//! the custom resource with the upgrade policy. No controller runs: the test performs all actions
+//! (`actions`).
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,8 @@ pub(super) const CLAIMS: &str = "/apis/resource.k8s.io/v1/resourceclaims";
 pub(super) const NIC_CLUSTER_POLICIES: &str = "/apis/mellanox.com/v1alpha1/nicclusterpolicies";
 /// Where the workloads are.
 pub(super) const APPS: &str = "apps";
-/// Seconds after which some evictions and drains are given up: more than those take that nobody refuses.
+/// Seconds after which some evictions and drains are given up: more than those take that nobody
+/// refuses.
 pub(super) const SHORT: u64 = 4;
 const CRDS: [&str; 3] = [
     "bundles/components/gpu-operator/v26.7.0/crds/nvidia.com_clusterpolicies.yaml",

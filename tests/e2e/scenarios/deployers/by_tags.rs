@@ -1,4 +1,5 @@
-//! Upgrades in order with Argo CD, as the bundle's README has it: each deployment is a tag, and the root hands it to one wave after another.
+//! Upgrades in order with Argo CD, as in the bundle's README. Each deployment is a tag, and the
+//! root Application passes it to one wave after another.
 
 use std::time::Duration;
 
@@ -27,7 +28,8 @@ async fn installed_upgraded_and_looked_at_once_more() -> Result<()> {
         let hooks = hooks(stack);
         let argocd = ArgoCd::start(stack, Form::Applications, Follow::Tags).await?;
 
-        // First install: every hook fires once; the DRA driver comes after the drivers, nothing is stale.
+        // First install: every hook fires once; the DRA driver comes after the drivers, nothing is
+        // stale.
         let ask = Ask::old(nodes.len());
         argocd.deploy(stack, &ask).await?;
         argocd.wait(stack, Outcome::Succeeded).await?;
@@ -43,7 +45,8 @@ async fn installed_upgraded_and_looked_at_once_more() -> Result<()> {
         let before = stack.plugins().await?;
         ensure!(before.len() == nodes.len(), "a plugin on every node: {before:?}");
 
-        // Upgrade: the operator's hooks fire once. Nothing of the DRA driver has changed, and its hook stays where it is.
+        // Upgrade: the operator's hooks fire once. Nothing of the DRA driver has changed, and its
+        // hook stays where it is.
         argocd.deploy(stack, &ask.with(&NEW)).await?;
         argocd.wait(stack, Outcome::Succeeded).await?;
         ensure!(fired(stack, begin)? == [2, 2, 1], "{:?}", fired(stack, begin)?);

@@ -1,4 +1,4 @@
-//! One change that a deployer brings into a cluster, and what the hooks made of it.
+//! One change that a deployer applies to a cluster, and the results of the hooks.
 
 use anyhow::{Result, ensure};
 use jiff::Timestamp;
@@ -34,9 +34,10 @@ pub(super) const ALL: Reasons = [Reason::Own; 3];
 pub(super) const OPERATOR: Reasons = [Reason::Own, Reason::Own, Reason::Others];
 pub(super) const NONE: Reasons = [Reason::None; 3];
 
-/// Brings a change to its good end and checks that the hooks with a reason have fired once, and the others only where everything is run
-/// anyway; what the table says. `plugins`: so many go on serving the driver from before, and each one is replaced once. (In a first install
-/// without an order some may come before their driver.)
+/// Brings a change to its good end and checks that the hooks with a reason have fired once, and the
+/// others only where everything is run anyway; what the table says. `plugins`: so many go on
+/// serving the driver from before, and each one is replaced once. (In a first install without an
+/// order some may come before their driver.)
 pub(super) async fn changed(
     stack: &Stack,
     deployer: &dyn Deployer,
@@ -87,7 +88,8 @@ pub(super) async fn changed(
     Ok(if cell.is_empty() { "none".to_owned() } else { cell.join(", ") })
 }
 
-/// What a hook has done since a moment, for a table. `counted`: it is known how many plugins it replaces.
+/// What a hook has done since a moment, for a table. `counted`: it is known how many plugins it
+/// replaces.
 pub(super) fn told(
     hook: &HookRelease<'_>,
     name: &str,

@@ -1,4 +1,5 @@
-//! What a user does in a bundle with an editor. Files are named by their path in the bundle, where a `*` in a name stands for anything.
+//! A user's edits of a bundle. Files are named by their path in the bundle. A `*` in a name matches
+//! anything.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,8 +40,9 @@ pub(super) fn replace_driver(bundle: &Path, from: &str, to: &str) -> Result<()> 
     replace(bundle, "*-gpu-operator/values.yaml", from, to)
 }
 
-/// Argo CD tries a hook that failed again twice, after a minute and more: the Applications' own setting. Here it does once, and soon. (A
-/// limit of 0 is dropped by it, as everything that says nothing.)
+/// Argo CD tries a hook that failed again twice, after a minute and more: the Applications' own
+/// setting. Here it does once, and soon. (A limit of 0 is dropped by it, as everything that says
+/// nothing.)
 pub(super) fn try_again_soon(bundle: &Path) -> Result<()> {
     for folder in ["apps", "templates"].into_iter().filter(|folder| bundle.join(folder).is_dir()) {
         for hook in ["pre", "post"] {

@@ -1,5 +1,5 @@
-//! A bundle is taken away again, as its README.md says, word by word. Nothing of ours is left in the end, what others live in stays, and
-//! nobody finds a node that takes no pods.
+//! A bundle is uninstalled exactly as its README.md describes. At the end, nothing of gpu-rollout
+//! is left, objects that others use stay, and no node is cordoned.
 
 use std::time::Duration;
 

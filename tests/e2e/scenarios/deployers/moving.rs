@@ -1,5 +1,6 @@
-//! What Helm has deployed is taken over by another deployer, as that one's README.md says: nothing is installed a second time, nothing is
-//! deleted, no driver and no plugin is replaced, the hooks find nothing to do; and the next upgrade is the new deployer's.
+//! Another deployer takes over a Helm deployment, as its README.md describes. Nothing is installed
+//! a second time or deleted, no driver and no plugin is replaced, and the hooks find nothing to do.
+//! The new deployer performs the next upgrade.
 
 use std::time::Duration;
 
@@ -91,12 +92,14 @@ async fn moving(to: Kind) -> Result<()> {
     .await
 }
 
-/// How many revisions of the bundle's releases Helm knows. (The umbrella of `argocd-helm` is a release of Helm's itself.)
+/// How many revisions of the bundle's releases Helm knows. (The umbrella of `argocd-helm` is a
+/// release of Helm's itself.)
 fn records(census: &Census) -> usize {
     census.of("Secret", HELM_RECORD).filter(|name| !name.starts_with("Secret argocd/")).count()
 }
 
-/// Whether the README.md says more than to deploy the bundle: other programs go on with Helm's release Secrets.
+/// Whether the README.md says more than to deploy the bundle: other programs go on with Helm's
+/// release Secrets.
 fn has_steps(to: Kind) -> bool {
     matches!(to, Kind::ArgoCd | Kind::ArgoCdHelm)
 }
@@ -115,7 +118,8 @@ async fn finish(stack: &Stack, deployer: &dyn Deployer) -> Result<()> {
     Ok(())
 }
 
-/// What the hooks have done since a moment: so many firings, and so many plugins replaced by the one that does so.
+/// What the hooks have done since a moment: so many firings, and so many plugins replaced by the
+/// one that does so.
 async fn seen(
     stack: &Stack,
     since: Timestamp,

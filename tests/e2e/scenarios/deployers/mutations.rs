@@ -1,5 +1,5 @@
-//! The tables would tell if a bundle broke its promise: each of these bundles does, on purpose, and a cell of a table is not what it is
-//! otherwise.
+//! Proves that the tables detect broken bundles. Each of these bundles is broken on purpose, and a
+//! cell of a table must differ.
 
 use std::path::Path;
 use std::time::Duration;
@@ -25,7 +25,8 @@ const OTHER: &str = "580.105.09";
 
 for_each_deployer!(without_a_trigger, argocd ArgoCd);
 
-/// Argo CD runs hooks when an ordinary object differs, and without the trigger's ConfigMap none does.
+/// Argo CD runs hooks when an ordinary object differs, and without the trigger's ConfigMap none
+/// does.
 async fn without_a_trigger(kind: Kind) -> Result<()> {
     broken(
         "no-trigger",
@@ -78,8 +79,9 @@ mod waiting_for_objects {
 
     for_each_deployer!(story, helm4 Helm4, flux Flux);
 
-    /// Somebody has set the driver by hand, and in mode `drive` nobody rolls it out. The bundle's hook does: unless the operator's release,
-    /// which comes before, waits for the ClusterPolicy, which is ready when the drivers are there.
+    /// Somebody has set the driver by hand, and in mode `drive` nobody rolls it out. The bundle's
+    /// hook does: unless the operator's release, which comes before, waits for the ClusterPolicy,
+    /// which is ready when the drivers are there.
     async fn story(kind: Kind) -> Result<()> {
         let wait = |bundle: &Path| {
             if bundle.join("deploy.sh").is_file() {

@@ -1,5 +1,6 @@
-//! The network road: the network operator goes from 24.7.1, whose chart makes the NicClusterPolicy itself, to 26.4.1, for which it is an object
-//! of the bundle's; its driver is replaced on every node; the GPU operator is upgraded in the same deployment, and after it.
+//! Upgrades of the Network Operator from 24.7.1, whose chart renders the NicClusterPolicy, to
+//! 26.4.1, for which it is an object of the bundle. Its driver is replaced on every node. The GPU
+//! Operator is upgraded in the same deployment, and again after it.
 
 use std::time::Duration;
 
@@ -139,7 +140,8 @@ async fn check_network(stack: &Stack, release: Network) -> Result<()> {
     Ok(())
 }
 
-/// Whether the GPU operator is not touched before the network's hook has ended, so that no GPU driver goes while a network driver does.
+/// Whether the GPU operator is not touched before the network's hook has ended, so that no GPU
+/// driver goes while a network driver does.
 fn is_after(stack: &Stack, network: &HookRelease<'_>, since: Timestamp) -> Result<bool> {
     let end = network.requests(since)?.last().context("the network's hook did nothing")?.time;
     let touched = |request: &&Request| is_operator(request) && request.time >= since;

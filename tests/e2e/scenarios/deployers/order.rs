@@ -1,5 +1,6 @@
-//! What comes before what: with each deployer, in an install, in an upgrade of four slow nodes, and when the operator's chart cannot be had
-//! for a while. A hook never takes the state before an upgrade for the one after it.
+//! The order of releases with each deployer: in an install, in an upgrade of four slow nodes, and
+//! while the operator's chart is unavailable. A hook must not mistake the state before an upgrade
+//! for the state after it.
 
 use std::time::Duration;
 
@@ -45,7 +46,8 @@ async fn order(kind: Kind) -> Result<()> {
         deployer.wait(stack, Outcome::Succeeded).await?;
         cells.note("first install", releases_in_order(stack, kind, begin).await?);
 
-        // Four nodes, slowly, one by one: each plugin once, after the driver of its node; what comes later begins after the last one.
+        // Four nodes, slowly, one by one: each plugin once, after the driver of its node; what
+        // comes later begins after the last one.
         let (before, begin) = (stack.plugins().await?, Timestamp::now());
         let new = Ask { dra_verbosity: "5", ..old.with(&NEW) };
         deployer.deploy(stack, &new).await?;
@@ -60,7 +62,8 @@ async fn order(kind: Kind) -> Result<()> {
     .await
 }
 
-/// Whether each release began after the hook before it had ended, of what was deployed since a moment.
+/// Whether each release began after the hook before it had ended, of what was deployed since a
+/// moment.
 async fn releases_in_order(stack: &Stack, kind: Kind, begin: Timestamp) -> Result<&'static str> {
     let [pre, post, dra] = &hooks(stack);
     let fired_at = |hook: &HookRelease<'_>| -> Result<Timestamp> {

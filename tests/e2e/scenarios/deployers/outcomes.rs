@@ -1,5 +1,5 @@
-//! How a deployment ends when something goes wrong in the middle of it, with each deployer: what it shows its user, that nobody does
-//! anything twice, and that what the bundle's documentation says to do brings everything to a good end.
+//! Deployments that fail in the middle, with each deployer: the status for the user, no duplicate
+//! work, and a successful recovery with the steps of the bundle's documentation.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,7 +51,8 @@ const QUICK: (u64, u64) = (300, 900);
 const SLOW: (u64, u64) = (8_000, 8_001);
 /// The same where somebody comes meanwhile.
 const SLOWER: (u64, u64) = (15_000, 15_001);
-/// The end of the line that gives the hook the smallest budget, in seconds, that its chart takes: the work has half of it.
+/// The end of the line that gives the hook the smallest budget, in seconds, that its chart takes:
+/// the work has half of it.
 const SMALL_BUDGET: &str = " 94";
 /// Milliseconds for a driver, so that two nodes one after the other take longer than that half.
 const SLOWEST: (u64, u64) = (30_000, 30_001);
@@ -197,7 +198,8 @@ impl Story<'_> {
     async fn hook_fails(&self) -> Result<()> {
         let broken = self.nodes.last().context("no node")?.clone();
         self.stack.rewrite(|script| script.faults.extend([(broken.clone(), Fault::CrashLoop)]))?;
-        // NVIDIA's controller keeps the slot of a node that it has given up: with one slot the hook would wait for somebody to repair it.
+        // NVIDIA's controller keeps the slot of a node that it has given up: with one slot the hook
+        // would wait for somebody to repair it.
         let both = json!({"policy": {"maxParallelUpgrades": NODES, "maxUnavailable": "100%"}});
         let round = self.begin_with(&Ask { gpu_driver: both, ..ask() }, QUICK).await?;
         self.deployer.wait(self.stack, Outcome::Failed).await?;
@@ -213,7 +215,8 @@ impl Story<'_> {
         self.end("hook fails", &Round { drivers: NODES + 1, ..round }).await
     }
 
-    /// What the hook's advice says: repair the driver on the node, which here takes a new pod, then label the node.
+    /// What the hook's advice says: repair the driver on the node, which here takes a new pod, then
+    /// label the node.
     async fn repair(&self, node: &str) -> Result<()> {
         let advice = Reason::UpgradeFailed { trouble: None }.advice(Driver::Gpu);
         ensure!(
@@ -247,7 +250,8 @@ impl Story<'_> {
         self.end("hook exceeds its budget", &round).await
     }
 
-    /// Deploys the next driver, which takes so long on each node. Returns when it has been handed over.
+    /// Deploys the next driver, which takes so long on each node. Returns when it has been handed
+    /// over.
     async fn begin(&self, time: (u64, u64)) -> Result<Round> {
         self.begin_with(&ask(), time).await
     }
@@ -274,7 +278,8 @@ impl Story<'_> {
         .await
     }
 
-    /// Waits for the end, does what is to be done if it is no good one, and looks at what has come of it all.
+    /// Waits for the end, does what is to be done if it is no good one, and looks at what has come
+    /// of it all.
     async fn end(&self, row: &'static str, round: &Round) -> Result<()> {
         let ended = self.deployer.end(self.stack).await?;
         let said = self.said().await?;
@@ -298,7 +303,8 @@ impl Story<'_> {
         self.recovery.note(row, how);
     }
 
-    /// Every node has the driver and a plugin that serves it, nothing was done twice, and nothing is left.
+    /// Every node has the driver and a plugin that serves it, nothing was done twice, and nothing
+    /// is left.
     async fn check(&self, round: &Round) -> Result<()> {
         let end = self.hook.end().await?;
         ensure!(end.exit_code == 0, "{:?}\n{}", end.message, self.hook.logs().await?);

@@ -1,5 +1,5 @@
-//! What every deployer is asked on every change of this repository: an install, an upgrade, nothing at all, a hook that fails, and how it
-//! goes on after that.
+//! The short story that runs with every deployer on every change of this repository: an install, an
+//! upgrade, no change, a failing hook, and the recovery.
 
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ const DEADLINE: Duration = Duration::from_mins(15);
 const NODES: usize = 2;
 /// The hook's own settings in the bundle.
 const SETTINGS: &str = "*-gpu-operator-post/rollout.yaml";
-/// What the hook is told by mistake: to look for a ClusterPolicy that is not there, for three seconds.
+/// What the hook is told by mistake: to look for a ClusterPolicy that is not there, for three
+/// seconds.
 const MISTAKE: (&str, &str) =
     ("  mode: assist\n", "  mode: assist\n  clusterPolicy: elsewhere\n  graceSeconds: 3\n");
 

@@ -1,5 +1,5 @@
-//! Which change fires which hook, with each deployer: once for every hook that has a reason, and never without one but where the deployer
-//! runs everything anyway; then the hook only reads.
+//! Which change fires which hook, with each deployer. A hook fires once for each reason. It fires
+//! without a reason only if the deployer runs everything anyway, and then it only reads.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Other minor versions of Kubernetes than the one that everything else runs on: an install, an upgrade, nothing at all, a hook that fails.
+//! Other minor versions of Kubernetes than the default one: an install, an upgrade, no change, a
+//! failing hook.
 
 /// Makes a module for a minor version, with a test for Helm and one for a GitOps deployer.
 macro_rules! on_kubernetes {

@@ -1,4 +1,5 @@
-//! GPU driver and network driver on the same nodes, each with a hook Job of its own, both Jobs at once.
+//! GPU driver and network driver on the same nodes, each with a hook Job of its own, both Jobs at
+//! the same time.
 
 use anyhow::{Context, Result, ensure};
 use contract::record::NodeOutcome;
@@ -42,7 +43,8 @@ async fn holds_the_lease(stack: &Stack, hook: &HookRelease<'_>) -> Result<()> {
     .await
 }
 
-/// Network before GPU, never both on a node, and the network driver is told to load only on a node that takes no pods.
+/// Network before GPU, never both on a node, and the network driver is told to load only on a node
+/// that takes no pods.
 fn check_turns(turns: &Turns) -> Result<()> {
     for (node, looks) in turns.by_node() {
         ensure!(
@@ -94,7 +96,8 @@ async fn network_and_gpu_drivers_share_budget_not_node() -> Result<()> {
             network_settings(),
             settings(2, 240),
         );
-        // Nothing but the other driver's record keeps it from the node that the network hook leaves cordoned.
+        // Nothing but the other driver's record keeps it from the node that the network hook leaves
+        // cordoned.
         gpu_settings["upgrade"]["foreignCordon"] = "include".into();
         let (network_said, gpu_said) =
             tokio::join!(network.deploy(&values, &network_settings), async {
@@ -129,7 +132,8 @@ async fn network_and_gpu_drivers_share_budget_not_node() -> Result<()> {
             nodes.values().all(|node| !node.annotations().contains_key(SAFE_LOAD)),
             "no driver waits to be loaded"
         );
-        // The node without a network keeps its old GPU driver, counts as unavailable, and is told by both.
+        // The node without a network keeps its old GPU driver, counts as unavailable, and is told
+        // by both.
         let failed = nodes.get("gpu-3").context("gpu-3")?;
         ensure!(
             is_cordoned(failed)

@@ -1,4 +1,5 @@
-//! The hook's pod dies in the middle, wherever it runs: the Job's next pod goes on, and nothing is done twice.
+//! The hook's pod dies in the middle of its work, on any node. The Job's next pod continues, and
+//! does nothing twice.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +39,8 @@ fn check_evicted_once(hook: &HookRelease<'_>, begin: Timestamp) -> Result<usize>
     Ok(went.len())
 }
 
-/// The pod is deleted in the evictions of the first node, and its successor is killed between a driver's deletion and its return.
+/// The pod is deleted in the evictions of the first node, and its successor is killed between a
+/// driver's deletion and its return.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn hook_that_dies_twice_deletes_pods_once() -> Result<()> {
@@ -90,7 +92,8 @@ async fn hook_that_dies_twice_deletes_pods_once() -> Result<()> {
     .await
 }
 
-/// The only GPU node runs the hook as well, is drained of everything, and the hook is killed there while it is cordoned.
+/// The only GPU node runs the hook as well, is drained of everything, and the hook is killed there
+/// while it is cordoned.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn hook_on_only_node_survives_its_drain() -> Result<()> {

@@ -1,4 +1,4 @@
-//! What stands on the nodes yields late, never, or when it has ended by itself.
+//! Workloads that leave late, never, or only when they have completed.
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
@@ -62,7 +62,8 @@ async fn finish(stack: &Stack, pod: &Pod) -> Result<Timestamp> {
     Ok(before)
 }
 
-/// Lets the late one go when the hook has asked for it in vain, and the job end when it is waited for.
+/// Lets the late one go when the hook has asked for it in vain, and the job end when it is waited
+/// for.
 async fn yields(
     stack: &Stack,
     hook: &HookRelease<'_>,
@@ -94,7 +95,8 @@ async fn late_and_impossible_budgets_and_jobs_are_respected() -> Result<()> {
     scenario("drive-yielding", async |stack| {
         stack.fleet(Script { driver: (500, 1_500), ..Script::seeded(55) }, 4, false).await?;
         stack.create_namespace(NAMESPACE).await?;
-        // The whole node for each of two pods: the second one waits for a place, and none may go meanwhile.
+        // The whole node for each of two pods: the second one waits for a place, and none may go
+        // meanwhile.
         stack
             .run(&Serving {
                 name: "late",

@@ -1,5 +1,6 @@
-//! Somebody aborts at any call of a hook, and the abort itself is killed at any call of its own: begun again, it leaves no cordon, label, record or Lease of
-//! ours on anything, and everything of others where it was.
+//! A user aborts at any call of a hook, and the abort itself is killed at any of its calls. When it
+//! is run again, it leaves no cordon, label, record or Lease of gpu-rollout, and does not change
+//! anything of others.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::fake::fault::{Effect, Fault};
 use crate::fake::rights::Grant;
 use crate::world::Pod;
 
-/// What a person may do beyond what hooks may.
+/// Grants the user the rights that a hook does not have.
 fn allow(fleet: &Driven) {
     let rights = [
         ("list", "", "nodes"),
@@ -49,7 +50,7 @@ fn cordoned(fleet: &Driven) -> BTreeSet<String> {
         .collect()
 }
 
-/// Everything of ours that is anywhere.
+/// Returns everything of gpu-rollout in the cluster.
 fn ours(fleet: &Driven) -> Vec<String> {
     let state = fleet.world.server.state();
     let mut found = Vec::new();
@@ -70,7 +71,8 @@ fn ours(fleet: &Driven) -> Vec<String> {
     found
 }
 
-/// Aborts; a Job that is being deleted goes when its pod has ended. Whether it came to its end: a call may be one that it dies at.
+/// Aborts. A Job that is being deleted is gone when its pod has ended. Returns whether the abort
+/// finished: it may die at a call.
 async fn aborts(fleet: &Driven, pod: &Pod) -> bool {
     let hooks: Vec<Settings> = fleet.stages.iter().map(|(settings, _)| settings.clone()).collect();
     let hooks: Vec<&Settings> = hooks.iter().collect();
@@ -94,15 +96,16 @@ async fn aborts(fleet: &Driven, pod: &Pod) -> bool {
     };
     tokio::select! {
         wrong = aborting => {
-            assert_eq!(texts(&wrong.unwrap()), Vec::<String>::new(), "every node is given back");
+            assert_eq!(texts(&wrong.unwrap()), Vec::<String>::new(), "every node is released");
             true
         }
         () = fleet.world.server.told.notified() => false,
-        () = kubelet => unreachable!("it goes on"),
+        () = kubelet => unreachable!("the kubelet does not end"),
     }
 }
 
-/// At the given call of the hook, and where `dies` says so an abort that dies at a call of its own before. False: there was no such call.
+/// Aborts at the given call of the hook. With `dies`, an earlier abort dies at one of its own
+/// calls. Returns `false` if there was no such call.
 async fn aborted(
     story: &Story,
     undisturbed: &Undisturbed,
@@ -133,7 +136,8 @@ async fn aborted(
     true
 }
 
-/// `step`: how many calls of the story with this number lie between two aborts.
+/// Aborts at many calls of all stories. `step`: number of calls between two aborts, by number of
+/// the story.
 async fn abort_at(step: impl Fn(usize) -> usize, deaths: &[Option<(usize, Effect)>]) {
     let mut count = 0;
     for (at, story) in numbered() {
@@ -146,7 +150,7 @@ async fn abort_at(step: impl Fn(usize) -> usize, deaths: &[Option<(usize, Effect
     assert!(count > numbered().count() * 2, "{count} aborts");
 }
 
-/// The calls of an abort: pause, Job, Lease, nodes, Lease, pause.
+/// Returns the calls at which an abort dies: pause, Job, Lease, nodes, Lease, pause.
 fn deaths() -> Vec<Option<(usize, Effect)>> {
     let all = (0..14).flat_map(|call| {
         [Effect::CrashBefore, Effect::CrashAfter].map(|effect| Some((call, effect)))
@@ -167,8 +171,9 @@ async fn soak_abort_at_any_call_removes_our_objects() {
     }
 }
 
-/// Of a fleet that mode `assist` was at work on: `gpu-0` is done, `gpu-1` is being upgraded, `gpu-2` has its turn to come and our wake label.
-/// The hook's own hold of a pause was taken off, and NVIDIA's controller went on two minutes later.
+/// Regression, in mode `assist`: `gpu-0` is done, `gpu-1` is being upgraded, `gpu-2` waits and has
+/// the wake label. The abort removed the hook's own hold for a pause, and NVIDIA's controller
+/// continued two minutes later.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn fleet_still_paused_is_held_after_abort() {
     let traits = Driver::Gpu.traits();
@@ -204,7 +209,7 @@ async fn fleet_still_paused_is_held_after_abort() {
         find_leftovers(&fleet.world.server.client(HOLDER), &[&settings], true).await.unwrap();
     assert_eq!(leftovers.begun, ["gpu-1"], "the abort does not stop its upgrade");
     for _ in 0..2 {
-        // The second one finds nothing left to do.
+        // A second abort has nothing to do.
         assert_eq!(abort_of(&fleet, &settings, true).await, Vec::<String>::new());
         assert_eq!(holds(&fleet), [held.clone(), free.clone(), held.clone()]);
         assert!(
@@ -217,7 +222,7 @@ async fn fleet_still_paused_is_held_after_abort() {
     assert_eq!(ours(&fleet), Vec::<String>::new());
 }
 
-/// Where a hook drives, NVIDIA's controller is off: it finishes no node, whatever its labels say.
+/// In mode `drive`, NVIDIA's controller is off. It finishes no node, regardless of the labels.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn abort_of_driven_fleet_names_no_begun_node() {
     let label = |node: &mut Value| {
@@ -232,7 +237,8 @@ async fn abort_of_driven_fleet_names_no_begun_node() {
     assert_eq!(leftovers.begun, Vec::<String>::new());
 }
 
-/// It exited with the code of failed upgrades, and sent people to driver pods.
+/// Regression: the abort exited with the code of failed upgrades, and its hint was about driver
+/// pods.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn abort_with_refused_patch_lacks_rights() {
     let hold = |node: &mut Value| {

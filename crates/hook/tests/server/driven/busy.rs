@@ -1,4 +1,4 @@
-//! An API server that sheds load while pods have to leave.
+//! An API server that sheds load during evictions.
 
 use contract::driver::Driver;
 use contract::exit::ExitCode;
@@ -9,7 +9,8 @@ use crate::fake::fault::{Effect, Fault};
 use crate::fake::request::Request;
 use crate::world::at;
 
-/// Each pod was asked for by itself, every five seconds where its PodDisruptionBudget would have let it go.
+/// Regression: the hook requested the eviction of each pod separately, every five seconds, although
+/// only the busy server refused it.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn busy_server_is_asked_for_evictions_when_allowed() {
     let made = || {

@@ -1,4 +1,4 @@
-//! More nodes at once than can be followed.
+//! More nodes at the same time than the hook can watch.
 
 use contract::driver::Driver;
 use contract::exit::ExitCode;
@@ -7,7 +7,8 @@ use kube_io::node_pods::MOST_NODES;
 use super::Driven;
 use crate::fake::fault::{Effect, Fault};
 
-/// As soon as one of a hundred places was free, those that still waited for one had failed: their pods had not been listed in time.
+/// Regression: when one of the hundred watches became free, the nodes that still waited for one
+/// failed, because their pods were not listed in time.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn node_waiting_for_a_place_has_not_failed() {
     let nodes = MOST_NODES + 12;
@@ -40,5 +41,5 @@ async fn node_waiting_for_a_place_has_not_failed() {
         .into_iter()
         .filter(|entry| begun(entry) && entry.request.name.contains("driver-daemonset"))
         .count();
-    assert_eq!(drivers, nodes, "each of them once");
+    assert_eq!(drivers, nodes, "each driver pod once");
 }

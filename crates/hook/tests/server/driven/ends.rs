@@ -1,4 +1,4 @@
-//! Each story undisturbed: its end, and no more writes than it takes.
+//! Each story undisturbed: its end, and the expected number of writes.
 
 use super::objects::Kind;
 use super::stories::STORIES;

@@ -1,11 +1,13 @@
-//! One call goes wrong, or the server is away from it on, and the process lives: it must come to the same end by itself.
+//! One call fails, or the server is unreachable from this call on, and the process survives. It
+//! must reach the same end without help.
 
 use super::moments::{Undisturbed, reached, strike};
 use super::stories::{Story, numbered};
 use crate::fake::fault::Effect;
 use crate::fake::request::Entry;
 
-/// Everything that can become of one call. The last one has its effect when the process has long asked again.
+/// All effects on one call. The last one takes effect long after the process has repeated the
+/// request.
 const EFFECTS: [Effect; 7] = [
     Effect::Status(409),
     Effect::Status(429),
@@ -26,7 +28,7 @@ async fn disturbed(story: &Story, undisturbed: &Undisturbed, nth: usize, effect:
     undisturbed.assert_same(&fleet, 1, &place).await;
 }
 
-/// Whether the server ever answers such a call in this way.
+/// Whether a real server can answer such a call in this way.
 fn happens(entry: &Entry, effect: Effect) -> bool {
     entry.request.is_write() || !matches!(effect, Effect::Status(409) | Effect::Late(_))
 }
@@ -49,7 +51,8 @@ async fn disturb(step: usize, chosen: impl Fn(usize, usize) -> bool) {
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn fault_at_any_write_keeps_the_end() {
-    // Some calls of each story, each with the next effect: over the stories every kind of call meets every effect.
+    // Disturb some calls of each story, each with the next effect. Over all stories, every kind of
+    // call meets every effect.
     disturb(21, |turn, index| turn % EFFECTS.len() == index).await;
 }
 
@@ -59,7 +62,7 @@ async fn soak_fault_at_any_call_keeps_the_end() {
     disturb(1, |_, _| true).await;
 }
 
-/// From a call on the server is away; the Lease runs out meanwhile.
+/// Makes the server unreachable from a call on, until after the Lease has expired.
 async fn away(story: &Story, undisturbed: &Undisturbed, nth: usize, silent: bool) {
     let fleet = story.begin();
     let Some(pod) = reached(&fleet, nth, Effect::Tell).await else { return };

@@ -1,4 +1,4 @@
-//! The time is over, and something is in the way of giving back the nodes that were not touched.
+//! The time budget is over, and an obstacle delays the release of untouched nodes.
 
 use contract::budget::{GIVING_BACK_SECONDS, MARGIN_SECONDS};
 use contract::driver::Driver;
@@ -11,10 +11,10 @@ use super::Driven;
 use crate::fake::fault::{Break, Effect, Fault};
 use crate::world::{Pod, named};
 
-/// When a run of an hour must have ended.
+/// When a run of one hour must have ended.
 const DEADLINE: u64 = 3600 - MARGIN_SECONDS;
 
-/// `gpu-0` waits for a job that does not end.
+/// Returns a fleet in which `gpu-0` waits for a job that does not end.
 fn waiting() -> Driven {
     let wait = CompletionPolicy { pod_selector: "app=train".into(), timeout_seconds: 0 };
     let fleet = Driven::new(Driver::Gpu, |settings| {
@@ -32,7 +32,7 @@ async fn is_given_back(fleet: &Driven, pod: Pod, what: &str) {
     assert!(second < DEADLINE + GIVING_BACK_SECONDS, "{what}: {second}");
 }
 
-/// It ended the run at the deadline, and the node kept its cordon.
+/// Regression: a gap in a watch ended the run at the deadline, and the node kept its cordon.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn watch_gap_at_deadline_ends_before_nodes_release() {
     let fleet = waiting();

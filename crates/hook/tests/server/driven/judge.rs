@@ -1,4 +1,5 @@
-//! What a run leaves behind, what it wrote, and what must have held at every moment of it, as the server saw it.
+//! The end of a run, its writes, and the invariants at every change, all from the view of the
+//! server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,18 +12,20 @@ use super::{Driven, NODES};
 use crate::fake::request::Entry;
 use crate::fake::store::Change;
 
-/// What a run leaves behind that must not depend on how it got there.
+/// The final state that must not depend on disturbances of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct End {
-    /// Labels, annotations and cordon of each node; of our record what is no time and no number of seconds.
+    /// Labels, annotations and cordon of each node, and the hook's record without times and
+    /// durations.
     pub(crate) nodes: BTreeMap<String, Value>,
-    /// What the DaemonSets have on each node: node, kind, revision, whether it is ready.
+    /// The pods of the DaemonSets: node, kind, revision, whether it is ready.
     pub(crate) operands: Vec<(String, Kind, String, bool)>,
-    /// How many pods each workload has, and how many of them are ready. Where they are is the scheduler's business.
+    /// The number of pods of each workload, and how many of them are ready. The scheduler decides
+    /// about their nodes.
     pub(crate) workloads: BTreeMap<String, (usize, usize)>,
 }
 
-/// Writes that had their effect, by object. Pods of workloads count for each UID, and by node as a whole they do not matter.
+/// The number of applied writes by object. Pods of workloads are counted by UID.
 pub(crate) type Writes = BTreeMap<String, usize>;
 
 fn is_ready(pod: &Value) -> bool {
@@ -37,7 +40,7 @@ fn node_of(pod: &Value) -> &str {
     pod["spec"]["nodeName"].as_str().unwrap_or_default()
 }
 
-/// The record of a driver on a node.
+/// Returns the record of a driver on a node.
 fn record(driver: Driver, node: &Value) -> Option<Value> {
     serde_json::from_str(node["metadata"]["annotations"][driver.traits().own_record].as_str()?).ok()
 }
@@ -47,7 +50,7 @@ fn name_of(object: &Value) -> &str {
 }
 
 impl Driven {
-    /// How it stands now.
+    /// Returns the current state as an end.
     pub(crate) fn end(&self) -> End {
         let state = self.world.server.state();
         let of = |resource: &'static str| {
@@ -79,7 +82,7 @@ impl Driven {
         End { nodes, operands, workloads }
     }
 
-    /// Of a node what must be the same however often the process died.
+    /// Returns the part of a node that must not depend on the deaths of the process.
     fn lasting(&self, node: &Value) -> Value {
         let mut annotations = node["metadata"]["annotations"].clone();
         for driver in &self.drivers {
@@ -95,7 +98,7 @@ impl Driven {
         json!([node["metadata"]["labels"], annotations, node["spec"]["unschedulable"]])
     }
 
-    /// In words, how a node is left: nothing if it is as any other that is done.
+    /// Describes the final state of a node. Empty: it is as every other done node.
     pub(crate) fn left(&self, node: &str) -> String {
         let node = self.world.get("nodes", "", node);
         let record = record(self.driver(), &node).unwrap_or_default();
@@ -115,7 +118,7 @@ impl Driven {
             .join(" ")
     }
 
-    /// Writes of the hook's pods by object, the Lease, the record and events apart.
+    /// Returns the writes of the hook's pods by object, without Lease, record and events.
     pub(crate) fn writes(&self) -> Writes {
         let log = self.world.log();
         let pods = self.pods_ever();
@@ -127,7 +130,7 @@ impl Driven {
         writes
     }
 
-    /// Every pod that there ever was, by namespace and name.
+    /// Returns every pod that ever existed, by namespace and name.
     fn pods_ever(&self) -> BTreeMap<(String, String), Value> {
         let state = self.world.server.state();
         let pods = state.store.history.iter().filter(|change| change.key.resource == "pods");
@@ -137,13 +140,13 @@ impl Driven {
         .collect()
     }
 
-    /// What must have held at every moment.
+    /// Asserts that no invariant was violated at any change.
     pub(crate) fn assert_safe(&self, place: &str) {
         let broken = self.violations();
         assert!(broken.is_empty(), "{place}:\n{}", broken.join("\n"));
     }
 
-    /// What did not hold, and when.
+    /// Returns the violated invariants with their versions.
     fn violations(&self) -> Vec<String> {
         let history: Vec<Change> = self.world.server.state().store.history.clone();
         let mut now = Moment {
@@ -165,7 +168,7 @@ impl Driven {
     }
 }
 
-/// The object that a request wrote, for the count.
+/// Returns the object that a request wrote, for the count.
 fn written(entry: &Entry, pods: &BTreeMap<(String, String), Value>) -> Option<String> {
     let request = &entry.request;
     match (request.verb, request.resource.as_str()) {
@@ -179,7 +182,7 @@ fn written(entry: &Entry, pods: &BTreeMap<(String, String), Value>) -> Option<St
     }
 }
 
-/// The fleet at one moment, as the server has it.
+/// The state of the fleet on the server after one change.
 struct Moment<'a> {
     fleet: &'a Driven,
     nodes: BTreeMap<String, Value>,
@@ -217,7 +220,7 @@ impl Moment<'_> {
             && foreign(&change.object)
             && !cordoned(&change.object)
         {
-            self.breaks(change, "lost the cordon that somebody else had put on it");
+            self.breaks(change, "lost a foreign cordon");
         }
         let drivers = &self.fleet.drivers;
         let under_way = |node: &Value| {
@@ -242,20 +245,20 @@ impl Moment<'_> {
         let policy = &self.fleet.world.settings.upgrade.policy;
         let limit = policy.max_unavailable.unwrap_or(Count::Percent(100)).resolve(NODES);
         if in_progress > policy.max_parallel_upgrades as usize {
-            self.breaks(change, &format!("was begun as number {in_progress}"));
+            self.breaks(change, &format!("was started as number {in_progress}"));
         }
         if unavailable > limit {
             self.breaks(change, &format!("was cordoned as number {unavailable}"));
         }
     }
 
-    /// A pod that was there until now is told to go: in these stories only the hook does that.
+    /// Checks a pod that is deleted. In these stories, only the hook deletes pods.
     fn deletion(&mut self, change: &Change) {
         let pod = &change.object;
         let node = self.nodes.get(node_of(pod)).cloned().unwrap_or_default();
         let kind = Kind::of(pod);
         if node["spec"]["unschedulable"] != true {
-            self.breaks(change, &format!("went from {}, which took new pods", name_of(&node)));
+            self.breaks(change, &format!("left {}, which accepted new pods", name_of(&node)));
         }
         if !kind.is_some_and(Kind::is_driver) {
             return;
@@ -271,7 +274,8 @@ impl Moment<'_> {
             self.breaks(change, "was replaced before the network's driver");
         }
         let policy = &self.fleet.world.settings.upgrade.policy;
-        // Where pod deletion comes first, a drain is only for the nodes on which it did not get through.
+        // If the policy has both pod deletion and drain, only nodes with a failed pod deletion are
+        // drained.
         let (deletes, drains) = (policy.pod_deletion.is_some(), policy.drain.is_some());
         let protects = |other: &&Value| {
             let holds =

@@ -1,12 +1,13 @@
-//! The process dies at any call, before its request arrives or before its answer does; the Job's next pod must come to the same end with
-//! at most one write more: the one that was in flight.
+//! The process dies at any call, before its request or its answer arrives. The Job's next pod must
+//! reach the same end with at most one additional write: the one that was in flight.
 
 use super::moments::{Undisturbed, reached};
 use super::stories::{Story, numbered};
 use crate::fake::fault::Effect;
 use crate::fake::request::Entry;
 
-/// Dies at the given call; the next pod ends the story. False: there was no such call.
+/// Kills the process at the given call. The next pod finishes the story. Returns `false` if there
+/// was no such call.
 async fn killed(story: &Story, undisturbed: &Undisturbed, nth: usize, effect: Effect) -> bool {
     let fleet = story.begin();
     let Some(first) = reached(&fleet, nth, effect).await else { return false };
@@ -20,7 +21,8 @@ async fn killed(story: &Story, undisturbed: &Undisturbed, nth: usize, effect: Ef
     true
 }
 
-/// Dies at the calls of the undisturbed runs, in the ways that are chosen. `step`: how many calls of the story with this number lie between.
+/// Kills the process at calls of the undisturbed runs, in the chosen ways. `step`: number of calls
+/// between two deaths, by number of the story.
 async fn kill(step: impl Fn(usize) -> usize, ways: impl Fn(&Entry) -> &'static [Effect]) {
     let (mut calls, mut kills) = (0, 0);
     for (at, story) in numbered() {
@@ -37,8 +39,9 @@ async fn kill(step: impl Fn(usize) -> usize, ways: impl Fn(&Entry) -> &'static [
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn kill_at_any_write_keeps_the_end() {
-    // The first story is short and has the writes that all have: every second of its calls. `make soak` takes every call of every story.
-    // Whoever dies before a request leaves what the one before it left: one way is enough here.
+    // The first story is short and has the writes that all stories have, so every second of its
+    // calls is tested. `make soak` tests every call of every story. A death before a request leaves
+    // the same state as a death after the previous one, so one way is enough here.
     kill(
         |at| if at == 0 { 2 } else { 23 },
         |entry| {

@@ -1,4 +1,4 @@
-//! What a story comes to undisturbed, and which of its calls are disturbed.
+//! The undisturbed results of stories, and the calls that tests disturb.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,19 +12,19 @@ use crate::fake::fault::{Effect, Fault};
 use crate::fake::request::Entry;
 use crate::world::Pod;
 
-/// What a story comes to when nothing disturbs it.
+/// The result of an undisturbed story.
 pub(crate) struct Undisturbed {
     pub(crate) end: End,
     pub(crate) writes: Writes,
     pub(crate) calls: Vec<Entry>,
-    /// The most patches of a node, where pods are waited for.
+    /// The highest number of patches of a node, if the story waits for pods.
     waits_for_pods: Option<usize>,
 }
 
-/// Seconds after which all that was evicted has come up elsewhere, in every story.
+/// Seconds after which all evicted pods are ready elsewhere, in every story.
 pub(crate) const COME_UP_SECONDS: u64 = 90;
 
-/// Each story is told once undisturbed, whichever test asks first.
+/// The undisturbed results. Each story runs undisturbed only once.
 static TOLD: Mutex<BTreeMap<&'static str, Arc<Undisturbed>>> = Mutex::new(BTreeMap::new());
 
 impl Undisturbed {
@@ -44,9 +44,10 @@ impl Undisturbed {
         told
     }
 
-    /// The calls of a story that are disturbed: each `step`-th from the first write of the Lease on, and one in `step * 4` of those before
-    /// it, when nothing has been written. `at`, the story's number, moves them, so that the stories together meet every kind of call. With
-    /// a step of one it is every call that there is.
+    /// Returns the calls of a story to disturb. From the first write of the Lease on it is each
+    /// `step`-th call, and before it, when nothing has been written, one in `step * 4`. `at`, the
+    /// number of the story, shifts them, so that all stories together cover every kind of call. A
+    /// step of 1 selects every call.
     pub(crate) fn moments(&self, at: usize, step: usize) -> Vec<usize> {
         let begins = self
             .calls
@@ -61,7 +62,7 @@ impl Undisturbed {
         (0..self.calls.len()).filter(chosen).collect()
     }
 
-    /// A call in words, for who reads of a failure at it.
+    /// Describes a call for the message of a failed test.
     pub(crate) fn place(&self, story: &Story, what: &str, nth: usize) -> String {
         let call = &self.calls[nth].request;
         format!(
@@ -74,8 +75,10 @@ impl Undisturbed {
         )
     }
 
-    /// Writes beyond those of the undisturbed run. Which pods there are to evict depends on where the scheduler puts them: each once; and so
-    /// does which node takes a step more, or is tried again, because pods did not leave it in time. While the server is away none does.
+    /// Returns the writes in excess of those of the undisturbed run. The evicted pods depend on the
+    /// scheduler, so each pod may be evicted once. Also, a node may need an additional step or
+    /// attempt, because pods did not leave it in time. While the server is unreachable, no pod
+    /// leaves.
     pub(crate) fn excess(&self, writes: &Writes) -> Vec<String> {
         let expected = |object: &String| {
             let undisturbed = self.writes.get(object).copied().unwrap_or(0);
@@ -93,7 +96,8 @@ impl Undisturbed {
             .collect()
     }
 
-    /// The same end, safely, with at most so many writes more, each on an object of its own.
+    /// Asserts the same end without violations, with at most `more` additional writes, each on a
+    /// different object.
     pub(crate) async fn assert_same(&self, fleet: &Driven, more: usize, place: &str) {
         fleet.world.pass(COME_UP_SECONDS).await;
         fleet.assert_safe(place);
@@ -106,7 +110,7 @@ impl Undisturbed {
     }
 }
 
-/// Puts an effect on one call of `pod-a`.
+/// Adds an effect to one call of `pod-a`.
 pub(crate) fn strike(fleet: &Driven, nth: usize, effect: Effect) {
     fleet.world.server.state().faults.push(Fault::new(
         |request| request.who == "pod-a",
@@ -116,7 +120,7 @@ pub(crate) fn strike(fleet: &Driven, nth: usize, effect: Effect) {
     ));
 }
 
-/// Starts `pod-a` and waits for the call on which an effect is that tells; `None`: the pod ended without it.
+/// Starts `pod-a` and waits for the call with a notifying effect. `None`: the pod ended before.
 pub(crate) async fn reached(fleet: &Driven, nth: usize, effect: Effect) -> Option<Pod> {
     strike(fleet, nth, effect);
     let mut pod = fleet.start("pod-a");

@@ -1,4 +1,4 @@
-//! The objects of a fleet whose hook drives: what the operator's DaemonSets put on nodes, and workloads.
+//! The objects of a driven fleet: the pods of the operator's DaemonSets, and workloads.
 
 use contract::driver::Driver;
 use contract::names;
@@ -9,14 +9,14 @@ use crate::fake::store::text;
 use crate::settings::{DRA, OPERATOR};
 use crate::world::at;
 
-/// Where the network operator is.
+/// The namespace of the Network Operator.
 pub(crate) const NETWORK: &str = "nvidia-network-operator";
-/// Where workloads are.
+/// The namespace of workloads.
 pub(crate) const JOBS: &str = "ml";
-/// Marks nodes that somebody else than the hook cordoned.
+/// The label of nodes with a foreign cordon.
 pub(crate) const FOREIGN: &str = "example.com/cordoned-by-hand";
 
-/// What a DaemonSet puts on every node.
+/// The kind of a DaemonSet's pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Driver,
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What stands on the nodes of a fleet with these drivers.
+    /// Returns the kinds of pods on the nodes of a fleet with these drivers.
     pub(crate) fn all(drivers: &[Driver]) -> Vec<Self> {
         let of = |driver: &Driver| match driver {
             Driver::Gpu => vec![Self::Driver, Self::Toolkit, Self::Validator, Self::Plugin],
@@ -37,7 +37,7 @@ impl Kind {
         drivers.iter().flat_map(of).collect()
     }
 
-    /// Which driver it is, if it is one.
+    /// Returns the driver that the pod installs, if any.
     pub(crate) fn installs(self) -> Option<Driver> {
         match self {
             Self::Driver => Some(Driver::Gpu),
@@ -76,7 +76,7 @@ impl Kind {
         }
     }
 
-    /// The kind of a pod, by its labels.
+    /// Returns the kind of a pod, by its labels.
     pub(crate) fn of(pod: &Value) -> Option<Self> {
         let labels = &pod["metadata"]["labels"];
         let all = [Self::Driver, Self::Mofed, Self::Toolkit, Self::Validator, Self::Plugin];
@@ -136,7 +136,7 @@ impl Kind {
         json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": self.name(), "uid": self.name(), "controller": true}])
     }
 
-    /// The DaemonSet, with the driver's new version in its template.
+    /// Returns the DaemonSet, with the new driver version in its template.
     pub(crate) fn daemon_set(self, version: &str, nodes: usize) -> Value {
         let (policy, api) = if self == Self::Mofed {
             ("NicClusterPolicy", "mellanox.com/v1alpha1")
@@ -176,7 +176,7 @@ impl Kind {
         })
     }
 
-    /// A pod that has not started.
+    /// Returns a pod that has not started.
     pub(crate) fn pod(self, node: &str, hash: &str, version: &str) -> Value {
         let mut labels = self.labels();
         labels["controller-revision-hash"] = json!(hash);
@@ -219,12 +219,12 @@ pub(crate) fn nic_cluster_policy(version: &str) -> Value {
     })
 }
 
-/// What runs in a pod whose containers are up.
+/// Returns the status of a pod with running containers.
 pub(crate) fn running(pod: &Value, since: Timestamp) -> Value {
     crate::world::objects::running(pod, since)
 }
 
-/// What a kubelet says of a driver that cannot be started.
+/// Returns the status of a driver pod that cannot start.
 pub(crate) fn crashing(pod: &Value, restarts: usize) -> Value {
     json!({
         "phase": "Running", "conditions": [{"type": "Ready", "status": "False"}],
@@ -235,7 +235,7 @@ pub(crate) fn crashing(pod: &Value, restarts: usize) -> Value {
     })
 }
 
-/// A pod of a workload that nobody has bound yet. `controller`: kind and name.
+/// Returns an unbound pod of a workload. `controller`: kind and name.
 pub(crate) fn workload((kind, name): (&str, &str), holds_gpu: bool) -> Value {
     let api = if kind == "Job" { "batch/v1" } else { "apps/v1" };
     let limits = if holds_gpu { json!({"nvidia.com/gpu": "1"}) } else { json!({"cpu": "1"}) };
@@ -250,7 +250,7 @@ pub(crate) fn workload((kind, name): (&str, &str), holds_gpu: bool) -> Value {
     })
 }
 
-/// A PodDisruptionBudget over one workload.
+/// Returns a PodDisruptionBudget for one workload.
 pub(crate) fn budget(name: &str, spec: &Value) -> Value {
     let mut spec = spec.clone();
     spec["selector"] = json!({"matchLabels": {"app": name}});

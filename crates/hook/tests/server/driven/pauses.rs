@@ -1,5 +1,5 @@
-//! Somebody pauses the fleet at any call: from a second later on nothing is taken from a node that works, and when the fleet is resumed it comes to the
-//! end that it would have come to.
+//! A user pauses the fleet at any call. From one second later on, the hook does not disturb a
+//! working node. After `resume`, the run reaches the same end.
 
 use contract::names;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::fake::fault::Effect;
 use crate::fake::request::Entry;
 use crate::settings::DRA;
 
-/// Seconds for which the fleet is paused: longer than every limit of the stories.
+/// The duration of the pause in seconds. It is longer than every limit of the stories.
 const PAUSE_SECONDS: u64 = 1200;
 
 fn pause(fleet: &Driven) {
@@ -20,7 +20,7 @@ fn pause(fleet: &Driven) {
     fleet.world.put("configmaps", names::LEASE_NAMESPACE, names::PAUSE_NAME, object);
 }
 
-/// Whether the call takes something from a node: a cordon, an eviction, the end of a driver.
+/// Whether the call disturbs a node: a cordon, an eviction, the deletion of a driver pod.
 fn takes(entry: &Entry) -> bool {
     let request = &entry.request;
     let cordons =
@@ -30,7 +30,7 @@ fn takes(entry: &Entry) -> bool {
     request.who == "pod-a" && entry.applied && (cordons || evicts || ends_driver)
 }
 
-/// Pauses at the given call. False: there was no such call.
+/// Pauses at the given call. Returns `false` if there was no such call.
 async fn paused(story: &Story, undisturbed: &Undisturbed, nth: usize) -> bool {
     let fleet = story.begin();
     let Some(pod) = reached(&fleet, nth, Effect::Tell).await else { return false };
@@ -50,7 +50,8 @@ async fn paused(story: &Story, undisturbed: &Undisturbed, nth: usize) -> bool {
     true
 }
 
-/// `step`: how many calls of the story with this number lie between two pauses.
+/// Pauses at many calls of all stories. `step`: number of calls between two pauses, by number of
+/// the story.
 async fn pause_at(step: impl Fn(usize) -> usize) {
     let mut pauses = 0;
     for (at, story) in numbered() {
@@ -64,7 +65,8 @@ async fn pause_at(step: impl Fn(usize) -> usize) {
 
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn pause_at_any_call_keeps_the_end() {
-    // Each pause lasts twenty minutes of virtual time in which everybody else goes on. `make soak` takes every call of every story.
+    // Each pause lasts twenty minutes of virtual time, in which all other actors continue. `make
+    // soak` tests every call of every story.
     pause_at(|at| if at == 0 { 7 } else { 67 }).await;
 }
 

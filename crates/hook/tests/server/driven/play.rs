@@ -1,5 +1,6 @@
-//! What everybody else does: DaemonSet and ReplicaSet controllers, scheduler, disruption controller, kubelets, driver manager, validator.
-//! One task, one queue of what is due: the same story gives the same moments each time.
+//! Plays the other actors: DaemonSet and ReplicaSet controllers, scheduler, disruption controller,
+//! kubelets, driver manager, validator. One task with one queue of events makes each story
+//! deterministic.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,29 +15,29 @@ use crate::fake::Server;
 use crate::fake::store::Key;
 use crate::world::{NEW, edit, objects::slice};
 
-/// What somebody does to the cluster.
+/// An action on the cluster.
 pub(crate) type Deed = fn(&Server);
 
-/// How the others behave in a story.
+/// The behavior of the other actors in a story.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Script {
     /// Seconds that a driver takes to load.
     pub(crate) driver_seconds: u64,
     /// Nodes whose new driver never starts.
     pub(crate) failing: BTreeSet<&'static str>,
-    /// Nodes whose driver starts with the second pod.
+    /// Nodes whose driver starts only in the second pod.
     pub(crate) failing_once: BTreeSet<&'static str>,
-    /// New driver pods wait until somebody lets them load.
+    /// Whether new driver pods wait until their annotation is removed.
     pub(crate) safe_load: bool,
-    /// Seconds until a pod of a workload is ready, where it is not two.
+    /// Seconds until a pod of a workload is ready, if not two.
     pub(crate) slow: BTreeMap<&'static str, u64>,
-    /// Nodes that are taken out of the cluster a moment after they were cordoned.
+    /// Nodes that are removed from the cluster shortly after their cordon.
     pub(crate) leaving: BTreeSet<&'static str>,
-    /// What people do, and at which second of the story.
+    /// The actions of users, with their second of the story.
     pub(crate) people: Vec<(u64, Deed)>,
 }
 
-/// Something that is due.
+/// A scheduled event.
 #[derive(Clone, Debug)]
 enum Event {
     Remove(Key),
@@ -48,7 +49,7 @@ enum Event {
     People(Deed),
 }
 
-/// Everybody else.
+/// The other actors.
 pub(crate) struct Play {
     server: Server,
     script: Script,
@@ -59,11 +60,11 @@ pub(crate) struct Play {
     loading: BTreeSet<Key>,
 }
 
-/// Restarts of a failing driver come so many seconds apart.
+/// The seconds between two restarts of a failing driver.
 const CRASH_SECONDS: u64 = 2;
-/// How many there are: the hook gives up above ten.
+/// The number of restarts. The hook lets the node fail after more than ten.
 const CRASHES: usize = 14;
-/// How long after its cordon a node leaves: its driver is on its way then.
+/// The seconds from its cordon until a node leaves. Its driver is starting at that time.
 const LEAVE_SECONDS: u64 = 6;
 
 impl Play {
@@ -118,7 +119,7 @@ impl Play {
         }
     }
 
-    /// Looks at what has changed until nothing more follows from it.
+    /// Reacts to changes until no more changes follow.
     pub(crate) fn react(&mut self) {
         loop {
             let changes: Vec<(&'static str, Key, Value)> = {
@@ -185,7 +186,7 @@ impl Play {
         }
     }
 
-    /// A driver pod that waits may load as soon as the annotation is gone.
+    /// Makes a waiting driver pod load when the annotation is gone.
     fn loads(&mut self, node: &str) {
         let Some(object) =
             self.server.state().store.objects.get(&Key::new("nodes", "", node)).cloned()
@@ -224,7 +225,7 @@ impl Play {
         nodes.map(|(key, node)| (key.name.clone(), node.clone())).collect()
     }
 
-    /// Binds what is not bound to the schedulable node with the fewest pods.
+    /// Binds unbound pods to the schedulable node with the fewest pods.
     fn schedule(&mut self) {
         for (key, pod) in self.pods(|pod| pod["spec"]["nodeName"].is_null()) {
             let busy = |node: &str| {
@@ -240,7 +241,7 @@ impl Play {
         }
     }
 
-    /// The disruption controller.
+    /// Updates the PodDisruptionBudgets, as the disruption controller does.
     fn budgets(&self) {
         let keys: Vec<Key> = {
             let state = self.server.state();
@@ -292,7 +293,7 @@ impl Play {
         }
     }
 
-    /// The machine is gone: its Node object, what stood on it, and its place in the DaemonSets' status.
+    /// Removes a node: its Node object, its pods, and its count in the status of the DaemonSets.
     fn leaves_cluster(&self, node: &str) {
         self.server.change(|state| state.store.remove(&Key::new("nodes", "", node)));
         for (key, _) in self.pods(|pod| pod["spec"]["nodeName"] == node) {
@@ -331,7 +332,8 @@ impl Play {
         }
     }
 
-    /// The driver manager takes what stands on the driver away, and the driver loads.
+    /// Removes the pods that depend on the driver, as the driver manager does, and loads the
+    /// driver.
     fn driver_starts(&mut self, key: &Key, node: &str, driver: Driver) {
         if driver == Driver::Gpu {
             edit(&self.server, &Key::new("nodes", "", node), |object| {
@@ -377,7 +379,7 @@ impl Play {
     }
 }
 
-/// Makes a pod of a DaemonSet that does not run yet.
+/// Creates a pod of a DaemonSet that does not run yet.
 pub(crate) fn create(server: &Server, kind: Kind, node: &str, hash: &str, version: &str) -> Key {
     let now = server.clock.now();
     server.change(|state| {
@@ -391,7 +393,7 @@ pub(crate) fn create(server: &Server, kind: Kind, node: &str, hash: &str, versio
     })
 }
 
-/// Makes a pod of a workload that is not bound yet.
+/// Creates an unbound pod of a workload.
 pub(crate) fn workload(server: &Server, owner: (&str, &str), holds_gpu: bool) -> Key {
     let now = server.clock.now();
     server.change(|state| {
@@ -401,7 +403,7 @@ pub(crate) fn workload(server: &Server, owner: (&str, &str), holds_gpu: bool) ->
     })
 }
 
-/// The plugin tells which driver it serves: the one that is loaded.
+/// Publishes the ResourceSlice of a plugin, with the loaded driver.
 pub(crate) fn publish(server: &Server, node: &str) {
     let version = {
         let state = server.state();
@@ -428,7 +430,7 @@ pub(crate) fn publish(server: &Server, node: &str) {
     });
 }
 
-/// A job ends: what it leaves is a pod that has succeeded.
+/// Ends a job. Its pod remains with phase Succeeded.
 pub(crate) fn job_ends(server: &Server) {
     let keys: Vec<Key> = {
         let state = server.state();

@@ -1,5 +1,5 @@
-//! The API server refuses writes of one node, whoever asks: that node fails in the server's words, the others are upgraded, and nothing is asked
-//! for again and again.
+//! The API server refuses all writes to one node. That node fails with the server's message, the
+//! other nodes are upgraded, and the hook does not repeat the write endlessly.
 
 use contract::count::Count;
 use contract::driver::Driver;
@@ -17,13 +17,13 @@ use crate::world::named;
 
 const REFUSED: &str = "gpu-1";
 
-/// What real servers answer.
+/// Answers of real servers.
 const ANSWERS: [Effect; 5] = [
     Effect::Answer(
         403,
         "nodes \"gpu-1\" is forbidden: ValidatingAdmissionPolicy 'reserved' with binding 'reserved' denied request: ask the platform team",
     ),
-    // No words that tell whose they are: the right itself is asked for.
+    // The message does not show its origin, so the hook checks the right itself.
     Effect::Answer(403, "gpu-1 is forbidden: it is reserved, ask the platform team"),
     Effect::Answer(
         403,
@@ -46,7 +46,7 @@ fn fleet() -> Driven {
     fleet.serves("train", REFUSED, 1, true)
 }
 
-/// The pods that are on the node now, by name.
+/// Returns the names of the chosen pods on the node.
 fn pods(fleet: &Driven, chosen: impl Fn(&Value) -> bool) -> Vec<String> {
     let state = fleet.world.server.state();
     let on_node = |pod: &Value| pod["spec"]["nodeName"] == REFUSED && chosen(pod);
@@ -59,7 +59,7 @@ fn pods(fleet: &Driven, chosen: impl Fn(&Value) -> bool) -> Vec<String> {
         .collect()
 }
 
-/// The writes of the node of one kind.
+/// Returns a predicate for the writes of one kind to the node.
 fn writes(fleet: &Driven, what: &str) -> Box<dyn Fn(&Request) -> bool + Send> {
     let is_driver = |pod: &Value| Kind::of(pod) == Some(Kind::driver(Driver::Gpu));
     match what {
@@ -115,7 +115,8 @@ fn refused_requests(fleet: &Driven) -> usize {
         .count()
 }
 
-/// With the 422, 0 of the nodes were upgraded until the deadline; with the 403 the run ended for all after a minute.
+/// Regression: with the 422, no node was upgraded until the deadline. With the 403, the run ended
+/// for all nodes after one minute.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn refused_write_fails_its_node_and_no_other() {
     for what in ["node", "cordon", "uncordon", "eviction", "driver", "plugin"] {
@@ -160,7 +161,7 @@ async fn refused_node_is_done_by_the_next_deployment() {
         fleet.world.server.state().faults.push(Fault::new(matches, 0, usize::MAX, ANSWERS[0]));
         let mut fleet = fleet.begin();
         assert_eq!(fleet.run("pod-a").await.code, ExitCode::NodesFailed, "{what}");
-        // A replacement pod of the same Job asks for nothing.
+        // A replacement pod of the same Job sends no write.
         let asked = refused_requests(&fleet);
         assert_eq!(fleet.run("pod-b").await.code, ExitCode::NodesFailed, "{what}");
         assert_eq!(refused_requests(&fleet), asked, "{what}");
@@ -172,7 +173,7 @@ async fn refused_node_is_done_by_the_next_deployment() {
     }
 }
 
-/// A webhook that is being restarted is waited for.
+/// The hook waits for a webhook that restarts.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn briefly_failing_webhook_fails_no_node() {
     for what in ["node", "eviction", "driver", "plugin"] {
@@ -186,7 +187,7 @@ async fn briefly_failing_webhook_fails_no_node() {
     }
 }
 
-/// A state label that admission takes out of the patch was written again and again.
+/// Regression: a state label that admission dropped from the patch was written endlessly.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn patch_that_admission_changes_is_not_repeated() {
     let fleet = fleet();
@@ -198,7 +199,7 @@ async fn patch_that_admission_changes_is_not_repeated() {
     assert_eq!(named(&ended), ["gpu-1:WriteRefused"]);
     assert!(
         ended.message.contains("gpu-rollout.dev/gpu-driver-upgrade-state"),
-        "what admission drops is named: {}",
+        "the message names what admission drops: {}",
         ended.message
     );
     let patches = fleet
@@ -211,7 +212,7 @@ async fn patch_that_admission_changes_is_not_repeated() {
     assert_ne!(
         fleet.world.get("nodes", "", REFUSED)["spec"]["unschedulable"],
         true,
-        "it is given back"
+        "the node is released"
     );
     for index in (0..NODES).filter(|index| *index != 1) {
         assert_eq!(fleet.left(&format!("gpu-{index}")), "", "gpu-{index}");

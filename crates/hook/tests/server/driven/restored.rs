@@ -1,4 +1,4 @@
-//! An etcd that is restored from a backup while a run is under way.
+//! An etcd that is restored from a backup during a run.
 
 use contract::driver::Driver;
 use contract::exit::ExitCode;
@@ -11,8 +11,9 @@ use crate::fake::fault::Break;
 use crate::fake::store::Key;
 use crate::world::{edit, named};
 
-/// Every list was older than what had been seen, and nothing was decided until the deadline. A server that ends its watches in order is not even
-/// listed: it watches in silence from a version that is yet to come.
+/// Regression: every list was older than the observed state, and the hook made no decision until
+/// the deadline. If a server ends its watches regularly, the hook does not even list again. It
+/// watches silently from a future version.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn restored_etcd_is_believed_after_a_minute() {
     for (how, most) in [(Break::Gone, 70), (Break::EndOfFile, 5 * 66 + 75)] {

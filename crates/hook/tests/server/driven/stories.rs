@@ -1,4 +1,4 @@
-//! The stories, and how each of them ends.
+//! The stories with their expected ends.
 
 use contract::count::Count;
 use contract::driver::Driver;
@@ -11,27 +11,27 @@ use super::Driven;
 use super::objects::FOREIGN;
 use super::play::job_ends;
 
-/// A fleet and what it is put through.
+/// A fleet with its events and its expected end.
 #[derive(Clone, Copy)]
 pub(crate) struct Story {
     pub(crate) name: &'static str,
     make: fn() -> Driven,
-    /// How the run ends.
+    /// The exit code of the run.
     pub(crate) code: ExitCode,
-    /// What its message says.
+    /// A part of the message.
     pub(crate) says: &'static str,
-    /// Patches of `gpu-0`, `gpu-1` and `gpu-2`.
+    /// The number of patches of `gpu-0`, `gpu-1` and `gpu-2`.
     pub(crate) patches: [usize; 3],
-    /// Driver pods deleted on each of them.
+    /// The number of deleted driver pods on each of them.
     pub(crate) drivers: [usize; 3],
-    /// Evictions that were let through.
+    /// The number of accepted evictions.
     pub(crate) evictions: usize,
-    /// Nodes that are not given back as they were found, each with what is different.
+    /// Nodes that do not end in their initial state, each with the difference.
     pub(crate) left: &'static [(&'static str, &'static str)],
 }
 
 impl Story {
-    /// Everything at its beginning.
+    /// Returns the fleet at the start of the story.
     pub(crate) fn begin(&self) -> Driven {
         (self.make)().begin()
     }
@@ -52,21 +52,21 @@ fn draining(settings: &mut Settings) {
         Some(DrainPolicy { timeout_seconds: 120, ..DrainPolicy::default() });
 }
 
-/// One attempt a node; one that fails leaves room for the others.
+/// One attempt per node. A failed node leaves room for the others.
 fn tried_once(settings: &mut Settings) {
     settings.upgrade.attempts = 1;
     settings.upgrade.policy.max_unavailable = Some(Count::Number(2));
 }
 
-/// One that others have cordoned leaves room for the others.
+/// A node with a foreign cordon leaves room for the others.
 fn room_for_another(settings: &mut Settings) {
     settings.upgrade.policy.max_unavailable = Some(Count::Number(2));
 }
 
-/// Patches of a node that is done at its second attempt, or failed at it.
+/// The number of patches of a node that is done or failed at its second attempt.
 pub(crate) const TRIED_TWICE: usize = 5;
 
-/// Well upgraded, all of them.
+/// A story in which all nodes are upgraded.
 const WELL: Story = Story {
     name: "",
     make: || gpu(|_| {}),
@@ -78,17 +78,15 @@ const WELL: Story = Story {
     left: &[],
 };
 
-/// All of them with their numbers, or those whose name has `$STORY` in it: one that a soak failed at is told again by itself.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a test: the story comes from the one who tells it again"
-)]
+/// Returns all stories with their numbers, or those with `$STORY` in their names, to repeat a story
+/// that failed in a soak.
+#[expect(clippy::disallowed_methods, reason = "an environment variable selects the story")]
 pub(crate) fn numbered() -> impl Iterator<Item = (usize, &'static Story)> {
     let named = std::env::var("STORY").unwrap_or_default();
     STORIES.iter().enumerate().filter(move |(_, story)| story.name.contains(&named))
 }
 
-/// All of them.
+/// All stories.
 pub(crate) const STORIES: &[Story] = &[
     Story { name: "plain", make: || gpu(two_at_once), ..WELL },
     Story {
@@ -118,7 +116,7 @@ pub(crate) const STORIES: &[Story] = &[
                 .serves("serve", "gpu-0", 1, true)
                 .serves("serve", "gpu-1", 1, true)
                 .protected("serve", 1);
-            // One of them is not ready at first: none may go.
+            // One of the pods is not ready at first, so no pod may leave.
             let unready = |server: &crate::fake::Server, status: &str| {
                 let key = {
                     let state = server.state();
@@ -247,7 +245,8 @@ pub(crate) const STORIES: &[Story] = &[
     Story {
         name: "evictions that need a second attempt",
         make: || {
-            // Long enough that one call without an answer, and the pause after it, do not take all of an attempt.
+            // Long enough that one call without an answer, and the pause after it, do not use up an
+            // attempt.
             let deletion =
                 PodDeletionPolicy { timeout_seconds: 30, ..PodDeletionPolicy::default() };
             let fleet =

@@ -1,4 +1,5 @@
-//! What an upgrade asks of the API server grows with the fleet in a straight line: so much for each node, and so much once.
+//! The number of API requests of an upgrade grows linearly with the fleet: a constant part, and a
+//! part for each node.
 
 use contract::count::Count;
 use contract::driver::Driver;
@@ -6,7 +7,7 @@ use contract::exit::ExitCode;
 
 use super::Driven;
 
-/// Requests of one upgrade, those for the Lease apart.
+/// The number of requests of one upgrade, without those for the Lease.
 struct Asked {
     nodes: usize,
     reads: usize,
@@ -15,7 +16,8 @@ struct Asked {
 }
 
 impl Asked {
-    /// How many more there are than in the smaller fleet, for each node more.
+    /// Returns the number of additional requests for each additional node, compared with the
+    /// smaller fleet.
     fn for_each_node_beyond(&self, smaller: &Self, count: impl Fn(&Self) -> usize) -> f64 {
         share(count(self).saturating_sub(count(smaller)), self.nodes - smaller.nodes)
     }
@@ -26,7 +28,7 @@ fn share(count: usize, of: usize) -> f64 {
     count as f64 / of as f64
 }
 
-/// A fleet whose nodes each have a pod with a GPU, a tenth of them upgraded at once.
+/// Upgrades a fleet with one GPU pod on each node, a tenth of the nodes at the same time.
 async fn upgrade(nodes: usize) -> Asked {
     let mut fleet = Driven::sized(nodes, &[Driver::Gpu], |settings| {
         settings.upgrade.policy.max_parallel_upgrades = u32::try_from(nodes / 10).unwrap();
@@ -51,7 +53,7 @@ async fn upgrade(nodes: usize) -> Asked {
     asked
 }
 
-#[expect(clippy::print_stdout, reason = "the figures are for people")]
+#[expect(clippy::print_stdout, reason = "the figures are the output")]
 async fn grows_in_a_straight_line(sizes: &[usize]) {
     let mut fleets = Vec::new();
     for size in sizes {
@@ -69,10 +71,12 @@ async fn grows_in_a_straight_line(sizes: &[usize]) {
         let each = |count: fn(&Asked) -> usize| larger.for_each_node_beyond(smaller, count);
         let (reads, writes) = (each(|asked| asked.reads), each(|asked| asked.writes));
         let place = format!("from {} to {} nodes", smaller.nodes, larger.nodes);
-        // Start, driver pod, plugin and its record, the end, an event: and what goes beside a patch that was too late.
-        assert!(writes <= 8.0, "{place}: {writes:.2} writes for each node more");
-        // The pods of the node: one list and one watch. Caches cost what they cost however many nodes there are.
-        assert!(reads <= 3.0, "{place}: {reads:.2} reads for each node more");
+        // Start, driver pod, plugin and its record, end, event, and repeated patches after
+        // conflicts.
+        assert!(writes <= 8.0, "{place}: {writes:.2} writes for each additional node");
+        // One list and one watch of the node's pods. The requests of the caches do not depend on
+        // the number of nodes.
+        assert!(reads <= 3.0, "{place}: {reads:.2} reads for each additional node");
     }
 }
 

@@ -1,4 +1,5 @@
-//! The run goes from one process to another: a signal, a Lease that another hook takes meanwhile, another version of the program.
+//! Another process takes over the run: after a signal, after another hook took the Lease, or with
+//! another version of the program.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ fn story(name: &str) -> &'static Story {
     STORIES.iter().find(|story| story.name == name).unwrap()
 }
 
-/// SIGTERM at a call; the next pod of the Job goes on.
+/// Sends SIGTERM at a call. The next pod of the Job continues.
 async fn interrupted(story: &Story, undisturbed: &Undisturbed, nth: usize) {
     let fleet = story.begin();
     let Some(first) = reached(&fleet, nth, Effect::Tell).await else { return };
@@ -67,9 +68,10 @@ async fn soak_signal_at_any_call_is_survived() {
     interrupt(1).await;
 }
 
-/// From a call on the hook is cut off, and another pod of its Job takes the Lease when it has run out. The first one comes back while the
-/// other is at work. That only one of them acts at a time is held against the log of every story (`world/check.rs`). `effect`: whether the
-/// call in hand arrives at once, or when the other one has the Lease.
+/// Cuts the hook off from a call on. Another pod of its Job takes the Lease when it has expired.
+/// The first pod returns while the other one runs. The check of every story's log asserts that only
+/// one of them acts at a time (`world/check.rs`). `effect`: whether the current call arrives at
+/// once, or when the other pod has the Lease.
 async fn handed_over(
     story: &Story,
     undisturbed: &Undisturbed,
@@ -126,7 +128,8 @@ async fn soak_disconnected_hook_does_nothing_next_to_successor() {
     hand_over(1).await;
 }
 
-/// The hook is cut off, another hook takes the Lease when it has run out, has it for a while and gives it back.
+/// Cuts the hook off. Another hook takes the Lease when it has expired, holds it for a while and
+/// releases it.
 async fn taken(story: &Story, undisturbed: &Undisturbed, nth: usize) {
     let fleet = story.begin();
     let server = fleet.world.server.clone();
@@ -181,7 +184,7 @@ async fn soak_lease_taken_meanwhile_is_awaited() {
     take(1).await;
 }
 
-/// A fleet in which a newer program is at work on `gpu-1`.
+/// Returns a fleet in which `gpu-1` has the record of a newer program.
 fn with_a_newer_record(parallel: u32) -> Driven {
     let fleet = Driven::new(Driver::Gpu, |settings| {
         settings.upgrade.policy.max_parallel_upgrades = parallel;
@@ -239,14 +242,14 @@ async fn older_program_refuses_run_of_newer_one() {
     }
 }
 
-/// What a program of the same format that knows more would have written, into a JSON text.
+/// Adds keys to a JSON text, as a newer program with the same format version would write it.
 fn knows_more(text: &Value) -> Value {
     let mut record: Value = serde_json::from_str(text.as_str().unwrap()).unwrap();
     record["soakedFor"] = json!({"seconds": 7, "why": ["unknown"]});
     json!(record.to_string())
 }
 
-/// A program that knows more dies at a call; this one goes on.
+/// Kills a newer program at a call. This program continues.
 async fn followed(story: &Story, undisturbed: &Undisturbed, nth: usize) {
     let fleet = story.begin();
     let Some(first) = reached(&fleet, nth, Effect::CrashAfter).await else { return };
@@ -265,7 +268,7 @@ async fn followed(story: &Story, undisturbed: &Undisturbed, nth: usize) {
     for (settings, _) in &fleet.stages {
         fleet.world.edit("configmaps", &settings.namespace, &settings.record, |record| {
             for text in record["data"].as_object_mut().into_iter().flatten().map(|(_, text)| text) {
-                // The cohort is no JSON, and has no keys that could be added to.
+                // The cohort is not JSON, so no keys can be added.
                 if text.as_str().is_some_and(|text| text.starts_with('{')) {
                     *text = knows_more(text);
                 }
@@ -293,7 +296,8 @@ async fn additions_of_newer_program_are_ignored() {
     }
 }
 
-/// The deployer replaces the Job at a call: its pod is told to end, and one with another image comes under another digest.
+/// Replaces the Job at a call, as a deployer does. Its pod gets a signal, and a pod with another
+/// image and another digest starts.
 async fn replaced(story: &Story, undisturbed: &Undisturbed, nth: usize) {
     let mut fleet = story.begin();
     let Some(first) = reached(&fleet, nth, Effect::Tell).await else { return };
@@ -308,7 +312,7 @@ async fn replaced(story: &Story, undisturbed: &Undisturbed, nth: usize) {
     let mut end = fleet.end();
     if story.code == ExitCode::Success {
         assert_eq!(end, undisturbed.end, "{place}");
-        // What had failed is tried anew, with as many attempts as before.
+        // Failed nodes are tried again, with the same number of attempts.
         let tried_anew =
             |more: &String| story.patches[1] == TRIED_TWICE && more.ends_with("node gpu-1");
         let excess: Vec<String> = undisturbed
@@ -318,7 +322,7 @@ async fn replaced(story: &Story, undisturbed: &Undisturbed, nth: usize) {
             .collect();
         assert_eq!(excess, Vec::<String>::new(), "{place}");
     } else {
-        // A new digest is a new attempt for what failed: only that node may differ.
+        // A new digest allows new attempts for the failed node, so only that node may differ.
         end.nodes.remove("gpu-1");
         let mut expected = undisturbed.end.clone();
         expected.nodes.remove("gpu-1");
@@ -346,7 +350,8 @@ async fn soak_other_hook_image_continues_where_predecessor_stopped() {
     replace(1).await;
 }
 
-/// Another hook begins a node and lets go of the Lease. `held` until then; the watches of the one under test lie a minute behind.
+/// Makes another hook start a node and release the Lease, which it holds until then (`held`). The
+/// watches of the tested hook lag by one minute.
 async fn begins_a_node_and_lets_go(fleet: &Driven, held: HeldLease) {
     let traits = Driver::Gpu.traits();
     let (now, digest) = (text(fleet.world.clock.now()), &fleet.stages[0].0.digest);
@@ -362,7 +367,8 @@ async fn begins_a_node_and_lets_go(fleet: &Driven, held: HeldLease) {
     held.release().await;
 }
 
-/// A fleet whose first node is left alone, on a server whose watches of nodes lie a minute behind; and a hook's road to the Lease.
+/// Returns a fleet whose first node is left alone, on a server whose node watches lag by one
+/// minute, and a candidate for the Lease.
 fn late_watches() -> (Driven, LeaseCandidate) {
     let skip = Driver::Gpu.traits().skip_label;
     let fleet = Driven::new(Driver::Gpu, |_| {})
@@ -376,20 +382,21 @@ fn late_watches() -> (Driven, LeaseCandidate) {
     (fleet, leases)
 }
 
-/// A limit of one node leaves no room, whatever the late watches show.
+/// Asserts that the hook starts no second node with a limit of one, although its watches lag.
 async fn no_second_one_is_begun(fleet: &Driven, hook: Pod) {
     fleet.world.pass(20).await;
     assert!(
         fleet.world.get("nodes", "", "gpu-1")["spec"]["unschedulable"].is_null(),
-        "a second node was begun"
+        "a second node was started"
     );
     fleet.world.server.change(|state| state.late = None);
     let ended = fleet.ends(hook).await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
-    fleet.assert_safe("the Lease came over");
+    fleet.assert_safe("the Lease changed hands");
 }
 
-/// While a hook waits for the Lease its watches lie behind, and another one lets go of it with a node in the middle of its upgrade.
+/// The watches of a hook lag while it waits for the Lease, and another hook releases the Lease in
+/// the middle of a node's upgrade.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn foreign_start_counts_from_the_first_decision() {
     let (fleet, leases) = late_watches();
@@ -400,12 +407,13 @@ async fn foreign_start_counts_from_the_first_decision() {
     no_second_one_is_begun(&fleet, hook).await;
 }
 
-/// The same, where the Lease was free when the hook began to look, and is free again when it takes it.
+/// The same if the Lease was free when the hook first read it, and is free again when the hook
+/// takes it.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn foreign_start_after_first_load_counts_too() {
     let (fleet, leases) = late_watches();
     leases.acquire(|_| ()).await.unwrap().release().await;
-    // It is kept from the Lease by the self-check, which it tries again and again.
+    // The self-check, which the hook repeats, keeps it from the Lease.
     let review = |request: &Request| request.is("create", "selfsubjectaccessreviews");
     fleet.world.server.state().faults.push(Fault::new(review, 0, usize::MAX, Effect::Status(500)));
     let hook = fleet.start("pod-b");
@@ -416,7 +424,7 @@ async fn foreign_start_after_first_load_counts_too() {
     no_second_one_is_begun(&fleet, hook).await;
 }
 
-/// Nothing can have happened that the caches do not show.
+/// No other hook can have written anything that the caches do not show.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn caches_restart_only_if_lease_may_have_moved() {
     for (was_free, lists) in [(true, 1), (false, 2)] {
@@ -431,7 +439,7 @@ async fn caches_restart_only_if_lease_may_have_moved() {
         if was_free {
             held.release().await;
         } else {
-            // It dies.
+            // The process dies.
             drop(held);
         }
         let ended = fleet.run("pod-b").await;

@@ -1,4 +1,5 @@
-//! Watches that end, lie late, say everything twice or in another order, and lists that show the past.
+//! Watches that end, lag, or send everything twice or in another order, and lists that show an
+//! older state.
 
 use std::time::Duration;
 
@@ -6,19 +7,21 @@ use super::moments::Undisturbed;
 use super::stories::{STORIES, Story, numbered};
 use crate::fake::fault::Break;
 
-/// How the hook's view is disturbed.
+/// A disturbance of the hook's view.
 #[derive(Clone, Debug)]
 enum View {
-    /// Watches end so every few seconds, and what happened meanwhile is not told.
+    /// Watches end in this way at this interval in seconds, and events in between are lost.
     Breaks(Break, u64),
-    /// Everything is told twice.
+    /// Every event is sent twice.
     Twice,
-    /// What happens at one moment is told in the wrong order.
+    /// Simultaneous events are sent in the wrong order.
     Reversed,
-    /// These resources (all, if none is named) are told so many seconds late; between kinds the order changes.
+    /// Events of these resources (all, if the list is empty) are delayed by this number of seconds,
+    /// so the order between kinds changes.
     Late(&'static [&'static str], u64),
-    /// After this second, for twenty more, lists and watches of these resources show what was some changes ago. From the first one on: whoever
-    /// has seen nothing cannot tell, and the first list is current by the API's promise.
+    /// From this second on, for twenty seconds, lists and watches of these resources show an older
+    /// state. It starts at second 1 at the earliest: before the first list, the hook cannot detect
+    /// an older state, and the API guarantees that the first list is current.
     Past(&'static [&'static str], u64),
 }
 
@@ -72,7 +75,8 @@ const VIEWS: &[View] = &[
 
 const PASTS: &[&[&str]] = &[&[], &["pods"], &["nodes"]];
 
-/// Each story in so many of the views, another one next, and with the past from another second on.
+/// Plays each story with this number of views, in rotation, and with an older state from different
+/// seconds on.
 async fn look(views: usize, pasts: impl Fn(usize) -> Vec<u64>) {
     for (at, story) in numbered() {
         let undisturbed = Undisturbed::of(story).await;
@@ -99,7 +103,8 @@ async fn soak_no_stale_view_causes_wrong_actions() {
     look(0, |_| (1..90).map(|from| from + 2).collect()).await;
 }
 
-/// The list of nodes that was served went back to before the first one was begun, so a second one was, above the limit.
+/// Regression: the served list of nodes went back to before the start of the first node, so a
+/// second one was started above the limit.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn old_node_list_starts_no_second_node() {
     let story = STORIES.iter().find(|story| story.name == "safe load").unwrap();

@@ -1,4 +1,5 @@
-//! The eviction of pods, as the API server does it (Kubernetes `pkg/registry/core/pod/storage/eviction.go`).
+//! The eviction of pods, as in the API server (Kubernetes
+//! `pkg/registry/core/pod/storage/eviction.go`).
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use super::request::Request;
 use super::store::{Key, text};
 use super::{State, failure};
 
-/// A refusal with a cause, as programs read it.
+/// Returns a refusal with a machine-readable cause.
 fn caused(code: u16, message: &str, reason: &str, cause: &str, retry_after: u32) -> Answer {
     let mut status = failure(code, message);
     status["details"] =
@@ -27,7 +28,8 @@ impl State {
             self.violations.push(format!("an eviction without version or UID: {request:?}"));
         }
         if !options["gracePeriodSeconds"].is_null() {
-            self.violations.push(format!("an eviction that shortens the pod's time: {request:?}"));
+            self.violations
+                .push(format!("an eviction that shortens the pod's grace period: {request:?}"));
         }
         let namespace = self.store.objects.get(&Key::new("namespaces", "", &request.namespace));
         if namespace.is_some_and(|namespace| namespace["status"]["phase"] == "Terminating") {
@@ -81,7 +83,7 @@ impl State {
                 );
             }
         }
-        // The budget is spent before the precondition is looked at, as on the real server.
+        // The budget is used up before the precondition is checked, as in the real server.
         if *wanted != pod["metadata"]["uid"] {
             return refused(409, "the UID in the precondition does not match the UID in record");
         }

@@ -1,35 +1,37 @@
-//! What goes wrong between client and server.
+//! Faults between client and server.
 
 use super::request::Request;
 
-/// What happens to a request.
+/// The effect of a fault on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// It is answered with this status and has no effect.
+    /// The server answers with this status, and the request has no effect.
     Status(u16),
-    /// It is answered with this status and these words, and has no effect: admission, validation, a quota.
+    /// The server answers with this status and message, and the request has no effect: admission,
+    /// validation, a quota.
     Answer(u16, &'static str),
-    /// Admission takes all labels out of it, and lets the rest through.
+    /// Admission drops all labels of the request and accepts the rest.
     DropLabels,
-    /// It is answered with 429, and told to come again in so many seconds.
+    /// The server answers 429 with a retry time in seconds.
     Busy(u32),
-    /// It never arrives, and there is never an answer.
+    /// The request never arrives and gets no answer.
     Hang,
-    /// It has its effect; there is never an answer.
+    /// The request takes effect, but its answer is lost.
     LoseAnswer,
-    /// It arrives so many seconds later, when nobody waits for its answer any more; the test is told when it is sent.
+    /// The request arrives this number of seconds later, when the client no longer waits for the
+    /// answer. The test is notified when it is sent.
     Late(u64),
-    /// It goes as any other, and the test is told.
+    /// The request is handled normally, and the test is notified.
     Tell,
-    /// As `Hang`, and the test is told: the process dies before its request is sent.
+    /// As `Hang`, and the test is notified: the process dies before it sends the request.
     CrashBefore,
-    /// As `LoseAnswer`, and the test is told: the process dies before it sees the answer.
+    /// As `LoseAnswer`, and the test is notified: the process dies before it receives the answer.
     CrashAfter,
 }
 
 type Matches = Box<dyn Fn(&Request) -> bool + Send>;
 
-/// An effect on some requests.
+/// A fault: an effect on some requests.
 pub(crate) struct Fault {
     matches: Matches,
     skip: usize,
@@ -38,7 +40,7 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// On the `nth` matching request (from 0), and on the `times - 1` after it.
+    /// Returns a fault for the `nth` matching request (from 0) and the `times - 1` after it.
     pub(crate) fn new(
         matches: impl Fn(&Request) -> bool + Send + 'static,
         nth: usize,
@@ -48,7 +50,7 @@ impl Fault {
         Self { matches: Box::new(matches), skip: nth, times, effect }
     }
 
-    /// What it does to this request; counts it.
+    /// Counts the request, and returns the effect on it.
     pub(crate) fn strikes(&mut self, request: &Request) -> Option<Effect> {
         if !(self.matches)(request) {
             return None;
@@ -62,7 +64,7 @@ impl Fault {
     }
 }
 
-/// How all watches end.
+/// The way in which all watches end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Break {
     /// The server closes them.

@@ -1,4 +1,4 @@
-//! What the server does with a request that reached it.
+//! The server's handling of requests.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -7,15 +7,15 @@ use super::request::Request;
 use super::store::{Key, merge, text};
 use super::{State, convert, failure};
 
-/// A ConfigMap holds 1 MiB (Kubernetes' `MaxSecretSize` rule for data).
+/// The largest ConfigMap: 1 MiB (the `MaxSecretSize` rule of Kubernetes for data).
 const LARGEST_CONFIG_MAP: usize = 1024 * 1024;
 
-/// What etcd takes (`--max-request-bytes`).
+/// The largest request to etcd (`--max-request-bytes`).
 const LARGEST_REQUEST: usize = 1536 * 1024;
 
 pub(super) type Answer = (u16, Value);
 
-/// As the API server validates a ConfigMap, and etcd the request.
+/// Validates a ConfigMap as the API server does, and the request as etcd does.
 fn config_map_refusal(request: &Request, object: &Value) -> Option<Answer> {
     if request.resource != "configmaps" {
         return None;
@@ -41,7 +41,7 @@ fn config_map_refusal(request: &Request, object: &Value) -> Option<Answer> {
     if values > LARGEST_CONFIG_MAP {
         return Some(refused(422, "data: Too long: may not be more than 1048576 bytes"));
     }
-    // Every key once more in `metadata.managedFields`, with what is around it there.
+    // `metadata.managedFields` contains every key again, with some overhead.
     let keys: usize = data().map(|(key, _)| 2 * key.len() + 10).sum();
     (values + keys > LARGEST_REQUEST).then(|| refused(500, "etcdserver: request is too large"))
 }
@@ -51,12 +51,12 @@ pub(super) fn refused(code: u16, message: &str) -> Answer {
 }
 
 impl State {
-    /// 404 for what is not served, 403 for what is not allowed.
+    /// Returns 404 for a resource that is not served, and 403 for a request without a right.
     pub(super) fn refusal(&mut self, request: &Request) -> Option<Answer> {
         let versions = self.served.get(&(request.group.as_str(), request.resource.as_str()));
         let unserved =
             !versions.is_some_and(|versions| versions.contains(&request.version.as_str()));
-        // Who may not even ask is told nothing about what is served; whoever may, gets the truth.
+        // Without a right, the answer does not show whether the resource is served.
         if request.resource != "selfsubjectaccessreviews" {
             let grant = self.grants.iter().find(|grant| grant.covers_request(request));
             let Some(grant) = grant else {
@@ -125,7 +125,8 @@ impl State {
         let attributes = &request.body["spec"]["resourceAttributes"];
         let part = |name: &str| attributes[name].as_str().unwrap_or_default();
         let (verb, group) = (part("verb"), part("group"));
-        // As RBAC writes it: behind a slash. A name that has one itself is nobody's right.
+        // RBAC writes a subresource after a slash. A resource name that contains a slash itself
+        // matches no right.
         let resource = match (part("resource"), part("subresource")) {
             (resource, _) if resource.contains('/') => String::new(),
             (resource, "") => resource.to_owned(),
@@ -165,7 +166,7 @@ impl State {
         } else {
             format!("{}/{}", request.group, request.version)
         };
-        // Any name ending in List is taken for it, except by types that know their own.
+        // Clients accept any kind that ends in List, except for types with a fixed kind.
         let kind = items
             .first()
             .and_then(|item| item["kind"].as_str())
@@ -236,7 +237,8 @@ impl State {
         }
         let mut object = current.clone();
         if request.resource != "pods" && request.body["propagationPolicy"] != "Foreground" {
-            // Nothing has finalizers here, and only pods, and what waits for them, get time to end.
+            // No object has finalizers here, and only pods, and objects that wait for them, have
+            // time to end.
             self.store.remove(&key);
             return (200, object);
         }
@@ -246,13 +248,14 @@ impl State {
         (200, self.store.update(&key, object))
     }
 
-    /// What the API's validation of events asks for; a rejected event would go unnoticed.
+    /// Validates an event as the API server does. Otherwise a rejected event would go unnoticed.
     fn check_event(&mut self, request: &Request) {
         let body = &request.body;
         let length = |field: &str| body[field].as_str().map_or(0, str::len);
         let filled = ["action", "reason", "reportingController", "reportingInstance"];
         let regarding = body["regarding"]["namespace"].as_str().unwrap_or("default");
-        // A dot before the generated suffix is refused: the part after it would be an empty label.
+        // The API refuses a dot before the generated suffix, because the part after it would be an
+        // empty label.
         let prefix = body["metadata"]["generateName"].as_str().unwrap_or_default();
         let admitted = |byte: u8| {
             byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.')

@@ -1,4 +1,4 @@
-//! A request as the API server understands it.
+//! A parsed request.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use serde_json::Value;
 
 use super::store::Key;
 
-/// One request.
+/// A parsed request to the API server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request {
-    /// The pod that asks.
+    /// The pod that sends the request.
     pub(crate) who: String,
     pub(crate) verb: &'static str,
     pub(crate) group: String,
     pub(crate) version: String,
-    /// Plural; empty for discovery.
+    /// The plural name. Empty for discovery.
     pub(crate) resource: String,
     pub(crate) namespace: String,
-    /// From the path, or from `fieldSelector=metadata.name=…` as RBAC has it.
+    /// The name from the path, or from `fieldSelector=metadata.name=…`, as for RBAC.
     pub(crate) name: String,
     pub(crate) query: BTreeMap<String, String>,
     pub(crate) body: Value,
@@ -31,11 +31,11 @@ pub(crate) struct Request {
 pub(crate) struct Entry {
     pub(crate) request: Request,
     pub(crate) at: Timestamp,
-    /// HTTP status; 0: no answer.
+    /// The HTTP status. 0: no answer.
     pub(crate) status: u16,
-    /// A write that had its effect, whether or not its answer arrived.
+    /// Whether a write took effect, even if its answer was lost.
     pub(crate) applied: bool,
-    /// It was under way for long: who sent it had given it up.
+    /// Whether it was in transit for so long that its sender had abandoned it.
     pub(crate) late: bool,
 }
 
@@ -125,13 +125,13 @@ impl Request {
         self.verb == verb && self.resource == resource
     }
 
-    /// Whether it asks for a change. Access reviews change nothing.
+    /// Whether the request is a write. Access reviews are not.
     pub(crate) fn is_write(&self) -> bool {
         matches!(self.verb, "create" | "update" | "patch" | "delete" | "deletecollection")
             && self.resource != "selfsubjectaccessreviews"
     }
 
-    /// The node whose pods are asked for.
+    /// Returns the node whose pods are requested.
     pub(crate) fn node(&self) -> Option<&str> {
         self.query.get("fieldSelector").and_then(|selector| selector.strip_prefix("spec.nodeName="))
     }
@@ -140,7 +140,7 @@ impl Request {
         Key::new(&self.resource, &self.namespace, &self.name)
     }
 
-    /// Whether an object is one that a list or watch asks for.
+    /// Whether a list or watch selects an object.
     pub(crate) fn selects(&self, key: &Key, object: &Value) -> bool {
         let label = |selector: &String| match selector.split_once('=') {
             Some((label, value)) => object["metadata"]["labels"][label] == value,

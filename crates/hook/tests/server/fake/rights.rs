@@ -1,4 +1,5 @@
-//! RBAC as the chart would render it from the task table. A request outside of it is a bug, whatever the test is about.
+//! RBAC as the chart renders it from the task table. In every test, a request without a right is a
+//! bug.
 
 use contract::names;
 use contract::record::{OBJECTS, object_name};
@@ -7,10 +8,10 @@ use contract::task::{RIGHTS, RightScope, RightTarget, rights};
 
 use super::request::Request;
 
-/// One verb on one resource, where and on what.
+/// A right: one verb on one resource, with namespace and name.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant {
-    /// Row of the table.
+    /// The row of the table.
     pub(crate) row: usize,
     pub(crate) verb: &'static str,
     pub(crate) group: &'static str,
@@ -21,7 +22,7 @@ pub(crate) struct Grant {
     pub(crate) name: Option<String>,
 }
 
-/// What the ServiceAccount of a release with these settings may do.
+/// Returns the rights of the ServiceAccount of a release with these settings.
 pub(crate) fn grants(settings: &Settings) -> Vec<Grant> {
     let mut all = Vec::new();
     for right in rights(settings.driver, &settings.tasks) {
@@ -74,7 +75,7 @@ pub(crate) fn grants(settings: &Settings) -> Vec<Grant> {
 }
 
 impl Grant {
-    /// One that no table holds, for tests of single calls.
+    /// Returns a right outside of the table, for tests of single calls.
     pub(crate) fn everywhere(
         verb: &'static str,
         group: &'static str,
@@ -91,7 +92,8 @@ impl Grant {
         namespace: &str,
         name: &str,
     ) -> bool {
-        // A Namespace object's own namespace is itself to RBAC; a rule of a ClusterRole covers it all the same.
+        // For RBAC, the namespace of a Namespace object is the object itself. A rule of a
+        // ClusterRole covers it too.
         self.verb == verb
             && self.group == group
             && self.resource == resource
@@ -109,7 +111,7 @@ impl Grant {
         )
     }
 
-    /// As tests deny it: `delete pods`.
+    /// Returns the short form that tests use to deny it, such as `delete pods`.
     pub(crate) fn short(&self) -> String {
         format!("{} {}", self.verb, self.resource)
     }

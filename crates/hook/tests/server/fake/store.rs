@@ -1,4 +1,4 @@
-//! What the server holds: objects, and every change that there ever was.
+//! The store of the server: objects, and the history of all changes.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// What an object is filed under.
+/// The key of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) resource: String,
@@ -20,7 +20,7 @@ impl Key {
     }
 }
 
-/// One change, as a watch tells it.
+/// One change, as in a watch event.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) version: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Change {
     /// `ADDED`, `MODIFIED` or `DELETED`.
     pub(crate) kind: &'static str,
     pub(crate) object: Value,
-    /// When it was made.
+    /// The time of the change.
     pub(crate) at: Instant,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Store {
     uids: u64,
 }
 
-/// A moment as Kubernetes writes it: whole seconds.
+/// Formats a time as Kubernetes does, in whole seconds.
 pub(crate) fn text(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
@@ -69,7 +69,7 @@ impl Store {
         object
     }
 
-    /// Adds an object, with what the server fills in.
+    /// Adds an object, with the fields that the server sets.
     pub(crate) fn create(&mut self, key: Key, mut object: Value, now: Timestamp) -> Value {
         let uid = format!("uid-{}-{}", key.name, self.unique());
         let metadata = &mut object["metadata"];
@@ -86,7 +86,7 @@ impl Store {
         self.change(key, "ADDED", object)
     }
 
-    /// Stores a changed object; what did not change is no news.
+    /// Stores an object. An unchanged object makes no new version.
     pub(crate) fn update(&mut self, key: &Key, object: Value) -> Value {
         if self.objects.get(key) == Some(&object) {
             return object;
@@ -100,7 +100,7 @@ impl Store {
         }
     }
 
-    /// Goes back to a version, as an etcd that is restored from a backup.
+    /// Goes back to a version, as a restore of etcd from a backup does.
     pub(crate) fn restore(&mut self, version: u64) {
         self.history.truncate(usize::try_from(version).unwrap());
         self.version = version;
@@ -113,7 +113,7 @@ impl Store {
         }
     }
 
-    /// All objects of a resource as they were at a version.
+    /// Returns all objects of a resource at a version.
     pub(crate) fn list_at(&self, resource: &str, version: u64) -> Vec<(Key, Value)> {
         if version >= self.version {
             return self
@@ -138,7 +138,7 @@ impl Store {
     }
 }
 
-/// JSON merge patch (RFC 7396).
+/// Applies a JSON merge patch (RFC 7396).
 pub(crate) fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();

@@ -15,7 +15,7 @@ use super::request::Request;
 
 const BOOKMARK: Duration = Duration::from_secs(20);
 
-/// What a watch has to say at a moment.
+/// The next step of a watch.
 enum Next {
     Item(Result<Vec<u8>, io::Error>),
     End,
@@ -30,7 +30,7 @@ struct Watch {
     bookmark: Instant,
     breaks: usize,
     over: bool,
-    /// When the next change is told that is held back.
+    /// When the next delayed change is sent.
     held: Option<Instant>,
 }
 
@@ -48,7 +48,7 @@ fn error(code: u16, message: &str) -> Vec<u8> {
     )
 }
 
-/// Streams what changes after `cursor`.
+/// Streams the changes after `cursor`.
 pub(crate) fn stream(
     server: Server,
     request: Request,
@@ -98,7 +98,7 @@ impl Watch {
         }
     }
 
-    /// When there may be something to send though nothing has changed.
+    /// Returns when there may be something to send without a change.
     fn wake_at(&self) -> Instant {
         let silent = self.server.state().silent_until;
         let regular = self.until.min(self.bookmark);
@@ -107,7 +107,7 @@ impl Watch {
             .unwrap_or_else(|| self.held.map_or(regular, |held| held.min(regular)))
     }
 
-    /// What there is to send now.
+    /// Returns the item to send now, if any.
     fn ready(&mut self) -> Next {
         let now = Instant::now();
         let server = self.server.clone();
@@ -162,7 +162,7 @@ impl Watch {
         if now >= self.bookmark {
             self.bookmark = now + BOOKMARK;
             if self.cursor > state.store.version {
-                // From a version that is yet to come the server watches in silence.
+                // For a watch from a future version, the server sends nothing.
                 return Next::Nothing;
             }
             let metadata =

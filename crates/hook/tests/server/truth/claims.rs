@@ -1,4 +1,4 @@
-//! What must hold of what commands say, whatever happens.
+//! Claims about the output of commands that must always be true.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,28 @@ use ops::status::{FleetTotals, NodeRow, NodeStage};
 
 use super::moment::{HookState, Moment};
 
-/// For so long on end an expected end may be put off: that a node takes longer than others shows after half a minute.
+/// How long an ETA may be postponed continuously. After half a minute, a node is known to be slower
+/// than others.
 const PUT_OFF: SignedDuration = SignedDuration::from_secs(40);
 
-/// The claims, with what was said a moment before.
+/// Checks the claims. Remembers the previous output.
 #[derive(Default)]
 pub(super) struct Claims {
-    /// Since when each node was said to wait for which reason, in which state.
+    /// The reported wait of each node: reason, state and start.
     waiting: BTreeMap<String, (&'static str, Option<String>, Option<Timestamp>)>,
-    /// The numbers of `status`.
+    /// The last totals of `status`.
     totals: Option<FleetTotals>,
-    /// When each node was expected to end, and since when that has been put off.
+    /// The last ETA of each node, and the time since which it has been postponed.
     ends: BTreeMap<String, (Option<Timestamp>, Option<Timestamp>)>,
-    /// Metrics that did not agree with them, with their values.
+    /// Metrics that differed from the totals, with their values.
     doubtful: BTreeMap<(&'static str, &'static str), f64>,
 }
 
-/// A number of `status`.
+/// Selects a total of `status`.
 type Number = fn(&FleetTotals) -> usize;
 
 impl Claims {
-    /// Returns what is not true.
+    /// Returns the false claims.
     pub(super) fn check(&mut self, moment: &Moment<'_>) -> Vec<String> {
         let mut lies = [
             nodes(moment),
@@ -46,8 +47,9 @@ impl Claims {
         lies
     }
 
-    /// A wait for the same reason, in the same state, does not begin later than it did before. Between the end of a state and the hook's next write, a
-    /// command may give the reason of the next state with the time of this one.
+    /// Checks that the start of a wait with the same reason and state does not move to a later
+    /// time. Between the end of a state and the hook's next write, a command may report the reason
+    /// of the next state with the time of the current one.
     fn times(&mut self, moment: &Moment<'_>) -> Vec<String> {
         let mut lies = Vec::new();
         let mut now = BTreeMap::new();
@@ -72,7 +74,7 @@ impl Claims {
         lies
     }
 
-    /// An expected end does not slide with the clock.
+    /// Checks that an ETA does not move with the clock.
     fn ends(&mut self, moment: &Moment<'_>) -> Vec<String> {
         let mut lies = Vec::new();
         for row in &moment.status.nodes {
@@ -90,8 +92,9 @@ impl Claims {
         lies
     }
 
-    /// Metrics count the same as `status`. They are those of the hook's last decision, whose actions `status` may see already: what does not agree has to
-    /// stay so for a second.
+    /// Checks that metrics have the same counts as `status`. They show the hook's last decision,
+    /// and `status` may already observe its actions. So a difference is only an error if it lasts
+    /// for a second.
     fn metrics(&mut self, moment: &Moment<'_>) -> Vec<String> {
         let known: Vec<&FleetTotals> = self.totals.iter().chain([&moment.status.totals]).collect();
         let sample = |name: &str, with: &str| {
@@ -126,7 +129,8 @@ impl Claims {
     }
 }
 
-/// A node that is called done is; every other one has a reason; cordons are those of the nodes.
+/// Checks that a node reported as done is done, that every other node has a reason, and that the
+/// reported cordons are those of the nodes.
 fn nodes(moment: &Moment<'_>) -> Vec<String> {
     let mut lies = Vec::new();
     for row in &moment.status.nodes {
@@ -172,7 +176,7 @@ fn nodes(moment: &Moment<'_>) -> Vec<String> {
     lies
 }
 
-/// A hook is said to be at work only while it is.
+/// Checks that a hook is reported as running only while it runs.
 fn run(moment: &Moment<'_>) -> Vec<String> {
     let phase = moment.status.run.as_ref().map(|run| run.phase);
     let is_true = match (&moment.hook, moment.has_verdict) {
@@ -182,10 +186,10 @@ fn run(moment: &Moment<'_>) -> Vec<String> {
         }
         (HookState::Dead, false) => phase == Some(RunPhase::BetweenPods),
     };
-    (!is_true).then(|| format!("the run is said to be {phase:?}")).into_iter().collect()
+    (!is_true).then(|| format!("the run is reported as {phase:?}")).into_iter().collect()
 }
 
-/// An end is expected only where nodes move.
+/// Checks that there is an ETA only while nodes progress.
 fn eta(moment: &Moment<'_>) -> Vec<String> {
     let status = &moment.status;
     let (over, totals) =
@@ -203,7 +207,7 @@ fn eta(moment: &Moment<'_>) -> Vec<String> {
         }
     }
     if totals.end.is_some() && (over || !status.fleet.is_empty()) {
-        lies.push("the rollout has an expected end".to_owned());
+        lies.push("the rollout has an ETA".to_owned());
     }
     let open = totals.in_progress + totals.pending + totals.unknown > 0;
     if open != (totals.end.is_some() || totals.no_eta.is_some()) {
@@ -215,7 +219,7 @@ fn eta(moment: &Moment<'_>) -> Vec<String> {
     lies
 }
 
-/// Times are printed to the second.
+/// Checks that times are printed in whole seconds.
 fn texts(moment: &Moment<'_>) -> Vec<String> {
     let waits = moment
         .status
@@ -234,7 +238,7 @@ fn texts(moment: &Moment<'_>) -> Vec<String> {
     texts.filter(is_long).map(|text| format!("a time to the nanosecond: {text}")).collect()
 }
 
-/// While a hook is at work, its cordons are no finding; when none is, they are.
+/// Checks that the cordons of a hook are a finding only while no hook runs.
 fn doctor(moment: &Moment<'_>) -> Vec<String> {
     let found = |check: &str| moment.findings.iter().find(|finding| finding.check == check);
     let mut lies = Vec::new();
@@ -252,12 +256,12 @@ fn doctor(moment: &Moment<'_>) -> Vec<String> {
     lies
 }
 
-/// A run that goes on is not reported as aborted, and one that has ended has an end.
+/// Checks that an unfinished run is not reported as aborted, and that a finished run has an end.
 fn report(moment: &Moment<'_>) -> Vec<String> {
     let Some(run) = &moment.report.run else { return Vec::new() };
     let mut lies = Vec::new();
     if run.aborted && !matches!(moment.hook, HookState::Ended) {
-        lies.push("report: the run is called aborted".to_owned());
+        lies.push("report: the run is reported as aborted".to_owned());
     }
     if moment.has_verdict != run.ended_at.is_some() {
         lies.push(format!("report: the run ended at {:?}", run.ended_at));

@@ -1,4 +1,4 @@
-//! One moment of a story: the truth, and what is said.
+//! One moment of a story: the real state and the reported one.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +11,27 @@ use serde_json::Value;
 
 use crate::world::World;
 
-/// The hook's process, as the kubelet knows it.
+/// The state of the hook's process that the kubelet knows.
 pub(super) enum HookState<'w> {
     Running(&'w HookMetrics),
     Dead,
     Ended,
 }
 
-/// The truth about a node.
+/// The real state of a node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeTruth {
-    /// It has one driver pod, of the new revision, which is ready.
+    /// Whether it has exactly one driver pod, which is of the new revision and ready.
     pub(super) has_new_driver: bool,
     pub(super) cordoned: bool,
     pub(super) ready: bool,
 }
 
-/// One moment.
+/// One moment of a story.
 pub(super) struct Moment<'w> {
     pub(super) hook: HookState<'w>,
     pub(super) nodes: BTreeMap<String, NodeTruth>,
-    /// The verdict of this run is written.
+    /// Whether the verdict of this run is written.
     pub(super) has_verdict: bool,
     pub(super) status: RolloutStatus,
     pub(super) report: RunReport,
@@ -58,7 +58,7 @@ impl<'w> Moment<'w> {
         }
     }
 
-    /// Everything that was said, for a test that fails.
+    /// Returns the complete output, for the message of a failed test.
     pub(super) fn text(&self) -> String {
         let pretty = |value: Result<String, serde_json::Error>| value.unwrap();
         format!(

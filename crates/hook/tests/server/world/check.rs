@@ -1,4 +1,4 @@
-//! What must hold after every story, and what the stories ask about.
+//! Checks after every story, and queries for the stories.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ use super::{NEW, World};
 use crate::settings::{DRA, OPERATOR, RELEASE};
 
 impl World {
-    /// The request log so far.
+    /// Returns the request log.
     pub(crate) fn log(&self) -> Vec<Entry> {
         self.server.state().log.clone()
     }
 
-    /// All writes that a pod asked for.
+    /// Returns all writes that a pod requested.
     pub(crate) fn writes(&self, who: &str) -> Vec<Entry> {
         self.log()
             .into_iter()
@@ -29,13 +29,13 @@ impl World {
             .collect()
     }
 
-    /// The run in the record.
+    /// Returns the run in the record.
     pub(crate) fn recorded(&self) -> Option<RunRecord> {
         let record = self.get("configmaps", OPERATOR, &format!("{RELEASE}-record"));
         record["data"]["run"].as_str().map(|text| serde_json::from_str(text).expect("a run"))
     }
 
-    /// The nodes in the record.
+    /// Returns the nodes in the record.
     pub(crate) fn recorded_nodes(&self) -> BTreeMap<String, NodeRecord> {
         let record = |index| {
             self.get("configmaps", OPERATOR, &object_name(&format!("{RELEASE}-record"), index))
@@ -48,7 +48,7 @@ impl World {
         nodes.map(|(name, record)| (name.to_owned(), record)).collect()
     }
 
-    /// Reasons and notes of all events, oldest first.
+    /// Returns reasons and notes of all events, oldest first.
     pub(crate) fn events(&self) -> Vec<(String, String)> {
         let word =
             |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
@@ -60,14 +60,15 @@ impl World {
             .collect()
     }
 
-    /// Who holds the Lease.
+    /// Returns the holder of the Lease.
     pub(crate) fn holder(&self) -> Option<String> {
         self.get("leases", "default", names::LEASE_NAME)["spec"]["holderIdentity"]
             .as_str()
             .map(str::to_owned)
     }
 
-    /// Plugin pods that a hook had deleted: node, UID, when. From what was stored, so however often it was asked for.
+    /// Returns the plugin pods that a hook deleted: node, UID, time. Repeated requests count once,
+    /// because the stored changes are used.
     pub(crate) fn deletions(&self) -> Vec<(String, String, Timestamp)> {
         let state = self.server.state();
         let mut found: Vec<(String, String, Timestamp)> = Vec::new();
@@ -92,7 +93,7 @@ impl World {
         found
     }
 
-    /// When the new driver became ready on each node that has it.
+    /// Returns when the new driver became ready, for each node that has it.
     pub(crate) fn migrated(&self) -> BTreeMap<String, Timestamp> {
         let state = self.server.state();
         let pods = state.store.objects.iter().filter(|(key, pod)| {
@@ -106,8 +107,8 @@ impl World {
         ready.collect()
     }
 
-    /// The promise: on every node that migrated, the plugin that stood there before was replaced, once, after the driver was ready, and
-    /// its replacement serves the new driver; nowhere else was anything deleted.
+    /// Asserts that on every migrated node, the old plugin was replaced once, after the driver was
+    /// ready, and that its replacement serves the new driver. No other pod was deleted.
     pub(crate) fn assert_replaced_once(&self) {
         let migrated = self.migrated();
         let deletions = self.deletions();
@@ -139,7 +140,8 @@ impl World {
         assert_eq!(plugins.count(), self.originals.len(), "every node has its plugin");
     }
 
-    /// Only the holder of the Lease writes, and only while it holds it. What it had sent before may arrive later: preconditions see to that.
+    /// Asserts that only the holder of the Lease writes, and only while it holds the Lease.
+    /// Requests sent before may arrive later, because preconditions protect them.
     fn assert_one_writer(&self) {
         let mut held: Option<(String, Timestamp)> = None;
         for entry in self.log().iter().filter(|entry| entry.applied && !is_said(entry)) {
@@ -171,7 +173,8 @@ impl World {
     }
 }
 
-/// What people say needs no Lease: what they change from a workstation, that the fleet is paused, and that a Job is to end.
+/// Whether a write is a user's request, which needs no Lease: changes from a workstation, pauses,
+/// and the deletion of a Job.
 fn is_said(entry: &Entry) -> bool {
     let request = &entry.request;
     let pauses =

@@ -1,4 +1,4 @@
-//! Objects as an API server holds them.
+//! Objects as an API server stores them.
 
 use contract::names;
 use jiff::Timestamp;
@@ -51,7 +51,7 @@ pub(crate) fn deployment() -> Value {
     })
 }
 
-/// The operator's pod, which leads.
+/// Returns the operator's pod, which is the leader.
 pub(crate) fn operator_pod(name: &str) -> Value {
     json!({
         "kind": "Pod", "apiVersion": "v1",
@@ -64,7 +64,7 @@ pub(crate) fn operator_pod(name: &str) -> Value {
     })
 }
 
-/// The Lease that it holds.
+/// Returns the Lease that the operator's pod holds.
 pub(crate) fn operator_lease(pod: &str, now: Timestamp) -> Value {
     json!({
         "kind": "Lease", "apiVersion": "coordination.k8s.io/v1",
@@ -76,12 +76,12 @@ pub(crate) fn operator_lease(pod: &str, now: Timestamp) -> Value {
     })
 }
 
-/// A time as Leases have it.
+/// Formats a time as in Leases.
 pub(crate) fn micro(at: Timestamp) -> String {
     format!("{at:.6}")
 }
 
-/// Which DaemonSet a pod is of.
+/// The DaemonSet of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operand {
     Driver,
@@ -183,7 +183,7 @@ pub(crate) fn revision(operand: Operand, number: i64, hash: &str) -> Value {
     })
 }
 
-/// A pod of a DaemonSet, not yet started.
+/// Returns a pod of a DaemonSet that has not started.
 pub(crate) fn pod(operand: Operand, name: &str, node: &str, hash: &str, version: &str) -> Value {
     let mut labels = operand.labels();
     labels["controller-revision-hash"] = json!(hash);
@@ -198,7 +198,7 @@ pub(crate) fn pod(operand: Operand, name: &str, node: &str, hash: &str, version:
     })
 }
 
-/// The status of a pod whose containers started and that is ready.
+/// Returns the status of a ready pod with running containers.
 pub(crate) fn running(pod: &Value, at: Timestamp) -> Value {
     let name = &pod["spec"]["containers"][0]["name"];
     json!({

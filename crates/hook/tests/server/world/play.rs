@@ -1,4 +1,4 @@
-//! What everybody else does: the operator, the DaemonSet controller, the kubelets.
+//! Plays the other actors: the operator, the DaemonSet controller, the kubelets.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) fn edit(server: &Server, key: &Key, change: impl FnOnce(&mut Value)) 
     });
 }
 
-/// The operator's leader renews its Lease.
+/// Renews the Lease of the operator's leader.
 pub(super) async fn renewals(server: Server, clock: RunClock) {
     let key = Key::new("leases", OPERATOR, names::OPERATOR_LEASE);
     loop {
@@ -39,7 +39,7 @@ async fn seconds(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-/// Makes a pod that does not run yet; answers its key.
+/// Creates a pod that does not run yet. Returns its key.
 fn create(
     server: &Server,
     operand: Operand,
@@ -69,7 +69,7 @@ fn runs(server: &Server, operand: Operand, key: &Key, node: &str, version: &str,
     }
 }
 
-/// A pod that has been running since then; answers its UID.
+/// Adds a pod that has been running since `since`. Returns its UID.
 pub(super) fn start(
     server: &Server,
     operand: Operand,
@@ -84,7 +84,7 @@ pub(super) fn start(
     state.store.objects[&key]["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
-/// The pods of a DaemonSet on a node: one, or two while one follows the other.
+/// Returns the pods of a DaemonSet on a node: one, or two during a replacement.
 fn pods_of(server: &Server, operand: Operand, node: &str) -> Vec<(Key, Value)> {
     let state = server.state();
     let from = Key::new("pods", operand.namespace(), operand.daemon_set());
@@ -96,7 +96,7 @@ fn pods_of(server: &Server, operand: Operand, node: &str) -> Vec<(Key, Value)> {
         .collect()
 }
 
-/// The version of the driver that is loaded on a node: that of its driver pod.
+/// Returns the version of the loaded driver on a node, which is that of its driver pod.
 fn loaded(server: &Server, node: &str) -> String {
     let driver = pods_of(server, Operand::Driver, node).pop();
     let image = driver
@@ -105,7 +105,8 @@ fn loaded(server: &Server, node: &str) -> String {
     image.trim_start_matches("nvcr.io/nvidia/driver:").trim_end_matches("-ubuntu22.04").to_owned()
 }
 
-/// The DaemonSet controller and the kubelets, for DRA plugins: what is deleted goes away, and comes back.
+/// Plays the DaemonSet controller and the kubelets for DRA plugins: deleted pods go and are
+/// recreated.
 pub(super) async fn plugins(server: Server, pace: Pace) {
     let mut changed = server.changes();
     let mut restarts = JoinSet::new();
@@ -146,7 +147,7 @@ async fn restart(server: Server, pace: Pace, old: Key, node: String) {
     }
 }
 
-/// The operator sees the new driver, and node after node gets it.
+/// Plays the operator, which notices the new driver and migrates one node after the other.
 pub(super) async fn migration(server: Server, pace: Pace, nodes: Vec<String>) {
     seconds(pace.operator).await;
     let daemon_set = Key::new("daemonsets", OPERATOR, Operand::Driver.daemon_set());
@@ -182,7 +183,7 @@ fn state(server: &Server, node: &str, state: &str) {
     });
 }
 
-/// One node gets its new driver, as the vendor's controller does it.
+/// Gives one node its new driver, as NVIDIA's controller does.
 async fn migrate(server: Server, pace: Pace, node: String) {
     let key = Key::new("nodes", "", &node);
     state(&server, &node, "cordon-required");

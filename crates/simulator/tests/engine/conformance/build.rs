@@ -1,4 +1,4 @@
-//! Lines 1 to 12: what the controller sees.
+//! Lines 1 to 12: the controller's snapshot.
 
 use std::sync::Arc;
 

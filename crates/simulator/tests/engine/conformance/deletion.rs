@@ -1,4 +1,5 @@
-//! Lines 66 to 94: pods that use the device, and the drain. Evictions run in the background; what they come to is a table.
+//! Lines 66 to 94: pods that use the device, and the drain. Evictions run in the background. A
+//! table has their results.
 
 use std::collections::BTreeSet;
 

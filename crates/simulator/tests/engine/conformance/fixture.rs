@@ -1,4 +1,4 @@
-//! Nodes as the controller sees them, and what a pass makes of them.
+//! Nodes in the controller's snapshot, and the results of a pass.
 
 use contract::driver::Driver;
 use contract::policy::Policy;
@@ -8,7 +8,7 @@ use nvidia_upgrade::snapshot::{NodeEntry, PodRevision, SnapshotDriverPod, Upgrad
 use nvidia_upgrade::throttle::{self, UpgradeSlots};
 use nvidia_upgrade::{ControllerGeneration, ControllerState, PolicyRules};
 
-/// The numbers for these nodes.
+/// Returns the slot counts for these nodes.
 pub(crate) fn slots(entries: &[NodeEntry<'_>], policy: &Policy) -> UpgradeSlots {
     throttle::slots(
         &UpgradeSnapshot { entries: entries.to_vec(), ..UpgradeSnapshot::default() },
@@ -16,10 +16,10 @@ pub(crate) fn slots(entries: &[NodeEntry<'_>], policy: &Policy) -> UpgradeSlots 
     )
 }
 
-/// What time it is in all of these tests: so many Unix seconds.
+/// The current time in all of these tests, in Unix seconds.
 pub(crate) const NOW: i64 = 1_800_000_000;
 
-/// A schedulable, Ready node with a driver pod of the newest revision that is up.
+/// Returns a schedulable, Ready node with a ready driver pod of the newest revision.
 pub(crate) fn node(name: &'static str, state: ControllerState) -> NodeEntry<'static> {
     NodeEntry {
         node: name,
@@ -38,12 +38,12 @@ pub(crate) fn node(name: &'static str, state: ControllerState) -> NodeEntry<'sta
     }
 }
 
-/// The same with a driver pod of an older revision.
+/// Returns the same node with a driver pod of an older revision.
 pub(crate) fn old(name: &'static str, state: ControllerState) -> NodeEntry<'static> {
     with(node(name, state), |entry| entry.pod.revision = PodRevision::Older)
 }
 
-/// The same with a driver pod without owner.
+/// Returns the same node with a driver pod without owner.
 pub(crate) fn orphaned(name: &'static str, state: ControllerState) -> NodeEntry<'static> {
     with(node(name, state), |entry| entry.pod.revision = PodRevision::Orphaned)
 }
@@ -74,22 +74,22 @@ pub(crate) fn options() -> PassOptions {
     PassOptions::new(ControllerGeneration::Gpu26_7, Timestamp::from_second(NOW).expect("a time"))
 }
 
-/// A policy that is switched on.
+/// Enables a policy.
 pub(crate) fn enabled(policy: Policy) -> PolicyRules {
     PolicyRules { auto_upgrade: true, policy, ..PolicyRules::default() }
 }
 
-/// No limits; chart defaults otherwise.
+/// Returns a policy without limits, and with chart defaults otherwise.
 pub(crate) fn rules() -> PolicyRules {
     enabled(Policy { max_parallel_upgrades: 0, max_unavailable: None, ..Policy::default() })
 }
 
-/// What a pass makes of these nodes.
+/// Runs a pass over these nodes.
 pub(crate) fn run(entries: impl IntoIterator<Item = NodeEntry<'static>>) -> PassOutcome {
     pass(&snapshot(entries), &rules(), &options())
 }
 
-/// The state that a pass gave a node.
+/// Returns the state that a pass gave a node.
 pub(crate) fn state_of(outcome: &PassOutcome, node: &str) -> Option<ControllerState> {
     let states = outcome.writes.iter().rev().filter(|write| write.node() == node);
     states.into_iter().find_map(|write| {
@@ -97,13 +97,13 @@ pub(crate) fn state_of(outcome: &PassOutcome, node: &str) -> Option<ControllerSt
     })
 }
 
-/// What a pass writes, as text.
+/// Returns the writes of a pass as text.
 pub(crate) fn writes(outcome: &PassOutcome) -> Vec<String> {
     assert_eq!(outcome.error, None);
     outcome.writes.iter().map(PassWrite::to_string).collect()
 }
 
-/// What a pass writes about one node.
+/// Returns the writes of a pass over one node.
 pub(crate) fn one(entry: NodeEntry<'static>) -> Vec<String> {
     writes(&run([entry]))
 }

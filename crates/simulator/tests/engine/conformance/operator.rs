@@ -1,4 +1,4 @@
-//! Lines 144 to 151 and 153: what the GPU operator does around the passes.
+//! Lines 144 to 151 and 153: the actions of the GPU Operator around the passes.
 
 use std::sync::Arc;
 
@@ -270,7 +270,7 @@ fn line_149_the_annotation_follows_the_policy() {
     );
 }
 
-/// What makes a driver pod none that is left behind.
+/// A change after which a driver pod does not count as left behind.
 type Spoil = fn(&mut ObservedPod);
 
 #[test]

@@ -1,4 +1,4 @@
-//! Lines 14 to 28: who needs an upgrade.
+//! Lines 14 to 28: the nodes that need an upgrade.
 
 use nvidia_upgrade::{ControllerState, PolicyRules, pass};
 

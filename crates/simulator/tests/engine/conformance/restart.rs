@@ -1,4 +1,4 @@
-//! Lines 95 to 110: the driver pod, and nodes that were given up.
+//! Lines 95 to 110: the driver pod, and failed nodes.
 
 use nvidia_upgrade::pass::{PassError, PassWrite, pass_with};
 use nvidia_upgrade::snapshot::NodeEntry;

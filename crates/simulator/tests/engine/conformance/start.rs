@@ -1,4 +1,4 @@
-//! Lines 47 to 55: nodes whose turn comes.
+//! Lines 47 to 55: the start of nodes.
 
 use contract::policy::Policy;
 use nvidia_upgrade::pass::{PassError, PassWrite, pass_with};
@@ -61,7 +61,8 @@ fn line_049_a_refused_label_ends_the_pass() {
 fn line_050_same_digest_restarts_driver_only() {
     assert_eq!(one(digests(Some("7"), Some("7"))), ["a: cordon", "a: pod-restart-required"]);
     assert_eq!(one(cordoned(digests(Some("7"), Some("7")))), ["a: pod-restart-required"]);
-    // Whether the pod is out of date is not asked (appendix A of the original's defects: nothing is ever evicted then).
+    // The controller does not check whether the pod is out of date (appendix A of the original's
+    // defects: it then never evicts a pod).
     let in_sync = with(digests(Some("7"), Some("7")), |entry| {
         entry.pod.revision = node("a", ControllerState::Done).pod.revision
     });

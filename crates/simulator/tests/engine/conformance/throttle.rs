@@ -1,5 +1,6 @@
-//! Lines 29 to 46: how many nodes start. Vectors 1 to 8 are those of k8s-operator-libs' own tests (`upgrade_state_test.go`); the others
-//! were computed by hand from its arithmetic.
+//! Lines 29 to 46: the number of nodes that start. Vectors 1 to 8 are from the tests of
+//! k8s-operator-libs (`upgrade_state_test.go`). The others were computed by hand from its
+//! arithmetic.
 
 use contract::policy::Policy;
 use nvidia_upgrade::pass::{PassError, PassWrite, pass};
@@ -20,11 +21,12 @@ const NAMES: [&str; 100] = {
     names
 };
 
-/// Number, nodes, maxParallelUpgrades, maxUnavailable; then TOTAL, IN_PROGRESS, MAXU, UNAVAIL, CU, AVAIL, and who starts.
+/// Number, nodes, maxParallelUpgrades, maxUnavailable, then TOTAL, IN_PROGRESS, MAXU, UNAVAIL, CU,
+/// AVAIL, and the nodes that start.
 type Vector = (u32, &'static str, u32, &'static str, [usize; 5], i64, &'static str);
 
-/// Nodes: `R` upgrade-required, `D` done, `C` cordon-required, `W` wait-for-jobs, `P` pod-restart, `F` failed, `M` node-maintenance, `X`
-/// an unknown value; `u` cordoned, `n` NotReady, `k` skipped.
+/// Nodes: `R` upgrade-required, `D` done, `C` cordon-required, `W` wait-for-jobs, `P` pod-restart,
+/// `F` failed, `M` node-maintenance, `X` an unknown value; `u` cordoned, `n` NotReady, `k` skipped.
 const VECTORS: [Vector; 29] = [
     (1, "5R", 0, "", [5, 0, 5, 0, 0], 5, "0-4"),
     (2, "5R", 3, "", [5, 0, 5, 0, 0], 3, "0-2"),
@@ -91,7 +93,7 @@ fn policy(max_parallel_upgrades: u32, max_unavailable: &str) -> Policy {
     Policy { max_parallel_upgrades, max_unavailable, ..Policy::default() }
 }
 
-/// `0-2 5`: 0, 1, 2, 5.
+/// Parses indices: `0-2 5` is 0, 1, 2, 5.
 fn indices(text: &str) -> Vec<usize> {
     let number = |text: &str| text.parse::<usize>().expect("a number");
     let range = |word: &str| {
@@ -103,7 +105,7 @@ fn indices(text: &str) -> Vec<usize> {
     text.split_whitespace().flat_map(range).collect()
 }
 
-/// The positions of the nodes that a pass starts.
+/// Returns the positions of the nodes that a pass starts.
 fn started(entries: &[NodeEntry<'static>], policy: Policy) -> Vec<usize> {
     let outcome = pass(&snapshot(entries.to_vec()), &enabled(policy), &options());
     let starts = |entry: &NodeEntry<'_>| {
@@ -188,7 +190,8 @@ fn line_040_only_false_ready_condition_is_unavailable() {
     assert_eq!(slots(&fleet("4Run"), &policy(0, "50%")).unavailable, 4, "each node once");
 }
 
-/// They are no part of what percentages are of, and still unavailable: with all that may be away they stop the fleet.
+/// These nodes do not count in the total of percentages, but count as unavailable. If they use up
+/// the limit, they stop the fleet.
 #[test]
 fn maintenance_operators_nodes_can_exhaust_max_unavailable() {
     assert_eq!(started(&fleet("1R 1Mu"), policy(0, "100%")), [] as [usize; 0]);

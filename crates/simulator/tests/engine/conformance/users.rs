@@ -1,4 +1,4 @@
-//! Lines 67 to 83: which pods use the GPU, and which of them go.
+//! Lines 67 to 83: the pods that use the GPU, and those that are deleted.
 
 use contract::policy::PodDeletionPolicy;
 use nvidia_upgrade::ControllerGeneration;
@@ -25,7 +25,7 @@ fn controlled(kind: &str, resources: &[&str]) -> Workload {
     Workload { controller: Some(controller), ..pod(resources) }
 }
 
-/// How many pods use the GPU, and how many of them go.
+/// Returns the number of pods that use the GPU, and the number of those that are deleted.
 fn counts(pods: &[Workload], force: bool, delete_empty_dir: bool) -> (usize, usize) {
     let policy = PodDeletionPolicy { force, delete_empty_dir, ..PodDeletionPolicy::default() };
     let found = users(pods, &Workloads::default(), &policy, ControllerGeneration::Gpu26_7);
@@ -116,7 +116,7 @@ fn line_081_allocated_gpus_count_from_v26_7() {
 
 #[test]
 fn line_082_foreign_unnamed_and_finished_pods_are_ignored() {
-    // A claim with administrator's access only, and one without allocation, have no driver in the view.
+    // A claim with only admin access, and a claim without allocation, have no driver in the view.
     for drivers in [&[] as &[&str], &["compute-domain.nvidia.com"]] {
         assert!(
             !uses_gpu(&claiming(Some("claim")), &claims(drivers), ControllerGeneration::Gpu26_7),

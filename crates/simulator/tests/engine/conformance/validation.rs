@@ -1,4 +1,4 @@
-//! Lines 111 to 125: validation, the end, and drivers that wait with loading.
+//! Lines 111 to 125: validation, the end, and drivers that wait before they load.
 
 use nvidia_upgrade::pass::{PassError, PassWrite, pass_with};
 use nvidia_upgrade::snapshot::{NodeEntry, ValidatorPod};
@@ -52,7 +52,7 @@ fn line_114_and_115_unready_validator_starts_the_timer() {
 fn line_116_node_is_given_up_after_ten_minutes() {
     assert_eq!(one(validating(&[false], Some("1799999395"))), ["a: upgrade-failed", GONE]);
     assert_eq!(one(validating(&[false], Some("1799999400"))), NOTHING, "not at the limit");
-    // And the next pass takes it back, unvalidated: its driver is ready.
+    // The next pass accepts the node without validation, because its driver is ready.
     assert_eq!(one(cordoned(node("a", ControllerState::Failed))), ["a: uncordon-required"]);
 }
 

@@ -1,4 +1,4 @@
-//! A state of the whole machine: one step a node and pass, and only steps that there are.
+//! The state machine as a whole: one step per node and pass, and only defined steps.
 
 use contract::count::Count;
 use contract::driver::Driver;
@@ -14,7 +14,7 @@ use proptest::sample::select;
 
 use super::fixture::{enabled, options, slots};
 
-/// Every step that a pass can make of itself; background tasks and people make others.
+/// Every step that a pass itself can make. Background tasks and users make other steps.
 const EDGES: [(ControllerState, ControllerState); 25] = [
     (ControllerState::Unknown, ControllerState::Done),
     (ControllerState::Unknown, ControllerState::UpgradeRequired),
@@ -39,7 +39,7 @@ const EDGES: [(ControllerState, ControllerState); 25] = [
     (ControllerState::Failed, ControllerState::UncordonRequired),
     (ControllerState::Failed, ControllerState::Done),
     (ControllerState::UncordonRequired, ControllerState::Done),
-    // The tasks' own.
+    // Steps of background tasks.
     (ControllerState::PodDeletionRequired, ControllerState::PodRestartRequired),
     (ControllerState::DrainRequired, ControllerState::Failed),
 ];

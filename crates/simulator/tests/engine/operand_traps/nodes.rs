@@ -1,4 +1,4 @@
-//! Single nodes that the operator does not count, or that stop all others.
+//! Single nodes that the operator does not count, or that block all others.
 
 use contract::count::Count;
 use contract::names;
@@ -13,7 +13,7 @@ use super::pools::rolling;
 use crate::fleet::{Fleet, named, waits};
 use crate::nvidia_drivers::{belongs, drivers};
 
-/// A node that died before the operator labeled it: `rollout.tolerateNotReady` is about it too.
+/// `rollout.tolerateNotReady` also covers a node that died before the operator labeled it.
 #[test]
 fn trap_14_dead_unlabeled_node_is_tolerated() {
     let mut fleet = Fleet::at_rest(3);
@@ -28,7 +28,7 @@ fn trap_14_dead_unlabeled_node_is_tolerated() {
     assert_eq!(fleet.decide(700).outcomes["gpu-2"], NodeOutcome::Deferred);
 }
 
-/// driver-manager sends toolkit and operands away: the node leaves every DaemonSet's `desired`.
+/// driver-manager removes toolkit and operands, so no DaemonSet counts the node in `desired`.
 #[test]
 fn trap_17_paused_toolkit_is_not_ready() {
     let mut fleet = Fleet::at_rest(2);
@@ -42,7 +42,7 @@ fn trap_17_paused_toolkit_is_not_ready() {
     assert_eq!(waits(&fleet.decide(0)), ["gpu-1:ToolkitNotReady"]);
 }
 
-/// The nodes with the pods for which the vendor's controller moves no node.
+/// Returns the nodes with the pods that block NVIDIA's controller on all nodes.
 fn blocked(decision: &Decision, node: &str) -> Vec<String> {
     let wait = decision
         .waits
@@ -56,7 +56,8 @@ fn blocked(decision: &Decision, node: &str) -> Vec<String> {
     surplus.clone()
 }
 
-/// Its pod stays and is not wanted: the controller finds one pod too many, and starts no node any more.
+/// The pod stays, but the DaemonSet does not want it. The controller finds one pod too many, and
+/// starts no more nodes.
 #[test]
 fn trap_18_tainted_node_is_named_by_blocked_operands() {
     let mut fleet = rolling();
@@ -75,7 +76,8 @@ fn trap_18_tainted_node_is_named_by_blocked_operands() {
     assert_eq!(fleet.decide(700).outcomes.get("gpu-2"), Some(&NodeOutcome::Deferred));
 }
 
-/// A dead node was moved to another pool: the old pool's pod on it never ends, and both pools stand still.
+/// A dead node was moved to another pool. The old pool's pod on it never ends, and both pools are
+/// stuck.
 #[test]
 fn trap_19_terminating_pod_of_dead_node_is_named() {
     let mut fleet = rolling();

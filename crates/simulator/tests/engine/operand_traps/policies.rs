@@ -7,7 +7,7 @@ use crate::fleet::{Fleet, named, waits};
 use crate::nvidia_drivers::failed;
 use crate::operands;
 
-/// The ClusterPolicy has the error; what runs goes on to run.
+/// The ClusterPolicy reports the error. Running pods keep running.
 #[test]
 fn trap_28_gpu_cluster_with_cluster_policy_ends_run() {
     let mut fleet = Fleet::at_rest(2);
@@ -19,7 +19,7 @@ fn trap_28_gpu_cluster_with_cluster_policy_ends_run() {
     assert_eq!(named(&verdict), ["*:ReconcileFailed"]);
 }
 
-/// The settings name one that the operator ignores: nothing is ever written into it.
+/// The settings name a ClusterPolicy that the operator ignores, so its status never changes.
 #[test]
 fn trap_31_ignored_cluster_policy_ends_run() {
     for driver in [true, false] {
@@ -36,7 +36,7 @@ fn trap_31_ignored_cluster_policy_ends_run() {
         let verdict = fleet.decide(120).verdict.expect("the grace time is over");
         assert_eq!(verdict.code, ExitCode::OperatorMissing);
         assert_eq!(named(&verdict), ["*:PolicyIgnored"]);
-        // A new one whose DaemonSets were kept without owner is acted on soon.
+        // The operator soon acts on a new ClusterPolicy whose DaemonSets were kept without owner.
         for daemon_set in &mut fleet.observed.daemon_sets {
             daemon_set.owner = None;
         }

@@ -1,4 +1,4 @@
-//! NVIDIADrivers whose status does not tell how it is with their nodes.
+//! NVIDIADrivers whose status does not show the state of their nodes.
 
 use contract::exit::ExitCode;
 use contract::names;
@@ -9,7 +9,7 @@ use planner::reason::Reason;
 use crate::fleet::{Fleet, NEW, OLD, waits};
 use crate::nvidia_drivers::{drivers, failed, pool_at_rest};
 
-/// Up to v26.3.3 each pass that ends notReady puts the old `ready` back.
+/// Up to v26.3.3, each pass that ends notReady restores the old `ready`.
 #[test]
 fn trap_11_rolling_nvidia_driver_is_not_ready() {
     let mut fleet = pool_at_rest("v26.3.3");
@@ -28,7 +28,7 @@ fn trap_11_rolling_nvidia_driver_is_not_ready() {
 fn trap_12_nvidia_driver_without_nodes_is_not_awaited() {
     let mut fleet = pool_at_rest("v26.3.3");
     let selector = Labels::from([("pool".to_owned(), "gone".to_owned())]);
-    // The chart's own one must not select every node: that would be a conflict.
+    // The chart's own NVIDIADriver must not select every node. This would be a conflict.
     drivers(&mut fleet)[0].node_selector =
         Labels::from([(names::GPU_PRESENT_LABEL.to_owned(), "true".to_owned())]);
     let idle = NvidiaDriver {
@@ -54,14 +54,14 @@ fn trap_12_nvidia_driver_without_nodes_is_not_awaited() {
     assert_eq!(fleet.decide(30).verdict.expect("settled").code, ExitCode::Success);
 }
 
-/// "All resources reconciled": there was nothing to render.
+/// The condition is "All resources reconciled", because there was nothing to render.
 #[test]
 fn trap_13_nvidia_driver_without_daemon_set_is_missing() {
     let mut fleet = pool_at_rest("v26.7.0");
     fleet.observed.daemon_sets.retain(|daemon_set| daemon_set.uid != "driver-ds");
     let decision = fleet.decide(0);
     assert_eq!(*decision.waits[0].reason, Reason::DaemonSetMissing { what: "driver" });
-    // One that has no node to serve needs no DaemonSet: that wait would never end.
+    // An NVIDIADriver without nodes needs no DaemonSet. A wait for one would never end.
     fleet.observed.pods.changed().retain(|pod| pod.owner.as_deref() != Some("driver-ds"));
     for node in ["gpu-0", "gpu-1", "gpu-2"] {
         fleet
@@ -92,7 +92,8 @@ fn trap_15_skipped_node_is_deferred_not_done() {
     );
 }
 
-/// Three nodes of the default NVIDIADriver, which asks for a new driver; all are marked, and the hook assists v26.7.0.
+/// Returns three marked nodes of the default NVIDIADriver, which requests a new driver. The hook is
+/// in mode `assist` with v26.7.0.
 pub(super) fn rolling() -> Fleet {
     let mut fleet = pool_at_rest("v26.7.0");
     fleet.is_assisted("v26.7.0");

@@ -1,4 +1,5 @@
-//! Precompiled drivers: a DaemonSet for each kernel. And drivers that the operator does not upgrade or remove.
+//! Precompiled drivers with a DaemonSet for each kernel, and drivers that the operator neither
+//! upgrades nor removes.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use crate::nvidia_drivers::failed;
 
 const KERNEL: &str = "feature.node.kubernetes.io/kernel-version.full";
 
-/// The driver's DaemonSet for a kernel.
+/// Returns the driver's DaemonSet for a kernel.
 fn of_kernel(fleet: &Fleet, kernel: &str) -> ObservedDaemonSet {
     let images = BTreeMap::from([
         (
@@ -32,7 +33,7 @@ fn of_kernel(fleet: &Fleet, kernel: &str) -> ObservedDaemonSet {
     }
 }
 
-/// Nodes of one kernel, with precompiled drivers.
+/// Returns nodes with one kernel and precompiled drivers.
 fn precompiled(nodes: usize) -> Fleet {
     let mut fleet = Fleet::at_rest(nodes);
     fleet.observed.daemon_sets[0] = of_kernel(&fleet, "6.8.0-60");
@@ -52,7 +53,7 @@ fn trap_24_node_without_kernel_label_ends_run() {
     let verdict = fleet.decide(120).verdict.expect("the grace time is over");
     assert_eq!(verdict.code, ExitCode::OperatorMissing);
     assert_eq!(named(&verdict), ["*:ReconcileFailed"]);
-    // Once the operator can act again, the node itself waits.
+    // When the operator can act again, the node itself waits.
     fleet.policy().conditions = failed("OperandNotReady", "");
     assert_eq!(waits(&fleet.decide(121)), ["gpu-1:DriverPodMissing"]);
 }
@@ -72,7 +73,8 @@ fn trap_24_kernel_without_image_is_named() {
     assert_eq!(trouble.as_deref(), Some("nvidia-driver-ctr: ImagePullBackOff"));
 }
 
-/// The operator deletes and makes the DaemonSet of a kernel without nodes in every pass: each has just been created when it is seen.
+/// The operator deletes and creates the DaemonSet of a kernel without nodes in every pass, so the
+/// DaemonSet always looks new.
 #[test]
 fn trap_25_flapping_daemon_set_does_not_block() {
     let mut fleet = precompiled(2);
@@ -90,7 +92,7 @@ fn trap_25_flapping_daemon_set_does_not_block() {
         assert_eq!(waits(&fleet.decide(second)), ["*:Quiet"], "{second}");
     }
     assert_eq!(fleet.decide(15).verdict.expect("settled").code, ExitCode::Success);
-    // The same where all nodes have drivers of their own, and no DaemonSet is there at the moment.
+    // The same if all nodes have drivers of their own, and there is currently no DaemonSet.
     let mut fleet = precompiled(2);
     fleet.observed.daemon_sets.remove(0);
     for node in ["gpu-0", "gpu-1"] {
@@ -102,7 +104,8 @@ fn trap_25_flapping_daemon_set_does_not_block() {
     assert_eq!(waits(&fleet.decide(0)), ["*:Quiet"]);
 }
 
-/// The operator deletes `nvidia-driver-daemonset` and no other: the nodes keep drivers that look like their own.
+/// The operator deletes only `nvidia-driver-daemonset`. The nodes keep drivers that look like
+/// preinstalled ones.
 #[test]
 fn trap_26_left_over_driver_is_not_settled() {
     let mut fleet = precompiled(2);
@@ -118,7 +121,8 @@ fn trap_26_left_over_driver_is_not_settled() {
     assert!(fleet.decide(121).well);
 }
 
-/// `sandboxWorkloads.enabled` switches the upgrade controller off: nodes for containers keep the old driver.
+/// `sandboxWorkloads.enabled` disables the upgrade controller, so container nodes keep the old
+/// driver.
 #[test]
 fn trap_27_sandbox_workloads_name_who_must_upgrade() {
     for assisted in [false, true] {

@@ -1,4 +1,4 @@
-//! `status.state` of the ClusterPolicy is `ready` and should not be, or is `notReady` and need not be.
+//! `status.state` of the ClusterPolicy is wrongly `ready` or wrongly `notReady`.
 
 use contract::exit::ExitCode;
 use contract::names;
@@ -11,7 +11,8 @@ use crate::nvidia_drivers::{failed, pool_at_rest};
 use crate::operands;
 use crate::operator::{OPERATOR_POD, leads};
 
-/// GPU nodes were scaled to zero: the operator leaves the DaemonSets as they were, with the old chart's templates.
+/// GPU nodes were scaled to zero: the operator leaves the DaemonSets as they were, with the old
+/// chart's templates.
 #[test]
 fn trap_04_fleet_without_gpu_nodes_needs_no_templates() {
     let mut fleet = Fleet::at_rest(0);
@@ -26,7 +27,7 @@ fn trap_04_fleet_without_gpu_nodes_needs_no_templates() {
     assert_eq!(fleet.decide(40).verdict.expect("settled").code, ExitCode::Success);
 }
 
-/// First install: every DaemonSet wants 0 pods so far, which the operator takes for ready.
+/// First install: every DaemonSet still wants 0 pods, which the operator treats as ready.
 #[test]
 fn trap_06_new_daemon_sets_are_not_ready() {
     let mut fleet = operands::fleet(2);
@@ -51,7 +52,8 @@ fn trap_06_new_daemon_sets_are_not_ready() {
     assert_eq!(waits(&fleet.decide(5)), ["gpu-0:OperandMissing", "gpu-1:OperandMissing"]);
 }
 
-/// Up to v26.3 the operator lists driver pods by the newest template's labels: those of the old chart are not among them.
+/// Up to v26.3 the operator lists driver pods by the newest template's labels: those of the old
+/// chart are not among them.
 #[test]
 fn trap_07_bumped_chart_with_partial_nodes_is_unready() {
     let mut fleet = Fleet::at_rest(3);
@@ -113,7 +115,7 @@ fn trap_23_missing_service_monitor_does_not_block() {
     assert_eq!(operands::ends(&mut fleet).0.code, ExitCode::Success);
 }
 
-/// OLM replaces the operator, whose environment names the images: no custom resource changes.
+/// OLM replaces the operator, whose environment names the images, so no custom resource changes.
 #[test]
 fn trap_30_olm_upgrade_without_new_generation_is_unready() {
     let mut fleet = operands::fleet(2);
@@ -160,7 +162,7 @@ fn trap_30_olm_upgrade_without_new_generation_is_unready() {
     }
 }
 
-/// With NVIDIADrivers v26.7 looks again only when a node's label changes.
+/// With NVIDIADrivers, v26.7 reconciles again only when a node's label changes.
 #[test]
 fn trap_32_not_ready_after_missed_event_is_harmless() {
     let mut fleet = pool_at_rest("v26.7.0");

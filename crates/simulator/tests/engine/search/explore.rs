@@ -1,4 +1,5 @@
-//! Breadth first through all worlds that can be reached, and backwards from those in which the run is over.
+//! A breadth-first search of all reachable worlds, and a backward search from those in which the
+//! run is over.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
@@ -10,15 +11,15 @@ use super::Engine;
 use super::step::{Event, settings};
 use super::world::{Model, World, now};
 
-/// What a search came to.
+/// The result of a search.
 pub(super) struct Found {
     pub(super) states: usize,
     pub(super) steps: usize,
     pub(super) depth: usize,
     pub(super) seconds: f64,
-    /// All that can be reached was.
+    /// Whether all reachable states were visited.
     pub(super) complete: bool,
-    /// What must not be, and how to get there.
+    /// A violation and the path to it.
     pub(super) wrong: Option<String>,
 }
 
@@ -27,7 +28,7 @@ struct Reached {
     by: Option<Event>,
     depth: usize,
     over: bool,
-    /// Where it goes without a fault.
+    /// The successors without a fault.
     next: Vec<u32>,
 }
 
@@ -40,7 +41,7 @@ pub(super) fn explore(model: &Model, engine: Engine, most: usize) -> Found {
     )
 }
 
-/// The same with a broken rule.
+/// Searches with a broken rule.
 pub(super) fn explore_mutated(model: &Model, mutation: DecisionMutation, most: usize) -> Found {
     let settings = settings(model);
     search(
@@ -118,7 +119,8 @@ fn search(model: &Model, decide: &mut Decide<'_>, most: usize) -> Found {
     }
 }
 
-/// A state from which no path without faults comes to the end of the run. If there is none, every set of states that is never left holds an end.
+/// Returns a state from which no path without faults reaches the end of the run. If there is none,
+/// every set of states without an exit contains an end.
 fn without_end(reached: &[Reached]) -> Option<String> {
     let mut before: Vec<Vec<u32>> = vec![Vec::new(); reached.len()];
     for (number, state) in reached.iter().enumerate() {
@@ -142,7 +144,7 @@ fn without_end(reached: &[Reached]) -> Option<String> {
     ))
 }
 
-/// How a state is reached.
+/// Returns the path to a state.
 fn path(reached: &[Reached], number: usize, last: Event) -> String {
     let mut events = vec![format!("{last:?}")];
     let mut at = number;

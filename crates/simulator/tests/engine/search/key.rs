@@ -1,4 +1,5 @@
-//! Which worlds are the same: time goes on by making timestamps older, those older than any limit are equally old, and versions keep only their order.
+//! Equality of worlds. Time advances by making timestamps older, timestamps older than any limit
+//! are equally old, and versions keep only their order.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,16 +11,17 @@ use planner::drive_upgrade::record::UpgradeRecord;
 
 use super::world::{World, index, now};
 
-/// Seconds of one step of time.
+/// The length of one time step, in seconds.
 pub(super) const STEP: i64 = 10;
 
-/// The same moment, so many seconds older, and at most `most` seconds ago.
+/// Returns the time made older by `seconds`, but at most `most` seconds ago.
 fn older(moment: Timestamp, seconds: i64, most: i64) -> Timestamp {
     let earliest = now() - SignedDuration::from_secs(most);
     (moment - SignedDuration::from_secs(seconds)).max(earliest)
 }
 
-/// What a record's text is after so many seconds; what decides nothing is left out.
+/// Returns the text of a record after this number of seconds, without fields that do not influence
+/// decisions.
 fn record(text: &str, seconds: i64) -> String {
     let Ok(mut record) = serde_json::from_str::<UpgradeRecord>(text) else {
         return text.to_owned();
@@ -34,7 +36,7 @@ fn record(text: &str, seconds: i64) -> String {
 }
 
 impl World {
-    /// Time goes on.
+    /// Advances the time by this number of seconds.
     pub(super) fn ages(&mut self, seconds: i64) {
         for host in self.hosts.iter_mut().chain(&mut self.seen).flatten() {
             if !host.ready {
@@ -47,9 +49,9 @@ impl World {
         }
         let memory = &mut self.memory;
         for node in memory.nodes.values_mut() {
-            // Only a soak time asks for it.
+            // Only a soak needs this field.
             node.since = node.since.map(|_| now());
-            // The kind of reason alone counts.
+            // Only the kind of the reason matters.
             node.reason =
                 node.reason.take().map(|reason| RecordedReason { text: String::new(), ..reason });
             for replaced in node.replaced.values_mut() {
@@ -96,7 +98,7 @@ impl World {
         self.rank_versions();
     }
 
-    /// Versions are only compared with one another.
+    /// Replaces versions by their ranks, because they are only compared with one another.
     fn rank_versions(&mut self) {
         for at in 0..self.hosts.len() {
             let name = super::world::name(at);
@@ -139,7 +141,8 @@ impl World {
         }
     }
 
-    /// Two worlds with the same key behave alike (up to a collision of 128 bits).
+    /// Returns the key of a world. Two worlds with the same key behave alike (except for a
+    /// collision of 128 bits).
     pub(super) fn key(&self) -> u128 {
         let text = if self.alive {
             format!("{:?}{:?}", self.memory, self.actions)

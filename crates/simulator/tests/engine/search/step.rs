@@ -1,4 +1,4 @@
-//! What may happen next, and what must hold when it does.
+//! The possible next events, and the invariants that must hold after them.
 
 use contract::driver::Driver;
 use contract::exit::ExitCode;
@@ -13,7 +13,7 @@ use planner::pods::eviction_retry::{EvictionHistory, EvictionReply};
 use super::key::STEP;
 use super::world::{DriverPod, Host, Model, Plugin, Start, World, index, name, now, policy};
 
-/// Something that may happen.
+/// A possible event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     DriverGone(usize),
@@ -23,12 +23,12 @@ pub(crate) enum Event {
     PluginGone(usize),
     PluginBack(usize),
     PodGone(usize),
-    /// The pod that left has found a place.
+    /// The evicted pod is scheduled again.
     PodComes(usize),
     Ready(usize),
-    /// Others take their cordon away: while it stays it may take the only place that there is.
+    /// Others remove their cordon. While it remains, it may use up the limit.
     LetGo(usize),
-    /// The caches catch up with a node.
+    /// The caches receive the current state of a node.
     Told(usize),
     HookStarts,
     Decides,
@@ -81,7 +81,7 @@ fn record(host: &Host) -> Option<UpgradeRecord> {
 }
 
 impl World {
-    /// Everything that may happen now.
+    /// Returns all events that are possible now.
     pub(super) fn events(&self, model: &Model) -> Vec<Event> {
         let mut events = Vec::new();
         if self.over {
@@ -125,7 +125,7 @@ impl World {
             }
             may(self.actions.iter().any(|action| index(action.node()) == at), Event::Acts(at));
         }
-        // What is done to a node that has left comes to nothing, and is over.
+        // An action on a node that has left has no effect.
         let gone = |at: &usize| {
             self.hosts[*at].is_none()
                 && self.actions.iter().any(|action| index(action.node()) == *at)
@@ -141,7 +141,7 @@ impl World {
         } else {
             events.push(Event::HookStarts);
         }
-        // A call takes no ten seconds, and a loop that has something to look at looks at it.
+        // A call takes less than ten seconds, and the loop decides when something has changed.
         if self.actions.is_empty() && !(self.alive && self.dirty) {
             events.push(Event::TimeGoesOn);
         }
@@ -158,7 +158,7 @@ impl World {
         host.version += 1;
     }
 
-    /// It happens. What must not be is an error.
+    /// Applies an event. A violated invariant is an error.
     pub(super) fn happens(
         &mut self,
         event: Event,
@@ -171,7 +171,8 @@ impl World {
             Event::DriverGone(at) => self.host(at).driver = None,
             Event::DriverComes(at) => {
                 let host = self.host(at);
-                // With one attempt and one template there is one replacement: what deletes another pod is wrong.
+                // With one attempt and one template there is one replacement, so a second deletion
+                // is wrong.
                 host.driver = Some(DriverPod {
                     number: 1,
                     new: true,
@@ -197,7 +198,7 @@ impl World {
             }
             Event::PodGone(at) => self.host(at).pod = None,
             Event::PodComes(at) => {
-                // Its name is not known on any node.
+                // The pod's name is unknown on all nodes.
                 let known = |number: u8| {
                     self.seen.iter().flatten().any(|host| host.pod.is_some_and(|(seen, _)| seen == number))
                         || self
@@ -309,7 +310,7 @@ impl World {
         Ok(())
     }
 
-    /// What is left on nodes that are done, when the run is over.
+    /// Checks at the end of the run that nothing is left on done nodes.
     fn is_clean(&self, decision: &Decision) -> Result<(), String> {
         for (at, host) in self.hosts.iter().enumerate() {
             let Some(host) = host.as_ref().filter(|host| self.seen[at].as_ref() == Some(host))
@@ -460,7 +461,7 @@ impl World {
     }
 }
 
-/// The settings that go with a model.
+/// Returns the settings for a model.
 pub(super) fn settings(model: &Model) -> contract::settings::Settings {
     policy(model)
 }

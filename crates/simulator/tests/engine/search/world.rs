@@ -1,4 +1,5 @@
-//! The small world: what there is, and how the engine sees it. The present is always the same moment: when time goes on, timestamps grow older.
+//! The small world, and the state that the engine observes of it. The current time is constant:
+//! when time advances, timestamps become older.
 
 use std::sync::LazyLock;
 
@@ -20,20 +21,20 @@ use planner::memory::RunMemory;
 use crate::fleet::{Fleet, NEW, OLD, at};
 use crate::settings::settings;
 
-/// The present.
+/// Returns the constant current time.
 pub(crate) fn now() -> Timestamp {
     at(0)
 }
 
-/// What is explored.
+/// The parameters of a search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Model {
     pub(crate) nodes: usize,
-    /// So many faults at most.
+    /// The maximum number of faults.
     pub(crate) faults: u8,
-    /// Caches may lag behind.
+    /// Whether caches can lag.
     pub(crate) lag: bool,
-    /// A pod with a GPU runs on the first node.
+    /// Whether a pod with a GPU runs on the first node.
     pub(crate) pod: bool,
     pub(crate) parallel: u32,
 }
@@ -54,7 +55,7 @@ pub(crate) struct DriverPod {
     pub(crate) deleting: bool,
 }
 
-/// A DRA plugin pod; `fresh`: it started after the driver that runs.
+/// A DRA plugin pod. `fresh`: it started after the running driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Plugin {
     pub(crate) number: u8,
@@ -62,7 +63,7 @@ pub(crate) struct Plugin {
     pub(crate) deleting: bool,
 }
 
-/// A node and all that is on it.
+/// A node with its pods.
 #[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Host {
@@ -74,33 +75,33 @@ pub(crate) struct Host {
     pub(crate) ours: bool,
     pub(crate) label: Option<String>,
     pub(crate) record: Option<String>,
-    /// It was written just now.
+    /// Whether the record was just written.
     pub(crate) fresh_record: bool,
     pub(crate) driver: Option<DriverPod>,
     pub(crate) validator: bool,
     pub(crate) plugin: Option<Plugin>,
     /// The pod with a GPU: its number, and whether it is leaving.
     pub(crate) pod: Option<(u8, bool)>,
-    /// For which driver pods a plugin was replaced.
+    /// The driver pods for which a plugin was replaced.
     pub(crate) replaced: Vec<u8>,
 }
 
-/// Everything.
+/// The state of the world.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     /// `None`: the node left the cluster.
     pub(crate) hosts: Vec<Option<Host>>,
-    /// The same as the caches have it.
+    /// The nodes as in the caches.
     pub(crate) seen: Vec<Option<Host>>,
     pub(crate) alive: bool,
     pub(crate) memory: RunMemory,
     pub(crate) planner: Planner,
-    /// What has been decided and not been done.
+    /// Decided actions that are not performed yet.
     pub(crate) actions: Vec<Action>,
-    /// Something has changed since the last decision.
+    /// Whether something has changed since the last decision.
     pub(crate) dirty: bool,
     pub(crate) faults: u8,
-    /// Nodes that are not any more what the last decision took them for, by somebody else's doing.
+    /// Nodes that others have changed since the last decision.
     pub(crate) stale: Vec<bool>,
     pub(crate) over: bool,
 }
@@ -174,7 +175,7 @@ impl World {
     }
 }
 
-/// What never changes.
+/// The constant part of the observed state.
 static BASE: LazyLock<Observed> = LazyLock::new(|| {
     let mut fleet = Fleet::at_rest(0);
     fleet.policy().upgrade_policy =
@@ -219,7 +220,7 @@ fn pod(kind: (&str, &str), owner: &str, node: &str, uid: String, started: i64) -
 }
 
 impl World {
-    /// What the caches show. Containers' times only say what is older than what.
+    /// Returns the state in the caches. The times of containers only show their order.
     pub(crate) fn observed(&self) -> Observed {
         let mut observed = BASE.clone();
         let template = observed.nodes.get("gpu-0").expect("it was put there").clone();

@@ -1,4 +1,4 @@
-//! Why nodes wait: in the traces, and in every way that there is.
+//! The reasons why nodes wait, in the traces and in all possible cases.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::conformance::fixture::{
 
 use super::story::{Story, rules, snapshot, stories, story};
 
-/// What was to be said at a time.
+/// Returns the waits that the model reports at a time.
 fn said(story: &Story, second: f64) -> Vec<WaitingNode> {
     let index = story.moments.iter().take_while(|moment| moment.second < second).count() - 1;
     let moment = &story.moments[index];
@@ -149,7 +149,7 @@ fn the_traces_are_explained() {
     }
 }
 
-/// What had lasted was explained by what came of it: the sleep, or the task that ended.
+/// The end of each longer wait confirms its reported reason: the sleep, or the task that ended.
 #[test]
 fn every_step_after_a_while_was_announced() {
     let mut counts: BTreeMap<ControllerGeneration, usize> = BTreeMap::new();

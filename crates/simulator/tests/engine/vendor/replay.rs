@@ -1,9 +1,12 @@
-//! What the real controller did is what the model does: every step, when it slept, and who was next.
+//! Checks that the model does the same as the real controller: every step, its sleeps, and the next
+//! node.
 //!
-//! A trace shows events, not passes, so three things are tolerated. A pass writes one node after the other, about 0.1 s each, from what it
-//! saw when it began: a step may follow from what was to be seen up to [`PASS`] earlier. Events of different kinds come over different
-//! watches: what belongs to another kind may show up to [`ARRIVAL`] after the step that follows from it. And after a failed pass the
-//! controller looks again within [`BACKOFF`], so it is known to that much when it went to sleep.
+//! A trace shows events, not passes, so three things are tolerated. A pass writes one node after
+//! the other, about 0.1 s each, from what it saw when it began: a step may follow from what was to
+//! be seen up to [`PASS`] earlier. Events of different kinds come over different watches: what
+//! belongs to another kind may show up to [`ARRIVAL`] after the step that follows from it. And
+//! after a failed pass the controller looks again within [`BACKOFF`], so it is known to that much
+//! when it went to sleep.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,20 +25,20 @@ use super::story::{Moment, Step, Story, rules, snapshot, stories};
 
 /// Seconds that a pass over four nodes may take.
 const PASS: f64 = 0.3;
-/// Seconds by which events of another kind may be late.
+/// The largest delay of events of another kind, in seconds.
 const ARRIVAL: f64 = 0.05;
 /// Seconds after a failed pass.
 const BACKOFF: f64 = 3.0;
-/// Seconds between two looks without a reason.
+/// Seconds between two passes without a trigger.
 const TICK: f64 = 120.0;
-/// Seconds that the tick may be off: its own pass, and the requests before its first write.
+/// The tolerance of the tick in seconds: its own pass, and the requests before its first write.
 const GRAIN: f64 = 1.5;
 
 impl Story {
-    /// What the controller may have seen when it decided on a step.
+    /// Returns the states that the controller may have observed when it decided on a step.
     fn views(&self, step: &Step) -> Vec<Observed> {
         let (before, after) = self.moments.split_at(step.moment);
-        // What a moment shows was to be seen until the next one.
+        // The state of a moment is valid until the next one.
         let until = |index: usize| self.moments[index + 1].second;
         let seen = before
             .iter()
@@ -59,13 +62,14 @@ impl Story {
         .moves
     }
 
-    /// Since when the controller has had no reason to run, at each moment; ticks that nothing was seen of are reasons.
+    /// Returns for each moment the time since which the controller has had no trigger. Ticks
+    /// without a visible effect are triggers.
     pub(crate) fn sleeps(&self) -> Vec<f64> {
         let mut since = 0.0;
         let mut all = vec![since];
         for pair in self.moments.windows(2) {
             let [before, after] = pair else { continue };
-            // It looks at what would be an error only if it is awake.
+            // The controller meets the error only if it is awake.
             let awake = before.second - since <= BACKOFF;
             let failing = awake
                 && pass(
@@ -86,7 +90,7 @@ impl Story {
         all
     }
 
-    /// The steps before which the controller slept.
+    /// Returns the steps before which the controller slept.
     fn first_steps(&self) -> impl Iterator<Item = (&Step, &Moment, f64)> {
         let since = &self.asleep_since;
         let slept = move |step: &Step| {
@@ -106,7 +110,8 @@ impl Story {
 
 #[test]
 fn model_takes_every_step_of_real_controller() {
-    // In the pass, in the background, and where upgrades are switched off, by the controller's release.
+    // Counts in the pass, in the background, and with upgrades disabled, by the controller's
+    // release.
     let mut counts: BTreeMap<ControllerGeneration, [usize; 3]> = BTreeMap::new();
     for (name, story) in stories() {
         let [foreground, background, cleaned] = counts.entry(story.generation).or_default();
@@ -155,14 +160,16 @@ fn model_takes_every_step_of_real_controller() {
     );
 }
 
-/// When it goes to sleep it has nothing left to do, and when it looks without anything to show for it there was nothing to do.
+/// When the controller goes to sleep, the model has nothing left to do. When a pass has no visible
+/// effect, the model has none either.
 #[test]
 fn real_controller_sleeps_when_model_is_idle() {
     for (name, story) in stories() {
         let since = &story.asleep_since;
         for (index, pair) in story.moments.windows(2).enumerate() {
             let [moment, next] = pair else { continue };
-            // Looks at the end of the time in which it has looked for sure, and at each tick that nothing was seen of.
+            // Check at the end of the time in which it has certainly run, and at each tick without
+            // a visible effect.
             let (begin, end) = (since[index] + BACKOFF, next.second - PASS);
             let looks = [begin, begin + TICK, begin + 2.0 * TICK]
                 .into_iter()
@@ -226,7 +233,7 @@ fn next_node_to_start_is_predicted() {
         for step in story.steps.iter().filter(|step| {
             step.from == ControllerState::UpgradeRequired && step.to != ControllerState::Unknown
         }) {
-            // A pass may start several nodes: those before this one have started by now.
+            // A pass may start several nodes. Those before this one have already started.
             let pending = snapshot(&story.moments[step.moment - 1].observed);
             let waits = |node: &str| {
                 pending
@@ -251,7 +258,8 @@ fn next_node_to_start_is_predicted() {
     );
 }
 
-/// What simulations take for the time of a write is what the traces show between two nodes that make the same step in one pass.
+/// The write time of simulations must equal the time in the traces between two nodes that make the
+/// same step in one pass.
 #[test]
 fn controller_writes_take_as_long_as_simulated() {
     let mut between: Vec<f64> = Vec::new();

@@ -1,4 +1,4 @@
-//! What is kept of the nodes from one look to the next says the same as looking at all of them.
+//! The incrementally updated snapshot must equal a snapshot of all nodes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use proptest::sample::select;
 
 use crate::conformance::fixture::enabled;
 
-/// A node, in numbers: most are done or pending, and nothing is the matter with them.
+/// A generated node. Most nodes are done or pending, without problems.
 #[derive(Clone, Debug)]
 struct OneNode {
     state: ControllerState,
@@ -35,10 +35,10 @@ struct OneNode {
     owner: Option<&'static str>,
 }
 
-/// A pod.
+/// A generated pod.
 #[derive(Clone, Debug)]
 struct OnePod {
-    /// Its DaemonSet; `None`: it has no owner.
+    /// Its DaemonSet. `None`: it has no owner.
     owner: Option<&'static str>,
     revision: Option<&'static str>,
     unbound: bool,
@@ -46,7 +46,7 @@ struct OnePod {
     name: u8,
 }
 
-/// What is on the node of a number.
+/// A node number's node, if it exists, with its pods.
 type Place = (Option<OneNode>, Vec<OnePod>);
 
 fn rarely() -> impl Strategy<Value = bool> {
@@ -109,7 +109,7 @@ fn policy() -> impl Strategy<Value = Policy> {
     })
 }
 
-/// `wrong`: a DaemonSet that does not want as many pods as it has.
+/// Returns the observed state. `wrong`: a DaemonSet whose desired number differs from its pods.
 fn observed(places: &[Place], nowhere: &[OnePod], wrong: bool) -> Observed {
     let traits = Driver::Gpu.traits();
     let app = [("app".to_owned(), "nvidia-driver-daemonset".to_owned())];
@@ -118,7 +118,7 @@ fn observed(places: &[Place], nowhere: &[OnePod], wrong: bool) -> Observed {
         ..Observed::default()
     };
     let as_pod = |node: Option<String>, number: usize, one: &OnePod| ObservedPod {
-        // Neither their names nor their uids are in the order of the nodes.
+        // Neither names nor UIDs are in the order of the nodes.
         name: format!("driver-{:03}-{number}", one.name),
         uid: format!("{node:?}-{number}-{}", one.name),
         node,
@@ -182,7 +182,7 @@ fn observed(places: &[Place], nowhere: &[OnePod], wrong: bool) -> Observed {
     observed
 }
 
-/// Holds what is kept against a snapshot of everything.
+/// Compares the incremental snapshot with a complete one.
 fn agree(
     roll: &SnapshotCache,
     observed: &Observed,

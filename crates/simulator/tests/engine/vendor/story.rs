@@ -1,4 +1,5 @@
-//! A trace as a row of moments: what was to be seen after each event, and which state labels changed.
+//! A trace as a sequence of moments: the observed state after each event, and the changes of state
+//! labels.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,28 +37,28 @@ const TRACES: [&str; 16] = [
     "26.3-failing-driver",
 ];
 
-/// All traces with their names. They are read once.
+/// Returns all traces with their names. They are read once.
 pub(crate) fn stories() -> impl Iterator<Item = (&'static str, &'static Story)> {
     TRACES.into_iter().map(|name| (name, story(name)))
 }
 
-/// The trace of a name.
+/// Returns the trace with this name.
 pub(crate) fn story(name: &str) -> &'static Story {
     static STORIES: [OnceLock<Story>; TRACES.len()] = [const { OnceLock::new() }; TRACES.len()];
     let index = TRACES.iter().position(|trace| *trace == name).expect("a trace");
     STORIES[index].get_or_init(|| Story::of(name))
 }
 
-/// What was to be seen after an event.
+/// The observed state after an event.
 pub(crate) struct Moment {
     pub(crate) second: f64,
     pub(crate) observed: Observed,
 }
 
-/// A node's state label changed.
+/// A change of a node's state label.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// The moment that shows it.
+    /// The moment that shows the change.
     pub(crate) moment: usize,
     pub(crate) second: f64,
     pub(crate) node: String,
@@ -68,9 +69,9 @@ pub(crate) struct Step {
 pub(crate) struct Story {
     pub(crate) moments: Vec<Moment>,
     pub(crate) steps: Vec<Step>,
-    /// Since when the controller had no reason to run, at each moment.
+    /// For each moment, the time since which the controller had no trigger.
     pub(crate) asleep_since: Vec<f64>,
-    /// Whose controller was recorded.
+    /// The release of the recorded controller.
     pub(crate) generation: ControllerGeneration,
     origin: Timestamp,
 }
@@ -114,7 +115,7 @@ impl Story {
         story
     }
 
-    /// The last moment before a time.
+    /// Returns the last moment before a time.
     pub(crate) fn before(&self, second: f64) -> &Moment {
         self.moments
             .iter()
@@ -132,7 +133,7 @@ impl Story {
     }
 }
 
-/// What the controller sees.
+/// Returns the controller's snapshot.
 pub(crate) fn snapshot(observed: &Observed) -> UpgradeSnapshot<'_> {
     UpgradeSnapshot::from_observed(observed, &SnapshotInputs::from_observed(observed, Driver::Gpu))
 }
@@ -142,8 +143,8 @@ pub(crate) fn rules(observed: &Observed) -> PolicyRules {
     policy.map(|policy| PolicyRules::from_live(&policy.upgrade_policy)).unwrap_or_default()
 }
 
-/// Validators and jobs, which the hook's other tasks do not look at; and the environment of driver pods, which was trimmed: a pod has
-/// its template's of the moment at which it was made.
+/// Adds validators and jobs, which other tasks of the hook do not read, and the trimmed environment
+/// of driver pods. A pod has the environment of its template at the time of its creation.
 fn complete(
     mut observed: Observed,
     views: &BTreeMap<String, Value>,
@@ -204,7 +205,8 @@ fn steps(before: &Observed, after: &Observed) -> Vec<(String, ControllerState, C
         .collect()
 }
 
-/// What the trace's own projection leaves out of view would make every test in here empty.
+/// If the projection of the traces dropped these objects, every test in this module would check
+/// nothing.
 #[test]
 fn the_traces_show_drivers_validators_and_jobs() {
     let story = story("07-wait-for-jobs");

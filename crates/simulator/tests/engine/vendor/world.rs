@@ -1,4 +1,5 @@
-//! The model as the operator of a small world: it does what the real one was recorded to do, step by step and at the same times.
+//! The model as the operator of a small world. It must repeat the recorded steps of the real
+//! operator at the same times.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,17 +13,18 @@ use observed::{Observed, ObservedPod};
 
 use super::story::{Story, rules, story};
 
-/// Something that happens by itself.
+/// An event of the world.
 enum Event {
-    /// The operator and the DaemonSet controller act on the new spec: DaemonSets, revisions and policy are these.
+    /// The operator and the DaemonSet controller act on the new spec, with these DaemonSets,
+    /// revisions and policy.
     Spec(Box<Observed>),
-    /// The evictions of a node have ended well.
+    /// The evictions of a node have succeeded.
     Evicted(String),
-    /// The DaemonSet controller makes a pod for a node.
+    /// The DaemonSet controller creates a pod for a node.
     Created(String),
-    /// A driver is up.
+    /// A driver is ready.
     Ready(String),
-    /// The validator of a node is ready or not.
+    /// The validator of a node becomes ready or unready.
     Validator(String, bool),
 }
 
@@ -36,7 +38,7 @@ struct World {
 
 const LABEL: &str = "nvidia.com/gpu-driver-upgrade-state";
 
-/// Seconds that a driver takes on a node, as the recordings had it.
+/// Returns the seconds that a driver takes on a node in the recordings.
 fn driver_seconds(node: &str) -> i64 {
     match node {
         "gpu-000" => 5,
@@ -206,7 +208,7 @@ impl World {
     }
 }
 
-/// Node by node the states with their seconds.
+/// Returns the states of each node with their seconds.
 fn by_node(
     steps: impl Iterator<Item = (f64, String, ControllerState)>,
 ) -> BTreeMap<String, Vec<(f64, ControllerState)>> {
@@ -236,7 +238,8 @@ fn small_world_model_matches_the_real_controller() {
             moment.observed.revisions.len() > story.moments[0].observed.revisions.len()
         });
         let spec = newest.expect("a new revision");
-        // Of an edit the controller hears before its revision is there, and reads later. Here a pass reads at once: both come together.
+        // The real controller is notified of an edit before its revision exists, and reads later.
+        // Here a pass reads at once, so both arrive together.
         let mut edit = spec.observed.clone();
         for daemon_set in &mut edit.daemon_sets {
             daemon_set.observed = false;
@@ -263,7 +266,7 @@ fn small_world_model_matches_the_real_controller() {
             };
             assert_eq!(states(&simulated[node]), states(real), "{name}: {node}");
             for ((model, state), (real, _)) in simulated[node].iter().zip(real) {
-                // Its writes take no time in here: about a second a batch.
+                // Writes take no time here. In reality, a batch takes about a second.
                 assert!(
                     (model - real).abs() < 7.0,
                     "{name}: {node} comes to {state} at {model}, and really at {real}"
@@ -273,7 +276,7 @@ fn small_world_model_matches_the_real_controller() {
     }
 }
 
-/// The clock of a controller that nobody disturbs: ticks, and pauses after errors.
+/// The timing of an undisturbed controller: ticks, and back-off after errors.
 #[test]
 fn controller_ticks_backs_off_and_sleeps_when_off() {
     let story = story("02-driver-bump-serial");

@@ -36,9 +36,11 @@ impl From<&DynamicObject> for Application {
 }
 
 impl Application {
-    /// It has been compared with this commit, has nothing left to do, and its last sync, hooks included, succeeded.
+    /// It has been compared with this commit, has nothing left to do, and its last sync, hooks
+    /// included, succeeded.
     ///
-    /// What changes with a commit is out of sync before its sync begins, so that the success of an earlier one is not taken for its own.
+    /// What changes with a commit is out of sync before its sync begins, so that the success of an
+    /// earlier one is not taken for its own.
     pub(super) fn is_done(&self, commit: &str) -> bool {
         let sync = &self.data["status"]["sync"];
         let (spec, compared) = (&self.data["spec"], &sync["comparedTo"]);
@@ -52,7 +54,8 @@ impl Application {
             && (self.phase() == "Succeeded" || self.was_in_place())
     }
 
-    /// Nothing differed from the first look on, so that it was never synced. A hook would not have run then.
+    /// Nothing differed from the first look on, so that it was never synced. A hook would not have
+    /// run then.
     fn was_in_place(&self) -> bool {
         !self.is_hook && self.data["status"]["operationState"].is_null()
     }

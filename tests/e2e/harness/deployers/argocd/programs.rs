@@ -20,7 +20,8 @@ use crate::harness::wait::until;
 const START_LIMIT: Duration = Duration::from_mins(2);
 /// Debian's; it has no pinned module.
 const REDIS: &str = "redis-server";
-/// Argo CD asks it whether a commit is signed, also where signatures are switched off; its image brings one.
+/// Argo CD asks it whether a commit is signed, also where signatures are switched off; its image
+/// brings one.
 const VERIFY: (&str, &str) = ("git-verify-wrapper.sh", "#!/bin/sh\nexit 0\n");
 
 /// The file in its home that says how the others are reached, one argument a line.
@@ -146,7 +147,8 @@ impl Home {
     }
 }
 
-/// CRDs, namespace, settings and the project `default`, which Argo CD's manifests make in a real cluster.
+/// CRDs, namespace, settings and the project `default`, which Argo CD's manifests make in a real
+/// cluster.
 async fn objects(stack: &Stack) -> Result<()> {
     let applier = Applier::new(&stack.client);
     for file in definitions("argocd")? {

@@ -1,4 +1,4 @@
-//! The GPUs that nodes offer: as long as a node's device plugin is ready.
+//! The GPUs of nodes. A node offers them while its device plugin is ready.
 
 use std::collections::HashSet;
 
@@ -14,17 +14,18 @@ use crate::harness::stand_in::script::Script;
 
 /// The resource.
 pub(crate) const GPU: &str = "nvidia.com/gpu";
-/// GPUs of a node of which the script says nothing.
+/// The number of GPUs of a node that is not in the script.
 const GPUS: u32 = 8;
 
-/// The nodes whose device plugin has registered once. The others offer what they did before anybody played.
+/// The nodes whose device plugin has registered once. The others keep their initial offer.
 #[derive(Default)]
 pub(super) struct Offers {
     registered: HashSet<String>,
 }
 
 impl Offers {
-    /// A plugin that is ready makes capacity and allocatable; when it is not, allocatable is none and the capacity stays.
+    /// Updates the GPUs of a node. A ready plugin sets capacity and allocatable. Without it,
+    /// allocatable is zero and the capacity stays.
     pub(super) async fn update(
         &mut self,
         client: &Client,
@@ -54,14 +55,14 @@ impl Offers {
             .await;
         match patched {
             Ok(_) => Ok(()),
-            // Seen too late: the node is gone.
+            // The node is already gone.
             Err(kube::Error::Api(error)) if error.code == 404 => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// The GPUs that a node offers; `None`: nobody has ever offered any.
+/// Returns the GPUs that a node offers. `None`: it has never offered any.
 pub(crate) fn offered(node: &Node) -> Option<u32> {
     node.status.as_ref()?.allocatable.as_ref()?.get(GPU)?.0.parse().ok()
 }

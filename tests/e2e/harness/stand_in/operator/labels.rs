@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::observed::Observed;
 
-/// What may run on the node (recorded with sandbox workloads off). A value that is there stays: it may be a pause.
+/// The deploy labels of a node (recorded with sandbox workloads off). An existing value stays,
+/// because it may be a pause.
 const DEPLOY: [&str; 9] = [
     "client",
     "container-toolkit",
@@ -22,7 +23,7 @@ const DEPLOY: [&str; 9] = [
 ];
 const ENABLED: &str = "nvidia.com/gpu-driver-upgrade-enabled";
 
-/// Writes what is missing.
+/// Writes missing labels and annotations.
 pub(super) async fn label_nodes(client: &Client, observed: &Observed) -> Result<()> {
     let enabled = observed.spec("/driver/enabled") == true
         && observed.spec("/driver/upgradePolicy/autoUpgrade") == true;

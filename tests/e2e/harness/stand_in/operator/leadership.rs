@@ -1,5 +1,6 @@
-//! Which operator leads: every container of the Deployment's pods is an instance that campaigns for the Lease as client-go does. An instance
-//! that ends does not give the Lease back, so nobody leads until the Lease has run out.
+//! The leader election of the operator. Every container of the Deployment's pods is an instance
+//! that campaigns for the Lease as client-go does. An instance that ends does not release the
+//! Lease, so no instance leads until the Lease has expired.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,23 +26,24 @@ use crate::harness::stand_in::script::Script;
 pub(crate) const LEASE: &str = "53822513.nvidia.com";
 /// The labels of the operator's pods.
 const LABELS: &str = "app=gpu-operator,app.kubernetes.io/component=gpu-operator";
-/// An instance that holds the Lease renews it so often, and one that wants it asks so often, unless the Lease is short.
+/// The interval at which the leader renews the Lease and candidates try to take it, unless the
+/// Lease is short.
 const RETRY: Duration = Duration::from_secs(2);
-/// How often instances are looked for.
+/// The interval at which instances are searched.
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// The instance that leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Leader {
-    /// What the Lease says.
+    /// The holder identity in the Lease.
     pub(super) identity: String,
     /// The operator's version, such as `v26.3.1`.
     pub(super) version: String,
-    /// The Deployment asks for another image: a new pod replaces this one.
+    /// Whether the Deployment requests another image, so that a new pod replaces this one.
     pub(super) is_outdated: bool,
 }
 
-/// Starts the election: the instance that leads, as long as one does.
+/// Starts the election. The receiver shows the leading instance, if one leads.
 pub(super) fn start(
     client: &Client,
     script: &Arc<Mutex<Script>>,
@@ -88,9 +90,9 @@ struct Candidate {
     identity: String,
     image: String,
     leads: bool,
-    /// When it asked for the Lease last.
+    /// When it last tried to take or renew the Lease.
     asked: Option<Instant>,
-    /// The version of the Lease that it saw last, and when it saw it first.
+    /// The last observed version of the Lease, and when it was first observed.
     seen: Option<(String, Instant)>,
 }
 
@@ -114,7 +116,8 @@ impl Election {
         }
     }
 
-    /// An instance lives as long as its container runs and its pod has not been told to end.
+    /// Finds the instances. An instance lives while its container runs and its pod is not being
+    /// deleted.
     fn find_candidates(&mut self, script: &Script) {
         let mut living: Vec<Candidate> =
             self.pods.all().iter().filter_map(|pod| candidate(pod, script.seed)).collect();
@@ -175,8 +178,8 @@ fn candidate(pod: &Pod, seed: u64) -> Option<Candidate> {
 }
 
 impl Candidate {
-    /// Renews the Lease that it holds; takes one that nobody has renewed for as long as it lasts, counted from when this instance saw the
-    /// last renewal.
+    /// Renews the Lease if the instance holds it. Takes the Lease if it was not renewed for its
+    /// duration, counted from when this instance observed the last renewal.
     async fn campaign(&mut self, leases: &Api<Lease>, duration: Duration) -> Result<()> {
         let now = MicroTime(Timestamp::now());
         let mut wanted = LeaseSpec {
@@ -222,7 +225,7 @@ impl Candidate {
     }
 }
 
-/// Whether the Lease was written; somebody else may have been quicker.
+/// Whether the Lease was written. Another instance may have been faster.
 fn written(result: kube::Result<Lease>) -> Result<bool> {
     match result {
         Ok(_) => Ok(true),

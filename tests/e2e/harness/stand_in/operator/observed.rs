@@ -1,4 +1,4 @@
-//! What the operator sees.
+//! The operator's view of the cluster.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::harness::stand_in::cache::Cache;
 const NFD_GPU_LABEL: &str = "feature.node.kubernetes.io/pci-10de.present";
 const NFD_PREFIX: &str = "feature.node.kubernetes.io/";
 
-/// Watches of everything that the operator looks at.
+/// The caches of all objects that the operator reads.
 pub(super) struct Caches {
     policies: Cache<DynamicObject>,
     nodes: Cache<Node>,
@@ -26,7 +26,7 @@ pub(super) struct Caches {
     pods: Cache<Pod>,
 }
 
-/// One consistent look.
+/// One consistent snapshot.
 pub(super) struct Observed {
     /// The oldest ClusterPolicy.
     pub(super) policy: Arc<DynamicObject>,
@@ -79,7 +79,7 @@ impl Caches {
         }
     }
 
-    /// What the operator of a version sees; `None`: there is no ClusterPolicy.
+    /// Returns the snapshot for an operator of this version. `None`: there is no ClusterPolicy.
     pub(super) fn observe(&self, version: &str) -> Option<Observed> {
         let policy =
             self.policies.all().into_iter().min_by_key(|policy| {
@@ -112,7 +112,7 @@ impl Observed {
         self.policy.data.pointer(&format!("/spec{pointer}")).unwrap_or(&serde_json::Value::Null)
     }
 
-    /// A text field of it.
+    /// Returns a text field of the ClusterPolicy's spec.
     pub(super) fn text(&self, pointer: &str) -> &str {
         self.spec(pointer).as_str().unwrap_or_default()
     }

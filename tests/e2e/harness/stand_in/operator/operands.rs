@@ -1,4 +1,5 @@
-//! The operands, as DaemonSets made from the ClusterPolicy with the assets of the operator's version.
+//! The operands, as DaemonSets rendered from the ClusterPolicy with the assets of the operator's
+//! version.
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -6,7 +7,7 @@ use sha2::{Digest, Sha256};
 use super::observed::Observed;
 use crate::harness::kwok::KWOK_TAINT;
 
-/// Where the operator keeps the hash of what it applied.
+/// The annotation with the hash of the applied object.
 pub(super) const HASH_ANNOTATION: &str = "nvidia.com/last-applied-hash";
 /// Annotation of validator pods: the container toolkit is enabled, so they validate it.
 pub(crate) const VALIDATES_TOOLKIT: &str = "stand-in.gpu-rollout.dev/validates-toolkit";
@@ -52,12 +53,12 @@ impl Operand {
         }
     }
 
-    /// The operand of a name.
+    /// Returns the operand with this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|operand| operand.name() == name)
     }
 
-    /// The node label that lets it run there.
+    /// Returns the node label that allows it to run on a node.
     pub(crate) fn deploy_label(self) -> &'static str {
         match self {
             Self::Driver => "nvidia.com/gpu.deploy.driver",
@@ -70,7 +71,7 @@ impl Operand {
         }
     }
 
-    /// What the operator calls it in its messages.
+    /// Returns its name in the operator's messages.
     pub(super) fn state(self) -> &'static str {
         match self {
             Self::Driver => "state-driver",
@@ -120,7 +121,7 @@ impl Operand {
         }
     }
 
-    /// Whether the ClusterPolicy asks for it; what it does not say is `true`.
+    /// Whether the ClusterPolicy enables it. The default is `true`.
     pub(super) fn is_enabled(self, observed: &Observed) -> bool {
         self == Self::Validator || observed.spec(&format!("{}/enabled", self.section())) != false
     }
@@ -132,7 +133,7 @@ pub(crate) fn driver_version(image: &str) -> &str {
     tag.split('-').next().unwrap_or_default()
 }
 
-/// The DaemonSet of an operand; `None`: the ClusterPolicy does not ask for it.
+/// Returns the DaemonSet of an operand. `None`: the ClusterPolicy does not enable it.
 pub(super) fn daemon_set(operand: Operand, observed: &Observed) -> Option<Value> {
     if !operand.is_enabled(observed) {
         return None;
@@ -217,8 +218,9 @@ fn pod(operand: Operand, observed: &Observed) -> Value {
     json!({"initContainers": init, "containers": [{"name": operand.container(), "image": image(operand.section(), "")}]})
 }
 
-/// Operators of different versions make different pods of the same ClusterPolicy (measured between v26.3.1 and v26.7.0: the digest, the
-/// command before the stop, two volumes).
+/// Returns the driver's pod template. Operators of different versions render different pods from
+/// the same ClusterPolicy (measured between v26.3.1 and v26.7.0: the digest, the pre-stop command,
+/// two volumes).
 fn driver_pod(driver: &str, manager: &str, observed: &Observed) -> Value {
     let mut environment = Vec::new();
     let mut container = json!({"name": Operand::Driver.container(), "image": driver});
@@ -245,7 +247,7 @@ fn driver_pod(driver: &str, manager: &str, observed: &Observed) -> Value {
     })
 }
 
-/// The hash under which a DaemonSet is known to be applied.
+/// Returns the hash of an applied DaemonSet.
 pub(super) fn hash(wanted: &Value) -> String {
     digest(wanted)
 }

@@ -9,14 +9,15 @@ use serde_json::{Value, json};
 use super::observed::{Observed, is_ready};
 use super::operands::Operand;
 
-/// What the status is to say.
+/// The status to write.
 pub(super) struct Verdict {
     state: &'static str,
     reason: &'static str,
     message: String,
 }
 
-/// Judges the operands as the operator's version does. `written`: those whose DaemonSets this pass has written.
+/// Assesses the operands as the operator's version does. `written`: the operands whose DaemonSets
+/// this pass has written.
 pub(super) fn verdict(observed: &Observed, written: &[Operand]) -> Verdict {
     if observed.gpu_nodes.is_empty() {
         let (reason, message) = if observed.nfd_labels {
@@ -44,7 +45,7 @@ pub(super) fn verdict(observed: &Observed, written: &[Operand]) -> Verdict {
     Verdict { state: "notReady", reason: "OperandNotReady", message }
 }
 
-/// Since v26.7.
+/// Whether an operand is ready, as v26.7 and later decide.
 fn is_settled(operand: Operand, observed: &Observed) -> bool {
     let Some(daemon_set) = observed.daemon_set(operand) else { return false };
     let Some(status) = &daemon_set.status else { return false };
@@ -65,8 +66,9 @@ fn is_settled(operand: Operand, observed: &Observed) -> bool {
         && status.number_available == desired
 }
 
-/// Up to v26.3: what is not there or not begun is ready, an old revision counts, and of the driver only the pods are looked at that carry
-/// the labels of the newest template.
+/// Whether an operand is ready, as versions up to v26.3 decide. A missing or not started operand is
+/// ready, an old revision counts, and only driver pods with the labels of the newest template are
+/// checked.
 fn seems_ready(operand: Operand, observed: &Observed) -> bool {
     let Some(daemon_set) = observed.daemon_set(operand) else { return true };
     let Some(status) =
@@ -103,7 +105,8 @@ impl Verdict {
         self.state == "ready"
     }
 
-    /// The writes that bring a ClusterPolicy's status there: none, the conditions, or the state and then the conditions.
+    /// Returns the writes that update a ClusterPolicy's status: none, the conditions, or the state
+    /// and then the conditions.
     pub(super) fn patches(&mut self, policy: &DynamicObject) -> Vec<Value> {
         let status = &policy.data["status"];
         let mut patches = Vec::new();
