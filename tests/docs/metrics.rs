@@ -46,7 +46,7 @@ fn metric_names_have_units_and_are_unique() {
     assert_eq!(names.len(), ALL.len());
     for metric in ALL {
         assert!(metric.name.starts_with("gpu_rollout_"), "{}", metric.name);
-        let is_time = metric.help.contains("Unix time") || metric.help.contains("How long");
+        let is_time = metric.help.contains("Unix time") || metric.help.contains("Duration");
         assert_eq!(
             is_time,
             metric.name.ends_with("_seconds"),

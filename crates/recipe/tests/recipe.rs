@@ -250,7 +250,7 @@ impl TextReader for Chain {
 #[test]
 fn a_chain_without_end() {
     assert!(said("0.yaml", &[], &mut Chain).starts_with(
-        "error: `extends` is more than 16 recipes deep\n --> 15.yaml:4:11\n  |\n4 | extends: [16.yaml, base]\n  |           ^^^^^^^\n"
+        "error: `extends` is nested more than 16 recipes deep\n --> 15.yaml:4:11\n  |\n4 | extends: [16.yaml, base]\n  |           ^^^^^^^\n"
     ));
 }
 

@@ -449,7 +449,7 @@ fn trap_argocd_registry_charts_have_no_scheme() {
 fn trap_argocd_unreachable_sources_are_refused() {
     for (url, options, expected) in [
         ("oci://registry.example.com/fleet", PlanOptions::default(), "is an OCI registry"),
-        (REPOSITORY, nvidia_from("/srv/charts"), "in no directory"),
+        (REPOSITORY, nvidia_from("/srv/charts"), "from a local directory"),
     ] {
         let error = scene("base", url, "", &options).err().unwrap();
         assert!(matches!(error, RenderError::Unable { deployer: "argocd", .. }), "{error}");

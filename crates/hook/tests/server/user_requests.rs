@@ -68,12 +68,12 @@ async fn request_of_a_user_survives_the_run() {
 async fn record_keeps_the_newest_requests() {
     let world = World::at_rest(1);
     let mut person = Person::with_rights(&world, RIGHTS).await;
-    for seconds in 0..40 {
-        record(&world, &person, &request(&world, seconds)).await;
+    let requests: Vec<UserRequest> = (0..40).map(|seconds| request(&world, seconds)).collect();
+    for request in &requests {
+        record(&world, &person, request).await;
     }
     let kept = person.observe(&world).await.record.requests;
-    assert_eq!(kept.len(), MOST_REQUESTS);
-    assert_eq!(kept.last().map(|kept| kept.at), Some(request(&world, 39).at));
+    assert_eq!(kept, requests[requests.len() - MOST_REQUESTS..]);
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]

@@ -64,8 +64,8 @@ pub struct RecipeUpgradePolicy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RecipeOfedUpgradePolicy {
-    /// How many nodes are upgraded at once; 0 means unlimited. Default: 1. The operator has no
-    /// other limit.
+    /// How many nodes are upgraded at once; 0 means unlimited. The operator has no other limit.
+    /// Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel_upgrades: Option<u32>,
     /// `steer`, `drive`: how many nodes may be unavailable. Default: `25%`.

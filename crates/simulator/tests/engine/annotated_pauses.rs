@@ -63,6 +63,7 @@ fn assist_holds_annotated_node_and_releases_it() {
     assert!(!hold::is_held(fleet.node("gpu-1"), Driver::Gpu));
     assert!(is_paused(reason_of(&fleet.decide(1), "gpu-0")));
     fleet.node("gpu-0").annotations.remove(ANNOTATION);
+    fleet.node("gpu-0").version = "2".into();
     for action in fleet.decide(2).actions {
         if let Action::PatchNode(patch) = action {
             fleet.patch(&patch);

@@ -55,7 +55,7 @@ fn version_changed_alone_is_found_for_every_deployer() {
         let expected = [
             "its hook gpu-operator-post is made for v26.7.0",
             "with the CRDs of version v26.7.0",
-            "says gpu-operator v26.7.0",
+            "lists gpu-operator v26.7.0",
         ];
         assert!(says(&found, &expected), "{deployer}: {found:?}");
     }
