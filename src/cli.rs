@@ -53,9 +53,9 @@ const FIRST_OF_CLUSTER: u8 = 10;
 /// Roll out NVIDIA GPU drivers on Kubernetes
 ///
 /// On a workstation or in CI, gpu-rollout turns a recipe into a bundle for Helm, helmfile, Flux or
-/// Argo CD. In the cluster, it is the hook Job that every bundle carries. Other commands show,
-/// preview, pause and repair rollouts. They need only a kubeconfig, and also work where NVIDIA's
-/// controllers upgrade alone.
+/// Argo CD. In the cluster, gpu-rollout is the hook Job that every bundle carries. Other commands
+/// show, preview, pause and repair rollouts. They need only a kubeconfig, and also work where
+/// NVIDIA's controllers upgrade the drivers without gpu-rollout.
 #[derive(Debug, Parser)]
 #[command(
     name = "gpu-rollout",
@@ -100,8 +100,8 @@ enum CliCommand {
     /// Show rollout status: what each node waits for, and what to do
     ///
     /// Use it during a rollout, and when a rollout is stuck. For each node it shows the stage, the
-    /// driver, the DRA plugin, and what the node waits for since when. Below the nodes, it lists
-    /// the commands that resolve what does not resolve itself.
+    /// driver, the DRA plugin, and what the node waits for and since when. Below the nodes, it
+    /// lists the commands for the problems that do not resolve themselves.
     ///
     /// It reads the cluster and changes nothing. It also works without a bundle, where NVIDIA's
     /// controllers upgrade alone. Where a bundle is deployed, it uses the settings of its hook.
@@ -117,16 +117,16 @@ enum CliCommand {
     /// waves, and which pods leave them. It also shows how many nodes are unavailable at the same
     /// time, how long the upgrade takes, and what blocks it.
     ///
-    /// The hook's engine, or a model of NVIDIA's controller, runs in virtual time on the live
-    /// nodes, pods and PodDisruptionBudgets. `plan` reads the cluster and changes nothing. It exits
-    /// with 14 if something blocks the rollout.
+    /// The hook's engine, or a model of NVIDIA's controller, runs in virtual time, with the live
+    /// nodes, pods and PodDisruptionBudgets as its input. `plan` reads the cluster and changes
+    /// nothing. It exits with 14 if something blocks the rollout.
     Plan(plan::PlanArguments),
     /// Check the cluster for anything that would block a rollout
     ///
     /// Use it at any time before a rollout. It runs the checks that the hook runs before the
-    /// operator is upgraded, such as: evictions that can never succeed, another upgrade controller,
-    /// a time budget that is too small. It reads the cluster and changes nothing. It exits with 14
-    /// if a finding blocks.
+    /// operator is upgraded. They find, for example, evictions that can never succeed, another
+    /// upgrade controller, or a time budget that is too small. It reads the cluster and changes
+    /// nothing. It exits with 14 if a finding blocks the rollout.
     Preflight(preflight::PreflightArguments),
     /// Show how the last run went: timeline, failures, evicted pods
     ///
@@ -138,8 +138,9 @@ enum CliCommand {
     /// Check a cluster for configuration problems
     ///
     /// Use it at any time, even if no rollout is in progress. It finds incompatible versions and
-    /// values, DRA plugins that serve a driver that is no longer loaded, and limits that let no node
-    /// start. It also finds nodes that were left cordoned or skipped, and rights that a hook lacks.
+    /// values, DRA plugins that serve a driver that is no longer loaded, and limits that prevent
+    /// the upgrade of every node. It also finds nodes that were left cordoned or skipped, and
+    /// rights that a hook lacks.
     ///
     /// It reads the cluster and changes nothing. It exits with 14 if something does not work now,
     /// and with 0 if it finds only warnings.
@@ -148,56 +149,61 @@ enum CliCommand {
     ///
     /// Use it to let someone without access to the cluster find out why a rollout is stuck. The
     /// archive contains the status, the report of the last run, and the objects, events and logs of
-    /// operators and hooks. Secrets are not read. Texts that look like secrets are removed from
-    /// everything else. Pods of workloads are not included. Check the archive before you send it.
-    /// The command reads the cluster and changes nothing.
+    /// operators and hooks. Secrets are not read. Text that looks like a secret is removed from
+    /// everything else. Workload pods are not included. Check the archive before you send it. The
+    /// command reads the cluster and changes nothing.
     SupportBundle(support_bundle::SupportBundleArguments),
-    /// Stop starting new nodes until `resume`
+    /// Start no more node upgrades until `resume`
     ///
-    /// gpu-rollout's hooks see the pause within a second. The skip label keeps NVIDIA's controllers
-    /// from the nodes. The pause survives every sync of a deployer.
+    /// gpu-rollout's hooks see the pause within a second. In `observe` and `assist`, `pause` also
+    /// sets NVIDIA's skip label, so that NVIDIA's controllers leave the nodes alone. The pause does
+    /// not extend the time budget of the Job. If the budget ends during the pause, the Job fails
+    /// with code 20: deploy again after `resume`. The pause survives every sync of a deployer.
     ///
-    /// A node whose driver is being replaced is finished. In mode `drive`, a node in progress whose
-    /// old driver still runs waits, and the time of the pause does not count for its limits. In the
-    /// other modes, NVIDIA's controller finishes the nodes that it has started.
+    /// If a node's driver is already being replaced, that upgrade is completed. In mode `drive`, a
+    /// node in progress waits if its old driver still runs, and the time of the pause does not
+    /// count toward the node's time limits. In the other modes, NVIDIA's controller finishes the
+    /// nodes that it has started.
     Pause(pause::PauseArguments),
     /// Continue a paused rollout where it stopped
     ///
     /// Removes the pause, and releases the nodes that no other pause covers. If the hook Job has
     /// ended during the pause, deploy the bundle again.
     Resume(pause::ResumeArguments),
-    /// Stop a rollout and remove its cordons, labels, records and Lease
+    /// Stop a rollout and remove its cordons, labels, annotations and Lease
     ///
     /// Use it when a rollout must not continue, or to remove what a hook left behind. It ends the
-    /// hook Jobs first, and then removes what gpu-rollout has written on nodes. Foreign cordons and
-    /// labels stay. A node whose driver is being replaced is released as it is. NVIDIA's controller
-    /// finishes the nodes that it has started.
+    /// hook Jobs first, and then removes what gpu-rollout has written to nodes. Cordons and labels
+    /// that gpu-rollout did not set stay. A node whose driver is being replaced is uncordoned too,
+    /// although its driver may not work. NVIDIA's controller finishes the nodes that it has
+    /// started.
     ///
-    /// You can kill `abort` at any time and run it again. It also works after the bundle was
+    /// You can kill `abort` at any time and run it again. It also works after the bundle has been
     /// removed.
     Abort(abort::AbortArguments),
     /// Leave nodes on their current driver
     ///
     /// Use it for nodes that must not be upgraded now. It sets the driver's skip label, so that
-    /// NVIDIA's controllers and the hook leave the nodes alone. A node that is being upgraded is
-    /// finished first. `unskip` removes the label.
+    /// NVIDIA's controllers and the hook leave the nodes alone. If a node is being upgraded, its
+    /// upgrade is finished first. `unskip` removes the label.
     #[command(after_help = "Examples:
   gpu-rollout skip gpu-3 gpu-4
   gpu-rollout skip gpu-3 --driver gpu --yes")]
     Skip(node_request::NodeRequestArguments),
     /// Undo `skip`
     ///
-    /// Removes the skip label, so that the nodes are upgraded like all others. A hold of the hook
-    /// stays: the hook releases it.
+    /// Removes the skip label, so that the nodes are upgraded like all others. If the hook itself
+    /// has set the label (a hold), it stays: the hook releases it.
     #[command(after_help = "Example:
   gpu-rollout unskip gpu-3 gpu-4")]
     Unskip(node_request::NodeRequestArguments),
     /// Retry failed nodes
     ///
-    /// Use it after you have removed the cause of the failure. In mode `drive`, the hook upgrades
-    /// the node, even if someone has cordoned it; such a cordon stays. In the other modes, NVIDIA's
-    /// controller upgrades the node. If its new driver does not start, `retry` deletes the driver
-    /// pod.
+    /// Use it after you have removed the cause of the failure. In mode `drive`, if no hook Job is
+    /// running, the next deployment upgrades the node. In mode `drive`, the hook upgrades the node,
+    /// even if someone has cordoned it; such a cordon stays. In the other modes, NVIDIA's
+    /// controller upgrades the node. There, if the node failed because its new driver did not
+    /// start, `retry` also deletes the driver pod.
     #[command(after_help = "Examples:
   gpu-rollout retry gpu-3
   gpu-rollout retry gpu-3 gpu-4 --dry-run")]
@@ -217,7 +223,7 @@ enum CliCommand {
     ///
     /// For one user: `gpu-rollout man ~/.local/share/man/man1`, then `man gpu-rollout`.
     Man(man::ManArguments),
-    /// Run the hook Job of a bundle inside the cluster
+    /// Perform the tasks of a hook Job; the hook chart runs this in the cluster
     ///
     /// The pod of the hook Job calls this command. You never need to run it yourself.
     Hook(HookArguments),

@@ -21,7 +21,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum ImageCommand {
-    /// Run the hook Job of a bundle inside the cluster
+    /// Perform the tasks of a hook Job; the hook chart runs this in the cluster
     ///
     /// The pod of the hook Job calls this command. You never need to run it yourself.
     Hook(HookArguments),

@@ -22,13 +22,13 @@ enum BundleCommand {
     /// Render recipes into bundles for one or more deployers
     ///
     /// A bundle is a directory of files that a deployer installs. `render` creates it from a
-    /// recipe, and replaces an unedited bundle as a whole.
+    /// recipe, and replaces an existing bundle as a whole, unless it was edited.
     Render(Box<render::RenderArguments>),
-    /// Check that a bundle was not edited and its parts fit together
+    /// Check that a bundle was not edited and that its parts fit together
     ///
-    /// Use it before you deploy, and after you edited a bundle. It prints one finding per line. It
-    /// exits with 0 if the bundle is as it was rendered, and with 1 if it was edited or its parts
-    /// no longer fit together.
+    /// Use it before you deploy, and after you have edited a bundle. It prints one finding per
+    /// line. It exits with 0 if the bundle is as it was rendered, and with 1 if it was edited or
+    /// its parts no longer fit together.
     #[command(after_help = "Example:
   gpu-rollout bundle verify bundle")]
     Verify(verify::VerifyArguments),
@@ -36,7 +36,7 @@ enum BundleCommand {
     ///
     /// Use it before you deploy a new version of a bundle. It shows the changed releases, versions,
     /// values and files, and which hooks fire. It exits with 0 if there is no difference, and with
-    /// 3 if there is one.
+    /// 3 if there is any.
     #[command(after_help = "Examples:
   gpu-rollout bundle diff old new
   gpu-rollout bundle diff old new -o json")]
@@ -52,8 +52,8 @@ enum BundleCommand {
     /// Compare the meaning of bundles for the same or different deployers
     ///
     /// Use it when you move from one deployer to another. It shows what differs, and what a
-    /// deployer cannot express. It exits with 0 if the bundles mean the same, and with 3 if they do
-    /// not.
+    /// deployer cannot express. It exits with 0 if the bundles mean the same thing, and with 3 if
+    /// they do not.
     #[command(after_help = "Example:
   gpu-rollout bundle parity out/my-cluster/helm out/my-cluster/flux")]
     Parity(parity::ParityArguments),

@@ -20,7 +20,7 @@ use ops::session::ClusterSession;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct ClusterOptions {
-    /// Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, or inside a pod its
+    /// Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, or, inside a pod, the pod's
     /// ServiceAccount]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -30,8 +30,8 @@ pub struct ClusterOptions {
     /// Search only this namespace for hook releases and operators [default: all namespaces]
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
-    /// Time limit for reading a rollout from the cluster, such as `90s` or `5m`; after it, the
-    /// command fails
+    /// Time limit for reading a rollout from the cluster, such as `90s` or `5m`; when it is
+    /// exceeded, the command fails
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     timeout: Duration,
 }

@@ -22,7 +22,7 @@ pub struct NodeRequestArguments {
     /// Names of the nodes
     #[arg(required = true, value_name = "NODE")]
     nodes: Vec<String>,
-    /// Driver that the request is about [default: every driver that is rolled out]
+    /// Driver to which the command applies [default: every driver that is rolled out]
     #[arg(long, value_enum)]
     driver: Option<DriverName>,
     #[command(flatten)]

@@ -20,7 +20,7 @@ use planner::pods::listed;
 /// Arguments of `gpu-rollout pause`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  gpu-rollout pause --reason 'training run until Friday'
+  gpu-rollout pause --reason 'benchmark until 15:00'
   gpu-rollout pause -l nvidia.com/gpu.product=NVIDIA-H100 --reason INC-4711")]
 pub struct PauseArguments {
     /// Pause only nodes that match this label selector, such as `pool=a,zone in (x,y)` [default:

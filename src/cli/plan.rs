@@ -27,15 +27,14 @@ const EXAMPLES: &str = "Examples:
   gpu-rollout plan -r mine.yaml --set rollout.gpuDriver.policy.maxUnavailable=10%
   gpu-rollout plan -r mine.yaml -o json | jq '.rollouts[].pods[] | select(.lost)'
 
-Driver start times are measured on the driver pods that run now, unless you set --driver-time. Jobs
-that the policy waits for are assumed to run for another --job-time.";
+Driver start times are measured on the driver pods that run now, unless you set --driver-time. The jobs that the policy waits for are assumed to keep running for the time that --job-time sets.";
 
 /// Arguments of `gpu-rollout plan`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PlanArguments {
-    /// Recipe to preview: a file, a name of the library, or `-` for standard input [default: what
-    /// is deployed]
+    /// Recipe to preview: a file, a name from the built-in library, or `-` for standard input
+    /// [default: what is deployed]
     #[arg(short = 'r', long = "recipe", value_name = "RECIPE")]
     recipe: Option<String>,
     /// Bundle to preview: a directory that `gpu-rollout bundle render` wrote
@@ -47,7 +46,7 @@ pub struct PlanArguments {
     /// measured on the driver pods that run now]
     #[arg(long, value_name = "LEAST..MOST")]
     driver_time: Option<DurationRange>,
-    /// Time for which jobs that the policy waits for still run, as a range
+    /// How long the jobs that the policy waits for still run, as a range
     #[arg(long, value_name = "LEAST..MOST", default_value = "0s..1h")]
     job_time: DurationRange,
     /// Number of random runs, 1 to 1000, in addition to the quickest and the slowest possible run

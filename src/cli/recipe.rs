@@ -16,7 +16,7 @@ use recipe::read::FileSystemReader;
 use recipe::schema;
 
 /// Help of a RECIPE argument; the same in every command.
-pub const RECIPE_HELP: &str = "Recipe: a file (`team/gb200.yaml`, `./gb200`), a name of the library (see `gpu-rollout recipe list`), or `-` for standard input";
+pub const RECIPE_HELP: &str = "Recipe: a file (`team/gb200.yaml`, `./gb200`), a name from the built-in library (see `gpu-rollout recipe list`), or `-` for standard input";
 /// Help of the `--set` argument; the same in every command.
 pub const SET_HELP: &str = "Set one value, overriding the recipe; repeatable";
 /// The long form of [`SET_HELP`].
@@ -40,13 +40,13 @@ pub struct RecipeArguments {
 enum RecipeCommand {
     /// Check recipes and report errors and warnings
     ///
-    /// Use it after each change of a recipe, and in CI. Each finding has file, line, column and a
-    /// hint. It exits with 1 if a recipe has an error; with --strict also for a warning.
+    /// Use it after each change to a recipe, and in CI. Each finding has a file, a line, a column
+    /// and a hint. The command exits with 1 if a recipe has an error or, with --strict, a warning.
     #[command(
         after_long_help = "Examples:\n  gpu-rollout recipe check team/*.yaml\n  gpu-rollout recipe check eks-gb200-training --set cluster.gpuNodes=64"
     )]
     Check {
-        /// A file, a name of the library, or `-`.
+        /// A file, a name from the built-in library, or `-`.
         #[arg(value_name = "RECIPE", required = true, help = RECIPE_HELP)]
         recipes: Vec<String>,
         #[command(flatten)]
@@ -62,7 +62,7 @@ enum RecipeCommand {
         after_long_help = "Examples:\n  gpu-rollout recipe show eks-gb200-training\n  gpu-rollout recipe show base > mine.yaml     # start your own recipe\n  gpu-rollout recipe show mine.yaml -o json"
     )]
     Show {
-        /// A file, a name of the library, or `-`.
+        /// A file, a name from the built-in library, or `-`.
         #[arg(value_name = "RECIPE", help = RECIPE_HELP)]
         recipe: String,
         #[command(flatten)]
@@ -79,7 +79,7 @@ enum RecipeCommand {
         after_long_help = "Examples:\n  gpu-rollout recipe explain eks-gb200-training rollout.gpuDriver.policy\n  gpu-rollout recipe explain mine.yaml components.gpu-operator.values.driver"
     )]
     Explain {
-        /// A file, a name of the library, or `-`.
+        /// A file, a name from the built-in library, or `-`.
         #[arg(value_name = "RECIPE", help = RECIPE_HELP)]
         recipe: String,
         /// Keys from the top of the recipe, separated by dots; components by name; `\.` for a dot
@@ -89,7 +89,7 @@ enum RecipeCommand {
         #[command(flatten)]
         overrides: RecipeSelection,
     },
-    /// List the recipes of the library
+    /// List the recipes in the program's library
     ///
     /// Use it to find a recipe that your own recipe can extend.
     #[command(after_long_help = "Example:\n  gpu-rollout recipe list")]
@@ -127,7 +127,7 @@ struct AicrArguments {
     /// names
     #[arg(long, value_name = "DIR", help_heading = AICR_HEADING)]
     data: Option<String>,
-    /// For each key that no chart reads, set the key that works instead, if there is one [default:
+    /// Replace each key that no chart reads with the key that works, if there is one [default:
     /// leave such keys out, with a warning]
     #[arg(long, help_heading = AICR_HEADING)]
     fix_dead_keys: bool,

@@ -17,7 +17,8 @@ mod text;
 #[command(after_help = "Examples:
   gpu-rollout report
   gpu-rollout report -o html > report.html
-  gpu-rollout report -o metrics | curl --data-binary @- http://pushgateway:9091/metrics/job/gpu-rollout
+  gpu-rollout report -o metrics | curl --data-binary @- \\
+    http://pushgateway:9091/metrics/job/gpu-rollout
   gpu-rollout report -o json | jq '.rollouts[].nodes[] | {node, seconds, evicted: [.evicted[]?.pod]}'")]
 pub struct ReportArguments {
     /// Output format

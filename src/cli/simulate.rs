@@ -33,7 +33,7 @@ pub struct SimulateArguments {
     /// Recipe
     #[arg(short = 'r', long = "recipe", value_name = "RECIPE", help = RECIPE_HELP)]
     recipe: String,
-    /// Number of GPU nodes, 1 to 10000, or to 1000 unless the mode is `drive` [default: the
+    /// Number of GPU nodes: 1 to 10000 in mode `drive`, 1 to 1000 in the other modes [default: the
     /// recipe's cluster.gpuNodes]
     #[arg(long)]
     nodes: Option<usize>,

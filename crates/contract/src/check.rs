@@ -354,7 +354,7 @@ impl PreflightCheck {
             Self::ForeignCordons => (
                 "foreign-cordons",
                 Warns,
-                "Nodes with a foreign cordon. The hook does not upgrade them unless the policy includes them; NVIDIA's controller upgrades them first, and does not apply its limits to them.",
+                "Nodes with a foreign cordon. The hook does not upgrade them unless the policy includes them; NVIDIA's controller upgrades them even if no slot is free.",
                 "uncordon them, or set policy.foreignCordon",
             ),
             Self::NodeMaintenance => (

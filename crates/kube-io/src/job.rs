@@ -1,14 +1,17 @@
 //! The hook's Job: its start time, from which the time of all its pods is counted, and its
-//! deletion.
+//! end.
 
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::Job;
-use kube::api::{DeleteParams, Preconditions};
+use k8s_openapi::api::batch::v1::{Job, JobCondition};
 use kube::{Api, Client};
+use serde_json::json;
 
 use super::call::{CallError, call, optional};
 use super::change;
 use super::server_time::get_dated;
+
+/// `activeDeadlineSeconds` of a Job that is to end.
+const DEADLINE: i64 = 1;
 
 /// The start of a Job, by the clocks of the control plane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,21 +58,36 @@ pub async fn read_start(
     (start, at)
 }
 
-/// Requests the deletion of a Job, which disappears after its pods. Returns whether the Job exists.
-/// RBAC: `get` and `delete` on `jobs`.
+/// Ends a Job: sets its deadline to one second, so that the Job controller ends its pods and marks
+/// the Job as failed. A deployer that waits for the Job sees that; for a deleted Job, Helm waits
+/// until its own timeout. Returns whether pods of the Job may still run. RBAC: `get` and `patch` on
+/// `jobs`.
 ///
 /// # Errors
-/// The call failed.
+/// A call failed.
 pub async fn end(client: &Client, namespace: &str, name: &str) -> Result<bool, CallError> {
     let api: Api<Job> = Api::namespaced(client.clone(), namespace);
     let Some(job) = optional(call(api.get(name)).await)? else { return Ok(false) };
-    let preconditions = Some(Preconditions { uid: job.metadata.uid, ..Preconditions::default() });
-    match change::delete(api, name, &DeleteParams { preconditions, ..DeleteParams::foreground() })
-        .await
-    {
-        Ok(()) => Ok(true),
-        // Another Job has replaced it: it starts under the pause, and waits for the Lease.
-        Err(CallError::NotFound(_) | CallError::Conflict(_)) => Ok(false),
+    let (spec, status) = (job.spec.unwrap_or_default(), job.status.unwrap_or_default());
+    let has_pods = [status.active, status.terminating].into_iter().flatten().any(|pods| pods > 0);
+    let is_end = |condition: &JobCondition| {
+        matches!(&*condition.type_, "Complete" | "Failed") && condition.status == "True"
+    };
+    if status.conditions.iter().flatten().any(is_end) {
+        return Ok(has_pods);
+    }
+    if job.metadata.deletion_timestamp.is_some() || spec.active_deadline_seconds == Some(DEADLINE) {
+        // The deadline of a suspended Job counts from the time at which it is resumed.
+        return Ok(has_pods || spec.suspend != Some(true));
+    }
+    let deadline = json!({
+        "metadata": {"resourceVersion": job.metadata.resource_version},
+        "spec": {"activeDeadlineSeconds": DEADLINE},
+    });
+    match change::merge(api, name, deadline).await {
+        // The Job controller, or another Job of this name, came first: the next call sees it.
+        Ok(()) | Err(CallError::Conflict(_)) => Ok(true),
+        Err(CallError::NotFound(_)) => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -139,7 +139,7 @@ fn patches(observed: &Observed, hooks: &[&Settings], stays_paused: bool) -> Vec<
 /// Removes everything that gpu-rollout has written on nodes. With `stays_paused`, the pause stays
 /// and nodes are held, so that neither a hook nor NVIDIA's controller starts again. Calls `report`
 /// for each step. Returns the nodes that could not be restored; then the pause stays too. RBAC: as
-/// [`find_leftovers`], `delete` on `jobs` and on the Lease, `patch` on `nodes`, what the Lease
+/// [`find_leftovers`], `patch` on `jobs`, `delete` on the Lease, `patch` on `nodes`, what the Lease
 /// needs, and what a pause needs.
 ///
 /// # Errors

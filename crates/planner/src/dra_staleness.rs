@@ -26,7 +26,7 @@ pub fn staleness(
         && started <= served_since
     {
         return Some(format!(
-            "its container started at {started:.0}, its driver or toolkit was ready at {served_since:.0}"
+            "its container started at {started:.0}, its driver or toolkit became ready at {served_since:.0}"
         ));
     }
     if let Some(cause) = base.replaced_under(plugin) {

@@ -186,8 +186,11 @@ impl<'a> DecidedNodes<'a> {
             node,
             stage,
             wait,
-            // It is unknown when, or whether, a node that is not Ready comes back.
-            moves: node.ready && own.is_some_and(|wait| resolves_itself(&wait.reason)),
+            // It is unknown when, or whether, a node that is not Ready comes back, or a driver
+            // whose container fails becomes ready.
+            moves: node.ready
+                && own
+                    .is_some_and(|wait| resolves_itself(&wait.reason) && !is_failing(&wait.reason)),
             started: read(node, driver.traits())
                 .record()
                 .map(|record| record.started)
@@ -195,6 +198,11 @@ impl<'a> DecidedNodes<'a> {
             state: now_in,
         }
     }
+}
+
+/// Returns whether a container on the node fails again and again.
+fn is_failing(reason: &Reason) -> bool {
+    matches!(reason, Reason::DriverNotReady { trouble, restarts, .. } if trouble.is_some() && *restarts > 0)
 }
 
 /// Returns whether the wait can end without manual action. If NVIDIA's controller does not continue

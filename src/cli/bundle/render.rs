@@ -27,7 +27,7 @@ mod text;
 /// The value of `--deployer` that means all deployers.
 const ALL: &str = "all";
 
-const RECIPES_HELP: &str = "Recipe: a file (`team/gb200.yaml`), a name of the library (see `gpu-rollout recipe list`), a directory of recipes, or `-` for standard input; repeatable";
+const RECIPES_HELP: &str = "Recipe: a file (`team/gb200.yaml`), a name from the built-in library (see `gpu-rollout recipe list`), a directory of recipes, or `-` for standard input; repeatable";
 
 const EXAMPLES: &str = "Render one bundle into DIR:
   gpu-rollout bundle render -r eks-gb200-training -d helm -o bundle
@@ -35,13 +35,14 @@ const EXAMPLES: &str = "Render one bundle into DIR:
 Render many bundles, each into DIR/<recipe's name>/<deployer>. If a recipe fails, the others are
 rendered anyway.
   gpu-rollout bundle render -r base -r kind-dev -d helmfile -o bundles
-  gpu-rollout bundle render -r fleet/ -d all -o bundles --repo https://git.example.com/fleet.git --path bundles
+  gpu-rollout bundle render -r fleet/ -d all -o bundles \\
+    --repo https://git.example.com/fleet.git --path bundles
 
-A directory means its *.yaml and *.yml files, without subdirectories. Keep recipes that are only
-extended by others in a subdirectory.
+A directory means its *.yaml and *.yml files, without subdirectories. Recipes that exist only so that others extend them belong in a subdirectory.
 
 Run operators on their own nodes, and tolerate a taint of the GPU nodes:
-  gpu-rollout bundle render -r base -d helm -o bundle --system-node-selector pool=system --accelerated-node-toleration dedicated=gpu:NoSchedule
+  gpu-rollout bundle render -r base -d helm -o bundle --system-node-selector pool=system \\
+    --accelerated-node-toleration dedicated=gpu:NoSchedule
 
 List the recipes that failed, for a script:
   gpu-rollout bundle render -r fleet/ -d helm -o bundles --format json | jq -r '.[] | select(.error) | .file'";
@@ -56,22 +57,22 @@ pub struct RenderArguments {
     /// Deployer of the bundle, or `all` for every deployer; repeatable
     #[arg(short = 'd', long = "deployer", required = true, value_name = "DEPLOYER", value_parser = PossibleValuesParser::new(choices()))]
     deployers: Vec<String>,
-    /// Directory of the bundle, or the parent directory of many bundles. An existing bundle is
+    /// Directory of the bundle or, with many bundles, their parent directory. An existing bundle is
     /// replaced as a whole, unless it was edited
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
     #[command(flatten)]
     overrides: RecipeSelection,
-    /// Address for the charts of the catalog's repository NAME: https://, http://, oci://,
-    /// file:///, or the absolute path of a directory of packed charts [default: the catalog's
-    /// address]; repeatable
+    /// Address of the chart repository that the program's catalog names NAME: https://, http://,
+    /// oci://, file:///, or the absolute path of a directory of packed charts [default: the
+    /// catalog's address]; repeatable
     #[arg(long = "chart-repository", value_name = "NAME=URL")]
     chart_repositories: Vec<sources::RepositoryOverride>,
-    /// Image of the hook [default: the hook chart's]
+    /// Image of the hook [default: the image in the hook chart]
     #[arg(long, value_name = "REPOSITORY[:TAG|@DIGEST]")]
     hook_image: Option<HookImage>,
     /// Pull images from the registry TO: every image, or those whose name starts with FROM;
-    /// repeatable, the longest matching FROM applies. It does not change the hook's image; use
+    /// repeatable; the longest matching FROM applies. This option does not change the hook's image; use
     /// --hook-image for that
     #[arg(long = "registry-mirror", value_name = "[FROM=]TO")]
     registry_mirrors: Vec<RegistryMirror>,
@@ -99,9 +100,9 @@ struct BundleRepository {
     /// or oci:// (flux)
     #[arg(long, value_name = "URL")]
     repo: Option<String>,
-    /// Branch, tag or commit of the repository; for OCI a tag or digest. With flux, a name means a
-    /// branch, and a name like v1.2.3 a tag. Write refs/tags/NAME or refs/heads/NAME for the other
-    /// meaning
+    /// Branch, tag or commit of the repository; for OCI a tag or digest. With flux, a name like
+    /// v1.2.3 means a tag, and any other name a branch. To override this, write refs/tags/NAME or
+    /// refs/heads/NAME
     #[arg(long, value_name = "REVISION", default_value = "main")]
     revision: String,
     /// Path of the --output directory in the repository; empty means the root

@@ -28,6 +28,13 @@ pub enum NoEta {
         /// The reason's name.
         reason: &'static str,
     },
+    /// The driver of a node fails again and again.
+    NodeFails {
+        /// The node.
+        node: String,
+        /// The reason's name.
+        reason: &'static str,
+    },
     /// A node takes much longer than the nodes before it.
     NodeLate {
         /// The node.
@@ -59,6 +66,9 @@ impl fmt::Display for NoEta {
             Self::FleetWaits { reason } => write!(out, "the whole fleet is waiting ({reason})"),
             Self::NodeStuck { node, reason } => {
                 write!(out, "node {node} needs manual action ({reason})")
+            }
+            Self::NodeFails { node, reason } => {
+                write!(out, "the driver on node {node} keeps failing ({reason})")
             }
             Self::NodeLate { node } => write!(out, "node {node} takes longer than expected"),
             Self::StartUnknown { node } => {
@@ -103,7 +113,13 @@ fn no_eta(progress: &NodeProgress<'_>, pace: RolloutPace, now: Timestamp) -> NoE
     let node = progress.node.name.clone();
     if !progress.moves {
         let reason = progress.wait.map_or("Unknown", |wait| wait.reason.name());
-        return NoEta::NodeStuck { node, reason };
+        let fails = progress.node.ready
+            && progress.wait.is_some_and(|wait| super::is_failing(&wait.reason));
+        return if fails {
+            NoEta::NodeFails { node, reason }
+        } else {
+            NoEta::NodeStuck { node, reason }
+        };
     }
     match progress.started {
         _ if progress.stage != NodeStage::InProgress => NoEta::NoSlot { node },

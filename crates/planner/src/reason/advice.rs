@@ -66,13 +66,13 @@ impl Reason {
                 "keep one ClusterPolicy (kubectl get clusterpolicies) and delete the others, or set rollout.clusterPolicy to the one that owns the DaemonSets"
             }
             Self::DriverLeftOver { .. } => {
-                "cordon and empty its nodes, then delete the DaemonSet: the operator deletes only nvidia-driver-daemonset, never a DaemonSet for one kernel or one RHCOS release"
+                "cordon and empty the DaemonSet's nodes, then delete it: the operator deletes only nvidia-driver-daemonset, never a DaemonSet for one kernel or one RHCOS release"
             }
             Self::SpecNotObserved { .. } => {
                 "check the operator's log: it has not acted on the newest spec"
             }
             Self::DaemonSetMissing { .. } => {
-                "check the operator's log and the conditions of the ClusterPolicy (and of the NVIDIADrivers); a driver also needs the operating system and kernel labels of the nodes (node-feature-discovery)"
+                "check the operator's log and the conditions of the ClusterPolicy (and of the NVIDIADrivers); the operator also needs the operating system and kernel labels of the nodes to create a driver DaemonSet (node-feature-discovery)"
             }
             Self::NodesUndiscovered { .. } => {
                 "check the node-feature-discovery worker pods on these nodes"
@@ -103,7 +103,7 @@ impl Reason {
                 "wait: NVIDIA's controller starts nodes as driver.upgradePolicy allows; with autoUpgrade false, delete the driver pod yourself"
             }
             Self::DriverNotReady { .. } => {
-                "check the driver pod's log: kubectl logs -c nvidia-driver-ctr"
+                "check the driver pod's log: kubectl logs POD -c nvidia-driver-ctr"
             }
             Self::UpgradeUnfinished { .. } => {
                 "wait: NVIDIA's controller continues at its next two-minute pass at the latest"
@@ -117,9 +117,10 @@ impl Reason {
             Self::ToolkitNotReady { .. } => {
                 "check the pod of nvidia-container-toolkit-daemonset on the node"
             }
-            Self::OperandMissing { operand } | Self::OperandNotReady { operand, .. } => {
-                operand.remedy()
+            Self::OperandMissing { .. } => {
+                "find out why the DaemonSet creates no pod for the node: kubectl describe daemonset; its node selector and the node's labels nvidia.com/gpu.deploy.* must match"
             }
+            Self::OperandNotReady { operand, .. } => operand.remedy(),
             Self::OperandOutdated { stalled_by: Some(_), .. } => {
                 "repair or remove the node that stalls the rolling update, raise daemonsets.rollingUpdate.maxUnavailable, or tolerate the node with rollout.tolerateNotReady"
             }
@@ -207,13 +208,13 @@ impl UpgradeReason {
             Self::Paused { .. } => "run gpu-rollout resume to continue",
             Self::Refused(StartRefusal::Paused { .. }) => "raise the limit to continue the rollout",
             Self::Refused(StartRefusal::Slots { .. }) => {
-                "wait: it starts when another node is done; the limit is policy.maxParallelUpgrades"
+                "wait: this node starts when another node is done; the limit is policy.maxParallelUpgrades"
             }
             Self::Refused(StartRefusal::Unavailable { .. }) => {
                 "make the named nodes available again, or raise policy.maxUnavailable"
             }
             Self::Refused(StartRefusal::Group { .. }) => {
-                "wait: it starts when another node of its group is available again; the limit is policy.topology.maxUnavailable"
+                "wait: this node starts when another node of its group is available again; the limit is policy.topology.maxUnavailable"
             }
             Self::Soak { .. } => {
                 "wait: policy.soak sets how long the hook pauses before the next node starts"

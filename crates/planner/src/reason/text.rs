@@ -105,7 +105,10 @@ impl fmt::Display for Reason {
                 )
             }
             Self::DaemonSetMissing { what } => {
-                write!(out, "nodes need the {what}, but the operator has not created its DaemonSet")
+                write!(
+                    out,
+                    "nodes need the {what}, but the operator has not created the driver's DaemonSet"
+                )
             }
             Self::NodesUndiscovered { device, count } => {
                 write!(
@@ -152,7 +155,7 @@ impl fmt::Display for Reason {
             Self::UpgradeUnfinished { state, why } => {
                 write!(
                     out,
-                    "the vendor's controller has not finished: upgrade state `{state}`{}",
+                    "NVIDIA's controller has not finished: upgrade state `{state}`{}",
                     OptionalText("; ", why, "")
                 )
             }

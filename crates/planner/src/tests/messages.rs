@@ -40,6 +40,7 @@ fn no_etas() -> [NoEta; NoEta::COUNT] {
         NoEta::HookNotAtWork,
         NoEta::FleetWaits { reason: "OperatorNotReady" },
         NoEta::NodeStuck { node: node(), reason: "NodeNotReady" },
+        NoEta::NodeFails { node: node(), reason: "DriverNotReady" },
         NoEta::NodeLate { node: node() },
         NoEta::StartUnknown { node: node() },
         NoEta::NoSlot { node: node() },

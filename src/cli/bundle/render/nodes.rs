@@ -107,13 +107,15 @@ fn checked_effect(text: &str) -> Result<TaintEffect, NodeOptionError> {
 
 /// Node selectors and tolerations. `release::node_options` applies them.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Nodes, for all components (added to those of recipe and chart)")]
+#[command(
+    next_help_heading = "Node selectors and tolerations, for all components (added to those of the recipe and the chart)"
+)]
 pub(super) struct NodeSchedulingOptions {
     /// Label of the nodes for operators, controllers, webhooks and hook Jobs; repeatable, nodes
     /// must have all labels
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     system_node_selector: Vec<NodeLabel>,
-    /// Taint of these nodes to tolerate: without VALUE any value, without EFFECT any effect;
+    /// Taint to tolerate on these nodes; without VALUE, any value; without EFFECT, any effect;
     /// repeatable
     #[arg(long, value_name = "KEY[=VALUE][:EFFECT]", value_parser = toleration)]
     system_node_toleration: Vec<RecipeToleration>,
@@ -121,7 +123,7 @@ pub(super) struct NodeSchedulingOptions {
     /// nodes must have all labels
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     accelerated_node_selector: Vec<NodeLabel>,
-    /// Taint of these nodes to tolerate: without VALUE any value, without EFFECT any effect;
+    /// Taint to tolerate on these nodes; without VALUE, any value; without EFFECT, any effect;
     /// repeatable
     #[arg(long, value_name = "KEY[=VALUE][:EFFECT]", value_parser = toleration)]
     accelerated_node_toleration: Vec<RecipeToleration>,

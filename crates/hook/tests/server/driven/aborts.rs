@@ -31,7 +31,7 @@ fn allow(fleet: &Driven) {
         ("create", "", "configmaps"),
         ("delete", "", "configmaps"),
         ("get", "batch", "jobs"),
-        ("delete", "batch", "jobs"),
+        ("patch", "batch", "jobs"),
         ("get", "coordination.k8s.io", "leases"),
         ("delete", "coordination.k8s.io", "leases"),
         ("patch", "", "nodes"),
@@ -71,7 +71,7 @@ fn ours(fleet: &Driven) -> Vec<String> {
     found
 }
 
-/// Aborts. A Job that is being deleted is gone when its pod has ended. Returns whether the abort
+/// Aborts. A Job with a deadline of one second fails when its pod has ended. Returns whether the abort
 /// finished: it may die at a call.
 async fn aborts(fleet: &Driven, pod: &Pod) -> bool {
     let hooks: Vec<Settings> = fleet.stages.iter().map(|(settings, _)| settings.clone()).collect();
@@ -84,12 +84,16 @@ async fn aborts(fleet: &Driven, pod: &Pod) -> bool {
             tokio::time::sleep(Duration::from_millis(100)).await;
             for settings in &hooks {
                 let job = fleet.world.get("jobs", &settings.namespace, &settings.release);
-                if job["metadata"]["deletionTimestamp"].is_null() {
+                if job["spec"]["activeDeadlineSeconds"] != 1 {
                     continue;
                 }
                 pod.stop.send_replace(true);
                 if pod.handle.is_finished() {
-                    fleet.world.remove("jobs", &settings.namespace, &settings.release);
+                    let failed = json!([{"type": "Failed", "status": "True"}]);
+                    let (namespace, name) = (&settings.namespace, &settings.release);
+                    fleet.world.edit("jobs", namespace, name, |job| {
+                        job["status"]["conditions"] = failed;
+                    });
                 }
             }
         }

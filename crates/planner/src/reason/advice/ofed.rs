@@ -26,7 +26,7 @@ impl Reason {
                 "wait: NVIDIA's controller starts nodes as ofedDriver.upgradePolicy allows; with autoUpgrade false (the default), delete the driver pod yourself"
             }
             Self::DriverNotReady { .. } => {
-                "check the driver pod's log: kubectl logs -c mofed-container"
+                "check the driver pod's log: kubectl logs POD -c mofed-container"
             }
             Self::UpgradeFailed { .. } => {
                 "drain the node, delete its driver pod, and remove the annotation nvidia.com/ofed-driver-upgrade.driver-wait-for-safe-load if it is present; NVIDIA's controller continues when the new pod is ready"

@@ -196,8 +196,9 @@ fn of_gpus() -> Vec<Reason> {
 }
 
 fn of_dra() -> Vec<Reason> {
-    let cause =
-        || format!("its container started at {AT:.0}, its driver or toolkit was ready at {AT:.0}");
+    let cause = || {
+        format!("its container started at {AT:.0}, its driver or toolkit became ready at {AT:.0}")
+    };
     vec![
         Reason::PluginQueued { cause: cause(), away: 1, limit: 1 },
         Reason::PluginQueued { cause: cause(), away: 0, limit: 3 },
