@@ -146,7 +146,7 @@ enum CliCommand {
     Doctor(doctor::DoctorArguments),
     /// Collect diagnostics into an archive
     ///
-    /// Use it to let someone without access to the cluster find out why a rollout is stuck. The
+    /// Use it to let a colleague without access to the cluster find out why a rollout is stuck. The
     /// archive contains the status, the report of the last run, and the objects, events and logs of
     /// operators and hooks. Secrets are not read. Texts that look like secrets are removed from
     /// everything else. Pods of workloads are not included. Check the archive before you send it.
@@ -195,7 +195,7 @@ enum CliCommand {
     /// Retry failed nodes
     ///
     /// Use it after you have removed the cause of the failure. In mode `drive`, the hook upgrades
-    /// the node, even if someone has cordoned it; such a cordon stays. In the other modes, NVIDIA's
+    /// the node, even if it has a foreign cordon; such a cordon stays. In the other modes, NVIDIA's
     /// controller upgrades the node. If its new driver does not start, `retry` deletes the driver
     /// pod.
     #[command(after_help = "Examples:
@@ -263,7 +263,7 @@ impl Cli {
         let code = match printer.lost() {
             Some(error) => {
                 printer.error(
-                    &format!("unable to write to standard output: {error}"),
+                    &format!("cannot write to standard output: {error}"),
                     Some(
                         "the output is incomplete; apart from the output, the command ran as usual",
                     ),

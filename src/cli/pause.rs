@@ -206,7 +206,7 @@ fn print_end(word: &str, failures: &[NodeWriteFailure], printer: &mut Printer) -
     } else {
         let nodes = listed(&node_write::texts(failures));
         printer.error(
-            &format!("{word}, but unable to change every node: {nodes}"),
+            &format!("{word}, but cannot change some nodes: {nodes}"),
             node_write::hint(failures),
         );
     }

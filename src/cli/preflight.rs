@@ -79,12 +79,7 @@ fn rollout_text(rollout: &PreflightReport, width: usize) -> String {
         format!("{}\n{} nodes, {} pods on them\n", rollout.title, rollout.nodes, rollout.pods);
     for finding in &rollout.findings {
         push_finding(&mut text, finding, width);
-        push_wrapped(
-            &mut text,
-            ("    ", "    "),
-            &format!("what to do: {}", finding.advice),
-            width,
-        );
+        push_wrapped(&mut text, ("    ", "    "), &format!("hint: {}", finding.advice), width);
     }
     text.push_str(if rollout.may_begin {
         "A rollout can start.\n"

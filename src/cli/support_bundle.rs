@@ -64,14 +64,14 @@ impl SupportBundleArguments {
             let archive = match archive(&name, &support.files, now) {
                 Ok(archive) => archive,
                 Err(error) => {
-                    printer.error(&format!("unable to pack the archive: {error}"), None);
+                    printer.error(&format!("cannot pack the archive: {error}"), None);
                     return Ok(ExitCode::Internal);
                 }
             };
             let file = file.unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
             if let Err(error) = write_archive(&file, &archive, printer) {
                 printer.error(
-                    &format!("unable to write `{}`: {error}", file.display()),
+                    &format!("cannot write `{}`: {error}", file.display()),
                     Some("choose another file with -f"),
                 );
                 return Ok(ExitCode::Input);

@@ -43,8 +43,8 @@ pub struct ObservedPod {
     pub trouble: Option<String>,
     /// It has no owner at all: what is left when a DaemonSet is deleted and its pods are kept.
     pub orphaned: bool,
-    /// There are container statuses, and all of them are ready (the vendor's test; init containers
-    /// do not count).
+    /// There are container statuses, and all of them are ready (the test of NVIDIA's controller;
+    /// init containers do not count).
     pub containers_ready: bool,
     /// The most restarts of a container, init containers included, that is not ready.
     pub unready_restarts: i32,

@@ -167,7 +167,7 @@ impl fmt::Display for DecisionNote {
                 let (count, named) = (waits.len(), named.join(", "));
                 write!(
                     formatter,
-                    "daemonset/{daemon_set} is not ready on {count} nodes, but the rollout does not wait for it: {named}; what to do: {advice}"
+                    "daemonset/{daemon_set} is not ready on {count} nodes, but the rollout does not wait for it: {named}; hint: {advice}"
                 )
             }
             Self::DaemonSetWantsNoPod => formatter.write_str("the DaemonSet schedules no pod"),
@@ -187,7 +187,7 @@ impl fmt::Display for DecisionNote {
                 } else {
                     "there is no NicClusterPolicy"
                 };
-                write!(formatter, "{what}: nodes use the network driver of their host")
+                write!(formatter, "{what}: nodes use the OFED driver of their host")
             }
             Self::NoDraDriver { namespaces } if namespaces.is_empty() => {
                 formatter.write_str("no DRA driver: rollout.dra.namespaces is empty")

@@ -152,7 +152,7 @@ impl fmt::Display for Reason {
             Self::UpgradeUnfinished { state, why } => {
                 write!(
                     out,
-                    "the vendor's controller has not finished: upgrade state `{state}`{}",
+                    "NVIDIA's controller has not finished: upgrade state `{state}`{}",
                     OptionalText("; ", why, "")
                 )
             }

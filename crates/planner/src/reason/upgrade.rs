@@ -195,10 +195,9 @@ impl fmt::Display for UpgradeReason {
                     "`{requestor}` has requested maintenance of the node (NodeMaintenance `{name}`)"
                 )
             }
-            Self::Requestor => write!(
-                out,
-                "the vendor's controller has handed the node to the maintenance-operator"
-            ),
+            Self::Requestor => {
+                write!(out, "NVIDIA's controller has handed the node to the maintenance-operator")
+            }
             Self::OtherDriver { driver, state, .. } => {
                 write!(
                     out,

@@ -1,5 +1,5 @@
 //! Failures known from other projects. Each test is named after one ([`docs/failures.md`]).
-//! Failures that can be told as a story are in `scenarios/`.
+//! Failures that a scenario file can describe are in `scenarios/`.
 
 use std::sync::Arc;
 

@@ -257,7 +257,7 @@ impl RunState<'_> {
         }
         let advice = waits
             .first()
-            .map(|wait| format!("; what to do: {}", wait.reason.advice(self.fleet.settings.driver)))
+            .map(|wait| format!("; hint: {}", wait.reason.advice(self.fleet.settings.driver)))
             .unwrap_or_default();
         let (handed_back, more) = describe_handed_back(
             &self.fleet.memory,

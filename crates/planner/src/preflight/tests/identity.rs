@@ -1,4 +1,4 @@
-//! Driver DaemonSets that give way to others (gpu-operator#2166).
+//! Driver DaemonSets that are replaced by others (gpu-operator#2166).
 
 use std::sync::Arc;
 

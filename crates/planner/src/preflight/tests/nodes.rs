@@ -1,4 +1,4 @@
-//! Nodes that cannot go, that others are at work on, that carry what is left.
+//! Nodes that cannot be upgraded, that other controllers work on, or that have leftovers of a run.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ fn kubernetes_upgrade_in_progress_is_found() {
     assert_eq!(
         found(|scene| scene.node("gpu-1").kubelet = String::new()),
         none(),
-        "unknown is no version"
+        "`unknown` is not a version"
     );
 }
 
@@ -91,7 +91,7 @@ fn gpu_operator_2820_nodes_that_others_cordoned_are_named() {
             assert_eq!(
                 found(with_state(driver, state)),
                 [text],
-                "{state}: the vendor's controller has not begun, or has ended"
+                "{state}: NVIDIA's controller has not started, or has ended"
             );
         }
         for state in ["cordon-required", "drain-required", "pod-restart-required", "upgrade-failed"]
@@ -99,7 +99,7 @@ fn gpu_operator_2820_nodes_that_others_cordoned_are_named() {
             assert_eq!(
                 found(with_state(driver, state)),
                 none(),
-                "{state}: the cordon is the vendor's"
+                "{state}: NVIDIA's controller cordoned the node"
             );
         }
     }
@@ -110,7 +110,7 @@ fn gpu_operator_2820_nodes_that_others_cordoned_are_named() {
             .annotations
             .insert(Driver::Gpu.traits().initially_unschedulable.into(), "true".into());
     };
-    assert_eq!(found(before), [text], "it was cordoned before the vendor came");
+    assert_eq!(found(before), [text], "it was cordoned before NVIDIA's controller started");
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn gpu_operator_316_operands_still_paused_after_upgrade_are_named() {
         pause(scene);
         Arc::make_mut(&mut scene.observed.pods.changed()[0]).ready = false;
     };
-    assert_eq!(found(starting), none(), "the driver manager is at work");
+    assert_eq!(found(starting), none(), "the driver manager is running");
     let restarting = |scene: &mut PreflightScene| {
         pause(scene);
         scene.observed.pods.changed().remove(0);
