@@ -138,8 +138,9 @@ enum CliCommand {
     /// Check a cluster for configuration problems
     ///
     /// Use it at any time, even if no rollout is in progress. It finds incompatible versions and
-    /// values, DRA plugins that serve a driver that is no longer loaded, and limits that let no node
-    /// start. It also finds nodes that were left cordoned or skipped, and rights that a hook lacks.
+    /// values, DRA plugins that serve a driver that is no longer loaded, and limits that let no
+    /// node start. It also finds nodes that were left cordoned or skipped, and rights that a hook
+    /// lacks.
     ///
     /// It reads the cluster and changes nothing. It exits with 14 if something does not work now,
     /// and with 0 if it finds only warnings.

@@ -277,8 +277,8 @@ fn every_changed_word_of_a_step_is_named() {
                 to: Some(words.join(" ")),
             };
             let parity = scene.parity(0, &mutation.applied(&scene.texts[0]));
-            // The version of CRDs is only printed, and every word other than `crds-elsewhere` leaves
-            // the CRDs to the chart.
+            // The version of CRDs is only printed, and every word other than `crds-elsewhere`
+            // leaves the CRDs to the chart.
             let is_spoken = (*kind == "crds" && changed == 4) || words[changed] == "crds-in-chartx";
             assert!(
                 names(&parity, release, &[]) || is_spoken,

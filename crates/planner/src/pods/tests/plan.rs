@@ -211,8 +211,8 @@ fn tuppr_310_neither_step_touches_the_hooks_own_pod() {
     assert_eq!(drain(&DrainPolicy::default(), &hook), over());
 }
 
-/// A drain that protects some namespaces by name waits indefinitely for the pods that remain. Here a
-/// rule skips such pods, or the hook names them before it evicts any pod.
+/// A drain that protects some namespaces by name waits indefinitely for the pods that remain. Here
+/// a rule skips such pods, or the hook names them before it evicts any pod.
 #[test]
 fn aicr_2626_drain_never_waits_for_skipped_pods() {
     let system = [
