@@ -2,8 +2,7 @@
 
 use super::helm::{refusal, run};
 
-/// Values as `--set`, `--set-json` or `--set-string`, and fragments of the message: the place, and
-/// what is expected there.
+/// Values as `--set`, `--set-json` or `--set-string`, and fragments of the message: the place, and what is expected there.
 const REFUSALS: &[(&[&str], &[&str])] = &[
     (&["--set", "rollout.mode=drove"], &["/rollout/mode", "'observe', 'assist', 'steer', 'drive'"]),
     (
