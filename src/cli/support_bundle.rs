@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use super::cluster::{self, ClusterOptions};
 use super::report::page;
 use crate::printer::Printer;
+use contract::count::with_noun;
 use contract::exit::ExitCode;
 use kube_io::client::server_version;
 use ops::observe::{ObserveError, RolloutSnapshot};
@@ -78,10 +79,10 @@ impl SupportBundleArguments {
             }
             let size = archive.len().div_ceil(1024);
             printer.note(&format!(
-                "{}: {} files, {size} KiB, {} texts redacted",
+                "{}: {}, {size} KiB, {} redacted",
                 file.display(),
-                support.files.len(),
-                support.redacted
+                with_noun(support.files.len(), "file"),
+                with_noun(support.redacted, "text")
             ));
             for missing in &support.missing {
                 printer.note(&format!("note: not included: {missing}"));

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 
 use contract::budget::working_seconds;
+use contract::count::with_noun;
 use contract::exit::ExitCode;
 use contract::policy::Policy;
 use contract::record::{RecordedFleetWait, RunRecord};
@@ -295,7 +296,8 @@ impl RolloutObserver {
                 && tokio::time::timeout_at(until, self.watches.changed()).await.is_err();
             if late {
                 notes.push(format!(
-                    "cannot list the pods of {missing} nodes within {} s",
+                    "cannot list the pods of {} within {} s",
+                    with_noun(missing, "node"),
                     PODS.as_secs()
                 ));
             }
