@@ -7,7 +7,7 @@ use std::ops::Index;
 use std::sync::Arc;
 
 /// Maximum number of entries that are copied when one of them is changed.
-const NEIGHBOURS: usize = 64;
+const NEIGHBORS: usize = 64;
 
 /// A sorted map from names to values.
 pub struct Named<T> {
@@ -132,9 +132,9 @@ impl<T> Named<T> {
             Err(place) => {
                 block.insert(place, (name.into(), value));
                 self.len += 1;
-                if block.len() > NEIGHBOURS {
+                if block.len() > NEIGHBORS {
                     // Names mostly come in their order: what is behind them stays full.
-                    let half = if place + 1 == block.len() { NEIGHBOURS } else { NEIGHBOURS / 2 };
+                    let half = if place + 1 == block.len() { NEIGHBORS } else { NEIGHBORS / 2 };
                     let rest = block.split_off(half);
                     blocks.insert(at + 1, Arc::new(rest));
                 }

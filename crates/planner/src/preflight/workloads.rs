@@ -43,8 +43,8 @@ impl<'a> FindingPods<'a> {
         self.0.push((pod, text));
     }
 
-    /// Returns a finding about the pods, if there are any. `lead` follows the number of pods, such as
-    /// `1 pod`, so it must not have a verb that depends on it.
+    /// Returns a finding about the pods, if there are any. `lead` follows the number of pods, so its
+    /// verb must be the same in singular and plural.
     fn draft(&self, check: PreflightCheck, lead: &str) -> Option<DraftFinding> {
         let say = |(pod, text): &(&Workload, String)| {
             format!("{} {text}", full_name(pod)).trim_end().to_owned()
