@@ -222,7 +222,7 @@ fn gpu_operator_454_each_block_names_the_allowing_policy_key() {
             (EvictionBlock::DaemonSet("x".into()), None),
         ),
         (
-            "belongs to daemonset/x, which could not be read",
+            "belongs to daemonset/x, which cannot be read",
             (EvictionBlock::DaemonSetUnreadable("x".into()), None),
         ),
         ("is a static pod of the node", (EvictionBlock::Mirror, None)),
