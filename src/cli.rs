@@ -147,7 +147,7 @@ enum CliCommand {
     Doctor(doctor::DoctorArguments),
     /// Collect diagnostics into an archive
     ///
-    /// Use it to let someone without access to the cluster find out why a rollout is stuck. The
+    /// Use it to let a colleague without access to the cluster find out why a rollout is stuck. The
     /// archive contains the status, the report of the last run, and the objects, events and logs of
     /// operators and hooks. Secrets are not read. Text that looks like a secret is removed from
     /// everything else. Workload pods are not included. Check the archive before you send it. The
@@ -199,11 +199,11 @@ enum CliCommand {
     Unskip(node_request::NodeRequestArguments),
     /// Retry failed nodes
     ///
-    /// Use it after you have removed the cause of the failure. In mode `drive`, if no hook Job is
-    /// running, the next deployment upgrades the node. In mode `drive`, the hook upgrades the node,
-    /// even if someone has cordoned it; such a cordon stays. In the other modes, NVIDIA's
-    /// controller upgrades the node. There, if the node failed because its new driver did not
-    /// start, `retry` also deletes the driver pod.
+    /// Use it after you have removed the cause of the failure. In mode `drive`, the hook upgrades
+    /// the node, even if it has a foreign cordon; such a cordon stays. If no hook Job is running,
+    /// the next deployment upgrades the node. In the other modes, NVIDIA's controller upgrades the
+    /// node. There, if the node failed because its new driver did not start, `retry` also deletes
+    /// the driver pod.
     #[command(after_help = "Examples:
   gpu-rollout retry gpu-3
   gpu-rollout retry gpu-3 gpu-4 --dry-run")]
@@ -269,7 +269,7 @@ impl Cli {
         let code = match printer.lost() {
             Some(error) => {
                 printer.error(
-                    &format!("unable to write to standard output: {error}"),
+                    &format!("cannot write to standard output: {error}"),
                     Some(
                         "the output is incomplete; apart from the output, the command ran as usual",
                     ),

@@ -120,7 +120,7 @@ impl HookRunArguments {
             .and_then(|mut file| file.write_all(shortened(&text, LONGEST_MESSAGE).as_bytes()))
         {
             // Outside a pod the file does not exist, and standard error has the message anyway.
-            tracing::debug!(%error, "unable to write the termination message");
+            tracing::debug!(%error, "cannot write the termination message");
         }
         ended.code
     }
@@ -142,7 +142,7 @@ fn read(text: &str) -> Result<Settings, RunEnd> {
             None => RunEnd::new(
                 EndReason::SettingsUnreadable,
                 format!(
-                    "unable to read the settings in {SETTINGS_ENV}: {error}; the hook image and the hook chart must have the same version"
+                    "cannot read the settings in {SETTINGS_ENV}: {error}; the hook image and the hook chart must have the same version"
                 ),
             ),
         }
@@ -155,12 +155,12 @@ fn in_cluster(settings: Settings, identity: PodIdentity, metrics_port: Option<u1
     let internal = |message: String| RunEnd::new(EndReason::StartFailed, message);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return internal(format!("unable to start: {error}")),
+        Err(error) => return internal(format!("cannot start: {error}")),
     };
     runtime.block_on(async {
         let shutdown = match Shutdown::on_signals() {
             Ok(shutdown) => shutdown,
-            Err(error) => return internal(format!("unable to listen to signals: {error}")),
+            Err(error) => return internal(format!("cannot listen to signals: {error}")),
         };
         match connect().await {
             Ok(client) => {
@@ -170,7 +170,7 @@ fn in_cluster(settings: Settings, identity: PodIdentity, metrics_port: Option<u1
                     match listen(port).await {
                         // The runtime ends this task.
                         Ok(listener) => drop(tokio::spawn(serve(listener, hook.metrics(), clock))),
-                        Err(error) => tracing::warn!(port, %error, "unable to listen: the run continues without metrics"),
+                        Err(error) => tracing::warn!(port, %error, "cannot listen: the run continues without metrics"),
                     }
                 }
                 hook.run().await

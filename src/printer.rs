@@ -100,7 +100,7 @@ impl Printer {
                 ExitCode::Success
             }
             Err(error) => {
-                self.error(&format!("unable to write {format}: {error}"), None);
+                self.error(&format!("cannot write {format}: {error}"), None);
                 ExitCode::Internal
             }
         }

@@ -316,7 +316,7 @@ fn completions_and_manual_pages_are_of_all_commands() {
     );
     let bad = run(&["man", "file/man1"], "", &[("file", "")]);
     assert!(
-        bad.starts_with("exit 1\n") && bad.contains("unable to write manual pages into file/man1"),
+        bad.starts_with("exit 1\n") && bad.contains("cannot write manual pages into file/man1"),
         "{bad}"
     );
 }
@@ -344,7 +344,7 @@ fn full_disk_is_reported_but_not_closed_pipe() {
         .into());
     let said = String::from_utf8(full.stderr).expect("it writes UTF-8");
     assert!(
-        said.contains("unable to write to standard output: ") && said.contains("hint: "),
+        said.contains("cannot write to standard output: ") && said.contains("hint: "),
         "{said}"
     );
     assert_eq!(full.status.code(), Some(1), "{said}");

@@ -72,7 +72,7 @@ impl AbortArguments {
             if !failures.is_empty() {
                 let nodes = listed(&node_write::texts(&failures));
                 printer.error(
-                    &format!("unable to restore every node, and the fleet stays paused: {nodes}"),
+                    &format!("cannot restore some nodes, and the fleet stays paused: {nodes}"),
                     node_write::hint(&failures),
                 );
                 return Ok(node_write::exit_code(&failures));

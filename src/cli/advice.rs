@@ -47,10 +47,10 @@ pub(super) fn wait_text(waiting: &BlockingCondition, width: usize) -> String {
     let mut text = String::new();
     for obstacle in &waiting.obstacles {
         push_wrapped(&mut text, ("  blocked by: ", "    "), &obstacle.text, width);
-        push_remedy(&mut text, "what to do: ", &obstacle.remedy, width);
+        push_remedy(&mut text, "hint: ", &obstacle.remedy, width);
     }
     for remedy in waiting.remedies().into_iter().skip(waiting.obstacles.len()) {
-        push_remedy(&mut text, "what to do: ", remedy, width);
+        push_remedy(&mut text, "hint: ", remedy, width);
     }
     let later: Vec<&String> = waiting
         .obstacles

@@ -61,7 +61,7 @@ pub(super) fn run(
             .map(|name| format!(" in namespace `{name}`"))
             .unwrap_or_default();
         printer.error(
-            &format!("{address}: no hook release of gpu-rollout, no GPU operator and no network operator{place}"),
+            &format!("{address}: no hook release of gpu-rollout, no GPU Operator and no Network Operator{place}"),
             Some("check the cluster with `kubectl config current-context`, or select another one with --context"),
         );
         Ok(ExitCode::OperatorMissing)
@@ -92,7 +92,7 @@ fn run_with_address(
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            printer.error(&format!("unable to start: {error}"), None);
+            printer.error(&format!("cannot start: {error}"), None);
             return ExitCode::Internal;
         }
     };

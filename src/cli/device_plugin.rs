@@ -88,7 +88,7 @@ impl DevicePluginCheckArguments {
                 let hint = matches!(error, ReadError::NotUtf8 { .. } | ReadError::Utf16)
                     .then_some("save it as UTF-8");
                 printer.error(
-                    &format!("unable to read the configuration `{}`: {error}", self.file),
+                    &format!("cannot read the configuration `{}`: {error}", self.file),
                     hint,
                 );
                 return ExitCode::Input;

@@ -86,7 +86,7 @@ fn report_text(report: &DoctorReport, width: usize) -> String {
             &format!("{lead}: {}: {}{nodes}", finding.check, finding.text),
             width,
         );
-        advice::push_remedy(&mut text, "what to do: ", &finding.remedy, width);
+        advice::push_remedy(&mut text, "hint: ", &finding.remedy, width);
     }
     if !report.diagnostics.is_empty() {
         let _ = writeln!(

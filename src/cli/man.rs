@@ -23,7 +23,7 @@ impl ManArguments {
             .and_then(|()| clap_mangen::generate_to(super::Cli::command(), &directory));
         if let Err(error) = written {
             printer.error(
-                &format!("unable to write manual pages into {}: {error}", directory.display()),
+                &format!("cannot write manual pages into {}: {error}", directory.display()),
                 Some("name a directory that you can write to"),
             );
             return ExitCode::Input;

@@ -6,6 +6,7 @@ use super::cluster::{self, ClusterOptions};
 use super::consent::Consent;
 use super::user_request::{ReasonOption, write_request};
 use crate::printer::Printer;
+use contract::count::with_noun;
 use contract::exit::ExitCode;
 use contract::pause::{ANNOTATION, Pause};
 use contract::selector::Selector;
@@ -175,7 +176,8 @@ fn describe_reach(reach: &PauseReach) -> String {
         0 => String::new(),
         count => {
             format!(
-                "; {count} nodes get the skip label, so that NVIDIA's controller leaves them alone"
+                "; {} will get the skip label, which keeps NVIDIA's controller away",
+                with_noun(count, "node")
             )
         }
     };
@@ -206,7 +208,7 @@ fn print_end(word: &str, failures: &[NodeWriteFailure], printer: &mut Printer) -
     } else {
         let nodes = listed(&node_write::texts(failures));
         printer.error(
-            &format!("{word}, but unable to change every node: {nodes}"),
+            &format!("{word}, but cannot change some nodes: {nodes}"),
             node_write::hint(failures),
         );
     }

@@ -8,6 +8,7 @@ use super::table::push_wrapped;
 use super::terminal;
 use crate::printer::Printer;
 use contract::check::CheckSeverity;
+use contract::count::with_noun;
 use contract::exit::ExitCode;
 use ops::preflight::{PreflightReport, check_rollout};
 use planner::preflight::PreflightFinding;
@@ -75,16 +76,15 @@ pub(super) fn push_finding(text: &mut String, finding: &PreflightFinding, width:
 }
 
 fn rollout_text(rollout: &PreflightReport, width: usize) -> String {
-    let mut text =
-        format!("{}\n{} nodes, {} pods on them\n", rollout.title, rollout.nodes, rollout.pods);
+    let mut text = format!(
+        "{}\n{}, {} on them\n",
+        rollout.title,
+        with_noun(rollout.nodes, "node"),
+        with_noun(rollout.pods, "pod")
+    );
     for finding in &rollout.findings {
         push_finding(&mut text, finding, width);
-        push_wrapped(
-            &mut text,
-            ("    ", "    "),
-            &format!("what to do: {}", finding.advice),
-            width,
-        );
+        push_wrapped(&mut text, ("    ", "    "), &format!("hint: {}", finding.advice), width);
     }
     text.push_str(if rollout.may_begin {
         "A rollout can start.\n"

@@ -65,7 +65,7 @@ impl ReportArguments {
                 ReportFormat::Html => match page::page(&reports) {
                     Ok(page) => printer.data(&page),
                     Err(error) => {
-                        printer.error(&format!("unable to write the page: {error}"), None);
+                        printer.error(&format!("cannot write the page: {error}"), None);
                         return Ok(ExitCode::Internal);
                     }
                 },

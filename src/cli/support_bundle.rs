@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use super::cluster::{self, ClusterOptions};
 use super::report::page;
 use crate::printer::Printer;
+use contract::count::with_noun;
 use contract::exit::ExitCode;
 use kube_io::client::server_version;
 use ops::observe::{ObserveError, RolloutSnapshot};
@@ -64,24 +65,24 @@ impl SupportBundleArguments {
             let archive = match archive(&name, &support.files, now) {
                 Ok(archive) => archive,
                 Err(error) => {
-                    printer.error(&format!("unable to pack the archive: {error}"), None);
+                    printer.error(&format!("cannot pack the archive: {error}"), None);
                     return Ok(ExitCode::Internal);
                 }
             };
             let file = file.unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
             if let Err(error) = write_archive(&file, &archive, printer) {
                 printer.error(
-                    &format!("unable to write `{}`: {error}", file.display()),
+                    &format!("cannot write `{}`: {error}", file.display()),
                     Some("choose another file with -f"),
                 );
                 return Ok(ExitCode::Input);
             }
             let size = archive.len().div_ceil(1024);
             printer.note(&format!(
-                "{}: {} files, {size} KiB, {} texts redacted",
+                "{}: {}, {size} KiB, {} redacted",
                 file.display(),
-                support.files.len(),
-                support.redacted
+                with_noun(support.files.len(), "file"),
+                with_noun(support.redacted, "text")
             ));
             for missing in &support.missing {
                 printer.note(&format!("note: not included: {missing}"));

@@ -95,7 +95,7 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
             "rollout.driver=daemonset,rollout.daemonSet.namespace=a,rollout.daemonSet.name=b",
         ],
         &[
-            "rollout.mode is `assist` and rollout.driver is daemonset: a DaemonSet has no vendor's controller",
+            "rollout.mode is `assist` and rollout.driver is daemonset: NVIDIA's controller does not upgrade a DaemonSet of your own",
             "hint: rollout.mode: drive",
         ],
     ),

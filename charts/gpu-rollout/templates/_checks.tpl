@@ -10,7 +10,7 @@ the render.
 {{- fail "\n\nrollout.driver is daemonset, and rollout.daemonSet does not name a DaemonSet\nhint: rollout.daemonSet: {namespace: …, name: …}\n" -}}
 {{- end -}}
 {{- if has $rollout.mode (list "assist" "steer") -}}
-{{- fail (printf "\n\nrollout.mode is `%s` and rollout.driver is daemonset: a DaemonSet has no vendor's controller that the hook could wake, or that could act for it\nhint: rollout.mode: drive, with rollout.tasks: [settle, drive], or observe, with [settle]\n" $rollout.mode) -}}
+{{- fail (printf "\n\nrollout.mode is `%s` and rollout.driver is daemonset: NVIDIA's controller does not upgrade a DaemonSet of your own, so the hook can neither wake it nor let it act\nhint: rollout.mode: drive, with rollout.tasks: [settle, drive], or observe, with [settle]\n" $rollout.mode) -}}
 {{- end -}}
 {{- $policy := $rollout.upgrade.policy -}}
 {{- if and (eq $rollout.mode "drive") $policy.podDeletion.enable (not $rollout.upgrade.extraConsumers) (not $policy.drain.enable) -}}

@@ -22,6 +22,13 @@ pub enum Count {
 #[error("expected a number such as `3` or a percentage such as `25%`, found `{0}`")]
 pub struct CountError(String);
 
+/// Returns a number with its noun in singular or plural, such as `1 node` or `2 nodes`. The plural
+/// is `noun` with an `s`.
+pub fn with_noun<N: Copy + fmt::Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+    let ending = if number == N::from(1_u8) { "" } else { "s" };
+    format!("{number} {noun}{ending}")
+}
+
 impl Count {
     /// Returns how many of `total` nodes the count is; a percentage is rounded up.
     pub fn resolve(self, total: usize) -> usize {
@@ -90,6 +97,14 @@ impl<'de> Deserialize<'de> for Count {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn noun_is_singular_only_for_one() {
+        assert_eq!(
+            [0, 1, 2].map(|number| with_noun(number, "node")),
+            ["0 nodes", "1 node", "2 nodes"]
+        );
+    }
 
     #[test]
     fn a_percentage_is_rounded_up() {

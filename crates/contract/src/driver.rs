@@ -27,7 +27,7 @@ pub enum Driver {
     /// The GPU driver, of the GPU Operator.
     #[default]
     Gpu,
-    /// The network driver (OFED, DOCA-OFED), of the Network Operator.
+    /// The OFED driver (DOCA-OFED), of the Network Operator.
     Ofed,
     /// A DaemonSet of your own with the update strategy `OnDelete`, named in the settings. No
     /// operator upgrades it, so there is no controller to wake or to steer.
@@ -104,7 +104,7 @@ pub struct DriverTraits {
 
 const GPU: DriverTraits = DriverTraits {
     name: "gpu",
-    operator: "GPU operator",
+    operator: "GPU Operator",
     component: names::GPU_OPERATOR,
     operator_deployment: names::OPERATOR_DEPLOYMENT,
     policy_kind: "ClusterPolicy",
@@ -134,7 +134,7 @@ const GPU: DriverTraits = DriverTraits {
 
 const OFED: DriverTraits = DriverTraits {
     name: "ofed",
-    operator: "network operator",
+    operator: "Network Operator",
     component: names::NETWORK_OPERATOR,
     operator_deployment: names::NETWORK_OPERATOR_DEPLOYMENT,
     policy_kind: "NicClusterPolicy",

@@ -164,7 +164,7 @@ pub const GRAMMARS: &[Grammar] = &[
 ];
 
 impl Grammar {
-    /// Returns why a text does not have this form, if more can be said.
+    /// Returns why a text does not have this form; `None` if no details are known.
     pub fn reason(&self, text: &str) -> Option<String> {
         match self.name {
             "selector" => text.parse::<Selector>().err().map(|error| error.reason().to_owned()),

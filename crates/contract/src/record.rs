@@ -108,8 +108,8 @@ pub struct RecordedFleetWait {
     pub since: Timestamp,
 }
 
-/// One configuration of the device plugin, as the hook observed it. It is kept for each key and not
-/// for each node: the start time of a node's pods tells which text they run with.
+/// One configuration of the device plugin, as the hook observed it. It is kept per key and not per
+/// node: the text that a node's pods run with follows from their start time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedPluginConfig {

@@ -43,7 +43,7 @@ pub enum CallError {
         message: String,
     },
     /// The server could not be reached, or its answer could not be read.
-    #[error("unable to reach the API server: {0}")]
+    #[error("cannot reach the API server: {0}")]
     Unreachable(#[source] Box<kube::Error>),
 }
 

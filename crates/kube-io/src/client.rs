@@ -15,13 +15,13 @@ use super::call::{CallError, call};
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// There is neither an in-cluster configuration nor a kubeconfig.
-    #[error("unable to find out how to reach the API server")]
+    #[error("cannot find out how to reach the API server")]
     Config(#[from] kube::config::InferConfigError),
     /// The kubeconfig, or the selected context, cannot be used.
-    #[error("unable to use the kubeconfig")]
+    #[error("cannot use the kubeconfig")]
     Kubeconfig(#[from] KubeconfigError),
     /// The client could not be created.
-    #[error("unable to create a Kubernetes client")]
+    #[error("cannot create a Kubernetes client")]
     Client(#[from] kube::Error),
 }
 

@@ -127,7 +127,7 @@ impl EventRecorder {
         if let Err(error) = create(api, &event).await {
             let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
             if !std::mem::replace(&mut failure.logged, true) {
-                tracing::warn!(%error, "unable to publish an event; later failures are not logged");
+                tracing::warn!(%error, "cannot publish an event; later failures are not logged");
             }
             if matches!(error, CallError::Timeout) {
                 failure.until = Some(Instant::now() + SILENCE);

@@ -202,7 +202,7 @@ impl LeaseCandidate {
         let mut seen: Option<ObservedHolder> = None;
         let mut refused: Option<Instant> = None;
         let mut warning = RepeatedWarning::new(
-            "unable to take the Lease; trying again",
+            "cannot take the Lease; trying again",
             "the Lease can be read and written again",
         );
         let watching = follow(
@@ -330,11 +330,11 @@ impl LeaseCandidate {
                     | CallError::Refused { .. }
                     | CallError::Unreachable(_)),
                 ) => {
-                    tracing::debug!(%error, "unable to release the Lease; trying again");
+                    tracing::debug!(%error, "cannot release the Lease; trying again");
                     tokio::time::sleep(PAUSE).await;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "unable to release the Lease");
+                    tracing::warn!(%error, "cannot release the Lease");
                     break;
                 }
             }
@@ -362,7 +362,7 @@ impl LeaseCandidate {
     async fn renew(self, mut lease: Lease, valid_until: watch::Sender<Instant>) {
         let api = self.api();
         let mut warning = RepeatedWarning::new(
-            "unable to renew the Lease; trying again",
+            "cannot renew the Lease; trying again",
             "the Lease was renewed again",
         );
         loop {

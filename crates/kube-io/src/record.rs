@@ -43,7 +43,7 @@ pub struct StoredRecord {
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The call failed.
-    #[error("unable to {1} the run record")]
+    #[error("cannot {1} the run record")]
     Call(#[source] CallError, &'static str),
     /// The write was refused, and another attempt cannot help.
     #[error(transparent)]

@@ -68,8 +68,8 @@ impl ControllerState {
         Self::from_label(node.labels.text(traits.state_label))
     }
 
-    /// Returns the label's value; `""` is no label. An unrecognized value has none, and is never
-    /// written.
+    /// Returns the label's value; `""` means that the node has no label. An unrecognized value has
+    /// none, and is never written.
     pub fn label(self) -> &'static str {
         match self {
             Self::Unknown => "",

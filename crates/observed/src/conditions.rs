@@ -10,8 +10,8 @@ const PROGRESS_REASONS: [&str; 2] = ["OperandNotReady", "DriverNotReady"];
 const RECONCILED_REASON: &str = "Reconciled";
 
 /// The conditions of a ClusterPolicy, an NVIDIADriver or a GPUCluster. They carry no generation,
-/// and an unchanged condition is not written again: none of them proves that the operator has seen
-/// the newest spec.
+/// and an unchanged condition is not written again: none of them proves that the operator has
+/// observed the newest spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyConditions {
     /// The condition `Ready`.
@@ -33,13 +33,13 @@ pub struct PolicyCondition {
 
 impl PolicyConditions {
     /// Returns whether `Ready` is true. A resource without the condition is not ready. In contrast
-    /// to `status.state` it is right while an NVIDIADriver rolls (gpu-operator up to v26.3.3 puts
-    /// the old `ready` back).
+    /// to `status.state`, the condition is correct while an NVIDIADriver is rolled out:
+    /// gpu-operator up to v26.3.3 restores the old state `ready`.
     pub fn is_ready(&self) -> bool {
         self.ready.as_ref().is_some_and(|ready| ready.is_true)
     }
 
-    /// Returns the reason of the `Ready` condition, if that is true.
+    /// Returns the reason of the `Ready` condition, if its status is true.
     pub fn ready_reason(&self) -> Option<&str> {
         self.ready.as_ref().filter(|ready| ready.is_true).map(|ready| ready.reason.as_str())
     }

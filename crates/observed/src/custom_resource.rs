@@ -18,7 +18,7 @@ pub struct ImageSpec {
     pub version: Option<String>,
 }
 
-/// What a ClusterPolicy asks for and says.
+/// Spec and status of a ClusterPolicy.
 #[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterPolicy {
@@ -40,11 +40,11 @@ pub struct ClusterPolicy {
     pub toolkit_enabled: bool,
     /// `spec.toolkit`
     pub toolkit: ImageSpec,
-    /// The operands of the table, as the spec asks for them.
+    /// The settings of each known operand in the spec.
     pub operands: BTreeMap<Operand, OperandSpec>,
     /// `spec.daemonsets.labels`: the operator puts them on every pod template.
     pub labels: Labels,
-    /// `spec.driver.upgradePolicy`: what the live budget is estimated from.
+    /// `spec.driver.upgradePolicy`: the time budget is estimated from it.
     pub upgrade_policy: LiveUpgradePolicy,
     /// `status.state`
     pub state: Option<String>,
@@ -52,54 +52,53 @@ pub struct ClusterPolicy {
     pub ready_reason: Option<String>,
     /// `status.conditions`
     pub conditions: PolicyConditions,
-    /// Who owns which field: the manager that last set `spec.driver`.
+    /// The field manager that last set `spec.driver`.
     pub driver_field_manager: Option<String>,
 }
 
-/// What a NicClusterPolicy asks for and says.
+/// Spec and status of a NicClusterPolicy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NicClusterPolicy {
     /// UID of the object.
     pub uid: String,
     /// `metadata.generation`: counts the edits of the spec.
     pub generation: i64,
-    /// The generation that the condition `Ready` is about, where the operator tells (26.7 and
-    /// later).
+    /// The observed generation of the condition `Ready` (network-operator 26.7 and later).
     pub observed_generation: Option<i64>,
     /// `spec.ofedDriver`; `None`: the nodes' own drivers are used. Registry and version may come
     /// from `spec.global`.
     pub ofed: Option<ImageSpec>,
-    /// There is a `spec.nodeAffinity`: not every node with a NIC is the operator's.
+    /// `spec.nodeAffinity` is set: the operator does not manage every node with a NIC.
     pub node_affinity: bool,
     /// `spec.ofedDriver.upgradePolicy`
     pub upgrade_policy: LiveUpgradePolicy,
-    /// The manager that last set `spec.ofedDriver`.
+    /// The field manager that last set `spec.ofedDriver`.
     pub driver_field_manager: Option<String>,
 }
 
 /// The upgrade policy of a live object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveUpgradePolicy {
-    /// There is one.
+    /// Whether the object has one.
     pub stated: bool,
     /// `autoUpgrade`
     pub auto_upgrade: bool,
     /// `maxParallelUpgrades`
     pub max_parallel: Option<u32>,
-    /// `maxUnavailable`, as written; a number in quotes, which the operators refuse, has its
+    /// `maxUnavailable`, as written. A number in quotes, which the operators refuse, keeps its
     /// quotes.
     pub max_unavailable: Option<String>,
-    /// `waitForCompletion`; without a selector it is not there.
+    /// `waitForCompletion`, if it has a selector.
     pub wait_for_completion: Option<CompletionPolicy>,
     /// `podDeletion`
     pub pod_deletion: Option<PodDeletionPolicy>,
     /// `drain`, if it is enabled.
     pub drain: Option<DrainPolicy>,
-    /// There is no `drain` in it at all.
+    /// Whether it has no `drain` at all.
     pub lacks_drain: bool,
 }
 
-/// What an NVIDIADriver asks for and reports.
+/// Spec and status of an NVIDIADriver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NvidiaDriver {
     /// Its name.
@@ -118,8 +117,8 @@ pub struct NvidiaDriver {
     pub driver: ImageSpec,
     /// `status.conditions`
     pub conditions: PolicyConditions,
-    /// The manager that last set the spec.
+    /// The field manager that last set the spec.
     pub field_manager: Option<String>,
-    /// `spec.upgradePolicy`; where it is absent upgrades are on.
+    /// `spec.upgradePolicy`; if it is absent, upgrades are on.
     pub upgrade_policy: LiveUpgradePolicy,
 }

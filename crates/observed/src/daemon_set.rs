@@ -19,10 +19,10 @@ pub struct ObservedDaemonSet {
     pub owner: Option<String>,
     /// `metadata.generation`
     pub generation: i64,
-    /// The operator's mark of what it has rendered
+    /// The operator's hash of the DaemonSet that it rendered
     /// ([`contract::names::LAST_APPLIED_HASH_ANNOTATION`]).
     pub applied_hash: Option<String>,
-    /// The controller has seen the newest spec.
+    /// The controller has observed the newest spec.
     pub observed: bool,
     /// `updateStrategy: OnDelete`.
     pub on_delete: bool,
@@ -30,12 +30,11 @@ pub struct ObservedDaemonSet {
     pub max_unavailable: Option<Count>,
     /// Being deleted.
     pub deleting: bool,
-    /// Pods wanted (`status.desiredNumberScheduled`).
+    /// Desired pods (`status.desiredNumberScheduled`).
     pub desired: i32,
-    /// Nodes that have a pod and should not (`status.numberMisscheduled`).
+    /// Nodes that have a pod but should not have one (`status.numberMisscheduled`).
     pub misscheduled: i32,
-    /// The label `helm.sh/chart`: name and version of the chart that it is from, where it is from
-    /// one.
+    /// The label `helm.sh/chart`: name and version of its chart, if a chart created it.
     pub chart: Option<String>,
     /// Labels of the pod template.
     pub template_labels: Labels,
@@ -47,11 +46,11 @@ pub struct ObservedDaemonSet {
     pub images: BTreeMap<String, String>,
     /// ConfigMaps that the template mounts.
     pub config_maps: Vec<String>,
-    /// `DRIVER_CONFIG_DIGEST` of the template (gpu-operator v26.3 and later): the same digest means
-    /// that the driver need not be installed anew.
+    /// `DRIVER_CONFIG_DIGEST` of the template (gpu-operator v26.3 and later): with the
+    /// same digest, the driver does not have to be installed again.
     pub config_digest: Option<String>,
-    /// Environment of the container `k8s-driver-manager` in the template, as far as it is written
-    /// there.
+    /// Environment of the container `k8s-driver-manager` in the template, without values that come
+    /// from elsewhere.
     pub manager_environment: Labels,
 }
 
@@ -62,11 +61,11 @@ pub struct ObservedRevision {
     pub owner: String,
     /// Its number; the highest is the newest.
     pub revision: i64,
-    /// The hash that pods of this revision carry as label.
+    /// The hash in the label of this revision's pods.
     pub hash: String,
 }
 
-/// The hash of each DaemonSet's newest revision, by UID of the DaemonSet.
+/// Returns the hash of each DaemonSet's newest revision, by UID of the DaemonSet.
 pub fn newest(revisions: &[ObservedRevision]) -> BTreeMap<&str, &str> {
     let mut newest: BTreeMap<&str, &ObservedRevision> = BTreeMap::new();
     for revision in revisions {

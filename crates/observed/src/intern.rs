@@ -1,14 +1,14 @@
-//! Equal labels of different objects, held once.
+//! Interns labels: equal labels of different objects are stored once.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{Label, Labels};
 
-/// How many labels there are at least before those that nobody has any more are looked for.
+/// Minimum number of labels before the interner searches for unused ones.
 const FEW: usize = 1024;
 
-/// The labels that are in use.
+/// The labels and texts that are in use.
 #[derive(Debug, Default)]
 pub struct LabelInterner {
     known: Mutex<KnownLabels>,
@@ -18,14 +18,14 @@ pub struct LabelInterner {
 struct KnownLabels {
     labels: HashSet<Arc<Label>>,
     texts: HashSet<Arc<str>>,
-    /// From this number on unused texts are looked for.
+    /// The interner drops unused texts when there are more than this number.
     text_limit: usize,
-    /// From this number on it is looked for unused ones.
+    /// The interner drops unused labels when there are more than this number.
     limit: usize,
 }
 
 impl LabelInterner {
-    /// A projection whose views have shared labels.
+    /// Returns a projection whose views have interned labels.
     pub fn sharing<T, V, P, L>(
         self: &Arc<Self>,
         project: P,
@@ -43,15 +43,15 @@ impl LabelInterner {
         }
     }
 
-    /// Replaces each label by an equal one that is known already.
+    /// Replaces each label by an equal one that is already known.
     pub fn share(&self, labels: &mut Labels) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         *labels = labels.shared(|label| known.shared(label));
         known.forget();
     }
 
-    /// Returns the one copy of a text that many views hold: the name of a node, the UID of a
-    /// DaemonSet.
+    /// Returns the shared copy of a text that many views have, such as the name of a node or the
+    /// UID of a DaemonSet.
     pub fn text(&self, text: &str) -> Arc<str> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.texts.get(text) {
@@ -81,8 +81,8 @@ impl KnownLabels {
         Arc::clone(label)
     }
 
-    /// Drops unused labels, once for every doubling: labels whose values change all the time are
-    /// not kept indefinitely.
+    /// Drops unused labels, once per doubling of their number, so that labels whose values change
+    /// all the time are not kept indefinitely.
     fn forget(&mut self) {
         if self.labels.len() > self.limit.max(FEW) {
             self.labels.retain(|label| Arc::strong_count(label) > 1);

@@ -1,5 +1,5 @@
-//! Labels, annotations, selectors: a small map that costs little where many objects have nearly the
-//! same. Clones share it, and entries can be shared between maps: 10,000 nodes have some 80 labels
+//! Labels, annotations and selectors: a small map that saves memory if many objects have nearly the
+//! same entries. Clones share it, and maps can share entries: 10,000 nodes have some 80 labels
 //! each, of which few differ.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 
 use contract::selector::Labeled;
 
-/// One entry.
+/// One entry of [`Labels`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label {
     key: String,
@@ -19,12 +19,12 @@ pub struct Label {
 }
 
 impl Label {
-    /// Its key.
+    /// Returns its key.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// Its value.
+    /// Returns its value.
     pub fn value(&self) -> &str {
         &self.value
     }
@@ -43,7 +43,7 @@ type LabelsIter<'a> = std::iter::Map<
 >;
 
 impl Labels {
-    /// None.
+    /// Creates an empty map.
     pub fn new() -> Self {
         Self::default()
     }
@@ -52,7 +52,7 @@ impl Labels {
         self.entries.binary_search_by(|label| label.key.as_str().cmp(key))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get<Key: AsRef<str> + ?Sized>(&self, key: &Key) -> Option<&String> {
         self.place(key.as_ref()).ok().map(|place| &self.entries[place].value)
     }
@@ -67,32 +67,32 @@ impl Labels {
         self.text(key) == Some(value)
     }
 
-    /// Whether there is this key.
+    /// Returns whether the map has this key.
     pub fn contains_key<Key: AsRef<str> + ?Sized>(&self, key: &Key) -> bool {
         self.place(key.as_ref()).is_ok()
     }
 
-    /// Keys and values, in the order of the keys.
+    /// Iterates over keys and values, in the order of the keys.
     pub fn iter(&self) -> LabelsIter<'_> {
         self.entries.iter().map(|label| (&label.key, &label.value))
     }
 
-    /// The keys, in their order.
+    /// Iterates over the keys, in their order.
     pub fn keys(&self) -> impl Iterator<Item = &String> {
         self.iter().map(|(key, _)| key)
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Sets a value; answers the one that was there.
+    /// Sets a value and returns the previous one.
     pub fn insert(&mut self, key: String, value: String) -> Option<String> {
         let mut entries = self.entries.to_vec();
         let before = match self.place(&key) {
@@ -110,7 +110,7 @@ impl Labels {
         before
     }
 
-    /// Removes a key; answers the value that was there.
+    /// Removes a key and returns its value.
     pub fn remove(&mut self, key: &str) -> Option<String> {
         let place = self.place(key).ok()?;
         let mut entries = self.entries.to_vec();
@@ -119,13 +119,13 @@ impl Labels {
         Some(before.value.clone())
     }
 
-    /// Removes all.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// The same, with each entry replaced by what `shared` answers for it: an equal one that others
-    /// have too.
+    /// Returns the same map with each entry replaced by the result of `shared`: an equal entry that
+    /// other maps share.
     #[must_use]
     pub fn shared(&self, shared: impl FnMut(&Arc<Label>) -> Arc<Label>) -> Self {
         Self { entries: self.entries.iter().map(shared).collect() }
@@ -134,7 +134,7 @@ impl Labels {
 
 impl FromIterator<(String, String)> for Labels {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(pairs: I) -> Self {
-        // By way of a map: the last of several values of one key counts.
+        // Through a map, so that the last of several values of one key is kept.
         pairs.into_iter().collect::<BTreeMap<String, String>>().into()
     }
 }
@@ -179,9 +179,12 @@ impl<'a> IntoIterator for &'a Labels {
 impl Index<&str> for Labels {
     type Output = String;
 
-    /// The value of a key that is there.
+    /// Returns the value of a key that exists.
+    ///
+    /// # Panics
+    /// The key does not exist.
     fn index(&self, key: &str) -> &String {
-        self.get(key).expect("the key is there: who asks otherwise uses `get`")
+        self.get(key).expect("an existing key; `get` accepts others")
     }
 }
 
@@ -197,7 +200,8 @@ impl Serialize for Labels {
     }
 }
 
-/// A label selector by equality, as DaemonSets have it in `nodeSelector`.
+/// Returns whether the labels have every entry of a selector such as the `nodeSelector` of a
+/// DaemonSet.
 pub fn selects(selector: &Labels, labels: &Labels) -> bool {
     selector.iter().all(|(key, value)| labels.get(key) == Some(value))
 }

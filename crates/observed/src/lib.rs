@@ -1,5 +1,5 @@
-//! Views of the cluster's objects that hold only what decisions need, and how they are projected
-//! from the API's objects.
+//! Views of the cluster's objects that hold only what decisions need, and their projections from
+//! the API's objects.
 
 use std::collections::BTreeMap;
 
@@ -43,12 +43,12 @@ pub enum OptionalApi<T> {
     /// The server does not serve it (CustomResourceDefinition missing, group not enabled).
     #[default]
     Absent,
-    /// What it holds.
+    /// The server serves it: its content.
     Served(T),
 }
 
 impl<T> OptionalApi<T> {
-    /// What it holds, if it is served.
+    /// Returns its content, if the server serves it.
     pub fn served(&self) -> Option<&T> {
         match self {
             Self::Absent => None,
@@ -57,7 +57,7 @@ impl<T> OptionalApi<T> {
     }
 }
 
-/// Everything at one moment, from caches that are all in step with the API server.
+/// A snapshot of the cluster, from caches that are all in sync with the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
     /// All nodes by name.
@@ -66,7 +66,7 @@ pub struct Observed {
     pub operator: Option<ObservedDeployment>,
     /// Pods of the operator's Deployment.
     pub operator_pods: Vec<OperatorPod>,
-    /// The Lease by which the operator's pods elect their leader.
+    /// The Lease of the leader election among the operator's pods.
     pub operator_lease: Option<OperatorLease>,
     /// The ClusterPolicy that the settings name.
     pub cluster_policy: OptionalApi<Option<ClusterPolicy>>,
@@ -78,7 +78,7 @@ pub struct Observed {
     pub daemon_sets: Vec<ObservedDaemonSet>,
     /// ControllerRevisions in the operator's namespace.
     pub revisions: Vec<ObservedRevision>,
-    /// Pods of driver (and toolkit) in the operator's namespace.
+    /// Pods of the driver (and toolkit) in the operator's namespace.
     pub pods: Views<ObservedPod>,
     /// Pods of the other operands in the operator's namespace.
     pub operand_pods: Views<OperandPod>,
@@ -88,19 +88,19 @@ pub struct Observed {
     pub device_plugin: ObservedDevicePlugin,
     /// Pods of the operator's validator, in its namespace.
     pub validators: Views<ObservedPod>,
-    /// Workloads, where a task moves them.
+    /// Workloads, if a task evicts them.
     pub workloads: workload::Workloads,
-    /// What people have paused.
+    /// The pauses of the ConfigMap `gpu-rollout-pause`.
     pub pauses: Vec<ObservedPause>,
 }
 
 impl Observed {
-    /// Returns the ClusterPolicy, if its API is served and the object is there.
+    /// Returns the ClusterPolicy, if its API is served and the object exists.
     pub fn live_cluster_policy(&self) -> Option<&ClusterPolicy> {
         self.cluster_policy.served()?.as_ref()
     }
 
-    /// Returns the NicClusterPolicy, if its API is served and the object is there.
+    /// Returns the NicClusterPolicy, if its API is served and the object exists.
     pub fn live_nic_cluster_policy(&self) -> Option<&NicClusterPolicy> {
         self.nic_cluster_policy.served()?.as_ref()
     }
@@ -110,8 +110,8 @@ impl Observed {
         self.nvidia_drivers.served().into_iter().flatten()
     }
 
-    /// Returns whether drivers come from NVIDIADrivers: the ClusterPolicy says so, or there is
-    /// none.
+    /// Returns whether drivers come from NVIDIADrivers: the ClusterPolicy says so, or no
+    /// ClusterPolicy exists.
     pub fn uses_nvidia_drivers(&self) -> bool {
         self.live_cluster_policy().is_none_or(|policy| policy.uses_nvidia_drivers)
     }
@@ -122,16 +122,16 @@ impl Observed {
     }
 }
 
-/// What is seen of device plugin, GPU feature discovery and MPS daemon.
+/// The observed objects of device plugin, GPU feature discovery and MPS daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedDevicePlugin {
     /// The ConfigMap that the settings name.
     pub config: Option<ObservedConfigMap>,
     /// DaemonSets in their namespace.
     pub daemon_sets: Vec<ObservedDaemonSet>,
-    /// ControllerRevisions in it.
+    /// ControllerRevisions in their namespace.
     pub revisions: Vec<ObservedRevision>,
-    /// Pods in it.
+    /// Pods in their namespace.
     pub pods: Views<ObservedPod>,
 }
 
@@ -142,11 +142,11 @@ pub struct ObservedConfigMap {
     pub digests: BTreeMap<String, String>,
     /// When the object was created.
     pub created: Timestamp,
-    /// When its data last changed, at the latest, if the server tells.
+    /// The latest possible time of the last change of its data, if the server reports one.
     pub changed: Option<Timestamp>,
 }
 
-/// What is seen of the DRA driver.
+/// The observed objects of the DRA driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedDra {
     /// The configured namespaces that exist.
@@ -170,7 +170,7 @@ pub struct ObservedNode {
     pub created: Timestamp,
     /// The Ready condition is True.
     pub ready: bool,
-    /// Since when it is what it is.
+    /// When the Ready condition last changed.
     pub ready_since: Option<Timestamp>,
     /// Cordoned.
     pub unschedulable: bool,
@@ -178,8 +178,8 @@ pub struct ObservedNode {
     pub labels: Labels,
     /// Annotations of NVIDIA's upgrades and our own.
     pub annotations: Labels,
-    /// `metadata.resourceVersion`, where a task writes to nodes: a write that does not know of the
-    /// newest change is refused.
+    /// `metadata.resourceVersion`, if a task writes to nodes. The API server refuses a write with
+    /// an older version.
     pub version: String,
     /// `status.nodeInfo.kubeletVersion`
     pub kubelet: String,
@@ -193,7 +193,7 @@ pub struct ObservedNode {
 }
 
 impl ObservedNode {
-    /// Returns the NVIDIADriver that owns the node, by its label.
+    /// Returns the NVIDIADriver that owns the node according to its label.
     pub fn driver_owner(&self) -> Option<&str> {
         self.labels.text(names::DRIVER_OWNER_LABEL).filter(|owner| !owner.is_empty())
     }
@@ -202,27 +202,26 @@ impl ObservedNode {
 /// A Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedDeployment {
-    /// Wanted replicas.
+    /// Desired replicas.
     pub replicas: i32,
-    /// Replicas that there are, of whatever template.
+    /// Existing replicas, of any template.
     pub current: i32,
     /// Replicas of the newest template.
     pub updated: i32,
     /// Replicas that are available.
     pub available: i32,
-    /// The controller has seen the newest spec.
+    /// The controller has observed the newest spec.
     pub observed: bool,
     /// The version of its program: the label `app.kubernetes.io/version`, or the image's tag.
     pub version: Option<String>,
-    /// The label `helm.sh/chart`: name and version of the chart that it is from, where it is from
-    /// one.
+    /// The label `helm.sh/chart`: name and version of its chart, if a chart created it.
     pub chart: Option<String>,
     /// Labels of its pods (`spec.selector.matchLabels`).
     pub selector: Labels,
 }
 
 impl ObservedDeployment {
-    /// All replicas are of the newest template and available, and none of an older one is left.
+    /// Returns whether all replicas are available and of the newest template.
     pub fn rolled_out(&self) -> bool {
         self.observed
             && self.replicas > 0
@@ -239,9 +238,9 @@ pub struct ObservedSlice {
     pub driver: String,
     /// The node that it is about.
     pub node: String,
-    /// The attribute `driverVersion` of its devices, if all have the same.
+    /// The attribute `driverVersion` of its devices, if it is the same for all of them.
     pub driver_version: Option<String>,
-    /// How many devices it holds.
+    /// The number of its devices.
     pub devices: usize,
     /// Taints that the driver has put on its devices: `gpu-3 gpu.nvidia.com/xid=48:NoSchedule`.
     pub taints: Vec<String>,

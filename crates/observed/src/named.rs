@@ -7,18 +7,18 @@ use std::ops::Index;
 use std::sync::Arc;
 
 /// Maximum number of entries that are copied when one of them is changed.
-const NEIGHBOURS: usize = 64;
+const NEIGHBORS: usize = 64;
 
-/// Values by name.
+/// A sorted map from names to values.
 pub struct Named<T> {
-    /// In order, none of them empty.
+    /// Sorted by name; no block is empty.
     blocks: Arc<Vec<Arc<Block<T>>>>,
     len: usize,
 }
 
 type Block<T> = Vec<(Arc<str>, Arc<T>)>;
 
-/// Names and values of [`Named`].
+/// Iterator over names and values of [`Named`].
 pub struct Iter<'a, T> {
     blocks: std::slice::Iter<'a, Arc<Block<T>>>,
     block: std::slice::Iter<'a, (Arc<str>, Arc<T>)>,
@@ -64,44 +64,44 @@ impl<T: PartialEq> PartialEq for Named<T> {
 impl<T: Eq> Eq for Named<T> {}
 
 impl<T> Named<T> {
-    /// None.
+    /// Creates an empty map.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The one of a name.
+    /// Returns the value of a name.
     pub fn get(&self, name: &str) -> Option<&T> {
         let block = self.blocks.get(self.block_of(name)?)?;
         let place = place_in(block, name).ok()?;
         Some(&block[place].1)
     }
 
-    /// Whether there is one of this name.
+    /// Returns whether the map has this name.
     pub fn contains_key(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// Names and values, in the order of the names.
+    /// Iterates over names and values, in the order of the names.
     pub fn iter(&self) -> Iter<'_, T> {
         Iter { blocks: self.blocks.iter(), block: [].iter() }
     }
 
-    /// The names, in their order.
+    /// Iterates over the names, in their order.
     pub fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
         self.iter().map(|(name, _)| name)
     }
 
-    /// The values, in the order of their names.
+    /// Iterates over the values, in the order of their names.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -132,9 +132,9 @@ impl<T> Named<T> {
             Err(place) => {
                 block.insert(place, (name.into(), value));
                 self.len += 1;
-                if block.len() > NEIGHBOURS {
+                if block.len() > NEIGHBORS {
                     // Names mostly come in their order: what is behind them stays full.
-                    let half = if place + 1 == block.len() { NEIGHBOURS } else { NEIGHBOURS / 2 };
+                    let half = if place + 1 == block.len() { NEIGHBORS } else { NEIGHBORS / 2 };
                     let rest = block.split_off(half);
                     blocks.insert(at + 1, Arc::new(rest));
                 }
@@ -142,7 +142,7 @@ impl<T> Named<T> {
         }
     }
 
-    /// Removes the one of a name; whether there was one.
+    /// Removes a name; returns whether the map had it.
     pub fn remove(&mut self, name: &str) -> bool {
         let found =
             self.block_of(name).and_then(|at| Some((at, place_in(&self.blocks[at], name).ok()?)));
@@ -157,7 +157,7 @@ impl<T> Named<T> {
         true
     }
 
-    /// Keeps those that pass.
+    /// Keeps only the entries for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(&str, &T) -> bool) {
         let gone: Vec<Arc<str>> = self
             .iter()
@@ -169,12 +169,12 @@ impl<T> Named<T> {
         }
     }
 
-    /// Removes all.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// The block in which the name is, or would be. `None`: there is no block.
+    /// Returns the block that contains the name, or would contain it; `None` if the map is empty.
     fn block_of(&self, name: &str) -> Option<usize> {
         let behind = self
             .blocks
@@ -184,7 +184,7 @@ impl<T> Named<T> {
 }
 
 impl<T: Clone> Named<T> {
-    /// The one of a name, to be changed.
+    /// Returns the value of a name for a change.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut T> {
         let at = self.block_of(name)?;
         let place = place_in(&self.blocks[at], name).ok()?;
@@ -192,7 +192,7 @@ impl<T: Clone> Named<T> {
         Some(Arc::make_mut(&mut block[place].1))
     }
 
-    /// All, to be changed.
+    /// Iterates over all values for a change.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         Arc::make_mut(&mut self.blocks)
             .iter_mut()
@@ -202,8 +202,8 @@ impl<T: Clone> Named<T> {
 }
 
 impl<T: PartialEq> Named<T> {
-    /// The names under which the two hold something else, in their order. What they share is not
-    /// looked at.
+    /// Returns the names with different values in the two maps, in their order. Shared blocks are
+    /// not compared.
     pub fn differing<'a>(&'a self, other: &'a Self) -> Vec<&'a Arc<str>> {
         let mut found = Vec::new();
         if self.is_same(other) {
@@ -268,7 +268,7 @@ impl<'a, T> Cursor<'a, T> {
         }
     }
 
-    /// Passes over a block that both have, when both are at its begin.
+    /// Skips a block that both maps share, if both cursors are at its start.
     fn skips(&mut self, other: &mut Self) -> bool {
         let (Some(own), Some(theirs)) = (self.blocks.first(), other.blocks.first()) else {
             return false;
@@ -313,7 +313,10 @@ impl<'a, T> IntoIterator for &'a Named<T> {
 impl<T> Index<&str> for Named<T> {
     type Output = T;
 
-    /// The one of a name that is there.
+    /// Returns the value of a name that exists.
+    ///
+    /// # Panics
+    /// The name does not exist.
     fn index(&self, name: &str) -> &T {
         let block = &self.blocks[self.block_of(name).unwrap_or(0)];
         &block[place_in(block, name).unwrap_or(usize::MAX)].1
@@ -340,7 +343,7 @@ mod tests {
         assert_eq!((named["n"].as_str(), before["n"].as_str()), ("ax", "a"));
     }
 
-    /// What is done to a map and to one that is known to be right.
+    /// A change of both the map and the `BTreeMap` that it is compared with.
     #[derive(Clone, Debug)]
     enum Step {
         Insert(u16, u8),
@@ -411,7 +414,7 @@ mod tests {
             let found: Vec<&str> = named.differing(&before).into_iter().map(|name| &**name).collect();
             prop_assert_eq!(&found, &expected);
             let anew: Named<u8> = known.into_iter().collect();
-            prop_assert!(named == anew, "what is equal is equal however it came about");
+            prop_assert!(named == anew, "equal content is equal, however it was built");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Objects as they are decoded from the API server's answers: only what the views are made from.
-//! Kubernetes' own types hold everything, and a page of whole nodes or pods takes many times the
-//! memory of its text. Names and shapes are those of the API.
+//! Types for the API server's answers that contain only the fields that the views need. Kubernetes'
+//! own types contain all fields, and a page of whole nodes or pods takes many times the memory of
+//! its text. Names and shapes are those of the API.
 
 use std::collections::BTreeMap;
 
@@ -22,15 +22,15 @@ pub use pod::{
 
 /// An object that can be listed and watched.
 pub trait ApiObject: Clone + DeserializeOwned {
-    /// Its namespace, if it has one.
+    /// Returns its namespace, if it has one.
     fn namespace(&self) -> Option<&str>;
-    /// Its name.
+    /// Returns its name.
     fn name(&self) -> Option<&str>;
-    /// `metadata.resourceVersion`
+    /// Returns `metadata.resourceVersion`.
     fn resource_version(&self) -> Option<&str>;
 }
 
-/// Metadata without `managedFields`, which are the largest part of many objects.
+/// Metadata without `managedFields`, the largest part of many objects.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMetadata {
@@ -40,9 +40,9 @@ pub struct ObjectMetadata {
     pub namespace: Option<String>,
     /// The UID.
     pub uid: Option<String>,
-    /// The version that a write may be bound to.
+    /// The version that a write can require.
     pub resource_version: Option<String>,
-    /// The number of the spec.
+    /// The generation of the spec.
     pub generation: Option<i64>,
     /// When it was created.
     pub creation_timestamp: Option<Time>,

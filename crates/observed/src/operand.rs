@@ -15,26 +15,27 @@ pub struct OperatorPod {
     pub labels: super::Labels,
     /// Being deleted.
     pub deleting: bool,
-    /// The Ready condition is True. The operator's probe does not ask whether it leads.
+    /// The Ready condition is True. The operator's probe does not check whether the pod is the
+    /// leader.
     pub ready: bool,
 }
 
 /// The Lease of the operator's leader election.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperatorLease {
-    /// `spec.holderIdentity`: the pod's name, `_`, and a UUID that each start of the program draws
-    /// anew.
+    /// `spec.holderIdentity`: the pod's name, `_`, and a UUID that is new at each start of the
+    /// program.
     pub holder: String,
     /// `spec.leaseDurationSeconds`
     pub duration_seconds: u64,
-    /// From `spec.acquireTime` to `spec.renewTime`, in seconds: both are the holder's clock.
+    /// Seconds from `spec.acquireTime` to `spec.renewTime`, both by the holder's clock.
     pub led_seconds: u64,
-    /// When we last saw `spec.renewTime` change, on our own clock. `None`: not since we began to
-    /// look.
+    /// When gpu-rollout last observed a change of `spec.renewTime`, by its own clock. `None`: not
+    /// since it started to watch.
     pub renewed: Option<Timestamp>,
 }
 
-/// How the ClusterPolicy asks for an operand.
+/// The settings of an operand in the ClusterPolicy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperandSpec {
     /// The operator deploys it.
@@ -44,12 +45,12 @@ pub struct OperandSpec {
 }
 
 /// A pod of an operand other than driver and container toolkit. There are several on each node, so
-/// that it holds little, and shares it.
+/// the view contains few fields and shares their texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperandPod {
     /// UID of its DaemonSet.
     pub owner: Arc<str>,
-    /// The node that it is bound to, or that its DaemonSet made it for.
+    /// The node that it is bound to, or for which its DaemonSet created it.
     pub node: Option<Arc<str>>,
     /// The label `controller-revision-hash`.
     pub revision: Option<Arc<str>>,

@@ -1,7 +1,7 @@
-//! Paused nodes. A pause forbids to start a node: to cordon it, to evict its pods, to replace its
-//! driver. Started nodes whose driver is unchanged wait; a node whose driver is already being
-//! replaced is finished.
-//! Everything that the hook took from a node before is restored in any case.
+//! Paused nodes. While a node is paused, the hook does not start it: it does not cordon the node,
+//! evict its pods or replace its driver. Started nodes whose driver is unchanged wait. The hook
+//! finishes a node whose driver is already being replaced. It restores in any case what it took
+//! from a node before.
 
 use std::borrow::Cow;
 

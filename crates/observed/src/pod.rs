@@ -1,4 +1,4 @@
-//! Pods of driver, toolkit and plugins.
+//! Pods of drivers, toolkits and plugins.
 
 use jiff::Timestamp;
 
@@ -16,13 +16,13 @@ pub struct ObservedPod {
     pub uid: String,
     /// UID of the controller that owns it.
     pub owner: Option<String>,
-    /// The node that it is bound to, or that its DaemonSet made it for.
+    /// The node that it is bound to, or for which its DaemonSet created it.
     pub node: Option<String>,
     /// It is not bound yet.
     pub unbound: bool,
     /// The label `controller-revision-hash`.
     pub revision: Option<String>,
-    /// Labels that tell what it is.
+    /// Labels that identify its component.
     pub labels: Labels,
     /// Being deleted.
     pub deleting: bool,
@@ -30,7 +30,7 @@ pub struct ObservedPod {
     pub running: bool,
     /// The Ready condition is True.
     pub ready: bool,
-    /// Since when it is what it is.
+    /// When the Ready condition last changed.
     pub ready_since: Option<Timestamp>,
     /// When the object was created.
     pub created: Timestamp,
@@ -41,10 +41,10 @@ pub struct ObservedPod {
     /// What is wrong with a container, init containers included: the waiting reason that is not
     /// part of a normal start.
     pub trouble: Option<String>,
-    /// It has no owner at all: what is left when a DaemonSet is deleted and its pods are kept.
+    /// It has no owner at all, as after the deletion of a DaemonSet that keeps its pods.
     pub orphaned: bool,
-    /// There are container statuses, and all of them are ready (the vendor's test; init containers
-    /// do not count).
+    /// There are container statuses, and all of them are ready (the test of NVIDIA's controller;
+    /// init containers do not count).
     pub containers_ready: bool,
     /// The most restarts of a container, init containers included, that is not ready.
     pub unready_restarts: i32,

@@ -1,4 +1,4 @@
-//! Projections of the API's objects to views. What is not projected is not kept.
+//! Projections of the API's objects to views. Fields that are not projected are dropped.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ fn filled(text: Option<&String>) -> String {
     text.cloned().unwrap_or_default()
 }
 
-/// A node. All its labels are kept: node selectors of DaemonSets may name any.
+/// Projects a node. All its labels are kept: node selectors of DaemonSets may name any.
 pub fn node(object: &api::Node) -> Option<ObservedNode> {
     let metadata = &object.metadata;
     let status = object.status.as_ref();
@@ -84,8 +84,8 @@ pub fn node(object: &api::Node) -> Option<ObservedNode> {
     })
 }
 
-/// A taint that may keep pods of DaemonSets away. What every DaemonSet tolerates comes and goes
-/// with the node's health.
+/// Projects a taint that may keep pods of DaemonSets away. Taints that every DaemonSet tolerates
+/// are dropped, because they change with the node's health.
 fn taint(taint: &api::Taint) -> Option<ObservedTaint> {
     let taint = ObservedTaint {
         key: taint.key.clone(),
@@ -95,12 +95,12 @@ fn taint(taint: &api::Taint) -> Option<ObservedTaint> {
     (taint.effect != "PreferNoSchedule" && !tolerates(&[], &taint)).then_some(taint)
 }
 
-/// GPUs among a node's resources.
+/// Selects the GPUs among a node's resources.
 fn gpus(resources: Option<&BTreeMap<String, String>>) -> Labels {
     select(resources, |name| starts_with_any(name, &names::GPU_RESOURCE_PREFIXES))
 }
 
-/// The entries of a map whose keys are wanted.
+/// Selects the entries of a map by key.
 fn select(entries: Option<&BTreeMap<String, String>>, is_wanted: impl Fn(&str) -> bool) -> Labels {
     entries
         .into_iter()
@@ -114,14 +114,14 @@ fn starts_with_any(text: &str, prefixes: &[&str]) -> bool {
     prefixes.iter().any(|prefix| text.starts_with(prefix))
 }
 
-/// The version of a Deployment's program: its label, or the tag of its first image.
+/// Returns the version of a Deployment's program: its label, or the tag of its first image.
 fn program_version(object: &apps::Deployment) -> Option<String> {
     let label = || object.metadata.labels.as_ref()?.get("app.kubernetes.io/version").cloned();
     let image = || object.spec.as_ref()?.template.spec.as_ref()?.containers.first()?.image.clone();
     label().or_else(|| split_image(&image()?).1.map(str::to_owned))
 }
 
-/// A Deployment.
+/// Projects a Deployment.
 pub fn deployment(object: &apps::Deployment) -> Option<ObservedDeployment> {
     let status = object.status.clone().unwrap_or_default();
     Some(ObservedDeployment {
@@ -145,12 +145,12 @@ pub fn deployment(object: &apps::Deployment) -> Option<ObservedDeployment> {
     })
 }
 
-/// The pauses in their ConfigMap.
+/// Reads the pauses from their ConfigMap.
 pub fn pauses(object: &core::ConfigMap) -> Option<Vec<ObservedPause>> {
     Some(object.data.iter().flatten().map(|(key, text)| ObservedPause::read(key, text)).collect())
 }
 
-/// A DaemonSet.
+/// Projects a DaemonSet.
 pub fn daemon_set(object: &api::DaemonSet) -> Option<ObservedDaemonSet> {
     let metadata = &object.metadata;
     let spec = object.spec.as_ref()?;
@@ -207,7 +207,7 @@ pub fn daemon_set(object: &api::DaemonSet) -> Option<ObservedDaemonSet> {
     })
 }
 
-/// A number, or a share as text; what cannot be read is what Kubernetes takes where there is none.
+/// Parses a number or a percentage; `None` for an invalid value, so that the default applies.
 fn max_unavailable(rolling: &api::RollingUpdate) -> Option<Count> {
     let value = rolling.max_unavailable.as_ref()?;
     if let Some(text) = value.as_str() {
@@ -225,8 +225,8 @@ fn toleration(toleration: &api::Toleration) -> ObservedToleration {
     }
 }
 
-/// `DRIVER_CONFIG_DIGEST`: the first value that is not empty, init containers first (gpu-operator's
-/// restart-only test).
+/// Returns the first value of `DRIVER_CONFIG_DIGEST` that is not empty, init containers first (as
+/// in gpu-operator's restart-only test).
 fn config_digest(pod: &api::PodSpec) -> Option<String> {
     let variables = pod.all_containers().flat_map(|container| container.env.iter().flatten());
     variables
@@ -234,7 +234,7 @@ fn config_digest(pod: &api::PodSpec) -> Option<String> {
         .find_map(|variable| variable.value.clone().filter(|value| !value.is_empty()))
 }
 
-/// A ConfigMap: digests of its texts, since texts are of no interest.
+/// Projects a ConfigMap to digests of its texts, because the texts are not needed.
 pub fn config_map(object: &core::ConfigMap) -> Option<ObservedConfigMap> {
     let metadata = &object.metadata;
     let about_data = |entry: &&ManagedFieldsEntry| {
@@ -248,8 +248,8 @@ pub fn config_map(object: &core::ConfigMap) -> Option<ObservedConfigMap> {
             .map(|(key, text)| (key.clone(), sha256(text.as_bytes())))
             .collect(),
         created: created(metadata.creation_timestamp.as_ref()),
-        // An entry's time also moves with its manager's other fields, such as a label: later than
-        // the data changed, never earlier.
+        // An entry's time also changes with its manager's other fields, such as a label. So it may
+        // be later than the last change of the data, but never earlier.
         changed: metadata
             .managed_fields
             .iter()
@@ -261,7 +261,7 @@ pub fn config_map(object: &core::ConfigMap) -> Option<ObservedConfigMap> {
     })
 }
 
-/// A ControllerRevision.
+/// Projects a ControllerRevision.
 pub fn revision(object: &api::ControllerRevision) -> Option<ObservedRevision> {
     let metadata = &object.metadata;
     let hash = metadata.labels.as_ref()?.get("controller-revision-hash")?;
@@ -272,7 +272,7 @@ pub fn revision(object: &api::ControllerRevision) -> Option<ObservedRevision> {
     })
 }
 
-/// A driver's pod. `daemon_set`: only those of the DaemonSet of this name.
+/// Projects a driver pod. With `daemon_set`, it must be a pod of the DaemonSet with this name.
 pub fn driver_pod(object: &api::Pod, daemon_set: Option<&str>) -> Option<ObservedPod> {
     let owner = controller(object.metadata.owner_references.as_deref());
     let is_of =
@@ -280,13 +280,13 @@ pub fn driver_pod(object: &api::Pod, daemon_set: Option<&str>) -> Option<Observe
     daemon_set.is_none_or(is_of).then(|| pod(object)).flatten()
 }
 
-/// A pod of driver, toolkit or DRA plugin.
+/// Projects a pod of a driver, toolkit or DRA plugin.
 pub fn pod(object: &api::Pod) -> Option<ObservedPod> {
     let metadata = &object.metadata;
     let spec = object.spec.as_ref()?;
     let status = object.status.clone().unwrap_or_default();
-    // A scheduler that lost the answer to its own binding binds once more, is refused, and says so
-    // in the pod, which has its node.
+    // A scheduler that lost the answer to its own binding binds again and is refused. It reports
+    // this in the condition of the pod, although the pod has its node.
     let unscheduled = status
         .condition("PodScheduled")
         .filter(|condition| condition.status == "False" && spec.node_name.is_none());
@@ -349,8 +349,8 @@ pub fn pod(object: &api::Pod) -> Option<ObservedPod> {
     })
 }
 
-/// The node that the DaemonSet controller made a pod for, while it is not bound: its required
-/// affinity names the node's field.
+/// Returns the node for which the DaemonSet controller created an unbound pod: its required
+/// affinity selects the node's field `metadata.name`.
 fn affinity_node(spec: &api::PodSpec) -> Option<String> {
     let required = spec
         .affinity
@@ -366,7 +366,7 @@ fn affinity_node(spec: &api::PodSpec) -> Option<String> {
     field.values.as_ref()?.first().cloned()
 }
 
-/// The first container state that is not part of a normal start.
+/// Returns the first container state that is not part of a normal start.
 fn trouble(status: &api::PodStatus) -> Option<String> {
     for container in status.all_containers() {
         let Some(state) = &container.state else { continue };
@@ -390,7 +390,7 @@ fn text(value: &Value, pointer: &str) -> Option<String> {
     value.pointer(pointer)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// A ResourceSlice of one of NVIDIA's drivers, of any API version from v1beta1 on.
+/// Projects a ResourceSlice of one of NVIDIA's drivers, of any API version from v1beta1 on.
 pub fn slice(object: &DynamicObject) -> Option<ObservedSlice> {
     let data = &object.data;
     let driver = text(data, "/spec/driver")
@@ -400,7 +400,7 @@ pub fn slice(object: &DynamicObject) -> Option<ObservedSlice> {
         .and_then(Value::as_array)
         .map(Vec::as_slice)
         .unwrap_or_default();
-    // v1beta1 keeps the attributes under `basic`; from v1beta2 on they stand in the device itself.
+    // v1beta1 has the attributes under `basic`; from v1beta2 on, the device itself has them.
     let version = |device: &Value| {
         text(device, "/attributes/driverVersion/version")
             .or_else(|| text(device, "/basic/attributes/driverVersion/version"))

@@ -18,7 +18,7 @@ pub struct ObservedTaint {
 pub struct ObservedToleration {
     /// Key; empty: every taint.
     pub key: String,
-    /// `Exists`: whatever the value.
+    /// Operator `Exists`: any value.
     pub exists: bool,
     /// Value.
     pub value: String,
@@ -27,8 +27,8 @@ pub struct ObservedToleration {
 }
 
 /// Taints that the DaemonSet controller tolerates for every pod (Kubernetes
-/// `pkg/controller/daemon/util/daemonset_util.go`); the one of `network-unavailable` only for pods
-/// in the host's network, and a node that has it is not Ready anyway.
+/// `pkg/controller/daemon/util/daemonset_util.go`). It tolerates `network-unavailable` only for
+/// pods in the host's network, but a node with this taint is not Ready anyway.
 const DAEMON_SET_TOLERATED: [&str; 7] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
@@ -40,7 +40,8 @@ const DAEMON_SET_TOLERATED: [&str; 7] = [
 ];
 
 impl ObservedToleration {
-    /// The rules of Kubernetes' `Toleration.ToleratesTaint`.
+    /// Returns whether it tolerates the taint, by the rules of Kubernetes'
+    /// `Toleration.ToleratesTaint`.
     fn covers(&self, taint: &ObservedTaint) -> bool {
         (self.effect.is_empty() || self.effect == taint.effect)
             && (self.key.is_empty() && self.exists || self.key == taint.key)
@@ -48,13 +49,13 @@ impl ObservedToleration {
     }
 }
 
-/// Whether pods of a DaemonSet with these tolerations may run on a node with this taint.
+/// Returns whether pods of a DaemonSet with these tolerations may run on a node with this taint.
 pub fn tolerates(tolerations: &[ObservedToleration], taint: &ObservedTaint) -> bool {
     DAEMON_SET_TOLERATED.contains(&taint.key.as_str())
         || tolerations.iter().any(|toleration| toleration.covers(taint))
 }
 
-/// The first taint of the node that pods of the DaemonSet do not tolerate.
+/// Returns the first taint of the node that pods of the DaemonSet do not tolerate.
 pub fn untolerated_taint<'a>(
     daemon_set: &ObservedDaemonSet,
     node: &'a ObservedNode,

@@ -3,16 +3,16 @@
 
 use std::fmt;
 
-/// A driver version. Leading zeros do not count: a ResourceSlice says `535.104.5` where the image's
-/// tag says `535.104.05`; nor do trailing zero parts, since a version of three parts is made of
-/// `550.90` there.
+/// A driver version. Leading zeros are ignored: a ResourceSlice has `535.104.5` for the image tag
+/// `535.104.05`. Trailing zero parts are ignored too, since a ResourceSlice extends `550.90` to
+/// three parts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DriverVersion(Vec<u32>);
 
 impl DriverVersion {
     /// Reads a version, or the tag of a driver image (`<version>-<operating system>`,
     /// `<version>-<kernel>-<operating system>`). `None` for digests and anything else that does not
-    /// begin with two numbers.
+    /// start with two numbers.
     pub fn parse(text: &str) -> Option<Self> {
         let version = text.split('-').next()?;
         let parts =
@@ -25,7 +25,7 @@ impl DriverVersion {
         Some(Self(parts.into_iter().take(significant).collect()))
     }
 
-    /// Reads the version out of a whole image reference.
+    /// Reads the version from an image reference.
     pub fn of_image(image: &str) -> Option<Self> {
         let (_, tag) = split_image(image);
         Self::parse(tag?)
@@ -39,7 +39,7 @@ impl fmt::Display for DriverVersion {
     }
 }
 
-/// An image reference as name and tag or digest (`sha256:…`).
+/// Splits an image reference into name and tag or digest (`sha256:…`).
 pub fn split_image(image: &str) -> (&str, Option<&str>) {
     if let Some((name, digest)) = image.split_once('@') {
         return (name, Some(digest));

@@ -1,12 +1,12 @@
-//! Collections of views whose clones cost a pointer: caches, snapshots and what a snapshot is
-//! compared with hold each view once, and a list that did not change once as a whole. What is
-//! changed in one clone is copied first.
+//! Collections of views whose clones cost a pointer. Caches, snapshots and previous snapshots share
+//! each view, and they share an unchanged list as a whole. A change of one clone copies what it
+//! changes.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Index;
 use std::sync::{Arc, OnceLock};
 
-/// A list of views.
+/// A list of views with an index by node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Views<T> {
     list: Arc<ViewList<T>>,
@@ -14,25 +14,25 @@ pub struct Views<T> {
 
 /// A view of something that is on a node.
 pub trait OnNode {
-    /// The node's name, once it is known.
+    /// Returns the node's name, once it is known.
     fn on_node(&self) -> Option<&str>;
 }
 
 #[derive(Debug)]
 struct ViewList<T> {
     views: Vec<Arc<T>>,
-    /// Places by node, made when they are first asked for.
+    /// Positions by node, built on first use.
     by_node: OnceLock<Arc<ByNode<T>>>,
 }
 
 #[derive(Debug)]
 struct ByNode<T> {
     places: HashMap<Box<str>, NodePositions>,
-    /// By what they were made.
+    /// The function that the index was built with.
     on_node: fn(&T) -> Option<&str>,
 }
 
-/// Nearly always there is one.
+/// Positions of the views on one node: nearly always one.
 #[derive(Debug)]
 struct NodePositions {
     first: u32,
@@ -46,7 +46,7 @@ impl<T> ViewList<T> {
 }
 
 impl<T> Clone for ViewList<T> {
-    /// To be changed: what is known of the places is not taken along.
+    /// Copies the list for a change. The index is not copied, because the change makes it stale.
     fn clone(&self) -> Self {
         Self::new(self.views.clone())
     }
@@ -60,7 +60,7 @@ impl<T: PartialEq> PartialEq for ViewList<T> {
 
 impl<T: Eq> Eq for ViewList<T> {}
 
-/// The views of [`Views`].
+/// Iterator over the views of [`Views`].
 type ViewsIter<'a, T> = std::iter::Map<std::slice::Iter<'a, Arc<T>>, fn(&'a Arc<T>) -> &'a T>;
 
 impl<T> Default for Views<T> {
@@ -70,38 +70,38 @@ impl<T> Default for Views<T> {
 }
 
 impl<T> Views<T> {
-    /// None.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// All, in their order.
+    /// Iterates over all views, in their order.
     pub fn iter(&self) -> ViewsIter<'_, T> {
         self.list.views.iter().map(Arc::as_ref)
     }
 
-    /// How many there are.
+    /// Returns the number of views.
     pub fn len(&self) -> usize {
         self.list.views.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.list.views.is_empty()
     }
 
-    /// The first.
+    /// Returns the first view.
     pub fn first(&self) -> Option<&T> {
         self.list.views.first().map(AsRef::as_ref)
     }
 
-    /// The one at a place.
+    /// Returns the view at a position.
     pub fn get(&self, place: usize) -> Option<&T> {
         self.list.views.get(place).map(AsRef::as_ref)
     }
 
-    /// The list that comes after this one. What is known of the places is taken over, if it holds
-    /// for it too: mostly one view of many was replaced.
+    /// Returns the successor of this list. It takes over the index if that is still correct: mostly
+    /// one view of many was replaced.
     #[must_use]
     pub fn succeeded_by(&self, views: impl IntoIterator<Item = Arc<T>>) -> Self {
         let list = ViewList::new(views.into_iter().collect());
@@ -114,28 +114,29 @@ impl<T> Views<T> {
         Self { list: Arc::new(list) }
     }
 
-    /// The views themselves.
+    /// Iterates over the shared pointers to the views.
     pub fn shared(&self) -> impl ExactSizeIterator<Item = &Arc<T>> {
         self.list.views.iter()
     }
 
-    /// Adds one at the end.
+    /// Appends a view.
     pub fn push(&mut self, view: T) {
         self.changed().push(Arc::new(view));
     }
 
-    /// Whether it is the very list of another one: neither has changed since they were one.
+    /// Returns whether both share one list: neither has changed since one was cloned from the
+    /// other.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.list, &other.list)
     }
 
-    /// The views that only one of the two lists has. A view that was replaced by an equal one
-    /// counts.
+    /// Returns the views that only one of the two lists has. This includes views that were replaced
+    /// by equal ones.
     pub fn differing<'a>(&'a self, other: &'a Self) -> Vec<&'a T> {
         if self.is_same(other) {
             return Vec::new();
         }
-        // Lists keep their order: nearly always one place is another, or one is more or less.
+        // Lists keep their order: nearly always one view was replaced, added or removed.
         let (left, right) = (self.list.views.as_slice(), other.list.views.as_slice());
         let same = |(one, two): &(&Arc<T>, &Arc<T>)| Arc::ptr_eq(one, two);
         let begin = left.iter().zip(right).take_while(same).count();
@@ -156,7 +157,7 @@ impl<T> Views<T> {
         found
     }
 
-    /// One list after the other, which comes after this one.
+    /// Returns the concatenation of the lists as the successor of this list.
     #[must_use]
     pub fn joined(&self, lists: &[Self]) -> Self {
         match lists {
@@ -165,7 +166,7 @@ impl<T> Views<T> {
         }
     }
 
-    /// The list of this clone alone, to be changed; [`Arc::make_mut`] changes a view of it.
+    /// Returns the list of this clone for a change; use [`Arc::make_mut`] to change a view.
     pub fn changed(&mut self) -> &mut Vec<Arc<T>> {
         let list = Arc::make_mut(&mut self.list);
         list.by_node = OnceLock::new();
@@ -174,12 +175,13 @@ impl<T> Views<T> {
 }
 
 impl<T: OnNode> Views<T> {
-    /// Those on a node, in the order of the list. `""`: those of which the node is not known.
+    /// Iterates over the views on a node, in the order of the list. `""` selects the views whose
+    /// node is not known.
     pub fn on<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a T> + Clone + use<'a, T> {
         self.shared_on(node).map(AsRef::as_ref)
     }
 
-    /// The views of [`Self::on`] themselves.
+    /// Iterates over the shared pointers to the views of [`Self::on`].
     pub fn shared_on<'a>(
         &'a self,
         node: &str,
@@ -212,8 +214,8 @@ impl<T> ByNode<T> {
         Self { places: all, on_node }
     }
 
-    /// Whether what it knows of one list holds for another one: in each place there is what is on
-    /// the same node.
+    /// Returns whether the index of one list is correct for the other: the views at each position
+    /// are on the same node.
     fn holds_for(&self, one: &[Arc<T>], other: &[Arc<T>]) -> bool {
         let same = |(one, other): (&Arc<T>, &Arc<T>)| {
             Arc::ptr_eq(one, other) || (self.on_node)(one) == (self.on_node)(other)

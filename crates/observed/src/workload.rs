@@ -1,5 +1,5 @@
-//! Objects that may block the upgrade of a node: its pods, PodDisruptionBudgets, ResourceClaims,
-//! and maintenance by others.
+//! Objects that may block the upgrade of a node: its pods, PodDisruptionBudgets, ResourceClaims and
+//! NodeMaintenances.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,17 +9,17 @@ use contract::selector::Selector;
 
 use super::{Labels, OptionalApi};
 
-/// What is seen of workloads. Pods are only known on nodes in focus (`Decision::focus` of the
-/// planner): all pods of a large cluster would not fit into a hook Job's memory.
+/// The observed workloads. They contain the pods of watched nodes only (`Decision::focus` of the
+/// planner), because all pods of a large cluster do not fit into a hook Job's memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workloads {
-    /// All pods of each node in focus. A node that is missing here has not been listed yet.
+    /// All pods of each watched node. The pods of a node that is missing here are not listed yet.
     pub pods: BTreeMap<String, Vec<Workload>>,
-    /// Nodes that are being listed: they have one of the places (`FOCUS_LIMIT` of the planner), as
-    /// those in `pods` do.
+    /// Nodes whose pods are being listed. Like the nodes in `pods`, they count against
+    /// `FOCUS_LIMIT` of the planner.
     pub listing: BTreeSet<String>,
-    /// The pods that `waitForCompletion.podSelector` selects, of all nodes. Absent: the policy
-    /// waits for none.
+    /// The pods that `waitForCompletion.podSelector` selects, of all nodes. Empty if the
+    /// policy does not wait for pods.
     pub jobs: Vec<AwaitedPod>,
     /// All PodDisruptionBudgets.
     pub budgets: Vec<DisruptionBudget>,
@@ -37,21 +37,21 @@ pub enum PodPhase {
     Pending,
     /// At least one container runs.
     Running,
-    /// All containers ended well.
+    /// All containers exited with code 0.
     Succeeded,
-    /// All containers ended, one of them badly.
+    /// All containers ended, at least one of them with an error.
     Failed,
-    /// The node cannot be asked.
+    /// The node does not report.
     Unknown,
 }
 
 impl PodPhase {
-    /// Running or Pending: what `waitForCompletion` waits for.
+    /// Returns whether `waitForCompletion` waits for the phase: Running or Pending.
     pub fn is_busy(self) -> bool {
         matches!(self, Self::Pending | Self::Running)
     }
 
-    /// Succeeded or Failed.
+    /// Returns whether the phase is Succeeded or Failed.
     pub fn is_finished(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
     }
@@ -77,16 +77,15 @@ pub struct Workload {
     pub ready: bool,
     /// When the object was created.
     pub created: Timestamp,
-    /// When its deletion was asked for to end (`metadata.deletionTimestamp`), if it is being
-    /// deleted.
+    /// `metadata.deletionTimestamp`: the requested end of its deletion, if it is being deleted.
     pub deleted_at: Option<Timestamp>,
-    /// Finalizers that hold the object.
+    /// Finalizers that keep the object.
     pub finalizers: Vec<String>,
     /// `spec.terminationGracePeriodSeconds`
     pub grace_seconds: u64,
     /// The controller that owns it.
     pub controller: Option<PodController>,
-    /// A static pod: the annotation `kubernetes.io/config.mirror` is there.
+    /// A static pod: it has the annotation `kubernetes.io/config.mirror`.
     pub mirror: bool,
     /// It has an emptyDir on disk.
     pub empty_dir: bool,
@@ -95,8 +94,7 @@ pub struct Workload {
     /// Extended resources that its containers (not init or ephemeral ones) name in requests or
     /// limits.
     pub resources: BTreeSet<String>,
-    /// Extended resources of its init containers that go on running beside the others
-    /// (`restartPolicy: Always`).
+    /// Extended resources of its sidecar containers (init containers with `restartPolicy: Always`).
     pub sidecar_resources: BTreeSet<String>,
     /// Names of the ResourceClaims that it uses, in its namespace. `None`: a claim whose name is
     /// not known yet.
@@ -105,12 +103,12 @@ pub struct Workload {
     pub secondary_network: bool,
     /// `spec.runtimeClassName`
     pub runtime_class: Option<String>,
-    /// It reaches the devices past the kubelet: a hostPath below `/dev/nvidia`, or a privileged
+    /// It accesses devices without the kubelet: a hostPath below `/dev/nvidia`, or a privileged
     /// container with `/dev`.
     pub host_devices: bool,
 }
 
-/// Who controls a pod.
+/// The controller of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodController {
     /// API group and version, such as `apps/v1`.
@@ -132,7 +130,7 @@ pub struct AwaitedPod {
     pub name: String,
     /// The node that it is bound to.
     pub node: String,
-    /// Its phase: Running and Pending are waited for.
+    /// Its phase; the hook waits while it is Running or Pending.
     pub phase: PodPhase,
 }
 
@@ -143,7 +141,7 @@ pub struct DisruptionBudget {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Which pods of its namespace it protects. `None`: none.
+    /// The pods of its namespace that it protects. `None`: it protects no pods.
     pub selector: Option<Selector>,
     /// `spec.minAvailable`, as written.
     pub min_available: Option<String>,
@@ -159,11 +157,11 @@ pub struct DisruptionBudget {
     pub expected: i32,
     /// `spec.unhealthyPodEvictionPolicy: AlwaysAllow`
     pub evicts_unhealthy: bool,
-    /// The controller has seen the newest spec.
+    /// The controller has observed the newest spec.
     pub observed: bool,
 }
 
-/// A ResourceClaim, as far as NVIDIA's GPUs are concerned.
+/// The part of a ResourceClaim that concerns NVIDIA GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceClaim {
     /// Its namespace.
@@ -190,9 +188,9 @@ pub struct NodeMaintenance {
     pub name: String,
     /// The node.
     pub node: String,
-    /// Who asked.
+    /// The requestor.
     pub requestor: String,
-    /// Who joined.
+    /// Additional requestors.
     pub additional: Vec<String>,
     /// Reason of the condition `Ready`.
     pub state: Option<String>,

@@ -14,7 +14,7 @@ pub enum CommandError {
     #[error(transparent)]
     Observe(#[from] ObserveError),
     /// A write failed.
-    #[error("unable to {action}: {error}")]
+    #[error("cannot {action}: {error}")]
     Write {
         /// The write, as a verb with its object.
         action: String,

@@ -95,7 +95,7 @@ impl DeployedRecipe {
             .find(|finding| finding.severity == Severity::Error && finding.lint.is_none());
         notes.extend(unread.map(|finding| {
             format!(
-                "unable to apply the recipe rules to everything that is deployed: {}",
+                "cannot apply the recipe rules to everything that is deployed: {}",
                 finding.message
             )
         }));
@@ -125,14 +125,13 @@ async fn helm_releases(
     match releases(client, namespace).await {
         Ok(DeployedReleases { deployed, unreadable }) => {
             notes.extend(unreadable.iter().map(|name| {
-                format!("unable to read the release {name}: its storage format is not supported")
+                format!("cannot read the release {name}: its storage format is not supported")
             }));
             Ok(deployed)
         }
         Err(CallError::Forbidden(message)) => {
-            notes.push(format!(
-                "unable to read Helm's releases, so values are not checked: {message}"
-            ));
+            notes
+                .push(format!("cannot read Helm's releases, so values are not checked: {message}"));
             Ok(Vec::new())
         }
         Err(error) => Err(error.into()),
@@ -207,7 +206,7 @@ async fn cluster_facts(
     let kubernetes = match server_version(client).await {
         Ok(version) => Some(format!("={version}")),
         Err(error) => {
-            notes.push(format!("unable to read the version of the API server: {error}"));
+            notes.push(format!("cannot read the version of the API server: {error}"));
             None
         }
     };
@@ -215,7 +214,7 @@ async fn cluster_facts(
         Ok(true) => ClusterPlatform::Openshift,
         Ok(false) => ClusterPlatform::Kubernetes,
         Err(error) => {
-            notes.push(format!("unable to find out whether the cluster is OpenShift: {error}"));
+            notes.push(format!("cannot find out whether the cluster is OpenShift: {error}"));
             ClusterPlatform::Kubernetes
         }
     };

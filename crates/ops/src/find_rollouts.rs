@@ -40,7 +40,7 @@ pub async fn find_rollouts(
         Ok(releases) => sort_releases(releases),
         Err(CallError::Forbidden(message)) => {
             let note = format!(
-                "unable to search for hook releases: {message}; -n limits the search to one namespace"
+                "cannot search for hook releases: {message}; -n limits the search to one namespace"
             );
             SortedReleases { notes: vec![note], ..SortedReleases::default() }
         }
@@ -61,7 +61,7 @@ pub async fn find_rollouts(
             // With hook releases, there is still something to report.
             Err(CallError::Forbidden(message)) if !targets.is_empty() => {
                 notes.push(format!(
-                    "unable to search for a {} without a hook release: {message}",
+                    "cannot search for a {} without a hook release: {message}",
                     driver.traits().operator
                 ));
             }

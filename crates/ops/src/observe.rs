@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 
 use contract::budget::working_seconds;
+use contract::count::with_noun;
 use contract::exit::ExitCode;
 use contract::policy::Policy;
 use contract::record::{RecordedFleetWait, RunRecord};
@@ -46,10 +47,10 @@ pub enum ObserveError {
     #[error("the API server refuses a read: {0}")]
     Forbidden(String),
     /// The cluster could not be read in time.
-    #[error("unable to read the cluster within {0} s: {1}")]
+    #[error("cannot read the cluster within {0} s: {1}")]
     Late(u64, String),
     /// A call failed.
-    #[error("unable to read the cluster")]
+    #[error("cannot read the cluster")]
     Call(#[source] CallError),
     /// A newer version wrote the run record, or it was refused.
     #[error(transparent)]
@@ -245,7 +246,7 @@ impl RolloutObserver {
             Ok(record) => Ok(record),
             Err(RecordError::Call(CallError::NotFound(_), _)) => Ok(StoredRecord::default()),
             Err(RecordError::Call(CallError::Forbidden(message), _)) => {
-                notes.push(format!("unable to read the run record: {message}"));
+                notes.push(format!("cannot read the run record: {message}"));
                 Ok(StoredRecord::default())
             }
             Err(RecordError::Call(error, _)) => Err(error.into()),
@@ -295,7 +296,8 @@ impl RolloutObserver {
                 && tokio::time::timeout_at(until, self.watches.changed()).await.is_err();
             if late {
                 notes.push(format!(
-                    "unable to list the pods of {missing} nodes within {} s",
+                    "cannot list the pods of {} within {} s",
+                    with_noun(missing, "node"),
                     PODS.as_secs()
                 ));
             }
@@ -393,7 +395,7 @@ fn optional<T>(
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(CallError::Forbidden(message)) => {
-            notes.push(format!("unable to read {name}: {message}"));
+            notes.push(format!("cannot read {name}: {message}"));
             Ok(None)
         }
         Err(error) => Err(error.into()),

@@ -1,4 +1,4 @@
-//! Collects what someone without access to the cluster needs to find out why a rollout is stuck:
+//! Collects what a user without access to the cluster needs to find out why a rollout is stuck:
 //! objects, events and logs of operators and hooks, without private data. Secrets are never read,
 //! and texts that look like a secret are removed from everything else.
 

@@ -102,7 +102,7 @@ impl RolloutTarget {
         let settings = &self.settings;
         let name = match (settings.has(Task::Settle), settings.driver) {
             (true, Driver::Gpu) => "GPU driver".to_owned(),
-            (true, Driver::Ofed) => "network driver".to_owned(),
+            (true, Driver::Ofed) => "OFED driver".to_owned(),
             (true, Driver::DaemonSet) => {
                 format!("daemonset {}", settings.own_daemon_set().unwrap_or_default())
             }

@@ -206,11 +206,7 @@ mod tests {
         let free =
             held(&[present, (gpu.skip_label, "gpu-rollout-wake-1")], &[]).expect("it is not held");
         assert_eq!(free.labels[gpu.skip_label].as_deref(), Some("true"));
-        assert_eq!(
-            held(&[present, (gpu.skip_label, "true")], &[]),
-            None,
-            "a skip label of somebody else"
-        );
+        assert_eq!(held(&[present, (gpu.skip_label, "true")], &[]), None, "a user's skip label");
         assert_eq!(held(&[("other", "x")], &[]), None, "it needs no driver");
         assert_eq!(
             held(&[present, (gpu.state_label, "drain-required")], &[]),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use contract::count::with_noun;
 use contract::names;
 use contract::record::VerdictReason;
 
@@ -164,10 +165,10 @@ impl fmt::Display for DecisionNote {
             }
             Self::OperandReported { daemon_set, waits, advice } => {
                 let named: Vec<String> = waits.iter().take(NAMED).map(Wait::to_string).collect();
-                let (count, named) = (waits.len(), named.join(", "));
+                let (nodes, named) = (with_noun(waits.len(), "node"), named.join(", "));
                 write!(
                     formatter,
-                    "daemonset/{daemon_set} is not ready on {count} nodes, but the rollout does not wait for it: {named}; what to do: {advice}"
+                    "daemonset/{daemon_set} is not ready on {nodes}, but the rollout does not wait for it: {named}; hint: {advice}"
                 )
             }
             Self::DaemonSetWantsNoPod => formatter.write_str("the DaemonSet schedules no pod"),
@@ -187,7 +188,7 @@ impl fmt::Display for DecisionNote {
                 } else {
                     "there is no NicClusterPolicy"
                 };
-                write!(formatter, "{what}: nodes use the network driver of their host")
+                write!(formatter, "{what}: nodes use the OFED driver of their host")
             }
             Self::NoDraDriver { namespaces } if namespaces.is_empty() => {
                 formatter.write_str("no DRA driver: rollout.dra.namespaces is empty")
@@ -226,20 +227,23 @@ impl fmt::Display for DecisionNote {
             Self::DriverOfImage { nodes } => {
                 write!(
                     formatter,
-                    "{nodes} GPU nodes use the driver of their operating system image: the requested version does not apply to them"
+                    "the requested version does not apply to {} with the driver of the operating system image",
+                    with_noun(*nodes, "GPU node")
                 )
             }
             Self::NodesJoined { nodes, device } => {
                 write!(
                     formatter,
-                    "{nodes} {device} nodes joined after the run started; the hook does not wait for them"
+                    "{} joined after the run started; the hook does not wait for such nodes",
+                    with_noun(*nodes, &format!("{device} node"))
                 )
             }
             Self::OperatorVersionUnknown => formatter
                 .write_str("the version of the operator is unknown, so the hook does not wake it"),
             Self::HeldByOtherMode { nodes, mode } => write!(
                 formatter,
-                "{nodes} nodes are held by a hook in another mode, and mode `{mode}` cannot release them: run `gpu-rollout abort`"
+                "a hook in another mode holds {}, and mode `{mode}` cannot release such holds: run `gpu-rollout abort`",
+                with_noun(*nodes, "node")
             ),
             Self::PauseNotHeld { node, others, label, mode } => {
                 write!(formatter, "NVIDIA's controller may start node `{node}`")?;

@@ -68,7 +68,7 @@ pub struct PreflightFinding {
 
 impl fmt::Display for PreflightFinding {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {}; what to do: {}", self.check.name(), self.text, self.advice)
+        write!(out, "{}: {}; hint: {}", self.check.name(), self.text, self.advice)
     }
 }
 

@@ -82,10 +82,10 @@ fn is_components(policy: &RetainState, component: &str) -> bool {
     };
     let tracked =
         policy.annotations.get(names::ARGO_TRACKING_ANNOTATION).and_then(|id| id.split(':').next());
-    let labelled = [names::HELM_INSTANCE_LABEL, names::ARGO_INSTANCE_LABEL]
+    let labeled = [names::HELM_INSTANCE_LABEL, names::ARGO_INSTANCE_LABEL]
         .map(|label| policy.labels.get(label).map(String::as_str));
     policy.labels.get(names::HELM_MANAGED.0).is_some_and(|by| by == names::HELM_MANAGED.1)
-        || tracked.into_iter().chain(labelled.into_iter().flatten()).any(is_application)
+        || tracked.into_iter().chain(labeled.into_iter().flatten()).any(is_application)
 }
 
 /// Returns year and month of a version of the Network Operator's chart (`24.10.0`, `v25.1.0`).

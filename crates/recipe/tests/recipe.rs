@@ -16,7 +16,7 @@ fn bad_recipes() {
             Ok(loaded) => loaded.warnings,
             Err(findings) => findings,
         };
-        assert!(!said.is_empty(), "{name}: nothing is said about it");
+        assert!(!said.is_empty(), "{name}: no findings");
         let text = format!("{}\n\n{}", said.render_plain(), said.summary());
         assert!(!text.contains("hunter2"), "{name}: a secret is shown");
         insta::with_settings!({snapshot_path => "recipe/snapshots", prepend_module_to_snapshot => false, omit_expression => true}, {
@@ -254,8 +254,8 @@ fn a_chain_without_end() {
     ));
 }
 
-/// Both parents extend `base`. A change in only one of them is no conflict, and the child resolves
-/// conflicts.
+/// Both parents extend `base`. A change in only one of them is not a conflict, and the child
+/// resolves conflicts.
 #[test]
 fn a_diamond() {
     let recipe = load("tests/recipe/good/diamond.yaml", &[], &mut FileSystemReader).unwrap().recipe;

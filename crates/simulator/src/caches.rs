@@ -222,7 +222,7 @@ impl ClusterCaches {
         self.observed.workloads.pods.insert(node.to_owned(), pods);
     }
 
-    /// Drops the pods of nodes that are no longer in focus. Returns the nodes to list.
+    /// Drops the pods of nodes whose pods are no longer watched. Returns the nodes to list.
     pub(super) fn focus(
         &mut self,
         focus: &BTreeSet<String>,

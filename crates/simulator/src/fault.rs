@@ -156,7 +156,7 @@ impl fmt::Display for OperandFault {
             Self::Rolls(operand, time) => {
                 write!(
                     out,
-                    "{} has a new revision, and nobody replaces pods{}",
+                    "{} has a new revision, and no controller replaces pods{}",
                     name(operand),
                     FaultDuration(&Some(*time))
                 )

@@ -1,5 +1,5 @@
-//! Reads and writes YAML: a text has the same content as in Helm, and Helm reads written text back
-//! unchanged.
+//! Reads and writes YAML. A document has the same content as in Helm, and Helm reads a written
+//! document back unchanged.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -8,23 +8,24 @@ mod write;
 
 pub use serde_yaml::{Error, Location, Spanned};
 
-/// Nodes that a document may have, aliases expanded: far above the largest file of a bundle.
+/// Maximum number of YAML nodes in a document after the expansion of aliases: far more than in the
+/// largest file of a bundle.
 const MAX_NODES: usize = 1_000_000;
-/// How deep a document may be nested. Recursive code over parsed documents relies on it.
+/// Maximum nesting depth of a document. Recursive code over parsed documents relies on it.
 pub const MAX_DEPTH: usize = 64;
 
 /// Reads one document. Duplicate keys and further documents are errors; `0644` is 420 and `yes` is
-/// true, as Helm has it.
+/// true, as in Helm.
 ///
 /// # Errors
-/// The text is no YAML, exceeds the limits above, or does not fit `T`. The error knows line and
-/// column and carries no excerpt.
+/// The text is not valid YAML, exceeds the limits above, or does not match `T`. The error has line
+/// and column, but no excerpt of the text.
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     from_str_limited(text, MAX_NODES)
 }
 
-/// The same for texts that strangers write: refuses what has more than `nodes` nodes once aliases
-/// are expanded.
+/// Reads one document of untrusted text, like [`from_str`]. Refuses a document that has more than
+/// `nodes` YAML nodes after the expansion of aliases.
 ///
 /// # Errors
 /// See [`from_str`].
@@ -32,11 +33,12 @@ pub fn from_str_limited<T: DeserializeOwned>(text: &str, nodes: usize) -> Result
     serde_yaml::from_str_with_options(text, read_options(nodes))
 }
 
-/// Reads the first document of a text that strangers write. A key that stands twice is no error: a
-/// map gets all of its entries.
+/// Reads the first document of untrusted text. Duplicate keys are not an error: the type of a map
+/// receives all entries.
 ///
 /// # Errors
-/// As above; [`Error::MultipleDocuments`] if there is another document, with its place.
+/// See [`from_str`]; [`Error::MultipleDocuments`] with the position of the second document, if
+/// there is one.
 pub fn first_document<T: DeserializeOwned>(text: &str, nodes: usize) -> Result<T, Error> {
     let mut options = read_options(nodes);
     options.duplicate_keys = serde_yaml::options::DuplicateKeyPolicy::LastWins;
@@ -53,25 +55,25 @@ fn read_options(nodes: usize) -> serde_yaml::Options {
     }
 }
 
-/// Writes one document: long strings stay on one line, every string that some YAML parser takes for
-/// something else is quoted.
+/// Writes one document. Long strings stay on one line. Every string that any YAML parser reads as
+/// another type is quoted.
 ///
 /// # Errors
-/// `value` cannot be written as YAML: a map whose keys are no scalars, or its own `Serialize`
-/// fails.
+/// `value` cannot be written as YAML: it has a map with keys that are not scalars, or its
+/// `Serialize` fails.
 pub fn to_string(value: &impl Serialize) -> Result<String, serde_json::Error> {
     serde_json::to_value(value).map(|value| write::document(&value))
 }
 
-/// Writes a value on one line, as it can stand anywhere in a document: texts are quoted.
+/// Writes a value on one line, in a form that is valid anywhere in a document: strings are quoted.
 ///
 /// # Errors
-/// As for [`to_string`].
+/// See [`to_string`].
 pub fn to_inline(value: &impl Serialize) -> Result<String, serde_json::Error> {
     serde_json::to_value(value).map(|value| write::inline(&value))
 }
 
-/// `text` as a quoted scalar on one line.
+/// Returns `text` as a quoted scalar on one line.
 pub fn quoted(text: &str) -> String {
     write::quoted(text)
 }

@@ -1,21 +1,21 @@
-//! The one writer of YAML. Its output is read the same by every parser that bundles meet:
+//! Writes all YAML of the program. Every parser of bundles reads the output the same:
 //! sigs.k8s.io/yaml (Helm, Flux, Argo CD, Kubernetes), yaml.v3 (helmfile, Kustomize) and parsers of
-//! YAML 1.2. A text is written plain or as a literal block only where it is beyond doubt;
-//! everything else is quoted, with escapes for what any of these parsers changes or refuses.
+//! YAML 1.2. A string is written plain or as a literal block only if it is unambiguous. Any other
+//! string is quoted, with escapes for characters that any of these parsers changes or refuses.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Number, Value};
 
-/// Parsers look for the colon of a key on one line, within 1024 characters.
+/// Maximum length of a plain key: parsers search for its colon on one line, within 1024 characters.
 const LONGEST_KEY: usize = 1000;
-/// Words that some version of YAML reads as something other than a text, in lower case.
+/// Words that a version of YAML does not read as a string, in lower case.
 const WORDS: [&str; 15] = [
     "y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf", "infinity", ".nan",
     ".inf", "~",
 ];
 
-/// One document in block style, ended by a line break.
+/// Writes one document in block style, with a line break at its end.
 pub(super) fn document(value: &Value) -> String {
     let mut text = String::new();
     match value {
@@ -36,7 +36,7 @@ pub(super) fn document(value: &Value) -> String {
     text
 }
 
-/// A value on one line: texts are quoted, maps and lists are written with brackets.
+/// Writes a value on one line: strings are quoted, maps and lists have brackets.
 pub(super) fn inline(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
@@ -56,7 +56,7 @@ pub(super) fn inline(value: &Value) -> String {
     }
 }
 
-/// A text between double quotes, on one line.
+/// Writes a string in double quotes, on one line.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -83,9 +83,9 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Whether a character stands for itself in a quoted text. Not so: control characters, all spaces
-/// but the usual one (Go trims some of them), what breaks lines in YAML 1.1, what changes the
-/// direction or cannot be seen, and what is no character.
+/// Returns whether a quoted string contains the character without an escape. Escaped are control
+/// characters, all spaces except U+0020 (Go trims some of them), line breaks of YAML 1.1,
+/// characters that change the text direction or are invisible, and noncharacters.
 fn is_visible(character: char) -> bool {
     match character {
         ' '..='~' => true,
@@ -105,7 +105,7 @@ fn is_visible(character: char) -> bool {
     }
 }
 
-/// The entries of a map, the first of which goes on where `text` ends.
+/// Appends the entries of a map, the first of them on the last line of `text`.
 fn entries(text: &mut String, map: &Map<String, Value>, indent: usize) {
     for (index, (name, value)) in map.iter().enumerate() {
         if index > 0 {
@@ -123,7 +123,7 @@ fn entries(text: &mut String, map: &Map<String, Value>, indent: usize) {
     }
 }
 
-/// The items of a list, the first of which goes on where `text` ends.
+/// Appends the items of a list, the first of them on the last line of `text`.
 fn list(text: &mut String, items: &[Value], indent: usize) {
     for (index, item) in items.iter().enumerate() {
         if index > 0 {
@@ -134,8 +134,8 @@ fn list(text: &mut String, items: &[Value], indent: usize) {
     }
 }
 
-/// What stands behind a colon or a dash: maps and lists start on a line of their own, or on the
-/// dash's.
+/// Appends the value after a colon or a dash. Maps and lists start on a new line or on the line of
+/// the dash.
 fn nested(text: &mut String, value: &Value, indent: usize, own_line: bool) {
     let below = indent + 2;
     let open = |text: &mut String| {
@@ -182,7 +182,8 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-/// With a dot and a sign wherever there is an exponent: not every parser takes `1e16` for a number.
+/// Writes a number. With an exponent, it has a dot and a sign, because some parsers do not read
+/// `1e16` as a number.
 fn number(number: &Number) -> String {
     let text = number.to_string();
     let Some((mantissa, exponent)) = text.split_once(['e', 'E']) else { return text };
@@ -191,7 +192,7 @@ fn number(number: &Number) -> String {
     format!("{mantissa}{dot}e{sign}{exponent}")
 }
 
-/// A literal block: its lines as they are.
+/// Appends a literal block with unchanged lines.
 fn block(text: &mut String, content: &str, indent: usize) {
     text.push_str(if content.ends_with('\n') { "|\n" } else { "|-\n" });
     for line in content.lines() {
@@ -203,9 +204,9 @@ fn block(text: &mut String, content: &str, indent: usize) {
     }
 }
 
-/// Whether a text of several lines can be a literal block. The first line decides about the
-/// indentation, trailing line breaks about how the block ends, and white space that cannot be seen
-/// gets lost in editors: what is special in any of this is quoted.
+/// Returns whether a string of several lines can be a literal block. The first line determines the
+/// indentation, trailing line breaks determine the end of the block, and editors may remove
+/// invisible white space. Strings that are special in any of these respects are quoted.
 fn is_block(text: &str) -> bool {
     let body = text.strip_suffix('\n').unwrap_or(text);
     body.contains('\n')
@@ -215,7 +216,7 @@ fn is_block(text: &str) -> bool {
         && body.chars().all(|character| matches!(character, '\n' | '\t') || is_visible(character))
 }
 
-/// Returns whether a text can be written without quotes.
+/// Returns whether a string can be written without quotes.
 fn is_plain(text: &str) -> bool {
     let Some(first) = text.chars().next() else { return false };
     let starts = first.is_ascii_alphanumeric() || "_/.+(".contains(first);
@@ -224,8 +225,8 @@ fn is_plain(text: &str) -> bool {
     starts && inner && !text.contains(": ") && !text.contains(" #") && !is_other_type(text)
 }
 
-/// Whether a plain text might be read as something else: a word, or what has nothing but the
-/// characters of numbers and dates.
+/// Returns whether a parser might read a plain string as another type: it is one of the words, or
+/// consists only of characters of numbers and dates.
 fn is_other_type(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let is_hexadecimal = lower.contains("0x");

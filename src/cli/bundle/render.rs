@@ -97,10 +97,10 @@ pub struct RenderArguments {
 #[command(next_help_heading = "Repository (deployers that run in the cluster)")]
 struct BundleRepository {
     /// Address of the repository that will contain the bundle: https://, ssh://, http://, file:///,
-    /// or oci:// (flux)
+    /// or oci:// (Flux)
     #[arg(long, value_name = "URL")]
     repo: Option<String>,
-    /// Branch, tag or commit of the repository; for OCI a tag or digest. With flux, a name like
+    /// Branch, tag or commit of the repository; for OCI a tag or digest. With Flux, a name like
     /// v1.2.3 means a tag, and any other name a branch. To override this, write refs/tags/NAME or
     /// refs/heads/NAME
     #[arg(long, value_name = "REVISION", default_value = "main")]

@@ -7,6 +7,7 @@ use jiff::SignedDuration;
 use crate::cli::preflight::push_finding;
 use crate::cli::table::{counted, push_wrapped, table};
 use crate::cli::terminal;
+use contract::count::with_noun;
 use ops::plan::{
     DriverChange, NodeStep, PlannedNamespace, PlannedNode, PlannedOrder, RolloutPlan,
     RolloutPrediction,
@@ -97,7 +98,12 @@ fn head(plan: &RolloutPlan) -> Vec<String> {
         (count(NodeStep::First), "have no driver yet"),
         (count(NodeStep::Unchanged), "do not change"),
     ];
-    lines.push(format!("{} nodes: {}; mode {}", plan.total, counted(&counts), plan.mode));
+    lines.push(format!(
+        "{}: {}; mode {}",
+        with_noun(plan.total, "node"),
+        counted(&counts),
+        plan.mode
+    ));
     let Some(range) = plan.duration else {
         lines.push("nothing to do".to_owned());
         return lines;
@@ -204,7 +210,7 @@ fn unfinished(plan: &RolloutPlan, width: usize) -> String {
     let stuck: Vec<(&PlannedNode, &String)> =
         plan.nodes.iter().filter_map(|node| Some((node, node.waiting.as_ref()?))).collect();
     if !stuck.is_empty() {
-        let _ = writeln!(text, "\n{} nodes do not finish:", stuck.len());
+        let _ = writeln!(text, "\n{} will not finish:", with_noun(stuck.len(), "node"));
     }
     for (node, waiting) in stuck.iter().take(NAMED) {
         push_wrapped(&mut text, ("  ", "    "), &format!("{}: {waiting}", node.node), width);

@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 
 use crate::cli::table::{counted, table};
 use crate::cli::user_request::request_text;
+use contract::count::with_noun;
 use contract::record::NodeOutcome;
 use ops::report::{NodeTimeline, ReportedRun, RunReport, SpanKind};
 use ops::time::format_duration;
@@ -51,12 +52,15 @@ pub(super) fn head(report: &RunReport) -> Vec<String> {
     let counts = counted(&counts);
     let counts = if counts.is_empty() { String::new() } else { format!(": {counts}") };
     lines.push(format!(
-        "{} nodes, {} of them affected{counts}; mode {}",
-        totals.nodes, totals.touched, report.mode
+        "{}, {} of them affected{counts}; mode {}",
+        with_noun(totals.nodes, "node"),
+        totals.touched,
+        report.mode
     ));
     lines.push(format!(
-        "the hook evicted {} pods and replaced {} plugin pods",
-        totals.evicted, totals.replaced
+        "the hook evicted {} and replaced {}",
+        with_noun(totals.evicted, "pod"),
+        with_noun(totals.replaced, "plugin pod")
     ));
     let requests = report.requests.iter();
     lines.extend(requests.map(|request| format!("request: {}", request_text(request, report.at))));

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::cli::table::{counted, table};
 use crate::cli::user_request::request_text;
 use crate::cli::{advice, terminal};
+use contract::count::with_noun;
 use contract::user_request::{RequestCommand, UserRequest};
 use ops::hold_status::HoldStatus;
 use ops::run_phase::RunPhase;
@@ -88,15 +89,16 @@ fn head(status: &RolloutStatus) -> Vec<String> {
     let counts = counted(&counts);
     let counts = if counts.is_empty() { String::new() } else { format!(": {counts}") };
     lines.push(format!(
-        "{} nodes{counts}; slots {}, unavailable {}",
-        totals.nodes,
+        "{}{counts}; slots {}, unavailable {}",
+        with_noun(totals.nodes, "node"),
         limit_text(totals.slots),
         limit_text(totals.unavailable)
     ));
     for pool in &totals.pools {
         let PoolTotals { nvidia_driver, nodes, slots, unavailable } = pool;
         lines.push(format!(
-            "NVIDIADriver {nvidia_driver}: {nodes} nodes; slots {}, unavailable {}",
+            "NVIDIADriver {nvidia_driver}: {}; slots {}, unavailable {}",
+            with_noun(*nodes, "node"),
             limit_text(*slots),
             limit_text(*unavailable)
         ));
@@ -107,8 +109,7 @@ fn head(status: &RolloutStatus) -> Vec<String> {
     if let Some(end) = totals.end {
         let measured = match totals.pace.measured_nodes {
             0 => "as set in the recipe".to_owned(),
-            1 => "measured on 1 node".to_owned(),
-            nodes => format!("measured on {nodes} nodes"),
+            nodes => format!("measured on {}", with_noun(nodes, "node")),
         };
         let pace = format_duration(jiff::SignedDuration::from_secs(
             i64::try_from(totals.pace.per_node_seconds).unwrap_or(i64::MAX),
@@ -172,7 +173,7 @@ fn held(status: &RolloutStatus) -> Vec<String> {
         ""
     };
     let line = |(text, (count, at)): (String, (usize, Option<Timestamp>))| {
-        format!("{count} nodes {text} for {}{rest}", format_age(at, status.at))
+        format!("{} {text} for {}{rest}", with_noun(count, "node"), format_age(at, status.at))
     };
     nodes.into_iter().map(line).collect()
 }

@@ -144,7 +144,7 @@ async fn check_told(console: &Console, status: &Value, begin: Timestamp) -> Resu
         ensure!(obstacle == kind, "{node}: {row:#}");
         ensure!(!remedies(row).0.is_empty(), "{node}: {row:#}");
         let why = console.types(&format!("gpu-rollout why {node}")).await?;
-        ensure!(why.contains(reason) && why.contains("what to do: "), "{why}");
+        ensure!(why.contains(reason) && why.contains("hint: "), "{why}");
     }
     let by = |node: &str| {
         Ok::<_, anyhow::Error>(

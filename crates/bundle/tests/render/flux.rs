@@ -386,7 +386,7 @@ fn trap_flux_values_edit_misses_the_hook() {
             assert_eq!(
                 object["spec"].get("values"),
                 None,
-                "{}: {folder}: values stand in one place",
+                "{}: {folder}: values are written in one place",
                 scene.name
             );
         }

@@ -169,7 +169,7 @@ fn not_retained(reason: EndReason, message: &str) -> RunEnd {
     RunEnd::new(
         reason,
         format!(
-            "{message}; the upgrade to the network operator's new chart would delete the NicClusterPolicy"
+            "{message}; the upgrade to the Network Operator's new chart would delete the NicClusterPolicy"
         ),
     )
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use contract::count::with_noun;
 use contract::record::VerdictReason;
 use contract::settings::Settings;
 use kube_io::actions::{ActionResult, patch_node, perform};
@@ -166,7 +167,10 @@ fn next_step(
         }
         HoldPlan::UntilStarted | HoldPlan::Leave(_) => String::new(),
     };
-    HoldStep::Done(RunEnd::new(EndReason::NodesHeld, format!("{count} nodes are held{until}")))
+    HoldStep::Done(RunEnd::new(
+        EndReason::NodesHeld,
+        format!("{} held{until}", with_noun(count, "node")),
+    ))
 }
 
 fn hold_refused(refused: &RefusedNodes) -> RunEnd {

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use contract::check::CheckSeverity;
+use contract::count::with_noun;
 use contract::record::VerdictReason;
 use kube_io::call::CallError;
 use kube_io::list::list_workloads;
@@ -58,10 +59,10 @@ pub(super) async fn run_preflight(
         findings.iter().filter(|finding| finding.severity == CheckSeverity::Blocking).collect();
     if may_begin(&findings) {
         let message = format!(
-            "preflight passed: {} nodes with {} pods, {} warnings",
-            nodes.len(),
-            pods.len(),
-            findings.len()
+            "preflight passed: {} with {}, {}",
+            with_noun(nodes.len(), "node"),
+            with_noun(pods.len(), "pod"),
+            with_noun(findings.len(), "warning")
         );
         return Ok(RunEnd::new(EndReason::PreflightPassed, message));
     }

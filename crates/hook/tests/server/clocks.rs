@@ -53,7 +53,7 @@ async fn node_clock_that_steps_hides_no_stale_plugin() {
         world.upgrade(&[0]);
         let ended = world.run("pod-a", "job-1").await;
         assert_eq!(
-            ended.message, "settled: 1 of 1 nodes done; 1 DRA plugins replaced",
+            ended.message, "settled: 1 of 1 nodes done; 1 DRA plugin replaced",
             "{minutes} minutes"
         );
     }
@@ -100,7 +100,7 @@ async fn replacement_pod_keeps_the_cohort() {
     let ended = world.run("pod-b", "job-1").await;
     assert_eq!(
         ended.message,
-        "settled: 2 of 2 nodes done; 2 DRA plugins replaced; 1 GPU nodes joined after the run started; the hook does not wait for them"
+        "settled: 2 of 2 nodes done; 2 DRA plugins replaced; 1 GPU node joined after the run started; the hook does not wait for such nodes"
     );
 }
 

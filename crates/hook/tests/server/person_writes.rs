@@ -141,7 +141,7 @@ async fn refused_pause_is_told_as_a_refused_write() {
             pause(&person.client, &mut person.observers, &new, None, || world.clock.now()).await;
         let error = ended.err().unwrap();
         assert_eq!(error.exit_code(), code);
-        assert!(error.to_string().starts_with("unable to write the pause: "), "{error}");
+        assert!(error.to_string().starts_with("cannot write the pause: "), "{error}");
         assert!(!error.hint().contains("list and watch"), "{}", error.hint());
     }
 }

@@ -23,7 +23,7 @@ async fn report_counts_replacements_of_its_run_only() {
     world.install(&settings, "job-2");
     world.upgrade(&[1]);
     let ended = world.run("pod-b", "job-2").await;
-    assert_eq!(ended.message, "settled: 4 of 4 nodes done; 1 DRA plugins replaced");
+    assert_eq!(ended.message, "settled: 4 of 4 nodes done; 1 DRA plugin replaced");
     let found = report(&person.observe(&world).await);
     assert_eq!((found.totals.replaced, found.totals.touched), (1, 1), "{:#?}", found.nodes);
     assert!(

@@ -48,10 +48,7 @@ async fn old_version_in_slice_is_always_seen() {
             }
         });
         let ended = world.run("pod-a", "job-1").await;
-        assert_eq!(
-            ended.message, "settled: 1 of 1 nodes done; 1 DRA plugins replaced",
-            "{version}"
-        );
+        assert_eq!(ended.message, "settled: 1 of 1 nodes done; 1 DRA plugin replaced", "{version}");
         assert_eq!(world.deletions().len(), 1);
     }
 }

@@ -21,7 +21,7 @@ fn eviction(name: &str) -> PodEviction {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn a_node_is_cordoned_labelled_and_given_back() {
+async fn node_is_cordoned_labeled_and_released() {
     let rig = Rig::new();
     let mut patch = rig.patch();
     patch.unschedulable = Some(true);

@@ -9,7 +9,7 @@ use crate::call::{CallError, is_admission};
 pub enum RecordRefusal {
     /// All ConfigMaps of the record are full.
     #[error(
-        "the run record is full: its ConfigMaps cannot hold what must survive of {nodes} nodes; what to do: split the nodes over several hook releases"
+        "the run record is full: its ConfigMaps cannot hold what must survive of {nodes} nodes; hint: split the nodes over several hook releases"
     )]
     Full {
         /// Number of nodes with an entry.
@@ -18,7 +18,7 @@ pub enum RecordRefusal {
     /// A further ConfigMap of the record is missing, or may not be patched: the chart is older than
     /// the image.
     #[error(
-        "the run record needs the ConfigMap `{object}`, which the hook may not write ({message}); what to do: deploy the hook release with the chart of \
+        "the run record needs the ConfigMap `{object}`, which the hook may not write ({message}); hint: deploy the hook release with the chart of \
          this version, which contains the ConfigMap and the right"
     )]
     NoObject {
@@ -29,7 +29,7 @@ pub enum RecordRefusal {
     },
     /// An admission policy, a webhook or a quota denies the write.
     #[error(
-        "the ConfigMap `{object}` of the run record cannot be written: {message}; what to do: change the admission policy (or quota) so that it allows \
+        "the ConfigMap `{object}` of the run record cannot be written: {message}; hint: change the admission policy (or quota) so that it allows \
          changes by the hook's ServiceAccount, then deploy again"
     )]
     Denied {
@@ -39,7 +39,7 @@ pub enum RecordRefusal {
         message: String,
     },
     /// The server rejects the request.
-    #[error("the ConfigMap `{object}` of the run record cannot be written: the API server answers {code}: {message}; what to do: {}", remedy(*code))]
+    #[error("the ConfigMap `{object}` of the run record cannot be written: the API server answers {code}: {message}; hint: {}", remedy(*code))]
     Invalid {
         /// The ConfigMap.
         object: String,

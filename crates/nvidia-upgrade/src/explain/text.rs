@@ -4,6 +4,8 @@ use std::fmt;
 
 use jiff::Timestamp;
 
+use contract::count::with_noun;
+
 use super::super::predict::PredictedStep;
 use super::{ControllerWait, SlotHolder};
 
@@ -91,7 +93,11 @@ impl fmt::Display for ControllerWait {
             Self::Terminating { pod } => write!(out, "the old driver pod/{pod} is terminating"),
             Self::DriverStarting { pod, trouble, restarts } => {
                 write!(out, "driver pod/{pod} is not ready{}", OptionalText(" (", trouble, ")"))?;
-                if *restarts > 0 { write!(out, ", {restarts} restarts") } else { Ok(()) }
+                if *restarts > 0 {
+                    write!(out, ", {}", with_noun(*restarts, "restart"))
+                } else {
+                    Ok(())
+                }
             }
             Self::NoValidator => write!(out, "there is no validator pod on the node"),
             Self::Validating { pod, until } => {

@@ -26,7 +26,7 @@ pub(super) fn finish(run: &mut PassRun<'_, '_>, entry: &NodeEntry<'_>) -> Result
     Ok(())
 }
 
-/// Uncordons all nodes in the state, whoever cordoned them.
+/// Uncordons all nodes in the state, also those with a foreign cordon.
 pub(super) fn uncordon(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
     for entry in
         run.bucket(ControllerState::UncordonRequired).filter(|entry| !entry.notes.requestor)

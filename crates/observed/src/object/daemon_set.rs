@@ -11,9 +11,9 @@ use super::pod::PodSpec;
 pub struct DaemonSet {
     /// Metadata.
     pub metadata: ObjectMetadata,
-    /// What is wanted.
+    /// The desired state.
     pub spec: Option<DaemonSetSpec>,
-    /// What is.
+    /// The observed state.
     pub status: Option<DaemonSetStatus>,
 }
 
@@ -23,7 +23,7 @@ pub struct DaemonSet {
 pub struct DaemonSetSpec {
     /// How its pods are replaced.
     pub update_strategy: Option<UpdateStrategy>,
-    /// What its pods are made from.
+    /// The template of its pods.
     pub template: PodTemplateSpec,
 }
 
@@ -41,11 +41,11 @@ pub struct UpdateStrategy {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RollingUpdate {
-    /// How many pods may be unavailable: a number, or a share such as `25%`.
+    /// How many pods may be unavailable: a number, or a percentage such as `25%`.
     pub max_unavailable: Option<serde_json::Value>,
 }
 
-/// What pods are made from.
+/// A pod template.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PodTemplateSpec {
@@ -59,15 +59,15 @@ pub struct PodTemplateSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DaemonSetStatus {
-    /// The number of the spec that it is about.
+    /// The generation of the spec that it describes.
     pub observed_generation: Option<i64>,
-    /// How many pods are wanted.
+    /// The number of desired pods.
     pub desired_number_scheduled: i32,
-    /// On how many nodes there are pods that are not wanted there.
+    /// The number of nodes that have a pod but should not have one.
     pub number_misscheduled: i32,
 }
 
-/// A ControllerRevision, without the template that it holds.
+/// A ControllerRevision, without its template.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ControllerRevision {

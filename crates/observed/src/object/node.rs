@@ -13,9 +13,9 @@ use super::ObjectMetadata;
 pub struct Node {
     /// Metadata.
     pub metadata: ObjectMetadata,
-    /// What is wanted.
+    /// The desired state.
     pub spec: Option<NodeSpec>,
-    /// What is.
+    /// The observed state.
     pub status: Option<NodeStatus>,
 }
 
@@ -49,13 +49,13 @@ pub struct NodeStatus {
     pub conditions: Option<Vec<Condition>>,
     /// Extended and other resources of the machine.
     pub capacity: Option<BTreeMap<String, String>>,
-    /// The part of it that pods can use.
+    /// The part of the capacity that pods can use.
     pub allocatable: Option<BTreeMap<String, String>>,
-    /// What the kubelet says of itself.
+    /// Information about the kubelet.
     pub node_info: Option<NodeSystemInfo>,
 }
 
-/// What the kubelet says of itself.
+/// Information about the kubelet.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSystemInfo {
@@ -67,14 +67,14 @@ pub struct NodeSystemInfo {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
-    /// What it is about.
+    /// Its type.
     pub r#type: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Since when.
+    /// When its status last changed.
     pub last_transition_time: Option<Time>,
-    /// Why, as a word.
+    /// Its reason, as one word.
     pub reason: Option<String>,
-    /// Why, as a text.
+    /// Its message.
     pub message: Option<String>,
 }

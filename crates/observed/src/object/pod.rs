@@ -15,9 +15,9 @@ use super::node::Condition;
 pub struct Pod {
     /// Metadata.
     pub metadata: ObjectMetadata,
-    /// What is wanted.
+    /// The desired state.
     pub spec: Option<PodSpec>,
-    /// What is.
+    /// The observed state.
     pub status: Option<PodStatus>,
 }
 
@@ -37,7 +37,7 @@ pub struct PodSpec {
     pub containers: Vec<Container>,
     /// Volumes.
     pub volumes: Option<Vec<Volume>>,
-    /// Seconds between the request to end and the end by force.
+    /// Seconds between the request to terminate and the forced termination.
     pub termination_grace_period_seconds: Option<i64>,
     /// The runtime class.
     pub runtime_class_name: Option<String>,
@@ -131,11 +131,11 @@ pub struct Container {
 pub struct EnvVar {
     /// Its name.
     pub name: String,
-    /// Its value, if it is written there.
+    /// Its value, if it is a literal.
     pub value: Option<String>,
 }
 
-/// Resources of a container, by name; how much is of no interest.
+/// Resources of a container, by name; quantities are not needed.
 #[expect(
     clippy::zero_sized_map_values,
     reason = "in JSON they are maps, and only their keys are read"
@@ -183,7 +183,7 @@ pub struct NameReference {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct EmptyDirVolumeSource {
-    /// What it is in; absent: on disk.
+    /// Its medium; absent: disk.
     pub medium: Option<String>,
 }
 
@@ -201,7 +201,7 @@ pub struct HostPathVolumeSource {
 pub struct PodResourceClaim {
     /// Its name in the pod.
     pub name: String,
-    /// Its name in the namespace; absent: it is made from a template.
+    /// Its name in the namespace; absent: it is created from a template.
     pub resource_claim_name: Option<String>,
 }
 
@@ -217,10 +217,10 @@ pub struct PodStatus {
     pub init_container_statuses: Option<Vec<ContainerStatus>>,
     /// Containers.
     pub container_statuses: Option<Vec<ContainerStatus>>,
-    /// Claims that were made from templates.
+    /// Claims that were created from templates.
     pub resource_claim_statuses: Option<Vec<PodResourceClaim>>,
-    /// The claim that was made for extended resources of which a DRA driver takes care (Kubernetes
-    /// 1.34 and later).
+    /// The claim that Kubernetes created for extended resources that a DRA driver serves (1.34 and
+    /// later).
     pub extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
 }
 
@@ -268,7 +268,7 @@ pub struct ExtendedResourceClaimStatus {
     pub resource_claim_name: String,
 }
 
-/// How a container is.
+/// The status of a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatus {

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use crate::{PolicyCondition, PolicyConditions};
 
-/// Characters of a condition's message that are kept. Operators put whole lists of objects into it;
-/// it ends up in events and records.
+/// Maximum length of a condition's message in characters. Operators write whole lists of objects
+/// into it, and it is copied into events and records.
 const MESSAGE_LIMIT: usize = 500;
 
 /// Projects the conditions `Ready` and `Error` of a custom resource.
@@ -25,7 +25,7 @@ fn condition(value: &Value) -> PolicyCondition {
     }
 }
 
-/// The text on one line, cut off at [`MESSAGE_LIMIT`] characters.
+/// Returns the text on one line, truncated to [`MESSAGE_LIMIT`] characters.
 fn one_line(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(MESSAGE_LIMIT) {

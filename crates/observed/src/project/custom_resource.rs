@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{conditions, filled, text, time};
 
-/// A map of strings.
+/// Reads a map of strings.
 fn strings(value: &Value, pointer: &str) -> Labels {
     let map = value.pointer(pointer).and_then(Value::as_object);
     map.into_iter()
@@ -27,7 +27,7 @@ fn image(value: &Value, pointer: &str) -> ImageSpec {
     ImageSpec { repository: part("repository"), image: part("image"), version: part("version") }
 }
 
-/// A ClusterPolicy (`nvidia.com/v1`).
+/// Projects a ClusterPolicy (`nvidia.com/v1`).
 pub fn cluster_policy(object: &DynamicObject) -> Option<ClusterPolicy> {
     let data = &object.data;
     let flag = |pointer: &str, absent: bool| {
@@ -60,7 +60,7 @@ pub fn cluster_policy(object: &DynamicObject) -> Option<ClusterPolicy> {
     })
 }
 
-/// How a ClusterPolicy asks for an operand.
+/// Reads the settings of an operand from a ClusterPolicy.
 fn operand_spec(data: &Value, operand: Operand) -> OperandSpec {
     let traits = operand.traits();
     let stated = data.pointer(&format!("/spec/{}/enabled", traits.spec)).and_then(Value::as_bool);
@@ -110,7 +110,7 @@ fn upgrade_policy(data: &Value, pointer: &str) -> LiveUpgradePolicy {
     }
 }
 
-/// A NicClusterPolicy (`mellanox.com/v1alpha1`).
+/// Projects a NicClusterPolicy (`mellanox.com/v1alpha1`).
 pub fn nic_cluster_policy(object: &DynamicObject) -> Option<NicClusterPolicy> {
     let data = &object.data;
     let present = |pointer: &str| data.pointer(pointer).is_some_and(|value| !value.is_null());
@@ -135,7 +135,7 @@ pub fn nic_cluster_policy(object: &DynamicObject) -> Option<NicClusterPolicy> {
     })
 }
 
-/// The manager that last changed a part of the spec, of those that own any of it.
+/// Returns the field manager that last changed a part of the spec, among its owners.
 fn field_manager(metadata: &ObjectMeta, pointer: &str) -> Option<String> {
     let owners = metadata.managed_fields.iter().flatten().filter(|entry| {
         entry.subresource.as_deref().unwrap_or_default().is_empty()
@@ -144,7 +144,7 @@ fn field_manager(metadata: &ObjectMeta, pointer: &str) -> Option<String> {
     owners.max_by_key(|entry| entry.time.as_ref().map(time)).and_then(|entry| entry.manager.clone())
 }
 
-/// An NVIDIADriver (`nvidia.com/v1alpha1`).
+/// Projects an NVIDIADriver (`nvidia.com/v1alpha1`).
 pub fn nvidia_driver(object: &DynamicObject) -> Option<NvidiaDriver> {
     Some(NvidiaDriver {
         name: filled(object.metadata.name.as_ref()),
@@ -160,7 +160,8 @@ pub fn nvidia_driver(object: &DynamicObject) -> Option<NvidiaDriver> {
     })
 }
 
-/// The operator fills in what is missing, with upgrades on (`GetUpgradePolicyWithDefaults`).
+/// Reads the upgrade policy with the operator's defaults: upgrades are on
+/// (`GetUpgradePolicyWithDefaults`).
 fn nvidia_driver_policy(data: &Value) -> LiveUpgradePolicy {
     let path = "/spec/upgradePolicy";
     let mut policy = upgrade_policy(data, path);

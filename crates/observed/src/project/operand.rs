@@ -11,7 +11,7 @@ use contract::operand::Operand;
 
 use super::{affinity_node, controller, created, filled, trouble};
 
-/// A pod that may be the operator's own: one that a ReplicaSet made.
+/// Projects a pod that may be the operator's own: a ReplicaSet created it.
 pub fn operator_pod(object: &api::Pod) -> Option<OperatorPod> {
     let metadata = &object.metadata;
     let owner = controller(metadata.owner_references.as_deref())?;
@@ -23,8 +23,8 @@ pub fn operator_pod(object: &api::Pod) -> Option<OperatorPod> {
     })
 }
 
-/// A pod of an operand: of a DaemonSet whose label `app` or `name` is in the table of operands, or
-/// begins like NVIDIA's. Texts that many pods have are held once.
+/// Projects a pod of an operand: of a DaemonSet whose label `app` or `name` is in the table of
+/// operands, or starts like NVIDIA's. Texts that many pods have are stored once.
 pub fn operand_pod(object: &api::Pod, interner: &LabelInterner) -> Option<OperandPod> {
     let metadata = &object.metadata;
     let owner = controller(metadata.owner_references.as_deref())
@@ -58,7 +58,7 @@ pub fn operand_pod(object: &api::Pod, interner: &LabelInterner) -> Option<Operan
     })
 }
 
-/// A projection of [`operand_pod`] that can be given to a watch.
+/// Returns the projection [`operand_pod`] for a watch.
 pub fn operand_pods(
     interner: &Arc<LabelInterner>,
 ) -> impl Fn(&api::Pod) -> Option<OperandPod> + use<> {
@@ -66,7 +66,7 @@ pub fn operand_pods(
     move |object| operand_pod(object, &interner)
 }
 
-/// Whether the pod is seen in full: driver or container toolkit.
+/// Returns whether the pod is projected in full: it is of the driver or container toolkit.
 pub fn is_driver_or_toolkit(object: &api::Pod) -> bool {
     let has = |(key, value): (&str, &str)| {
         object
@@ -79,8 +79,8 @@ pub fn is_driver_or_toolkit(object: &api::Pod) -> bool {
     has(names::DRIVER_COMPONENT) || has(names::TOOLKIT_APP)
 }
 
-/// The Lease of the operator's leader election, and its `renewTime` as it is written. Microseconds
-/// keep two renewals apart.
+/// Projects the Lease of the operator's leader election. Also returns its `renewTime` as written,
+/// because its microseconds distinguish two renewals.
 pub fn operator_lease(object: &coordination::Lease) -> Option<(OperatorLease, String)> {
     let spec = object.spec.as_ref()?;
     let renew = spec.renew_time.as_ref()?.0;

@@ -10,7 +10,7 @@ fn object<K: DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).expect("an object of its kind")
 }
 
-/// A pod with this spec, beside its node, and status.
+/// Returns a pod with this status and with this spec, to which a node is added.
 fn pod(spec: &Value, status: &Value) -> Value {
     let mut spec = spec.clone();
     spec["nodeName"] = json!("node-1");
@@ -79,7 +79,7 @@ fn workload_view_has_what_decides_its_eviction() {
             && !bare.host_devices
     );
     let unbound = json!({"metadata": {"name": "a"}, "spec": {"containers": []}});
-    assert_eq!(workload(&object(unbound)), None, "a pod on no node is in nobody's way");
+    assert_eq!(workload(&object(unbound)), None, "a pod without a node does not block a node");
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn budget_view_has_selector_and_allowance() {
     }
     let new = budget(&object(json!({"metadata": {"name": "p", "generation": 1}, "spec": {}})))
         .expect("a budget");
-    assert!(!new.observed, "nobody has looked at it yet");
+    assert!(!new.observed, "the controller has not observed it yet");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use contract::selector::{LabelOperator, LabelRequirement, Selector};
 use super::{controller, created, filled, text, time};
 use crate::object as api;
 
-/// `spec.terminationGracePeriodSeconds` of pods that do not say (Kubernetes
+/// The default of `spec.terminationGracePeriodSeconds` (Kubernetes
 /// `DefaultTerminationGracePeriodSeconds`).
 const GRACE_SECONDS: u64 = 30;
 
@@ -32,7 +32,7 @@ fn phase(object: &api::Pod) -> PodPhase {
     }
 }
 
-/// A pod that is bound to a node.
+/// Projects a pod that is bound to a node.
 pub fn workload(object: &api::Pod) -> Option<Workload> {
     let metadata = &object.metadata;
     let spec = object.spec.as_ref()?;
@@ -95,9 +95,9 @@ fn extended_resources(container: &api::Container) -> BTreeSet<String> {
     names.filter(|name| name.contains('/') && !name.contains("kubernetes.io/")).cloned().collect()
 }
 
-/// The claims that a pod uses. One from a template has its name in the status; an entry without a
-/// name there needed no claim. Kubernetes makes one more for extended resources of which a DRA
-/// driver takes care.
+/// Returns the claims that a pod uses. The status contains the name of a claim from a template; an
+/// entry without a name there needed no claim. Kubernetes creates one more claim for extended
+/// resources that a DRA driver serves.
 fn claims(object: &api::Pod) -> Vec<Option<String>> {
     let statuses =
         || object.status.iter().flat_map(|status| status.resource_claim_statuses.iter().flatten());
@@ -117,7 +117,7 @@ fn claims(object: &api::Pod) -> Vec<Option<String>> {
         .collect()
 }
 
-/// A hostPath below `/dev/nvidia`, or `/dev` in a privileged container.
+/// Returns whether the pod has a hostPath below `/dev/nvidia`, or `/dev` in a privileged container.
 fn host_devices(spec: &api::PodSpec) -> bool {
     let paths = || {
         let volumes = spec.volumes.iter().flatten();
@@ -138,7 +138,7 @@ fn host_devices(spec: &api::PodSpec) -> bool {
         || mounts.any(|mount| all.contains(mount.name.as_str()))
 }
 
-/// A pod that `waitForCompletion` waits for. A pod without a node blocks none.
+/// Projects a pod that `waitForCompletion` waits for. A pod without a node does not block a node.
 pub fn job(object: &api::Pod) -> Option<AwaitedPod> {
     let node = object.spec.as_ref()?.node_name.clone().filter(|node| !node.is_empty())?;
     Some(AwaitedPod {
@@ -149,7 +149,7 @@ pub fn job(object: &api::Pod) -> Option<AwaitedPod> {
     })
 }
 
-/// A PodDisruptionBudget (`policy/v1`).
+/// Projects a PodDisruptionBudget (`policy/v1`).
 pub fn budget(object: &policy::PodDisruptionBudget) -> Option<DisruptionBudget> {
     let written = |value: &IntOrString| match value {
         IntOrString::Int(number) => number.to_string(),
@@ -172,8 +172,8 @@ pub fn budget(object: &policy::PodDisruptionBudget) -> Option<DisruptionBudget> 
     })
 }
 
-/// A selector of an object. An operator that is not known is left out: a budget then protects
-/// rather too many pods.
+/// Reads a label selector. Requirements with an unknown operator are dropped, so a
+/// PodDisruptionBudget protects too many pods rather than too few.
 fn selector(object: &LabelSelector) -> Selector {
     let equal = object.match_labels.iter().flatten().map(|(key, value)| LabelRequirement {
         key: key.clone(),
@@ -193,8 +193,8 @@ fn selector(object: &LabelSelector) -> Selector {
     Selector::new(equal.chain(expressions).collect())
 }
 
-/// A ResourceClaim of any API version from v1beta1 on: what is read here stands at the same place
-/// in all of them.
+/// Projects a ResourceClaim of any API version from v1beta1 on: the fields that are read here are
+/// the same in all of them.
 pub fn claim(object: &DynamicObject) -> Option<DeviceClaim> {
     let list = |value: &'_ Value, pointer: &str| {
         value.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default()
@@ -225,7 +225,7 @@ pub fn claim(object: &DynamicObject) -> Option<DeviceClaim> {
     })
 }
 
-/// A NodeMaintenance (`maintenance.nvidia.com/v1alpha1`).
+/// Projects a NodeMaintenance (`maintenance.nvidia.com/v1alpha1`).
 pub fn maintenance(object: &DynamicObject) -> Option<NodeMaintenance> {
     let data = &object.data;
     let conditions = data.pointer("/status/conditions").and_then(Value::as_array);

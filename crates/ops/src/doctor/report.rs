@@ -103,7 +103,7 @@ async fn missing_rights(
                 format!("the hook {}/{} may not {}", settings.namespace, settings.release, missing.join("; nor ")),
                 Remedy::words("deploy its release again: its chart contains the rules that docs/rights.md lists"),
             )),
-            Err(CallError::Forbidden(message)) => notes.push(format!("unable to check the rights of hooks: {message}")),
+            Err(CallError::Forbidden(message)) => notes.push(format!("cannot check the rights of hooks: {message}")),
             Err(error) => return Err(error.into()),
         }
     }

@@ -1,5 +1,5 @@
 //! The answer of PodDisruptionBudgets to the eviction of a pod, by the rules of the API server
-//! (kubernetes `pkg/registry/core/pod/storage/eviction.go` and `pkg/controller/disruption`), and
+//! (Kubernetes, `pkg/registry/core/pod/storage/eviction.go` and `pkg/controller/disruption`), and
 //! whether a refusal can end without manual action: "slow" and "never" are distinguished before any
 //! node is cordoned.
 

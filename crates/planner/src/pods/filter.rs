@@ -182,7 +182,7 @@ impl fmt::Display for EvictionBlock {
                 )
             }
             Self::DaemonSetUnreadable(name) => {
-                write!(out, "belongs to daemonset/{name}, which could not be read")
+                write!(out, "belongs to daemonset/{name}, which cannot be read")
             }
             Self::EmptyDir { disk: true, memory: true } => {
                 write!(out, "has emptyDirs on disk and in memory, which would be lost")

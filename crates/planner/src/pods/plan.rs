@@ -90,7 +90,7 @@ impl<'a> PodPlan<'a> {
             match holders.judge(pod) {
                 DeviceRelation::No => {}
                 DeviceRelation::Hidden(hidden) => plan.hidden.push((pod, hidden)),
-                // It is leaving, whoever deleted it; its replacement is judged when it appears.
+                // It is being deleted already. Its replacement is judged when it appears.
                 DeviceRelation::Holds(hold) if pod.deleted_at.is_some() => {
                     plan.add_pod(pod, Some(hold))
                 }

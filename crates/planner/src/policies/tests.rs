@@ -123,7 +123,7 @@ fn pools_have_their_own_sizes_and_limits() {
     assert_eq!(pools.common().max_parallel_upgrades, 4, "parallelism adds up");
 }
 
-/// One pool has its one slot taken, the other three of three: together that was told as "slots 4 of
+/// One pool uses its only slot, the other three of three. Together this was reported as "slots 4 of
 /// 1".
 #[test]
 fn slots_are_counted_per_nvidia_driver() {

@@ -5,6 +5,7 @@
 use crate::pods::listed;
 use crate::spec::driver_daemon_sets;
 use contract::check::PreflightCheck;
+use contract::count::with_noun;
 use contract::driver::Driver;
 use contract::preflight::ComingValues;
 use observed::selects;
@@ -67,10 +68,10 @@ pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
         if let Some(becomes) = becomes {
             let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
             let text = format!(
-                "the operator would replace daemonset/{} with {}: it would delete the driver pods of {} nodes at once, under running workloads",
+                "the operator would replace daemonset/{} with {}: it would delete the driver pods of {} at once, under running workloads",
                 daemon_set.name,
                 becomes.text(),
-                names.len()
+                with_noun(names.len(), "node")
             );
             drafts
                 .push(DraftFinding::new(PreflightCheck::DaemonSetIdentity, text).with_nodes(names));
@@ -84,9 +85,9 @@ pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
             let say =
                 |node: &&ObservedNode| format!("{} ({})", node.name, differs(daemon_set, node));
             let text = format!(
-                "{} nodes no longer match the node selector of daemonset/{}, so their driver pods are deleted at once: {}",
-                left.len(),
+                "the node selector of daemonset/{} no longer selects {}, so the driver pods there are deleted at once: {}",
                 daemon_set.name,
+                with_noun(left.len(), "node"),
                 listed(&left.iter().map(say).collect::<Vec<_>>())
             );
             drafts.push(

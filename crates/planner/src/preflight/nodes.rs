@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crate::drive_upgrade::record::{NodeRecordState, read};
 use crate::pods::listed;
 use contract::check::PreflightCheck;
+use contract::count::with_noun;
 use contract::driver::Driver;
 use contract::names;
 use nvidia_upgrade::state::ControllerState;
@@ -58,7 +59,7 @@ fn kubernetes(view: &PreflightView<'_>) -> Option<DraftFinding> {
     }
     let counts: Vec<String> = versions
         .iter()
-        .map(|(version, nodes)| format!("{version} on {} nodes", nodes.len()))
+        .map(|(version, nodes)| format!("{version} on {}", with_noun(nodes.len(), "node")))
         .collect();
     // If two are equally common, the older one counts as the rule.
     let (most, _) = versions.iter().rev().max_by_key(|(_, nodes)| nodes.len())?;
@@ -114,7 +115,7 @@ fn cordons(view: &PreflightView<'_>) -> Option<DraftFinding> {
     (!nodes.is_empty()).then(|| {
         DraftFinding::new(
             PreflightCheck::ForeignCordons,
-            format!("{} nodes have a foreign cordon: {}", nodes.len(), listed(&nodes)),
+            format!("foreign cordon on {}: {}", with_noun(nodes.len(), "node"), listed(&nodes)),
         )
         .with_nodes(nodes)
     })
@@ -171,8 +172,8 @@ fn paused(view: &PreflightView<'_>) -> Option<DraftFinding> {
     let texts: Vec<String> =
         found.iter().map(|node| format!("{} ({})", node.name, keys(node).join(", "))).collect();
     let text = format!(
-        "operands of {} nodes are paused for an upgrade that has ended: {}",
-        found.len(),
+        "operands of {} are paused for an upgrade that has ended: {}",
+        with_noun(found.len(), "node"),
         listed(&texts)
     );
     (!found.is_empty()).then(|| {
@@ -197,8 +198,8 @@ fn leftovers(view: &PreflightView<'_>) -> Option<DraftFinding> {
     let texts: Vec<String> =
         found.iter().map(|node| format!("{} ({})", node.name, keys(node).join(", "))).collect();
     let text = format!(
-        "{} nodes have labels or annotations of gpu-rollout: {}",
-        found.len(),
+        "labels or annotations of gpu-rollout on {}: {}",
+        with_noun(found.len(), "node"),
         listed(&texts)
     );
     (!found.is_empty()).then(|| {

@@ -59,7 +59,7 @@ fn finding_is_text_for_people_and_json() {
     let findings = preflight(scene.input());
     assert_eq!(
         findings[0].to_string(),
-        "not-ready-nodes: 1 of 4 GPU nodes are not ready: gpu-0; what to do: repair or remove them, or raise rollout.tolerateNotReady"
+        "not-ready-nodes: 1 of 4 GPU nodes are not ready: gpu-0; hint: repair or remove them, or raise rollout.tolerateNotReady"
     );
     let object = serde_json::to_value(&findings[0]).expect("an object");
     assert_eq!(

@@ -12,6 +12,7 @@ use crate::pods::filter::{
 use crate::pods::plan::LeavingPod;
 use crate::pods::{full_name, listed};
 use contract::check::PreflightCheck;
+use contract::count::with_noun;
 use contract::driver::Driver;
 use contract::names;
 use contract::selector::Selector;
@@ -42,15 +43,18 @@ impl<'a> FindingPods<'a> {
         self.0.push((pod, text));
     }
 
-    /// Returns a finding about the pods, if there are any; `lead` is the common part of the
-    /// message.
+    /// Returns a finding about the pods, if there are any. `lead` follows the number of pods, so its
+    /// verb must be the same in singular and plural.
     fn draft(&self, check: PreflightCheck, lead: &str) -> Option<DraftFinding> {
         let say = |(pod, text): &(&Workload, String)| {
             format!("{} {text}", full_name(pod)).trim_end().to_owned()
         };
         let texts: Vec<String> = self.0.iter().map(say).collect();
         let draft = (!texts.is_empty()).then(|| {
-            DraftFinding::new(check, format!("{} {lead}: {}", texts.len(), listed(&texts)))
+            DraftFinding::new(
+                check,
+                format!("{} {lead}: {}", with_noun(texts.len(), "pod"), listed(&texts)),
+            )
         })?;
         Some(DraftFinding {
             nodes: self.0.iter().map(|(pod, _)| pod.node.clone()).collect(),
@@ -256,34 +260,33 @@ impl<'a> SortedPods<'a> {
             .budgets
             .iter()
             .filter_map(|((text, advice), pods)| {
-                let draft =
-                    pods.draft(PreflightCheck::BudgetNeverYields, "pods must be evicted")?;
+                let draft = pods.draft(PreflightCheck::BudgetNeverYields, "must be evicted")?;
                 Some(DraftFinding { text: format!("{text}; {}", draft.text), advice, ..draft })
             })
             .collect();
         drafts.extend(
-            self.empty_dir
-                .draft(PreflightCheck::EmptyDir, "pods that must be evicted have an emptyDir"),
+            self.empty_dir.draft(PreflightCheck::EmptyDir, "with an emptyDir must be evicted"),
         );
-        drafts.extend(self.unmanaged.draft(
-            PreflightCheck::UnmanagedPods,
-            "pods that must be evicted would not be recreated",
-        ));
+        drafts.extend(
+            self.unmanaged.draft(
+                PreflightCheck::UnmanagedPods,
+                "that must be evicted would not be recreated",
+            ),
+        );
         drafts.extend(self.pinned.draft(
             PreflightCheck::PinnedHolders,
-            &format!("pods that use the {device} cannot be evicted"),
+            &format!("using the {device} cannot be evicted"),
         ));
         drafts.extend(self.foreign.draft(
             PreflightCheck::ForeignControllers,
-            "pods that must be evicted have a controller of an unknown kind",
+            "with a controller of an unknown kind must be evicted",
         ));
         drafts.extend(
-            self.terminating
-                .draft(PreflightCheck::TerminatingPods, "pods are stuck in termination"),
+            self.terminating.draft(PreflightCheck::TerminatingPods, "stuck in termination"),
         );
         drafts.extend(self.hidden.draft(
             PreflightCheck::HiddenHolders,
-            &format!("pods may use the {device} without requesting it"),
+            &format!("may use the {device} without requesting it"),
         ));
         drafts
     }
@@ -314,7 +317,7 @@ fn claims_held(view: &PreflightView<'_>, claims: &[DeviceClaim]) -> Vec<DraftFin
             let what = if lingers {
                 "is stuck in deletion".to_owned()
             } else {
-                format!("is reserved for {gone} pods that no longer exist")
+                format!("is reserved for {}", with_noun(gone, "deleted pod"))
             };
             left.push(format!("{name} {what}"));
             left_on.extend(claim.node.clone());
@@ -323,11 +326,11 @@ fn claims_held(view: &PreflightView<'_>, claims: &[DeviceClaim]) -> Vec<DraftFin
     let left = (!left.is_empty()).then(|| {
         DraftFinding::new(
             PreflightCheck::LeftoverClaims,
-            format!("{} ResourceClaims are not released: {}", left.len(), listed(&left)),
+            format!("{}: {}", with_noun(left.len(), "unreleased ResourceClaim"), listed(&left)),
         )
     });
     let left = left.map(|draft| draft.with_nodes(left_on.into_iter().collect()));
-    held.draft(PreflightCheck::HeldClaims, "running pods hold GPUs through ResourceClaims")
+    held.draft(PreflightCheck::HeldClaims, "running with GPUs from ResourceClaims")
         .into_iter()
         .chain(left)
         .collect()

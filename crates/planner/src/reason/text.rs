@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use contract::count::with_noun;
 use contract::names;
 use nvidia_upgrade::explain::OptionalText;
 
@@ -148,8 +149,9 @@ impl fmt::Display for Reason {
                 let state = state.as_deref().unwrap_or("none");
                 write!(
                     out,
-                    "the new driver pod is not ready{}, {restarts} restarts, upgrade state `{state}`",
-                    OptionalText(" (", trouble, ")")
+                    "the new driver pod is not ready{}, {}, upgrade state `{state}`",
+                    OptionalText(" (", trouble, ")"),
+                    with_noun(*restarts, "restart")
                 )
             }
             Self::UpgradeUnfinished { state, why } => {
@@ -178,8 +180,9 @@ impl fmt::Display for Reason {
             Self::OperandNotReady { operand, trouble, restarts } => {
                 write!(
                     out,
-                    "the pod of {operand} is not ready{}, {restarts} restarts",
-                    OptionalText(" (", trouble, ")")
+                    "the pod of {operand} is not ready{}, {}",
+                    OptionalText(" (", trouble, ")"),
+                    with_noun(*restarts, "restart")
                 )
             }
             Self::NodeTainted { daemon_set, taint } => {
@@ -265,7 +268,8 @@ impl fmt::Display for Reason {
             ),
             Self::RestartHeldUp { cause, failed } => write!(
                 out,
-                "a pod of the device plugin is stale ({cause}); the hook does not replace it, because the replaced pods of {failed} nodes did not come back"
+                "a pod of the device plugin is stale ({cause}); the hook does not replace it, because the replaced pods of {} did not come back",
+                with_noun(*failed, "node")
             ),
             Self::RestartRolling { daemon_set } => {
                 write!(out, "daemonset/{daemon_set} is replacing its pod on the node")

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::drive_upgrade::cause::FailureCause;
 use crate::drive_upgrade::start_limits::StartRefusal;
 use crate::pods::{FOCUS_LIMIT, listed};
+use contract::count::with_noun;
 use contract::driver::Driver;
 
 /// A reason in an upgrade.
@@ -174,8 +175,8 @@ impl fmt::Display for UpgradeReason {
             Self::FailureBudget { failed, budget } => {
                 write!(
                     out,
-                    "failure budget exceeded: {} nodes failed ({}), at most {budget} may fail; no more nodes start",
-                    failed.len(),
+                    "failure budget exceeded: {} failed ({}), at most {budget} may fail; no more nodes start",
+                    with_noun(failed.len(), "node"),
                     listed(failed)
                 )
             }
@@ -195,10 +196,9 @@ impl fmt::Display for UpgradeReason {
                     "`{requestor}` has requested maintenance of the node (NodeMaintenance `{name}`)"
                 )
             }
-            Self::Requestor => write!(
-                out,
-                "the vendor's controller has handed the node to the maintenance-operator"
-            ),
+            Self::Requestor => {
+                write!(out, "NVIDIA's controller has handed the node to the maintenance-operator")
+            }
             Self::OtherDriver { driver, state, .. } => {
                 write!(
                     out,
@@ -222,8 +222,8 @@ impl fmt::Display for UpgradeReason {
             ),
             Self::Evicting { pods, until: at } => write!(
                 out,
-                "{} pods must leave the node: {}{}",
-                pods.len(),
+                "{} must leave the node: {}{}",
+                with_noun(pods.len(), "pod"),
                 listed(pods),
                 until(at.as_ref())
             ),

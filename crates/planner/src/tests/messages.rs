@@ -24,8 +24,8 @@ mod notes;
 mod reasons;
 mod upgrades;
 
-/// The time in all samples, 2023-11-14T22:13:20Z and a fraction of a second as clocks have it:
-/// people are told seconds.
+/// The time in all samples: 2023-11-14T22:13:20Z and a fraction of a second, as from a clock.
+/// Messages show seconds.
 const AT: Timestamp = Timestamp::constant(1_700_000_000, 123_456_789);
 
 /// Reasons of an upgrade of ours, as a run has them.
@@ -135,7 +135,7 @@ impl CatalogMessage {
 
     fn of_cause(cause: FailureCause) -> Self {
         let then = if cause.is_before_restart() {
-            "the node is given back"
+            "the node is released"
         } else {
             "the node keeps its cordon"
         };
@@ -144,7 +144,7 @@ impl CatalogMessage {
 }
 
 fn class(resolves_itself: bool) -> &'static str {
-    if resolves_itself { "resolves by itself" } else { "needs somebody" }
+    if resolves_itself { "resolves by itself" } else { "needs manual action" }
 }
 
 fn remedy(advice: &str) -> String {
@@ -172,7 +172,7 @@ fn catalog() -> String {
         section("Reason::Upgrading", upgrading().iter().map(CatalogMessage::of_reason)),
         section("Cause of a failed upgrade", FailureCause::ALL.map(CatalogMessage::of_cause)),
         section(
-            "Wait for the vendor's controller",
+            "Wait for NVIDIA's controller",
             controller::waits().iter().map(CatalogMessage::of_wait),
         ),
         section(

@@ -72,7 +72,7 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     ofed_values(subject, ofed.mode, findings);
     if ofed.mode == Mode::Drive && ofed.policy.safe_load == Some(true) {
         Diagnostic::error(
-            "`safeLoad` does not work in mode `drive`: with `autoUpgrade: false`, no controller tells a waiting driver to load",
+            "`safeLoad` does not work in mode `drive`: with `autoUpgrade: false`, no controller allows a waiting driver to load",
         )
         .lint(Lint::AgainstMode)
         .at(subject.place(&["rollout", "ofedDriver", "policy", "safeLoad"]))

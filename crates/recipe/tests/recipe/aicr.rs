@@ -277,7 +277,7 @@ fn documents_that_are_no_recipe() {
                 "a key that is not known",
                 &(head("aicr.run/v1alpha2", "RecipeResult") + "configuration: {a: 1}\n"),
             ),
-            Case { set: vec![], ..case("nobody said how many nodes", OPERATOR) },
+            Case { set: vec![], ..case("no number of nodes", OPERATOR) },
         ],
     );
 }
@@ -306,7 +306,7 @@ fn values_files() {
                 b"driver:\n  version: 570.10\n",
             ),
             with_file(
-                "a version as a number, of a chart that nobody knows",
+                "a version as a number, of an unknown chart",
                 "  - {name: queue, chart: queue, source: https://charts.example.com, version: 1.0.0, namespace: queue, valuesFile: components/queue/values.yaml}\n",
                 "data/components/queue/values.yaml",
                 b"image: {tag: 1.10}\n",
@@ -344,7 +344,7 @@ fn components() {
             ),
             case("an unknown key", "  - {name: gpu-operator, version: v26.3.1, override: {}}\n"),
             case(
-                "overrides that are no map",
+                "overrides that are not a map",
                 "  - {name: gpu-operator, version: v26.3.1, overrides: [a]}\n",
             ),
             case("a chart version as a number", "  - {name: gpu-operator, version: 26.10}\n"),
@@ -420,13 +420,13 @@ fn order_and_facts() {
                 "  - {name: gpu-operator, dependencyRefs: [cert-manager]}\n  - {name: cert-manager, dependencyRefs: [gpu-operator]}\n",
             ),
             case(
-                "dependencies that are no list",
+                "dependencies that are not a list",
                 "  - {name: gpu-operator, version: v26.3.1, dependencyRefs: cert-manager}\n",
             ),
-            whole("an order that is no list", &ordered("gpu-operator")),
+            whole("an order that is not a list", &ordered("gpu-operator")),
             whole("an order of numbers", &ordered("[1]")),
             whole(
-                "constraints that are no list",
+                "constraints that are not a list",
                 &constrained("constraints: {K8s.server.version: '>= 1.32'}"),
             ),
             whole(

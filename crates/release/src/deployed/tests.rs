@@ -252,7 +252,7 @@ fn an_upgrade_policy_leaves_the_values() {
     assert_eq!(
         errors(&as_it_was).len(),
         errors(&document).len() + 1,
-        "what stands there is no recipe's"
+        "the rules reject the policy in the values"
     );
 
     // The object on the API server, with the defaults of its CRD.

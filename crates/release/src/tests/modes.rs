@@ -35,7 +35,7 @@ fn hooks(plan: &ReleasePlan) -> Vec<(&str, &[Task])> {
     hooks.collect()
 }
 
-/// `driver` of the GPU operator's values, and `ofedDriver` of NicClusterPolicy.
+/// Returns `driver` of the GPU Operator's values, and `ofedDriver` of NicClusterPolicy.
 fn drivers(plan: &ReleasePlan) -> (Value, Value) {
     let network = super::release(plan, "network-operator-resources");
     let ReleaseKind::Manifests(manifests) = &network.kind else { panic!("no manifests") };
@@ -105,7 +105,7 @@ fn each_mode_has_its_tasks() {
         };
         let plan = planned(both(mode, &json!({}))).unwrap();
         let network = [&[PrepareNetwork][..], pre].concat();
-        // In `assist` nodes are held only while the GPU operator is upgraded.
+        // In `assist` nodes are held only while the GPU Operator is upgraded.
         let gpu: &[Task] = if mode == Mode::Assist { &[Preflight, Hold] } else { pre };
         let mut expected =
             vec![("network-operator-pre", network.as_slice()), ("network-operator-post", post)];
@@ -191,8 +191,8 @@ fn drive_hook_receives_all_policy_settings() {
             "foreignCordon": "include", "extraConsumers": ["app=dcgm"], "startSeconds": 2400, "validationSeconds": 600,
         })
     };
-    // As the operators' own defaults: the GPU operator's evicts and does not drain, the network
-    // operator's is the other way round.
+    // Like the operators' own defaults: the GPU Operator evicts and does not drain, the Network
+    // Operator drains and does not evict.
     assert_eq!(hook(&plan, "gpu-operator-post").settings["upgrade"], upgrade(true, false));
     assert_eq!(hook(&plan, "network-operator-post").settings["upgrade"], upgrade(false, true));
     let assist = planned(both(Mode::Assist, &json!({"attempts": 5}))).unwrap();

@@ -1,5 +1,5 @@
 //! Failures known from other projects. Each test is named after one ([`docs/failures.md`]).
-//! Failures that can be told as a story are in `scenarios/`.
+//! Failures that a scenario file can describe are in `scenarios/`.
 
 use std::sync::Arc;
 
@@ -238,7 +238,7 @@ fn sriov_network_operator_225_step_disabled_midway_leaves_no_cordon() {
         driven.fleet.settings.digest = "another".into();
         let story = driven.run();
         assert!(
-            story.ends_with("Success: settled: 1 of 1 nodes done; 1 DRA plugins replaced"),
+            story.ends_with("Success: settled: 1 of 1 nodes done; 1 DRA plugin replaced"),
             "{story}"
         );
         assert!(!driven.fleet.node("gpu-0").unschedulable, "{story}");

@@ -217,8 +217,5 @@ fn node_in_progress_is_adopted_with_its_cordon() {
     );
     let mut foreign = node(0);
     foreign.unschedulable = true;
-    assert!(
-        FoundNode::new(&foreign, 8, true, now()).node.unschedulable,
-        "somebody else's cordon stays"
-    );
+    assert!(FoundNode::new(&foreign, 8, true, now()).node.unschedulable, "a foreign cordon stays");
 }

@@ -295,7 +295,7 @@ fn hosts_own_ofed_driver_is_accepted_and_named() {
 #[test]
 fn network_operator_557_driver_without_matching_nodes_is_not_awaited() {
     let mut fleet = network(0);
-    assert_eq!(waits(&fleet.decide(0)), ["*:NoNodeFeatures"], "nobody has looked for NICs yet");
+    assert_eq!(waits(&fleet.decide(0)), ["*:NoNodeFeatures"], "NFD has not looked for NICs yet");
     nic_node(&mut fleet, "cpu-0");
     fleet.node("cpu-0").labels = labels(&[("feature.node.kubernetes.io/cpu-model.family", "6")]);
     // A pool without nodes keeps its old template.
@@ -408,7 +408,7 @@ fn each_grace_time_ends_with_own_exit_code() {
         assert!(fleet.decide(0).verdict.is_none(), "{name}");
         let verdict = fleet.decide(120).verdict.unwrap_or_else(|| panic!("{name}: no verdict"));
         assert_eq!((verdict.code, named(&verdict)), (code, vec![reason.to_owned()]), "{name}");
-        // No reason of the network driver mentions the other operator.
-        assert!(!verdict.message.contains("GPU operator"), "{name}: {}", verdict.message);
+        // No reason of the OFED driver mentions the other operator.
+        assert!(!verdict.message.contains("GPU Operator"), "{name}: {}", verdict.message);
     }
 }

@@ -54,7 +54,7 @@ fn hangs(setup: &SimulationSetup, report: &SimulationReport) -> Option<String> {
     let for_ever = setup.faults.iter().any(|scheduled| is_permanent(&scheduled.fault));
     let operand =
         report.waits.iter().find(|wait| wait.reason.is_about_operands()).filter(|_| !for_ever)?;
-    Some(format!("it waits for ever: {operand}: {}", verdict.message))
+    Some(format!("it waits indefinitely: {operand}: {}", verdict.message))
 }
 
 fn worlds(from: u64, count: u64, operator: Option<&str>) {

@@ -32,7 +32,7 @@ const TRAPS: [(u8, &str, Proof); 33] = [
     ),
     (
         2,
-        "nobody leads for 15 s or 65 s",
+        "no pod leads for 15 s or 65 s",
         Tests(&["silent_leader_is_not_trusted", "olm_lease_is_waited_for"]),
     ),
     (

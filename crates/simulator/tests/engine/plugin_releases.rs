@@ -35,7 +35,7 @@ fn plugins_of_another_release_are_left_alone() {
     assert_eq!(another(Some("nvidia-device-plugin")), 2, "plugin and discovery of the release");
     assert_eq!(another(Some("trial")), 1);
     assert_eq!(another(Some("gone")), 0, "a release that brings none");
-    assert_eq!(another(None), 3, "installed by hand: nobody says which release it is");
+    assert_eq!(another(None), 3, "installed by hand: its release is unknown");
 }
 
 #[test]

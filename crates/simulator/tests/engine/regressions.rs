@@ -26,7 +26,7 @@ fn reinstalled_dra_driver_kept_a_slot_taken() {
     assert_eq!(replaced(&fleet.decide(52)), ["gpu-0"]);
     fleet.observed.dra.daemon_sets[0].uid = "another-ds".into();
     fleet.observed.dra.pods.changed().clear();
-    assert!(fleet.decide(60).well, "nobody waits for what the old DaemonSet would have brought");
+    assert!(fleet.decide(60).well, "the hook does not wait for pods of the old DaemonSet");
 }
 
 #[test]

@@ -315,7 +315,11 @@ fn pods_their_daemon_set_replaces_are_left_alone() {
     for daemon_set in &mut fleet.observed.device_plugin.daemon_sets {
         daemon_set.on_delete = true;
     }
-    assert_eq!(replaced(&fleet.decide(101)), ["gpu-0", "gpu-0"], "with OnDelete nobody does");
+    assert_eq!(
+        replaced(&fleet.decide(101)),
+        ["gpu-0", "gpu-0"],
+        "with OnDelete only the hook replaces pods"
+    );
 }
 
 #[test]

@@ -61,9 +61,9 @@ fn time(text: &str) -> u64 {
         "s" => 1_000,
         "m" => 60_000,
         "h" => 3_600_000,
-        _ => panic!("`{text}` is no time"),
+        _ => panic!("`{text}` is not a time"),
     };
-    number.parse::<u64>().unwrap_or_else(|_| panic!("`{text}` is no time")) * factor
+    number.parse::<u64>().unwrap_or_else(|_| panic!("`{text}` is not a time")) * factor
 }
 
 fn forever(text: Option<&str>) -> Option<u64> {

@@ -21,7 +21,7 @@ fn unchanged_fleet_settles_after_the_quiet_period() {
     let verdict = fleet.decide(15).verdict.expect("settled");
     assert_eq!(verdict.code, ExitCode::Success);
     assert_eq!(named(&verdict), ["*:Settled"]);
-    assert!(fleet.memory.nodes.is_empty(), "nodes that were never out of date are no news");
+    assert!(fleet.memory.nodes.is_empty(), "nodes that were never out of date are not remembered");
 }
 
 #[test]

@@ -136,10 +136,10 @@ fn unwanted_node_is_released_after_one_minute() {
         fleet.node("nic-0").ready = false;
         assert!(
             !stands(&fleet.decide(110)).1,
-            "{driver:?}: a node that starts anew may have taints that keep pods away"
+            "{driver:?}: a node that restarts may have taints that keep pods away"
         );
         fleet.node("nic-0").ready = true;
-        assert!(!stands(&fleet.decide(120)).1, "{driver:?}: its minute begins anew");
+        assert!(!stands(&fleet.decide(120)).1, "{driver:?}: its minute starts again");
         assert_eq!(stands(&fleet.decide(180)), ("DriverNotWanted".into(), true), "{driver:?}");
         assert_eq!(
             stands(&fleet.decide(191)),

@@ -41,7 +41,7 @@ fn files(directory: &str) -> Result<Vec<String>, RenderUsageError> {
         code: ExitCode::Input,
     };
     let unreadable = |error: std::io::Error| {
-        refusal(format!("unable to read the directory `{directory}`: {error}"), None)
+        refusal(format!("cannot read the directory `{directory}`: {error}"), None)
     };
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(unreadable)? {

@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::printer::Printer;
 use bundle::WriteSummary;
 use bundle::render::{RenderFailure, RenderOutcome, RenderedBundle};
+use contract::count::with_noun;
 use deployer::{BundleSource, shell_word};
 use release::model::IMAGE_WITHOUT_REGISTRY;
 
@@ -22,10 +23,10 @@ pub(super) fn print_single(
                 Some(Err(failure)) => print_failure(failure, printer),
                 Some(Ok(written)) => {
                     printer.note(&format!(
-                        "{} `{}`: {} releases",
+                        "{} `{}`: {}",
                         verb(written),
                         bundle.directory.display(),
-                        outcome.releases.len()
+                        with_noun(outcome.releases.len(), "release")
                     ));
                     print_releases(outcome, printer);
                     print_notes("note", &outcome.notes, printer);
@@ -63,7 +64,7 @@ fn head(outcome: &RenderOutcome) -> String {
     let result = if outcome.failure.is_some() {
         "no bundle".to_owned()
     } else {
-        format!("{} releases", outcome.releases.len())
+        with_noun(outcome.releases.len(), "release")
     };
     match &outcome.name {
         Some(name) if name != file => format!("{name} (`{file}`): {result}"),

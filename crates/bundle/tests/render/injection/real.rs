@@ -18,9 +18,9 @@ use crate::render::hostile::{PAYLOADS, files, is_helm_template, is_yaml};
 use crate::render::reading;
 use crate::render::tools::tool;
 
-/// All payloads and all trees that Helm passes on: it takes an entry that is null out of values,
-/// and reads numbers as floating-point ones. (A longer key cannot stand in a recipe that is written
-/// as JSON.)
+/// Returns all payloads and all trees that Helm passes on. Helm removes null entries from values,
+/// and reads numbers as floating-point numbers. (A recipe written as JSON cannot contain a longer
+/// key.)
 fn values() -> Map<String, Value> {
     fn tame(value: &Value) -> Value {
         match value {
@@ -68,7 +68,7 @@ pub(crate) fn hostile() -> Value {
     recipe
 }
 
-/// The files of a bundle that are YAML as they stand.
+/// Returns the files of a bundle that are YAML without being rendered.
 fn documents(bundle: &Path) -> Vec<(PathBuf, String)> {
     let all = files(bundle.parent().unwrap().parent().unwrap()).into_iter();
     all.filter(|(name, _)| is_yaml(name) && !is_helm_template(name))

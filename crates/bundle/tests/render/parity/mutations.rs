@@ -277,8 +277,8 @@ fn every_changed_word_of_a_step_is_named() {
                 to: Some(words.join(" ")),
             };
             let parity = scene.parity(0, &mutation.applied(&scene.texts[0]));
-            // The version of CRDs is only spoken, and what is no step of `crds-elsewhere` leaves
-            // the CRDs to the chart.
+            // The version of CRDs is only printed, and every word other than `crds-elsewhere`
+            // leaves the CRDs to the chart.
             let is_spoken = (*kind == "crds" && changed == 4) || words[changed] == "crds-in-chartx";
             assert!(
                 names(&parity, release, &[]) || is_spoken,
@@ -489,7 +489,7 @@ fn every_changed_right_or_job_bound_is_named() {
     );
     scene.check(
         |file, line| {
-            // Its own; what a preflight is told of another release is part of the trigger.
+            // Its own budget. What a preflight knows about another release is part of the trigger.
             (file.ends_with("/rollout.yaml") && line.starts_with("  budgetSeconds"))
                 .then(|| changed_value(line).map(Some))
                 .flatten()

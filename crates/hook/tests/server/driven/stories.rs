@@ -259,7 +259,7 @@ pub(crate) const STORIES: &[Story] = &[
         ..WELL
     },
     Story {
-        name: "a node that somebody else cordoned",
+        name: "a node with a foreign cordon",
         make: || {
             gpu(room_for_another).node("gpu-1", |node| {
                 node["spec"]["unschedulable"] = json!(true);

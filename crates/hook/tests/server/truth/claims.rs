@@ -135,7 +135,7 @@ fn nodes(moment: &Moment<'_>) -> Vec<String> {
     let mut lies = Vec::new();
     for row in &moment.status.nodes {
         let Some(truth) = moment.nodes.get(&row.node) else {
-            lies.push(format!("{} is no node", row.node));
+            lies.push(format!("{} is not a node", row.node));
             continue;
         };
         if row.stage == NodeStage::Done && !(truth.has_new_driver && truth.ready) {

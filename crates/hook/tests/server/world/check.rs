@@ -119,7 +119,7 @@ impl World {
             assert_eq!(
                 Some(uid),
                 self.originals.get(node),
-                "{node}: the pod that stood there before"
+                "{node}: the pod that was there before"
             );
             assert!(
                 *at > migrated[node],

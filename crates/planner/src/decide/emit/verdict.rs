@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use crate::reason::{Reason, Wait};
 use contract::budget::MARGIN_SECONDS;
+use contract::count::with_noun;
 use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::record::{
@@ -183,13 +184,14 @@ impl RunState<'_> {
             }
         }
         if self.fleet.settings.has(Task::Reroll) {
-            let _ = write!(message, "; {} DRA plugins replaced", replaced(ReplacedPodKind::Dra));
+            let plugins = with_noun(replaced(ReplacedPodKind::Dra), "DRA plugin");
+            let _ = write!(message, "; {plugins} replaced");
         }
         if self.fleet.settings.has(Task::RestartPlugins) {
             let _ = write!(
                 message,
-                "; {} pods of the device plugin restarted",
-                replaced(ReplacedPodKind::Device)
+                "; {} of the device plugin restarted",
+                with_noun(replaced(ReplacedPodKind::Device), "pod")
             );
         }
         let mut reasons = vec![VerdictReason::new(None, "Settled")];
@@ -257,7 +259,7 @@ impl RunState<'_> {
         }
         let advice = waits
             .first()
-            .map(|wait| format!("; what to do: {}", wait.reason.advice(self.fleet.settings.driver)))
+            .map(|wait| format!("; hint: {}", wait.reason.advice(self.fleet.settings.driver)))
             .unwrap_or_default();
         let (handed_back, more) = describe_handed_back(
             &self.fleet.memory,

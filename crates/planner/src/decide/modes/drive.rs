@@ -249,8 +249,8 @@ fn untouched(
         .map_or(UpgradeTurn::Candidate(0), |reason| UpgradeTurn::Waits(reason.into()))
 }
 
-/// Returns the step of a node whose upgrade failed. It is done as soon as its driver works, whoever
-/// repaired it; it is retried while it has attempts left.
+/// Returns the step of a node whose upgrade failed. The node is done as soon as its driver works,
+/// also if a user repaired it. It is retried while it has attempts left.
 fn failed(
     draft: &mut NodeDraft<'_>,
     driven: &DrivenNode<'_>,

@@ -50,7 +50,7 @@ fn drain_rules_apply_in_kubectl_order() {
             PodFate::Stays(StayReason::DaemonSet("alive".into())),
         ),
         (
-            "nobody has asked",
+            "unknown whether alive",
             daemon_set("other"),
             FORCE,
             PodFate::Stays(StayReason::DaemonSet("other".into())),
@@ -141,7 +141,7 @@ fn tuppr_310_the_hooks_own_pod_never_goes() {
     assert_eq!(
         judge(FORCE, &pod("gpu-operator-post-x2z")),
         PodFate::Goes,
-        "somebody else's of the same name"
+        "another owner's of the same name"
     );
 }
 
@@ -222,7 +222,7 @@ fn gpu_operator_454_each_block_names_the_allowing_policy_key() {
             (EvictionBlock::DaemonSet("x".into()), None),
         ),
         (
-            "belongs to daemonset/x, which could not be read",
+            "belongs to daemonset/x, which cannot be read",
             (EvictionBlock::DaemonSetUnreadable("x".into()), None),
         ),
         ("is a static pod of the node", (EvictionBlock::Mirror, None)),

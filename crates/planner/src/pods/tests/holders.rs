@@ -115,7 +115,7 @@ fn claims_mark_gpu_pods_like_the_vendor() {
         assert_eq!(
             judge(Driver::Gpu, DeviceRules::Vendor { claims: false }, &with_claim(name)),
             DeviceRelation::No,
-            "up to v26.3 nobody looks"
+            "up to v26.3 no controller looks"
         );
     }
     let absent = OptionalApi::Absent;
@@ -228,6 +228,6 @@ fn network_operator_263_pods_on_device_networks_hold_it() {
         (with_claim(Some("gpu")), false),
     ] {
         assert_eq!(holds(Driver::Ofed, DeviceRules::Ours, &pod), expected, "{pod:?}");
-        assert!(!holds(Driver::Ofed, VENDOR, &pod), "the network operator has no such filter");
+        assert!(!holds(Driver::Ofed, VENDOR, &pod), "the Network Operator has no such filter");
     }
 }

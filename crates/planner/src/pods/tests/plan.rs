@@ -186,13 +186,13 @@ fn kured_63_restart_continues_from_the_current_pods() {
     assert_eq!(
         (progress, obstacle),
         (PodProgress::Going, None),
-        "what goes already is no obstacle"
+        "a pod that is being deleted is not an obstacle"
     );
     assert_eq!((evict, leaving), (vec!["second".to_owned()], vec!["first".to_owned()]));
 }
 
-/// Somebody takes the DaemonSet off the node: its pod goes, and is waited for. If it comes back, it
-/// is in the way again.
+/// A user removes the DaemonSet from the node: the hook waits until its pod is deleted. If the pod
+/// is recreated, it blocks again.
 #[test]
 fn leaving_gpu_pod_of_daemon_set_is_awaited() {
     let exporter = of_daemon_set("exporter", gpu_pod("exporter"));
@@ -211,8 +211,8 @@ fn tuppr_310_neither_step_touches_the_hooks_own_pod() {
     assert_eq!(drain(&DrainPolicy::default(), &hook), over());
 }
 
-/// The vendor's default drain protects some namespaces by name and then waits for ever for what is
-/// left: here whatever cannot go is either left alone by rule or named before anything is touched.
+/// A drain that protects some namespaces by name waits indefinitely for the pods that remain. Here
+/// a rule skips such pods, or the hook names them before it evicts any pod.
 #[test]
 fn aicr_2626_drain_never_waits_for_skipped_pods() {
     let system = [

@@ -151,7 +151,7 @@ fn budget_before_operator_is_the_waiting_jobs() {
     let budgets = |scene: &PreflightScene| {
         scene.texts().into_iter().filter(|text| text.starts_with("time-budget")).collect::<Vec<_>>()
     };
-    assert_eq!(budgets(&scene), Vec::<String>::new(), "nobody says which Job waits");
+    assert_eq!(budgets(&scene), Vec::<String>::new(), "the settings name no waiting Job");
     scene.settings.preflight.waits =
         Some(WaitingJob { release: "gpu-operator-post".into(), budget_seconds: 3600 });
     assert_eq!(

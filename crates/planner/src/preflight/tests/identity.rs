@@ -1,4 +1,4 @@
-//! Driver DaemonSets that give way to others (gpu-operator#2166).
+//! Driver DaemonSets that are replaced by others (gpu-operator#2166).
 
 use std::sync::Arc;
 
@@ -106,7 +106,7 @@ fn nodes_whose_kernel_left_daemon_set_are_named() {
     assert_eq!(
         scene.texts(),
         [
-            "daemon-set-identity: 1 nodes no longer match the node selector of daemonset/nvidia-driver-daemonset, so their driver pods are deleted at once: gpu-1 (feature.node.kubernetes.io/kernel-version.full is 6.8.0-41, but was 6.8.0-40)"
+            "daemon-set-identity: the node selector of daemonset/nvidia-driver-daemonset no longer selects 1 node, so the driver pods there are deleted at once: gpu-1 (feature.node.kubernetes.io/kernel-version.full is 6.8.0-41, but was 6.8.0-40)"
         ]
     );
 }
@@ -132,7 +132,7 @@ fn cloud_native_stack_95_disabling_ofed_driver_removes_its_pods() {
     assert_eq!(
         scene.texts(),
         [
-            "daemon-set-identity: the operator would replace daemonset/mofed-ubuntu22.04-5b8c-ds with no driver DaemonSet at all: it would delete the driver pods of 1 nodes at once, under running workloads"
+            "daemon-set-identity: the operator would replace daemonset/mofed-ubuntu22.04-5b8c-ds with no driver DaemonSet at all: it would delete the driver pods of 1 node at once, under running workloads"
         ]
     );
 }

@@ -1,4 +1,4 @@
-//! Nodes that cannot go, that others are at work on, that carry what is left.
+//! Nodes that cannot be upgraded, that other controllers work on, or that have leftovers of a run.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ fn kubernetes_upgrade_in_progress_is_found() {
     assert_eq!(
         found(newer),
         [
-            "kubernetes-upgrade: kubelets have different versions (v1.33.1 on 3 nodes, v1.34.0 on 1 nodes): an upgrade of Kubernetes may be in progress"
+            "kubernetes-upgrade: kubelets have different versions (v1.33.1 on 3 nodes, v1.34.0 on 1 node): an upgrade of Kubernetes may be in progress"
         ]
     );
     let cordoned = |scene: &mut PreflightScene| {
@@ -71,14 +71,14 @@ fn kubernetes_upgrade_in_progress_is_found() {
     assert_eq!(
         found(|scene| scene.node("gpu-1").kubelet = String::new()),
         none(),
-        "unknown is no version"
+        "`unknown` is not a version"
     );
 }
 
 #[test]
 fn gpu_operator_2820_nodes_that_others_cordoned_are_named() {
     let cordon = |scene: &mut PreflightScene| scene.node("gpu-0").unschedulable = true;
-    let text = "foreign-cordons: 1 nodes have a foreign cordon: gpu-0";
+    let text = "foreign-cordons: foreign cordon on 1 node: gpu-0";
     assert_eq!(found(cordon), [text]);
     let with_state = |driver: Driver, state: &'static str| {
         move |scene: &mut PreflightScene| {
@@ -91,7 +91,7 @@ fn gpu_operator_2820_nodes_that_others_cordoned_are_named() {
             assert_eq!(
                 found(with_state(driver, state)),
                 [text],
-                "{state}: the vendor's controller has not begun, or has ended"
+                "{state}: NVIDIA's controller has not started, or has ended"
             );
         }
         for state in ["cordon-required", "drain-required", "pod-restart-required", "upgrade-failed"]
@@ -99,7 +99,7 @@ fn gpu_operator_2820_nodes_that_others_cordoned_are_named() {
             assert_eq!(
                 found(with_state(driver, state)),
                 none(),
-                "{state}: the cordon is the vendor's"
+                "{state}: NVIDIA's controller cordoned the node"
             );
         }
     }
@@ -110,7 +110,7 @@ fn gpu_operator_2820_nodes_that_others_cordoned_are_named() {
             .annotations
             .insert(Driver::Gpu.traits().initially_unschedulable.into(), "true".into());
     };
-    assert_eq!(found(before), [text], "it was cordoned before the vendor came");
+    assert_eq!(found(before), [text], "it was cordoned before NVIDIA's controller started");
 }
 
 #[test]
@@ -124,11 +124,11 @@ fn our_own_cordon_is_not_called_foreign() {
             scene.node("gpu-0").annotations.insert(Driver::Gpu.traits().own_record.into(), text);
         }
     };
-    let left = "leftovers: 1 nodes have labels or annotations of gpu-rollout: gpu-0 (gpu-rollout.dev/gpu-driver-upgrade)";
+    let left = "leftovers: labels or annotations of gpu-rollout on 1 node: gpu-0 (gpu-rollout.dev/gpu-driver-upgrade)";
     assert_eq!(found(record(true)), [left]);
     assert_eq!(
         found(record(false)),
-        ["foreign-cordons: 1 nodes have a foreign cordon: gpu-0", left],
+        ["foreign-cordons: foreign cordon on 1 node: gpu-0", left],
         "we found it cordoned"
     );
 }
@@ -143,7 +143,7 @@ fn what_an_earlier_run_has_left_is_named() {
     assert_eq!(
         found(labels),
         [
-            "leftovers: 2 nodes have labels or annotations of gpu-rollout: gpu-0 (gpu-rollout.dev/gpu-driver-upgrade-state), gpu-1 (gpu-rollout.dev/gpu-driver-hold)"
+            "leftovers: labels or annotations of gpu-rollout on 2 nodes: gpu-0 (gpu-rollout.dev/gpu-driver-upgrade-state), gpu-1 (gpu-rollout.dev/gpu-driver-hold)"
         ]
     );
     let without_device = |scene: &mut PreflightScene| {
@@ -192,14 +192,14 @@ fn gpu_operator_316_operands_still_paused_after_upgrade_are_named() {
     assert_eq!(
         found(pause),
         [
-            "paused-operands: operands of 1 nodes are paused for an upgrade that has ended: gpu-0 (nvidia.com/gpu.deploy.container-toolkit, nvidia.com/gpu.deploy.dcgm)"
+            "paused-operands: operands of 1 node are paused for an upgrade that has ended: gpu-0 (nvidia.com/gpu.deploy.container-toolkit, nvidia.com/gpu.deploy.dcgm)"
         ]
     );
     let starting = |scene: &mut PreflightScene| {
         pause(scene);
         Arc::make_mut(&mut scene.observed.pods.changed()[0]).ready = false;
     };
-    assert_eq!(found(starting), none(), "the driver manager is at work");
+    assert_eq!(found(starting), none(), "the driver manager is running");
     let restarting = |scene: &mut PreflightScene| {
         pause(scene);
         scene.observed.pods.changed().remove(0);

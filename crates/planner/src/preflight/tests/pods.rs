@@ -30,7 +30,7 @@ fn with_drain(scene: &mut PreflightScene) -> &mut DrainPolicy {
 
 #[test]
 fn gpu_operator_454_pods_with_empty_dir_name_policy_key() {
-    let text = "empty-dir: 1 pods that must be evicted have an emptyDir: team/llm has an emptyDir in memory (shared memory), which would be lost \
+    let text = "empty-dir: 1 pod with an emptyDir must be evicted: team/llm has an emptyDir in memory (shared memory), which would be lost \
                 (podDeletion.deleteEmptyDir is off)";
     assert_eq!(found(|scene| scene.pods.push(memory(gpu_pod("llm")))), [text]);
     let lossy = |scene: &mut PreflightScene| {
@@ -88,7 +88,7 @@ fn drain_decides_about_every_pod_it_selects() {
     };
     assert!(
         found(skipped)[0]
-            .starts_with("empty-dir: 1 pods that must be evicted have an emptyDir: team/llm"),
+            .starts_with("empty-dir: 1 pod with an emptyDir must be evicted: team/llm"),
         "{:?}",
         found(skipped)
     );
@@ -96,7 +96,7 @@ fn drain_decides_about_every_pod_it_selects() {
 
 #[test]
 fn gpu_operator_2570_daemon_set_and_static_pods_are_pinned() {
-    let text = "pinned-holders: 2 pods that use the GPU cannot be evicted: team/exporter of DaemonSet dcgm, team/static is a static pod";
+    let text = "pinned-holders: 2 pods using the GPU cannot be evicted: team/exporter of DaemonSet dcgm, team/static is a static pod";
     let change = |scene: &mut PreflightScene| {
         scene.pods.extend([
             of_daemon_set("dcgm", gpu_pod("exporter")),
@@ -131,7 +131,7 @@ fn gpu_operator_2570_pods_without_gpu_request_appear_before_cordon() {
     assert_eq!(
         found(change),
         [
-            "hidden-holders: 1 pods may use the GPU without requesting it: team/notebook uses runtime class `nvidia` and requests no GPU"
+            "hidden-holders: 1 pod may use the GPU without requesting it: team/notebook uses runtime class `nvidia` and requests no GPU"
         ]
     );
     let selected = |scene: &mut PreflightScene| {
@@ -156,7 +156,7 @@ fn hawk_1363_pods_that_terminate_without_end_are_named() {
     assert_eq!(
         found(change),
         [
-            "terminating-pods: 2 pods are stuck in termination: team/wedged for 2460 min, team/held for 15 min, held by example.com/hold"
+            "terminating-pods: 2 pods stuck in termination: team/wedged for 2460 min, team/held for 15 min, held by example.com/hold"
         ]
     );
 }
@@ -179,7 +179,7 @@ fn kubernetes_57049_controllers_of_unknown_kinds_are_named() {
     assert_eq!(
         found(change),
         [
-            "foreign-controllers: 2 pods that must be evicted have a controller of an unknown kind: team/worker of PyTorchJob llm (kubeflow.org/v1), \
+            "foreign-controllers: 2 pods with a controller of an unknown kind must be evicted: team/worker of PyTorchJob llm (kubeflow.org/v1), \
           team/kruise of StatefulSet llm (apps.kruise.io/v1beta1)"
         ]
     );
@@ -264,7 +264,7 @@ fn aicr_980_claims_of_running_pods_are_named() {
     assert_eq!(
         found(change),
         [
-            "held-claims: 1 running pods hold GPUs through ResourceClaims: team/trainer-0 (resourceclaim/gpu)"
+            "held-claims: 1 pod running with GPUs from ResourceClaims: team/trainer-0 (resourceclaim/gpu)"
         ]
     );
 }
@@ -285,7 +285,7 @@ fn dra_1278_claims_never_released_are_named() {
     assert_eq!(
         found(change(-601)),
         [
-            "leftover-claims: 2 ResourceClaims are not released: team/zombie is reserved for 1 pods that no longer exist, team/wedged is stuck in deletion"
+            "leftover-claims: 2 unreleased ResourceClaims: team/zombie is reserved for 1 deleted pod, team/wedged is stuck in deletion"
         ]
     );
 }
@@ -323,7 +323,7 @@ fn network_operator_263_ofed_checks_pods_on_its_networks() {
     let texts = scene.texts();
     assert_eq!(texts.len(), 1, "{texts:?}");
     assert!(
-        texts[0].starts_with("empty-dir: 1 pods that must be evicted have an emptyDir: team/mpi"),
+        texts[0].starts_with("empty-dir: 1 pod with an emptyDir must be evicted: team/mpi"),
         "{texts:?}"
     );
 }

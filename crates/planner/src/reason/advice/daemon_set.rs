@@ -4,7 +4,7 @@ use crate::reason::Reason;
 
 impl Reason {
     /// Returns the hint; `None` if it is the same as for the GPU driver.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "only what is said otherwise stands here")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only different hints are listed")]
     pub(super) fn daemon_set_advice(&self) -> Option<&'static str> {
         Some(match self {
             Self::PolicyMissing { .. } => {

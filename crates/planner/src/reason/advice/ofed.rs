@@ -4,7 +4,7 @@ use crate::reason::Reason;
 
 impl Reason {
     /// Returns the hint for the OFED driver; `None` if it is the common one.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "only what differs stands here")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only different hints are listed")]
     pub(super) fn ofed_advice(&self) -> Option<&'static str> {
         Some(match self {
             Self::PolicyApiMissing { .. } => {

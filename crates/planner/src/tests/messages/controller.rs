@@ -1,5 +1,5 @@
-//! A sample of everything that can keep a node under the vendor's controller, and of every form
-//! that it is told in, for the catalog of messages.
+//! A sample of every condition that a node under NVIDIA's controller can wait for, in every form of
+//! its message, for the catalog of messages.
 
 use jiff::Timestamp;
 
@@ -99,7 +99,7 @@ fn of_slots() -> Vec<ControllerWait> {
     ]
 }
 
-/// What goes on on a node whose turn has come, before its driver pod goes.
+/// Steps of a started node before its driver pod is deleted.
 fn of_the_work() -> Vec<ControllerWait> {
     vec![
         ControllerWait::Jobs { count: 1, since: None, until: None },

@@ -1,4 +1,4 @@
-//! A sample of every note, and of every form that it is told in, for the catalog of messages.
+//! A sample of every note, in every form of its message, for the catalog of messages.
 
 use std::sync::Arc;
 

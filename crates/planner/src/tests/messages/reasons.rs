@@ -146,7 +146,7 @@ fn of_drivers() -> Vec<Reason> {
         },
         out_of_date(None, None),
         out_of_date(state("upgrade-required"), Some(ControllerWait::Off)),
-        // What keeps every node is told instead of what the policy says of one.
+        // A reason for all nodes is reported instead of what the policy says about one node.
         out_of_date(state("upgrade-required"), Some(ControllerWait::SandboxWorkloads)),
         Reason::DriverNotReady { state: None, trouble: None, restarts: 0 },
         Reason::DriverNotReady {

@@ -1,5 +1,5 @@
-//! A sample of everything that a node waits for in an upgrade that we do or steer, and of every
-//! form that it is told in, for the catalog of messages.
+//! A sample of every condition that a node waits for in the modes `drive` and `steer`, in every
+//! form of its message, for the catalog of messages.
 
 use crate::drive_upgrade::cause::FailureCause;
 use crate::drive_upgrade::start_limits::StartRefusal;
@@ -9,7 +9,7 @@ use contract::driver::Driver;
 use super::AT;
 use crate::reason::upgrade::UpgradeReason;
 
-/// What is waited for.
+/// Every blocking condition.
 pub(super) fn upgrading() -> Vec<UpgradeReason> {
     let refused = refusals().into_iter().map(UpgradeReason::Refused);
     let failed = FailureCause::ALL.into_iter().map(failed);
@@ -83,7 +83,7 @@ fn of_others() -> Vec<UpgradeReason> {
     ]
 }
 
-/// What goes on on a node whose turn has come.
+/// Steps of a started node.
 fn of_the_work() -> Vec<UpgradeReason> {
     let jobs = ["training/resnet-0-x7k2p", "training/resnet-1-m4d9s"].map(str::to_owned);
     let pod = "inference/llm-0 (eviction requested 3 times in 40 s: a PodDisruptionBudget forbids it for now; next request in 20 s)";
@@ -130,7 +130,7 @@ fn failed(cause: FailureCause) -> UpgradeReason {
     }
 }
 
-/// What is said of one failure beside its cause.
+/// Returns the details of one failure with this cause.
 fn why(cause: FailureCause) -> &'static str {
     match cause {
         FailureCause::PodsNotEvictable => {

@@ -286,12 +286,12 @@ fn line_150_orphaned_driver_on_owned_node_needs_upgrade() {
     }
     node(&mut observed, "unowned", &[]);
     driver_pod(&mut observed, "unowned");
-    let spoilt: [(&str, Spoil); 3] = [
+    let spoiled: [(&str, Spoil); 3] = [
         ("owned-pod", |pod| pod.orphaned = false),
         ("not-running", |pod| pod.running = false),
         ("unscheduled", |pod| pod.unbound = true),
     ];
-    for (name, spoil) in spoilt {
+    for (name, spoil) in spoiled {
         owned(&mut observed, name, "on", ControllerState::Done);
         driver_pod(&mut observed, name);
         spoil(observed.pods.changed().last_mut().map(Arc::make_mut).expect("a pod"));

@@ -286,7 +286,7 @@ impl World {
                     || decision.waits.iter().any(|wait| wait.node.as_deref() == Some(node))
             };
             if let Some(node) = observed.nodes.keys().find(|node| !known(node)) {
-                return Err(format!("{node} does not move, and nobody says why"));
+                return Err(format!("{node} does not move, and no reason is reported"));
             }
         }
         if let Some(verdict) = &decision.verdict {
@@ -423,7 +423,7 @@ impl World {
         let node = name(at);
         let host = self.host(at);
         if patch.unschedulable == Some(false) && host.cordoned && !host.ours {
-            return Err(format!("{node}: somebody else's cordon is removed"));
+            return Err(format!("{node}: a foreign cordon is removed"));
         }
         host.version += 1;
         if let Some(label) = patch.labels.get(traits.own_state_label) {

@@ -38,7 +38,7 @@ impl Story {
     /// Returns the states that the controller may have observed when it decided on a step.
     fn views(&self, step: &Step) -> Vec<Observed> {
         let (before, after) = self.moments.split_at(step.moment);
-        // The state of a moment is valid until the next one.
+        // Each state is valid until the next one.
         let until = |index: usize| self.moments[index + 1].second;
         let seen = before
             .iter()

@@ -269,7 +269,7 @@ fn small_world_model_matches_the_real_controller() {
                 // Writes take no time here. In reality, a batch takes about a second.
                 assert!(
                     (model - real).abs() < 7.0,
-                    "{name}: {node} comes to {state} at {model}, and really at {real}"
+                    "{name}: {node} reaches {state} at {model}, and at {real} in reality"
                 );
             }
         }

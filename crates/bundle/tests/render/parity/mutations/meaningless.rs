@@ -77,7 +77,7 @@ const MEANINGLESS: &[(&str, &str, &[&str], &str)] = &[
     ),
     ("argocd", "templates/project.yaml", &["- server:", "namespace: \"kube-system\""], "as above"),
     ("argocd", "Chart.yaml", &[""], "the umbrella chart itself"),
-    ("argocd", "values.yaml", &[""], "what the umbrella chart is told when it is installed"),
+    ("argocd", "values.yaml", &[""], "the values of the installation of the umbrella chart"),
     (
         "argocd",
         "argocd-cm-health.yaml",
