@@ -66,7 +66,7 @@ const TABLES: &[Table] = &[
     },
     Table {
         name: "recovery",
-        head: "What has happened",
+        head: "What happened",
         columns: &DEPLOYERS,
         rows: &[
             "hook fails",
@@ -83,7 +83,7 @@ const TABLES: &[Table] = &[
         name: "network",
         head: "Subject",
         columns: &DEPLOYERS,
-        rows: &["24.7.1 is installed", "NicClusterPolicy", "network drivers", "GPU operator"],
+        rows: &["24.7.1 is installed", "NicClusterPolicy", "network drivers", "GPU Operator"],
     },
     Table {
         name: "moving",

@@ -299,7 +299,7 @@ impl Deployer for ArgoCd {
             let behind = self.terminate(stack).await?;
             ensure!(!behind.is_empty(), "no Application is still at work on the commit before");
             self.wait(stack, Outcome::Succeeded).await?;
-            Ok("`argocd app terminate-op APPLICATION`, then it is synced by itself")
+            Ok("`argocd app terminate-op APPLICATION`; Argo CD then syncs it automatically")
         }
         .boxed_local()
     }

@@ -175,11 +175,11 @@ impl Client {
         Ok(match (self.kind == Kind::Helmfile, pending) {
             (true, false) => "`helmfile sync`",
             (true, true) => {
-                "delete the Secret of the pending revision (README.md), `helmfile sync`"
+                "delete the Secret of the pending revision (README.md), then `helmfile sync`"
             }
             (false, false) => "`deploy.sh --from RELEASE`",
             (false, true) => {
-                "delete the Secret of the pending revision (`deploy.sh` says how), `deploy.sh --from RELEASE`"
+                "delete the Secret of the pending revision (`deploy.sh` prints the command), then `deploy.sh --from RELEASE`"
             }
         })
     }
@@ -205,7 +205,7 @@ impl Client {
             self.wait(stack, Outcome::Succeeded).await?;
         }
         Ok(
-            "it waits in `gpu-operator-pre` for the first; if it stops at a release that the first is upgrading: run it again",
+            "the second deployment waits in `gpu-operator-pre` for the first; if it fails at a release that the first is upgrading, run it again",
         )
     }
 }

@@ -263,7 +263,7 @@ impl Deployer for Flux {
     fn finish<'a>(&'a self, stack: &'a Stack) -> Told<'a, &'static str> {
         async move {
             self.wait(stack, Outcome::Succeeded).await?;
-            Ok("the first hook runs to its end, then the second deployment goes on by itself")
+            Ok("the second deployment continues automatically when the first hook has ended")
         }
         .boxed_local()
     }

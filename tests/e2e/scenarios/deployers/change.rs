@@ -110,7 +110,7 @@ pub(super) fn told(
     let plugins = requests.iter().filter(|request| is_replacement(request)).count();
     let times = if fired == 1 { String::new() } else { format!(" × {fired}") };
     Ok(match plugins {
-        _ if writes.is_empty() => format!("{name}{times} (only read)"),
+        _ if writes.is_empty() => format!("{name}{times} (read only)"),
         _ if !counted => format!("{name}{times}"),
         0 => format!("{name}{times}"),
         1 => format!("{name}{times} (1 plugin)"),

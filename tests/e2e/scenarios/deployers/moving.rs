@@ -78,7 +78,7 @@ async fn moving(to: Kind) -> Result<()> {
                 written == 2 * secrets,
                 "each release is upgraded once: {secrets} records before, {written} now"
             );
-            cells.note("Helm's release Secrets", "go on: one upgrade of each release");
+            cells.note("Helm's release Secrets", "stay in use: one upgrade of each release");
         }
 
         let begin = Timestamp::now();

@@ -54,7 +54,7 @@ async fn network_road(kind: Kind) -> Result<()> {
         );
         let policy = policy(stack).await?;
         check_network(stack, Network::Old).await?;
-        cells.note("24.7.1 is installed", "policy made by its chart");
+        cells.note("24.7.1 is installed", "its chart creates the NicClusterPolicy");
 
         let (begin, drivers) = (Timestamp::now(), stack.network_drivers().await?);
         deployer.deploy(stack, &Ask { network: Some(Network::New), ..old.with(&NEW) }).await?;
@@ -62,7 +62,7 @@ async fn network_road(kind: Kind) -> Result<()> {
         check_fired(&hooks, begin)?;
         let after = self::policy(stack).await?;
         ensure!(after.uid() == policy.uid(), "the NicClusterPolicy is another one");
-        cells.note("NicClusterPolicy", "stays, taken over by the bundle");
+        cells.note("NicClusterPolicy", "stays; the bundle takes it over");
         check_network(stack, Network::New).await?;
         let deleted = hooks[1].deleted_pods()?;
         for (node, driver) in &drivers {
@@ -83,11 +83,11 @@ async fn network_road(kind: Kind) -> Result<()> {
             "the GPU operator was upgraded before the network's hook had ended"
         );
         cells.note(
-            "GPU operator",
+            "GPU Operator",
             if after {
                 "upgraded after the network hook"
             } else {
-                "upgraded at once; its hook waits for what it needs"
+                "upgraded immediately; its hook waits for its prerequisites"
             },
         );
         cells.check()

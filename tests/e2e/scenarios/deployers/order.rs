@@ -84,7 +84,7 @@ async fn releases_in_order(stack: &Stack, kind: Kind, begin: Timestamp) -> Resul
     ];
     let in_order = times.windows(2).all(|pair| pair[0].1 <= pair[1].1);
     if !kind.keeps_order() {
-        return Ok("all at once, each hook waits for what it needs");
+        return Ok("all at once; each hook waits for its prerequisites");
     }
     ensure!(in_order, "out of order: {times:#?}");
     Ok("in order")
@@ -115,7 +115,7 @@ async fn late(stack: &Stack, deployer: &dyn Deployer, cells: &Cells, new: &Ask) 
         ensure!(fired(stack, begin)?[1] == 0, "the hook fired without its operator");
         stack.withhold("gpu-operator", LATER.0, false)?;
         deployer.hand_over(stack, "Once more").await?;
-        "ends before the hook; run again"
+        "stops before the hook; run it again"
     } else if kind.keeps_order() {
         until("the deployer to say what is missing", LIMIT, async || {
             let status = deployer.status(stack).await?.to_lowercase();
@@ -128,7 +128,7 @@ async fn late(stack: &Stack, deployer: &dyn Deployer, cells: &Cells, new: &Ask) 
         ensure!(fired(stack, begin)?[1] == 0, "the hook fired without its operator");
         stack.withhold("gpu-operator", LATER.0, false)?;
         deployer.look(stack).await?;
-        "the hook does not begin; goes on by itself"
+        "the hook does not start; the deployment continues automatically"
     } else {
         until("the hook to see the old chart", LIMIT, async || {
             Ok(post.logs().await?.contains("OtherChart").then_some(()))
@@ -146,7 +146,7 @@ async fn late(stack: &Stack, deployer: &dyn Deployer, cells: &Cells, new: &Ask) 
         }
         stack.withhold("gpu-operator", LATER.0, false)?;
         deployer.look(stack).await?;
-        "the hook waits and does not end on the old state"
+        "the hook waits and does not accept the old state"
     };
     deployer.wait(stack, Outcome::Succeeded).await.with_context(|| ROW)?;
     let served = stack.served().await?;

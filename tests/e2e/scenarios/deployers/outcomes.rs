@@ -176,7 +176,7 @@ impl Story<'_> {
                 self.note(
                     "API server restarted",
                     self.said().await?,
-                    "by itself, if it was disturbed at all",
+                    "automatic retry, if the outage had an effect",
                 );
                 Ok(())
             }
@@ -284,7 +284,7 @@ impl Story<'_> {
         let ended = self.deployer.end(self.stack).await?;
         let said = self.said().await?;
         let how = match ended {
-            Outcome::Succeeded if self.hook.firings(round.begin)? > 1 => "by itself",
+            Outcome::Succeeded if self.hook.firings(round.begin)? > 1 => "automatic retry",
             Outcome::Succeeded => NOTHING,
             Outcome::Failed => self.deployer.recover(self.stack, &self.hook).await?,
         };
