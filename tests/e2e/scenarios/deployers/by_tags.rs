@@ -15,7 +15,7 @@ use crate::harness::stand_in::Script;
 
 use super::{fired, hooks};
 
-/// Argo CD starts, and takes its time between waves.
+/// Includes the start of Argo CD and its pauses between waves.
 const DEADLINE: Duration = Duration::from_mins(20);
 
 #[tokio::test(flavor = "local")]
@@ -37,13 +37,13 @@ async fn installed_upgraded_and_looked_at_once_more() -> Result<()> {
         for hook in &hooks {
             ensure!(
                 hook.deleted_pods()?.is_empty(),
-                "{} replaced what was not stale: {:#?}",
+                "{} replaced pods that were not stale: {:#?}",
                 hook.name(),
                 hook.deleted_pods()?
             );
         }
         let before = stack.plugins().await?;
-        ensure!(before.len() == nodes.len(), "a plugin on every node: {before:?}");
+        ensure!(before.len() == nodes.len(), "a node has no plugin: {before:?}");
 
         // Upgrade: the operator's hooks fire once. Nothing of the DRA driver has changed, and its
         // hook stays where it is.
@@ -57,9 +57,9 @@ async fn installed_upgraded_and_looked_at_once_more() -> Result<()> {
         argocd.hand_over(stack, "Nothing has changed").await?;
         argocd.wait(stack, Outcome::Succeeded).await?;
         for hook in &hooks {
-            ensure!(hook.requests(again)?.is_empty(), "{} has done something", hook.name());
+            ensure!(hook.requests(again)?.is_empty(), "{} sent requests", hook.name());
         }
-        ensure!(stack.plugins().await? == plugins, "every plugin is the one that it was");
+        ensure!(stack.plugins().await? == plugins, "a plugin was replaced");
         Ok(())
     })
     .await
