@@ -1,8 +1,9 @@
-//! Values that the chart refuses, and what it says.
+//! Values that the chart rejects, with its messages.
 
 use super::helm::{refusal, run};
 
-/// Values as `--set`, `--set-json` or `--set-string`, and fragments of the message: the place, and what is expected there.
+/// Values as `--set`, `--set-json` or `--set-string`, and fragments of the message: the place, and
+/// the expected value.
 const REFUSALS: &[(&[&str], &[&str])] = &[
     (&["--set", "rollout.mode=drove"], &["/rollout/mode", "'observe', 'assist', 'steer', 'drive'"]),
     (

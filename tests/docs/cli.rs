@@ -1,4 +1,4 @@
-//! `docs/cli.md` is what `--help` says of every command. `UPDATE=1` updates it.
+//! `docs/cli.md` contains the `--help` of every command. `UPDATE=1` updates it.
 
 use std::fmt::Write as _;
 
@@ -26,7 +26,8 @@ Commands print data to standard output, and messages to standard error.
 #[test]
 fn the_page_says_what_help_says() {
     let mut wanted = HEAD.to_owned();
-    // As wide as on a terminal that is wide enough, and with nothing of whoever runs the test.
+    // The width of a wide terminal, and no values from the environment of the user who runs the
+    // test.
     let mut command = Cli::command().term_width(100).disable_help_subcommand(true);
     command.build();
     describe(&command, &mut wanted);
@@ -41,7 +42,7 @@ fn the_page_says_what_help_says() {
     }
 }
 
-/// A command, then those under it.
+/// Appends the help of a command and of its subcommands.
 fn describe(command: &Command, page: &mut String) {
     let name = command.get_bin_name().unwrap_or_else(|| command.get_name()).to_owned();
     let help = command

@@ -1,4 +1,5 @@
-//! `docs/deployers.md` shows all results of the end-to-end tests with the real deployers (`tests/data/deployers.json`). `UPDATE=1` writes its tables again.
+//! `docs/deployers.md` shows all results of the end-to-end tests with the real deployers
+//! (`tests/data/deployers.json`). `UPDATE=1` updates its tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -33,8 +33,8 @@ pub(crate) use programs::ADDRESSES;
 pub(crate) const NAMESPACE: &str = "argocd";
 /// The bundle's folder in the repository.
 const FOLDER: &str = "bundle";
-/// The name of the root Application, which is that of the recipe. The names of the others start with
-/// it.
+/// The name of the root Application, which is that of the recipe. The names of the others start
+/// with it.
 const ROOT: &str = "e2e";
 /// Selects all Applications of the bundle, including the root.
 const OF_BUNDLE: &str = "app.kubernetes.io/part-of=e2e";
@@ -178,8 +178,8 @@ impl ArgoCd {
         waited.await.with_context(|| format!("{before}"))
     }
 
-    /// Runs `argocd app terminate-op NAME` for each Application that is still syncing another commit
-    /// than the newest. Returns their names.
+    /// Runs `argocd app terminate-op NAME` for each Application that is still syncing another
+    /// commit than the newest. Returns their names.
     async fn terminate(&self, stack: &Stack) -> Result<BTreeSet<String>> {
         let commit = self.commits.borrow().last().context("nothing was handed over yet")?.clone();
         let (api, mut names) = (applications(stack), BTreeSet::new());

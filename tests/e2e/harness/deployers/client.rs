@@ -183,8 +183,8 @@ impl Client {
         })
     }
 
-    /// Completes two concurrent runs. The second one waits in its first hook, and fails at a release
-    /// that the first one is deploying.
+    /// Completes two concurrent runs. The second one waits in its first hook, and fails at a
+    /// release that the first one is deploying.
     async fn both(&self, stack: &Stack) -> Result<&'static str> {
         let ended = self.ended().await?;
         if let [.., first, _] = self.runs.lock().await.as_mut_slice() {

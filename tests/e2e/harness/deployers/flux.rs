@@ -287,8 +287,8 @@ async fn status(stack: &Stack) -> Result<String> {
     Ok(lines)
 }
 
-/// Starts the three controllers. They have the documented settings, except for the interval at which
-/// they check dependencies.
+/// Starts the three controllers. They have the documented settings, except for the interval at
+/// which they check dependencies.
 fn controllers(directory: &Path, kubeconfig: &Path) -> Result<Vec<Process>> {
     let home = directory.join("flux");
     let (storage, temporary) = (home.join("storage"), home.join("tmp"));

@@ -48,10 +48,10 @@ pub(super) fn acceptor() -> Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Serves for as long as the node lives.
+/// Serves logs until the node ends.
 pub(super) async fn serve(shared: Arc<Shared>, listener: TcpListener, acceptor: TlsAcceptor) {
     loop {
-        // Fails when file descriptors run out; whoever asks tries again.
+        // Fails when file descriptors run out. The client retries.
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(AGAIN).await;
             continue;
@@ -151,9 +151,9 @@ impl Log {
         .boxed()
     }
 
-    /// What stands there from this byte on, and up to where that was.
+    /// Returns the content from this byte on, and the offset of its end.
     fn read(&self, from: usize) -> (String, usize) {
-        // It is there: nobody takes it away while the node lives.
+        // The file exists as long as the node.
         let all = std::fs::read(&self.path).unwrap_or_default();
         let new = String::from_utf8_lossy(all.get(from..).unwrap_or_default()).into_owned();
         let mut lines: Vec<&str> = new.split_inclusive('\n').collect();

@@ -34,10 +34,10 @@ pub(super) const ALL: Reasons = [Reason::Own; 3];
 pub(super) const OPERATOR: Reasons = [Reason::Own, Reason::Own, Reason::Others];
 pub(super) const NONE: Reasons = [Reason::None; 3];
 
-/// Applies a change and waits until it has succeeded. Checks that the hooks with a reason have fired
-/// once, and the others only if the deployer runs everything anyway. Returns the cell of the table.
-/// `plugins` is the number of plugins that still serve the old driver. Each is replaced once. (In a
-/// first install without an order, some may start before their driver.)
+/// Applies a change and waits until it has succeeded. Checks that the hooks with a reason have
+/// fired once, and the others only if the deployer runs everything anyway. Returns the cell of the
+/// table. `plugins` is the number of plugins that still serve the old driver. Each is replaced
+/// once. (In a first install without an order, some may start before their driver.)
 pub(super) async fn changed(
     stack: &Stack,
     deployer: &dyn Deployer,

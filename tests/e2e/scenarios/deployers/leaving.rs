@@ -113,8 +113,8 @@ fn is_kept(name: &str) -> bool {
     name.starts_with("CustomResourceDefinition ") || name.starts_with("Namespace ")
 }
 
-/// Whether this is the Lease that the operator creates. No chart contains it, and the operator does not
-/// delete it.
+/// Whether this is the Lease that the operator creates. No chart contains it, and the operator does
+/// not delete it.
 fn is_vendors(name: &str) -> bool {
     name == format!("Lease {OPERATOR_NAMESPACE}/{LEASE}")
 }

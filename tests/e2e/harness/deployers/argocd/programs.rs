@@ -20,11 +20,12 @@ use crate::harness::wait::until;
 const START_LIMIT: Duration = Duration::from_mins(2);
 /// From Debian, because it is not a Go module that could be pinned.
 const REDIS: &str = "redis-server";
-/// The program that verifies signatures of commits. Argo CD runs it even if signatures are disabled.
-/// The image of Argo CD contains one.
+/// The program that verifies signatures of commits. Argo CD runs it even if signatures are
+/// disabled. The image of Argo CD contains one.
 const VERIFY: (&str, &str) = ("git-verify-wrapper.sh", "#!/bin/sh\nexit 0\n");
 
-/// The file in Argo CD's home with the arguments for the addresses of Redis and repo-server, one per line.
+/// The file in Argo CD's home with the arguments for the addresses of Redis and repo-server, one
+/// per line.
 pub(crate) const ADDRESSES: &str = "addresses";
 
 /// The running programs.
@@ -125,7 +126,8 @@ impl Home {
         Ok(Self(directory.to_owned()))
     }
 
-    /// Returns the environment of a program. Argo CD is one binary, and a variable selects the program.
+    /// Returns the environment of a program. Argo CD is one binary, and a variable selects the
+    /// program.
     fn environment(&self, stack: &Stack, program: &str) -> Vec<(&'static str, String)> {
         let folder = |name: &str| self.0.join(name).display().to_string();
         let path = std::env::var("PATH").unwrap_or_default();
