@@ -234,7 +234,7 @@ fn errors_are_reported_and_nothing_is_written() {
 }
 
 #[test]
-fn wrong_usage_is_another_exit_code() {
+fn usage_error_has_its_own_exit_code() {
     let scene = Scene::new();
     let mut seen = Vec::new();
     for arguments in [
@@ -270,7 +270,7 @@ fn wrong_usage_is_another_exit_code() {
 }
 
 #[test]
-fn ambiguous_revision_is_noted_for_flux_alone() {
+fn ambiguous_revision_is_noted_for_flux_only() {
     let scene = Scene::new();
     for (deployer, expected) in [("flux", true), ("argocd", false)] {
         let output = scene.run(&format!(
@@ -350,7 +350,7 @@ fn the_checksums_are_those_of_sha256sum() {
 }
 
 #[test]
-fn what_bundles_mean_is_said_and_compared() {
+fn bundle_facts_and_parity_are_reported() {
     let scene = Scene::new();
     let render = |deployer: &str, output: &str| {
         let arguments = format!(
@@ -396,7 +396,7 @@ fn what_bundles_mean_is_said_and_compared() {
 }
 
 #[test]
-fn what_flux_cannot_reach_is_refused() {
+fn unreachable_sources_for_flux_are_refused() {
     let scene = Scene::new();
     let mut seen = Vec::new();
     for arguments in [

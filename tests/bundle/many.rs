@@ -94,7 +94,7 @@ fn programs_get_the_results_as_json() {
 }
 
 #[test]
-fn what_cannot_be_rendered_together_is_said() {
+fn conflicting_renders_are_refused() {
     let scene = fleet();
     fs::write(scene.path().join("fleet/c.yaml"), mine("berlin", 16)).unwrap();
     fs::create_dir(scene.path().join("empty")).unwrap();

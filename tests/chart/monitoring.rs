@@ -103,7 +103,7 @@ fn prometheus_finds_the_port_of_the_hook() {
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn nothing_of_it_is_there_unless_asked_for() {
+fn monitoring_objects_are_off_by_default() {
     let objects = template(&[]);
     assert!(objects.0.iter().all(|object| object["apiVersion"] != "monitoring.coreos.com/v1"));
     assert!(objects.pod()["containers"][0].get("ports").is_none());

@@ -214,7 +214,7 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn each_names_the_place_and_what_is_expected() {
+fn each_refusal_names_place_and_expected_value() {
     for (arguments, fragments) in REFUSALS {
         let message = refusal(arguments);
         for fragment in *fragments {

@@ -24,7 +24,7 @@ Commands print data to standard output, and messages to standard error.
 ";
 
 #[test]
-fn the_page_says_what_help_says() {
+fn page_contains_the_help_of_every_command() {
     let mut wanted = HEAD.to_owned();
     // The width of a wide terminal, and no values from the environment of the user who runs the
     // test.

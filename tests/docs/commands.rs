@@ -88,7 +88,7 @@ fn lines(page: &str) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn pages_name_commands_that_there_are() {
+fn pages_name_only_existing_commands() {
     let (mut seen, mut findings) = (0, Vec::new());
     for page in pages() {
         let text = std::fs::read_to_string(root(&page)).unwrap();

@@ -88,7 +88,7 @@ fn every_line_has_tests_or_reason_and_verdict() {
 }
 
 #[test]
-fn names_of_tests_tell_their_lines() {
+fn names_of_tests_contain_their_lines() {
     assert_eq!(lines_of("line_067_and_070_pods_that_may_go"), BTreeSet::from([67, 70]));
     assert_eq!(lines_of("line_029_to_031_and_046_the_vectors"), BTreeSet::from([29, 30, 31, 46]));
     assert_eq!(lines_of("line_081_allocated_gpus_count_from_v26_7"), BTreeSet::from([81]));

@@ -142,7 +142,7 @@ fn markdown(table: &Table, rows: &BTreeMap<String, BTreeMap<String, String>>) ->
 }
 
 #[test]
-fn the_page_shows_all_that_was_seen() {
+fn page_shows_all_recorded_results() {
     let seen = seen();
     let names = |table: &Table| table.name.to_owned();
     assert_eq!(

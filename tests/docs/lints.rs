@@ -57,7 +57,7 @@ fn the_rules_are_those_of_the_table() {
 
 /// Every example file of a lint is of a lint that there is.
 #[test]
-fn examples_are_of_lints_that_there_are() {
+fn examples_are_of_existing_lints() {
     for kind in ["bad", "good"] {
         for entry in std::fs::read_dir(root("crates/recipe/tests/recipe").join(kind)).unwrap() {
             let file = entry.unwrap().file_name().into_string().unwrap();

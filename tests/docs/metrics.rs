@@ -107,7 +107,7 @@ fn panels() -> Vec<(String, String)> {
 }
 
 #[test]
-fn alerts_and_dashboard_name_only_what_there_is() {
+fn alerts_and_dashboard_name_only_existing_metrics() {
     let word = regex::Regex::new(r"[a-z][a-z0-9_]*").unwrap();
     let selector = regex::Regex::new(r"([a-z][a-z0-9_]*)\{([^}]*)\}").unwrap();
     let label = regex::Regex::new(r"([a-z_]+)\s*(?:=|!=|=~|!~)\s*").unwrap();

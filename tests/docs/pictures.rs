@@ -1,5 +1,5 @@
-//! The pictures of the pages show the program's output in a terminal, in light and dark. `UPDATE=1
-//! cargo test --test docs` updates them.
+//! The pictures of the pages show the program's output in a terminal, in light and dark. `UPDATE=1`
+//! updates them.
 
 use std::fmt::Write;
 use std::process::Command;
@@ -91,7 +91,7 @@ fn drawn(typed: &str, said: &str) -> String {
 }
 
 #[test]
-fn pictures_show_what_the_program_says() {
+fn pictures_show_output_of_the_program() {
     for (name, typed, arguments) in PICTURES {
         let output = Command::new(env!("CARGO_BIN_EXE_gpu-rollout"))
             .args(arguments)

@@ -1,5 +1,4 @@
-//! `docs/preflight.md` is generated from the table of checks. `UPDATE=1`
-//! updates it.
+//! `docs/preflight.md` is generated from the table of checks. `UPDATE=1` updates it.
 
 use std::fmt::Write;
 

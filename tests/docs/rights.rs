@@ -1,5 +1,4 @@
-//! `docs/rights.md` is generated from the table of rights. `UPDATE=1`
-//! updates it.
+//! `docs/rights.md` is generated from the table of rights. `UPDATE=1` updates it.
 
 use std::fmt::Write;
 

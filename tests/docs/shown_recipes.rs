@@ -16,7 +16,7 @@ fn recipes(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn recipes_of_pages_are_good_ones() {
+fn recipes_of_pages_are_valid() {
     let mut seen = 0;
     for page in pages() {
         for recipe in recipes(&std::fs::read_to_string(root(&page)).unwrap()) {

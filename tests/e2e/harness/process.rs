@@ -121,7 +121,7 @@ impl Process {
         let group = self.group()?;
         self.signal("INT").await?;
         self.wait().await?;
-        until(&format!("what {} has started to end", self.name), LIMIT, async || {
+        until(&format!("{} and its children to end", self.name), LIMIT, async || {
             Ok((!signalled("0", &group).status().await?.success()).then_some(()))
         })
         .await

@@ -55,7 +55,7 @@ async fn check_previous(stack: &Stack, console: &Console) -> Result<()> {
     Ok(())
 }
 
-async fn gets_back(mode: &str) -> Result<()> {
+async fn fleet_returns(mode: &str) -> Result<()> {
     scenario_within(DEADLINE, &format!("bad-driver-{mode}"), async |stack| {
         stack.play(Script { bad_driver: Some(NEW.driver), ..Script::seeded(91) }).await?;
         stack.add_gpu_nodes(NODES).await?;
@@ -123,11 +123,11 @@ async fn gets_back(mode: &str) -> Result<()> {
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn previous_driver_returns_in_drive() -> Result<()> {
-    gets_back("drive").await
+    fleet_returns("drive").await
 }
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn previous_driver_returns_in_assist() -> Result<()> {
-    gets_back("assist").await
+    fleet_returns("assist").await
 }

@@ -14,7 +14,7 @@ use crate::harness::stand_in::Script;
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn installed_upgraded_and_deployed_once_more() -> Result<()> {
+async fn installed_upgraded_and_deployed_again() -> Result<()> {
     scenario("bundle", async |stack| {
         stack.play(Script::seeded(21)).await?;
         let nodes = stack.add_gpu_nodes(3).await?;

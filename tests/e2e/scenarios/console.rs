@@ -369,7 +369,7 @@ async fn findings(console: &Console) -> Result<BTreeMap<String, Value>> {
 /// left a skip label and a cordon.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn what_doctor_prescribes_cures() -> Result<()> {
+async fn remedies_of_doctor_resolve_findings() -> Result<()> {
     scenario("console-doctor", async |stack| {
         let nodes = stack.fleet(Script { driver: (300, 900), ..Script::seeded(73) }, 3, true).await?;
         let console = Console::new(stack)?;

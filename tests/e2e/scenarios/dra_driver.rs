@@ -15,7 +15,7 @@ use crate::harness::wait::until;
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn plugins_are_stale_until_somebody_replaces_them() -> Result<()> {
+async fn plugins_are_stale_until_replaced() -> Result<()> {
     scenario("dra-driver", async |stack| {
         let nodes = stack.fleet(Script::seeded(11), 2, true).await?;
         let before = stack.plugins().await?;

@@ -46,7 +46,7 @@ fn blocks(page: &str) -> Vec<&str> {
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn the_tutorial_is_true_word_by_word() -> Result<()> {
+async fn tutorial_works_exactly_as_written() -> Result<()> {
     scenario("tutorial", async |stack| {
         let environment = prepare(stack, true).await?;
         let folder = stack.helm.directory().join("tutorial");

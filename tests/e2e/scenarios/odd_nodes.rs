@@ -111,7 +111,7 @@ fn settings(mode: &str, tasks: &[&str]) -> Value {
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn odd_nodes_hold_up_no_rollout_in_drive() -> Result<()> {
+async fn odd_nodes_do_not_block_rollout_in_drive() -> Result<()> {
     rolls_out(
         "odd-drive",
         95,
@@ -123,7 +123,7 @@ async fn odd_nodes_hold_up_no_rollout_in_drive() -> Result<()> {
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn odd_nodes_hold_up_no_rollout_in_assist() -> Result<()> {
+async fn odd_nodes_do_not_block_rollout_in_assist() -> Result<()> {
     rolls_out("odd-assist", 96, NEW.values(), settings("assist", &["settle", "wake", "reroll"]))
         .await
 }

@@ -271,7 +271,7 @@ async fn each_driver_is_replaced_once_in_drive() -> Result<()> {
 /// The driver does not change. The DaemonSet of the plugins replaces only them, node by node.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn never_ready_device_plugin_is_no_success() -> Result<()> {
+async fn never_ready_device_plugin_fails_the_hook() -> Result<()> {
     scenario("operand-never-ready", async |stack| {
         let nodes = stack.fleet(Script::seeded(42), NODES, false).await?;
         let broken = nodes[1].clone();

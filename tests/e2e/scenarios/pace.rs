@@ -60,7 +60,7 @@ async fn drive_on_fleets_that_grow() -> Result<()> {
 /// Measures eight nodes, four at once, with drivers as slow as real ones: two rounds.
 #[tokio::test(flavor = "local")]
 #[ignore = "a measurement: make bench"]
-async fn drive_with_drivers_that_take_their_time() -> Result<()> {
+async fn drive_with_slow_drivers() -> Result<()> {
     scenario_within(LIMIT, "pace-real", async |stack| {
         stack.fleet(Script::seeded(13), 8, true).await?;
         let milliseconds = REAL_DRIVER * 1_000;

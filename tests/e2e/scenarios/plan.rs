@@ -242,7 +242,7 @@ async fn one_node_at_a_time() -> Result<()> {
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn half_of_them_beside_a_budget() -> Result<()> {
+async fn half_of_the_nodes_with_a_budget() -> Result<()> {
     let policy = json!({"maxParallelUpgrades": 0, "maxUnavailable": "50%", "podDeletion": {"timeout": "120s"}});
     comes_true(Policy { guarded: true, ..Policy::drive("half", &policy) }).await
 }

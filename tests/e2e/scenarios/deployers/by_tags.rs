@@ -20,7 +20,7 @@ const DEADLINE: Duration = Duration::from_mins(20);
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e-full"]
-async fn installed_upgraded_and_looked_at_once_more() -> Result<()> {
+async fn installed_upgraded_and_refreshed() -> Result<()> {
     scenario_within(DEADLINE, "by-tags", async |stack| {
         stack.play(Script::seeded(21)).await?;
         let nodes = stack.add_gpu_nodes(3).await?;
