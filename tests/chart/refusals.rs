@@ -220,7 +220,7 @@ fn each_refusal_names_place_and_expected_value() {
         for fragment in *fragments {
             assert!(
                 message.contains(fragment),
-                "{arguments:?} says:\n{message}\nwithout: {fragment}"
+                "{arguments:?}: the message\n{message}\nlacks: {fragment}"
             );
         }
     }

@@ -35,10 +35,7 @@ fn page_contains_the_help_of_every_command() {
         std::fs::write(root(PAGE), wanted).unwrap();
     } else {
         let page = std::fs::read_to_string(root(PAGE)).unwrap_or_default();
-        assert!(
-            page == wanted,
-            "{PAGE} does not say what --help says: UPDATE=1 cargo test --test docs"
-        );
+        assert!(page == wanted, "{PAGE} differs from --help: run UPDATE=1 cargo test --test docs");
     }
 }
 

@@ -191,7 +191,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Waits until the ClusterPolicy's status says so.
+    /// Waits until the ClusterPolicy has this status.
     pub(crate) async fn await_policy(&self, state: &str) -> Result<()> {
         let policies = Api::<DynamicObject>::all_with(self.client.clone(), &cluster_policy_kind());
         until(&format!("the ClusterPolicy to be {state}"), LIMIT, async || {

@@ -26,7 +26,7 @@ use super::wait::until;
 pub(crate) const BUDGET_SECONDS: u64 = 240;
 const POD_LIMIT: Duration = Duration::from_mins(2);
 
-/// One release of `charts/gpu-rollout`, in the operator's namespace unless said otherwise.
+/// One release of `charts/gpu-rollout`, in the operator's namespace by default.
 pub(crate) struct HookRelease<'a> {
     stack: &'a Stack,
     name: &'a str,

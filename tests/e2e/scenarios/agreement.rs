@@ -166,7 +166,7 @@ async fn live(
         let said = library.pass().await?;
         let pass = || {
             format!(
-                "in pass {pass}, after {:?}; the library says {said:?}, the model {:?}",
+                "in pass {pass}, after {:?}; the library returned {said:?}, the model {:?}",
                 done.actions, expected.error
             )
         };

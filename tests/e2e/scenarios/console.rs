@@ -42,7 +42,7 @@ fn settings() -> Value {
     })
 }
 
-/// Creates an obstacle on each of some nodes before the rollout starts.
+/// Creates the obstacles on the nodes, before the rollout starts.
 async fn obstruct(stack: &Stack) -> Result<()> {
     let applier = Applier::new(&stack.client);
     stack.create_namespace(NAMESPACE).await?;

@@ -239,7 +239,7 @@ async fn run_is_measured_live_and_archived_afterwards() -> Result<()> {
             "the metrics port is still open after the end of the pod"
         );
 
-        ensure!(!said.success, "gpu-3 fails\n{said:?}");
+        ensure!(!said.success, "the hook succeeded although gpu-3 fails\n{said:?}");
         let report = console.types("gpu-rollout report -o metrics").await?;
         check(&report)?;
         ensure!(

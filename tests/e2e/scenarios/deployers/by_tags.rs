@@ -28,8 +28,8 @@ async fn installed_upgraded_and_refreshed() -> Result<()> {
         let hooks = hooks(stack);
         let argocd = ArgoCd::start(stack, Form::Applications, Follow::Tags).await?;
 
-        // First install: every hook fires once; the DRA driver comes after the drivers, nothing is
-        // stale.
+        // First install: every hook fires once. The DRA driver starts after the drivers, so no
+        // plugin is stale.
         let ask = Ask::old(nodes.len());
         argocd.deploy(stack, &ask).await?;
         argocd.wait(stack, Outcome::Succeeded).await?;
@@ -45,8 +45,8 @@ async fn installed_upgraded_and_refreshed() -> Result<()> {
         let before = stack.plugins().await?;
         ensure!(before.len() == nodes.len(), "a node has no plugin: {before:?}");
 
-        // Upgrade: the operator's hooks fire once. Nothing of the DRA driver has changed, and its
-        // hook stays where it is.
+        // Upgrade: the operator's hooks fire once. The DRA driver has not changed, so its hook does
+        // not fire.
         argocd.deploy(stack, &ask.with(&NEW)).await?;
         argocd.wait(stack, Outcome::Succeeded).await?;
         ensure!(fired(stack, begin)? == [2, 2, 1], "{:?}", fired(stack, begin)?);

@@ -77,7 +77,7 @@ async fn outcomes(kind: Kind) -> Result<()> {
         story.pod_killed().await.context("the hook's pod is killed")?;
         story.deployer_killed().await.context("the deployer is killed")?;
         story.interrupted().await.context("the client is interrupted")?;
-        story.api_server_away().await.context("the API server is away")?;
+        story.api_server_away().await.context("the API server is stopped")?;
         story.second_deployment().await.context("a second deployment")?;
         story.hook_fails().await.context("the hook fails")?;
         story.budget_exceeded().await.context("the budget is exceeded")?;

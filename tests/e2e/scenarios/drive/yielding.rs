@@ -136,11 +136,14 @@ async fn late_and_impossible_budgets_and_jobs_are_respected() -> Result<()> {
         );
         let (said, (yielded, finished)) = (said?, times?);
 
-        ensure!(!said.success, "one node fails\n{said:?}\n{}", hook.logs().await?);
+        ensure!(
+            !said.success,
+            "the hook succeeded although one node fails\n{said:?}\n{}",
+            hook.logs().await?
+        );
         ensure!(hook.named().await? == ["gpu-1:UpgradeFailed"], "{:?}", hook.named().await?);
         check_done(stack, &["gpu-1"]).await?;
-        // The hook releases the node whose pod may not be evicted unchanged, and evicts nothing
-        // there.
+        // The hook releases the node with the protected pod unchanged, and evicts nothing there.
         let nodes = nodes(stack).await?;
         let given_back = nodes.get("gpu-1").context("gpu-1")?;
         ensure!(!is_cordoned(given_back), "{given_back:?}");
