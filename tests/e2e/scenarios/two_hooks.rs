@@ -59,7 +59,7 @@ async fn one_waits_for_the_lease() -> Result<()> {
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn stopped_hook_writes_nothing_under_anothers_lease() -> Result<()> {
+async fn stopped_hook_writes_nothing_under_foreign_lease() -> Result<()> {
     stopped_in_mid_rollout("two-hooks-stopped", 82, |stack| {
         Ok(HookRelease::new(stack, "gpu-rollout"))
     })
