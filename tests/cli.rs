@@ -1,4 +1,4 @@
-//! The command line as people meet it: exit code, standard output, standard error.
+//! The program as a user runs it: exit code, standard output, standard error.
 
 use assert_cmd::Command;
 
@@ -6,7 +6,7 @@ fn program() -> Command {
     Command::cargo_bin("gpu-rollout").expect("cargo builds it for these tests")
 }
 
-/// Runs the program in a folder of its own and returns everything that it said.
+/// Runs the program in a folder of its own. Returns its exit code and its output.
 fn run(arguments: &[&str], input: &str, files: &[(&str, &str)]) -> String {
     let folder = tempfile::tempdir().expect("a test has a folder for temporary files");
     for (name, text) in files {
@@ -68,7 +68,7 @@ fn check() {
     );
 }
 
-/// A recipe of NVIDIA AICR, its values file, and the options that it takes.
+/// A recipe of NVIDIA AICR, its values file, and the options that it needs.
 #[test]
 fn aicr() {
     let result = "kind: RecipeResult
@@ -110,7 +110,7 @@ fn what_cannot_be_read() {
     snapshot!("directory", run(&["recipe", "show", "./"], "", &[]));
 }
 
-/// Not a byte beyond the limit is read: a sparse file of 64 MB costs nothing.
+/// The program reads no byte beyond the limit, so a sparse file of 64 MB is cheap.
 #[test]
 fn a_file_of_64_megabytes() {
     let folder = tempfile::tempdir().unwrap();
@@ -199,7 +199,7 @@ fn schema() {
     assert!(said.starts_with("exit 0\n--- output\n{\n  \"$schema\":"), "{said}");
 }
 
-/// A run in the model follows from its seed, on every machine.
+/// A simulation depends only on its seed, on every machine.
 #[test]
 fn simulate() {
     let files = [("mine.yaml", MINE)];
@@ -312,7 +312,7 @@ fn completions_and_manual_pages_are_of_all_commands() {
     );
     assert!(
         page("gpu-rollout-bundle-render.1").contains("\\-\\-hook\\-image"),
-        "options are explained"
+        "the manual page lacks an option"
     );
     let bad = run(&["man", "file/man1"], "", &[("file", "")]);
     assert!(
@@ -321,7 +321,7 @@ fn completions_and_manual_pages_are_of_all_commands() {
     );
 }
 
-/// A list that is cut off looks whole to whoever reads it later: it was no error.
+/// A failed write is an error, because a truncated list looks complete to its reader.
 #[test]
 #[cfg(target_os = "linux")]
 fn full_disk_is_reported_but_not_closed_pipe() {
@@ -336,7 +336,7 @@ fn full_disk_is_reported_but_not_closed_pipe() {
             .expect("the program starts");
         child.wait_with_output().expect("it ends")
     };
-    // Every write to it fails with ENOSPC.
+    // Every write to /dev/full fails with ENOSPC.
     let full = run(std::fs::File::options()
         .write(true)
         .open("/dev/full")

@@ -1,6 +1,6 @@
-//! The reference pages say what the program's own tables say, and their links lead somewhere.
+//! The reference pages agree with the tables of the program, and their links are valid.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+#![expect(clippy::unwrap_used, reason = "a panic names the place in a failed test")]
 
 use std::path::{Path, PathBuf};
 
@@ -28,12 +28,13 @@ mod docs {
     mod values;
 }
 
-/// A path in the repository.
+/// Returns a path in the repository.
 fn root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Holds the part of a page that is made from `source`, between its two marks, against what it has to be; with `UPDATE` it is written.
+/// Compares the part of a page that is generated from `source`, between its two marks, with
+/// `expected`. With `UPDATE`, writes it.
 #[track_caller]
 fn generated(page: &str, source: &str, expected: &str) {
     let start =
@@ -49,7 +50,7 @@ fn generated(page: &str, source: &str, expected: &str) {
     }
 }
 
-/// The cells of a row of a Markdown table.
+/// Returns the cells of a row of a Markdown table.
 fn cells(row: &str) -> Vec<&str> {
     row.trim().trim_matches('|').split('|').map(str::trim).collect()
 }

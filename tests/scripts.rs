@@ -1,6 +1,6 @@
 //! The scripts check that programs are installed before they build anything.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+#![expect(clippy::unwrap_used, reason = "a panic names the place in a failed test")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,8 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// A script of the repository, without any variable of the environment that changes what it does.
+/// Returns the command of a script of the repository, without the environment variables that change
+/// its behavior.
 fn script(path: &str) -> Command {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut command = Command::new(root.join(path));
@@ -18,7 +19,7 @@ fn script(path: &str) -> Command {
     command
 }
 
-/// The Debian package of each program that `scripts/needs.sh` checks for some sets.
+/// Returns the Debian package of each program that `scripts/needs.sh` checks for some sets.
 fn packages(sets: &str) -> BTreeMap<String, String> {
     let path = std::env::var_os("PATH").unwrap();
     let output = script("scripts/needs.sh")
@@ -34,11 +35,12 @@ fn packages(sets: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// A machine on which some of the programs that the scripts need are missing, and nothing can be installed.
+/// A machine on which some programs that the scripts need are missing and cannot be installed.
 struct Machine(TempDir);
 
 impl Machine {
-    /// The programs of the tables that it has fail, and leave their names in `called`. All others are those of this machine.
+    /// Creates a machine without these programs. The other programs of the tables fail, and record
+    /// their calls in `called`. All further programs are those of the real machine.
     fn without(missing: &[&str]) -> Self {
         let machine = Self(tempfile::tempdir().unwrap());
         let bin = machine.0.path().join("bin");
@@ -63,7 +65,7 @@ impl Machine {
                 && !alternative
                 && !bin.join(&name).exists()
             {
-                // A link that leads nowhere was there before.
+                // Replace a dangling link.
                 symlink(entry.path(), bin.join(name)).ok();
             }
         }
@@ -86,7 +88,7 @@ impl Machine {
             .unwrap()
     }
 
-    /// The calls of programs that the scripts check, one per line.
+    /// Returns the calls of programs that the scripts check, one per line.
     fn called(&self) -> String {
         fs::read_to_string(self.0.path().join("called")).unwrap_or_default()
     }
@@ -157,7 +159,7 @@ fn old_go_is_refused_before_the_build() {
     assert_eq!(machine.called(), "go list -m\n");
 }
 
-/// Root on Debian: what is missing is installed, before anything else runs.
+/// As root on Debian, the scripts install missing programs before anything else runs.
 #[test]
 fn missing_packages_are_installed_for_root() {
     let machine = Machine::without(&["buildah", "readelf"]);

@@ -1,4 +1,5 @@
-//! `gpu-rollout bundle` as a process: exit codes, what is said where, and that nothing is half-written.
+//! `gpu-rollout bundle` as a process: exit codes, standard output, standard error, and no partly
+//! written files.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,7 +8,7 @@ use std::process::Output;
 
 use assert_cmd::Command;
 
-/// A directory of its own for the program to run in.
+/// A separate directory in which the program runs.
 pub(crate) struct Scene(tempfile::TempDir);
 
 impl Scene {
@@ -106,7 +107,7 @@ fn other_bundle_is_replaced_edited_only_by_force() {
         vec![notes("-r kind-dev -d helm"), notes("-r kind-dev -d helm --set cluster.gpuNodes=3")];
     assert!(
         seen.iter().all(|said| said.lines().count() == 1),
-        "the same recipe in another state is no other bundle: {seen:?}"
+        "the same recipe with another value was reported as another bundle: {seen:?}"
     );
     seen.push(notes("-r base -d helm"));
     seen.push(notes("-r base -d helmfile"));
@@ -129,7 +130,7 @@ fn bundle_diff_shows_changes_by_release() {
     scene.run("bundle render -r base -d helm -o same");
     scene.run("bundle render -r eks-gb200-training -d helm -o training");
     scene.run("bundle render -r base -d helm -o new --set components.gpu-operator.version=v26.3.3");
-    // An edit of values by hand, and a comment, which changes nothing.
+    // A manual edit of values, and a comment, which has no effect.
     let values = scene.path().join("new/004-gpu-operator/values.yaml");
     let text = fs::read_to_string(&values).unwrap();
     fs::write(&values, format!("# mine\n{}", text.replace("580.126.20", "580.173.02"))).unwrap();
@@ -233,7 +234,7 @@ fn errors_are_reported_and_nothing_is_written() {
 }
 
 #[test]
-fn wrong_usage_is_another_exit_code() {
+fn usage_error_has_its_own_exit_code() {
     let scene = Scene::new();
     let mut seen = Vec::new();
     for arguments in [
@@ -269,7 +270,7 @@ fn wrong_usage_is_another_exit_code() {
 }
 
 #[test]
-fn ambiguous_revision_is_noted_for_flux_alone() {
+fn ambiguous_revision_is_noted_for_flux_only() {
     let scene = Scene::new();
     for (deployer, expected) in [("flux", true), ("argocd", false)] {
         let output = scene.run(&format!(
@@ -349,7 +350,7 @@ fn the_checksums_are_those_of_sha256sum() {
 }
 
 #[test]
-fn what_bundles_mean_is_said_and_compared() {
+fn bundle_facts_and_parity_are_reported() {
     let scene = Scene::new();
     let render = |deployer: &str, output: &str| {
         let arguments = format!(
@@ -395,7 +396,7 @@ fn what_bundles_mean_is_said_and_compared() {
 }
 
 #[test]
-fn what_flux_cannot_reach_is_refused() {
+fn unreachable_sources_for_flux_are_refused() {
     let scene = Scene::new();
     let mut seen = Vec::new();
     for arguments in [

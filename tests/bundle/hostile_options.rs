@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::hostile::{PAYLOADS, files, is_helm_template, is_yaml};
 
-/// Each option that takes a text, with what stands before and behind the text in a value that is taken.
+/// Each option with a text value, with the prefix and the suffix that make the value valid.
 const OPTIONS: &[(&str, &str, &str)] = &[
     ("chart-repository", "nvidia=https://charts.example.com/", ""),
     ("chart-repository", "nvidia=oci://charts.example.com/", ""),
@@ -29,7 +29,7 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("set", "metadata.name=", ""),
     ("set", "components.gpu-operator.version=", ""),
 ];
-/// Options that name what is read and written on this machine, or take words of a list.
+/// Options whose values name local files, or come from a fixed list.
 const NOT_WRITTEN: [&str; 6] = ["recipe", "deployer", "output", "format", "data", "color"];
 
 #[test]
@@ -80,7 +80,7 @@ fn hostile_texts_in_options_are_harmless() {
                 }
                 continue;
             }
-            // CRDs are copies of files of the catalog, and large.
+            // CRDs are large copies of catalog files.
             for (name, text) in
                 files(&output).into_iter().filter(|(name, _)| !name.contains("-crds/"))
             {

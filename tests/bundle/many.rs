@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use super::command::{Scene, snapshot};
 
-/// A recipe of the user that builds on one of the library.
+/// Returns a user's recipe that extends one of the library.
 fn mine(name: &str, nodes: u32) -> String {
     format!(
         "apiVersion: gpu-rollout.dev/v1\nkind: Recipe\nmetadata: {{name: {name}}}\nextends: [base]\ncluster: {{gpuNodes: {nodes}}}\n"
     )
 }
 
-/// A directory with recipes of which one is broken, and with what is no recipe.
+/// Creates a directory with recipes, one of them broken, and with other files.
 fn fleet() -> Scene {
     let scene = Scene::new();
     let fleet = scene.path().join("fleet");
@@ -33,7 +33,7 @@ fn fleet() -> Scene {
     scene
 }
 
-/// Path and content of every file below a directory.
+/// Returns the path and the content of every file below a directory.
 fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -78,7 +78,7 @@ fn programs_get_the_results_as_json() {
         entries.as_array().unwrap().iter().map(|entry| &entry["recipe"]).collect();
     assert_eq!(names, ["aachen".into(), "berlin".into(), Value::Null].iter().collect::<Vec<_>>());
     for entry in entries.as_array_mut().unwrap() {
-        // What each release is stands in `bundle-info.yaml` too, and has snapshots there.
+        // The details of each release are also in `bundle-info.yaml`, which has snapshots.
         let releases: Vec<Value> = entry["releases"]
             .as_array()
             .unwrap()
@@ -94,7 +94,7 @@ fn programs_get_the_results_as_json() {
 }
 
 #[test]
-fn what_cannot_be_rendered_together_is_said() {
+fn conflicting_renders_are_refused() {
     let scene = fleet();
     fs::write(scene.path().join("fleet/c.yaml"), mine("berlin", 16)).unwrap();
     fs::create_dir(scene.path().join("empty")).unwrap();

@@ -1,4 +1,4 @@
-//! What the chart reads out of the values that the hook shares with its component.
+//! The settings that the chart derives from the values that the hook shares with its component.
 
 use std::collections::BTreeMap;
 
@@ -141,14 +141,14 @@ const BEFORE: &str = "rollout: {mode: steer, tasks: [preflight, hold]}\n";
 #[test]
 #[ignore = "needs helm (make e2e)"]
 fn preflight_knows_coming_daemon_sets_of_gpu_operator() {
-    // The command `plan` reads the values itself: it must find the same in them.
+    // The command `plan` reads the values itself, with the same result.
     let coming = |values: &str| {
         let told = settings(&format!("{values}{BEFORE}")).preflight.coming;
         let read: Option<serde_json::Map<_, _>> = yaml::from_str(values).unwrap();
         assert_eq!(gpu::coming(&read.unwrap_or_default()), told, "{values}");
         told
     };
-    assert_eq!(coming(""), ComingValues::default(), "no values: what is live stays as it is");
+    assert_eq!(coming(""), ComingValues::default(), "without values, the live settings must stay");
     let defaults = ComingValues {
         driver: Some(true),
         precompiled: Some(false),
@@ -160,7 +160,7 @@ fn preflight_knows_coming_daemon_sets_of_gpu_operator() {
     assert_eq!(
         coming("driver: {version: \"580\"}\n"),
         defaults,
-        "what a file leaves out is the operator's default"
+        "a missing key must have the operator's default"
     );
     let all = coming(
         "driver:
@@ -186,7 +186,7 @@ operator: {use_ocp_driver_toolkit: true}
     assert_eq!(
         settings("driver: {usePrecompiled: true}\n").preflight,
         PreflightSettings::default(),
-        "without the task nobody asks"
+        "without the task, the settings must have the defaults"
     );
 }
 
@@ -238,7 +238,7 @@ fn default_nvidia_driver_is_expected_as_values_say() {
     assert_eq!(
         (numbers.upgrade_policy.auto_upgrade, numbers.nvidia_drivers),
         (None, None),
-        "the values do not say"
+        "the values do not set it"
     );
 }
 

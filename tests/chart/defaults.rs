@@ -1,5 +1,5 @@
-//! The defaults of the hook's settings are [`Settings::default`]. People read them in the chart's `values.yaml` and in the recipe's schema as well: those
-//! are compared here.
+//! The chart's `values.yaml` and the recipe's schema have the same defaults as
+//! [`Settings::default`].
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use contract::policy::{DrainPolicy, PodDeletionPolicy, Policy, UpgradeSettings};
 use contract::settings::{DevicePluginSettings, DraSettings, Settings};
 use serde_json::{Map, Value, json};
 
-/// Values of the chart that are no settings of the hook, or have no default there: what only a release has.
+/// Values of the chart that are not settings of the hook, or that have no default there because
+/// only a release sets them.
 const OTHERS: [&str; 11] = [
     "image",
     "component.version",
@@ -30,7 +31,8 @@ fn values() -> Value {
     values["rollout"].clone()
 }
 
-/// The defaults in the shape of the chart's values, where what is switched off is written as such, or empty.
+/// Returns the defaults in the shape of the chart's values, in which a disabled setting is written
+/// out or empty.
 fn chart_defaults() -> Value {
     let settings = Settings::default();
     let UpgradeSettings { policy, topology, .. } = settings.upgrade.clone();
@@ -50,7 +52,7 @@ fn chart_defaults() -> Value {
     } = settings.device_plugin;
     assert!(
         wait_for_completion.is_none() && topology.is_none(),
-        "an empty selector and an empty label"
+        "selector and label must be empty"
     );
     let mut upgrade = json!(settings.upgrade);
     upgrade["policy"] = json!({
@@ -94,7 +96,7 @@ fn with(mut object: Value, key: &str, flag: bool) -> Value {
     object
 }
 
-/// Every value that is no map, by its path; an empty map is a value.
+/// Returns every value that is not a map, by its path. An empty map counts as a value.
 fn leaves(value: &Value) -> BTreeMap<String, Value> {
     fn collect(map: &Map<String, Value>, path: &str, found: &mut BTreeMap<String, Value>) {
         for (key, value) in map {
@@ -121,7 +123,7 @@ fn chart_values_are_the_defaults_of_settings() {
     assert_eq!(found, leaves(&chart_defaults()));
 }
 
-/// What the schema calls a default, in the words that it has for it.
+/// Returns the default of a property in its description in the schema.
 fn documented(definition: &str, property: &str) -> String {
     let schema: Value = serde_json::from_str(&recipe::schema::text()).unwrap();
     let description = schema["$defs"][definition]["properties"][property]["description"]

@@ -1,4 +1,5 @@
-//! The trigger digest: the same wherever it is computed, and another one whenever the hook must fire again.
+//! The trigger digest is the same wherever it is computed, and changes whenever the hook must fire
+//! again.
 
 use super::helm::{template, template_as, values};
 

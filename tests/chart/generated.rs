@@ -1,4 +1,4 @@
-//! `charts/gpu-rollout/files` is made from the tables in `contract/`; `UPDATE=1 cargo test --test chart` writes it.
+//! `charts/gpu-rollout/files` is generated from the tables in `contract/`. `UPDATE=1` updates it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use serde_json::json;
 const HEADER: &str =
     "# Generated from crates/contract; `UPDATE=1 cargo test --test chart` updates it.\n";
 
-/// The text of a generated file.
+/// Returns the text of a generated file.
 fn yaml(value: &impl serde::Serialize) -> String {
     format!("{HEADER}{}", serde_yaml::to_string(value).unwrap())
 }
 
-/// Fails if the file is not what it should be, or writes it.
+/// Compares a file with its expected content. With `UPDATE`, writes it.
 fn check(name: &str, expected: &str) {
     let path: PathBuf =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/gpu-rollout/files").join(name);
@@ -68,7 +68,7 @@ fn chart_and_image_have_the_programs_version() {
     assert!(dockerfile.contains(&format!("\nARG VERSION={version}\n")), "{dockerfile}");
 }
 
-/// Helm refuses what the program would, with the place.
+/// Helm rejects the values that the program would reject, and names the place.
 #[test]
 fn schema_knows_every_check_and_its_values() {
     let schema: serde_json::Value =

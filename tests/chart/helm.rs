@@ -1,4 +1,4 @@
-//! Real Helm on the hook chart, and its output as objects.
+//! Runs real Helm on the hook chart, and parses its output.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -8,7 +8,7 @@ use contract::names::SETTINGS_ENV;
 use contract::settings::Settings;
 use serde_json::Value;
 
-/// Helm: `GPU_ROLLOUT_HELM`, or the one that is pinned for the tests.
+/// Returns the path of Helm: `GPU_ROLLOUT_HELM`, or the pinned one of the tests.
 fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -24,7 +24,7 @@ fn program() -> &'static PathBuf {
     })
 }
 
-/// The server's version, as a Helm that was not built by its makers takes an old one for the default.
+/// The server's version. The default of a Helm that is built from its Go module is an old one.
 const SERVER: [&str; 2] = ["--kube-version", "1.34.0"];
 
 /// Runs Helm with the chart's path in place of `CHART`.
@@ -35,12 +35,12 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
     Command::new(program()).args(arguments).output().unwrap()
 }
 
-/// The objects that `helm template` makes of release `post` in namespace `gpu-operator`.
+/// Returns the output of `helm template` for release `post` in namespace `gpu-operator`.
 pub(crate) fn template(more: &[&str]) -> Objects {
     template_as("post", "gpu-operator", more)
 }
 
-/// The objects that `helm template` makes of a release.
+/// Returns the output of `helm template` for a release.
 pub(crate) fn template_as(release: &str, namespace: &str, more: &[&str]) -> Objects {
     let output =
         run(&[&["template", release, "CHART", "--namespace", namespace], &SERVER[..], more]
@@ -49,17 +49,17 @@ pub(crate) fn template_as(release: &str, namespace: &str, more: &[&str]) -> Obje
     Objects(serde_yaml::from_multiple(&String::from_utf8(output.stdout).unwrap()).unwrap())
 }
 
-/// What Helm says when it refuses.
+/// Returns Helm's error for values that the chart rejects.
 pub(crate) fn refusal(more: &[&str]) -> String {
     let output =
         run(&[&["template", "post", "CHART", "--namespace", "gpu-operator"], &SERVER[..], more]
             .concat());
     let message = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success(), "helm took {more:?}");
+    assert!(!output.status.success(), "helm accepted {more:?}");
     message
 }
 
-/// A values file that lives as long as the test.
+/// Creates a temporary values file, which is deleted when dropped.
 pub(crate) fn values(text: &str) -> tempfile::TempPath {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
@@ -70,36 +70,36 @@ pub(crate) fn values(text: &str) -> tempfile::TempPath {
 pub(crate) struct Objects(pub(crate) Vec<Value>);
 
 impl Objects {
-    /// All objects of a kind.
+    /// Returns all objects of a kind.
     pub(crate) fn kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
         self.0.iter().filter(move |object| object["kind"] == kind)
     }
 
-    /// The one Job.
+    /// Returns the only Job.
     pub(crate) fn job(&self) -> &Value {
         let jobs: Vec<&Value> = self.kind("Job").collect();
         assert_eq!(jobs.len(), 1);
         jobs[0]
     }
 
-    /// The pod's specification.
+    /// Returns the spec of the Job's pod.
     pub(crate) fn pod(&self) -> &Value {
         &self.job()["spec"]["template"]["spec"]
     }
 
-    /// The trigger ConfigMap.
+    /// Returns the trigger ConfigMap.
     pub(crate) fn trigger(&self) -> &Value {
         self.kind("ConfigMap")
             .find(|map| map["metadata"]["name"].as_str().unwrap().ends_with("-trigger"))
             .unwrap()
     }
 
-    /// D.
+    /// Returns the trigger digest.
     pub(crate) fn digest(&self) -> &str {
         self.trigger()["data"]["digest"].as_str().unwrap()
     }
 
-    /// The settings' text in the Job's environment.
+    /// Returns the text of the settings in the Job's environment.
     pub(crate) fn settings_text(&self) -> &str {
         let environment = self.pod()["containers"][0]["env"].as_array().unwrap();
         environment.iter().find(|variable| variable["name"] == SETTINGS_ENV).unwrap()["value"]
@@ -107,7 +107,7 @@ impl Objects {
             .unwrap()
     }
 
-    /// The settings as the program reads them.
+    /// Returns the settings, parsed as the program does.
     pub(crate) fn settings(&self) -> Settings {
         serde_json::from_str(self.settings_text()).unwrap()
     }

@@ -1,4 +1,5 @@
-//! What monitoring gets: the objects, and alerts that fire when they should, as Prometheus' own evaluation says.
+//! The objects for monitoring, and the conditions under which alerts fire, evaluated by Prometheus'
+//! promtool.
 
 use std::process::Command;
 
@@ -16,7 +17,8 @@ const ALL: &str = "rollout:
     dashboard: {enabled: true, annotations: {grafana_folder: GPUs}}
 ";
 
-/// promtool, as `tests/tools/promtool.sh` finds it.
+/// Runs promtool, which `tests/tools/promtool.sh` finds. Returns whether it succeeded, and its
+/// output.
 fn promtool(arguments: &[&str]) -> (bool, String) {
     let root = env!("CARGO_MANIFEST_DIR");
     let found = Command::new(format!("{root}/tests/tools/promtool.sh")).output().unwrap();
@@ -53,7 +55,7 @@ fn installed_rule_belongs_to_prometheus_and_this_release() {
             && text.contains("namespace=\\\"gpu-operator\\\""),
         "{text}"
     );
-    // JSON is YAML.
+    // JSON is valid YAML.
     let rendered = values(&text);
     let (passed, said) = promtool(&["check", "rules", rendered.to_str().unwrap()]);
     assert!(passed, "{said}");
@@ -87,7 +89,7 @@ fn prometheus_finds_the_port_of_the_hook() {
     }
     assert_eq!(
         monitor["metadata"]["labels"]["app.kubernetes.io/name"], "gpu-rollout",
-        "what identifies the object is ours"
+        "a user's label replaced one that identifies the object"
     );
     let dashboard = objects
         .kind("ConfigMap")
@@ -101,7 +103,7 @@ fn prometheus_finds_the_port_of_the_hook() {
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn nothing_of_it_is_there_unless_asked_for() {
+fn monitoring_objects_are_off_by_default() {
     let objects = template(&[]);
     assert!(objects.0.iter().all(|object| object["apiVersion"] != "monitoring.coreos.com/v1"));
     assert!(objects.pod()["containers"][0].get("ports").is_none());

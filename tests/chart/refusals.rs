@@ -1,8 +1,9 @@
-//! Values that the chart refuses, and what it says.
+//! Values that the chart rejects, with its messages.
 
 use super::helm::{refusal, run};
 
-/// Values as `--set`, `--set-json` or `--set-string`, and fragments of the message: the place, and what is expected there.
+/// Values as `--set`, `--set-json` or `--set-string`, and fragments of the message: the place, and
+/// the expected value.
 const REFUSALS: &[(&[&str], &[&str])] = &[
     (&["--set", "rollout.mode=drove"], &["/rollout/mode", "'observe', 'assist', 'steer', 'drive'"]),
     (
@@ -213,13 +214,13 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
-fn each_names_the_place_and_what_is_expected() {
+fn each_refusal_names_place_and_expected_value() {
     for (arguments, fragments) in REFUSALS {
         let message = refusal(arguments);
         for fragment in *fragments {
             assert!(
                 message.contains(fragment),
-                "{arguments:?} says:\n{message}\nwithout: {fragment}"
+                "{arguments:?}: the message\n{message}\nlacks: {fragment}"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! What the chart renders: the settings, the rights, the Job.
+//! The objects that the chart renders: the settings, the rights, the Job.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,11 @@ fn the_program_reads_the_default_settings() {
         (&[Task::Settle, Task::Wake, Task::Reroll][..], Mode::Assist, Gate::Settled)
     );
     assert_eq!(settings.operator_namespace, "gpu-operator");
-    assert_eq!(settings.upgrade, UpgradeSettings::default(), "one set of defaults");
+    assert_eq!(
+        settings.upgrade,
+        UpgradeSettings::default(),
+        "the chart's defaults must be those of the program"
+    );
     assert_eq!(settings.tolerate_not_ready, Count::Number(0));
     assert_eq!((settings.dra.reroll, settings.dra.required), (Reroll::Auto, DraRequired::Auto));
     assert_eq!(settings.dra.namespaces, contract::names::DRA_NAMESPACES);
@@ -132,18 +136,18 @@ rollout:
     };
     assert_eq!((settings.mode, settings.upgrade), (Mode::Drive, upgrade));
 
-    // Another component's `driver` is none of our business, whatever its type.
+    // The key `driver` of another component has no meaning here and may have any type.
     let other =
         template(&["--set", "rollout.component.name=nvidia-dra-driver-gpu,driver.version=3"]);
     assert_eq!(other.settings().expected, Expected::default());
 }
 
-/// What a rule allows, in one line.
+/// Returns a rule as one line.
 fn line(group: &str, resource: &str, verbs: &[&str], named: bool) -> String {
     format!("{group}/{resource} {} {}", verbs.join(","), if named { "named" } else { "any" })
 }
 
-/// The rules of every role of a scope, and the namespaces of those roles.
+/// Returns the rules of every role of a scope, and the namespaces of those roles.
 fn rendered_rights(objects: &Objects, scope: RightScope) -> (BTreeSet<String>, Vec<&str>) {
     let (kind, suffix) = match scope {
         RightScope::Cluster => ("ClusterRole", ":post"),
@@ -304,7 +308,7 @@ fn job_is_only_hook_and_ends_itself() {
     assert_eq!(
         keys,
         ["activeDeadlineSeconds", "backoffLimit", "template"],
-        "no ttl, no podFailurePolicy"
+        "the Job must have no ttlSecondsAfterFinished and no podFailurePolicy"
     );
     assert_eq!(objects.pod()["terminationGracePeriodSeconds"], TERMINATION_GRACE_SECONDS);
     assert_eq!(objects.pod()["restartPolicy"], "Never");

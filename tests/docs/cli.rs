@@ -1,4 +1,4 @@
-//! `docs/cli.md` is what `--help` says of every command. `UPDATE=1` updates it.
+//! `docs/cli.md` contains the `--help` of every command. `UPDATE=1` updates it.
 
 use std::fmt::Write as _;
 
@@ -24,9 +24,10 @@ Commands print data to standard output, and messages to standard error.
 ";
 
 #[test]
-fn the_page_says_what_help_says() {
+fn page_contains_the_help_of_every_command() {
     let mut wanted = HEAD.to_owned();
-    // As wide as on a terminal that is wide enough, and with nothing of whoever runs the test.
+    // The width of a wide terminal, and no values from the environment of the user who runs the
+    // test.
     let mut command = Cli::command().term_width(100).disable_help_subcommand(true);
     command.build();
     describe(&command, &mut wanted);
@@ -34,14 +35,11 @@ fn the_page_says_what_help_says() {
         std::fs::write(root(PAGE), wanted).unwrap();
     } else {
         let page = std::fs::read_to_string(root(PAGE)).unwrap_or_default();
-        assert!(
-            page == wanted,
-            "{PAGE} does not say what --help says: UPDATE=1 cargo test --test docs"
-        );
+        assert!(page == wanted, "{PAGE} differs from --help: run UPDATE=1 cargo test --test docs");
     }
 }
 
-/// A command, then those under it.
+/// Appends the help of a command and of its subcommands.
 fn describe(command: &Command, page: &mut String) {
     let name = command.get_bin_name().unwrap_or_else(|| command.get_name()).to_owned();
     let help = command

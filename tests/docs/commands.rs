@@ -1,4 +1,4 @@
-//! Every command that a page tells people to type is one that the program knows, with its options.
+//! The program accepts every command, with its options, in the shell blocks of the pages.
 
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
@@ -7,21 +7,22 @@ use gpu_rollout::cli::Cli;
 use super::links::pages;
 use crate::root;
 
-/// What a shell reads before a command.
+/// Words that may precede a command in a shell.
 const KEYWORDS: [&str; 8] = ["!", "do", "else", "if", "then", "time", "until", "while"];
 
-/// What the variables of pages stand for.
+/// The values of the variables in pages.
 const VARIABLES: [(&str, &str); 2] = [
     ("$CHARTS", "https://charts.example.com"),
     ("$HOOK_IMAGE", "registry.example.com/gpu-rollout:0.1.0"),
 ];
 
-/// The words of each command of the program in a line of a shell: what is piped elsewhere, redirected or said behind `#` is not among them.
+/// Returns the words of each call of the program in a shell line, without pipes to other commands,
+/// redirections and comments.
 fn commands(line: &str) -> Vec<Vec<String>> {
     let (mut all, mut words, mut word, mut quote) =
         (Vec::new(), Vec::new(), None::<String>, None::<char>);
     let mut characters = line.chars().peekable();
-    // A word that is redirected to is none of the command's.
+    // The target of a redirection is not a word of the command.
     let mut redirected = false;
     let end = |word: &mut Option<String>, words: &mut Vec<String>, redirected: &mut bool| {
         if let Some(word) = word.take()
@@ -42,11 +43,11 @@ fn commands(line: &str) -> Vec<Vec<String>> {
             (None, '|' | ';' | '&' | '(' | ')') => {
                 end(&mut word, &mut words, &mut redirected);
                 all.push(std::mem::take(&mut words));
-                // What stands in `<(…)` is a command.
+                // The content of `<(…)` is a command.
                 redirected = false;
             }
             (None, '>' | '<') => {
-                // The number before it is a stream's.
+                // The number before it is a file descriptor.
                 if word.as_ref().is_some_and(|word| word.chars().all(|one| one.is_ascii_digit())) {
                     word = None;
                 }
@@ -66,7 +67,7 @@ fn commands(line: &str) -> Vec<Vec<String>> {
     commands.filter(|words| words.first().is_some_and(|word| word == "gpu-rollout")).collect()
 }
 
-/// The lines of the shell blocks of a page, with the number of each.
+/// Returns the lines of the shell blocks of a page, with their numbers.
 fn lines(page: &str) -> Vec<(usize, String)> {
     let mut lines: Vec<(usize, String)> = Vec::new();
     let (mut inside, mut goes_on) = (false, false);
@@ -87,7 +88,7 @@ fn lines(page: &str) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn pages_name_commands_that_there_are() {
+fn pages_name_only_existing_commands() {
     let (mut seen, mut findings) = (0, Vec::new());
     for page in pages() {
         let text = std::fs::read_to_string(root(&page)).unwrap();

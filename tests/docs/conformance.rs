@@ -1,20 +1,21 @@
-//! `docs/conformance.md` has each of the 153 lines once, with the tests that are called after it or a reason, and a verdict.
+//! `docs/conformance.md` has each of the 153 lines once, with the tests named after it or a reason,
+//! and a verdict.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{cells, root};
 
 const PAGE: &str = "docs/conformance.md";
-/// How many lines there are.
+/// The number of lines.
 const LINES: u32 = 153;
-/// How a cell begins that says why there is nothing to hold.
+/// The start of a cell with a reason why no test is possible.
 const NOT_APPLICABLE: &str = "Not applicable: ";
-/// How a verdict says that `drive` differs, and why.
+/// The start of a verdict with a reason why `drive` differs.
 const BETTER: &str = "Better: ";
-/// How one says that it does not.
+/// The start of a verdict that `drive` does not differ.
 const SAME: &str = "Same";
 
-/// The lines that a test is called after: `line_067_and_070_…`, `line_029_to_036_and_046_…`.
+/// Returns the lines that a test is named after: `line_067_and_070_…`, `line_029_to_036_and_046_…`.
 fn lines_of(test: &str) -> BTreeSet<u32> {
     let mut lines = BTreeSet::new();
     let (mut last, mut through) = (0, false);
@@ -31,7 +32,7 @@ fn lines_of(test: &str) -> BTreeSet<u32> {
     lines
 }
 
-/// The tests in `crates/simulator/tests/engine/conformance` by line.
+/// Returns the tests in `crates/simulator/tests/engine/conformance` by line.
 fn tests() -> BTreeMap<u32, BTreeSet<String>> {
     let mut found: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
     for entry in std::fs::read_dir(root("crates/simulator/tests/engine/conformance")).unwrap() {
@@ -49,7 +50,7 @@ fn tests() -> BTreeMap<u32, BTreeSet<String>> {
     found
 }
 
-/// A reason is more than its first words.
+/// Whether a cell has text after `start`.
 fn gives_reason(cell: &str, start: &str) -> bool {
     cell.strip_prefix(start).is_some_and(|reason| reason.trim().len() > 5)
 }
@@ -62,18 +63,18 @@ fn every_line_has_tests_or_reason_and_verdict() {
     assert_eq!(
         rows.iter().map(|(line, _)| *line).collect::<Vec<_>>(),
         (1..=LINES).collect::<Vec<_>>(),
-        "{PAGE}: each line once, in order"
+        "{PAGE} does not have each line once, in order"
     );
     let tests = tests();
     for (line, row) in rows {
         let [_, behavior, model, drive] = row[..] else {
             panic!("{PAGE}: line {line} has {} cells", row.len())
         };
-        assert!(!behavior.is_empty(), "{PAGE}: line {line} says nothing");
+        assert!(!behavior.is_empty(), "{PAGE}: line {line} has no description");
         let named: BTreeSet<String> =
             model.split('`').skip(1).step_by(2).map(str::to_owned).collect();
         let known = tests.get(&line).cloned().unwrap_or_default();
-        assert_eq!(named, known, "{PAGE}: line {line} names its tests");
+        assert_eq!(named, known, "{PAGE}: line {line} does not name its tests");
         assert!(
             !known.is_empty() || gives_reason(model, NOT_APPLICABLE),
             "{PAGE}: line {line} has neither a test nor a reason"
@@ -87,7 +88,7 @@ fn every_line_has_tests_or_reason_and_verdict() {
 }
 
 #[test]
-fn names_of_tests_tell_their_lines() {
+fn names_of_tests_contain_their_lines() {
     assert_eq!(lines_of("line_067_and_070_pods_that_may_go"), BTreeSet::from([67, 70]));
     assert_eq!(lines_of("line_029_to_031_and_046_the_vectors"), BTreeSet::from([29, 30, 31, 46]));
     assert_eq!(lines_of("line_081_allocated_gpus_count_from_v26_7"), BTreeSet::from([81]));

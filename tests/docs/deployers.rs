@@ -1,5 +1,5 @@
-//! `docs/deployers.md` shows what the end-to-end tests have seen of the real deployers (`tests/data/deployers.json`), all of it.
-//! `UPDATE=1` writes its tables anew.
+//! `docs/deployers.md` shows all results of the end-to-end tests with the real deployers
+//! (`tests/data/deployers.json`). `UPDATE=1` updates its tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ const SEEN: &str = "tests/data/deployers.json";
 const DEPLOYERS: [&str; 6] = ["Helm 3", "Helm 4", "helmfile", "Flux", "Argo CD", "argocd-helm"];
 const END: &str = "<!-- end of table -->";
 
-/// A table of the page: its name in the file, and its rows in order, by their names there.
+/// A table of the page: its name in the file, and the names of its rows in the page's order.
 struct Table {
     name: &'static str,
     head: &'static str,
@@ -66,7 +66,7 @@ const TABLES: &[Table] = &[
     },
     Table {
         name: "recovery",
-        head: "What has happened",
+        head: "What happened",
         columns: &DEPLOYERS,
         rows: &[
             "hook fails",
@@ -83,7 +83,7 @@ const TABLES: &[Table] = &[
         name: "network",
         head: "Subject",
         columns: &DEPLOYERS,
-        rows: &["24.7.1 is installed", "NicClusterPolicy", "network drivers", "GPU operator"],
+        rows: &["24.7.1 is installed", "NicClusterPolicy", "network drivers", "GPU Operator"],
     },
     Table {
         name: "moving",
@@ -116,7 +116,7 @@ fn seen() -> Seen {
     serde_json::from_str(&std::fs::read_to_string(root(SEEN)).unwrap()).unwrap()
 }
 
-/// Deployers in whose columns the same is to be read share one.
+/// Renders a table. Deployers with equal cells share a column.
 fn markdown(table: &Table, rows: &BTreeMap<String, BTreeMap<String, String>>) -> String {
     let mut columns: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
     for deployer in table.columns {
@@ -142,7 +142,7 @@ fn markdown(table: &Table, rows: &BTreeMap<String, BTreeMap<String, String>>) ->
 }
 
 #[test]
-fn the_page_shows_all_that_was_seen() {
+fn page_shows_all_recorded_results() {
     let seen = seen();
     let names = |table: &Table| table.name.to_owned();
     assert_eq!(
@@ -172,7 +172,7 @@ fn the_page_shows_all_that_was_seen() {
     check(PAGE, TABLES, &seen);
 }
 
-/// A page with tables shows them as they are.
+/// Checks that a page shows the tables as the file has them. With `UPDATE`, writes them.
 fn check(name: &str, tables: &[Table], seen: &Seen) {
     let page = std::fs::read_to_string(root(name)).unwrap();
     let mut wanted = page.clone();
@@ -189,9 +189,6 @@ fn check(name: &str, tables: &[Table], seen: &Seen) {
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(root(name), wanted).unwrap();
     } else {
-        assert!(
-            page == wanted,
-            "{name} does not show what {SEEN} says: UPDATE=1 cargo test --test docs"
-        );
+        assert!(page == wanted, "{name} differs from {SEEN}: run UPDATE=1 cargo test --test docs");
     }
 }

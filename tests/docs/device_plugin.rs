@@ -1,4 +1,4 @@
-//! `docs/device-plugin.md` has the tables of rules and keys as the program has them. `UPDATE=1` writes them anew.
+//! `docs/device-plugin.md` has the program's tables of rules and keys. `UPDATE=1` updates them.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ fn the_tables_are_those_of_the_program() {
     assert!(page == fresh, "{PAGE} is out of date: run UPDATE=1 cargo test --test docs");
 }
 
-/// The page with this table between the lines that mark its place.
+/// Returns the page with this table between its marks.
 fn with_table(page: &str, name: &str, table: &str) -> String {
     let (start, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
     let (before, rest) = page.split_once(&start).expect("the page marks where the table starts");

@@ -15,7 +15,10 @@ fn every_exit_code_has_its_row() {
         .iter()
         .map(|code| (code.number().to_string(), format!("`{}`", code.name())))
         .collect();
-    assert_eq!(found, expected, "docs/exit-codes.md: one row a code, in the order of the numbers");
+    assert_eq!(
+        found, expected,
+        "docs/exit-codes.md must have one row per code, in the order of the numbers"
+    );
     for row in rows {
         assert!(
             row.len() == 5 && row.iter().all(|cell| !cell.is_empty()),
@@ -24,7 +27,7 @@ fn every_exit_code_has_its_row() {
     }
 }
 
-/// Records carry the name as serde writes it; people read the one of `name()`.
+/// Run records contain the name that serde writes. Messages contain that of `name()`.
 #[test]
 fn the_name_is_the_same_in_records() {
     for code in ExitCode::ALL {

@@ -1,4 +1,5 @@
-//! `docs/failures.md` has each report of `tests/data/failures.txt` once, with tests that exist or a reason, and every test that is called after one.
+//! `docs/failures.md` has each report of `tests/data/failures.txt` once, with existing tests or a
+//! reason, and names every test that is named after a report.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,15 +8,15 @@ use crate::{cells, root};
 
 const PAGE: &str = "docs/failures.md";
 const REPORTS: &str = "tests/data/failures.txt";
-/// Where proofs stand that are no functions: files, known by their names.
+/// The folders of tests that are files and not functions. The file's name is that of the test.
 const FILES: [(&str, &str); 2] = [
     ("crates/simulator/tests/engine/scenarios", "txt"),
     ("crates/recipe/tests/recipe/bad", "yaml"),
 ];
-/// How a reason begins that takes the place of a test, or says what the tests beside it leave open.
+/// The starts of a reason that replaces a test, or that explains what the named tests do not cover.
 const REASONS: [&str; 3] = ["Not applicable: ", "The vendor's: ", "Not done: "];
 
-/// The reports as they are written on the page: `[name#number](address)`.
+/// Returns the reports by name, in the notation of the page: `[name#number](address)`.
 fn reports() -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(root(REPORTS)).unwrap();
     let mut reports = BTreeMap::new();
@@ -40,7 +41,7 @@ fn reports() -> BTreeMap<String, String> {
     reports
 }
 
-/// Names of tests and of files that are ones.
+/// Returns the names of test functions and of test files.
 fn proofs() -> BTreeSet<String> {
     let mut known = BTreeSet::new();
     tests(&root("tests"), &mut known);
@@ -58,7 +59,8 @@ fn proofs() -> BTreeSet<String> {
     known
 }
 
-/// How a test is called after a report: `gpu-operator-2509-` for a file, `gpu_operator_2509_` for a function.
+/// Whether a test is named after a report: `gpu-operator-2509-` for a file, `gpu_operator_2509_`
+/// for a function.
 fn is_after(proof: &str, report: &str) -> bool {
     proof.replace('-', "_").starts_with(&format!("{}_", report.replace(['#', '-', '.'], "_")))
 }
@@ -80,7 +82,7 @@ fn every_report_has_its_tests_or_a_reason() {
         for written in ids.split(", ") {
             let report = reports.iter().find(|(_, known)| *known == written);
             let (id, _) = report.unwrap_or_else(|| panic!("{PAGE}: {REPORTS} has no {written}"));
-            assert!(told.insert(id), "{PAGE}: {id} stands there twice");
+            assert!(told.insert(id), "{PAGE}: duplicate report {id}");
             of_row.push(id);
         }
         let named: BTreeSet<&str> = proof.split('`').skip(1).step_by(2).collect();
@@ -91,17 +93,20 @@ fn every_report_has_its_tests_or_a_reason() {
         let gives_reason = REASONS
             .iter()
             .any(|start| reason.strip_prefix(start).is_some_and(|rest| rest.len() > 20));
-        assert!(gives_reason || reason.is_empty(), "{PAGE}: {ids}: `{reason}` is no reason");
+        assert!(
+            gives_reason || reason.is_empty(),
+            "{PAGE}: {ids}: `{reason}` is not a valid reason"
+        );
         assert!(gives_reason || !named.is_empty(), "{PAGE}: {ids}: neither a test nor a reason");
         for test in known.iter().filter(|test| of_row.iter().any(|id| is_after(test, id))) {
             assert!(
                 named.contains(test.as_str()),
-                "{PAGE}: {ids}: `{test}` is called after it and not named"
+                "{PAGE}: {ids}: `{test}` is named after it, but missing in the row"
             );
         }
     }
     let missing: Vec<&String> = reports.keys().filter(|id| !told.contains(id.as_str())).collect();
-    assert_eq!(missing, [""; 0], "{PAGE} does not tell of them");
+    assert_eq!(missing, [""; 0], "{PAGE} has no row for these reports");
 }
 
 #[test]

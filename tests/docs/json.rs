@@ -1,4 +1,5 @@
-//! `docs/json.md` has every field of what commands print with `-o json`, as the program's own types say it; `UPDATE=1` writes it.
+//! `docs/json.md` has every field of the JSON output of commands (`-o json`), from the types of the
+//! program. `UPDATE=1` updates it.
 
 use std::fmt::Write;
 
@@ -14,7 +15,7 @@ struct Field {
     text: String,
 }
 
-/// The definition that a schema refers to, or itself.
+/// Returns the definition that a schema refers to, or the schema itself.
 fn resolved<'a>(schema: &'a Value, whole: &'a Value) -> &'a Value {
     let target = schema["$ref"]
         .as_str()
@@ -30,7 +31,7 @@ fn resolved<'a>(schema: &'a Value, whole: &'a Value) -> &'a Value {
     }
 }
 
-/// The words of an enumeration.
+/// Returns the values of an enumeration.
 fn words(schema: &Value) -> Option<Vec<&str>> {
     if let Some(words) = schema["enum"].as_array() {
         return Some(words.iter().filter_map(Value::as_str).collect());
@@ -58,7 +59,7 @@ fn kind(schema: &Value) -> String {
     }
 }
 
-/// The fields below a schema, in their order.
+/// Collects the fields of a schema, in their order.
 fn fields(schema: &Value, whole: &Value, path: &str, found: &mut Vec<Field>) {
     let schema = resolved(schema, whole);
     if let Some(properties) = schema["properties"].as_object() {
@@ -90,7 +91,7 @@ fn fields(schema: &Value, whole: &Value, path: &str, found: &mut Vec<Field>) {
     }
 }
 
-/// The fields of a document as rows of a table.
+/// Returns the fields of a document as rows of a table.
 pub(super) fn rows(whole: &Value) -> String {
     let mut found = Vec::new();
     fields(whole, whole, "", &mut found);
@@ -99,7 +100,7 @@ pub(super) fn rows(whole: &Value) -> String {
     found.into_iter().map(row).collect()
 }
 
-/// Holds a page against what is made from the program's types.
+/// Compares a page with the text that is generated from the program's types.
 pub(super) fn check(page: &str, expected: &str) {
     generated(page, "the program's types", expected);
 }

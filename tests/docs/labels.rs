@@ -1,4 +1,5 @@
-//! `docs/labels.md` has every label and annotation that hooks and commands write on nodes, for each driver, as `contract/driver.rs` has them; `UPDATE=1` writes it.
+//! `docs/labels.md` has every label and annotation of `contract/driver.rs` that hooks and commands
+//! write on nodes, for each driver. `UPDATE=1` updates it.
 
 use std::fmt::Write;
 
@@ -71,7 +72,7 @@ fn every_key_on_nodes_is_described() {
             traits.name
         )
         .unwrap();
-        // No controller of NVIDIA upgrades a DaemonSet of the user's own.
+        // NVIDIA's controller does not upgrade a DaemonSet of the user.
         for (what, who, meaning, key) in ROWS
             .into_iter()
             .filter(|(_, _, _, key)| driver.has_operator() || !key(traits).contains("vendor"))

@@ -1,13 +1,13 @@
-//! Links between the pages of the repository, to files and to headings.
+//! The links between the pages of the repository, to files and to headings, are valid.
 
 use std::path::Path;
 
 use crate::root;
 
-/// The pages with a task each, which have an index of their own.
+/// The folder of the how-to pages, which have their own index.
 const HOW_TO: &str = "docs/how-to";
 
-/// The pages that people read.
+/// Returns the pages of the documentation.
 pub(super) fn pages() -> Vec<String> {
     let mut pages: Vec<String> = Vec::new();
     for folder in [".", "docs", HOW_TO, "charts/gpu-rollout"] {
@@ -22,12 +22,12 @@ pub(super) fn pages() -> Vec<String> {
     pages
 }
 
-/// The targets of `[text](target)`.
+/// Returns the targets of links `[text](target)`.
 fn targets(text: &str) -> impl Iterator<Item = &str> {
     text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
 }
 
-/// How a heading is named in links.
+/// Returns the anchor of a heading.
 fn anchor(heading: &str) -> String {
     let plain = heading.trim_start_matches('#').trim().to_lowercase();
     plain

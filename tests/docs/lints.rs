@@ -1,4 +1,5 @@
-//! `docs/lints.md` has one complete row for each lint, and the rules of `bundles/compatibility.yaml`; `UPDATE=1` writes the latter.
+//! `docs/lints.md` has one complete row for each lint, and the rules of
+//! `bundles/compatibility.yaml`. `UPDATE=1` updates the rules.
 
 use std::fmt::Write;
 
@@ -9,7 +10,7 @@ use crate::{cells, generated, root};
 
 const PAGE: &str = "docs/lints.md";
 
-/// The rows of the table that follows a heading.
+/// Returns the rows of the table that follows a heading.
 fn rows<'a>(page: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
     let (_, section) = page
         .split_once(&format!("\n## {heading}\n"))
@@ -26,7 +27,7 @@ fn every_lint_has_its_row() {
     assert_eq!(
         found,
         Lint::ALL.map(Lint::name),
-        "{PAGE}: one row a lint, in the order of `Lint::ALL`"
+        "{PAGE} must have one row per lint, in the order of `Lint::ALL`"
     );
     for row in rows {
         assert!(
@@ -56,7 +57,7 @@ fn the_rules_are_those_of_the_table() {
 
 /// Every example file of a lint is of a lint that there is.
 #[test]
-fn examples_are_of_lints_that_there_are() {
+fn examples_are_of_existing_lints() {
     for kind in ["bad", "good"] {
         for entry in std::fs::read_dir(root("crates/recipe/tests/recipe").join(kind)).unwrap() {
             let file = entry.unwrap().file_name().into_string().unwrap();

@@ -1,4 +1,5 @@
-//! `docs/metrics.md` has the table of `crates/contract/src/metrics.rs` (`UPDATE=1` writes it) and every alert; alerts and dashboard of the hook chart name only metrics and labels that there are.
+//! `docs/metrics.md` has the table of `crates/contract/src/metrics.rs` (`UPDATE=1` updates it) and
+//! every alert. Alerts and dashboard of the hook chart use only existing metrics and labels.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -12,7 +13,7 @@ const PAGE: &str = "docs/metrics.md";
 const ALERTS: &str = include_str!("../../charts/gpu-rollout/files/alerts.yaml");
 const DASHBOARD: &str = include_str!("../../charts/gpu-rollout/files/dashboard.json");
 
-/// The metric of kube-state-metrics that the alerts go by, with the labels that are asked for.
+/// The metric of kube-state-metrics that the alerts use, with the labels that they select.
 const FOREIGN: (&str, [&str; 3]) = ("kube_job_failed", ["namespace", "job_name", "condition"]);
 
 #[test]
@@ -67,7 +68,7 @@ fn metric_names_have_units_and_are_unique() {
     }
 }
 
-/// The expressions of the alerts, by name.
+/// Returns the expressions of the alerts, by name.
 fn alerts() -> Vec<(String, String)> {
     let file: Value = yaml::from_str(ALERTS).unwrap();
     let rules = file["groups"]
@@ -82,7 +83,7 @@ fn alerts() -> Vec<(String, String)> {
         .collect()
 }
 
-/// The expressions of the dashboard, by panel.
+/// Returns the expressions of the dashboard, by panel.
 fn panels() -> Vec<(String, String)> {
     let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
     let mut all = Vec::new();
@@ -106,7 +107,7 @@ fn panels() -> Vec<(String, String)> {
 }
 
 #[test]
-fn alerts_and_dashboard_name_only_what_there_is() {
+fn alerts_and_dashboard_name_only_existing_metrics() {
     let word = regex::Regex::new(r"[a-z][a-z0-9_]*").unwrap();
     let selector = regex::Regex::new(r"([a-z][a-z0-9_]*)\{([^}]*)\}").unwrap();
     let label = regex::Regex::new(r"([a-z_]+)\s*(?:=|!=|=~|!~)\s*").unwrap();
@@ -124,7 +125,7 @@ fn alerts_and_dashboard_name_only_what_there_is() {
         {
             assert!(
                 known(name).is_some_and(|metric| metric.source == MetricSource::Hook),
-                "{place}: `{name}` is no metric of the hook"
+                "{place}: `{name}` is not a metric of the hook"
             );
         }
         for found in selector.captures_iter(&expression) {

@@ -1,4 +1,4 @@
-//! The tables of `docs/modes.md` that the program has; `UPDATE=1 cargo test --test docs` writes them.
+//! `docs/modes.md` has the tables of the program. `UPDATE=1` updates them.
 
 use std::fmt::Write;
 
@@ -11,7 +11,8 @@ use crate::root;
 const PAGE: &str = "docs/modes.md";
 const END: &str = "<!-- end -->\n";
 
-/// Fails if what stands between the note about `source` and the next end is not `expected`, or writes it.
+/// Compares the text between the mark of `source` and the next end mark with `expected`. With
+/// `UPDATE`, writes it.
 fn check(source: &str, expected: &str) {
     let start =
         format!("<!-- Made from {source}; `UPDATE=1 cargo test --test docs` updates it. -->\n");
@@ -30,7 +31,7 @@ fn list(names: impl Iterator<Item = &'static str>) -> String {
     if names.is_empty() { "–".to_owned() } else { names.join(", ") }
 }
 
-/// One test, as both write the same page.
+/// One test for both tables, because both write the same page.
 #[test]
 fn the_tables_are_those_of_the_program() {
     let mut tasks = "\n| Mode | Before the operator | After it |\n|---|---|---|\n".to_owned();

@@ -1,11 +1,13 @@
-//! The pictures of the pages: what the program prints, drawn as a terminal, in light and dark. `UPDATE=1 cargo test --test docs` draws them anew.
+//! The pictures of the pages show the program's output in a terminal, in light and dark. `UPDATE=1`
+//! updates them.
 
 use std::fmt::Write;
 use std::process::Command;
 
 use crate::root;
 
-/// Name of the picture, what somebody types, and what is run for it (the paths of the repository are no part of what they type).
+/// The picture's name, the command that it shows, and the arguments that the test runs, with paths
+/// in the repository.
 const PICTURES: [(&str, &str, &[&str]); 3] = [
     (
         "simulate",
@@ -20,18 +22,18 @@ const PICTURES: [(&str, &str, &[&str]); 3] = [
     ("explain", "gpu-rollout explain nodes-failed", &["explain", "nodes-failed"]),
 ];
 
-/// In units of the picture: the size of a character, of a line, and of the margin.
+/// The width of a character, the height of a line and the margin, in units of the picture.
 const CHARACTER: f64 = 7.8;
 const LINE: f64 = 19.0;
 const MARGIN: f64 = 18.0;
-/// Longer lines are folded, as a terminal does.
+/// The width of the terminal, which wraps longer lines.
 const COLUMNS: usize = 140;
 
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Lines of at most so many characters.
+/// Splits text into lines of at most `COLUMNS` characters.
 fn folded(text: &str) -> Vec<String> {
     let fold = |line: &str| {
         let characters: Vec<char> = line.chars().collect();
@@ -89,7 +91,7 @@ fn drawn(typed: &str, said: &str) -> String {
 }
 
 #[test]
-fn pictures_show_what_the_program_says() {
+fn pictures_show_output_of_the_program() {
     for (name, typed, arguments) in PICTURES {
         let output = Command::new(env!("CARGO_BIN_EXE_gpu-rollout"))
             .args(arguments)

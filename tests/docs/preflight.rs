@@ -1,4 +1,4 @@
-//! `docs/preflight.md` is made from the table of checks; `UPDATE=1 cargo test --test docs` writes it.
+//! `docs/preflight.md` is generated from the table of checks. `UPDATE=1` updates it.
 
 use std::fmt::Write;
 
@@ -88,7 +88,7 @@ fn the_checks_are_those_of_the_table() {
     assert_eq!(found, expected, "docs/preflight.md is stale: UPDATE=1 cargo test --test docs");
 }
 
-/// A cell of the table is one line, and the text of each check is complete.
+/// Each check has a complete text without line breaks, because it becomes a cell of the table.
 #[test]
 fn every_check_says_finding_and_advice() {
     for check in PreflightCheck::ALL {

@@ -1,4 +1,4 @@
-//! `docs/recipe.md` has every key of recipes, as their schema says it; `UPDATE=1` writes it.
+//! `docs/recipe.md` has every key of recipes, from their schema. `UPDATE=1` updates it.
 
 use super::json::{check, rows};
 

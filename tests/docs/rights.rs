@@ -1,4 +1,4 @@
-//! `docs/rights.md` is made from the task table; `UPDATE=1 cargo test --test docs` writes it.
+//! `docs/rights.md` is generated from the table of rights. `UPDATE=1` updates it.
 
 use std::fmt::Write;
 
@@ -30,7 +30,7 @@ permission is called a *right*.
 Each hook release gets the rights in the first table and those in the tables of its tasks.
 ";
 
-/// The heading of a task's table.
+/// Returns the heading of a task's table.
 fn heading(task: Option<Task>) -> &'static str {
     match task {
         None => "Every hook Job",

@@ -1,4 +1,4 @@
-//! Every recipe that a page shows is one that the program takes.
+//! The program accepts every recipe that a page shows.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use super::links::pages;
 use crate::root;
 
-/// The blocks of YAML of a page that are whole recipes.
+/// Returns the YAML blocks of a page that are complete recipes.
 fn recipes(page: &str) -> Vec<String> {
     let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
     blocks
@@ -16,7 +16,7 @@ fn recipes(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn recipes_of_pages_are_good_ones() {
+fn recipes_of_pages_are_valid() {
     let mut seen = 0;
     for page in pages() {
         for recipe in recipes(&std::fs::read_to_string(root(&page)).unwrap()) {

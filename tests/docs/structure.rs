@@ -1,4 +1,5 @@
-//! `ARCHITECTURE.md` has the crates as their manifests say them, and the source files that pages name exist.
+//! `ARCHITECTURE.md` shows all crates with the dependencies in their manifests, and the source
+//! files that pages name exist.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::path::Path;
 use super::links::pages;
 use crate::{cells, root};
 
-/// The crates of the repository, by the names of their folders.
+/// Returns the names of the folders of all crates.
 fn crates() -> BTreeSet<String> {
     std::fs::read_dir(root("crates"))
         .unwrap()
@@ -14,7 +15,7 @@ fn crates() -> BTreeSet<String> {
         .collect()
 }
 
-/// What a crate depends on of ours, from its manifest.
+/// Returns the crates of this repository in a crate's dependencies.
 fn dependencies(name: &str) -> Vec<String> {
     let manifest = std::fs::read_to_string(root("crates").join(name).join("Cargo.toml")).unwrap();
     let (_, rest) = manifest.split_once("[dependencies]\n").unwrap();
@@ -41,7 +42,7 @@ fn architecture_shows_each_crate_with_its_dependencies() {
     assert!(missing.is_empty(), "ARCHITECTURE.md does not show {missing:?}");
 }
 
-/// A path as pages write it: from the root, or from `crates/` with `src/` left out.
+/// Resolves a path as written in pages: from the root, or from `crates/` without `src/`.
 fn exists(path: &str) -> bool {
     let in_crate = path
         .split_once('/')
@@ -57,7 +58,7 @@ fn source_files_that_pages_name_exist() {
         for word in text.split('`').skip(1).step_by(2) {
             let is_source = Path::new(word).extension().is_some_and(|ending| ending == "rs")
                 && word.contains('/');
-            // Another project's source is named by its repository, or by its place in it.
+            // Pages name the source files of other projects by repository, or by path in it.
             if is_source
                 && !(word.contains(['<', ' ', '*'])
                     || word.contains("NAME")

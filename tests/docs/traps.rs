@@ -1,4 +1,4 @@
-//! `docs/traps.md` names tests that exist, and every test that is called after a trap.
+//! `docs/traps.md` names only existing tests, and every test that is named after a trap.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::path::Path;
 use crate::{cells, root};
 
 const PAGE: &str = "docs/traps.md";
-/// How a row begins to say that there can be no test.
+/// The start of a reason why no test is possible.
 const CANNOT_OCCUR: &str = "Cannot occur: ";
-/// How one says that it is about a controller, not about a bundle.
+/// The start of a reason why the trap concerns a controller and not a bundle.
 const NOT_IN_A_BUNDLE: &str = "Not in a bundle: ";
 
-/// The names of all test functions in a folder of Rust files.
+/// Collects the names of all test functions in a folder of Rust files.
 pub(super) fn tests(folder: &Path, names: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -60,12 +60,13 @@ fn every_trap_has_its_test_or_its_reason() {
             named.insert(test.to_owned());
         }
     }
-    // Those with a number are traps of the GPU Operator's operands; `crates/simulator/tests/engine/operand_traps.rs` has their table.
+    // Numbered traps are those of the GPU Operator's operands.
+    // `crates/simulator/tests/engine/operand_traps.rs` has their table.
     let is_deployers = |name: &str| {
         name.strip_prefix("trap_")
             .is_some_and(|rest| !rest.starts_with(|first: char| first.is_ascii_digit()))
     };
     let missing: Vec<&String> =
         known.iter().filter(|name| is_deployers(name) && !named.contains(*name)).collect();
-    assert_eq!(missing, [""; 0], "{PAGE} does not name them");
+    assert_eq!(missing, [""; 0], "{PAGE} does not name these tests");
 }

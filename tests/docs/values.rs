@@ -1,6 +1,7 @@
-//! Commands that deploy a hook again keep the values of its newest revision.
+//! Documented commands that deploy a hook again keep the values of its newest revision.
 
-/// Helm's flags take the values of the last revision that succeeded: after a hook that failed the mode of the one before came back.
+/// Helm's flags such as `--reuse-values` use the values of the last successful revision. After a
+/// failed hook, they would restore the previous mode.
 #[test]
 fn documented_upgrade_never_reuses_older_values() {
     let mut wrong = Vec::new();
@@ -20,7 +21,7 @@ fn texts(path: &std::path::Path) -> Vec<(String, String)> {
         let entries = std::fs::read_dir(path).expect("a directory of the project");
         return entries.flat_map(|entry| texts(&entry.expect("an entry").path())).collect();
     }
-    // Pictures are no text.
+    // Pictures are not text.
     std::fs::read_to_string(path)
         .map(|text| vec![(path.display().to_string(), text)])
         .unwrap_or_default()

@@ -1,8 +1,10 @@
 #!/bin/sh
-# Builds the programs that the end-to-end tests run (API server, etcd, kwok, Helm …) from pinned Go modules, once,
-# into a cache outside the checkout, and prints the directory. A folder is one Go module: its go.mod pins the version,
-# its line in `tools` below names what is built from it, and one in `definitions` where its CustomResourceDefinitions are: those
-# come into `crds/FOLDER` beside the directory.
+# Builds the programs that the end-to-end tests run (API server, etcd, kwok, Helm …) from pinned Go
+# modules, once, into a cache outside the checkout. Prints the directory. Each folder is one Go module:
+# * its go.mod pins the version
+# * its line in `tools` below names the package to build
+# * its line in `definitions` names the source of its CustomResourceDefinitions, which are copied to
+#   `crds/FOLDER` next to the directory
 # Usage: tests/tools/build.sh [--list] [NAME…]   a tool, or a folder for all of its tools (default: all that `make e2e` runs; `stack`: those that
 #                                                `make stack` runs; `other-versions`: those that only `make e2e-full` runs;
 #                                                `vale`, which only `make lint` runs, is never a part of them)
@@ -11,14 +13,15 @@ set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 cache=${GPU_ROLLOUT_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/gpu-rollout/tools}
 
-# stamp FILE: the linker's options that tell programs of Kubernetes their version, which is in that go.mod
+# stamp FILE: prints the linker's options that set the version of Kubernetes programs, from this go.mod
 stamp() {
   version=$(sed -n 's/^require k8s.io\/kubernetes v//p; s/^\tk8s.io\/kubernetes v\([^ ]*\).*/\1/p' "$1" | head -n 1)
   package=k8s.io/component-base/version
   echo "-X $package.gitVersion=v$version -X $package.gitMajor=$(echo "$version" | cut -d. -f1) -X $package.gitMinor=$(echo "$version" | cut -d. -f2)"
 }
 
-# module folder, binary, package; and, where the folder has several sets of versions, which one: its VERSION.mod, and the build tag of that name
+# module folder, binary, package; if the folder has several sets of versions, the set: the name of its
+# VERSION.mod and build tag
 tools() {
   cat <<TOOLS
 etcd etcd go.etcd.io/etcd/server/v3
@@ -41,7 +44,8 @@ upgrade-controller upgrade-controller-26.3 . v26.3
 TOOLS
 }
 
-# The same for what only `make e2e-full` runs: the control plane of other minor versions, newest patches that can be had.
+# The same for programs that only `make e2e-full` runs: control planes of other minor versions, with the
+# newest available patches.
 other_versions() {
   for version in v1.32 v1.33 v1.35; do
     for program in kube-apiserver kube-controller-manager kube-scheduler; do
@@ -50,7 +54,7 @@ other_versions() {
   done
 }
 
-# The same for what only `make lint` runs.
+# The same for programs that only `make lint` runs.
 lint_tools() {
   echo "vale vale github.com/vale-cli/vale/v3/cmd/vale"
 }
@@ -82,7 +86,7 @@ crds=$cache/crds
 key_of() {
   (
     cd "$here/$1"
-    # The source of a program of ours counts as well.
+    # The key of a program of this project includes its source.
     for file in "${2:-go}.mod" "${2:-go}.sum" *.go; do
       [ ! -f "$file" ] || cat "$file"
     done
@@ -98,7 +102,7 @@ build() {
     case $1 in kube*) flags="$flags $(stamp "$here/$1/${4:-go}.mod")" ;; esac
     versions=
     [ -z "${4:-}" ] || versions="-modfile=$4.mod -tags=$(echo "$4" | tr . _)"
-    # The parsers of vale are generated C: optimizing them takes minutes, and saves seconds.
+    # The parsers of vale are generated C. Optimization takes minutes and saves seconds.
     case $1 in vale) cgo=1 ;; *) cgo=0 ;; esac
     # shellcheck disable=SC2086 # two options, or none
     ( cd "$here/$1" && CGO_ENABLED=$cgo CGO_CFLAGS=-O0 GOFLAGS=-mod=mod go build $versions -trimpath -ldflags "$flags" -o "$binary.tmp$$" "$3" </dev/null )
@@ -107,7 +111,7 @@ build() {
   ln -sfn "$(basename "$binary")" "$bin/$2"
 }
 
-# define FOLDER: its CustomResourceDefinitions, if it has some
+# define FOLDER: copies its CustomResourceDefinitions, if it has any
 define() {
   found=$(definitions | awk -v folder="$1" '$1 == folder')
   [ -n "$found" ] || return 0

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints where promtool is: the one in PATH, or the one of Debian's package `prometheus`, of which nothing else is taken. It checks alerts and metrics; the
-# cache is that of build.sh.
+# Prints the path of promtool, which checks alerts and metrics: the one in PATH, or that of Debian's
+# package `prometheus`, without the rest of the package. The cache is that of build.sh.
 set -eu
 if found=$(command -v promtool); then
   echo "$found"

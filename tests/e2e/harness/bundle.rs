@@ -44,7 +44,7 @@ impl Stack {
     ) -> Result<()> {
         let file = self.helm.directory().join("recipe.yaml");
         std::fs::write(&file, recipe.to_string())?;
-        let charts = &self.stand_in.as_ref().context("nothing is played yet")?.charts;
+        let charts = &self.stand_in.as_ref().context("the stand-ins are not started")?.charts;
         let mut command = Command::new(gpu_rollout()?);
         command
             .args(["bundle", "render", "--deployer", deployer, "--recipe"])

@@ -47,13 +47,13 @@ impl Cells {
         let differs = |(row, cell): &(&'static str, String)| {
             let known = known(row);
             (known != Some(cell)).then(|| {
-                format!("{row}: seen `{cell}`, the table says `{}`", known.unwrap_or("nothing"))
+                format!("{row}: observed `{cell}`, the table has `{}`", known.unwrap_or("nothing"))
             })
         };
         let different: Vec<String> = seen.iter().filter_map(differs).collect();
         if !different.is_empty() {
             bail!(
-                "{} of {column} is not what {} says (UPDATE=1 writes it down):\n{}",
+                "{} of {column} differs from {} (UPDATE=1 stores the results):\n{}",
                 self.table,
                 file().display(),
                 different.join("\n")

@@ -128,7 +128,7 @@ impl ControlPlane {
 
     /// Stops the API server. Its stored objects remain.
     pub(crate) async fn stop_api_server(&self) -> Result<()> {
-        let mut api_server = self.api_server.take().context("the API server is away already")?;
+        let mut api_server = self.api_server.take().context("the API server is already stopped")?;
         api_server.kill().await
     }
 

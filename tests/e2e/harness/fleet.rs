@@ -107,7 +107,7 @@ impl Stack {
         Ok(nodes)
     }
 
-    /// Nodes `gpu-<from>` up to so many of them in all, each with driver and serving plugin.
+    /// Adds nodes from `gpu-<from>` until there are `nodes`, each with driver and serving plugin.
     pub(crate) async fn grow(&self, from: usize, nodes: usize) -> Result<()> {
         let begin = Instant::now();
         // The details of their start do not matter.
@@ -191,7 +191,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Waits until the ClusterPolicy's status says so.
+    /// Waits until the ClusterPolicy has this status.
     pub(crate) async fn await_policy(&self, state: &str) -> Result<()> {
         let policies = Api::<DynamicObject>::all_with(self.client.clone(), &cluster_policy_kind());
         until(&format!("the ClusterPolicy to be {state}"), LIMIT, async || {
@@ -280,8 +280,8 @@ impl Stack {
         self.ready_times([pod])?.pop().context("one time")
     }
 
-    /// The same of many, in their order. kwok may say it again while it has not yet seen what it
-    /// wrote.
+    /// The same for many pods, in their order. kwok may repeat a write that it has not yet
+    /// observed.
     pub(crate) fn ready_times<'p>(
         &self,
         pods: impl IntoIterator<Item = &'p Pod>,
@@ -299,7 +299,7 @@ impl Stack {
         let time = |pod: &Pod| {
             let name = pod.name_any();
             ensure!(is_ready(pod), "{name} is not ready");
-            since.get(&name).copied().with_context(|| format!("nobody has made {name} ready"))
+            since.get(&name).copied().with_context(|| format!("no request made {name} ready"))
         };
         pods.into_iter().map(time).collect()
     }
@@ -316,7 +316,7 @@ impl Stack {
         self.check_rerolled_since(Timestamp::MIN, before, hooks, end).await
     }
 
-    /// The same, of what was done since a moment.
+    /// The same, for requests since a time.
     pub(crate) async fn check_rerolled_since(
         &self,
         begin: Timestamp,
@@ -355,7 +355,7 @@ impl Stack {
             ensure!(deletion.time < end, "{node}: plugin deleted after Helm had returned");
             ensure!(
                 after.get(node).is_some_and(|new| new.uid != old.uid),
-                "{node} has a new plugin"
+                "the plugin of {node} was not replaced"
             );
             ensure!(
                 served.get(node) == Some(&published(NEW.driver)),
@@ -363,7 +363,7 @@ impl Stack {
                 served.get(node)
             );
         }
-        ensure!(deleted.len() == before.len(), "pods were deleted once a node: {deleted:#?}");
+        ensure!(deleted.len() == before.len(), "not one pod per node was deleted: {deleted:#?}");
         Ok(())
     }
 }

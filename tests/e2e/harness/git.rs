@@ -26,16 +26,16 @@ impl Repository {
         repository.git(&["init", "--quiet", "--bare", "--initial-branch", BRANCH, &path]).await?;
         repository.git(&["init", "--quiet", "--initial-branch", BRANCH]).await?;
         repository.git(&["remote", "add", "origin", &path]).await?;
-        repository.commit("The repository begins").await?;
+        repository.commit("Create the repository").await?;
         Ok(repository)
     }
 
-    /// The bare repository.
+    /// Returns the path of the bare repository.
     pub(crate) fn path(&self) -> &Path {
         &self.bare
     }
 
-    /// The checkout that a user edits.
+    /// Returns the path of the checkout that a user edits.
     pub(crate) fn checkout(&self) -> &Path {
         &self.checkout
     }

@@ -53,7 +53,7 @@ impl GitServer {
         Ok(Self { root, port, tasks })
     }
 
-    /// The address of a repository.
+    /// Returns the URL of a repository.
     pub(crate) fn url(&self, repository: &Repository) -> Result<String> {
         let path = repository
             .path()
@@ -124,7 +124,7 @@ impl Request {
     }
 }
 
-/// Headers, an empty line, and the body.
+/// Returns the output of the program: headers, an empty line, and the body.
 async fn backend(root: &Path, request: &Request) -> Result<Vec<u8>> {
     let mut child = Command::new("git")
         .arg("http-backend")
@@ -143,7 +143,7 @@ async fn backend(root: &Path, request: &Request) -> Result<Vec<u8>> {
         .kill_on_drop(true)
         .spawn()
         .context("running git http-backend")?;
-    // Requests are a few kilobytes: they fit into the pipe before anything is answered.
+    // Requests of a few kilobytes fit into the pipe before the program answers.
     let mut stdin = child.stdin.take().context("its standard input")?;
     stdin.write_all(&request.body).await?;
     drop(stdin);
@@ -179,6 +179,6 @@ async fn what_was_pushed_is_cloned_over_http() -> Result<()> {
         .env("GIT_TERMINAL_PROMPT", "0")
         .output()
         .await?;
-    ensure!(!absent.status.success(), "no repository is there");
+    ensure!(!absent.status.success(), "git listed a missing repository");
     Ok(())
 }

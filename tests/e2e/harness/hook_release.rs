@@ -26,7 +26,7 @@ use super::wait::until;
 pub(crate) const BUDGET_SECONDS: u64 = 240;
 const POD_LIMIT: Duration = Duration::from_mins(2);
 
-/// One release of `charts/gpu-rollout`, in the operator's namespace unless said otherwise.
+/// One release of `charts/gpu-rollout`, in the operator's namespace by default.
 pub(crate) struct HookRelease<'a> {
     stack: &'a Stack,
     name: &'a str,
@@ -51,12 +51,12 @@ impl<'a> HookRelease<'a> {
     /// operator's namespace.
     pub(crate) fn of_previous(stack: &'a Stack, name: &'a str) -> Result<Self> {
         let checkout =
-            previous().context("GPU_ROLLOUT_PREVIOUS names no checkout of the release before")?;
+            previous().context("GPU_ROLLOUT_PREVIOUS is not a checkout of the previous release")?;
         Ok(Self { checkout, tag: PREVIOUS_TAG, ..Self::new(stack, name) })
     }
 
-    /// `helm upgrade --install` with the operator's values and these settings under `rollout:`, to
-    /// the end of the hook.
+    /// Runs `helm upgrade --install` with the operator's values and these settings under
+    /// `rollout:`, and waits for the end of the hook.
     pub(crate) async fn deploy(&self, operator_values: &Value, rollout: &Value) -> Result<Said> {
         let mut settings = json!({
             "image": {"repository": HOOK_REPOSITORY, "tag": self.tag},
@@ -94,7 +94,7 @@ impl<'a> HookRelease<'a> {
         self.stack.helm.run(&arguments).await
     }
 
-    /// The Job's pods, the oldest first.
+    /// Returns the Job's pods, oldest first.
     pub(crate) async fn pods(&self) -> Result<Vec<Pod>> {
         let of_job =
             ListParams::default().labels(&format!("batch.kubernetes.io/job-name={}", self.name));
@@ -121,8 +121,8 @@ impl<'a> HookRelease<'a> {
         .await
     }
 
-    /// How the Job's newest pod ended: exit code and termination message. Argo CD takes a Job away
-    /// that succeeded; then as the record has it.
+    /// Returns the exit code and the termination message of the Job's newest pod. Argo CD deletes a
+    /// successful Job. In that case, they are those of the run record.
     pub(crate) async fn end(&self) -> Result<ContainerStateTerminated> {
         let Some(pod) = self.pods().await?.pop() else {
             let verdict = self.verdict().await?;
@@ -150,13 +150,13 @@ impl<'a> HookRelease<'a> {
         Ok(pods.iter().map(|pod| log(pod).unwrap_or_default()).collect())
     }
 
-    /// The run record.
+    /// Returns the run record.
     pub(crate) async fn record(&self) -> Result<BTreeMap<String, String>> {
         let maps = Api::<ConfigMap>::namespaced(self.stack.client.clone(), self.namespace);
         Ok(maps.get(&format!("{}-record", self.name)).await?.data.unwrap_or_default())
     }
 
-    /// The events about a node.
+    /// Returns the events about a node.
     pub(crate) async fn events_about(&self, node: &str) -> Result<Vec<String>> {
         let events = Api::<Event>::namespaced(self.stack.client.clone(), "default")
             .list(&ListParams::default())
@@ -181,7 +181,7 @@ impl<'a> HookRelease<'a> {
         Ok(requests)
     }
 
-    /// How its last run ended, and when.
+    /// Returns the verdict of its last run, with the time.
     pub(crate) async fn verdict(&self) -> Result<Verdict> {
         let record = self.record().await?;
         let run =
@@ -195,7 +195,7 @@ impl<'a> HookRelease<'a> {
         let record = self.record().await?;
         let entry = record
             .get(&format!("{NODE_KEY_PREFIX}{node}"))
-            .with_context(|| format!("nothing is recorded of {node}"))?;
+            .with_context(|| format!("the run record does not contain {node}"))?;
         Ok(serde_json::from_str(entry)?)
     }
 
@@ -216,7 +216,7 @@ impl<'a> HookRelease<'a> {
 
     /// Returns when it has fired since a time.
     pub(crate) fn fired_at(&self, since: Timestamp) -> Result<Vec<Timestamp>> {
-        // With a server-side apply a Job is made by a patch.
+        // With server-side apply, a patch creates the Job.
         let made = |request: &Request| {
             request.resource == "jobs"
                 && request.code == 201
@@ -231,7 +231,7 @@ impl<'a> HookRelease<'a> {
             .collect())
     }
 
-    /// The pods that it has deleted.
+    /// Returns the requests that deleted pods.
     pub(crate) fn deleted_pods(&self) -> Result<Vec<Request>> {
         let mut requests = self.requests(Timestamp::MIN)?;
         requests.retain(|request| {
@@ -240,12 +240,12 @@ impl<'a> HookRelease<'a> {
         Ok(requests)
     }
 
-    /// Its name, which is its ServiceAccount's too.
+    /// Returns its name, which is also that of its ServiceAccount.
     pub(crate) fn name(&self) -> &str {
         self.name
     }
 
-    /// Its namespace.
+    /// Returns its namespace.
     pub(crate) fn namespace(&self) -> &str {
         self.namespace
     }

@@ -70,7 +70,7 @@ impl Meter {
             .thread
             .join()
             .map_err(|_| anyhow!("the thread that watches the hook has panicked"))?;
-        ensure!(seen.len() == 1, "one hook process was expected, {} were seen", seen.len());
+        ensure!(seen.len() == 1, "expected one hook process, found {}", seen.len());
         let one = seen.values().next().context("one process")?;
         #[expect(clippy::cast_precision_loss, reason = "hundredths of seconds")]
         let processor = one.now.ticks as f64 / TICKS;
@@ -78,7 +78,7 @@ impl Meter {
     }
 }
 
-/// The processes of hooks of one API server.
+/// Returns the hook processes that use one API server.
 fn hooks(port: u16) -> Vec<(u32, Look)> {
     let server = format!("KUBERNETES_SERVICE_PORT={port}");
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };

@@ -121,15 +121,15 @@ impl Process {
         let group = self.group()?;
         self.signal("INT").await?;
         self.wait().await?;
-        until(&format!("what {} has started to end", self.name), LIMIT, async || {
-            Ok((!signalled("0", &group).status().await?.success()).then_some(()))
+        until(&format!("{} and its children to end", self.name), LIMIT, async || {
+            Ok((!signaled("0", &group).status().await?.success()).then_some(()))
         })
         .await
     }
 
     async fn signal(&self, signal: &str) -> Result<()> {
         ensure!(
-            signalled(signal, &self.group()?).status().await?.success(),
+            signaled(signal, &self.group()?).status().await?.success(),
             "{} does not get SIG{signal}",
             self.name
         );
@@ -146,13 +146,13 @@ impl Drop for Process {
     fn drop(&mut self) {
         if let Ok(group) = self.group() {
             // A failure has no consequence: the kernel ends the program with the test.
-            _ = signalled("KILL", &group).into_std().status();
+            _ = signaled("KILL", &group).into_std().status();
         }
     }
 }
 
 /// Returns the command that sends a signal. `0` only checks whether the process exists.
-fn signalled(signal: &str, group: &str) -> Command {
+fn signaled(signal: &str, group: &str) -> Command {
     let mut command = Command::new("kill");
     command.args(["-s", signal, "--", group]).stderr(Stdio::null());
     command

@@ -65,7 +65,7 @@ pub(crate) async fn check(stack: &Stack, hook: &HookRelease<'_>, scenario: &str)
             .filter(|grant| grant.covers(&request))
             .map(|grant| grant.name.clone())
             .collect();
-        ensure!(!covering.is_empty(), "beyond the rights of the chart: {request:?}");
+        ensure!(!covering.is_empty(), "the chart does not grant the rights for {request:?}");
         rights.used.extend(covering);
     }
     std::fs::create_dir_all(directory())?;
@@ -87,7 +87,11 @@ pub(crate) fn unused() -> Result<Vec<String>> {
         all.granted.extend(rights.granted);
         all.used.extend(rights.used);
     }
-    ensure!(!all.granted.is_empty(), "no scenario has noted its rights in {}", directory.display());
+    ensure!(
+        !all.granted.is_empty(),
+        "no scenario has stored its rights in {}",
+        directory.display()
+    );
     Ok(all.granted.difference(&all.used).cloned().collect())
 }
 

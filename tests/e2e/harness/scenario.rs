@@ -70,7 +70,7 @@ async fn tell(
         directory.succeeded();
     } else if let Err(error) = dump_objects(&stack.client, &directory.path().join("objects")).await
     {
-        eprintln!("{name}: the objects could not be written down: {error:#}");
+        eprintln!("{name}: the objects could not be stored: {error:#}");
     }
     result
 }

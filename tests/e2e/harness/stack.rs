@@ -70,17 +70,20 @@ impl Stack {
 
     /// The URL of the stand-ins' chart repository.
     pub(crate) fn charts(&self) -> Result<&str> {
-        Ok(&self.stand_in.as_ref().context("nothing is played yet")?.charts)
+        Ok(&self.stand_in.as_ref().context("the stand-ins are not started")?.charts)
     }
 
     /// Removes a chart from the repository, or restores it.
     pub(crate) fn withhold(&self, chart: &str, version: &str, withhold: bool) -> Result<()> {
-        self.stand_in.as_ref().context("nothing is played yet")?.withhold(chart, version, withhold)
+        self.stand_in
+            .as_ref()
+            .context("the stand-ins are not started")?
+            .withhold(chart, version, withhold)
     }
 
     /// Changes the script of the stand-ins.
     pub(crate) fn rewrite(&self, change: impl FnOnce(&mut Script)) -> Result<()> {
-        self.stand_in.as_ref().context("nothing is played yet")?.rewrite(change);
+        self.stand_in.as_ref().context("the stand-ins are not started")?.rewrite(change);
         Ok(())
     }
 
@@ -132,7 +135,7 @@ impl Stack {
         self.workers
             .iter()
             .find(|worker| Some(worker.name()) == node)
-            .with_context(|| format!("no worker of ours runs on {node:?}"))
+            .with_context(|| format!("the pod is not on a worker node: {node:?}"))
     }
 
     /// Creates a namespace.

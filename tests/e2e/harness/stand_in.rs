@@ -2,9 +2,8 @@
 //! the kubelets of their nodes, the DRA driver, and their charts. NVIDIA's own state machine
 //! upgrades the drivers (`upgrade_controller`).
 //!
-//! They play what the real ones do to objects: for gpu-operator v26.7.0 as recorded
-//! (`tests/data/traces`), for the older releases with the differences that are known. Pods
-//! themselves are kwok's.
+//! They change objects as the real programs do: for gpu-operator v26.7.0 as recorded
+//! (`tests/data/traces`), for older releases with the known differences. kwok simulates the pods.
 
 mod cache;
 mod charts;

@@ -71,7 +71,7 @@ impl Terminal {
         let blocks = blocks
             .map(|block| block.split("\n```").next().unwrap_or_default().to_owned())
             .collect::<Vec<_>>();
-        ensure!(!blocks.is_empty(), "`{heading}` has nothing to type");
+        ensure!(!blocks.is_empty(), "section `{heading}` has no commands");
         Ok(blocks)
     }
 

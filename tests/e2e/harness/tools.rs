@@ -13,8 +13,8 @@ use super::repository::repository;
 /// The name in `tests/tools/build.sh` of the programs that the cluster of every scenario runs.
 const STACK: &str = "stack";
 
-/// The directory, when the programs of every stack have been built: minutes of work the first time,
-/// done before the deadline of a scenario starts.
+/// The directory with the programs of every stack. The first build takes minutes, and happens
+/// before the deadline of a scenario starts.
 static BUILT: LazyLock<Result<PathBuf, String>> =
     LazyLock::new(|| build(STACK).map_err(|error| format!("{error:#}")));
 
@@ -34,12 +34,12 @@ pub(crate) fn program(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The pinned programs that the scenario of this thread has used so far.
+/// Returns the pinned programs that the scenario of this thread has used so far.
 pub(crate) fn used_programs() -> BTreeSet<String> {
     USED.with_borrow(BTreeSet::clone)
 }
 
-/// The programs that `make stack` builds.
+/// Returns the programs that `make stack` builds.
 pub(crate) fn stack_programs() -> Result<BTreeSet<String>> {
     let list = run("tests/tools/build.sh", &["--list", STACK])?;
     Ok(list.lines().filter_map(|line| line.split(' ').next_back()).map(str::to_owned).collect())
@@ -50,8 +50,7 @@ pub(crate) fn require(name: &str) -> Result<()> {
     run("scripts/needs.sh", &[name]).map(drop)
 }
 
-/// The CustomResourceDefinitions of the programs of a folder of `tests/tools`: one YAML file each,
-/// by name.
+/// Returns the YAML files with the CustomResourceDefinitions of a folder of `tests/tools`, by name.
 pub(crate) fn definitions(folder: &str) -> Result<Vec<PathBuf>> {
     let definitions = directory()?.join("../crds").join(folder);
     if !definitions.exists() {

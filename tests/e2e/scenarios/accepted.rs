@@ -1,6 +1,6 @@
-//! Everything that bundles bring is accepted by a real API server: the catalog's CRDs, each version
-//! over the one before, and for every recipe the objects of Flux and Argo CD, and what the local
-//! charts make. Server-side, so with CEL rules; strictly, so that no field is dropped.
+//! A real API server accepts all objects of bundles: the CRDs of the catalog, each version applied
+//! over the previous one, and for every recipe the objects of Flux, Argo CD and the local charts.
+//! Server-side apply includes CEL rules, and strict validation rejects unknown fields.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ use crate::harness::tools::program;
 
 const GIT: &str = "https://git.example.com/fleet.git";
 const REGISTRY: &str = "oci://registry.example.com/fleet";
-/// Requests at once.
+/// Concurrent requests.
 const AT_ONCE: usize = 8;
 
 #[tokio::test(flavor = "local")]
@@ -72,12 +72,12 @@ async fn api_server_accepts_every_object_of_every_bundle() -> Result<()> {
     .await
 }
 
-/// The CRDs that the server has, by name.
+/// The CRDs in the server, by name.
 #[derive(Default)]
 struct Crds(BTreeMap<String, Value>);
 
 impl Crds {
-    /// Sees to it that the server judges by this CRD.
+    /// Makes the server validate with this CRD.
     async fn replace(&mut self, applier: &Applier, crd: Value) -> Result<()> {
         let name = crd["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         match self.0.get(&name) {
@@ -88,7 +88,7 @@ impl Crds {
         self.upgrade(applier, crd).await
     }
 
-    /// Applies a CRD over the one that is there, as deployers do.
+    /// Applies a CRD over the existing one, as deployers do.
     async fn upgrade(&mut self, applier: &Applier, crd: Value) -> Result<()> {
         applier.apply_crd(&crd).await?;
         self.0.insert(crd["metadata"]["name"].as_str().unwrap_or_default().to_owned(), crd);
@@ -96,7 +96,7 @@ impl Crds {
     }
 }
 
-/// The CRDs of a deployer, from `tests/data`.
+/// Applies the CRDs of a deployer, from `tests/data`.
 async fn crds_of(deployer: &str, applier: &Applier) -> Result<()> {
     for file in fs::read_dir(repository("tests/data").join(deployer))? {
         let path = file?.path();
@@ -107,7 +107,7 @@ async fn crds_of(deployer: &str, applier: &Applier) -> Result<()> {
     Ok(())
 }
 
-/// The CRDs of every component, from the oldest version to the newest.
+/// Applies the CRDs of every component, from the oldest version to the newest.
 async fn catalog_upgrades(applier: &Applier, crds: &mut Crds) -> Result<()> {
     for component in catalog::component_names().filter_map(catalog::component) {
         for version in &component.versions {
@@ -137,8 +137,8 @@ async fn render(deployers: &[&str], repository: &str, output: &Path) -> Result<(
     Ok(())
 }
 
-/// What the local charts bring, with the release's namespace. Namespaces and CRDs are there when it
-/// returns.
+/// Returns the objects of the local charts, with the namespaces of their releases. Applies
+/// namespaces and CRDs before it returns.
 async fn of_local_charts(
     stack: &Stack,
     applier: &Applier,
@@ -189,7 +189,8 @@ async fn of_local_charts(
     Ok(objects)
 }
 
-/// What Flux gets: what is applied once, and what Kustomize makes of the rest.
+/// Returns the objects of Flux: those that are applied once, and the output of Kustomize for the
+/// rest.
 async fn of_flux(bundle: &Path) -> Result<Vec<(String, Value)>> {
     let built = said(Command::new(program("kustomize")?).arg("build").arg(bundle)).await?;
     let mut objects: Vec<Value> = serde_yaml::from_multiple(&built)?;
@@ -205,8 +206,8 @@ async fn of_flux(bundle: &Path) -> Result<Vec<(String, Value)>> {
     Ok(objects.into_iter().map(|object| ("flux-system".to_owned(), object)).collect())
 }
 
-/// What Argo CD gets. The umbrella chart of `argocd-helm` makes the same Applications:
-/// `crates/bundle/tests/render` compares them.
+/// Returns the objects of Argo CD. The umbrella chart of `argocd-helm` renders the same
+/// Applications; `crates/bundle/tests/render` compares them.
 fn of_argocd(bundle: &Path) -> Result<Vec<(String, Value)>> {
     let mut files: Vec<PathBuf> =
         ["root.yaml", "root-project.yaml", "project.yaml"].map(|file| bundle.join(file)).into();
@@ -233,7 +234,7 @@ async fn said(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The server does refuse: a CEL rule, an unknown field, a wrong type.
+/// Checks that the server rejects a violated CEL rule, an unknown field and a wrong type.
 async fn refuses(applier: &Applier) -> Result<()> {
     let object = |api: &str, kind: &str, spec: Value| json!({"apiVersion": api, "kind": kind, "metadata": {"name": "x"}, "spec": spec});
     let chart =

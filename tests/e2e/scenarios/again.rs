@@ -1,4 +1,4 @@
-//! c. The same deployment again: the hook fires, finds its work done, and writes nothing.
+//! c. The same deployment again: the hook fires, finds no work, and writes nothing.
 
 use anyhow::{Result, ensure};
 use jiff::Timestamp;
@@ -26,13 +26,13 @@ async fn a_second_run_writes_nothing() -> Result<()> {
         let second = hook.deploy(&NEW.values(), &json!({})).await?;
 
         ensure!(second.success, "{second:?}\n{}", hook.logs().await?);
-        ensure!(hook.pods().await? != pods, "the hook has run again");
+        ensure!(hook.pods().await? != pods, "the hook did not run again");
         let requests = hook.requests(begin)?;
         ensure!(
             !requests.is_empty() && !requests.iter().any(Request::is_write),
-            "it has only read: {requests:#?}"
+            "the hook wrote: {requests:#?}"
         );
-        ensure!(stack.plugins().await? == plugins, "every plugin is the one that it was");
+        ensure!(stack.plugins().await? == plugins, "a plugin was replaced");
         rights::check(stack, &hook, "again").await
     })
     .await

@@ -3,8 +3,8 @@
 //! After each pass, every node, every pod and every pending eviction must be as in the model. The
 //! library runs in `tests/tools/upgrade-controller`, one pass at a time.
 //!
-//! What a difference led to is in `docs/conformance.md`. A world that fails is named by its seed:
-//! `GPU_ROLLOUT_WORLD=N` plays it alone.
+//! `docs/conformance.md` has the consequences of each difference. A failure names the seed of its
+//! world: `GPU_ROLLOUT_WORLD=N` runs only that world.
 
 mod actions;
 mod api;
@@ -33,17 +33,17 @@ use crate::harness::control_plane::ControlPlane;
 use crate::harness::run_directory::RunDirectory;
 use crate::harness::wait::until;
 
-/// One world alone, by its seed.
+/// Selects one world by its seed.
 const ONE: &str = "GPU_ROLLOUT_WORLD";
-/// Passes of a world.
+/// Passes per world.
 const PASSES: usize = 24;
-/// In so many worlds everything happens.
+/// From this number of worlds on, every rare step must occur.
 const MANY: usize = 100;
-/// How often it is said how many have been played.
+/// The number of worlds between two reports of the progress.
 const PROGRESS: usize = 50;
-/// So many of many worlds run beside each other: most of a world is waiting.
+/// Concurrent worlds, if there are many. A world spends most of its time waiting.
 const LANES: usize = 4;
-/// Steps that are rare, and that many worlds must have shown.
+/// Rare steps, each of which must occur in a run of many worlds.
 const RARE: [(&str, &str); 10] = [
     ("upgrade-required", "pod-restart-required"),
     ("wait-for-jobs-required", "drain-required"),
@@ -56,7 +56,7 @@ const RARE: [(&str, &str); 10] = [
     ("upgrade-failed", "uncordon-required"),
     ("upgrade-done", ""),
 ];
-/// More than evictions with a short limit take.
+/// Longer than evictions with a short limit take.
 const LIMIT: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "local")]
@@ -91,19 +91,16 @@ async fn agree(name: &str, seeds: Vec<u64>) -> Result<()> {
     }
     ensure!(
         told.worlds == 1 || told.moves.values().sum::<usize>() > 10 * told.worlds,
-        "the worlds stand still"
+        "too few nodes changed their state"
     );
     let missing = RARE
         .iter()
         .find(|(from, to)| !told.moves.contains_key(&((*from).to_owned(), (*to).to_owned())));
-    ensure!(
-        told.worlds < MANY || missing.is_none(),
-        "in so many worlds no node has gone {missing:?}"
-    );
+    ensure!(told.worlds < MANY || missing.is_none(), "no node made the step {missing:?}");
     Ok(())
 }
 
-/// One world after another, as long as there are seeds, on an API server of their own.
+/// Runs worlds until no seeds are left, on an API server of their own.
 async fn lives(
     name: String,
     seeds: &RefCell<impl Iterator<Item = u64>>,
@@ -122,25 +119,25 @@ async fn lives(
         world::clear(&server).await?;
         let played = told.borrow().worlds;
         if played.is_multiple_of(PROGRESS) {
-            eprintln!("{name}: {played} worlds have been played");
+            eprintln!("{name}: {played} worlds have run");
         }
     }
     directory.succeeded();
     Ok(())
 }
 
-/// What happened in all worlds.
+/// The events of all worlds.
 #[derive(Debug, Default)]
 struct Told {
     worlds: usize,
     passes: usize,
-    /// Passes that ended with an error, in both.
+    /// Passes that ended with an error, in the library and in the model.
     errors: usize,
-    /// How often a node left a state for another one in a pass.
+    /// How often a node changed from one state to another in a pass.
     moves: BTreeMap<(String, String), usize>,
 }
 
-/// One world from its beginning to its end.
+/// Runs one world.
 async fn live(
     server: &Server,
     seed: u64,
@@ -153,13 +150,13 @@ async fn live(
     for pass in 0..PASSES {
         let done = world.act().await?;
         if done.killed {
-            // Nothing that was begun survives.
+            // Evictions and drains end with the process.
             library.kill().await?;
             library = start(world.of)?;
             model = Model::new(world.of);
         }
         let between = || format!("before pass {pass}, after {:?}", done.actions);
-        // Evictions that were waiting may have gone on.
+        // Waiting evictions may have continued.
         let before = Seen::look(server, world.of).await?;
         let expected = model.settle(&before);
         reach(server, &mut library, world.of, &expected).await.with_context(between)?;
@@ -169,7 +166,7 @@ async fn live(
         let said = library.pass().await?;
         let pass = || {
             format!(
-                "in pass {pass}, after {:?}; the library says {said:?}, the model {:?}",
+                "in pass {pass}, after {:?}; the library returned {said:?}, the model {:?}",
                 done.actions, expected.error
             )
         };
@@ -178,9 +175,9 @@ async fn live(
             (None, None) => true,
             _ => false,
         };
-        ensure!(same, "they do not have the same error {}", pass());
+        ensure!(same, "the errors of library and model differ {}", pass());
         let both_go_on = said.error.is_some() || said.on == expected.on;
-        ensure!(both_go_on, "upgrades are on for only one of them {}", pass());
+        ensure!(both_go_on, "only one of library and model has upgrades enabled {}", pass());
         reach(server, &mut library, world.of, &expected).await.with_context(pass)?;
         let mut told = told.borrow_mut();
         told.passes += 1;
@@ -193,7 +190,8 @@ async fn live(
     library.kill().await
 }
 
-/// Waits until the cluster is what the model says, and as much is under way.
+/// Waits until the cluster is as in the model, with the same number of running evictions and
+/// drains.
 async fn reach(
     server: &Server,
     library: &mut Library,
@@ -201,18 +199,18 @@ async fn reach(
     expected: &Expected,
 ) -> Result<()> {
     let mut last = String::new();
-    until("the library to do what the model says", LIMIT, async || {
+    until("the cluster to be as in the model", LIMIT, async || {
         let tasks = library.tasks().await?;
         let picture = Picture::look(server, of).await?;
         last = picture.difference(&expected.picture);
         if tasks != expected.tasks {
             last = format!(
-                "{last}{tasks} evictions and drains are under way, not {}\n",
+                "{last}{tasks} evictions and drains are running, expected {}\n",
                 expected.tasks
             );
         }
         Ok(last.is_empty().then_some(()))
     })
     .await
-    .with_context(|| format!("found (-), according to the model (+):\n{last}"))
+    .with_context(|| format!("in the cluster (-), in the model (+):\n{last}"))
 }

@@ -35,7 +35,7 @@ async fn hook_continues_when_api_server_is_back() -> Result<()> {
             })
             .await?;
             stack.control_plane.stop_api_server().await?;
-            until("the hook to notice", LIMIT, async || {
+            until("the hook to report the outage", LIMIT, async || {
                 let logs: Result<String> = stack.workers.iter().map(NodeAgent::all_logs).collect();
                 Ok(logs?.contains(CANNOT_BE_READ).then_some(()))
             })
@@ -43,7 +43,7 @@ async fn hook_continues_when_api_server_is_back() -> Result<()> {
             stack.control_plane.start_api_server().await
         };
         let settings = json!({});
-        // Helm may give up on an API server that is away; the Job does not.
+        // Helm may fail because of the outage. The Job does not.
         let (said, outage) =
             tokio::join!(async { hook.deploy(&NEW.values(), &settings).await }, outage);
         outage?;

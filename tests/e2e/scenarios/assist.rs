@@ -23,10 +23,11 @@ use crate::harness::workloads::{NAMESPACE, Serving};
 
 const STATE: &str = "nvidia.com/gpu-driver-upgrade-state";
 const SKIP: &str = "nvidia.com/gpu-driver-upgrade.skip";
-/// The real controller's tick.
+/// The interval of the real controller.
 const TICK: Duration = Duration::from_mins(2);
 
-/// Every GPU node is done and takes workloads, and no node carries anything of ours.
+/// Checks that every GPU node is done and not cordoned, and that no label or annotation of
+/// gpu-rollout remains.
 async fn check_clean(stack: &Stack) -> Result<()> {
     for node in Api::<Node>::all(stack.client.clone()).list(&ListParams::default()).await? {
         let name = node.name_any();
@@ -52,8 +53,8 @@ async fn check_clean(stack: &Stack) -> Result<()> {
     Ok(())
 }
 
-/// Four nodes, one after the other: without being woken the controller would need eight minutes,
-/// and the Job has four.
+/// Upgrades four nodes one by one. If the hook did not wake the controller, it would need eight
+/// minutes, and the Job has four.
 async fn woken(name: &str, chart: &'static str) -> Result<()> {
     scenario(name, async |stack| {
         let script = Script { tick: TICK, ..Script::seeded(61) };
@@ -72,7 +73,7 @@ async fn woken(name: &str, chart: &'static str) -> Result<()> {
         check_clean(stack).await?;
         stack.check_rerolled(&before, std::slice::from_ref(&hook), said.ended).await?;
         let wakes = hook.requests(begin)?.into_iter().filter(|request| request.verb == "patch" && request.resource == "nodes").count();
-        ensure!((4..=40).contains(&wakes), "the controller was woken, and not all the time: {wakes}\n{}", hook.logs().await?);
+        ensure!((4..=40).contains(&wakes), "expected 4 to 40 wakes of the controller: {wakes}\n{}", hook.logs().await?);
         rights::check(stack, &hook, name).await
     })
     .await
@@ -115,7 +116,7 @@ async fn held_nodes_are_checked_before_they_take_workloads() -> Result<()> {
         ensure!(said.success, "{said:?}\n{}", first.logs().await?);
         let nodes = Api::<Node>::all(stack.client.clone()).list(&ListParams::default()).await?;
         let held = nodes.iter().filter(|node| node.labels().get(SKIP).is_some_and(|value| value == "true")).count();
-        ensure!(held == 4, "{held} nodes are held");
+        ensure!(held == 4, "{held} nodes are held, expected 4");
         rights::check(stack, &first, "steer-pre").await?;
 
         stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &values).await?;
@@ -131,8 +132,8 @@ async fn held_nodes_are_checked_before_they_take_workloads() -> Result<()> {
     .await
 }
 
-/// The network operator's controller drains a node and replaces its driver; the hook waits until
-/// all of that is done.
+/// The Network Operator's controller drains a node and replaces its driver. The hook waits until
+/// the controller has finished.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn network_drivers_are_upgraded_by_their_operator() -> Result<()> {
@@ -170,10 +171,10 @@ async fn network_drivers_are_upgraded_by_their_operator() -> Result<()> {
             let state = node.labels().get("nvidia.com/ofed-driver-upgrade-state").map(String::as_str);
             ensure!(state == Some("upgrade-done"), "{}: {state:?}", node.name_any());
         }
-        // NVIDIA's controller does not count a node whose new driver pod is not bound to it yet ("Driver
-        // Pod has no NodeName, skipping", line 3 of docs/conformance.md): for that moment, the slot of
-        // the node is free for another one.
-        ensure!((1..=2).contains(&turns.most_cordoned()), "{} nodes were away at once", turns.most_cordoned());
+        // NVIDIA's controller does not count a node whose new driver pod is not bound to it yet
+        // ("Driver Pod has no NodeName, skipping", line 3 of docs/conformance.md). Until then,
+        // another node can take the slot.
+        ensure!((1..=2).contains(&turns.most_cordoned()), "{} nodes were cordoned at once", turns.most_cordoned());
         stack.await_serving("mpi", 3).await?;
         rights::check(stack, &hook, "assist-network").await
     })

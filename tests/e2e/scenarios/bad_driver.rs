@@ -1,5 +1,5 @@
-//! docs/how-to/bad-driver.md, command by command: the new driver starts on no node, and the fleet gets
-//! its previous driver back.
+//! Runs docs/how-to/bad-driver.md command by command. The new driver starts on no node, and the
+//! fleet returns to its previous driver.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const DEADLINE: Duration = Duration::from_mins(12);
 const LIMIT: Duration = Duration::from_mins(4);
 const NODES: usize = 4;
 
-/// The commands of the page, in their order.
+/// Returns the commands of the page, in their order.
 fn commands() -> Result<Vec<String>> {
     let page = include_str!("../../../docs/how-to/bad-driver.md");
     let blocks = page.split("```").skip(1).step_by(2);
@@ -40,7 +40,7 @@ async fn wait_for(
     until(what, LIMIT, async || Ok(is_reached(&console.status().await?).then_some(()))).await
 }
 
-/// Every node runs the previous driver, takes workloads, and has no hold.
+/// Checks that every node runs the previous driver, is not cordoned, and has no hold.
 async fn check_previous(stack: &Stack, console: &Console) -> Result<()> {
     for (node, pod) in stack.drivers().await? {
         let image = pod.spec.and_then(|spec| spec.containers.first()?.image.clone());
@@ -55,7 +55,7 @@ async fn check_previous(stack: &Stack, console: &Console) -> Result<()> {
     Ok(())
 }
 
-async fn gets_back(mode: &str) -> Result<()> {
+async fn fleet_returns(mode: &str) -> Result<()> {
     scenario_within(DEADLINE, &format!("bad-driver-{mode}"), async |stack| {
         stack.play(Script { bad_driver: Some(NEW.driver), ..Script::seeded(91) }).await?;
         stack.add_gpu_nodes(NODES).await?;
@@ -123,11 +123,11 @@ async fn gets_back(mode: &str) -> Result<()> {
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn previous_driver_returns_in_drive() -> Result<()> {
-    gets_back("drive").await
+    fleet_returns("drive").await
 }
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn previous_driver_returns_in_assist() -> Result<()> {
-    gets_back("assist").await
+    fleet_returns("assist").await
 }

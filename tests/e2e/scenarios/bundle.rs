@@ -14,7 +14,7 @@ use crate::harness::stand_in::Script;
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn installed_upgraded_and_deployed_once_more() -> Result<()> {
+async fn installed_upgraded_and_deployed_again() -> Result<()> {
     scenario("bundle", async |stack| {
         stack.play(Script::seeded(21)).await?;
         let nodes = stack.add_gpu_nodes(3).await?;
@@ -29,7 +29,7 @@ async fn installed_upgraded_and_deployed_once_more() -> Result<()> {
             Ok(format!("{}\n{}", hooks[0].logs().await?, hooks[1].logs().await?))
         };
 
-        // a. First install: the DRA driver comes after the drivers, nothing is stale.
+        // a. First install: the DRA driver starts after the drivers, so no plugin is stale.
         let ask = Ask { cert_manager: true, ..Ask::old(nodes.len()) };
         let bundle = stack.render(&ask).await?;
         let installed = stack.deploy_bundle(&bundle).await?;
@@ -40,15 +40,15 @@ async fn installed_upgraded_and_deployed_once_more() -> Result<()> {
             deleted()?
         );
         let before = stack.plugins().await?;
-        ensure!(before.len() == nodes.len(), "a plugin on every node: {before:?}");
+        ensure!(before.len() == nodes.len(), "a node has no plugin: {before:?}");
 
-        // b. Upgrade: the new bundle takes the place of the old one.
+        // b. Upgrade: the new bundle replaces the old one.
         let bundle = stack.render(&ask.with(&NEW)).await?;
         let upgraded = stack.deploy_bundle(&bundle).await?;
         ensure!(upgraded.success, "{upgraded:?}\n{}", logs().await?);
         stack.check_rerolled(&before, &hooks, upgraded.ended).await?;
 
-        // c. The same once more: every hook fires, and only reads.
+        // c. The same bundle again: every hook fires, and only reads.
         let (plugins, begin) = (stack.plugins().await?, Timestamp::now());
         let again = stack.deploy_bundle(&bundle).await?;
         ensure!(again.success, "{again:?}\n{}", logs().await?);
@@ -56,12 +56,12 @@ async fn installed_upgraded_and_deployed_once_more() -> Result<()> {
             let requests = hook.requests(begin)?;
             ensure!(
                 !requests.is_empty() && !requests.iter().any(Request::is_write),
-                "{} has only read: {requests:#?}",
+                "{} wrote: {requests:#?}",
                 hook.name()
             );
             rights::check(stack, hook, &format!("bundle-{}", hook.name())).await?;
         }
-        ensure!(stack.plugins().await? == plugins, "every plugin is the one that it was");
+        ensure!(stack.plugins().await? == plugins, "a plugin was replaced");
         Ok(())
     })
     .await

@@ -16,20 +16,21 @@ use crate::harness::scenario::scenario_within;
 use crate::harness::stand_in::Script;
 
 const LIMIT: Duration = Duration::from_hours(1);
-/// In so long times their number the drivers of a new fleet come up.
+/// The time per node within which the drivers of a new fleet become ready.
 const COMES_UP_WITHIN: Duration = Duration::from_millis(500);
-/// One fleet alone: its nodes and the seconds that its drivers take, such as `30-1`.
+/// Selects one fleet by its number of nodes and the seconds that its drivers take, such as `30-1`.
 const CHOSEN: &str = "GPU_ROLLOUT_FLEET";
 
-/// A fleet, how many of its nodes go at once, and how long their drivers take, in seconds.
+/// A fleet: its nodes, the number of concurrent upgrades, and the time that a driver takes, in
+/// seconds.
 struct Fleet {
     nodes: usize,
     at_once: usize,
     driver_seconds: u64,
 }
 
-/// Quick drivers show what the controller and its being woken cost, slow ones what an installation
-/// that takes its time makes of it.
+/// Fast drivers show the cost of the controller and of the wakes. Slow drivers show the effect of
+/// long installations.
 const FLEETS: [Fleet; 5] = [
     Fleet { nodes: 6, at_once: 2, driver_seconds: 1 },
     Fleet { nodes: 6, at_once: 2, driver_seconds: 130 },
@@ -42,16 +43,16 @@ async fn measure(fleet: &Fleet) -> Result<(f64, f64)> {
     let &Fleet { nodes, at_once, driver_seconds } = fleet;
     let mut measured = (0.0, 0.0);
     scenario_within(LIMIT, &format!("calibration-{nodes}-{driver_seconds}"), async |stack| {
-        // They come up one after another: all at once they would wait for this machine, and plans
-        // go by how long the operands took. How long a driver pod takes to end no cluster tells
-        // beforehand: here it is what plans take it for.
+        // The drivers become ready one after another. If all did at once, they would wait for the
+        // CPU, and plans use the measured times of the operands. No cluster shows in advance how
+        // long a driver pod takes to end, so it takes the time that plans assume.
         let come_up = COMES_UP_WITHIN.saturating_mul(u32::try_from(nodes)?);
         let driver = (0, u64::try_from(come_up.as_millis())?);
         stack.play(Script { driver, driver_end: (0, SimulationTimes::default().operand_end.most()), ..Script::seeded(91) }).await?;
         stack.add_gpu_nodes(nodes).await?;
         let policy = json!({"maxParallelUpgrades": at_once, "maxUnavailable": "50%", "podDeletion": {"timeout": "60s"}});
         let old = Ask { dra: false, ..Ask::old(nodes) };
-        ensure!(stack.deploy_bundle(&stack.render(&old).await?).await?.success, "the old release is not there");
+        ensure!(stack.deploy_bundle(&stack.render(&old).await?).await?.success, "the deployment of the old release failed");
         let milliseconds = driver_seconds * 1_000;
         stack.rewrite(|live| {
             live.driver = (milliseconds, milliseconds + 1);

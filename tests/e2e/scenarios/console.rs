@@ -23,7 +23,7 @@ use crate::harness::workloads::{NAMESPACE, Serving};
 
 const LIMIT: Duration = Duration::from_mins(3);
 const STATE: &str = "nvidia.com/gpu-driver-upgrade-state";
-/// Nodes of the fleet, and how many of them nothing stands against.
+/// Nodes of the fleet, and the number of those without an obstacle.
 const NODES: usize = 30;
 const FREE: usize = NODES - 7;
 
@@ -42,7 +42,7 @@ fn settings() -> Value {
     })
 }
 
-/// What stands on the nodes, and is done to them, before the rollout begins.
+/// Creates the obstacles on the nodes, before the rollout starts.
 async fn obstruct(stack: &Stack) -> Result<()> {
     let applier = Applier::new(&stack.client);
     stack.create_namespace(NAMESPACE).await?;
@@ -91,7 +91,7 @@ async fn obstruct(stack: &Stack) -> Result<()> {
     Ok(())
 }
 
-/// The row of a node.
+/// Returns the row of a node.
 fn row<'s>(status: &'s Value, node: &str) -> Result<&'s Value> {
     let rows = status["nodes"].as_array().context("nodes")?;
     rows.iter().find(|row| row["node"] == node).with_context(|| format!("no {node}"))
@@ -106,7 +106,7 @@ fn commands(remedy: &Value, kind: &str) -> Vec<String> {
         .collect()
 }
 
-/// What a row says is to be done: at once, and when the node is done.
+/// Returns the remedies of a row: those for now, and those for when the node is done.
 fn remedies(row: &Value) -> (Vec<String>, Vec<String>) {
     let waiting = &row["waiting"];
     let obstacles =
@@ -116,7 +116,7 @@ fn remedies(row: &Value) -> (Vec<String>, Vec<String>) {
     (of("run"), of("later"))
 }
 
-/// What stops each node, and what is in its way.
+/// Each stuck node, its reason and its obstacle.
 const STUCK: [(&str, &str, &str); 7] = [
     ("gpu-0", "UpgradeFailed", "PodDisruptionBudget"),
     ("gpu-1", "JobsRunning", "Job"),
@@ -127,7 +127,8 @@ const STUCK: [(&str, &str, &str); 7] = [
     ("gpu-6", "Paused", ""),
 ];
 
-/// `status` names the cause of each one, since when, and what to do; `why` tells the same in words.
+/// Checks that `status` shows the cause, the time and the remedy of each stuck node, and that `why`
+/// describes the same.
 async fn check_told(console: &Console, status: &Value, begin: Timestamp) -> Result<()> {
     for (node, reason, kind) in STUCK {
         let row = row(status, node)?;
@@ -157,7 +158,7 @@ async fn check_told(console: &Console, status: &Value, begin: Timestamp) -> Resu
     Ok(())
 }
 
-/// `preflight` would have said so before.
+/// Checks that `preflight` reports the same obstacles.
 async fn check_preflight(console: &Console) -> Result<()> {
     let output = console.tries("gpu-rollout preflight -o json").await?;
     ensure!(output.status.code() == Some(14), "{output:?}");
@@ -184,11 +185,11 @@ async fn check_preflight(console: &Console) -> Result<()> {
     Ok(())
 }
 
-/// Does what is said, word by word. What is to be done in the end is left.
+/// Runs the printed commands exactly. Returns those that are for the end.
 async fn follow(console: &Console, stack: &Stack) -> Result<Vec<String>> {
     let status = console.status().await?;
     let mut later = Vec::new();
-    // What no command can do: the driver's image is repaired.
+    // No command can repair the driver's image.
     stack.rewrite(|script| script.faults.clear())?;
     for (node, _, _) in STUCK {
         let (run, then) = remedies(row(&status, node)?);
@@ -219,7 +220,7 @@ async fn documented_fixes_resolve_stuck_nodes_literally() -> Result<()> {
 
         let person = async {
             hook.running_pod().await?;
-            until("what can go to be done", LIMIT, async || {
+            until("all nodes without an obstacle to be done", LIMIT, async || {
                 let totals = console.status().await?["totals"].clone();
                 Ok((totals["done"] == FREE && totals["failed"] == 3).then_some(()))
             })
@@ -271,15 +272,15 @@ async fn documented_fixes_resolve_stuck_nodes_literally() -> Result<()> {
     .await
 }
 
-/// NVIDIA's controller has one slot, and the node that has it fails: the others wait for it, and
-/// are told for whom.
+/// NVIDIA's controller has one slot, and the node in it fails. The other nodes wait for the slot,
+/// and their status names that node.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn slot_of_failed_node_is_named_and_freed() -> Result<()> {
     scenario("console-slot", async |stack| {
         let nodes =
             stack.fleet(Script { driver: (300, 900), ..Script::seeded(72) }, 4, false).await?;
-        // Whichever comes first.
+        // The first node fails, whichever it is.
         stack.rewrite(|script| {
             script.faults = nodes.iter().map(|node| (node.clone(), Fault::CrashLoop)).collect()
         })?;
@@ -316,7 +317,7 @@ async fn slot_of_failed_node_is_named_and_freed() -> Result<()> {
             "{:#}",
             status["totals"]
         );
-        // While it is paused the slot may get free: nobody takes it.
+        // During the pause, the slot may become free, but no node takes it.
         console.types("gpu-rollout pause --reason INC-8 --yes").await?;
         stack.rewrite(|script| script.faults.clear())?;
         let (run, _) = remedies(row(&console.status().await?, &holder)?);
@@ -350,7 +351,7 @@ async fn slot_of_failed_node_is_named_and_freed() -> Result<()> {
     .await
 }
 
-/// What `doctor` finds, by its name.
+/// Returns the findings of `doctor`, by name.
 async fn findings(console: &Console) -> Result<BTreeMap<String, Value>> {
     let output = console.tries("gpu-rollout doctor -o json").await?;
     let document: Value =
@@ -364,11 +365,11 @@ async fn findings(console: &Console) -> Result<BTreeMap<String, Value>> {
         .collect())
 }
 
-/// No bundle, no hook: an operator and a DRA driver whose plugins nobody replaces, and what people
-/// have left behind.
+/// A cluster without bundle and hook: no controller replaces the stale DRA plugins, and users have
+/// left a skip label and a cordon.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn what_doctor_prescribes_cures() -> Result<()> {
+async fn remedies_of_doctor_resolve_findings() -> Result<()> {
     scenario("console-doctor", async |stack| {
         let nodes = stack.fleet(Script { driver: (300, 900), ..Script::seeded(73) }, 3, true).await?;
         let console = Console::new(stack)?;
@@ -377,14 +378,14 @@ async fn what_doctor_prescribes_cures() -> Result<()> {
 
         let values = json!({"driver": {"version": NEW.driver, "upgradePolicy": {"maxParallelUpgrades": 1, "maxUnavailable": "50%"}, "usePrecompild": true}});
         stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &values).await?;
-        // Nobody waits for a node whose own driver is new: it is the plugin that is not.
+        // No node waits for its driver. Only the plugins are stale.
         until("every plugin to be stale", LIMIT, async || {
             let stale = findings(&console).await?.remove("stale-plugins");
             Ok(stale.filter(|stale| stale["nodes"].as_array().map(Vec::len) == Some(nodes.len())).map(drop))
         })
         .await?;
-        // The controller still uncordons the last node, whoever else has cordoned it meanwhile.
-        until("NVIDIA's controller to be done with every node", LIMIT, async || {
+        // NVIDIA's controller still uncordons the last node, even if a user has cordoned it since.
+        until("NVIDIA's controller to finish every node", LIMIT, async || {
             let all = Api::<Node>::all(stack.client.clone()).list(&ListParams::default()).await?;
             let done = |node: &Node| node.labels().get(STATE).is_some_and(|state| state == "upgrade-done");
             Ok(nodes.iter().all(|name| all.iter().any(|node| node.name_any() == *name && done(node))).then_some(()))
@@ -397,7 +398,7 @@ async fn what_doctor_prescribes_cures() -> Result<()> {
         for (check, node) in [("skipped-nodes", json!(["gpu-0"])), ("idle-cordons", json!(["gpu-1"]))] {
             ensure!(found.get(check).is_some_and(|one| one["nodes"] == node), "{check}: {found:#?}");
         }
-        let unknown = found.get("unknown-key").context("the typing error in the values")?;
+        let unknown = found.get("unknown-key").context("no finding for the typing error in the values")?;
         ensure!(unknown["text"].as_str().is_some_and(|text| text.contains("usePrecompild")), "{unknown:#}");
         for check in ["stale-plugins", "skipped-nodes", "idle-cordons"] {
             for line in commands(&found[check]["remedy"], "run") {
@@ -412,7 +413,7 @@ async fn what_doctor_prescribes_cures() -> Result<()> {
         .await?;
         let after = findings(&console).await?;
         ensure!(["stale-plugins", "skipped-nodes", "idle-cordons"].iter().all(|check| !after.contains_key(*check)), "{after:#?}");
-        // What is deployed, as a recipe: without the typing error it can be rendered as it is.
+        // The deployed releases as a recipe. Without the typing error, it renders unchanged.
         let folder = tempfile::tempdir()?;
         let typed = format!("cd {} && gpu-rollout doctor --recipe > deployed.yaml", folder.path().display());
         console.types(&typed).await?;

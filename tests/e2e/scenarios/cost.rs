@@ -14,17 +14,17 @@ use crate::harness::scenario::scenario_within;
 use crate::harness::stack::Stack;
 use crate::harness::stand_in::Script;
 
-/// Nodes of the large fleet, unless `GPU_ROLLOUT_BENCH_NODES` says otherwise.
+/// Nodes of the large fleet, unless `GPU_ROLLOUT_BENCH_NODES` is set.
 const NODES: usize = 1_000;
 const SMALL: usize = 3;
 const LIMIT: Duration = Duration::from_mins(50);
-/// Re-rolling hundreds of plugins takes longer than anything in the tests.
+/// The re-roll of hundreds of plugins takes longer than any step of the tests.
 const BUDGET_SECONDS: u64 = 1_800;
-/// The row of a run that finds its work done.
+/// The row of a run that has nothing to do.
 const NOTHING: &str = "nothing to do";
 
-/// A small fleet, then a large one; on each a run after it has grown, one with other settings, and
-/// one with nothing to do.
+/// Measures a small fleet, then a large one: a run after the fleet has grown, one with other
+/// settings, and one with nothing to do.
 #[tokio::test(flavor = "local")]
 #[ignore = "a measurement: make bench"]
 async fn cost_of_hook_in_small_and_large_fleet() -> Result<()> {
@@ -50,15 +50,15 @@ struct Row {
     peak_kib: u64,
     requests: usize,
     writes: usize,
-    /// Plugins that the hook found stale and replaced. Nodes that come up have their plugin before
-    /// the driver that it serves, so a first run on a fleet that has just grown has much to do.
+    /// Stale plugins that the hook replaced. On new nodes, the plugin starts before its driver. So
+    /// the first run on a grown fleet replaces many.
     replaced: usize,
 }
 
 async fn measure(stack: &Stack, nodes: usize) -> Result<Vec<Row>> {
     let hook = HookRelease::new(stack, "gpu-rollout");
     let mut rows = Vec::new();
-    // Another setting is another digest, and so a run that is not known to be done.
+    // Another setting changes the digest, so the hook does not find a completed run.
     for (what, setting) in
         [("after growing", nodes % 7), ("another setting", nodes % 7 + 1), (NOTHING, nodes % 7 + 1)]
     {
@@ -91,7 +91,7 @@ async fn run(
     let requests = hook.requests(begin)?;
     let writes = requests.iter().filter(|request| Request::is_write(request)).count();
     ensure!((writes == 0) == (what == NOTHING), "{what}: {writes} writes\n{}", hook.logs().await?);
-    ensure!(stack.plugins().await?.len() == nodes, "every node has its plugin");
+    ensure!(stack.plugins().await?.len() == nodes, "a node has no plugin");
     let replaced = requests
         .iter()
         .filter(|request| request.verb == "delete" && request.resource == "pods")

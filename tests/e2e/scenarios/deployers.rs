@@ -45,7 +45,7 @@ fn hooks(stack: &Stack) -> [HookRelease<'_>; 3] {
     ]
 }
 
-/// How often each of them has fired since a moment.
+/// Returns how often each hook has fired since a time.
 fn fired(stack: &Stack, since: Timestamp) -> Result<[usize; 3]> {
     let [pre, post, dra] = &hooks(stack);
     Ok([pre.firings(since)?, post.firings(since)?, dra.firings(since)?])

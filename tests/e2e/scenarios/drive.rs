@@ -32,7 +32,7 @@ const LIMIT: Duration = Duration::from_mins(3);
 const STATE: &str = "gpu-rollout.dev/gpu-driver-upgrade-state";
 const RECORD: &str = "gpu-rollout.dev/gpu-driver-upgrade";
 
-/// What the hook is told.
+/// Returns the settings of the hook.
 fn settings(parallel: usize, budget: u64) -> Value {
     json!({
         "component": {"version": NEW.chart}, "mode": "drive", "tasks": ["settle", "drive", "reroll"], "budgetSeconds": budget,
@@ -57,13 +57,14 @@ fn is_cordoned(node: &Node) -> bool {
     node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true)
 }
 
-/// Deploys the new release and its hook, driven.
+/// Deploys the new release and its hook in mode `drive`.
 async fn upgrade(stack: &Stack, hook: &HookRelease<'_>, settings: &Value) -> Result<Said> {
     stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &NEW.driven_values()).await?;
     hook.deploy(&NEW.driven_values(), settings).await
 }
 
-/// Every node but these runs the new driver, takes workloads, and carries nothing of ours.
+/// Checks that every node except these runs the new driver, is not cordoned, and has nothing of
+/// gpu-rollout.
 async fn check_done(stack: &Stack, except: &[&str]) -> Result<()> {
     let drivers = stack.drivers().await?;
     for (name, node) in nodes(stack).await? {
@@ -88,7 +89,7 @@ async fn check_done(stack: &Stack, except: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Requests a node, evictions and the Lease apart.
+/// Returns the requests per node, without evictions and the Lease.
 fn requests_a_node(
     hook: &HookRelease<'_>,
     since: Timestamp,
@@ -102,7 +103,7 @@ fn requests_a_node(
     Ok((requests.len().div_ceil(nodes), writes.div_ceil(nodes)))
 }
 
-/// Prints them.
+/// Prints the number of requests per node and of evictions.
 fn tell_cost(hook: &HookRelease<'_>, scenario: &str, since: Timestamp, nodes: usize) -> Result<()> {
     let (requests, writes) = requests_a_node(hook, since, nodes)?;
     let evictions = evictions_of(hook, since)?;
@@ -114,7 +115,7 @@ fn tell_cost(hook: &HookRelease<'_>, scenario: &str, since: Timestamp, nodes: us
     Ok(())
 }
 
-/// The evictions that the hook asked for.
+/// Returns the evictions that the hook requested.
 fn evictions_of(hook: &HookRelease<'_>, since: Timestamp) -> Result<Vec<Request>> {
     Ok(hook
         .requests(since)?
@@ -123,8 +124,8 @@ fn evictions_of(hook: &HookRelease<'_>, since: Timestamp) -> Result<Vec<Request>
         .collect())
 }
 
-/// Of all driver pods of before, the hook has deleted each one once, and no other one; those of the
-/// nodes of `except` not at all.
+/// Checks that the hook has deleted each old driver pod once and no others. Those on the nodes of
+/// `except` must not be deleted.
 fn check_deleted_once(
     hook: &HookRelease<'_>,
     namespace: &str,
@@ -145,7 +146,7 @@ fn check_deleted_once(
     Ok(())
 }
 
-/// Somebody else has a node in maintenance.
+/// A node in maintenance by another tool.
 struct Maintenance {
     node: &'static str,
     objects: Api<DynamicObject>,
@@ -170,7 +171,8 @@ impl Maintenance {
         Ok(Self { node, objects: Api::namespaced_with(stack.client.clone(), "default", &kind) })
     }
 
-    /// The node is left alone until then.
+    /// Ends the maintenance when the other nodes are done. Until then, the hook must not touch the
+    /// node.
     async fn ends_when_the_others_are_done(self, stack: &Stack) -> Result<()> {
         until("the other nodes to be done", LIMIT, async || {
             Ok(check_done(stack, &[self.node]).await.is_ok().then_some(()))
@@ -180,7 +182,7 @@ impl Maintenance {
         let theirs = nodes.get(self.node).context("the node")?;
         ensure!(
             !is_cordoned(theirs) && !theirs.labels().contains_key(STATE),
-            "{} is not ours: {theirs:?}",
+            "the hook changed {}: {theirs:?}",
             self.node
         );
         self.objects.delete("others", &DeleteParams::default()).await?;
@@ -195,7 +197,8 @@ async fn workloads_leave_within_budgets_and_nodes_are_released() -> Result<()> {
         stack.fleet(Script::seeded(51), 4, true).await?;
         let before = stack.plugins().await?;
         stack.create_namespace(NAMESPACE).await?;
-        // One may be away at a time: evictions are refused until a replacement is ready elsewhere.
+        // One disruption is allowed. Further evictions are refused until a replacement is ready
+        // elsewhere.
         stack.serve("serve", 6, Some(5)).await?;
         let hook = HookRelease::new(stack, "gpu-rollout");
         let maintenance = Maintenance::of(stack, "gpu-3").await?;
@@ -214,7 +217,7 @@ async fn workloads_leave_within_budgets_and_nodes_are_released() -> Result<()> {
         stack.check_rerolled(&before, std::slice::from_ref(&hook), said.ended).await?;
         let went =
             evictions_of(&hook, begin)?.into_iter().filter(|eviction| eviction.code == 201).count();
-        ensure!(went > 0, "something was evicted\n{}", hook.logs().await?);
+        ensure!(went > 0, "nothing was evicted\n{}", hook.logs().await?);
         tell_cost(&hook, "drive", begin, 4)?;
         rights::check(stack, &hook, "drive").await
     })
@@ -262,7 +265,7 @@ async fn node_with_failing_driver_keeps_cordon_others_finish() -> Result<()> {
         let events = hook.events_about("gpu-1").await?;
         ensure!(
             events.iter().any(|event| event.contains(&reason.text)),
-            "the same is told of the node: {events:?}"
+            "no event on the node has the same reason: {events:?}"
         );
         ensure!(done.outcome == Some(NodeOutcome::Done), "{done:?}");
         Ok(())
@@ -270,7 +273,7 @@ async fn node_with_failing_driver_keeps_cordon_others_finish() -> Result<()> {
     .await
 }
 
-/// A fleet that is driven end to end, with a drain, and one node whose driver fails.
+/// A complete upgrade of a fleet with a drain, and one node whose driver fails.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn fifty_nodes_are_drained_and_failure_is_reported() -> Result<()> {
@@ -286,8 +289,8 @@ async fn fifty_nodes_are_drained_and_failure_is_reported() -> Result<()> {
         stack.rewrite(|live| live.faults = [("gpu-7".to_owned(), Fault::CrashLoop)].into())?;
         let hook = HookRelease::new(stack, "gpu-rollout");
         let mut settings = settings(10, 480);
-        // Ten drivers, their evictions and the whole stack share the machine; the node that fails
-        // does so by its restarts.
+        // Ten drivers, their evictions and the whole stack share the CPU, so the timeout is long.
+        // The bad node fails because of its restarts.
         settings["upgrade"]["startSeconds"] = json!(300);
         settings["upgrade"]["policy"]["drain"] = json!({"enable": true, "timeoutSeconds": 120});
         settings["upgrade"]["policy"]["podDeletion"] = json!({"enable": false});
@@ -295,7 +298,11 @@ async fn fifty_nodes_are_drained_and_failure_is_reported() -> Result<()> {
         let begin = Timestamp::now();
         let said = upgrade(stack, &hook, &settings).await?;
 
-        ensure!(!said.success, "one node fails\n{said:?}\n{}", hook.logs().await?);
+        ensure!(
+            !said.success,
+            "the hook succeeded although one node fails\n{said:?}\n{}",
+            hook.logs().await?
+        );
         ensure!(
             hook.named().await? == ["gpu-7:UpgradeFailed"],
             "{:?}\n{}",
@@ -311,13 +318,13 @@ async fn fifty_nodes_are_drained_and_failure_is_reported() -> Result<()> {
             let events = hook.events_about(node).await?;
             ensure!(
                 events.len() == 1 || node == "gpu-7",
-                "one event tells the story of {node}: {events:?}"
+                "expected one event about {node}: {events:?}"
             );
         }
         tell_cost(&hook, "drive-fifty", begin, NODES)?;
         let went =
             evictions_of(&hook, begin)?.into_iter().filter(|eviction| eviction.code == 201).count();
-        ensure!(went >= 100, "every workload moved at least once: {went}");
+        ensure!(went >= 100, "expected at least 100 evictions, one per workload: {went}");
         Ok(())
     })
     .await

@@ -1,4 +1,4 @@
-//! d. The hook's pod dies at several points, in several ways. Its Job's next pod continues, and
+//! d. The hook's pod dies at several points, in several ways. The next pod of its Job continues, and
 //! does nothing twice.
 
 use std::time::Duration;
@@ -23,11 +23,11 @@ const LIMIT: Duration = Duration::from_mins(3);
 /// How the hook's pod dies.
 #[derive(Clone, Copy)]
 enum Death {
-    /// SIGKILL, such as by the kernel when memory is short.
+    /// SIGKILL, such as by the kernel's OOM killer.
     Killed,
     /// The pod is deleted: SIGTERM.
     Deleted,
-    /// Its node goes for ever.
+    /// Its node is lost permanently.
     NodeLost,
 }
 
@@ -43,7 +43,8 @@ async fn its_node_is_lost_then_pod_is_deleted() -> Result<()> {
     dies("node-lost", 52, Death::NodeLost, Death::Deleted).await
 }
 
-/// The hook dies once when it holds the Lease, and once when it has just replaced the first plugin.
+/// Kills the hook once when it holds the Lease, and once when it has just replaced the first
+/// plugin.
 async fn dies(scenario_name: &str, seed: u64, first: Death, second: Death) -> Result<()> {
     scenario(scenario_name, async |stack| {
         stack.fleet(Script::seeded(seed), 3, true).await?;

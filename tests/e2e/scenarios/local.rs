@@ -15,12 +15,12 @@ use crate::harness::scenario::{scenario, scenario_within};
 use crate::harness::stand_in::{controller, driver_version};
 use crate::harness::tools::{stack_programs, used_programs};
 
-/// Nobody works longer on one tutorial.
+/// Longer than a user works on the tutorial.
 const WORKING_DAY: Duration = Duration::from_hours(12);
-/// Where a person looks for the environment.
+/// The folder in which the tutorial finds the environment.
 const PLACE: &str = "target/stack";
 
-/// Not a test: `make stack` runs it by its name, and it stays until it is told to end.
+/// Not a test: `make stack` runs it by its name, and it runs until Ctrl-C.
 #[tokio::test(flavor = "local")]
 #[ignore = "for people: make stack"]
 async fn stays_until_it_is_told_to_end() -> Result<()> {
@@ -29,7 +29,7 @@ async fn stays_until_it_is_told_to_end() -> Result<()> {
         let place = repository(PLACE);
         std::fs::create_dir_all(&place)?;
         std::fs::copy(&environment, place.join("environment"))?;
-        eprintln!("\nThe cluster is there: {NODES} nodes with GPUs, no driver yet. In another terminal, in this folder:\n");
+        eprintln!("\nThe cluster is ready: {NODES} nodes with GPUs, no driver yet. Run in another terminal, in this folder:\n");
         eprintln!("  . {PLACE}/environment\n  kubectl get nodes\n");
         eprintln!("Continue with docs/tutorial.md. Ctrl-C stops the cluster and removes it.");
         tokio::signal::ctrl_c().await?;
@@ -38,7 +38,7 @@ async fn stays_until_it_is_told_to_end() -> Result<()> {
     .await
 }
 
-/// The blocks of a page that are typed: what starts the stack is done already.
+/// Returns the shell blocks of a page, without the one that starts the stack.
 fn blocks(page: &str) -> Vec<&str> {
     let all = page.split("\n```sh\n").skip(1).filter_map(|block| block.split("\n```").next());
     all.filter(|block| !block.starts_with("make ") && !block.starts_with(". ")).collect()
@@ -46,7 +46,7 @@ fn blocks(page: &str) -> Vec<&str> {
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn the_tutorial_is_true_word_by_word() -> Result<()> {
+async fn tutorial_works_exactly_as_written() -> Result<()> {
     scenario("tutorial", async |stack| {
         let environment = prepare(stack, true).await?;
         let folder = stack.helm.directory().join("tutorial");
@@ -86,7 +86,7 @@ async fn the_tutorial_is_true_word_by_word() -> Result<()> {
             report.contains("<svg") && report.contains("gpu-7") && report.contains("settled"),
             "{report}"
         );
-        // The tutorial upgrades to an operator of v26.3. On the same cluster, people can also
+        // The tutorial upgrades to an operator of v26.3. On the same cluster, users can also
         // install a newer one.
         controller(ControllerGeneration::Gpu26_7)?;
         let (used, built) = (used_programs(), stack_programs()?);

@@ -24,7 +24,7 @@ use crate::harness::workloads::NAMESPACE;
 
 const LIMIT: Duration = Duration::from_mins(2);
 const NODES: usize = 4;
-/// What stands in an object and looks like a secret.
+/// A value in an object that looks like a secret.
 const SECRET: &str = "nvapi-0123456789abcdefghijklmnopqrstuvwxyz";
 
 fn settings(port: u16) -> Value {
@@ -35,7 +35,7 @@ fn settings(port: u16) -> Value {
     })
 }
 
-/// What the hook answers; nothing while nobody listens.
+/// Returns the metrics of the hook, or `None` if the port is closed.
 async fn scraped(port: u16) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: hook\r\n\r\n").await.ok()?;
@@ -44,21 +44,21 @@ async fn scraped(port: u16) -> Option<String> {
     answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
 }
 
-/// The value of the first sample of a metric that has this label.
+/// Returns the value of the first sample of a metric with this label.
 fn value(text: &str, name: &str, label: &str) -> Option<f64> {
     let line =
         text.lines().find(|line| line.split('{').next() == Some(name) && line.contains(label))?;
     line.rsplit(' ').next()?.parse().ok()
 }
 
-/// A program of the tests, by the script that finds it.
+/// Returns the path of a test program, from the script that finds it.
 fn tool(name: &str) -> Result<String> {
     let found = Command::new(repository(&format!("tests/tools/{name}.sh"))).output()?;
     ensure!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
     Ok(String::from_utf8(found.stdout)?.trim().to_owned())
 }
 
-/// A page that looks at another one, as narrow as a telephone, and writes down what it sees.
+/// A page that loads the report in the width of a telephone and records its layout.
 const FRAME: &str = r#"<iframe id="page" src="report.html" style="width:390px;height:800px;border:0"></iframe><script>
 page.onload = () => {
   const inside = page.contentDocument, style = page.contentWindow.getComputedStyle(inside.body);
@@ -67,8 +67,8 @@ page.onload = () => {
 };
 </script>"#;
 
-/// The report's page as a browser shows it: nothing to scroll sideways for, a bar for each node,
-/// and dark where people want it dark.
+/// Checks the report's page in a browser: no horizontal scrolling, a bar for each node, and a dark
+/// color scheme on request.
 async fn check_page(console: &Console, directory: &Path) -> Result<()> {
     std::fs::write(directory.join("frame.html"), FRAME)?;
     let browser = tool("chromium")?;
@@ -94,14 +94,15 @@ async fn check_page(console: &Console, directory: &Path) -> Result<()> {
         ensure!(width <= 390 && bars >= NODES, "{name}: {seen}");
         grounds.insert(parts.next().context("colors")?.to_owned());
     }
-    ensure!(grounds.len() == 2, "the same in light and dark: {grounds:?}");
+    ensure!(grounds.len() == 2, "light and dark have the same background: {grounds:?}");
     Ok(())
 }
 
-/// Prometheus' own tool reads it, and finds nothing that is not by its conventions.
+/// Checks that promtool parses the metrics and finds no violated convention.
 fn check(text: &str) -> Result<()> {
     let program = tool("promtool")?;
-    // It reads the older format, in which a counter is described by the name of its samples.
+    // promtool reads the older format, in which the HELP and TYPE lines of a counter have the name
+    // of its samples.
     let counters = ALL.into_iter().filter(|metric| metric.kind == MetricKind::Counter);
     let older = counters.fold(text.to_owned(), |text, metric| {
         ["HELP", "TYPE"].iter().fold(text, |text, word| {
@@ -122,13 +123,13 @@ fn check(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The archive has what it says, and nothing that is nobody's business.
+/// Checks that the archive contains what it lists, and no secrets or unrelated workloads.
 async fn check_archive(console: &Console, directory: &Path) -> Result<()> {
     let archive = directory.join("support.tar.gz");
     console.types(&format!("gpu-rollout support-bundle -f {}", archive.display())).await?;
     let again =
         console.tries(&format!("gpu-rollout support-bundle -f {}", archive.display())).await?;
-    ensure!(again.status.code() == Some(1), "a file that is there is kept: {again:?}");
+    ensure!(again.status.code() == Some(1), "an existing file was overwritten: {again:?}");
     console
         .types(&format!(
             "tar xzf {0} -C {1} --strip-components=1",
@@ -160,18 +161,18 @@ async fn check_archive(console: &Console, directory: &Path) -> Result<()> {
     let log = std::fs::read_to_string(directory.join(log))?;
     ensure!(
         log.lines().count() > 1 && log.lines().all(|line| line.starts_with("20")),
-        "its lines, each with its time\n{log}"
+        "the log has lines without a time\n{log}"
     );
-    // kwok's nodes serve none: what is missing is named.
+    // The nodes of kwok serve no logs. The archive lists the missing ones.
     let readme = std::fs::read_to_string(directory.join("README.txt"))?;
     ensure!(readme.contains("\n  log of gpu-operator/gpu-operator-"), "{readme}");
     ensure!(
         names.iter().any(|name| name.starts_with("objects/pods/gpu-operator/gpu-rollout-")),
-        "no pod of the hook:\n{list}"
+        "the archive has no pod of the hook:\n{list}"
     );
     ensure!(
         !names.iter().any(|name| name.starts_with(&format!("objects/pods/{NAMESPACE}/"))),
-        "pods of workloads:\n{list}"
+        "the archive has pods of workloads:\n{list}"
     );
     let whole = console.types(&format!("grep -r {SECRET} {} | head", directory.display())).await?;
     ensure!(whole.is_empty(), "{whole}");
@@ -203,7 +204,7 @@ async fn run_is_measured_live_and_archived_afterwards() -> Result<()> {
 
         let watching = async {
             until("a node in progress, one that is done, and an eviction", LIMIT, async || {
-                let text = scraped(port).await.context("nobody listens")?;
+                let text = scraped(port).await.context("the metrics port is closed")?;
                 let busy = value(&text, "gpu_rollout_nodes", "stage=\"in-progress\"") >= Some(1.0);
                 let done = value(&text, "gpu_rollout_nodes", "stage=\"done\"") >= Some(1.0);
                 let evicted =
@@ -233,9 +234,12 @@ async fn run_is_measured_live_and_archived_afterwards() -> Result<()> {
                 && value(&text, "gpu_rollout_in_step", "") == Some(1.0),
             "{text}"
         );
-        ensure!(scraped(port).await.is_none(), "the port is given back with the pod");
+        ensure!(
+            scraped(port).await.is_none(),
+            "the metrics port is still open after the end of the pod"
+        );
 
-        ensure!(!said.success, "gpu-3 fails\n{said:?}");
+        ensure!(!said.success, "the hook succeeded although gpu-3 fails\n{said:?}");
         let report = console.types("gpu-rollout report -o metrics").await?;
         check(&report)?;
         ensure!(

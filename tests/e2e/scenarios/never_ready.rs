@@ -1,5 +1,5 @@
-//! f. A node that never becomes ready: Helm reports the failure before the budget is over, and all
-//! outputs name the node.
+//! f. A node that never becomes ready: Helm reports the failure before the time budget is exhausted,
+//! and all outputs name the node.
 
 use std::time::Duration;
 
@@ -49,12 +49,12 @@ async fn fails(name: &str, seed: u64, fault: Fault, state: &str) -> Result<()> {
         let of_node = record.get(&format!("node.{broken}")).cloned().unwrap_or_default();
         ensure!(
             message.contains(&broken) && message.contains(state),
-            "the message names node and state: {message}"
+            "the message does not name node and state: {message}"
         );
-        ensure!(of_node.contains(state), "the record names the state: {of_node}");
+        ensure!(of_node.contains(state), "the record does not name the state: {of_node}");
         ensure!(
             events.iter().any(|note| note.contains(state)),
-            "an event on the node names the state: {events:?}"
+            "no event on the node names the state: {events:?}"
         );
         rights::check(stack, &hook, name).await
     })

@@ -1,6 +1,6 @@
-//! A rollout with the problems of real fleets: an exporter that was broken before, a GPU that dies,
-//! a node whose MIG configuration changes, a node that joins. None of them makes the rollout fail
-//! or blocks it.
+//! A rollout with the problems of real fleets: an exporter that was already broken, a GPU that
+//! dies, a node whose MIG configuration changes, a node that joins. None of them makes the rollout
+//! fail or blocks it.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn set_mig_state(stack: &Stack, node: &str, state: Option<&str>) -> Result
     Ok(())
 }
 
-/// The exporter on a node dies, and does not come back.
+/// Makes the exporter on a node fail permanently.
 async fn break_exporter(stack: &Stack, node: &str) -> Result<()> {
     let exporter = Operand::DcgmExporter.name().to_owned();
     let labels = format!("app={exporter}");
@@ -95,7 +95,7 @@ async fn rolls_out(name: &str, seed: u64, values: Value, settings: Value) -> Res
         );
         ensure!(
             log.contains(Operand::DcgmExporter.name()),
-            "nothing is said of the exporter that is broken:\n{log}"
+            "the log does not name the broken exporter:\n{log}"
         );
         Ok(())
     })
@@ -111,7 +111,7 @@ fn settings(mode: &str, tasks: &[&str]) -> Value {
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn odd_nodes_hold_up_no_rollout_in_drive() -> Result<()> {
+async fn odd_nodes_do_not_block_rollout_in_drive() -> Result<()> {
     rolls_out(
         "odd-drive",
         95,
@@ -123,7 +123,7 @@ async fn odd_nodes_hold_up_no_rollout_in_drive() -> Result<()> {
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn odd_nodes_hold_up_no_rollout_in_assist() -> Result<()> {
+async fn odd_nodes_do_not_block_rollout_in_assist() -> Result<()> {
     rolls_out("odd-assist", 96, NEW.values(), settings("assist", &["settle", "wake", "reroll"]))
         .await
 }

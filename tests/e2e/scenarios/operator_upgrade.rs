@@ -35,8 +35,8 @@ const DRIVER: &str = "app.kubernetes.io/component=nvidia-driver";
 /// Longer than the operator's upgrade and three nodes take.
 const BUDGET_SECONDS: u64 = 300;
 
-/// As measured, but for the image of the new operator: the pod needs 30 s, the old operator renders
-/// after 1 s, nobody leads for 15 s.
+/// The measured times, without the pull of the new operator's image: the pod needs 30 s, the old
+/// operator renders after 1 s, no operator leads for 15 s.
 fn slow(script: &mut Script) {
     script.operator = (30_000, 30_001);
     script.template_after = (900, 1_100);
@@ -45,7 +45,7 @@ fn slow(script: &mut Script) {
     script.tick = Duration::from_mins(2);
 }
 
-/// Every pod that was ever seen with some labels, by node.
+/// All pods with some labels that a watch has observed, by node.
 struct Seen {
     pods: Rc<RefCell<BTreeMap<String, BTreeSet<String>>>>,
     watch: JoinHandle<()>,
@@ -69,7 +69,7 @@ impl Seen {
                         }
                     }
                     Ok(_) => {}
-                    // The watch starts again by itself.
+                    // The watch restarts automatically.
                     Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
                 }
             }
@@ -88,7 +88,7 @@ async fn lease(stack: &Stack) -> Result<Lease> {
     Ok(Api::<Lease>::namespaced(stack.client.clone(), OPERATOR_NAMESPACE).get(LEASE).await?)
 }
 
-/// The only operator pod of the newest template leads, and has done so since before `end`.
+/// Checks that the operator pod of the newest template leads since before `end`.
 async fn check_newest_leads(stack: &Stack, chart: &str, end: Timestamp) -> Result<()> {
     let pods = Api::<Pod>::namespaced(stack.client.clone(), OPERATOR_NAMESPACE);
     let pods = pods.list(&ListParams::default().labels("app=gpu-operator")).await?.items;
@@ -104,17 +104,20 @@ async fn check_newest_leads(stack: &Stack, chart: &str, end: Timestamp) -> Resul
     let holder = spec.holder_identity.unwrap_or_default();
     ensure!(
         holder.starts_with(&format!("{}_", newest.name_any())),
-        "{holder} leads, and not {}",
+        "{holder} leads, expected {}",
         newest.name_any()
     );
     ensure!(spec.lease_transitions == Some(1), "{:?}", spec.lease_transitions);
     let acquired = spec.acquire_time.context("acquireTime")?.0;
-    ensure!(acquired < end, "success was said at {end}, the new operator leads since {acquired}");
+    ensure!(
+        acquired < end,
+        "the hook reported success at {end}, but the new operator leads only since {acquired}"
+    );
     Ok(())
 }
 
-/// The driver's DaemonSet has these revisions and no more, and each node a ready pod of the last of
-/// them.
+/// Checks that the driver's DaemonSet has this number of revisions, and each node a ready pod of
+/// the newest one.
 async fn check_newest_drivers(stack: &Stack, revisions: usize) -> Result<()> {
     let all = Api::<ControllerRevision>::namespaced(stack.client.clone(), OPERATOR_NAMESPACE)
         .list(&ListParams::default())
@@ -125,24 +128,28 @@ async fn check_newest_drivers(stack: &Stack, revisions: usize) -> Result<()> {
     };
     let mut of_driver: Vec<&ControllerRevision> = all.iter().filter(of_driver).collect();
     of_driver.sort_by_key(|revision| revision.revision);
-    ensure!(of_driver.len() == revisions, "{} revisions of the driver", of_driver.len());
+    ensure!(
+        of_driver.len() == revisions,
+        "{} revisions of the driver, expected {revisions}",
+        of_driver.len()
+    );
     let hash = |labels: &BTreeMap<String, String>| labels.get("controller-revision-hash").cloned();
     let newest = of_driver.last().and_then(|revision| hash(revision.labels()));
     for (node, pod) in stack.drivers().await? {
         ensure!(
             hash(pod.labels()) == newest && is_ready(&pod),
-            "{node} has not the newest driver: {:?}",
+            "{node} does not have the newest driver: {:?}",
             pod.labels()
         );
     }
     Ok(())
 }
 
-/// How often the old operator's upgrade controller looks by itself where it is to start nodes on
-/// the intermediate revision, unless they are held.
+/// A short interval of the old operator's upgrade controller. With it, the controller would start
+/// nodes on the intermediate revision if they were not held.
 const EAGER_TICK: Duration = Duration::from_secs(3);
 
-/// The nodes that a hook holds.
+/// Returns the nodes that a hook holds.
 async fn held(stack: &Stack) -> Result<Vec<String>> {
     let traits = Driver::Gpu.traits();
     let nodes = Api::<Node>::all(stack.client.clone()).list(&ListParams::default()).await?;
@@ -153,8 +160,8 @@ async fn held(stack: &Stack) -> Result<Vec<String>> {
     Ok(nodes.iter().filter(is_held).map(ResourceExt::name_any).collect())
 }
 
-/// What a mode needs: the operator's values, the hook before the operator's release if there is
-/// one, and the hook after it.
+/// The settings of a mode: the operator's values, the hook before the operator's release if the
+/// mode has one, and the hook after it.
 struct Story {
     mode: &'static str,
     values: Value,
@@ -179,7 +186,7 @@ impl Story {
             let held = held(stack).await?;
             ensure!(
                 held.len() == NODES,
-                "only {held:?} are held before the operator's release\n{}",
+                "only {held:?} are held before the operator is deployed\n{}",
                 first.logs().await?
             );
             rights::check(stack, &first, &format!("operator-upgrade-{}-pre", self.mode)).await?;
@@ -220,7 +227,7 @@ async fn each_driver_is_replaced_once(story: Story) -> Result<()> {
             let of_node = pods.get(node).cloned().unwrap_or_default();
             ensure!(
                 of_node.len() == 2,
-                "{node} had the drivers {of_node:?}: not one replacement of one\n{log}"
+                "{node} had the driver pods {of_node:?}, expected one replacement\n{log}"
             );
         }
         stack.check_rerolled(&plugins, &[hook], said.ended).await
@@ -261,11 +268,10 @@ async fn each_driver_is_replaced_once_in_drive() -> Result<()> {
     .await
 }
 
-/// The driver stays as it is: only the plugins are replaced, one node after the other, by their
-/// DaemonSet.
+/// The driver does not change. The DaemonSet of the plugins replaces only them, node by node.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn never_ready_device_plugin_is_no_success() -> Result<()> {
+async fn never_ready_device_plugin_fails_the_hook() -> Result<()> {
     scenario("operand-never-ready", async |stack| {
         let nodes = stack.fleet(Script::seeded(42), NODES, false).await?;
         let broken = nodes[1].clone();
@@ -292,14 +298,14 @@ async fn never_ready_device_plugin_is_no_success() -> Result<()> {
         ensure!(named.contains(&format!("{broken}:OperandNotReady")), "{named:?}");
         let text =
             hook.node_record(&broken).await?.reason.map(|reason| reason.text).unwrap_or_default();
-        ensure!(text.contains(Operand::DevicePlugin.name()), "the operand is named: {text}");
+        ensure!(text.contains(Operand::DevicePlugin.name()), "the operand is not named: {text}");
         Ok(())
     })
     .await
 }
 
-/// What the other stories stand on: the new process has another name, waits until the Lease has run
-/// out, and only then works.
+/// Checks an assumption of the other stories: a new operator process has another identity, waits
+/// until the Lease has expired, and only then works.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn restarted_operator_waits_for_its_own_lease() -> Result<()> {
@@ -316,14 +322,17 @@ async fn restarted_operator_waits_for_its_own_lease() -> Result<()> {
         let (old, new) =
             (before.holder_identity.unwrap_or_default(), after.holder_identity.unwrap_or_default());
         let pod = |holder: &str| holder.split('_').next().map(str::to_owned);
-        ensure!(pod(&old) == pod(&new) && old != new, "{old} led, and now {new}");
+        ensure!(
+            pod(&old) == pod(&new) && old != new,
+            "expected a new process in the same pod: {old} led, now {new} leads"
+        );
         ensure!(after.lease_transitions == Some(1), "{:?}", after.lease_transitions);
         let (renewed, acquired) = (
             before.renew_time.context("renewTime")?.0,
             after.acquire_time.context("acquireTime")?.0,
         );
         let gap = acquired.duration_since(renewed);
-        ensure!(gap.as_secs() >= 8, "nobody led for {gap:#}");
+        ensure!(gap.as_secs() >= 8, "no operator led for only {gap:#}");
         let writes = stack.audit.by_user("admin")?;
         let between = |request: &&Request| request.time > renewed && request.time < acquired;
         let written: Vec<_> = writes
@@ -331,7 +340,7 @@ async fn restarted_operator_waits_for_its_own_lease() -> Result<()> {
             .filter(between)
             .filter(|request| request.resource == "daemonsets" && request.is_write())
             .collect();
-        ensure!(written.is_empty(), "somebody worked in between: {written:#?}");
+        ensure!(written.is_empty(), "an operator wrote while none led: {written:#?}");
         Ok(())
     })
     .await

@@ -17,18 +17,17 @@ use crate::harness::stack::Stack;
 use crate::harness::stand_in::{OPERATOR_NAMESPACE, Script};
 use crate::harness::turns::Turns;
 
-/// Says how many nodes the largest fleet has.
+/// Sets the number of nodes of the largest fleet.
 const LARGEST: &str = "GPU_ROLLOUT_BENCH_DRIVE_NODES";
-/// Unless it is said. With more, the stand-ins take longer than what is measured: an hour for a
-/// thousand on two busy processors.
+/// The default. With more nodes, the stand-ins take longer than the measured work: an hour for a
+/// thousand nodes on two busy CPUs.
 const NODES: usize = 100;
 const LIMIT: Duration = Duration::from_mins(100);
 const BUDGET_SECONDS: u64 = 3_000;
-/// A driver that is installed and not played: what gpu-operator's start-up probe and an
-/// installation take at the least.
+/// Seconds of a real driver: the minimum of the GPU Operator's start-up probe and an installation.
 const REAL_DRIVER: u64 = 130;
 const DRIVER: &str = "app.kubernetes.io/component=nvidia-driver";
-/// What a node has to have before it is given back, as namespace and labels.
+/// The pods that a node needs before it is released, as namespace and labels.
 const PODS: [(&str, &str); 5] = [
     (OPERATOR_NAMESPACE, DRIVER),
     (OPERATOR_NAMESPACE, "app=nvidia-container-toolkit-daemonset"),
@@ -37,7 +36,7 @@ const PODS: [(&str, &str); 5] = [
     (DRA_NAMESPACE, "nvidia-dra-driver-gpu-component=kubelet-plugin"),
 ];
 
-/// Fleets that grow, each upgraded with a tenth of its nodes at once; drivers take a moment.
+/// Measures growing fleets, each with a tenth of its nodes at once and fast drivers.
 #[tokio::test(flavor = "local")]
 #[ignore = "a measurement: make bench"]
 async fn drive_on_fleets_that_grow() -> Result<()> {
@@ -49,7 +48,7 @@ async fn drive_on_fleets_that_grow() -> Result<()> {
             stack.grow(before, size).await?;
             stack.rewrite(|live| live.driver_manager = true)?;
             rows.push(run(stack, release, size, size.div_ceil(10)).await?);
-            // To and fro: what runs is old each time.
+            // Alternates the releases, so that the running one is old each time.
             (before, release) = (size, if release.driver == NEW.driver { &OLD } else { &NEW });
         }
         table(&rows);
@@ -58,10 +57,10 @@ async fn drive_on_fleets_that_grow() -> Result<()> {
     .await
 }
 
-/// Eight nodes, four at once, and drivers that take as long as real ones: two rounds.
+/// Measures eight nodes, four at once, with drivers as slow as real ones: two rounds.
 #[tokio::test(flavor = "local")]
 #[ignore = "a measurement: make bench"]
-async fn drive_with_drivers_that_take_their_time() -> Result<()> {
+async fn drive_with_slow_drivers() -> Result<()> {
     scenario_within(LIMIT, "pace-real", async |stack| {
         stack.fleet(Script::seeded(13), 8, true).await?;
         let milliseconds = REAL_DRIVER * 1_000;
@@ -77,14 +76,15 @@ struct Row {
     nodes: usize,
     parallel: usize,
     measured: Measured,
-    /// From the first cordon until the last node is given back.
+    /// The time from the first cordon until the release of the last node.
     upgrade: SignedDuration,
     requests: usize,
     writes: usize,
-    /// From a node's driver being ready until the start of the node that takes its slot: median and
-    /// longest.
+    /// The time from a node's driver being ready until the start of the node that takes its slot:
+    /// median and longest.
     after_driver: (SignedDuration, SignedDuration),
-    /// The same from all that stands on the driver: toolkit, device plugin, validator, DRA plugin.
+    /// The same from the readiness of all pods that depend on the driver: toolkit, device plugin,
+    /// validator, DRA plugin.
     after_pods: (SignedDuration, SignedDuration),
 }
 
@@ -108,7 +108,7 @@ async fn run(stack: &Stack, release: &Release, nodes: usize, parallel: usize) ->
     let (mut starts, mut ends) = (turns.starts(), turns.ends());
     ensure!(
         starts.len() == nodes && ends.len() == nodes,
-        "every node went once: {} began, {} ended",
+        "not every node was upgraded once: {} started, {} ended",
         starts.len(),
         ends.len()
     );
@@ -135,7 +135,7 @@ async fn run(stack: &Stack, release: &Release, nodes: usize, parallel: usize) ->
     })
 }
 
-/// When the last of these pods of each node became ready, in order.
+/// Returns when the last of these pods of each node became ready, in order.
 async fn ready(stack: &Stack, pods: &[(&str, &str)]) -> Result<Vec<Timestamp>> {
     let mut nodes: BTreeMap<String, Timestamp> = BTreeMap::new();
     for (namespace, labels) in pods {
@@ -149,7 +149,7 @@ async fn ready(stack: &Stack, pods: &[(&str, &str)]) -> Result<Vec<Timestamp>> {
     Ok(times)
 }
 
-/// How long after the moment at which a slot could be free it was taken.
+/// Returns how long free slots stayed unused: median and longest.
 fn handovers(
     starts: &[Timestamp],
     parallel: usize,

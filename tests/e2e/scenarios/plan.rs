@@ -29,17 +29,17 @@ use crate::harness::workloads::{NAMESPACE, Serving};
 
 const DEADLINE: Duration = Duration::from_mins(15);
 const NODES: usize = 8;
-/// How long jobs run.
+/// The duration of jobs.
 const JOBS: &str = "40s";
 
-/// One policy, and what runs under it.
+/// One policy and its workloads.
 struct Policy {
     name: &'static str,
     /// `rollout.gpuDriver`, key by key.
     gpu_driver: Value,
-    /// A PodDisruptionBudget lets one pod of a Deployment be away at a time.
+    /// Whether a PodDisruptionBudget allows one disruption of a Deployment at a time.
     guarded: bool,
-    /// Jobs that are waited for.
+    /// Whether there are jobs that the controller waits for.
     jobs: bool,
 }
 
@@ -54,7 +54,7 @@ impl Policy {
     }
 }
 
-/// Pods with GPUs on the nodes, and one without that stays, unless the policy drains.
+/// Creates pods with GPUs, and pods without GPUs that stay unless the policy drains.
 async fn populate(stack: &Stack, policy: &Policy) -> Result<()> {
     stack.create_namespace(NAMESPACE).await?;
     let replicas = 6;
@@ -92,7 +92,10 @@ async fn comes_true(policy: Policy) -> Result<()> {
         let nodes = stack.add_gpu_nodes(NODES).await?;
         let old = Ask { dra: false, ..Ask::old(NODES) };
         let bundle = stack.render(&old).await?;
-        ensure!(stack.deploy_bundle(&bundle).await?.success, "the old release is not there");
+        ensure!(
+            stack.deploy_bundle(&bundle).await?.success,
+            "the deployment of the old release failed"
+        );
         populate(stack, &policy).await?;
         let running = Api::<Pod>::namespaced(stack.client.clone(), NAMESPACE)
             .list(&ListParams::default())
@@ -138,10 +141,10 @@ async fn comes_true(policy: Policy) -> Result<()> {
         let left: BTreeSet<String> = evicted.intersection(&before).cloned().collect();
         ensure!(
             must.is_subset(&left),
-            "these were to leave and stayed: {:?}",
+            "predicted evictions did not occur: {:?}",
             must.difference(&left)
         );
-        ensure!(left.is_subset(&may), "these left without a word: {:?}", left.difference(&may));
+        ensure!(left.is_subset(&may), "evictions were not predicted: {:?}", left.difference(&may));
 
         let [quickest, likely, slowest] = duration(plan)?;
         eprintln!(
@@ -157,8 +160,8 @@ async fn comes_true(policy: Policy) -> Result<()> {
     .await
 }
 
-/// Deploys a bundle. What was seen of the nodes, and the seconds from the first node's cordon, or
-/// the hook's beginning if that was earlier, until the last node was given back.
+/// Deploys a bundle. Returns the observed nodes, and the seconds from the first node's cordon, or
+/// the start of the hook if that was earlier, until the release of the last node.
 pub(super) async fn deploy(stack: &Stack, bundle: &Path, begin: Timestamp) -> Result<(Seen, f64)> {
     let seen = RefCell::new(Seen::default());
     let deployed = tokio::select! {
@@ -170,30 +173,30 @@ pub(super) async fn deploy(stack: &Stack, bundle: &Path, begin: Timestamp) -> Re
     let seen = seen.into_inner();
     let fired = hook.fired_at(begin)?.first().copied().context("the hook has not fired")?;
     let first = seen.first.context("no node was cordoned")?.min(fired);
-    let took = seen.last.context("no node was given back")?.duration_since(first).as_secs_f64();
+    let took = seen.last.context("no node was uncordoned")?.duration_since(first).as_secs_f64();
     Ok((seen, took))
 }
 
-/// The shortest, the likely and the longest duration of a plan, in seconds.
+/// Returns the shortest, the likely and the longest duration of a plan, in seconds.
 pub(super) fn duration(plan: &Value) -> Result<[f64; 3]> {
     let bound =
         |key: &str| plan["duration"][key].as_f64().with_context(|| format!("{key}: {plan:#}"));
     Ok([bound("leastSeconds")?, bound("likelySeconds")?, bound("mostSeconds")?])
 }
 
-/// What was seen of the nodes.
+/// The observed cordons of nodes.
 #[derive(Default)]
 pub(super) struct Seen {
     cordoned: BTreeSet<String>,
-    /// Those that are cordoned now.
+    /// The nodes that are cordoned now.
     now: BTreeSet<String>,
-    /// When the first one was.
+    /// The time of the first cordon.
     first: Option<Timestamp>,
-    /// When the last one was given back.
+    /// The time of the last uncordon.
     last: Option<Timestamp>,
 }
 
-/// Follows the nodes until a watch breaks that should not.
+/// Watches the nodes. Returns only with an error, if the watch ends.
 async fn follow<T>(client: &Client, seen: &RefCell<Seen>) -> Result<T> {
     let mut nodes = pin!(
         watcher(Api::<Node>::all(client.clone()), watcher::Config::default()).applied_objects()
@@ -211,10 +214,11 @@ async fn follow<T>(client: &Client, seen: &RefCell<Seen>) -> Result<T> {
     bail!("the watch has ended")
 }
 
-/// The pods whose eviction was granted to anybody since then.
+/// Returns the pods whose eviction was granted since `begin`, to the hook or to NVIDIA's
+/// controller.
 fn evicted(stack: &Stack, begin: Timestamp) -> Result<BTreeSet<String>> {
     let hook = HookRelease::new(stack, "gpu-operator-post");
-    // The stand-in of the operator is an administrator.
+    // The stand-in of the operator acts as the user `admin`.
     let requests = [hook.requests(begin)?, stack.audit.by_user("admin")?].concat();
     let granted = |request: &Request| {
         request.resource == "pods/eviction" && request.code == 201 && request.time >= begin
@@ -238,7 +242,7 @@ async fn one_node_at_a_time() -> Result<()> {
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn half_of_them_beside_a_budget() -> Result<()> {
+async fn half_of_the_nodes_with_a_budget() -> Result<()> {
     let policy = json!({"maxParallelUpgrades": 0, "maxUnavailable": "50%", "podDeletion": {"timeout": "120s"}});
     comes_true(Policy { guarded: true, ..Policy::drive("half", &policy) }).await
 }

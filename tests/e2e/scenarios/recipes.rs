@@ -15,14 +15,14 @@ use crate::harness::scenario::scenario;
 use crate::harness::stand_in::Script;
 
 const NODES: usize = 2;
-/// Components that the stand-ins play. The others are left out: the network operator has scenarios
-/// of its own, and no hook waits for the rest.
+/// Components that the stand-ins simulate. The others are left out: the Network Operator has its
+/// own scenarios, and no hook waits for the rest.
 const PLAYED: [&str; 2] = ["gpu-operator", "nvidia-dra-driver-gpu"];
-/// Has no operator: there is nothing to wait for.
+/// Recipes without an operator, where a hook has nothing to wait for.
 const WITHOUT_OPERATOR: [&str; 1] = ["device-plugin-only"];
 
-/// A recipe of the library with another release of operator and driver, for two nodes that start
-/// quickly.
+/// Returns a recipe of the library with another release of operator and driver, for two nodes that
+/// start quickly.
 async fn recipe(name: &str, release: &Release) -> Result<Value> {
     let output =
         Command::new(gpu_rollout()?).args(["recipe", "show", name, "-o", "json"]).output().await?;
@@ -65,7 +65,7 @@ async fn rolls_out(name: &str) -> Result<()> {
         let hook = HookRelease::new(stack, "gpu-operator-post");
         let bundle = stack.helm.directory().join("bundle");
         for (what, release) in
-            [("first install", &OLD), ("upgrade", &NEW), ("the same once more", &NEW)]
+            [("first install", &OLD), ("upgrade", &NEW), ("the same again", &NEW)]
         {
             stack.render_recipe("helm", &bundle, &[], &recipe(name, release).await?, "e2e").await?;
             let said = stack.deploy_bundle(&bundle).await?;

@@ -24,10 +24,10 @@ const VERSION: &str = "v26.3.1";
 const OLD: &str = "595.91.07";
 const NEW: &str = "595.92.01";
 const NODES: usize = 4;
-/// After this time the person at the keyboard does something about what holds the rollout up.
+/// The time after which the user removes an obstacle of the rollout.
 const PATIENCE: Duration = Duration::from_secs(150);
 const SCENARIO: Duration = Duration::from_mins(40);
-/// A rollout of four nodes that sleeps at each.
+/// Longer than a rollout of four nodes with a sleep of the controller at each.
 const ROLLOUT: Duration = Duration::from_mins(20);
 
 /// An installed fleet that is being recorded.
@@ -59,10 +59,10 @@ impl<'a> Recorded<'a> {
         Ok(Self { stack, recorder, policy, zero: Instant::now() })
     }
 
-    /// Begins the recording, and changes the driver's version.
+    /// Starts the recording, and changes the driver's version.
     async fn upgrade(&mut self) -> Result<()> {
         self.recorder = Recorder::start(&self.stack.client);
-        until("the watches to begin", ROLLOUT, async || {
+        until("the watches to start", ROLLOUT, async || {
             Ok(self.recorder.has_begun().then_some(()))
         })
         .await?;
@@ -79,7 +79,7 @@ impl<'a> Recorded<'a> {
         Ok(())
     }
 
-    /// Waits until a node is in a state; says which.
+    /// Waits until a node is in a state. Returns its name.
     async fn await_state(&self, state: &str) -> Result<String> {
         until(&format!("a node in {state}"), ROLLOUT, async || {
             let (nodes, _) = self.recorder.trace().now();
@@ -107,7 +107,7 @@ async fn serial() -> Result<()> {
     .await
 }
 
-/// Two at once; a pod of a job that must end first on one node.
+/// Two nodes at once. On one of them, a pod of a job must end first.
 #[tokio::test(flavor = "local")]
 #[ignore = "a recording: tests/e2e/run.sh scenarios::recordings::"]
 async fn parallel_with_jobs() -> Result<()> {
@@ -138,8 +138,8 @@ async fn parallel_with_jobs() -> Result<()> {
     .await
 }
 
-/// A PodDisruptionBudget holds up the eviction of the pods that use GPUs until its time is over,
-/// and then the drain, which is what comes after.
+/// A PodDisruptionBudget blocks the eviction of the pods that use GPUs until its timeout expires,
+/// and then blocks the drain that follows.
 #[tokio::test(flavor = "local")]
 #[ignore = "a recording: tests/e2e/run.sh scenarios::recordings::"]
 async fn drain() -> Result<()> {
@@ -166,7 +166,7 @@ async fn drain() -> Result<()> {
     .await
 }
 
-/// A driver that crashes on a node, until somebody repairs the node and deletes the pod.
+/// A driver crashes on a node until a user repairs the node and deletes the pod.
 #[tokio::test(flavor = "local")]
 #[ignore = "a recording: tests/e2e/run.sh scenarios::recordings::"]
 async fn failing() -> Result<()> {

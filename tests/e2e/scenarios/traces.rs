@@ -19,8 +19,7 @@ use crate::harness::wait::until;
 const VERSION: &str = "v26.7.0";
 const LIMIT: Duration = Duration::from_mins(2);
 
-/// Times in which the recorded order holds: drivers are ready long before the controller's next
-/// tick.
+/// Times that keep the recorded order: drivers are ready long before the controller's next tick.
 fn script(seed: u64) -> Script {
     Script {
         tick: Duration::from_secs(5),
@@ -76,7 +75,7 @@ async fn parallel_bump_with_a_slow_validator() -> Result<()> {
         })
         .await?;
         set_validator(stack, &slow, false).await?;
-        until("the validator to hold its node up", LIMIT, async || {
+        until("the validator to block its node", LIMIT, async || {
             let (nodes, _) = recorder.trace().now();
             Ok(nodes.values().any(|look| look.validation_started).then_some(()))
         })
@@ -105,7 +104,7 @@ async fn no_gpu_nodes() -> Result<()> {
     .await
 }
 
-/// Everything is installed and the controller has looked.
+/// Waits until everything is installed and the controller has checked all nodes.
 pub(super) async fn settled(recorder: &Recorder, count: usize, limit: Duration) -> Result<()> {
     until("all nodes to be done", limit, async || {
         let (nodes, policy) = recorder.trace().now();
@@ -115,7 +114,7 @@ pub(super) async fn settled(recorder: &Recorder, count: usize, limit: Duration) 
     .await
 }
 
-/// All nodes have been out of date, and are done again.
+/// Waits until the nodes have been out of date and are done again.
 async fn rolled(recorder: &Recorder, count: usize) -> Result<()> {
     until("a node to be out of date", LIMIT, async || {
         let (nodes, _) = recorder.trace().now();
@@ -131,13 +130,13 @@ fn same_shape(recorder: &Recorder, recording: &str) -> Result<()> {
     let difference = similar::TextDiff::from_lines(&expected, &played);
     ensure!(
         played == expected,
-        "not the shape of {recording} (-):\n{}",
+        "the order differs from {recording} (-):\n{}",
         difference.unified_diff().context_radius(8)
     );
     Ok(())
 }
 
-/// As kubelet: the validator on a node is ready, or not.
+/// Sets the readiness of the validator on a node, as kubelet does.
 async fn set_validator(stack: &Stack, node: &str, ready: bool) -> Result<()> {
     let pods = Api::<Pod>::namespaced(stack.client.clone(), OPERATOR_NAMESPACE);
     let on_node = ListParams::default()

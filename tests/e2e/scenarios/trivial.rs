@@ -1,4 +1,4 @@
-//! Only the stack: a worker node runs the pod of a small chart's hook Job for real.
+//! The stack alone: a worker node really runs the pod of a small chart's hook Job.
 
 use std::fs;
 use std::time::Duration;
@@ -28,18 +28,21 @@ async fn helm_returns_after_hook_and_reports_its_end() -> Result<()> {
         install(stack, "version", &image, &["/gpu-rollout", "--version"]).await?;
         ensure!(
             logs(stack, "version").await?.starts_with("gpu-rollout "),
-            "the image's own program ran"
+            "the program of the image did not run"
         );
 
         let failed = install(stack, "usage", &image, &["/gpu-rollout", "no-such-command"]).await;
         let error = format!("{:#}", failed.unwrap_err());
-        ensure!(error.contains("post-install"), "Helm says that the hook failed: {error}");
-        ensure!(ended(stack, "usage").await?.exit_code == 2, "the pod's status has the exit code");
+        ensure!(error.contains("post-install"), "Helm does not report the failed hook: {error}");
+        ensure!(
+            ended(stack, "usage").await?.exit_code == 2,
+            "the pod's status lacks the exit code"
+        );
 
         let failed =
             install(stack, "absent", "gpu-rollout.test/gpu-rollout:no-such-tag", &["/gpu-rollout"])
                 .await;
-        ensure!(failed.is_err(), "an image that nobody can pull runs nowhere");
+        ensure!(failed.is_err(), "a pod with an image that cannot be pulled ran");
         Ok(())
     })
     .await
@@ -64,12 +67,12 @@ async fn container_lives_and_dies_as_under_kubelet() -> Result<()> {
         pods.delete(&pod.name_any(), &DeleteParams::default()).await?;
         until("the pod to be gone", LIMIT, async || Ok(pods.get_opt(&pod.name_any()).await?.is_none().then_some(()))).await?;
         let log = stack.workers.iter().find_map(|worker| worker.logs(NAMESPACE, &pod.name_any()).ok());
-        ensure!(log.as_deref() == Some("up\nbye\n"), "SIGTERM reached it before it was gone: {log:?}");
+        ensure!(log.as_deref() == Some("up\nbye\n"), "SIGTERM did not reach the container before its deletion: {log:?}");
 
         create_job(stack, "killed", &["/bin/sh", "-c", "exec sleep 600"]).await?;
         let pod = running(stack, "killed").await?;
         stack.worker_of(&pod)?.signal(NAMESPACE, &pod.name_any(), "KILL").await?;
-        ensure!(ended(stack, "killed").await?.exit_code == 137, "SIGKILL is seen");
+        ensure!(ended(stack, "killed").await?.exit_code == 137, "SIGKILL does not show in the pod's status");
 
         create_job(stack, "lost", &["/bin/sh", "-c", "exec sleep 600"]).await?;
         let pod = running(stack, "lost").await?;
@@ -79,7 +82,7 @@ async fn container_lives_and_dies_as_under_kubelet() -> Result<()> {
             let next = running(stack, "lost").await?;
             Ok((next.uid() != pod.uid()).then_some(next))
         });
-        ensure!(again.await?.spec.and_then(|spec| spec.node_name) != node, "the replacement runs elsewhere");
+        ensure!(again.await?.spec.and_then(|spec| spec.node_name) != node, "the replacement runs on the same node");
         Ok(())
     })
     .await
@@ -117,7 +120,7 @@ fn job(name: &str, image: &str, command: &[&str]) -> Value {
     })
 }
 
-/// The newest pod of a Job for which `wanted` finds something.
+/// Waits until `wanted` returns a value for a pod of a Job. Returns that value.
 async fn pod_of<T>(
     stack: &Stack,
     job: &str,

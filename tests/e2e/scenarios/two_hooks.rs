@@ -18,7 +18,7 @@ use crate::harness::stand_in::{OPERATOR_NAMESPACE, Script};
 use crate::harness::wait::until;
 
 const LIMIT: Duration = Duration::from_mins(3);
-/// The Lease that excludes hooks from each other.
+/// The Lease that lets only one hook work.
 const LEASE: &str = "gpu-rollout";
 
 fn driven() -> Value {
@@ -45,7 +45,10 @@ async fn one_waits_for_the_lease() -> Result<()> {
         let (first, second) = (first?, second?);
         let logs = [hooks[0].logs().await?, hooks[1].logs().await?];
         ensure!(first.success && second.success, "{first:?}\n{second:?}\n{logs:?}");
-        ensure!(logs.iter().any(|log| log.contains(WAITING_FOR_LEASE)), "one has waited: {logs:?}");
+        ensure!(
+            logs.iter().any(|log| log.contains(WAITING_FOR_LEASE)),
+            "no hook waited for the Lease: {logs:?}"
+        );
         for hook in &hooks {
             rights::check(stack, hook, &format!("two-hooks-{}", hook.name())).await?;
         }
@@ -56,14 +59,14 @@ async fn one_waits_for_the_lease() -> Result<()> {
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
-async fn stopped_hook_writes_nothing_under_anothers_lease() -> Result<()> {
+async fn stopped_hook_writes_nothing_under_foreign_lease() -> Result<()> {
     stopped_in_mid_rollout("two-hooks-stopped", 82, |stack| {
         Ok(HookRelease::new(stack, "gpu-rollout"))
     })
     .await
 }
 
-/// What the release before wrote on nodes and into its Lease is understood.
+/// The hook reads what the previous release wrote on nodes and into its Lease.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e-full (needs the image of the release before)"]
 async fn stopped_hook_of_previous_release_is_taken_over() -> Result<()> {
@@ -73,8 +76,8 @@ async fn stopped_hook_of_previous_release_is_taken_over() -> Result<()> {
     .await
 }
 
-/// A hook is stopped in the middle of a rollout, longer than its Lease lasts, and goes on when
-/// another one has taken over.
+/// Stops a hook during a rollout (SIGSTOP) for longer than its Lease lasts, and lets it continue
+/// when another hook has taken over.
 async fn stopped_in_mid_rollout(
     name: &str,
     seed: u64,
@@ -130,8 +133,8 @@ async fn stopped_in_mid_rollout(
     .await
 }
 
-/// Each write to a node or a pod that succeeded was made by the hook that had written the Lease
-/// last.
+/// Checks that each successful write to a node or a pod came from the hook that had written the
+/// Lease last.
 fn check_written_under_own_lease(hooks: &[&HookRelease<'_>], begin: Timestamp) -> Result<()> {
     let mut history = Vec::new();
     for hook in hooks {
@@ -156,6 +159,6 @@ fn check_written_under_own_lease(hooks: &[&HookRelease<'_>], begin: Timestamp) -
             _ => {}
         }
     }
-    ensure!(holders >= 2, "the Lease went to {holders} hooks");
+    ensure!(holders >= 2, "{holders} hooks held the Lease, expected at least 2");
     Ok(())
 }

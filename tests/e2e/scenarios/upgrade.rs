@@ -18,7 +18,8 @@ async fn every_plugin_is_replaced_once_after_its_driver() -> Result<()> {
             let before = stack.plugins().await?;
             let hook = HookRelease::new(stack, "gpu-rollout");
 
-            // Helm returns at once: the ClusterPolicy says `ready`, and it is not.
+            // Helm returns at once. The ClusterPolicy is still `ready`, but the new drivers are
+            // not.
             stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &NEW.values()).await?;
             let said =
                 hook.deploy(&NEW.values(), &json!({"component": {"version": NEW.chart}})).await?;

@@ -1,7 +1,8 @@
-// Prints what Go programs read from YAML files: for each file one line of JSON, the array of its documents.
+// Prints the content of YAML files as Go programs parse it: for each file, one line of JSON with the
+// array of its documents.
 //
-// Helm, Flux, Argo CD and Kubernetes itself read with sigs.k8s.io/yaml; helmfile and Kustomize with yaml.v3. A document that the two read
-// differently is an error, and so is a key that stands twice.
+// Helm, Flux, Argo CD and Kubernetes itself use sigs.k8s.io/yaml. helmfile and Kustomize use yaml.v3. A
+// document that the two parse differently is an error, and so is a duplicate key.
 //
 // Usage: read-yaml FILE…
 package main
@@ -73,7 +74,7 @@ func read(path string) ([]byte, error) {
 	return bytes.TrimRight(line.Bytes(), "\n"), nil
 }
 
-// split cuts a stream as Kubernetes does: at lines that begin with three dashes.
+// split splits a stream as Kubernetes does, at lines that start with three dashes.
 func split(text []byte) [][]byte {
 	var parts [][]byte
 	var part []byte
@@ -99,7 +100,7 @@ func withV3(text []byte) (any, error) {
 	return decode(encoded)
 }
 
-// decode keeps numbers as they are written.
+// decode keeps numbers as written.
 func decode(text []byte) (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()

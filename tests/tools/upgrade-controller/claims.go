@@ -12,8 +12,8 @@ import (
 // gpuDRADriver is the DRA driver whose allocations are GPUs.
 const gpuDRADriver = "gpu.nvidia.com"
 
-// holdsClaim tells whether one of the pod's ResourceClaims is an allocated GPU. A claim that has no name yet is none; one that cannot be read is
-// taken for one.
+// holdsClaim reports whether one of the pod's ResourceClaims has an allocated GPU. A claim without a
+// name does not count. A claim that cannot be read counts.
 func holdsClaim(reader client.Reader, pod *corev1.Pod) bool {
 	made := map[string]*string{}
 	for _, status := range pod.Status.ResourceClaimStatuses {
@@ -33,7 +33,8 @@ func holdsClaim(reader client.Reader, pod *corev1.Pod) bool {
 	})
 }
 
-// isGPU tells whether a device of the GPU driver is among what is allocated. Access for administrators takes no device.
+// isGPU reports whether an allocation contains a device of the GPU driver. Administrator access does
+// not count, because it does not reserve the device.
 func isGPU(allocation *resourcev1.AllocationResult) bool {
 	return allocation != nil && slices.ContainsFunc(allocation.Devices.Results, func(device resourcev1.DeviceRequestAllocationResult) bool {
 		forAdministrators := device.AdminAccess != nil && *device.AdminAccess

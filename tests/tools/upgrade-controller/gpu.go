@@ -17,17 +17,18 @@ import (
 const (
 	// ownerLabel names the NVIDIADriver that a node belongs to.
 	ownerLabel = "nvidia.com/gpu-operator.driver.owner"
-	// appLabel is the label of driver pods that a ClusterPolicy asks for, componentLabel that of all.
+	// appLabel is the label of driver pods that a ClusterPolicy requests. componentLabel is that of
+	// all driver pods.
 	appLabel       = "app"
 	appValue       = "nvidia-driver-daemonset"
 	componentLabel = "app.kubernetes.io/component"
 	componentValue = "nvidia-driver"
 	validator      = "app=nvidia-operator-validator"
-	// drainSkip leaves pods with the label out of every drain.
+	// drainSkip excludes pods with the label from every drain.
 	drainSkip = "nvidia.com/gpu-driver-upgrade-drain.skip!=true"
 )
 
-// gpuOperator does what gpu-operator's upgrade controller does.
+// gpuOperator acts as the upgrade controller of gpu-operator.
 type gpuOperator struct {
 	client    client.Client
 	manager   upgrade.ClusterUpgradeStateManager
@@ -77,7 +78,8 @@ func (o *gpuOperator) byClusterPolicy(ctx context.Context, object *unstructured.
 	return true, o.apply(ctx, state, policy)
 }
 
-// byDriver makes a pass for each NVIDIADriver over the nodes that it owns. What keeps the state from being built keeps all from their pass.
+// byDriver makes a pass for each NVIDIADriver over the nodes that it owns. If the state cannot be
+// built, no NVIDIADriver gets a pass.
 func (o *gpuOperator) byDriver(ctx context.Context) (bool, error) {
 	drivers, err := list(ctx, o.client, nvidiaDriverKind)
 	if err != nil {
@@ -124,7 +126,8 @@ func (o *gpuOperator) byDriver(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// apply makes the pass. An unreadable maxUnavailable is an error before it; the selector of a drain leaves pods with the skip label out.
+// apply makes the pass. An invalid maxUnavailable is an error before the pass. The selector of a drain
+// excludes pods with the skip label.
 func (o *gpuOperator) apply(ctx context.Context, state *upgrade.ClusterUpgradeState, policy *v1alpha1.DriverUpgradePolicySpec) error {
 	if policy.MaxUnavailable != nil {
 		total := o.manager.GetTotalManagedNodes(state)
@@ -142,11 +145,11 @@ func (o *gpuOperator) apply(ctx context.Context, state *upgrade.ClusterUpgradeSt
 	return o.manager.ApplyState(ctx, state, policy)
 }
 
-// devices are how the names of the resources begin that are GPUs or parts of them.
+// devices are the prefixes of the resources that are GPUs or parts of GPUs.
 var devices = []string{"nvidia.com/gpu", "nvidia.com/mig-"}
 
-// usesGPU tells which pods are to leave a node: those that run, or are about to, and have GPUs. GPUs are had by the resources of a container,
-// or, since v26.7, by an allocated ResourceClaim.
+// usesGPU selects the pods to remove from a node: running or pending pods with GPUs. A pod has GPUs
+// through the resources of a container or, since v26.7, through an allocated ResourceClaim.
 func usesGPU(reader client.Reader) upgrade.PodDeletionFilter {
 	return func(pod corev1.Pod) bool {
 		switch pod.Status.Phase {

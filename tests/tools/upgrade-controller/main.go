@@ -1,9 +1,11 @@
-// upgrade-controller runs NVIDIA's driver-upgrade state machine as NVIDIA's operators do: the state machine itself is the real one
-// (github.com/NVIDIA/k8s-operator-libs, package upgrade), what the operators put around it (which changes wake it, which policy holds, which
-// pods use a GPU) is written here from what they are known to do. The end-to-end tests have it as the vendor.
+// upgrade-controller runs NVIDIA's driver-upgrade state machine as NVIDIA's operators do. The state
+// machine is the real one (github.com/NVIDIA/k8s-operator-libs, package upgrade). The code of the
+// operators around it (which changes wake it, which policy applies, which pods use a GPU) was written
+// for this project from their known behavior. It is the vendor's controller in the end-to-end tests.
 //
-// It is built twice: with the library of gpu-operator v26.3 (v26.3.mod, build tag v26_3) and with that of v26.7 (go.mod). network-operator
-// uses an older version, which cannot be had; here it runs with that of v26.3.
+// It is built twice: with the library of gpu-operator v26.3 (v26.3.mod, build tag v26_3) and with that
+// of v26.7 (go.mod). network-operator uses an older version, which is not available. Here it runs with
+// that of v26.3.
 //
 // Usage: upgrade-controller [--driver gpu|ofed] [--requeue-after 2m] [--passes]
 package main
@@ -24,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
-// settings are what the command line says.
+// settings are the options of the command line.
 type settings struct {
 	driver       string
 	requeueAfter time.Duration
@@ -55,15 +57,17 @@ func run(set settings) error {
 	return watch(config, set)
 }
 
-// operator is what an operator puts around the state machine.
+// operator is the code of an operator around the state machine.
 type operator interface {
-	// reconcile does what one request does. It says whether upgrades are on: only then is there a next pass without a change.
+	// reconcile handles one request. It returns whether upgrades are enabled. Only then does a next
+	// pass follow without a change.
 	reconcile(ctx context.Context) (on bool, err error)
 	// kinds are the objects whose changes wake it.
 	kinds() []kind
 }
 
-// newOperator is the one of the driver, with the library's manager made as that operator makes it. live: reads past all caches.
+// newOperator returns the operator of a driver, with the library's manager configured as in that
+// operator. live bypasses all caches.
 func newOperator(config *rest.Config, cached client.Client, live client.Reader, set settings, recorder record.EventRecorder, log logr.Logger) (operator, error) {
 	upgrade.SetDriverName(set.driver)
 	manager, err := upgrade.NewClusterUpgradeStateManager(log, config, recorder, upgrade.StateOptions{})

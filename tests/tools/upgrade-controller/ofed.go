@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// ofedLabel is the label of OFED driver DaemonSets and pods, ofedOwner who asked for them.
+	// ofedLabel is the label of OFED driver DaemonSets and pods. ofedOwner names their owner.
 	ofedLabel      = "nvidia.com/ofed-driver"
 	ofedOwner      = "ds-owner"
 	ofedOwnerValue = "NicClusterPolicy"
 	ofedDrainSkip  = "nvidia.com/ofed-driver-upgrade-drain.skip!=true"
 )
 
-// networkOperator does what network-operator's upgrade controller does for the NicClusterPolicy. It evicts no pods and validates nothing; its
-// NicNodePolicies and the maintenance-operator are not used here.
+// networkOperator acts as the upgrade controller of network-operator for the NicClusterPolicy. It
+// evicts no pods and validates nothing. NicNodePolicies and the maintenance-operator are not used here.
 type networkOperator struct {
 	client    client.Client
 	manager   upgrade.ClusterUpgradeStateManager

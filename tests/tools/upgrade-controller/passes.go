@@ -17,21 +17,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// reply is the answer to one line, itself one line.
+// reply is the answer to one line. It is one line too.
 type reply struct {
-	// On: upgrades are on.
+	// On reports whether upgrades are enabled.
 	On bool `json:"on"`
-	// Error is what ended the pass.
+	// Error is the error that ended the pass.
 	Error string `json:"error,omitempty"`
-	// Tasks: evictions and drains that run in the background.
+	// Tasks is the number of evictions and drains in the background.
 	Tasks int `json:"tasks"`
 }
 
-// answer makes a pass for every line `pass`, and tells for every line, `tasks` among them, how many evictions and drains run. It ends with
-// standard input.
+// answer makes a pass for every line `pass`. For every line, including `tasks`, it reports the number of
+// running evictions and drains. It ends with standard input.
 func answer(config *rest.Config, set settings) error {
 	replies := json.NewEncoder(os.Stdout)
-	// The drain helper talks on standard output, a line for every eviction that it tries.
+	// The drain helper prints a line to standard output for every eviction that it tries.
 	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func answer(config *rest.Config, set settings) error {
 	if err != nil {
 		return err
 	}
-	// Events are no part of what is compared.
+	// The tests do not compare events.
 	operator, err := newOperator(config, reader, reader, set, &record.FakeRecorder{}, ctrl.Log)
 	if err != nil {
 		return err
@@ -68,8 +68,8 @@ func answer(config *rest.Config, set settings) error {
 	return lines.Err()
 }
 
-// tasks counts the library's background work. It keeps no account of it that could be asked, so its goroutines are counted by the functions
-// that they were started in.
+// tasks counts the background work of the library. The library does not expose it, so tasks counts
+// goroutines by the functions that started them.
 func tasks() int {
 	for size := 1 << 16; ; size *= 2 {
 		buffer := make([]byte, size)

@@ -24,7 +24,7 @@ var (
 	nicClusterPolicyKind = schema.GroupVersionKind{Group: "mellanox.com", Version: "v1alpha1", Kind: "NicClusterPolicy"}
 )
 
-// list is all objects of a kind; none where the API server does not know the kind.
+// list returns all objects of a kind, or none if the API server does not have the kind.
 func list(ctx context.Context, reader client.Reader, kind schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
 	objects := &unstructured.UnstructuredList{}
 	objects.SetGroupVersionKind(kind)
@@ -34,7 +34,8 @@ func list(ctx context.Context, reader client.Reader, kind schema.GroupVersionKin
 	return objects.Items, nil
 }
 
-// oldest is the object that counts where there should be one only: the first that was made, of several the first by name.
+// oldest returns the object that applies if there are several: the one that was created first, then the
+// first by name.
 func oldest(objects []unstructured.Unstructured) *unstructured.Unstructured {
 	if len(objects) == 0 {
 		return nil
@@ -45,7 +46,7 @@ func oldest(objects []unstructured.Unstructured) *unstructured.Unstructured {
 	return &first
 }
 
-// policyOf is the upgrade policy at a place of an object, nil if there is none.
+// policyOf returns the upgrade policy at a path of an object, or nil if there is none.
 func policyOf(object *unstructured.Unstructured, path ...string) (*v1alpha1.DriverUpgradePolicySpec, error) {
 	found, there, err := unstructured.NestedMap(object.Object, path...)
 	if err != nil || !there {
@@ -62,7 +63,8 @@ func policyOf(object *unstructured.Unstructured, path ...string) (*v1alpha1.Driv
 	return policy, nil
 }
 
-// driverPolicy is the policy of an NVIDIADriver. Without one its upgrades are on; whatever it leaves out has the default of the API.
+// driverPolicy returns the policy of an NVIDIADriver. Without a policy, upgrades are enabled. Missing
+// fields have the defaults of the API.
 func driverPolicy(object *unstructured.Unstructured) (*v1alpha1.DriverUpgradePolicySpec, error) {
 	policy, err := policyOf(object, "spec", "upgradePolicy")
 	if err != nil {
@@ -87,13 +89,14 @@ func driverPolicy(object *unstructured.Unstructured) (*v1alpha1.DriverUpgradePol
 	return policy, nil
 }
 
-// nestedBool is a flag that is off where it is not set. The CustomResourceDefinitions allow nothing but a boolean there.
+// nestedBool returns a flag, which is false if it is not set. The CustomResourceDefinitions allow only a
+// boolean there.
 func nestedBool(object *unstructured.Unstructured, path ...string) bool {
 	found, _, err := unstructured.NestedBool(object.Object, path...)
 	return err == nil && found
 }
 
-// removeStates takes the state label off all nodes that match and have it, and nothing else.
+// removeStates removes the state label from all matching nodes that have it, and nothing else.
 func removeStates(ctx context.Context, writer client.Client, matching client.MatchingLabels) error {
 	key := upgrade.GetUpgradeStateLabelKey()
 	var labeled corev1.NodeList

@@ -4,7 +4,7 @@ package main
 
 import "github.com/NVIDIA/k8s-operator-libs/pkg/upgrade"
 
-// What they mean is said in release_v26_7.go.
+// release_v26_7.go describes these constants.
 const (
 	policyPerDriver = false
 	skipWakes       = false
@@ -12,7 +12,7 @@ const (
 	needsDrain      = true
 )
 
-// restartOnly: this library has no such thing.
+// restartOnly does nothing, because this library has no such option.
 func restartOnly(manager upgrade.ClusterUpgradeStateManager) upgrade.ClusterUpgradeStateManager {
 	return manager
 }

@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// policyPerDriver: each NVIDIADriver goes by its own policy.
+	// policyPerDriver: each NVIDIADriver has its own policy.
 	policyPerDriver = true
 	// skipWakes: a change of the skip label wakes the controller.
 	skipWakes = true
-	// claimsCount: an allocated ResourceClaim makes a pod one that uses the GPU.
+	// claimsCount: a pod with an allocated ResourceClaim uses the GPU.
 	claimsCount = true
-	// needsDrain: the operator cannot do without a drain section in the policy, it panics.
+	// needsDrain: the operator panics if the policy has no drain section.
 	needsDrain = false
-	// digestVariable says what of a driver's configuration is installed.
+	// digestVariable contains the digest of the installed part of a driver's configuration.
 	digestVariable = "DRIVER_CONFIG_DIGEST"
 )
 
-// restartOnly has pods restarted without evicting anything where what is installed stays the same.
+// restartOnly makes the library restart driver pods without evictions if the digest stays the same.
 func restartOnly(manager upgrade.ClusterUpgradeStateManager) upgrade.ClusterUpgradeStateManager {
 	return manager.WithRestartOnlyPredicate(func(running, desired *corev1.PodSpec) (bool, error) {
 		now, then := digest(running), digest(desired)
@@ -28,7 +28,7 @@ func restartOnly(manager upgrade.ClusterUpgradeStateManager) upgrade.ClusterUpgr
 	})
 }
 
-// digest is the first one that a container has, init containers first.
+// digest returns the first digest in the containers of a pod, init containers first.
 func digest(spec *corev1.PodSpec) string {
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for index := range containers {

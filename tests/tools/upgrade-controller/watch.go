@@ -25,20 +25,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// kind is something whose changes wake the controller.
+// kind is a kind of objects whose changes wake the controller.
 type kind struct {
 	object client.Object
 	wakes  predicate.Predicate
 }
 
-// custom is a custom resource whose spec wakes the controller.
+// custom returns the kind of a custom resource. Changes of its spec wake the controller.
 func custom(of schema.GroupVersionKind) kind {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(of)
 	return kind{object, predicate.GenerationChangedPredicate{}}
 }
 
-// onUpdate lets every event through, and of updates those only that tell.
+// onUpdate accepts all events except updates for which tells is false.
 func onUpdate(tells func(before, after client.Object) bool) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return tells(e.ObjectOld, e.ObjectNew) }}
 }
@@ -67,14 +67,14 @@ func (o *gpuOperator) kinds() []kind {
 }
 
 func (o *networkOperator) kinds() []kind {
-	// A node that goes does not wake it.
+	// The deletion of a node does not wake the controller.
 	nodes := predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) || !maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations())
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
-	// Of DaemonSets everything, their status too.
+	// All changes of DaemonSets, including their status.
 	daemonSets := predicate.NewPredicateFuncs(func(object client.Object) bool {
 		_, there := object.GetLabels()[ofedLabel]
 		return there
@@ -82,7 +82,8 @@ func (o *networkOperator) kinds() []kind {
 	return []kind{custom(nicClusterPolicyKind), {&corev1.Node{}, nodes}, {&appsv1.DaemonSet{}, daemonSets}}
 }
 
-// backOff is the pause after a pass that failed: gpu-operator sets its own, network-operator has controller-runtime's.
+// backOff returns the pauses after failed passes. gpu-operator sets its own, network-operator uses those
+// of controller-runtime.
 func backOff(driver string) workqueue.TypedRateLimiter[reconcile.Request] {
 	if driver == "gpu" {
 		return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 3*time.Second)
@@ -90,9 +91,10 @@ func backOff(driver string) workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
 }
 
-// watch runs the controller until it is told to end: one worker, one request whatever has changed.
+// watch runs the controller until a signal ends it, with one worker and the same request for every
+// change.
 func watch(config *rest.Config, set settings) error {
-	// The custom resources are read from the caches, as they are where they have types.
+	// Reads custom resources from the caches, as the operators do with their typed objects.
 	manager, err := ctrl.NewManager(config, ctrl.Options{
 		Metrics: server.Options{BindAddress: "0"},
 		Client:  client.Options{Cache: &client.CacheOptions{Unstructured: true}},
@@ -100,10 +102,10 @@ func watch(config *rest.Config, set settings) error {
 	if err != nil {
 		return err
 	}
-	// network-operator gives the library none, so that its upgrades have no events.
+	// network-operator passes no recorder to the library, so its upgrades have no events.
 	var recorder record.EventRecorder
 	if set.driver == "gpu" {
-		//nolint:staticcheck // The library takes a recorder of this kind.
+		//nolint:staticcheck // The library requires this type of recorder.
 		recorder = manager.GetEventRecorderFor("nvidia-gpu-operator")
 	}
 	operator, err := newOperator(manager.GetConfig(), manager.GetClient(), manager.GetAPIReader(), set, recorder, manager.GetLogger())
@@ -137,7 +139,8 @@ func watch(config *rest.Config, set settings) error {
 	return manager.Start(ctrl.SetupSignalHandler())
 }
 
-// served tells whether the API server has the kind of a custom resource; a watch would wait for it in vain.
+// served reports whether the API server has the kind of a custom resource. A watch of a missing kind
+// would never sync.
 func served(mapper meta.RESTMapper, object client.Object) bool {
 	kind := object.GetObjectKind().GroupVersionKind()
 	if kind.Empty() {

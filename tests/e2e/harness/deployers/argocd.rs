@@ -1,5 +1,5 @@
-//! Argo CD: its repo-server, application-controller and Redis as plain processes; the bundle comes
-//! from a Git repository by `file://`.
+//! Argo CD: repo-server, application-controller and Redis as plain processes. Argo CD reads the
+//! bundle from a Git repository by `file://`.
 
 mod application;
 mod programs;
@@ -29,19 +29,19 @@ use programs::Programs;
 
 pub(crate) use programs::ADDRESSES;
 
-/// Where Argo CD lives.
+/// The namespace of Argo CD.
 pub(crate) const NAMESPACE: &str = "argocd";
 /// The bundle's folder in the repository.
 const FOLDER: &str = "bundle";
-/// The root Application is called after the recipe, and what the others are called begins with
-/// that.
+/// The name of the root Application, which is that of the recipe. The names of the others start
+/// with it.
 const ROOT: &str = "e2e";
-/// All Applications of the bundle, the root too.
+/// Selects all Applications of the bundle, including the root.
 const OF_BUNDLE: &str = "app.kubernetes.io/part-of=e2e";
-/// Longer than a whole bundle takes, with the tries that are needed where waves do not hold.
+/// Longer than a whole bundle takes, including the retries that are necessary without an order.
 const LIMIT: Duration = Duration::from_mins(8);
 
-/// What the bundle is rendered as.
+/// The form in which the bundle is rendered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `argocd`: a root Application holds the others.
@@ -50,12 +50,12 @@ pub(crate) enum Form {
     Umbrella,
 }
 
-/// What the Applications name as their revision.
+/// The revision of the Applications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
-    /// The branch: each Application sees a commit by itself.
+    /// The branch: each Application detects a commit independently.
     Branch,
-    /// A tag for each deployment, as the bundle's README has it for upgrades in order.
+    /// A tag for each deployment, as the bundle's README describes for upgrades in order.
     Tags,
 }
 
@@ -86,8 +86,8 @@ impl ArgoCd {
         })
     }
 
-    /// What a user does who presses *Refresh* on every Application; returns when all of them have
-    /// been looked at again.
+    /// Refreshes every Application, as the button *Refresh* does. Returns when Argo CD has compared
+    /// all of them again.
     async fn refresh(&self, stack: &Stack) -> Result<()> {
         let patch = Patch::Merge(
             json!({"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}),
@@ -96,7 +96,7 @@ impl ArgoCd {
         for application in list(&api).await? {
             api.patch(&application.name, &PatchParams::default(), &patch).await?;
         }
-        // The controller takes the annotation away when it has compared.
+        // The controller removes the annotation after the comparison.
         until("every Application to be refreshed", LIMIT, async || {
             self.check_alive().await?;
             Ok(list(&api).await?.iter().all(|application| !application.refreshing).then_some(()))
@@ -104,7 +104,7 @@ impl ArgoCd {
         .await
     }
 
-    /// Fails if one of the programs has ended by itself.
+    /// Fails if one of the programs has ended unexpectedly.
     async fn check_alive(&self) -> Result<()> {
         self.programs.lock().await.check_alive()
     }
@@ -117,7 +117,7 @@ impl ArgoCd {
         self.push(stack, &format!("gpu-operator {}", ask.chart)).await
     }
 
-    /// What the next commit is deployed by.
+    /// Returns the revision that the next commit is deployed by.
     fn revision(&self) -> String {
         match self.follow {
             Follow::Branch => BRANCH.to_owned(),
@@ -164,7 +164,7 @@ impl ArgoCd {
         }
     }
 
-    /// `argocd app sync NAME`, to its end.
+    /// Runs `argocd app sync NAME` and waits for the end of the sync.
     async fn sync(&self, stack: &Stack, name: &str) -> Result<()> {
         let api = applications(stack);
         let before = Application::from(&api.get(name).await?);
@@ -178,13 +178,13 @@ impl ArgoCd {
         waited.await.with_context(|| format!("{before}"))
     }
 
-    /// `argocd app terminate-op NAME` for each Application that is still at work on another commit
-    /// than the newest. The answer: their names.
+    /// Runs `argocd app terminate-op NAME` for each Application that is still syncing another
+    /// commit than the newest. Returns their names.
     async fn terminate(&self, stack: &Stack) -> Result<BTreeSet<String>> {
         let commit = self.commits.borrow().last().context("nothing was handed over yet")?.clone();
         let (api, mut names) = (applications(stack), BTreeSet::new());
-        // The controller may write over it what it has just seen.
-        until("nothing to be at work on another commit", LIMIT, async || {
+        // The controller may overwrite the patch with an older state.
+        until("no Application to sync another commit", LIMIT, async || {
             let behind: Vec<Application> = list(&api)
                 .await?
                 .into_iter()
@@ -205,15 +205,15 @@ impl ArgoCd {
         Ok(names)
     }
 
-    /// The Application of a release.
+    /// Returns the Application of a release.
     async fn application(&self, stack: &Stack, release: &str) -> Result<Application> {
         let all = list(&applications(stack)).await?;
         all.into_iter()
             .find(|application| application.name == format!("{ROOT}-{release}"))
-            .with_context(|| format!("no {release}"))
+            .with_context(|| format!("no Application of release {release}"))
     }
 
-    /// What the README of `argocd` says to do once the bundle is pushed.
+    /// Applies the files, as the README of `argocd` describes after the push of the bundle.
     async fn apply(&self, stack: &Stack, bundle: &Path) -> Result<()> {
         let applier = Applier::new(&stack.client);
         for file in ["project.yaml", "root-project.yaml", "root.yaml"] {
@@ -222,7 +222,7 @@ impl ArgoCd {
         Ok(())
     }
 
-    /// What the README of `argocd-helm` says.
+    /// Installs the umbrella chart, as the README of `argocd-helm` describes.
     async fn install(&self, stack: &Stack, bundle: &Path) -> Result<()> {
         let chart = bundle.display().to_string();
         stack.helm.ok(&["upgrade", "--install", "e2e", &chart, "--namespace", NAMESPACE]).await?;
@@ -248,7 +248,7 @@ impl Deployer for ArgoCd {
 
     fn hand_over<'a>(&'a self, stack: &'a Stack, message: &'a str) -> Told<'a> {
         async move {
-            // A tag stands in the bundle's files.
+            // The files of the bundle contain the tag.
             let asked = self.asked.borrow().clone().filter(|_| self.follow == Follow::Tags);
             match asked {
                 Some(ask) => self.render(stack, &ask).await,
@@ -297,9 +297,9 @@ impl Deployer for ArgoCd {
     fn finish<'a>(&'a self, stack: &'a Stack) -> Told<'a, &'static str> {
         async move {
             let behind = self.terminate(stack).await?;
-            ensure!(!behind.is_empty(), "no Application is still at work on the commit before");
+            ensure!(!behind.is_empty(), "no Application is still syncing the previous commit");
             self.wait(stack, Outcome::Succeeded).await?;
-            Ok("`argocd app terminate-op APPLICATION`, then it is synced by itself")
+            Ok("`argocd app terminate-op APPLICATION`; Argo CD then syncs it automatically")
         }
         .boxed_local()
     }

@@ -1,4 +1,4 @@
-//! Programs that a person or a pipeline runs: `deploy.sh` with either Helm, and helmfile.
+//! Deployers that a user or a pipeline runs: `deploy.sh` with Helm 3 or Helm 4, and helmfile.
 
 use std::cell::Cell;
 use std::fs;
@@ -21,42 +21,41 @@ use crate::harness::process::Process;
 use crate::harness::stack::Stack;
 use crate::harness::tools::program;
 
-/// How a release is refused that somebody else has in hand: said by `deploy.sh`, and by Helm
-/// itself.
+/// The errors of `deploy.sh` and of Helm about a release that another client is deploying.
 const BUSY: [&str; 2] = [
     "is in the middle of another operation",
     "another operation (install/upgrade/rollback) is in progress",
 ];
-/// The signal that nobody can handle (POSIX).
+/// The signal that a process cannot handle (POSIX).
 const SIGKILL: i32 = 9;
-/// The Secrets of the revisions of a release that a killed client has left pending, as `deploy.sh`
-/// and the README of `helmfile` name them.
+/// Selects the Secrets of the revisions that a killed client left pending, as in `deploy.sh` and in
+/// the README of `helmfile`.
 const PENDING: &str = "status in (pending-install,pending-upgrade,pending-rollback)";
 
-/// A client, its bundles, and the runs that it has had.
+/// A client, its bundles and its runs.
 pub(crate) struct Client {
     kind: Kind,
-    /// For its own files.
+    /// The directory of its files.
     directory: PathBuf,
-    /// How many bundles were rendered, each into a folder of its own: somebody may still deploy the
-    /// one before.
+    /// How many bundles were rendered. Each has its own folder, because a run may still deploy the
+    /// previous one.
     bundles: Cell<usize>,
-    /// `helm` of this client, under that name.
+    /// The program named `helm` that this client runs.
     helm: PathBuf,
-    /// The runs, the newest last.
+    /// The runs, oldest first.
     runs: Mutex<Vec<Process>>,
 }
 
 impl Client {
-    /// Makes it; nothing is deployed yet.
+    /// Creates a client, without a deployment.
     pub(crate) fn new(stack: &Stack, kind: Kind) -> Result<Self> {
         let directory = stack.helm.directory();
         let bin = directory.join(kind.word());
         fs::create_dir_all(&bin)?;
         let helm = bin.join("helm");
         let real = program(if kind == Kind::Helm3 { "helm3" } else { "helm4" })?;
-        // Helm does not outlive the script or the helmfile that runs it; as after Ctrl-C, so that
-        // it is not killed where those are not.
+        // Helm must not outlive the script or helmfile that runs it. It gets SIGINT, as after
+        // Ctrl-C, so that it is not killed if they are not.
         fs::write(
             &helm,
             format!("#!/bin/sh\nexec setpriv --pdeathsig INT -- {} \"$@\"\n", real.display()),
@@ -65,7 +64,7 @@ impl Client {
         Ok(Self { kind, directory: bin, bundles: Cell::default(), helm, runs: Mutex::default() })
     }
 
-    /// Runs it. `from`: the release to begin with, where it can be told one.
+    /// Starts a run. `from` is the first release, for a client that has such an option.
     async fn begin(&self, stack: &Stack, from: Option<&str>) -> Result<()> {
         let mut runs = self.runs.lock().await;
         let name = format!("{}-{}", self.kind.word(), runs.len() + 1);
@@ -92,7 +91,7 @@ impl Client {
         };
         let mut environment = stack.helm.environment().to_vec();
         environment.push(("HELM", self.helm.display().to_string()));
-        // helmfile keeps what it fetches there, and nothing of whoever runs the tests is wanted.
+        // The cache of helmfile. The tests do not use that of the user who runs them.
         environment.push((
             "HELMFILE_CACHE_HOME",
             stack.helm.directory().join("helmfile").display().to_string(),
@@ -124,12 +123,12 @@ impl Client {
         Ok(match (status.code(), status.signal()) {
             (Some(code), _) => format!("exit {code}"),
             (None, None | Some(SIGKILL)) => "killed".to_owned(),
-            // As a shell tells it.
+            // As a shell reports it.
             (None, Some(signal)) => format!("exit {}", 128 + signal),
         })
     }
 
-    /// What `helm status` calls the release.
+    /// Returns the status of the release in `helm status`.
     async fn release(stack: &Stack, hook: &HookRelease<'_>) -> Result<String> {
         let said = stack
             .helm
@@ -145,15 +144,15 @@ impl Client {
             self.begin(stack, Some(hook.name())).await?;
             ensure!(
                 self.ended().await? == Outcome::Failed,
-                "a release was not finished, and nobody minds"
+                "the client succeeded with a pending release"
             );
             let log = self.log().await;
             ensure!(
                 BUSY.iter().any(|busy| log.contains(busy)),
-                "it is not said that the release was not finished:\n{log}"
+                "the client does not report the pending release:\n{log}"
             );
             let selector = format!("owner=helm,name={},{PENDING}", hook.name());
-            // helmfile's own words are Helm's; what to do stands in the README.
+            // helmfile prints Helm's error. The recovery is in the README.
             let told = if self.kind == Kind::Helmfile {
                 fs::read_to_string(self.bundle().join("README.md"))?
             } else {
@@ -162,12 +161,12 @@ impl Client {
             let general = format!("owner=helm,name=RELEASE,{PENDING}");
             ensure!(
                 told.contains(&selector) || told.contains(&general),
-                "it is not said what to do:\n{told}"
+                "the recovery is not described:\n{told}"
             );
             let secrets = Api::<Secret>::namespaced(stack.client.clone(), hook.namespace());
             let pending = ListParams::default().labels(&selector);
             let number = secrets.list(&pending).await?.items.len();
-            ensure!(number == 1, "{number} Secrets are selected");
+            ensure!(number == 1, "{number} Secrets are selected, expected 1");
             secrets.delete_collection(&DeleteParams::default(), &pending).await?;
         }
         self.begin(stack, Some(hook.name())).await?;
@@ -175,23 +174,23 @@ impl Client {
         Ok(match (self.kind == Kind::Helmfile, pending) {
             (true, false) => "`helmfile sync`",
             (true, true) => {
-                "delete the Secret of the pending revision (README.md), `helmfile sync`"
+                "delete the Secret of the pending revision (README.md), then `helmfile sync`"
             }
             (false, false) => "`deploy.sh --from RELEASE`",
             (false, true) => {
-                "delete the Secret of the pending revision (`deploy.sh` says how), `deploy.sh --from RELEASE`"
+                "delete the Secret of the pending revision (`deploy.sh` prints the command), then `deploy.sh --from RELEASE`"
             }
         })
     }
 
-    /// Two runs at once: the second one waits in its first hook, and does not get past a release
-    /// that the first one has in hand.
+    /// Completes two concurrent runs. The second one waits in its first hook, and fails at a
+    /// release that the first one is deploying.
     async fn both(&self, stack: &Stack) -> Result<&'static str> {
         let ended = self.ended().await?;
         if let [.., first, _] = self.runs.lock().await.as_mut_slice() {
             ensure!(
                 first.wait().await?.success(),
-                "the first run fails because of the second:\n{}",
+                "the first run failed because of the second:\n{}",
                 first.log()
             );
         }
@@ -199,13 +198,13 @@ impl Client {
             let log = self.log().await;
             ensure!(
                 BUSY.iter().any(|busy| log.contains(busy)),
-                "the second run fails, but not because of the first one:\n{log}"
+                "the second run failed, but not because of the first one:\n{log}"
             );
             self.begin(stack, None).await?;
             self.wait(stack, Outcome::Succeeded).await?;
         }
         Ok(
-            "it waits in `gpu-operator-pre` for the first; if it stops at a release that the first is upgrading: run it again",
+            "the second deployment waits in `gpu-operator-pre` for the first; if it fails at a release that the first is upgrading, run it again",
         )
     }
 }

@@ -28,23 +28,23 @@ use crate::harness::stack::Stack;
 use crate::harness::tools::{definitions, program};
 use crate::harness::wait::{until, watch_until};
 
-/// Where Flux is, and with it every object that it reads.
+/// The namespace of Flux and of every object that it reads.
 const NAMESPACE: &str = "flux-system";
 /// The name that the bundle gives to its GitRepository and Kustomization.
 const SYNC: &str = "gpu-rollout";
-/// The bundle's place in the repository.
+/// The bundle's folder in the repository.
 const PLACE: &str = "gpu";
 /// An upgrade of three nodes with all its releases, on a busy machine.
 const LIMIT: Duration = Duration::from_mins(6);
-/// Asks a controller to look at an object now, as `flux reconcile` does.
+/// Asks a controller to reconcile an object now, as `flux reconcile` does.
 const REQUESTED: &str = "reconcile.fluxcd.io/requestedAt";
-/// With the same token: upgrades though nothing has changed, as `flux reconcile helmrelease
-/// --force` does.
+/// With the same token, forces an upgrade although nothing has changed, as `flux reconcile
+/// helmrelease --force` does.
 const FORCED: &str = "reconcile.fluxcd.io/forceAt";
 /// The controller that runs hooks.
 const HELM_CONTROLLER: &str = "helm-controller";
 
-/// Flux in a cluster.
+/// A running Flux, and the repository that it deploys from.
 pub(crate) struct Flux {
     repository: Repository,
     url: String,
@@ -74,7 +74,7 @@ impl Flux {
     async fn render(&self, stack: &Stack, ask: &Ask) -> Result<()> {
         let source = ["--repo", &self.url, "--revision", BRANCH, "--path", PLACE, "--force"];
         stack.render_for(self.kind().format(), &self.bundle(), &source, ask).await?;
-        self.push(stack, &format!("GPU operator {}, driver {}", ask.chart, ask.driver)).await
+        self.push(stack, &format!("GPU Operator {}, driver {}", ask.chart, ask.driver)).await
     }
 
     async fn push(&self, stack: &Stack, message: &str) -> Result<()> {
@@ -103,8 +103,8 @@ impl Flux {
         }
     }
 
-    /// `flux reconcile helmrelease NAME --force`, and what Flux does next by itself, at once: the
-    /// Kustomization looks again.
+    /// Runs `flux reconcile helmrelease NAME --force`. Then requests the reconciliation of the
+    /// Kustomization, which Flux would otherwise do later.
     async fn force(&self, stack: &Stack, name: &str) -> Result<()> {
         let (releases, token) = (api(&stack.client, &releases()), Timestamp::now().to_string());
         let patch = json!({"metadata": {"annotations": {REQUESTED: token, FORCED: token}}});
@@ -127,8 +127,8 @@ impl Flux {
         Ok(())
     }
 
-    /// Asks for every release to be looked at once more (`flux reconcile helmrelease NAME`), and
-    /// waits until that has been done.
+    /// Requests the reconciliation of every release (`flux reconcile helmrelease NAME`), and waits
+    /// until it is complete.
     async fn reconcile_by_hand(&self, stack: &Stack) -> Result<()> {
         let api = api(&stack.client, &releases());
         let names: Vec<String> =
@@ -150,14 +150,14 @@ impl Flux {
         Ok(())
     }
 
-    /// Lets Flux look at the repository now and not when its interval is over.
+    /// Makes Flux fetch the repository now, and not only after its interval.
     async fn fetch(&self, stack: &Stack) -> Result<()> {
         request(&api(&stack.client, &repositories()), SYNC, &Timestamp::now().to_string()).await
     }
 
-    /// How Flux has come to its end with the commit that was handed over last.
+    /// Waits until Flux has finished the last commit that was handed over. Returns the result.
     async fn ended(&self, stack: &Stack) -> Result<Outcome> {
-        // Flux names a commit of a branch so.
+        // Flux's notation of a commit of a branch.
         let revision = format!("{BRANCH}@sha1:{}", self.commit.borrow());
         let wanted = revision.clone();
         let end = move |object: Option<&DynamicObject>| {
@@ -169,10 +169,10 @@ impl Flux {
             .and_then(|object| outcome(&object, &revision))
             .context("the Kustomization is gone")?;
         if outcome == Outcome::Succeeded {
-            // The releases that the commit did not change have not seen it before their charts
+            // Releases that the commit did not change have observed it only when their charts
             // have.
             let charts = api(&stack.client, &charts());
-            until("every chart of the repository to be of the commit", LIMIT, async || {
+            until("every chart of the repository to be that of the commit", LIMIT, async || {
                 let charts = charts.list(&ListParams::default()).await?;
                 let mut local = charts
                     .iter()
@@ -188,7 +188,7 @@ impl Flux {
         Ok(outcome)
     }
 
-    /// Returns when one of the controllers has ended, which none should.
+    /// Returns when one of the controllers has ended, which is an error.
     async fn died(&self) -> Error {
         let mut controllers = self.controllers.lock().await;
         select_all(controllers.iter_mut().map(|controller| Box::pin(controller.ended()))).await.0
@@ -263,7 +263,7 @@ impl Deployer for Flux {
     fn finish<'a>(&'a self, stack: &'a Stack) -> Told<'a, &'static str> {
         async move {
             self.wait(stack, Outcome::Succeeded).await?;
-            Ok("the first hook runs to its end, then the second deployment goes on by itself")
+            Ok("the second deployment continues automatically when the first hook has ended")
         }
         .boxed_local()
     }
@@ -287,8 +287,8 @@ async fn status(stack: &Stack) -> Result<String> {
     Ok(lines)
 }
 
-/// Starts the three controllers. Their settings are the documented ones, but for how often a
-/// dependency is looked at.
+/// Starts the three controllers. They have the documented settings, except for the interval at
+/// which they check dependencies.
 fn controllers(directory: &Path, kubeconfig: &Path) -> Result<Vec<Process>> {
     let home = directory.join("flux");
     let (storage, temporary) = (home.join("storage"), home.join("tmp"));
@@ -309,7 +309,7 @@ fn controllers(directory: &Path, kubeconfig: &Path) -> Result<Vec<Process>> {
         format!("--storage-adv-addr={address}"),
     ];
     let dependency = "--requeue-dependency=1s".to_owned();
-    // What a bundle's README.md asks for.
+    // The README.md of a bundle requires this.
     let gate = "--feature-gates=CancelHealthCheckOnNewRevision=true".to_owned();
     let controllers: [(&str, Vec<String>); 3] = [
         ("source-controller", source.into()),
@@ -324,10 +324,11 @@ fn controllers(directory: &Path, kubeconfig: &Path) -> Result<Vec<Process>> {
     controllers.into_iter().map(start).collect()
 }
 
-/// How a revision ended; `None`: it has not yet, or is another one.
+/// Returns how a revision ended. `None` if it has not ended, or if the status is that of another
+/// revision.
 fn outcome(kustomization: &DynamicObject, revision: &str) -> Option<Outcome> {
     let status = &kustomization.data["status"];
-    // The condition is made Unknown before a revision counts as attempted.
+    // Flux sets the condition to Unknown before it records a revision as attempted.
     match ready(kustomization) {
         "True" if status["lastAppliedRevision"] == revision => Some(Outcome::Succeeded),
         "False" if status["lastAttemptedRevision"] == revision => Some(Outcome::Failed),
@@ -335,14 +336,14 @@ fn outcome(kustomization: &DynamicObject, revision: &str) -> Option<Outcome> {
     }
 }
 
-/// The status of condition `Ready`, if it is about the newest generation.
+/// Returns the status of condition `Ready`, if it is that of the newest generation.
 fn ready(object: &DynamicObject) -> &str {
     let is_newest =
         object.data["status"]["observedGeneration"].as_i64() == object.metadata.generation;
     condition(object)["status"].as_str().filter(|_| is_newest).unwrap_or_default()
 }
 
-/// Condition `Ready`.
+/// Returns condition `Ready`.
 fn condition(object: &DynamicObject) -> &Value {
     let mut conditions = object.data["status"]["conditions"].as_array().into_iter().flatten();
     conditions.find(|condition| condition["type"] == "Ready").unwrap_or(&Value::Null)

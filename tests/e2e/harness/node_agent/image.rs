@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::harness::repository::repository;
 
-/// Repository of the hook's own image in tests; its root file system is what `make image` made.
+/// The repository of the hook's image in tests. Its root file system is the output of `make image`.
 pub(crate) const HOOK_REPOSITORY: &str = "gpu-rollout.test/gpu-rollout";
 /// The existing tags. Their content is the same, so the second tag simulates an upgrade of the
 /// image.

@@ -1,6 +1,6 @@
-//! What a kubelet serves over HTTPS and people need: the logs of containers (`GET
-//! /containerLogs/NAMESPACE/POD/CONTAINER`, as the API server asks for it when `kubectl logs` asks
-//! there). Who may ask is not looked at: it listens on loopback.
+//! The part of a kubelet's HTTPS server that users need: the logs of containers. For `kubectl
+//! logs`, the API server requests `/containerLogs/NAMESPACE/POD/CONTAINER`. The server authorizes
+//! no requests, because it listens on loopback.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -25,19 +25,19 @@ use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 
 use super::Shared;
 
-/// How often a log that is followed is read again.
+/// The interval at which a followed log is read again.
 const AGAIN: Duration = Duration::from_millis(250);
 
 type Body = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
-/// Listens, and says where.
+/// Opens a port on loopback. Returns the listener and the port.
 pub(super) async fn listen() -> Result<(TcpListener, u16)> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let port = listener.local_addr()?.port();
     Ok((listener, port))
 }
 
-/// The node's own certificate: the API server is not told whose to trust.
+/// Returns an acceptor with a self-signed certificate. The API server does not verify it.
 pub(super) fn acceptor() -> Result<TlsAcceptor> {
     let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
     let key = PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
@@ -48,17 +48,17 @@ pub(super) fn acceptor() -> Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Serves for as long as the node lives.
+/// Serves logs until the node ends.
 pub(super) async fn serve(shared: Arc<Shared>, listener: TcpListener, acceptor: TlsAcceptor) {
     loop {
-        // Fails when file descriptors run out; whoever asks tries again.
+        // Fails when file descriptors run out. The client retries.
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(AGAIN).await;
             continue;
         };
         let (shared, acceptor) = (Arc::clone(&shared), acceptor.clone());
         tokio::task::spawn_local(async move {
-            // Who is gone, or speaks no TLS, gets no answer.
+            // A client that has disconnected, or that does not use TLS, gets no answer.
             let Ok(stream) = acceptor.accept(stream).await else { return };
             let answer = service_fn(|request: Request<Incoming>| {
                 let answer = answer(&shared, request.uri());
@@ -86,24 +86,24 @@ fn frames(text: String) -> BoxStream<'static, Result<Frame<Bytes>, Infallible>> 
     stream::once(std::future::ready(Ok(Frame::data(Bytes::from(text))))).boxed()
 }
 
-/// A log, and how it is to be read.
+/// A log, with the options of the request.
 struct Log {
     shared: Arc<Shared>,
     /// `namespace/pod`
     pod: String,
     path: PathBuf,
-    /// Only the last lines.
+    /// Return only this number of lines, the last ones.
     tail: Option<usize>,
-    /// Each line begins with its time.
+    /// Start each line with its time.
     timestamps: bool,
-    /// Until the container has ended.
+    /// Continue until the container has ended.
     follow: bool,
 }
 
 fn asked(shared: &Arc<Shared>, uri: &Uri) -> Result<Log> {
     let place: Vec<&str> = uri.path().split('/').collect();
     let ["", "containerLogs", namespace, pod, _] = place[..] else {
-        anyhow::bail!("this node serves nothing but logs")
+        anyhow::bail!("this node serves only logs")
     };
     let option = |name: &str| {
         let pairs =
@@ -135,7 +135,7 @@ impl Log {
         stream::unfold(Some((self, 0)), |state| async {
             let (mut log, read) = state?;
             loop {
-                // Asked before it is read: what it writes last is read too.
+                // Check before the read, so that the last lines are read too.
                 let runs = log.shared.running().contains_key(&log.pod);
                 let (text, next) = log.read(read);
                 log.tail = None;
@@ -151,9 +151,9 @@ impl Log {
         .boxed()
     }
 
-    /// What stands there from this byte on, and up to where that was.
+    /// Returns the content from this byte on, and the offset of its end.
     fn read(&self, from: usize) -> (String, usize) {
-        // It is there: nobody takes it away while the node lives.
+        // The file exists as long as the node.
         let all = std::fs::read(&self.path).unwrap_or_default();
         let new = String::from_utf8_lossy(all.get(from..).unwrap_or_default()).into_owned();
         let mut lines: Vec<&str> = new.split_inclusive('\n').collect();
@@ -168,8 +168,8 @@ impl Log {
         (lines.concat(), all.len())
     }
 
-    /// A kubelet keeps the time of each line. Here it is the one that the line begins with, or that
-    /// of the last write.
+    /// Returns the time of a line. A kubelet stores it. Here it is the time at the start of the
+    /// line, or that of the last write.
     fn time_of(&self, line: &str) -> Timestamp {
         let own = line.split_whitespace().next().and_then(|word| word.parse().ok());
         let written = || {

@@ -15,7 +15,7 @@ use super::Shared;
 /// The duration of the Lease, as for a kubelet: 40 s, renewed every 10 s.
 const LEASE_SECONDS: u64 = 40;
 
-/// Creates the Node, Ready, and its first Lease. `port`: where it serves logs.
+/// Creates the Node, Ready, and its first Lease. `port` is that of the log server.
 pub(super) async fn register(shared: &Shared, port: u16) -> Result<()> {
     renew_lease(shared).await?;
     let now = jiff::Timestamp::now().to_string();
@@ -48,7 +48,7 @@ pub(super) async fn register(shared: &Shared, port: u16) -> Result<()> {
     Ok(())
 }
 
-/// Renews the Lease for as long as the node lives.
+/// Renews the Lease until the node ends.
 pub(super) async fn keep_lease(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(Duration::from_secs(LEASE_SECONDS / 4)).await;

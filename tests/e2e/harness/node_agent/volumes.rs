@@ -130,7 +130,7 @@ async fn config_map(
 ) -> Result<()> {
     let namespace = pod.namespace().unwrap_or_default();
     let maps = Api::<ConfigMap>::namespaced(shared.client.clone(), &namespace);
-    // A kubelet tries again until the pod goes: a new namespace gets its CA certificate a moment
+    // A kubelet retries until the pod is deleted: a new namespace gets its CA certificate shortly
     // after its first pod.
     let map = until(&format!("ConfigMap {namespace}/{name}"), MOUNT_LIMIT, async || {
         Ok(maps.get_opt(name).await?)

@@ -1,8 +1,8 @@
 //! Charts with the names, versions, values and CRDs of the vendors' charts, and with templates for
 //! the stand-ins.
 //!
-//! Values and CRDs are the vendors' files from `bundles/components`; the templates in `charts/` are
-//! ours.
+//! Values and CRDs are the vendors' files from `bundles/components`. The templates in `charts/`
+//! belong to this project.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -22,10 +22,10 @@ pub(crate) struct Script {
     pub(crate) seed: u64,
     /// Milliseconds from a change of the ClusterPolicy's spec until the driver DaemonSet has it.
     pub(crate) template_after: (u64, u64),
-    /// Milliseconds for which `status.state` stays what it was after a change of the spec
+    /// Milliseconds for which `status.state` stays unchanged after a change of the spec
     /// (recorded: 0.4–2.8 s).
     pub(crate) stale_ready: (u64, u64),
-    /// Milliseconds from the last driver pod's readiness until `status.state` says so (recorded:
+    /// Milliseconds from the last driver pod's readiness until `status.state` is ready (recorded:
     /// 0.2–5 s).
     pub(crate) ready_after: (u64, u64),
     /// The interval at which the upgrade controller checks without a trigger. The real one uses 2

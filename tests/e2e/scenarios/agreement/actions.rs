@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 use super::world::{Host, World, container};
 
-/// What was done.
+/// The actions between two passes.
 pub(super) struct Done {
     pub(super) actions: Vec<String>,
-    /// The controller's process has ended.
+    /// Whether the controller's process was killed.
     pub(super) killed: bool,
 }
 
-/// Something that happens. Those that come more than once here happen more often.
+/// An action. Actions that occur more than once in the lists below are drawn more often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     ReplaceDrivers,
@@ -58,12 +58,12 @@ enum Action {
 }
 
 impl Action {
-    /// Evictions that are under way may end by it.
+    /// Whether it may end running evictions.
     fn may_end_evictions(self) -> bool {
         matches!(self, Self::Reap | Self::Unguard | Self::FinishWorkload | Self::Leave)
     }
 
-    /// What comes of it depends on which evictions have ended.
+    /// Whether its result depends on which evictions have ended.
     fn depends_on_evictions(self) -> bool {
         matches!(self, Self::State | Self::Kill)
     }
@@ -113,10 +113,10 @@ const RARELY: [Action; 38] = [
 ];
 
 impl World<'_> {
-    /// A few things happen.
+    /// Performs some random actions.
     pub(super) async fn act(&mut self) -> Result<Done> {
         let mut done = Done { actions: Vec::new(), killed: false };
-        // Counting again what was miscounted before: a wrong count ends every pass.
+        // Corrects wrong counts of earlier actions, because a wrong count ends every pass.
         for place in 0..self.daemon_sets.len() {
             self.count(place, 0).await?;
         }
@@ -143,7 +143,7 @@ impl World<'_> {
     async fn happens(&mut self, action: Action) -> Result<String> {
         let Some(node) = self.any_node() else {
             self.join().await?;
-            return Ok("first of all a node".to_owned());
+            return Ok("joined, because there was no node".to_owned());
         };
         let traits = self.of.driver().traits();
         match action {
@@ -162,7 +162,8 @@ impl World<'_> {
                 let place = self.draw.below(self.daemon_sets.len());
                 self.roll_back(place).await?;
             }
-            // A pod without it ends every pass until it is replaced: a few such worlds are enough.
+            // A pod without the hash ends every pass until it is replaced. A few such worlds are
+            // enough.
             Action::LoseHash if !self.draw.once_in(4) => {}
             Action::LoseHash => {
                 for name in &self.hosts[&node].drivers {
@@ -241,11 +242,11 @@ impl World<'_> {
                 .await?;
             }
             Action::StartTimes => {
-                // Too long ago, not too long ago, or no time at all.
+                // An exceeded timeout, one that is not exceeded, or an invalid time.
                 let ago = |seconds: i64| (Timestamp::now().as_second() - seconds).to_string();
                 let value = self.draw.one(&[ago(5_000), ago(5_000), ago(200), "soon".to_owned()]);
                 let drawn = self.draw.one(&[traits.wait_start, traits.validation_start]);
-                // What is being validated is rare, and so is its time that is over.
+                // Nodes in validation are rare, so one always gets an exceeded timeout.
                 let validates = !self.validating().await?.is_empty();
                 let (key, value) =
                     if validates { (traits.validation_start, ago(5_000)) } else { (drawn, value) };
@@ -292,12 +293,12 @@ impl World<'_> {
         format!("/api/v1/namespaces/{}/pods/{name}", self.namespace())
     }
 
-    /// All pods, as they are.
+    /// Returns all pods as JSON.
     async fn pods(&self) -> Result<Vec<Value>> {
         self.server.list("/api/v1/pods").await
     }
 
-    /// A node comes, with all that runs on it.
+    /// Adds a node with its pods.
     pub(super) async fn join(&mut self) -> Result<()> {
         let name = self.name("gpu");
         let daemon_set = self.draw.below(self.daemon_sets.len());
@@ -328,7 +329,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A node goes; sometimes its pods stay for a while.
+    /// Removes a node. Sometimes its pods remain for a while.
     async fn leave(&mut self, node: &str) -> Result<()> {
         self.server.delete(&format!("/api/v1/nodes/{node}")).await?;
         if !self.draw.once_in(3) {
@@ -360,7 +361,7 @@ impl World<'_> {
             .await
     }
 
-    /// What is being deleted is gone, and so is what was on nodes that are gone.
+    /// Completes the deletion of pods, and removes the pods of removed nodes.
     async fn reap(&self) -> Result<()> {
         for pod in self.pods().await? {
             let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
@@ -371,7 +372,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Every node without a driver pod of its DaemonSet gets one of the newest revision.
+    /// Creates a driver pod of the newest revision on every node that has none of its DaemonSet.
     async fn replace_drivers(&mut self) -> Result<()> {
         let pods = self.pods().await?;
         let owned = |pod: &Value, uid: &str| pod["metadata"]["ownerReferences"][0]["uid"] == uid;
@@ -424,7 +425,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Gives pods of a node a status. `keep_crashing`: not those that crash.
+    /// Sets the status of pods of a node. With `keep_crashing`, crashing pods keep theirs.
     async fn status_of(
         &self,
         node: &str,
@@ -462,7 +463,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// What is being validated has been since then, and its validators are not ready.
+    /// Sets the start of all running validations, and makes their validators not ready.
     async fn delay_validations(&self, since: &str) -> Result<()> {
         let traits = self.of.driver().traits();
         for node in self.validating().await? {
@@ -476,7 +477,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The nodes that are being validated.
+    /// Returns the nodes in validation.
     async fn validating(&self) -> Result<Vec<String>> {
         let traits = self.of.driver().traits();
         let selector =
@@ -526,7 +527,7 @@ fn status(ready: bool, restarts: i32) -> Value {
     }]})
 }
 
-/// The status of a pod that works.
+/// Returns the status of a ready pod.
 pub(super) fn ready() -> Value {
     status(true, 0)
 }

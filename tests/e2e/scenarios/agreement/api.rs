@@ -30,7 +30,7 @@ impl Server {
         self.client.request(request).await.with_context(|| format!("{method} {path} {body}"))
     }
 
-    /// All objects of a kind, as they are decoded elsewhere.
+    /// Returns all objects of a kind, decoded as a type.
     pub(super) async fn list<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>> {
         let mut list = self.send(Method::GET, path, "application/json", &Value::Null).await?;
         serde_json::from_value(list["items"].take()).with_context(|| format!("reading {path}"))
@@ -44,12 +44,13 @@ impl Server {
         self.send(Method::PATCH, path, "application/merge-patch+json", body).await.map(drop)
     }
 
-    /// The same; what is gone meanwhile stays so.
+    /// The same, but ignores an object that no longer exists.
     pub(super) async fn merge_if_there(&self, path: &str, body: &Value) -> Result<()> {
         unless_gone(self.merge(path, body).await)
     }
 
-    /// Deletes at once. An object, which may be gone already, or all of a kind.
+    /// Deletes an object, or all objects of a kind, without a grace period. The object may already
+    /// be gone.
     pub(super) async fn delete(&self, path: &str) -> Result<()> {
         let at_once =
             serde_json::json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});

@@ -1,8 +1,8 @@
-//! Draws from a seed.
+//! Random draws from a seed.
 
 use crate::harness::stand_in::number;
 
-/// A row of draws; the same seed gives the same row.
+/// A sequence of draws. The same seed yields the same sequence.
 pub(super) struct Draw {
     seed: u64,
     drawn: u64,
@@ -18,22 +18,22 @@ impl Draw {
         number(self.seed, &self.drawn.to_string())
     }
 
-    /// One of `0..count`.
+    /// Draws a number in `0..count`.
     pub(super) fn below(&mut self, count: usize) -> usize {
         usize::try_from(self.next() % (count.max(1) as u64)).unwrap_or(0)
     }
 
-    /// One of them.
+    /// Draws an element, if there is one.
     pub(super) fn of<'t, T>(&mut self, all: &'t [T]) -> Option<&'t T> {
         if all.is_empty() { None } else { Some(&all[self.below(all.len())]) }
     }
 
-    /// One of them; `all` is never empty.
+    /// Draws an element of `all`, which must not be empty.
     pub(super) fn one<T: Clone>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())].clone()
     }
 
-    /// True once in `times`.
+    /// Returns true once in `times` draws on average.
     pub(super) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

@@ -15,10 +15,10 @@ use tokio::time::timeout;
 
 use crate::harness::stand_in::controller;
 
-/// More than any pass takes.
+/// Longer than any pass takes.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// Whose library it is, as which operator uses it.
+/// The operator whose use of the library is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Of {
     pub(super) generation: ControllerGeneration,
@@ -33,12 +33,12 @@ impl Of {
 /// The answer to one line.
 #[derive(Debug, Deserialize)]
 pub(super) struct Said {
-    /// Upgrades are on.
+    /// Whether upgrades are enabled.
     #[serde(default)]
     pub(super) on: bool,
-    /// What ended the pass.
+    /// The error that ended the pass.
     pub(super) error: Option<String>,
-    /// Evictions and drains that are under way.
+    /// The number of running evictions and drains.
     tasks: usize,
 }
 
@@ -74,12 +74,12 @@ impl Library {
         Ok(Self { input, output, child })
     }
 
-    /// One pass. Evictions and drains that it started may still be under way.
+    /// Performs one pass. Evictions and drains of it may still be running afterwards.
     pub(super) async fn pass(&mut self) -> Result<Said> {
         self.ask("pass").await
     }
 
-    /// How many evictions and drains are under way.
+    /// Returns the number of running evictions and drains.
     pub(super) async fn tasks(&mut self) -> Result<usize> {
         Ok(self.ask("tasks").await?.tasks)
     }
@@ -93,7 +93,7 @@ impl Library {
         serde_json::from_str(&said).with_context(|| said.clone())
     }
 
-    /// Ends it, in whatever it is. Nothing that it has asked for comes after this.
+    /// Kills the process at any point of its work. It sends no requests afterwards.
     pub(super) async fn kill(mut self) -> Result<()> {
         Ok(self.child.kill().await?)
     }

@@ -19,7 +19,7 @@ use super::library::Of;
 use super::seen::{NodeLook, Picture, Seen, about};
 use super::world::SHORT;
 
-/// The controller, and what it has begun.
+/// The controller, and the evictions and drains that it has started.
 pub(super) struct Model {
     of: Of,
     controller: UpgradeController,
@@ -28,29 +28,29 @@ pub(super) struct Model {
 
 /// An eviction or a drain.
 struct Task {
-    /// The pods that are to go, as `namespace/name`.
+    /// The pods to evict, as `namespace/name`.
     pods: BTreeSet<String>,
-    /// Those whose eviction is an error.
+    /// The pods whose eviction failed with an error.
     given_up: BTreeSet<String>,
     drains: bool,
-    /// It is given up soon.
+    /// Whether it has a short timeout.
     short: bool,
     policy: Policy,
 }
 
-/// What must be found afterwards.
+/// The expected state after a pass.
 pub(super) struct Expected {
     pub(super) picture: Picture,
-    /// Evictions and drains that are still under way.
+    /// The number of evictions and drains that are still running.
     pub(super) tasks: usize,
-    /// What ends the pass.
+    /// The error that ends the pass.
     pub(super) error: Option<PassError>,
-    /// Upgrades are on: there is a next pass although nothing changes.
+    /// Whether upgrades are enabled, so that a next pass follows without a change.
     pub(super) on: bool,
 }
 
 impl Expected {
-    /// What must stand in the library's own words for what ends the pass.
+    /// Returns the expected part of the library's error message.
     pub(super) fn library_error(&self) -> Option<String> {
         Some(match self.error.as_ref()? {
             PassError::Build(SnapshotError::PodCount { .. }) => {
@@ -68,26 +68,28 @@ impl Expected {
             PassError::NoDrain => "the upgrade policy has no drain".to_owned(),
             PassError::NoPodDeletion { .. } => "pod deletion spec should not be empty".to_owned(),
             PassError::StartTime { value, .. } => format!("parsing {value:?}: invalid syntax"),
-            PassError::Refused { write } => format!("{write} is refused, which no world does"),
+            PassError::Refused { write } => {
+                format!("{write} is refused, which happens in no world")
+            }
         })
     }
 }
 
 impl Model {
-    /// One that has just started.
+    /// Creates the model of a controller that has just started.
     pub(super) fn new(of: Of) -> Self {
         let controller = UpgradeController::new(of.driver(), of.generation, None, Timestamp::now());
         Self { of, controller, tasks: BTreeMap::new() }
     }
 
-    /// What becomes of the evictions that are under way.
+    /// Continues the running evictions.
     pub(super) fn settle(&mut self, seen: &Seen) -> Expected {
         let mut picture = seen.picture.clone();
         self.go_on(seen, &mut picture);
         Expected { picture, tasks: self.tasks.len(), error: None, on: false }
     }
 
-    /// A pass, and what becomes of the evictions then.
+    /// Performs a pass, then continues the evictions.
     pub(super) fn pass(&mut self, seen: &Seen) -> Expected {
         let mut picture = seen.picture.clone();
         let mut writes = Vec::new();
@@ -137,7 +139,7 @@ impl Model {
         }
     }
 
-    /// The policy that holds for a node.
+    /// Returns the policy of a node.
     fn policy(&self, node: &str, seen: &Seen) -> Policy {
         let owner = seen
             .observed
@@ -199,8 +201,8 @@ impl Model {
         label(picture, node, state);
     }
 
-    /// Evictions that are refused are tried again until they are granted or time is up; then the
-    /// pods are waited for.
+    /// Continues evictions. A refused eviction is retried until it is granted or the timeout
+    /// expires. The task then waits for the deletion of the pods.
     fn go_on(&mut self, seen: &Seen, picture: &mut Picture) {
         for (node, task) in std::mem::take(&mut self.tasks) {
             let mut task = task;
@@ -235,17 +237,17 @@ impl Model {
     }
 }
 
-/// What the API server says to an eviction.
+/// The answer of the API server to an eviction.
 enum Answer {
     Granted,
-    /// 429: tried again.
+    /// 429: the client retries.
     Refused,
-    /// 500, as more than one budget has the pod: not tried again.
+    /// 500, because more than one budget selects the pod: the client does not retry.
     Error,
 }
 
 fn answer(pod: &Workload, seen: &Seen) -> Answer {
-    // Budgets protect only pods that run.
+    // Budgets protect only running pods.
     if pod.phase != PodPhase::Running {
         return Answer::Granted;
     }
@@ -264,12 +266,12 @@ fn answer(pod: &Workload, seen: &Seen) -> Answer {
     }
 }
 
-/// Seconds for which the API server keeps a pod that is deleted; one that has ended goes at once.
+/// Returns the grace period of a deleted pod in seconds. It is 0 for a pod that has ended.
 fn grace(pod: &Workload) -> u64 {
     if pod.phase.is_finished() { 0 } else { pod.grace_seconds }
 }
 
-/// `namespace/name`
+/// Returns `namespace/name`.
 fn key(pod: &Workload) -> String {
     format!("{}/{}", pod.namespace, pod.name)
 }

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use super::draw::Draw;
 use super::world::SHORT;
 
-/// The label by which workloads are waited for.
+/// The label of the workloads that the controller waits for.
 pub(super) const JOB: (&str, &str) = ("job", "yes");
-/// The label by which some drains select.
+/// The label that some drains select.
 pub(super) const WEB: (&str, &str) = ("app", "web");
 
-/// The upgrade policy of a ClusterPolicy or an NVIDIADriver. `jobs`: it may wait for some.
+/// Draws the upgrade policy of a ClusterPolicy or an NVIDIADriver. `jobs`: it may wait for jobs.
 pub(super) fn gpu(draw: &mut Draw, jobs: bool) -> Value {
     let mut policy = json!({
         "autoUpgrade": !draw.once_in(12),
@@ -28,7 +28,7 @@ pub(super) fn gpu(draw: &mut Draw, jobs: bool) -> Value {
         json!("lots"),
         json!("2"),
     ]);
-    // An unreadable limit ends every pass: a few such worlds are enough.
+    // An invalid limit ends every pass. A few such worlds are enough.
     if !limit.is_null() && (limit != "lots" && limit != "2" || draw.once_in(4)) {
         policy["maxUnavailable"] = limit;
     }
@@ -44,7 +44,7 @@ pub(super) fn gpu(draw: &mut Draw, jobs: bool) -> Value {
     policy
 }
 
-/// The upgrade policy of a NicClusterPolicy.
+/// Draws the upgrade policy of a NicClusterPolicy.
 pub(super) fn ofed(draw: &mut Draw) -> Value {
     let mut policy = json!({"autoUpgrade": !draw.once_in(12), "maxParallelUpgrades": draw.one(&[0, 1, 1, 2, 3])});
     if !draw.once_in(4) {

@@ -17,22 +17,22 @@ use super::api::Server;
 use super::library::Of;
 use super::world::{self, CLAIMS, CLUSTER_POLICIES, NIC_CLUSTER_POLICIES, NVIDIA_DRIVERS};
 
-/// How the model says that a value is a time of now.
+/// The prefix with which the model marks a value as the current time.
 const ABOUT: &str = "about ";
-/// By how many seconds such a time may be off.
+/// The tolerance of such a time, in seconds.
 const OFF: u64 = 60;
 const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/pods";
 
-/// One look at everything.
+/// One snapshot of the cluster.
 pub(super) struct Seen {
     pub(super) observed: Observed,
-    /// All pods of each node.
+    /// The pods of each node.
     pub(super) pods: BTreeMap<String, Vec<Workload>>,
     pub(super) picture: Picture,
 }
 
-/// What a pass and its evictions change.
+/// The parts that a pass and its evictions can change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Picture {
     pub(super) nodes: BTreeMap<String, NodeLook>,
@@ -50,7 +50,7 @@ pub(super) struct NodeLook {
 }
 
 impl Picture {
-    /// One line for everything that is not the same.
+    /// Returns one line for each difference.
     pub(super) fn difference(&self, expected: &Self) -> String {
         let mut lines = String::new();
         let mut both = |name: &str, found: Option<String>, wanted: Option<String>| {
@@ -94,7 +94,7 @@ impl Picture {
         lines
     }
 
-    /// The states that nodes left and came into.
+    /// Returns the old and the new state of each node whose state changed.
     pub(super) fn moves_since<'p>(
         &'p self,
         before: &'p Self,
@@ -125,7 +125,7 @@ impl Picture {
         );
     }
 
-    /// As it is now.
+    /// Reads the current state.
     pub(super) async fn look(server: &Server, of: Of) -> Result<Self> {
         let mut picture = Self::default();
         let nodes = server.list::<object::Node>(NODES).await?;
@@ -138,7 +138,7 @@ impl Picture {
     }
 }
 
-/// The annotations that the library reads and writes.
+/// Returns the annotations that the library reads and writes.
 fn keys(driver: Driver) -> [&'static str; 6] {
     let traits = driver.traits();
     [
@@ -151,8 +151,8 @@ fn keys(driver: Driver) -> [&'static str; 6] {
     ]
 }
 
-/// The value to expect where the model has written one: a time only has to be close to the time of
-/// the pass.
+/// Returns the expected value for one that the model has written. A time must only be close to the
+/// time of the pass.
 pub(super) fn about(value: &str) -> String {
     if value.parse::<i64>().is_ok() { format!("{ABOUT}{value}") } else { value.to_owned() }
 }
@@ -177,7 +177,7 @@ impl NodeLook {
 }
 
 impl Seen {
-    /// Looks.
+    /// Takes a snapshot.
     pub(super) async fn look(server: &Server, of: Of) -> Result<Self> {
         let driver = of.driver();
         let namespace = world::namespace(driver);
@@ -241,18 +241,18 @@ impl Seen {
         Ok(Self { observed, pods: by_node, picture })
     }
 
-    /// All pods of a node.
+    /// Returns the pods of a node.
     pub(super) fn pods_on(&self, node: &str) -> &[Workload] {
         self.pods.get(node).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// What the model is told of workloads besides the pods.
+    /// Returns the other objects of the workloads, for the model.
     pub(super) fn workloads(&self) -> &Workloads {
         &self.observed.workloads
     }
 }
 
-/// The selector of the pods that the live policy waits for.
+/// Returns the selector of the pods that the live policy waits for.
 fn waited_for(observed: &Observed, driver: Driver) -> Option<String> {
     let policy = match driver {
         Driver::Ofed => &observed.nic_cluster_policy.served()?.as_ref()?.upgrade_policy,

@@ -8,7 +8,7 @@ use super::policy::{JOB, WEB};
 use super::world::{APPS, World};
 
 impl World<'_> {
-    /// A pod of users: with or without a GPU, with or without somebody who brings it back.
+    /// Adds a pod of a user, with or without a GPU, with or without a controller that replaces it.
     pub(super) async fn add_workload(&mut self, node: &str) -> Result<()> {
         let name = self.name("work");
         let grace = self.draw.one(&[0, 0, 0, 30]);
@@ -53,7 +53,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A ResourceClaim that has a GPU, something else, or nothing yet; or one that is not there.
+    /// Returns the name of a ResourceClaim that has a GPU, another device or no allocation, or that
+    /// does not exist.
     async fn add_claim(&mut self) -> Result<String> {
         let name = self.name("claim");
         let driver = match self.draw.below(4) {
@@ -87,14 +88,13 @@ impl World<'_> {
         self.server.merge_if_there(&path, &json!({"status": {"phase": phase}})).await
     }
 
-    /// A budget that lets nothing go; two of them have some pods in common.
+    /// Adds a PodDisruptionBudget that allows no disruptions. Two of them share some pods.
     pub(super) async fn guard(&mut self) -> Result<()> {
         let label = self.draw.one(&["guarded", "guarded-again"]);
         let name = self.name("budget");
         let path = format!("/apis/policy/v1/namespaces/{APPS}/poddisruptionbudgets");
         let selects = |label: &str| json!({"spec": {"maxUnavailable": 0, "selector": {"matchLabels": {label: "yes"}}}});
-        // It selects something only when it has a status: until then the API server has evictions
-        // wait for 10 s.
+        // Without a status, the API server makes evictions wait for 10 s.
         let mut budget = selects("nothing");
         budget["metadata"] = json!({"name": name});
         self.server.create(&path, &budget).await?;

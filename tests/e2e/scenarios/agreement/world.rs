@@ -21,10 +21,10 @@ pub(super) const CLUSTER_POLICIES: &str = "/apis/nvidia.com/v1/clusterpolicies";
 pub(super) const NVIDIA_DRIVERS: &str = "/apis/nvidia.com/v1alpha1/nvidiadrivers";
 pub(super) const CLAIMS: &str = "/apis/resource.k8s.io/v1/resourceclaims";
 pub(super) const NIC_CLUSTER_POLICIES: &str = "/apis/mellanox.com/v1alpha1/nicclusterpolicies";
-/// Where the workloads are.
+/// The namespace of the workloads.
 pub(super) const APPS: &str = "apps";
-/// Seconds after which some evictions and drains are given up: more than those take that nobody
-/// refuses.
+/// The short timeout of some evictions and drains, in seconds. Evictions that the API server grants
+/// take less.
 pub(super) const SHORT: u64 = 4;
 const CRDS: [&str; 3] = [
     "bundles/components/gpu-operator/v26.7.0/crds/nvidia.com_clusterpolicies.yaml",
@@ -34,12 +34,12 @@ const CRDS: [&str; 3] = [
 /// The names of the NVIDIADrivers.
 const OWNERS: [&str; 2] = ["one", "two"];
 
-/// Where driver and validator pods are.
+/// Returns the namespace of driver and validator pods.
 pub(super) fn namespace(driver: Driver) -> &'static str {
     if driver == Driver::Ofed { NETWORK_NAMESPACE } else { OPERATOR_NAMESPACE }
 }
 
-/// What all worlds have in common.
+/// Creates the objects that all worlds share.
 pub(super) async fn prepare(server: &Server) -> Result<()> {
     let applier = Applier::new(server.client());
     for file in CRDS {
@@ -50,7 +50,7 @@ pub(super) async fn prepare(server: &Server) -> Result<()> {
     }
     for name in [OPERATOR_NAMESPACE, NETWORK_NAMESPACE, APPS] {
         server.create("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await?;
-        // No controller makes it, and no pod may be without.
+        // No controller creates it, and every pod needs one.
         server
             .create(
                 &format!("/api/v1/namespaces/{name}/serviceaccounts"),
@@ -61,7 +61,7 @@ pub(super) async fn prepare(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Removes what belongs to one world.
+/// Deletes the objects of one world.
 pub(super) async fn clear(server: &Server) -> Result<()> {
     for path in [CLUSTER_POLICIES, NVIDIA_DRIVERS, NIC_CLUSTER_POLICIES, "/api/v1/nodes"] {
         server.delete(path).await?;
@@ -80,26 +80,26 @@ pub(super) async fn clear(server: &Server) -> Result<()> {
 pub(super) struct DaemonSet {
     pub(super) name: String,
     pub(super) uid: String,
-    /// The NVIDIADriver that it is for.
+    /// The NVIDIADriver that owns it.
     pub(super) owner: Option<&'static str>,
     /// The digest of the newest template.
     pub(super) digest: usize,
-    /// How many revisions it has had; a rollback counts as one.
+    /// The number of its revisions. A rollback counts as one.
     pub(super) revisions: usize,
-    /// The newest one.
+    /// The newest revision.
     pub(super) newest: String,
 }
 
-/// A node, and what was made on it.
+/// A node and its objects.
 #[derive(Default)]
 pub(super) struct Host {
-    /// The DaemonSet that it belongs to, by its place.
+    /// The index of its DaemonSet.
     pub(super) daemon_set: usize,
-    /// Names of its driver pods.
+    /// The names of its driver pods.
     pub(super) drivers: Vec<String>,
-    /// Names of its validator pods.
+    /// The names of its validator pods.
     pub(super) validators: Vec<String>,
-    /// Names of its workloads.
+    /// The names of its workloads.
     pub(super) workloads: Vec<String>,
 }
 
@@ -110,13 +110,13 @@ pub(super) struct World<'s> {
     pub(super) of: Of,
     pub(super) daemon_sets: Vec<DaemonSet>,
     pub(super) hosts: BTreeMap<String, Host>,
-    /// UID of the DaemonSet that has workloads.
+    /// The UID of the DaemonSet that owns workloads.
     pub(super) agents: String,
-    /// UID of the validator's DaemonSet.
+    /// The UID of the validator's DaemonSet.
     pub(super) validators: String,
-    /// Where the policies stand.
+    /// The paths of the policies.
     policies: Vec<String>,
-    /// Numbers names, so that none is there twice.
+    /// The counter that makes names unique.
     made: usize,
 }
 
@@ -156,7 +156,7 @@ impl<'s> World<'s> {
         Ok(world)
     }
 
-    /// A new name.
+    /// Returns a new name.
     pub(super) fn name(&mut self, what: &str) -> String {
         self.made += 1;
         format!("{what}-{:03}", self.made)
@@ -212,10 +212,10 @@ impl<'s> World<'s> {
         Ok(())
     }
 
-    /// Another policy, or the same with something else in it.
+    /// Replaces the policy, or changes a part of it.
     pub(super) async fn change_policy(&mut self) -> Result<()> {
         let Some(path) = self.draw.of(&self.policies).cloned() else { return Ok(()) };
-        // What waits for jobs goes by one selector: that of a policy for all.
+        // The wait for jobs uses one selector, that of the policy for all nodes.
         let jobs = self.daemon_sets.iter().all(|daemon_set| daemon_set.owner.is_none());
         let (wanted, field) = match self.of.driver() {
             Driver::Ofed => (policy::ofed(&mut self.draw), "ofedDriver"),
@@ -227,12 +227,12 @@ impl<'s> World<'s> {
             spec = json!({field: spec});
             other = json!({field: other});
         }
-        // What the new one does not have is not kept from the old one.
+        // Fields that only the old policy has must not remain.
         self.server.merge(&path, &json!({"spec": spec})).await?;
         self.server.merge(&path, &json!({"spec": other})).await
     }
 
-    /// The GPUs are for virtual machines, or they are not any more.
+    /// Switches the sandbox workloads (GPUs for virtual machines) on or off.
     pub(super) async fn sandbox(&mut self) -> Result<()> {
         let enabled = self.draw.once_in(2);
         for path in self.policies.iter().filter(|path| path.starts_with(CLUSTER_POLICIES)) {
@@ -277,7 +277,7 @@ impl<'s> World<'s> {
         self.revise(self.daemon_sets.len() - 1).await
     }
 
-    /// A DaemonSet that is none of the driver's; its UID.
+    /// Creates a DaemonSet that is not one of the driver. Returns its UID.
     async fn create_other(&self, name: &str, namespace: &str) -> Result<String> {
         let labels = json!({"app": name});
         let path = format!("/apis/apps/v1/namespaces/{namespace}/daemonsets");
@@ -286,12 +286,12 @@ impl<'s> World<'s> {
         Ok(created["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// The path of a kind of apps/v1 in the drivers' namespace.
+    /// Returns the path of a kind of apps/v1 in the drivers' namespace.
     fn all(&self, kind: &str) -> String {
         format!("/apis/apps/v1/namespaces/{}/{kind}", self.namespace())
     }
 
-    /// A driver DaemonSet gets a new revision, as its controller would make it.
+    /// Adds a revision to a driver DaemonSet, as the DaemonSet controller would.
     pub(super) async fn revise(&mut self, place: usize) -> Result<()> {
         let path = self.all("controllerrevisions");
         let daemon_set = &mut self.daemon_sets[place];
@@ -308,7 +308,7 @@ impl<'s> World<'s> {
         self.server.create(&path, &revision).await.map(drop)
     }
 
-    /// A driver DaemonSet goes back to its first revision.
+    /// Rolls a driver DaemonSet back to its first revision.
     pub(super) async fn roll_back(&mut self, place: usize) -> Result<()> {
         let path = self.all("controllerrevisions");
         let daemon_set = &mut self.daemon_sets[place];
@@ -318,7 +318,7 @@ impl<'s> World<'s> {
         self.server.merge(&format!("{path}/{}-r1", daemon_set.name), &revision).await
     }
 
-    /// The template of a driver DaemonSet gets another digest.
+    /// Changes the digest in the template of a driver DaemonSet.
     pub(super) async fn change_digest(&mut self, place: usize) -> Result<()> {
         let daemon_set = &mut self.daemon_sets[place];
         daemon_set.digest += 1;
@@ -328,7 +328,7 @@ impl<'s> World<'s> {
         self.server.merge(&path, &template).await
     }
 
-    /// What a driver DaemonSet wants, `more` than it has nodes.
+    /// Sets the desired number of a driver DaemonSet to the number of its nodes plus `more`.
     pub(super) async fn count(&self, place: usize, more: i64) -> Result<()> {
         let nodes = self.hosts.values().filter(|host| host.daemon_set == place).count();
         let desired = (i64::try_from(nodes)? + more).max(0);
@@ -342,7 +342,7 @@ impl<'s> World<'s> {
     }
 }
 
-/// The container of a driver pod; 0: without a digest.
+/// Returns the container of a driver pod. Digest 0 means none.
 pub(super) fn container(digest: usize) -> Value {
     let mut container = json!({"name": "nvidia-driver-ctr", "image": "driver"});
     if digest > 0 {

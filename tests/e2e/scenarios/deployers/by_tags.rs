@@ -15,12 +15,12 @@ use crate::harness::stand_in::Script;
 
 use super::{fired, hooks};
 
-/// Argo CD starts, and takes its time between waves.
+/// Includes the start of Argo CD and its pauses between waves.
 const DEADLINE: Duration = Duration::from_mins(20);
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e-full"]
-async fn installed_upgraded_and_looked_at_once_more() -> Result<()> {
+async fn installed_upgraded_and_refreshed() -> Result<()> {
     scenario_within(DEADLINE, "by-tags", async |stack| {
         stack.play(Script::seeded(21)).await?;
         let nodes = stack.add_gpu_nodes(3).await?;
@@ -28,8 +28,8 @@ async fn installed_upgraded_and_looked_at_once_more() -> Result<()> {
         let hooks = hooks(stack);
         let argocd = ArgoCd::start(stack, Form::Applications, Follow::Tags).await?;
 
-        // First install: every hook fires once; the DRA driver comes after the drivers, nothing is
-        // stale.
+        // First install: every hook fires once. The DRA driver starts after the drivers, so no
+        // plugin is stale.
         let ask = Ask::old(nodes.len());
         argocd.deploy(stack, &ask).await?;
         argocd.wait(stack, Outcome::Succeeded).await?;
@@ -37,16 +37,16 @@ async fn installed_upgraded_and_looked_at_once_more() -> Result<()> {
         for hook in &hooks {
             ensure!(
                 hook.deleted_pods()?.is_empty(),
-                "{} replaced what was not stale: {:#?}",
+                "{} replaced pods that were not stale: {:#?}",
                 hook.name(),
                 hook.deleted_pods()?
             );
         }
         let before = stack.plugins().await?;
-        ensure!(before.len() == nodes.len(), "a plugin on every node: {before:?}");
+        ensure!(before.len() == nodes.len(), "a node has no plugin: {before:?}");
 
-        // Upgrade: the operator's hooks fire once. Nothing of the DRA driver has changed, and its
-        // hook stays where it is.
+        // Upgrade: the operator's hooks fire once. The DRA driver has not changed, so its hook does
+        // not fire.
         argocd.deploy(stack, &ask.with(&NEW)).await?;
         argocd.wait(stack, Outcome::Succeeded).await?;
         ensure!(fired(stack, begin)? == [2, 2, 1], "{:?}", fired(stack, begin)?);
@@ -57,9 +57,9 @@ async fn installed_upgraded_and_looked_at_once_more() -> Result<()> {
         argocd.hand_over(stack, "Nothing has changed").await?;
         argocd.wait(stack, Outcome::Succeeded).await?;
         for hook in &hooks {
-            ensure!(hook.requests(again)?.is_empty(), "{} has done something", hook.name());
+            ensure!(hook.requests(again)?.is_empty(), "{} sent requests", hook.name());
         }
-        ensure!(stack.plugins().await? == plugins, "every plugin is the one that it was");
+        ensure!(stack.plugins().await? == plugins, "a plugin was replaced");
         Ok(())
     })
     .await

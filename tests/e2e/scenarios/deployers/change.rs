@@ -11,20 +11,20 @@ use crate::harness::stack::Stack;
 
 use super::{fired, hooks};
 
-/// Where a hook says what it sees: its record, its events, its Lease.
+/// The objects in which a hook reports: its run record, its events, its Lease.
 const NOTES: [&str; 3] = ["configmaps", "events", "leases"];
 
-/// What the tables call the hooks.
+/// The names of the hooks in the tables.
 pub(super) const NAMES: [&str; 3] = ["pre", "post", "dra"];
 
 /// Why a hook fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// What it is told, or the values of its component, have changed.
+    /// Its own settings or the values of its component have changed.
     Own,
-    /// Something else has, which it looks at: it notes that, and touches nothing.
+    /// Something else that the hook reads has changed. It reports that, and changes nothing else.
     Others,
-    /// Nothing at all: it only reads.
+    /// Nothing has changed. The hook only reads.
     None,
 }
 
@@ -34,10 +34,10 @@ pub(super) const ALL: Reasons = [Reason::Own; 3];
 pub(super) const OPERATOR: Reasons = [Reason::Own, Reason::Own, Reason::Others];
 pub(super) const NONE: Reasons = [Reason::None; 3];
 
-/// Brings a change to its good end and checks that the hooks with a reason have fired once, and the
-/// others only where everything is run anyway; what the table says. `plugins`: so many go on
-/// serving the driver from before, and each one is replaced once. (In a first install without an
-/// order some may come before their driver.)
+/// Applies a change and waits until it has succeeded. Checks that the hooks with a reason have
+/// fired once, and the others only if the deployer runs everything anyway. Returns the cell of the
+/// table. `plugins` is the number of plugins that still serve the old driver. Each is replaced
+/// once. (In a first install without an order, some may start before their driver.)
 pub(super) async fn changed(
     stack: &Stack,
     deployer: &dyn Deployer,
@@ -55,7 +55,7 @@ pub(super) async fn changed(
         }
         return Err(error.context(format!("{}\n{logs}", deployer.status(stack).await?)));
     }
-    // A client runs everything.
+    // A client runs every hook.
     let expected = |index: usize| deployer.kind().is_client() || reasons[index] == Reason::Own;
     let seen = fired(stack, begin)?;
     let mut cell = Vec::new();
@@ -82,14 +82,14 @@ pub(super) async fn changed(
         }
     }
     let after = stack.plugins().await?;
-    ensure!(before.is_empty() || after.len() == before.len(), "a plugin on every node: {after:?}");
+    ensure!(before.is_empty() || after.len() == before.len(), "a node has no plugin: {after:?}");
     let replaced = before.iter().filter(|(node, plugin)| after.get(*node) != Some(plugin)).count();
     ensure!(replaced == plugins, "{replaced} plugins are new, expected {plugins}");
     Ok(if cell.is_empty() { "none".to_owned() } else { cell.join(", ") })
 }
 
-/// What a hook has done since a moment, for a table. `counted`: it is known how many plugins it
-/// replaces.
+/// Returns what a hook has done since a time, for a table. `counted`: the cell has the number of
+/// plugins that the hook replaced.
 pub(super) fn told(
     hook: &HookRelease<'_>,
     name: &str,
@@ -106,11 +106,11 @@ pub(super) fn told(
         Reason::None => true,
     };
     let excess: Vec<_> = writes.iter().filter(too_much).collect();
-    ensure!(excess.is_empty(), "{} had no reason to write this: {excess:#?}", hook.name());
+    ensure!(excess.is_empty(), "{} wrote without a reason: {excess:#?}", hook.name());
     let plugins = requests.iter().filter(|request| is_replacement(request)).count();
     let times = if fired == 1 { String::new() } else { format!(" × {fired}") };
     Ok(match plugins {
-        _ if writes.is_empty() => format!("{name}{times} (only read)"),
+        _ if writes.is_empty() => format!("{name}{times} (read only)"),
         _ if !counted => format!("{name}{times}"),
         0 => format!("{name}{times}"),
         1 => format!("{name}{times} (1 plugin)"),
@@ -118,7 +118,7 @@ pub(super) fn told(
     })
 }
 
-/// A plugin that was replaced.
+/// Whether a request replaced a plugin.
 pub(super) fn is_replacement(request: &Request) -> bool {
     request.verb == "delete"
         && request.resource == "pods"

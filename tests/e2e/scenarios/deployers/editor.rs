@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 
-/// Changes each file of this name. At least one has to be there, and each has to change.
+/// Changes each file of this name. Fails if no such file exists, or if one stays unchanged.
 pub(super) fn edit(bundle: &Path, name: &str, change: impl Fn(&str) -> String) -> Result<()> {
     for file in named(bundle, name)? {
         let text = fs::read_to_string(&file)?;
@@ -17,12 +17,12 @@ pub(super) fn edit(bundle: &Path, name: &str, change: impl Fn(&str) -> String) -
     Ok(())
 }
 
-/// The same: writes `to` wherever it says `from`.
+/// Replaces `from` by `to` in each file of this name.
 pub(super) fn replace(bundle: &Path, name: &str, from: &str, to: &str) -> Result<()> {
     edit(bundle, name, |text| text.replace(from, to))
 }
 
-/// The same: in the lines that begin so, what comes after.
+/// Replaces the rest of each line that starts with `begin`, in each file of this name.
 pub(super) fn set_lines(bundle: &Path, name: &str, begin: &str, end: &str) -> Result<()> {
     let set = |line: &str| {
         if line.starts_with(begin) { format!("{begin}{end}\n") } else { line.to_owned() }
@@ -30,7 +30,7 @@ pub(super) fn set_lines(bundle: &Path, name: &str, begin: &str, end: &str) -> Re
     edit(bundle, name, |text| text.split_inclusive('\n').map(set).collect())
 }
 
-/// Takes each file of this name away.
+/// Deletes each file of this name.
 pub(super) fn remove(bundle: &Path, name: &str) -> Result<()> {
     Ok(named(bundle, name)?.iter().try_for_each(fs::remove_file)?)
 }
@@ -40,9 +40,8 @@ pub(super) fn replace_driver(bundle: &Path, from: &str, to: &str) -> Result<()> 
     replace(bundle, "*-gpu-operator/values.yaml", from, to)
 }
 
-/// Argo CD tries a hook that failed again twice, after a minute and more: the Applications' own
-/// setting. Here it does once, and soon. (A limit of 0 is dropped by it, as everything that says
-/// nothing.)
+/// Lets Argo CD retry a failed hook once, after 5 s. The Applications of a bundle set two retries,
+/// after 1 minute and more. (A limit of 0 does not work: Argo CD drops zero values.)
 pub(super) fn try_again_soon(bundle: &Path) -> Result<()> {
     for folder in ["apps", "templates"].into_iter().filter(|folder| bundle.join(folder).is_dir()) {
         for hook in ["pre", "post"] {
@@ -76,6 +75,6 @@ fn named(bundle: &Path, name: &str) -> Result<Vec<PathBuf>> {
         }
         found = next;
     }
-    ensure!(!found.is_empty(), "nothing in {} is called {name}", bundle.display());
+    ensure!(!found.is_empty(), "{} has no file {name}", bundle.display());
     Ok(found)
 }

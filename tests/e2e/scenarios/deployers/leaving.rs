@@ -25,10 +25,10 @@ for_each_deployer!(leaving);
 
 /// One deployment and its removal, on a busy machine.
 const DEADLINE: Duration = Duration::from_mins(20);
-/// Deployers that run in the cluster, and the garbage collector, take their time.
+/// Deployers in the cluster and the garbage collector are slow.
 const LIMIT: Duration = Duration::from_mins(3);
 const NODES: usize = 2;
-/// What the bundle keeps, and where.
+/// The releases of the objects that the bundle keeps.
 const RELEASES: [&str; 3] =
     ["gpu-operator-crds", "gpu-rollout-namespaces", "nvidia-dra-driver-gpu-crds"];
 
@@ -50,7 +50,7 @@ async fn leaving(kind: Kind) -> Result<()> {
         for block in blocks {
             terminal.run(&block).await?;
         }
-        let left = until("what was deployed to be gone", LIMIT, async || {
+        let left = until("the deployed objects to be deleted", LIMIT, async || {
             let mut left = Census::take(&stack.client).await?.since(&before);
             left.retain(|name| !is_vendors(name));
             let too_much: Vec<_> = left
@@ -64,14 +64,14 @@ async fn leaving(kind: Kind) -> Result<()> {
         let kept: Vec<&String> = standing.iter().filter(|name| is_kept(name)).collect();
         ensure!(
             left.iter().filter(|name| is_kept(name)).eq(kept.iter().copied()),
-            "CRDs and namespaces stay: {left:#?}\nwere: {kept:#?}"
+            "CRDs or namespaces were deleted: {left:#?}\nbefore: {kept:#?}"
         );
         let count =
             |list: &[String], kind: &str| list.iter().filter(|name| name.starts_with(kind)).count();
         let (jobs, leases) = (count(&left, "Job "), count(&left, "Lease "));
 
         terminal.run(&by_hand.unwrap_or_default()).await?;
-        let end = until("the leftovers to be gone", LIMIT, async || {
+        let end = until("the leftovers to be deleted", LIMIT, async || {
             let mut left = Census::take(&stack.client).await?.since(&before);
             left.retain(|name| !is_vendors(name));
             let too_much: Vec<_> =
@@ -80,7 +80,7 @@ async fn leaving(kind: Kind) -> Result<()> {
             Ok(Some(left))
         })
         .await?;
-        ensure!(leases == 1, "the Lease is the last one's business: {left:#?}");
+        ensure!(leases == 1, "only the user deletes the Lease: {left:#?}");
         check_nodes(stack).await?;
 
         let cells = Cells::new("leaving", kind);
@@ -113,12 +113,13 @@ fn is_kept(name: &str) -> bool {
     name.starts_with("CustomResourceDefinition ") || name.starts_with("Namespace ")
 }
 
-/// No chart has the Lease that the operator makes for itself, and no operator deletes its own.
+/// Whether this is the Lease that the operator creates. No chart contains it, and the operator does
+/// not delete it.
 fn is_vendors(name: &str) -> bool {
     name == format!("Lease {OPERATOR_NAMESPACE}/{LEASE}")
 }
 
-/// Helm's release Secrets of what `undeploy.sh` leaves in place.
+/// Whether this is a Helm release Secret of a release that `undeploy.sh` keeps.
 fn is_record(kind: Kind, name: &str) -> bool {
     let is_of = |release: &str| name.contains(&format!("/sh.helm.release.v1.{release}.v"));
     matches!(kind, Kind::Helm3 | Kind::Helm4)
@@ -126,7 +127,7 @@ fn is_record(kind: Kind, name: &str) -> bool {
         && RELEASES.into_iter().any(is_of)
 }
 
-/// What the last lines of the section are about.
+/// Whether the last commands of the section delete this object.
 fn is_leftover(name: &str) -> bool {
     let of_hook = [
         "gpu-operator/gpu-operator-pre",
@@ -138,7 +139,7 @@ fn is_leftover(name: &str) -> bool {
     name == "Lease default/gpu-rollout" || of_hook.into_iter().any(is_of)
 }
 
-/// Every node takes pods, and carries nothing of ours.
+/// Checks that no node is cordoned, and that none has a taint, label or annotation of gpu-rollout.
 async fn check_nodes(stack: &Stack) -> Result<()> {
     for node in Api::<Node>::all(stack.client.clone()).list(&ListParams::default()).await? {
         let spec = node.spec.clone().unwrap_or_default();

@@ -53,7 +53,7 @@ async fn moving(to: Kind) -> Result<()> {
         let after = Census::take(&stack.client).await?;
         let gone: Vec<String> =
             before.since(&after).into_iter().filter(|name| !is_of_hook(name)).collect();
-        ensure!(gone.is_empty(), "these are gone, or others of their names are there: {gone:#?}");
+        ensure!(gone.is_empty(), "objects were deleted or replaced: {gone:#?}");
         check_deletions(stack, begin)?;
         cells.note("objects and pods", "all stay");
 
@@ -61,24 +61,27 @@ async fn moving(to: Kind) -> Result<()> {
         if let Some(forget) = forget {
             ensure!(
                 written == secrets,
-                "nobody goes on with Helm's release Secrets: {secrets} before, {written} now"
+                "the new deployer wrote Helm's release Secrets: {secrets} before, {written} now"
             );
             terminal.run(&forget).await?;
             let forgotten = Census::take(&stack.client).await?;
-            ensure!(records(&forgotten) == 0, "Helm has forgotten all: {forgotten:#?}");
+            ensure!(records(&forgotten) == 0, "release Secrets of Helm remain: {forgotten:#?}");
             let gone: Vec<String> = after
                 .since(&forgotten)
                 .into_iter()
                 .filter(|name| !name.starts_with("Secret "))
                 .collect();
-            ensure!(gone.is_empty(), "nothing but Helm's release Secrets goes: {gone:#?}");
+            ensure!(
+                gone.is_empty(),
+                "other objects than Helm's release Secrets were deleted: {gone:#?}"
+            );
             cells.note("Helm's release Secrets", "stale, to be deleted by hand");
         } else {
             ensure!(
                 written == 2 * secrets,
-                "each release is upgraded once: {secrets} records before, {written} now"
+                "expected one upgrade of each release: {secrets} revisions before, {written} now"
             );
-            cells.note("Helm's release Secrets", "go on: one upgrade of each release");
+            cells.note("Helm's release Secrets", "stay in use: one upgrade of each release");
         }
 
         let begin = Timestamp::now();
@@ -92,19 +95,19 @@ async fn moving(to: Kind) -> Result<()> {
     .await
 }
 
-/// How many revisions of the bundle's releases Helm knows. (The umbrella of `argocd-helm` is a
-/// release of Helm's itself.)
+/// Returns how many revisions of the bundle's releases Helm has. The umbrella chart of
+/// `argocd-helm` is a Helm release itself and does not count.
 fn records(census: &Census) -> usize {
     census.of("Secret", HELM_RECORD).filter(|name| !name.starts_with("Secret argocd/")).count()
 }
 
-/// Whether the README.md says more than to deploy the bundle: other programs go on with Helm's
-/// release Secrets.
+/// Whether the README.md has more steps than to deploy the bundle. The other programs continue to
+/// use Helm's release Secrets.
 fn has_steps(to: Kind) -> bool {
     matches!(to, Kind::ArgoCd | Kind::ArgoCdHelm)
 }
 
-/// What Helm calls its records, after the namespace.
+/// How the names of Helm's release Secrets start, after the namespace.
 const HELM_RECORD: &str = "/sh.helm.release.v1.";
 
 async fn finish(stack: &Stack, deployer: &dyn Deployer) -> Result<()> {
@@ -118,8 +121,8 @@ async fn finish(stack: &Stack, deployer: &dyn Deployer) -> Result<()> {
     Ok(())
 }
 
-/// What the hooks have done since a moment: so many firings, and so many plugins replaced by the
-/// one that does so.
+/// Checks how often the hooks have fired since a time. Returns what they did, as a cell of the
+/// table.
 async fn seen(
     stack: &Stack,
     since: Timestamp,
@@ -149,7 +152,7 @@ async fn seen(
     Ok(cell.join(", "))
 }
 
-/// Jobs of hooks and their pods are replaced with every firing.
+/// Whether this is the Job of a hook or its pod. Both are replaced each time the hook fires.
 fn is_of_hook(name: &str) -> bool {
     let hooks = [
         "gpu-operator/gpu-operator-pre",
@@ -161,7 +164,7 @@ fn is_of_hook(name: &str) -> bool {
         .any(|hook| name == format!("Job {hook}") || name.starts_with(&format!("Pod {hook}-")))
 }
 
-/// Nobody has deleted anything but the Jobs of hooks, and the pods of those.
+/// Checks that nothing was deleted except the Jobs of hooks and their pods.
 fn check_deletions(stack: &Stack, since: Timestamp) -> Result<()> {
     let mut requests = stack.audit.by_user("admin")?;
     requests.retain(|request| {

@@ -54,7 +54,7 @@ mod job_that_vanishes {
 
     for_each_deployer!(story, helm4 Helm4);
 
-    /// Nobody can ask a Job why it failed that is not there any more.
+    /// A Job that is deleted after its end cannot show why it failed.
     async fn story(kind: Kind) -> Result<()> {
         let vanish = |bundle: &Path| {
             replace(
@@ -79,9 +79,9 @@ mod waiting_for_objects {
 
     for_each_deployer!(story, helm4 Helm4, flux Flux);
 
-    /// Somebody has set the driver by hand, and in mode `drive` nobody rolls it out. The bundle's
-    /// hook does: unless the operator's release, which comes before, waits for the ClusterPolicy,
-    /// which is ready when the drivers are there.
+    /// A user has set the driver by hand, and in mode `drive` no controller rolls it out. The
+    /// bundle's hook does, unless the operator's release, which comes before it, waits for the
+    /// ClusterPolicy. The ClusterPolicy is ready only when the drivers are ready.
     async fn story(kind: Kind) -> Result<()> {
         let wait = |bundle: &Path| {
             if bundle.join("deploy.sh").is_file() {
@@ -115,7 +115,7 @@ mod waiting_for_objects {
                 deployer.deploy(stack, &waiting).await
             })
             .await;
-            // Helm names what is not ready, or that its time was over while it asked.
+            // Helm names the object that is not ready, or reports that its timeout expired.
             fails(seen, &["/cluster-policy", "would exceed context deadline"])
         })
         .await
@@ -159,7 +159,7 @@ mod timeout_below_the_budget {
 
     for_each_deployer!(story, helmfile Helmfile);
 
-    /// Helm gives up on a Job that is still at work.
+    /// Helm's timeout expires while the Job is still running.
     async fn story(kind: Kind) -> Result<()> {
         let short = |bundle: &Path| set_lines(bundle, "helmfile.yaml", "    timeout:", " 2");
         broken("timeout", kind, short, async |stack, deployer, ask| {
@@ -172,7 +172,7 @@ mod timeout_below_the_budget {
     }
 }
 
-/// Tells a story with bundles that are broken after they were rendered.
+/// Runs a story with a bundle that is broken after it was rendered.
 async fn broken(
     name: &str,
     kind: Kind,
@@ -189,15 +189,15 @@ async fn broken(
     .await
 }
 
-/// A cell that must not come out as it does with a whole bundle, and why.
+/// Checks that a story failed, and with one of these reasons.
 fn fails(cell: Result<String>, whys: &[&str]) -> Result<()> {
     match cell {
-        Ok(cell) => bail!("the broken bundle was not noticed: {cell}"),
+        Ok(cell) => bail!("the broken bundle was not detected: {cell}"),
         Err(error) => {
             let text = format!("{error:#}");
             ensure!(
                 whys.iter().any(|why| text.contains(why)),
-                "noticed, but not as one of {whys:?}: {text}"
+                "detected, but for another reason than {whys:?}: {text}"
             );
             Ok(())
         }

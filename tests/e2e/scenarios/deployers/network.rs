@@ -49,20 +49,20 @@ async fn network_road(kind: Kind) -> Result<()> {
         check_fired(&hooks, begin)?;
         ensure!(
             hooks[1].deleted_pods()?.is_empty(),
-            "a first installation replaces nothing: {:#?}",
+            "a first installation replaced pods: {:#?}",
             hooks[1].deleted_pods()?
         );
         let policy = policy(stack).await?;
         check_network(stack, Network::Old).await?;
-        cells.note("24.7.1 is installed", "policy made by its chart");
+        cells.note("24.7.1 is installed", "its chart creates the NicClusterPolicy");
 
         let (begin, drivers) = (Timestamp::now(), stack.network_drivers().await?);
         deployer.deploy(stack, &Ask { network: Some(Network::New), ..old.with(&NEW) }).await?;
         finish(stack, &*deployer, &hooks).await?;
         check_fired(&hooks, begin)?;
         let after = self::policy(stack).await?;
-        ensure!(after.uid() == policy.uid(), "the NicClusterPolicy is another one");
-        cells.note("NicClusterPolicy", "stays, taken over by the bundle");
+        ensure!(after.uid() == policy.uid(), "the NicClusterPolicy was replaced by another object");
+        cells.note("NicClusterPolicy", "stays; the bundle takes it over");
         check_network(stack, Network::New).await?;
         let deleted = hooks[1].deleted_pods()?;
         for (node, driver) in &drivers {
@@ -74,20 +74,20 @@ async fn network_road(kind: Kind) -> Result<()> {
         }
         ensure!(
             deleted.len() == drivers.len(),
-            "only network drivers were replaced, each once: {deleted:#?}"
+            "other pods than the network drivers were replaced: {deleted:#?}"
         );
         cells.note("network drivers", "each replaced once");
         let after = is_after(stack, &hooks[1], begin)?;
         ensure!(
             after || !kind.keeps_order(),
-            "the GPU operator was upgraded before the network's hook had ended"
+            "the GPU Operator was upgraded before the network hook ended"
         );
         cells.note(
-            "GPU operator",
+            "GPU Operator",
             if after {
                 "upgraded after the network hook"
             } else {
-                "upgraded at once; its hook waits for what it needs"
+                "upgraded immediately; its hook waits for its prerequisites"
             },
         );
         cells.check()
@@ -106,7 +106,7 @@ async fn finish(stack: &Stack, deployer: &dyn Deployer, hooks: &[HookRelease<'_>
     Ok(())
 }
 
-/// Each has a reason, and so fires once.
+/// Checks that each hook has fired once. Each has a reason.
 fn check_fired(hooks: &[HookRelease<'_>], since: Timestamp) -> Result<()> {
     for hook in hooks {
         let fired = hook.firings(since)?;
@@ -125,10 +125,14 @@ async fn policy(stack: &Stack) -> Result<DynamicObject> {
         .await?)
 }
 
-/// Every node runs this release's network driver.
+/// Checks that every node runs the network driver of this release.
 async fn check_network(stack: &Stack, release: Network) -> Result<()> {
     let drivers = stack.network_drivers().await?;
-    ensure!(drivers.len() == NODES, "a network driver on every node: {:?}", drivers.keys());
+    ensure!(
+        drivers.len() == NODES,
+        "network drivers are missing, found only those of {:?}",
+        drivers.keys()
+    );
     for (node, driver) in drivers {
         let image = driver
             .spec
@@ -140,17 +144,17 @@ async fn check_network(stack: &Stack, release: Network) -> Result<()> {
     Ok(())
 }
 
-/// Whether the GPU operator is not touched before the network's hook has ended, so that no GPU
-/// driver goes while a network driver does.
+/// Whether the GPU Operator was changed only after the end of the network hook, so that no GPU
+/// driver and network driver were replaced at the same time.
 fn is_after(stack: &Stack, network: &HookRelease<'_>, since: Timestamp) -> Result<bool> {
-    let end = network.requests(since)?.last().context("the network's hook did nothing")?.time;
+    let end = network.requests(since)?.last().context("the network hook sent no requests")?.time;
     let touched = |request: &&Request| is_operator(request) && request.time >= since;
     let requests = stack.audit.by_user("admin")?;
-    let first = requests.iter().find(touched).context("nobody has upgraded the GPU operator")?;
+    let first = requests.iter().find(touched).context("the GPU Operator was not upgraded")?;
     Ok(first.time > end)
 }
 
-/// Somebody changes the GPU operator itself.
+/// Whether a request changes the Deployment of the GPU Operator.
 fn is_operator(request: &Request) -> bool {
     let names = (request.namespace.as_str(), request.resource.as_str(), request.name.as_str());
     names == (OPERATOR_NAMESPACE, "deployments", "gpu-operator")

@@ -28,7 +28,7 @@ const LIMIT: Duration = Duration::from_mins(3);
 const NODES: usize = 4;
 /// The chart and the driver that come last.
 const LATER: (&str, &str) = ("v26.7.0", "580.126.21");
-/// Longer than everything has to hold until a hook calls it settled.
+/// Longer than the quiet period of a hook.
 const LONG: SignedDuration = SignedDuration::from_secs(9);
 
 async fn order(kind: Kind) -> Result<()> {
@@ -46,8 +46,8 @@ async fn order(kind: Kind) -> Result<()> {
         deployer.wait(stack, Outcome::Succeeded).await?;
         cells.note("first install", releases_in_order(stack, kind, begin).await?);
 
-        // Four nodes, slowly, one by one: each plugin once, after the driver of its node; what
-        // comes later begins after the last one.
+        // Four slow nodes, one by one. Each plugin is replaced once, after the driver of its node.
+        // Later releases start after the last node.
         let (before, begin) = (stack.plugins().await?, Timestamp::now());
         let new = Ask { dra_verbosity: "5", ..old.with(&NEW) };
         deployer.deploy(stack, &new).await?;
@@ -62,8 +62,8 @@ async fn order(kind: Kind) -> Result<()> {
     .await
 }
 
-/// Whether each release began after the hook before it had ended, of what was deployed since a
-/// moment.
+/// Checks whether each release that was deployed since `begin` started after the end of the hook
+/// before it. Returns the cell of the table.
 async fn releases_in_order(stack: &Stack, kind: Kind, begin: Timestamp) -> Result<&'static str> {
     let [pre, post, dra] = &hooks(stack);
     let fired_at = |hook: &HookRelease<'_>| -> Result<Timestamp> {
@@ -76,21 +76,21 @@ async fn releases_in_order(stack: &Stack, kind: Kind, begin: Timestamp) -> Resul
     let driver = touched(stack, "daemonsets", DRA_NAMESPACE, begin)?;
     let times = [
         ("the hook before the operator ended", pre.verdict().await?.at),
-        ("the operator came", operator),
-        ("the hook after it began", fired_at(post)?),
-        ("it ended", post.verdict().await?.at),
-        ("the DRA driver came", driver),
-        ("the hook after that began", fired_at(dra)?),
+        ("the operator was deployed", operator),
+        ("the hook after the operator started", fired_at(post)?),
+        ("the hook after the operator ended", post.verdict().await?.at),
+        ("the DRA driver was deployed", driver),
+        ("the hook after the DRA driver started", fired_at(dra)?),
     ];
     let in_order = times.windows(2).all(|pair| pair[0].1 <= pair[1].1);
     if !kind.keeps_order() {
-        return Ok("all at once, each hook waits for what it needs");
+        return Ok("all at once; each hook waits for its prerequisites");
     }
     ensure!(in_order, "out of order: {times:#?}");
     Ok("in order")
 }
 
-/// When a deployer first wrote the only object of this kind in a namespace.
+/// Returns when a deployer first wrote the only object of this kind in a namespace.
 fn touched(stack: &Stack, resource: &str, namespace: &str, begin: Timestamp) -> Result<Timestamp> {
     let requests = stack.audit.by_user("admin")?;
     let mut writes = requests.iter().filter(|request| {
@@ -98,10 +98,10 @@ fn touched(stack: &Stack, resource: &str, namespace: &str, begin: Timestamp) -> 
     });
     let first =
         writes.find(|request| request.resource == resource && request.namespace == namespace);
-    Ok(first.with_context(|| format!("nobody has written {resource} in {namespace}"))?.time)
+    Ok(first.with_context(|| format!("no write of {resource} in {namespace}"))?.time)
 }
 
-/// The operator's chart cannot be fetched; the values of its upgrade are there.
+/// Deploys an upgrade while the operator's chart cannot be fetched. The new values are available.
 async fn late(stack: &Stack, deployer: &dyn Deployer, cells: &Cells, new: &Ask) -> Result<()> {
     const ROW: &str = "operator chart cannot be fetched";
     let kind = deployer.kind();
@@ -114,10 +114,10 @@ async fn late(stack: &Stack, deployer: &dyn Deployer, cells: &Cells, new: &Ask) 
         deployer.wait(stack, Outcome::Failed).await?;
         ensure!(fired(stack, begin)?[1] == 0, "the hook fired without its operator");
         stack.withhold("gpu-operator", LATER.0, false)?;
-        deployer.hand_over(stack, "Once more").await?;
-        "ends before the hook; run again"
+        deployer.hand_over(stack, "Again").await?;
+        "stops before the hook; run it again"
     } else if kind.keeps_order() {
-        until("the deployer to say what is missing", LIMIT, async || {
+        until("the deployer to report the missing chart", LIMIT, async || {
             let status = deployer.status(stack).await?.to_lowercase();
             Ok(["404", "not found", "failed to fetch"]
                 .iter()
@@ -128,7 +128,7 @@ async fn late(stack: &Stack, deployer: &dyn Deployer, cells: &Cells, new: &Ask) 
         ensure!(fired(stack, begin)?[1] == 0, "the hook fired without its operator");
         stack.withhold("gpu-operator", LATER.0, false)?;
         deployer.look(stack).await?;
-        "the hook does not begin; goes on by itself"
+        "the hook does not start; the deployment continues automatically"
     } else {
         until("the hook to see the old chart", LIMIT, async || {
             Ok(post.logs().await?.contains("OtherChart").then_some(()))
@@ -136,24 +136,24 @@ async fn late(stack: &Stack, deployer: &dyn Deployer, cells: &Cells, new: &Ask) 
         .await?;
         let seen = Timestamp::now();
         let leases = Api::<Lease>::namespaced(stack.client.clone(), "default");
-        until("the hook to stay where it is", LIMIT, async || {
+        until("the hook to keep waiting", LIMIT, async || {
             let spec = leases.get("gpu-rollout").await?.spec.context("a Lease without a spec")?;
             Ok(spec.renew_time.is_some_and(|time| time.0 >= seen + LONG).then_some(()))
         })
         .await?;
         if post.end().await.is_ok() {
-            bail!("the hook ended on the old operator: {}", post.logs().await?);
+            bail!("the hook accepted the old operator: {}", post.logs().await?);
         }
         stack.withhold("gpu-operator", LATER.0, false)?;
         deployer.look(stack).await?;
-        "the hook waits and does not end on the old state"
+        "the hook waits and does not accept the old state"
     };
     deployer.wait(stack, Outcome::Succeeded).await.with_context(|| ROW)?;
     let served = stack.served().await?;
     let wanted = published(LATER.1);
     ensure!(
         served.len() == NODES && served.values().all(|driver| *driver == wanted),
-        "every node serves {wanted}: {served:?}"
+        "not every node serves {wanted}: {served:?}"
     );
     cells.note(ROW, seen);
     Ok(())

@@ -41,20 +41,20 @@ const LIMIT: Duration = Duration::from_mins(4);
 const NODES: usize = 2;
 /// The drivers that are deployed one after another.
 const DRIVERS: [&str; 3] = [NEW.driver, "580.105.09", OLD.driver];
-/// The way on where a deployment has succeeded.
+/// The recovery after a deployment that succeeded.
 const NOTHING: &str = "not needed";
-/// How the names of driver pods begin.
+/// How the names of driver pods start.
 const DRIVER_PODS: &str = "nvidia-driver-daemonset-";
-/// Milliseconds that a driver takes.
+/// Time until a driver is ready, in milliseconds.
 const QUICK: (u64, u64) = (300, 900);
-/// The same where something happens in the middle: each node takes so long that there is a middle.
+/// The same for a round that is interrupted: each node takes long enough for the interruption.
 const SLOW: (u64, u64) = (8_000, 8_001);
-/// The same where somebody comes meanwhile.
+/// The same for a round in which a second deployment starts.
 const SLOWER: (u64, u64) = (15_000, 15_001);
-/// The end of the line that gives the hook the smallest budget, in seconds, that its chart takes:
-/// the work has half of it.
+/// The end of the line with the smallest time budget that the chart accepts, in seconds. The hook
+/// has half of it for its work.
 const SMALL_BUDGET: &str = " 94";
-/// Milliseconds for a driver, so that two nodes one after the other take longer than that half.
+/// Time until a driver is ready, in milliseconds. Two nodes in sequence exceed that half.
 const SLOWEST: (u64, u64) = (30_000, 30_001);
 
 async fn outcomes(kind: Kind) -> Result<()> {
@@ -77,7 +77,7 @@ async fn outcomes(kind: Kind) -> Result<()> {
         story.pod_killed().await.context("the hook's pod is killed")?;
         story.deployer_killed().await.context("the deployer is killed")?;
         story.interrupted().await.context("the client is interrupted")?;
-        story.api_server_away().await.context("the API server is away")?;
+        story.api_server_away().await.context("the API server is stopped")?;
         story.second_deployment().await.context("a second deployment")?;
         story.hook_fails().await.context("the hook fails")?;
         story.budget_exceeded().await.context("the budget is exceeded")?;
@@ -91,12 +91,12 @@ async fn outcomes(kind: Kind) -> Result<()> {
 struct Story<'a> {
     stack: &'a Stack,
     deployer: &'a dyn Deployer,
-    /// The hook in whose work everything happens: the one after the operator.
+    /// The hook that is running during each interruption: the one after the operator.
     hook: HookRelease<'a>,
     nodes: Vec<String>,
-    /// What the deployer shows when it has come to an end.
+    /// What the deployer reports at the end.
     cells: Cells,
-    /// What brings everything to a good end then.
+    /// How to complete the deployment then.
     recovery: Cells,
     rounds: Cell<usize>,
 }
@@ -105,9 +105,9 @@ struct Story<'a> {
 struct Round {
     driver: &'static str,
     begin: Timestamp,
-    /// The plugins from before, each of which is to be replaced once.
+    /// The plugins before the round. Each must be replaced once.
     plugins: BTreeMap<String, Plugin>,
-    /// At most so many driver pods make place for new ones.
+    /// The largest number of driver pods that may be replaced.
     drivers: usize,
 }
 
@@ -116,7 +116,7 @@ impl Story<'_> {
         self.deployer.deploy(self.stack, &ask()).await?;
         self.deployer.wait(self.stack, Outcome::Succeeded).await?;
         self.cells.note("success", self.said().await?);
-        ensure!(self.stack.plugins().await?.len() == NODES, "a plugin on every node");
+        ensure!(self.stack.plugins().await?.len() == NODES, "a node has no plugin");
         Ok(())
     }
 
@@ -170,20 +170,20 @@ impl Story<'_> {
                 self.end("API server restarted", &round).await
             }
             Kind::ArgoCd | Kind::ArgoCdHelm => {
-                // Whether a request of its controller falls into the outage is chance.
+                // Whether the outage affects a request of its controller depends on the timing.
                 self.deployer.wait(self.stack, Outcome::Succeeded).await?;
                 self.check(&round).await?;
                 self.note(
                     "API server restarted",
                     self.said().await?,
-                    "by itself, if it was disturbed at all",
+                    "automatic retry, if the outage had an effect",
                 );
                 Ok(())
             }
         }
     }
 
-    /// The second one comes when the hook of the first one is at work.
+    /// The second deployment starts while the hook of the first one is running.
     async fn second_deployment(&self) -> Result<()> {
         let first = self.begin(SLOWER).await?;
         self.at_work(&first).await?;
@@ -194,12 +194,12 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// A driver crashes, and its node is given up.
+    /// A driver crashes, and NVIDIA's controller marks its node as failed.
     async fn hook_fails(&self) -> Result<()> {
         let broken = self.nodes.last().context("no node")?.clone();
         self.stack.rewrite(|script| script.faults.extend([(broken.clone(), Fault::CrashLoop)]))?;
-        // NVIDIA's controller keeps the slot of a node that it has given up: with one slot the hook
-        // would wait for somebody to repair it.
+        // A failed node keeps its slot of NVIDIA's controller. With one slot, the hook would wait
+        // until a user repairs the node.
         let both = json!({"policy": {"maxParallelUpgrades": NODES, "maxUnavailable": "100%"}});
         let round = self.begin_with(&Ask { gpu_driver: both, ..ask() }, QUICK).await?;
         self.deployer.wait(self.stack, Outcome::Failed).await?;
@@ -215,13 +215,13 @@ impl Story<'_> {
         self.end("hook fails", &Round { drivers: NODES + 1, ..round }).await
     }
 
-    /// What the hook's advice says: repair the driver on the node, which here takes a new pod, then
-    /// label the node.
+    /// Follows the advice of the hook: repairs the driver on the node, which here means a new pod,
+    /// then labels the node.
     async fn repair(&self, node: &str) -> Result<()> {
         let advice = Reason::UpgradeFailed { trouble: None }.advice(Driver::Gpu);
         ensure!(
             self.hook.logs().await?.contains(advice),
-            "the hook does not say what to do: {}",
+            "the log of the hook lacks the advice: {}",
             self.hook.logs().await?
         );
         self.stack.rewrite(|script| script.faults.clear())?;
@@ -239,19 +239,19 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// The drivers take longer than the hook may, and are there in the end.
+    /// The drivers become ready only after the hook's time budget is exhausted.
     async fn budget_exceeded(&self) -> Result<()> {
         let round = self.begin_with(&Ask { afterwards: small_budget, ..ask() }, SLOWEST).await?;
         let code = i32::from(ExitCode::Budget.number());
-        until("the budget to be over", LIMIT, async || {
+        until("the time budget to be exhausted", LIMIT, async || {
             Ok((self.hook.end().await?.exit_code == code).then_some(()))
         })
         .await?;
         self.end("hook exceeds its budget", &round).await
     }
 
-    /// Deploys the next driver, which takes so long on each node. Returns when it has been handed
-    /// over.
+    /// Deploys the next driver, which takes `time` on each node. Returns when the deployer has the
+    /// bundle.
     async fn begin(&self, time: (u64, u64)) -> Result<Round> {
         self.begin_with(&ask(), time).await
     }
@@ -278,13 +278,13 @@ impl Story<'_> {
         .await
     }
 
-    /// Waits for the end, does what is to be done if it is no good one, and looks at what has come
-    /// of it all.
+    /// Waits for the end, performs the documented recovery if the deployment failed, and checks the
+    /// result.
     async fn end(&self, row: &'static str, round: &Round) -> Result<()> {
         let ended = self.deployer.end(self.stack).await?;
         let said = self.said().await?;
         let how = match ended {
-            Outcome::Succeeded if self.hook.firings(round.begin)? > 1 => "by itself",
+            Outcome::Succeeded if self.hook.firings(round.begin)? > 1 => "automatic retry",
             Outcome::Succeeded => NOTHING,
             Outcome::Failed => self.deployer.recover(self.stack, &self.hook).await?,
         };
@@ -293,7 +293,7 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// What it shows of the hook's release.
+    /// Returns what the deployer reports about the hook's release.
     async fn said(&self) -> Result<String> {
         self.deployer.says(self.stack, &self.hook).await
     }
@@ -303,8 +303,8 @@ impl Story<'_> {
         self.recovery.note(row, how);
     }
 
-    /// Every node has the driver and a plugin that serves it, nothing was done twice, and nothing
-    /// is left.
+    /// Checks that every node has the driver and a plugin that serves it, that nothing was done
+    /// twice, and that no node is cordoned.
     async fn check(&self, round: &Round) -> Result<()> {
         let end = self.hook.end().await?;
         ensure!(end.exit_code == 0, "{:?}\n{}", end.message, self.hook.logs().await?);
@@ -318,7 +318,7 @@ impl Story<'_> {
                 .unwrap_or_default();
             ensure!(
                 driver_version(image) == round.driver,
-                "{node} runs {image}, and not {}",
+                "{node} runs {image}, expected {}",
                 round.driver
             );
             ensure!(
@@ -355,7 +355,7 @@ impl Story<'_> {
             requests.filter(of_driver).map(|request| request.name).collect();
         ensure!(
             deleted.len() <= round.drivers,
-            "more driver pods were replaced than {}: {deleted:?}",
+            "more than {} driver pods were replaced: {deleted:?}",
             round.drivers
         );
         let cordoned =
@@ -368,12 +368,12 @@ impl Story<'_> {
     }
 }
 
-/// What is deployed: Argo CD's Applications try again soon.
+/// The deployed recipe. Argo CD's Applications retry soon.
 fn ask() -> Ask {
     Ask { afterwards: try_again_soon, ..Ask::old(NODES) }
 }
 
-/// The same, and the hook gets the smallest budget.
+/// Also sets the smallest time budget of the hook.
 fn small_budget(bundle: &Path) -> Result<()> {
     try_again_soon(bundle)?;
     set_lines(bundle, "*-gpu-operator-post/rollout.yaml", "  budgetSeconds:", SMALL_BUDGET)

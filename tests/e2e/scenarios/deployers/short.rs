@@ -22,8 +22,8 @@ const DEADLINE: Duration = Duration::from_mins(15);
 const NODES: usize = 2;
 /// The hook's own settings in the bundle.
 const SETTINGS: &str = "*-gpu-operator-post/rollout.yaml";
-/// What the hook is told by mistake: to look for a ClusterPolicy that is not there, for three
-/// seconds.
+/// A mistake in these settings: the hook looks three seconds for a ClusterPolicy that does not
+/// exist.
 const MISTAKE: (&str, &str) =
     ("  mode: assist\n", "  mode: assist\n  clusterPolicy: elsewhere\n  graceSeconds: 3\n");
 
@@ -62,7 +62,7 @@ pub(super) async fn short_on(version: Option<&'static str>, kind: Kind) -> Resul
         let [pre, post, dra] = fired(stack, begin)?;
         ensure!(
             post > 0 && pre <= 1 && dra == 0,
-            "what comes after a failed hook does not begin: {pre}, {post}, {dra}"
+            "a release after the failed hook started: {pre}, {post}, {dra}"
         );
         let named = hooks(stack)[1].named().await?;
         ensure!(named == ["*:PolicyMissing"], "{named:?}");

@@ -1,4 +1,4 @@
-//! GPU driver and network driver on the same nodes, each with a hook Job of its own, both Jobs at
+//! GPU driver and network driver on the same nodes, with one hook Job for each. Both Jobs run at
 //! the same time.
 
 use anyhow::{Context, Result, ensure};
@@ -24,7 +24,7 @@ use crate::harness::workloads::{NAMESPACE, Serving};
 
 const STATE: &str = "gpu-rollout.dev/ofed-driver-upgrade-state";
 
-/// What the network hook is told beside what both are.
+/// Returns the settings of the network hook: those of both hooks, and its own.
 fn network_settings() -> Value {
     let mut settings = settings(2, 240);
     settings["component"] = json!({"name": "network-operator", "version": NETWORK_CHART});
@@ -43,8 +43,8 @@ async fn holds_the_lease(stack: &Stack, hook: &HookRelease<'_>) -> Result<()> {
     .await
 }
 
-/// Network before GPU, never both on a node, and the network driver is told to load only on a node
-/// that takes no pods.
+/// Checks that each node gets the network driver before the GPU driver, never both at once, and
+/// that the hook lets the network driver load only on a cordoned node.
 fn check_turns(turns: &Turns) -> Result<()> {
     for (node, looks) in turns.by_node() {
         ensure!(
@@ -54,17 +54,20 @@ fn check_turns(turns: &Turns) -> Result<()> {
         let first_gpu = looks.iter().position(|look| look.gpu.is_some()).unwrap_or(looks.len());
         ensure!(
             looks[first_gpu..].iter().all(|look| look.ofed.is_none()),
-            "the GPU driver came first on {node}: {looks:#?}"
+            "the GPU driver was replaced before the network driver on {node}: {looks:#?}"
         );
         let told = looks.windows(2).find(|pair| pair[0].waits_to_load && !pair[1].waits_to_load);
         ensure!(told.is_some() == (node == "gpu-1"), "safe load on {node}: {looks:#?}");
         ensure!(
             told.is_none_or(|pair| pair[0].cordoned),
-            "the driver was loaded beside workloads: {looks:#?}"
+            "the driver was loaded on a node that was not cordoned: {looks:#?}"
         );
     }
     let most = turns.most_cordoned();
-    ensure!(most == 2, "as many nodes were away at once as both drivers together may take: {most}");
+    ensure!(
+        most == 2,
+        "{most} nodes were cordoned at once, expected 2, the limit of both drivers together"
+    );
     Ok(())
 }
 
@@ -96,8 +99,8 @@ async fn network_and_gpu_drivers_share_budget_not_node() -> Result<()> {
             network_settings(),
             settings(2, 240),
         );
-        // Nothing but the other driver's record keeps it from the node that the network hook leaves
-        // cordoned.
+        // Only the upgrade record of the other driver keeps the GPU hook from the node that the
+        // network hook leaves cordoned.
         gpu_settings["upgrade"]["foreignCordon"] = "include".into();
         let (network_said, gpu_said) =
             tokio::join!(network.deploy(&values, &network_settings), async {
@@ -113,7 +116,11 @@ async fn network_and_gpu_drivers_share_budget_not_node() -> Result<()> {
             logs.0,
             logs.1
         );
-        ensure!(logs.1.contains(WAITING_FOR_LEASE), "they ran at once:\n{}", logs.1);
+        ensure!(
+            logs.1.contains(WAITING_FOR_LEASE),
+            "the second hook did not wait for the Lease:\n{}",
+            logs.1
+        );
         check_turns(&turns)?;
         check_done(stack, &["gpu-3"]).await?;
         for (node, pod) in stack.network_drivers().await? {
@@ -130,10 +137,10 @@ async fn network_and_gpu_drivers_share_budget_not_node() -> Result<()> {
         let nodes = nodes(stack).await?;
         ensure!(
             nodes.values().all(|node| !node.annotations().contains_key(SAFE_LOAD)),
-            "no driver waits to be loaded"
+            "a driver still waits to be loaded"
         );
-        // The node without a network keeps its old GPU driver, counts as unavailable, and is told
-        // by both.
+        // The node without a network driver keeps its old GPU driver and counts as unavailable.
+        // Both hooks report it.
         let failed = nodes.get("gpu-3").context("gpu-3")?;
         ensure!(
             is_cordoned(failed)

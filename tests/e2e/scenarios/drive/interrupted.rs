@@ -1,5 +1,5 @@
-//! The hook's pod dies in the middle of its work, on any node. The Job's next pod continues, and
-//! does nothing twice.
+//! The hook's pod dies during its work, on any node. The next pod of the Job continues, and does
+//! nothing twice.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ async fn kill(stack: &Stack, hook: &HookRelease<'_>) -> Result<()> {
     stack.worker_of(&pod)?.signal(OPERATOR_NAMESPACE, &pod.name_any(), "KILL").await
 }
 
-/// Nobody was sent away twice.
+/// Checks that no pod was evicted twice. Returns the number of evictions.
 fn check_evicted_once(hook: &HookRelease<'_>, begin: Timestamp) -> Result<usize> {
     let mut went: BTreeMap<String, usize> = BTreeMap::new();
     for eviction in evictions_of(hook, begin)?.into_iter().filter(|eviction| eviction.code == 201) {
@@ -39,8 +39,8 @@ fn check_evicted_once(hook: &HookRelease<'_>, begin: Timestamp) -> Result<usize>
     Ok(went.len())
 }
 
-/// The pod is deleted in the evictions of the first node, and its successor is killed between a
-/// driver's deletion and its return.
+/// The hook's pod is deleted during the evictions of the first node. Its successor is killed after
+/// it has deleted a driver pod, before the new one is ready.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn hook_that_dies_twice_deletes_pods_once() -> Result<()> {
@@ -76,15 +76,19 @@ async fn hook_that_dies_twice_deletes_pods_once() -> Result<()> {
         check_done(stack, &[]).await?;
         check_deleted_once(&hook, OPERATOR_NAMESPACE, &drivers, &[])?;
         let evicted = check_evicted_once(&hook, begin)?;
-        ensure!(evicted >= 6, "{evicted} pods were evicted");
+        ensure!(evicted >= 6, "{evicted} pods were evicted, expected at least 6");
         for node in drivers.keys() {
             ensure!(
                 turns.gpu_starts(node) == 1,
-                "{node} went once: {:#?}",
+                "{node} was not upgraded exactly once: {:#?}",
                 turns.by_node().get(node)
             );
         }
-        ensure!(turns.most_cordoned() == 1, "{} nodes were away at once", turns.most_cordoned());
+        ensure!(
+            turns.most_cordoned() == 1,
+            "{} nodes were cordoned at once",
+            turns.most_cordoned()
+        );
         stack.check_rerolled(&before, std::slice::from_ref(&hook), said.ended).await?;
         tell_cost(&hook, "drive-killed", begin, 3)?;
         rights::check(stack, &hook, "drive-killed").await
@@ -92,8 +96,8 @@ async fn hook_that_dies_twice_deletes_pods_once() -> Result<()> {
     .await
 }
 
-/// The only GPU node runs the hook as well, is drained of everything, and the hook is killed there
-/// while it is cordoned.
+/// The only GPU node also runs the hook and is drained completely. The hook is killed there while
+/// the node is cordoned.
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn hook_on_only_node_survives_its_drain() -> Result<()> {
@@ -139,7 +143,7 @@ async fn hook_on_only_node_survives_its_drain() -> Result<()> {
         };
         ensure!(
             pods.len() == 2 && pods.iter().all(there),
-            "both pods ran on the node itself: {pods:#?}"
+            "not both pods ran on the GPU node: {pods:#?}"
         );
         check_done(stack, &[]).await?;
         check_deleted_once(&hook, OPERATOR_NAMESPACE, &drivers, &[])?;

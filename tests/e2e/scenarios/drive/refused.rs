@@ -15,11 +15,11 @@ use crate::harness::stand_in::Script;
 use crate::harness::workloads::NAMESPACE;
 
 const NODES: usize = 7;
-/// The nodes of which writes are refused: cordon, label, eviction, driver pod.
+/// The nodes whose writes are refused: cordon, label, eviction, driver pod.
 const REFUSED: [&str; 4] = ["gpu-1", "gpu-2", "gpu-3", "gpu-4"];
 const HOOK: &str = "system:serviceaccount:gpu-operator:gpu-rollout";
 
-/// A ValidatingAdmissionPolicy for what the hook writes, with its binding.
+/// Creates a ValidatingAdmissionPolicy for writes of the hook, with its binding.
 async fn refuse(
     stack: &Stack,
     name: &str,
@@ -98,7 +98,7 @@ async fn refused_write_fails_its_node_alone() -> Result<()> {
         let nodes = nodes(stack).await?;
         for (node, policy) in REFUSED.into_iter().zip(["cordon", "label", "eviction", "driver"]) {
             if policy == "eviction" && on_node(node) == "none" {
-                // The scheduler put no pod there: nothing was refused.
+                // The scheduler placed no pod there, so no eviction was refused.
                 continue;
             }
             ensure!(told(&verdict["message"], node), "{node}: {verdict}");
@@ -110,11 +110,11 @@ async fn refused_write_fails_its_node_alone() -> Result<()> {
             ensure!(reason.name == "WriteRefused", "{node}: {reason}");
             ensure!(
                 reason.text.contains(&format!("{policy}: ask the platform team")),
-                "the policy's own words: {reason}"
+                "the reason lacks the policy's message: {reason}"
             );
             ensure!(
                 !is_cordoned(&nodes[node]),
-                "{node}: its driver was not touched, and it is uncordoned"
+                "{node}: its driver was replaced, or it is still cordoned"
             );
         }
         Ok(())

@@ -22,7 +22,7 @@ use crate::harness::stand_in::{OPERATOR_NAMESPACE, Script};
 use crate::harness::wait::until;
 use crate::harness::workloads::{NAMESPACE, Serving};
 
-/// The pod of a workload that runs.
+/// Returns a running pod of a workload.
 async fn running(stack: &Stack, app: &str) -> Result<Pod> {
     let pods = Api::<Pod>::namespaced(stack.client.clone(), NAMESPACE);
     until(&format!("a running pod of {app}"), LIMIT, async || {
@@ -35,7 +35,7 @@ async fn running(stack: &Stack, app: &str) -> Result<Pod> {
     .await
 }
 
-/// A Job on a node; it runs until [`finish`].
+/// Starts a Job on a node. It runs until [`finish`].
 async fn train(stack: &Stack, node: &str) -> Result<Pod> {
     let labels = json!({"wait": "yes"});
     let mut template =
@@ -49,21 +49,21 @@ async fn train(stack: &Stack, node: &str) -> Result<Pod> {
     running(stack, "train").await
 }
 
-/// Its work is done. The answer: a moment at which it was not yet, and right after which it is.
+/// Completes a pod of a Job. Returns the time right before.
 async fn finish(stack: &Stack, pod: &Pod) -> Result<Timestamp> {
     let pods = Api::<Pod>::namespaced(stack.client.clone(), NAMESPACE);
     let terminated = json!({"exitCode": 0, "reason": "Completed", "finishedAt": Timestamp::now()});
     let status = json!({"status": {"phase": "Succeeded", "containerStatuses": [{
         "name": "main", "image": "serve", "imageID": "", "ready": false, "restartCount": 0, "state": {"terminated": terminated},
     }]}});
-    // Not after the answer: the hook may have gone on before that is here.
+    // Before the request, because the hook may continue before the response arrives.
     let before = Timestamp::now();
     pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(status)).await?;
     Ok(before)
 }
 
-/// Lets the late one go when the hook has asked for it in vain, and the job end when it is waited
-/// for.
+/// Allows the eviction of the late pod after the hook's first attempt was refused, and completes
+/// the job when the hook waits for it.
 async fn yields(
     stack: &Stack,
     hook: &HookRelease<'_>,
@@ -71,7 +71,7 @@ async fn yields(
     late: &Pod,
     job: &Pod,
 ) -> Result<(Timestamp, Timestamp)> {
-    until("an eviction that is refused", LIMIT, async || {
+    until("a refused eviction", LIMIT, async || {
         Ok(evictions_of(hook, begin)?
             .iter()
             .any(|eviction| eviction.name == late.name_any() && eviction.code == 429)
@@ -82,7 +82,7 @@ async fn yields(
     let yielded = Timestamp::now();
     budgets.delete("late", &DeleteParams::default()).await?;
     let waits = format!("1 job runs on the node: {NAMESPACE}/{}", job.name_any());
-    until("the job to be waited for", LIMIT, async || {
+    until("the hook to wait for the job", LIMIT, async || {
         Ok(hook.logs().await?.contains(&waits).then_some(()))
     })
     .await?;
@@ -95,8 +95,8 @@ async fn late_and_impossible_budgets_and_jobs_are_respected() -> Result<()> {
     scenario("drive-yielding", async |stack| {
         stack.fleet(Script { driver: (500, 1_500), ..Script::seeded(55) }, 4, false).await?;
         stack.create_namespace(NAMESPACE).await?;
-        // The whole node for each of two pods: the second one waits for a place, and none may go
-        // meanwhile.
+        // Each of two pods needs a whole node. The second one waits for a node, and until then none
+        // may be evicted.
         stack
             .run(&Serving {
                 name: "late",
@@ -136,10 +136,14 @@ async fn late_and_impossible_budgets_and_jobs_are_respected() -> Result<()> {
         );
         let (said, (yielded, finished)) = (said?, times?);
 
-        ensure!(!said.success, "one node fails\n{said:?}\n{}", hook.logs().await?);
+        ensure!(
+            !said.success,
+            "the hook succeeded although one node fails\n{said:?}\n{}",
+            hook.logs().await?
+        );
         ensure!(hook.named().await? == ["gpu-1:UpgradeFailed"], "{:?}", hook.named().await?);
         check_done(stack, &["gpu-1"]).await?;
-        // The node that nobody may leave is given back as it was, and nobody was asked to leave it.
+        // The hook releases the node with the protected pod unchanged, and evicts nothing there.
         let nodes = nodes(stack).await?;
         let given_back = nodes.get("gpu-1").context("gpu-1")?;
         ensure!(!is_cordoned(given_back), "{given_back:?}");
@@ -148,7 +152,10 @@ async fn late_and_impossible_budgets_and_jobs_are_respected() -> Result<()> {
             "{:?}",
             given_back.labels()
         );
-        ensure!(running(stack, "never").await?.uid() == never.uid(), "its pod was left alone");
+        ensure!(
+            running(stack, "never").await?.uid() == never.uid(),
+            "the protected pod was replaced"
+        );
         let evictions = evictions_of(&hook, begin)?;
         let asked = |pod: &Pod| {
             evictions.iter().filter(|eviction| eviction.name == pod.name_any()).collect::<Vec<_>>()
@@ -158,18 +165,18 @@ async fn late_and_impossible_budgets_and_jobs_are_respected() -> Result<()> {
             asked(&late).into_iter().filter(|eviction| eviction.code == 201).collect();
         ensure!(went.len() == 1 && went[0].time > yielded, "{evictions:#?}");
         stack.await_serving("late", 1).await?;
-        // The job ended by itself, and only then its driver went.
+        // The job ended normally, and the hook deleted the driver only after that.
         let driver = drivers.get("gpu-2").context("gpu-2")?.name_any();
         ensure!(
             hook.deleted_pods()?
                 .iter()
                 .all(|deleted| deleted.name != driver || deleted.time >= finished),
-            "the job was waited for"
+            "the hook did not wait for the job"
         );
         let jobs = Api::<Job>::namespaced(stack.client.clone(), NAMESPACE);
         ensure!(
             jobs.get("train").await?.status.and_then(|status| status.succeeded) == Some(1),
-            "the job has succeeded"
+            "the job did not succeed"
         );
         check_deleted_once(&hook, OPERATOR_NAMESPACE, &drivers, &["gpu-1"])?;
         tell_cost(&hook, "drive-yielding", begin, 4)?;

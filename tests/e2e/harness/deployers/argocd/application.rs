@@ -1,4 +1,4 @@
-//! What Argo CD says of one Application.
+//! The state of one Application in Argo CD.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-/// The kind.
+/// Returns the kind of Applications.
 pub(super) fn kind() -> ApiResource {
     ApiResource::from_gvk_with_plural(
         &GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Application"),
@@ -15,13 +15,13 @@ pub(super) fn kind() -> ApiResource {
     )
 }
 
-/// The parts of an Application that tell how far Argo CD is with it.
+/// The parts of an Application that show the progress of Argo CD.
 pub(super) struct Application {
-    /// Its name.
+    /// The name.
     pub(super) name: String,
-    /// Somebody has asked for a look that has not been taken yet.
+    /// A refresh was requested and is not complete.
     pub(super) refreshing: bool,
-    /// Its objects are a hook's.
+    /// Whether its objects are those of a hook.
     is_hook: bool,
     data: Value,
 }
@@ -36,15 +36,15 @@ impl From<&DynamicObject> for Application {
 }
 
 impl Application {
-    /// It has been compared with this commit, has nothing left to do, and its last sync, hooks
-    /// included, succeeded.
+    /// Whether Argo CD has compared it with this commit, has no work left, and the last sync,
+    /// including hooks, has succeeded.
     ///
-    /// What changes with a commit is out of sync before its sync begins, so that the success of an
-    /// earlier one is not taken for its own.
+    /// An Application that a commit changes is OutOfSync before its sync starts. So the success of
+    /// an earlier sync does not count for this commit.
     pub(super) fn is_done(&self, commit: &str) -> bool {
         let sync = &self.data["status"]["sync"];
         let (spec, compared) = (&self.data["spec"], &sync["comparedTo"]);
-        // Beside `sources`, an empty `source` may be written out.
+        // An Application with `sources` may also have an empty `source`.
         let sources = if spec["sources"].is_null() { "source" } else { "sources" };
         !self.refreshing
             && is_of(sync, commit)
@@ -54,13 +54,13 @@ impl Application {
             && (self.phase() == "Succeeded" || self.was_in_place())
     }
 
-    /// Nothing differed from the first look on, so that it was never synced. A hook would not have
-    /// run then.
+    /// Whether nothing differed at the first comparison, so that Argo CD never synced it. False for
+    /// hooks, because the hook would not have run.
     fn was_in_place(&self) -> bool {
         !self.is_hook && self.data["status"]["operationState"].is_null()
     }
 
-    /// The sync of this commit has failed for good.
+    /// Whether the sync of this commit has failed, with no retries left.
     pub(super) fn has_failed(&self, commit: &str) -> bool {
         let result = &self.data["status"]["operationState"]["syncResult"];
         matches!(self.phase(), "Failed" | "Error")
@@ -68,36 +68,36 @@ impl Application {
             && is_of(result, commit)
     }
 
-    /// How it stands and how its last operation ended, for a table.
+    /// Returns its status and the result of its last operation, for a table.
     pub(super) fn says(&self) -> String {
         let status = &self.data["status"];
         let (sync, health) = (text(&status["sync"]["status"]), text(&status["health"]["status"]));
         format!("{sync}, {health}, last operation {}", self.phase())
     }
 
-    /// When its last operation began.
+    /// Returns when its last operation started.
     pub(super) fn begun(&self) -> &str {
         text(&self.data["status"]["operationState"]["startedAt"])
     }
 
-    /// Its last operation is over.
+    /// Whether its last operation has ended.
     pub(super) fn is_over(&self) -> bool {
         self.data["operation"].is_null() && matches!(self.phase(), "Succeeded" | "Failed" | "Error")
     }
 
-    /// It is at work on another commit.
+    /// Whether it is syncing another commit.
     pub(super) fn is_behind(&self, commit: &str) -> bool {
-        // What a sync has come to is not there in its first moment; what it was asked for is.
+        // At the start of a sync, the result is still missing. The request is always there.
         self.phase() == "Running"
             && !is_of(&self.data["status"]["operationState"]["operation"]["sync"], commit)
     }
 
-    /// What `argocd app terminate-op NAME` writes.
+    /// Returns the patch of `argocd app terminate-op NAME`.
     pub(super) fn termination() -> Value {
         json!({"status": {"operationState": {"phase": "Terminating"}}})
     }
 
-    /// What `argocd app sync NAME` asks for: everything, with its hooks, once.
+    /// Returns the patch of `argocd app sync NAME`: one sync of everything, including hooks.
     pub(super) fn sync_request(&self) -> Value {
         json!({"operation": {
             "initiatedBy": {"username": "admin"},
@@ -110,7 +110,7 @@ impl Application {
     }
 }
 
-/// Whether the `revision` or one of the `revisions` is this commit.
+/// Whether `revision` or one of `revisions` is this commit.
 fn is_of(place: &Value, commit: &str) -> bool {
     place["revision"] == commit
         || place["revisions"]

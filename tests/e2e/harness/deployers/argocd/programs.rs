@@ -1,4 +1,4 @@
-//! Argo CD's processes, and the objects that they expect in the cluster.
+//! The processes of Argo CD, and the objects that they need in the cluster.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -18,13 +18,14 @@ use crate::harness::tools::{definitions, program, require};
 use crate::harness::wait::until;
 
 const START_LIMIT: Duration = Duration::from_mins(2);
-/// Debian's; it has no pinned module.
+/// From Debian, because it is not a Go module that could be pinned.
 const REDIS: &str = "redis-server";
-/// Argo CD asks it whether a commit is signed, also where signatures are switched off; its image
-/// brings one.
+/// The program that verifies signatures of commits. Argo CD runs it even if signatures are
+/// disabled. The image of Argo CD contains one.
 const VERIFY: (&str, &str) = ("git-verify-wrapper.sh", "#!/bin/sh\nexit 0\n");
 
-/// The file in its home that says how the others are reached, one argument a line.
+/// The file in Argo CD's home with the arguments for the addresses of Redis and repo-server, one
+/// per line.
 pub(crate) const ADDRESSES: &str = "addresses";
 
 /// The running programs.
@@ -34,7 +35,7 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Makes what Argo CD needs in the cluster, and starts it.
+    /// Creates the objects that Argo CD needs in the cluster, and starts Argo CD.
     pub(super) async fn start(stack: &Stack) -> Result<Self> {
         objects(stack).await?;
         let directory = stack.helm.directory();
@@ -65,7 +66,7 @@ impl Programs {
             "--address=127.0.0.1".into(),
             "--metrics-address=127.0.0.1".into(),
             "--disable-tls".into(),
-            // Else it refuses --disable-tls.
+            // Without this argument, it refuses --disable-tls.
             "--client-ca-path=".into(),
             format!("--redis={redis}"),
         ];
@@ -81,7 +82,7 @@ impl Programs {
             format!("--repo-server=127.0.0.1:{port}"),
             "--repo-server-plaintext".into(),
         ];
-        // Argo CD's command line needs a server that knows both.
+        // Argo CD's command line needs a server with both addresses.
         fs::write(
             home.0.join(ADDRESSES),
             format!("--redis={redis}\n--repo-server=127.0.0.1:{port}\n--repo-server-plaintext\n"),
@@ -103,13 +104,13 @@ impl Programs {
         controller.restart().await
     }
 
-    /// Fails with the end of its log if one has ended by itself.
+    /// Fails with the end of the log if a process has ended unexpectedly.
     pub(super) fn check_alive(&mut self) -> Result<()> {
         self.all.iter_mut().try_for_each(Process::check_alive)
     }
 }
 
-/// Directories of Argo CD's own, so that nothing of whoever runs the tests is read or written.
+/// The directories of this Argo CD. They keep the home of the user who runs the tests unused.
 struct Home(PathBuf);
 
 impl Home {
@@ -125,18 +126,19 @@ impl Home {
         Ok(Self(directory.to_owned()))
     }
 
-    /// One binary is all of Argo CD's programs, and is told by its environment which of them to be.
+    /// Returns the environment of a program. Argo CD is one binary, and a variable selects the
+    /// program.
     fn environment(&self, stack: &Stack, program: &str) -> Vec<(&'static str, String)> {
         let folder = |name: &str| self.0.join(name).display().to_string();
         let path = std::env::var("PATH").unwrap_or_default();
         vec![
             ("ARGOCD_BINARY_NAME", program.to_owned()),
-            // "In the cluster" is where KUBECONFIG points to.
+            // Uses the cluster of KUBECONFIG as its own cluster.
             ("ARGOCD_FAKE_IN_CLUSTER", "true".into()),
             ("ARGOCD_GPG_ENABLED", "false".into()),
             ("ARGOCD_SSH_DATA_PATH", folder("ssh")),
             ("ARGOCD_TLS_DATA_PATH", folder("tls")),
-            // `timeout.reconciliation` of argocd-cm: Argo CD's manifests hand it over so.
+            // Argo CD's manifests set this variable from `timeout.reconciliation` in argocd-cm.
             ("ARGOCD_RECONCILIATION_TIMEOUT", "15s".into()),
             ("ARGOCD_RECONCILIATION_JITTER", "0s".into()),
             ("HOME", folder("home")),
@@ -147,7 +149,7 @@ impl Home {
     }
 }
 
-/// CRDs, namespace, settings and the project `default`, which Argo CD's manifests make in a real
+/// Creates CRDs, namespace, settings and the project `default`, as Argo CD's manifests do in a real
 /// cluster.
 async fn objects(stack: &Stack) -> Result<()> {
     let applier = Applier::new(&stack.client);
