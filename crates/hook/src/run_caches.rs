@@ -6,7 +6,7 @@ use contract::task::Task;
 use kube_io::call::CallError;
 use kube_io::watches::{CacheState, Watches};
 use observed::{Observed, ObservedNode};
-use planner::drive_upgrade::record::is_anothers;
+use planner::drive_upgrade::record::belongs_to_other_hook;
 
 use super::start::failed_call;
 use super::{EndReason, HookProcess, RunEnd};
@@ -90,7 +90,7 @@ impl<'a> RunCaches<'a> {
         let (traits, identity) = (settings.driver.traits(), settings.own_daemon_set());
         let is_own = |node: &&ObservedNode| {
             node.annotations.contains_key(traits.own_record)
-                && !is_anothers(node, traits, identity.as_deref())
+                && !belongs_to_other_hook(node, traits, identity.as_deref())
         };
         self.observed().nodes.values().filter(is_own).map(|node| node.name.clone()).collect()
     }

@@ -4,7 +4,7 @@
 use jiff::SignedDuration;
 
 use crate::action::NodePatch;
-use crate::drive_upgrade::record::{UpgradeRecord, is_anothers};
+use crate::drive_upgrade::record::{UpgradeRecord, belongs_to_other_hook};
 use crate::hold;
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
@@ -97,7 +97,7 @@ pub(super) fn others_have_it(fleet: &FleetInputs<'_>, node: &ObservedNode) -> Op
         return Some(Reason::UpgradeUnfinished { state: state.to_owned(), why: None });
     }
     let driver = fleet.settings.driver;
-    if is_anothers(node, traits, fleet.identity.as_deref()) {
+    if belongs_to_other_hook(node, traits, fleet.identity.as_deref()) {
         let state = node.labels.get(traits.own_state_label).cloned().unwrap_or_default();
         return Some(Reason::Upgrading(UpgradeReason::OtherDriver { driver, state, ours: true }));
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::device_plugin::DevicePlugins;
-use crate::drive_upgrade::record::is_anothers;
+use crate::drive_upgrade::record::belongs_to_other_hook;
 use crate::memory::RunMemory;
 use crate::node::DriverNodes;
 use crate::reason::Reason;
@@ -111,7 +111,7 @@ impl<'a> Census<'a> {
 fn is_begun(node: &ObservedNode, traits: &DriverTraits, identity: Option<&str>) -> bool {
     let begun = node.annotations.contains_key(traits.own_record)
         || node.labels.contains_key(traits.own_state_label);
-    begun && !is_anothers(node, traits, identity)
+    begun && !belongs_to_other_hook(node, traits, identity)
 }
 
 /// A node, from its assessment to its outcome.

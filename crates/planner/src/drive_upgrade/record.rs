@@ -105,7 +105,11 @@ struct VersionedRecord {
 }
 
 /// Returns whether the record on the node is about another DaemonSet than this one.
-pub fn is_anothers(node: &ObservedNode, traits: &DriverTraits, identity: Option<&str>) -> bool {
+pub fn belongs_to_other_hook(
+    node: &ObservedNode,
+    traits: &DriverTraits,
+    identity: Option<&str>,
+) -> bool {
     let Some(identity) = identity else { return false };
     read(node, traits)
         .record()

@@ -11,7 +11,7 @@ use observed::workload::{PodController, PodPhase, Workload};
 use observed::{ObservedContainer, ObservedPod};
 use planner::action::NodePatch;
 use planner::decide::{Action, Decision};
-use planner::drive_upgrade::record::is_anothers;
+use planner::drive_upgrade::record::belongs_to_other_hook;
 use planner::pods::eviction_retry::{EvictionHistory, EvictionReply};
 
 use crate::fleet::{Fleet, NEW, OLD, at, waits};
@@ -434,12 +434,12 @@ fn traces_of_another_daemon_set_are_not_adopted() {
         1,
     );
     node.annotations.insert(traits.own_record.into(), text);
-    for (identity, anothers) in
+    for (identity, is_other) in
         [(Some("two/driver"), true), (Some("one/driver"), false), (None, false)]
     {
         assert_eq!(
-            is_anothers(driven.fleet.node("gpu-0"), traits, identity),
-            anothers,
+            belongs_to_other_hook(driven.fleet.node("gpu-0"), traits, identity),
+            is_other,
             "{identity:?}"
         );
     }

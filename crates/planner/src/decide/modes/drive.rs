@@ -10,7 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::drive_upgrade::cause::pause;
-use crate::drive_upgrade::record::{NodeRecordState, UpgradeRecord, is_anothers, read};
+use crate::drive_upgrade::record::{NodeRecordState, UpgradeRecord, belongs_to_other_hook, read};
 use crate::drive_upgrade::start_limits::ThrottledNode;
 use crate::drive_upgrade::state::UpgradeState;
 use crate::hold;
@@ -61,8 +61,9 @@ impl<'a> DrivenNode<'a> {
     ) -> Option<Self> {
         let (operands, traits) = (fleet.operands.as_ref()?, fleet.traits);
         // The hook must not continue the record of another DaemonSet.
-        let is_anothers = is_anothers(node, traits, fleet.identity.as_deref());
-        let found = if is_anothers { NodeRecordState::Nothing } else { read(node, traits) };
+        let belongs_to_other_hook = belongs_to_other_hook(node, traits, fleet.identity.as_deref());
+        let found =
+            if belongs_to_other_hook { NodeRecordState::Nothing } else { read(node, traits) };
         Some(Self {
             node,
             pod: operands.driver_pod(node),
