@@ -1,22 +1,21 @@
 //! Reasons for which a node or the fleet waits, or has its outcome. Each is typed, and has a
 //! message, a class (whether it resolves itself) and a hint.
 
-use std::fmt;
-use std::sync::Arc;
-
 use jiff::Timestamp;
 
-use contract::record::{VerdictReason, WriteKind};
-use nvidia_upgrade::state::ControllerState;
+use contract::record::WriteKind;
 
 mod advice;
 mod class;
 mod operand;
+mod questions;
 mod text;
 pub mod upgrade;
+mod wait;
 
 pub use class::{OPERATOR_ACTING, OPERATOR_NOT_SEEN};
 pub use operand::OperandName;
+pub use wait::Wait;
 
 /// A reason. Every wait of the engine has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -413,94 +412,6 @@ impl Reason {
             expected,
             found,
             manager: manager.cloned(),
-        }
-    }
-
-    /// Returns whether it only waits for others; their reason says more.
-    pub fn waits_for_others(&self) -> bool {
-        if let Self::Upgrading(reason) = self {
-            return reason.waits_for_others();
-        }
-        if let Self::DriverOutOfDate { state, .. } = self {
-            return ControllerState::from_label(state.as_deref()).is_idle();
-        }
-        matches!(
-            self,
-            Self::PluginQueued { .. }
-                | Self::PluginHeldUp { .. }
-                | Self::RestartQueued { .. }
-                | Self::RestartHeldUp { .. }
-                | Self::Quiet { .. }
-        )
-    }
-
-    /// Returns whether it can contain the reason for which NVIDIA's controller does not continue
-    /// with the node.
-    pub fn asks_why(&self) -> bool {
-        matches!(self, Self::DriverOutOfDate { .. } | Self::UpgradeUnfinished { .. })
-    }
-
-    /// Adds the reason for which NVIDIA's controller does not continue with the node.
-    #[must_use]
-    pub fn with_why(mut self, wait: Option<&nvidia_upgrade::explain::ControllerWait>) -> Self {
-        if let (
-            Self::DriverOutOfDate { why, .. } | Self::UpgradeUnfinished { why, .. },
-            Some(wait),
-        ) = (&mut self, wait)
-        {
-            *why = Some(Box::new(wait.clone()));
-        }
-        self
-    }
-
-    /// Removes the parts that change all the time, for the run record: it is written when a reason
-    /// changes.
-    #[must_use]
-    pub fn lasting(&self) -> Self {
-        let mut lasting = self.clone();
-        if let Self::DriverOutOfDate { why, .. } | Self::UpgradeUnfinished { why, .. } =
-            &mut lasting
-        {
-            *why = None;
-        }
-        lasting
-    }
-
-    /// Returns whether it is about restarts of the device plugin.
-    pub fn is_device_plugins(&self) -> bool {
-        matches!(
-            self,
-            Self::RestartQueued { .. }
-                | Self::RestartHeldUp { .. }
-                | Self::RestartRolling { .. }
-                | Self::RestartPending { .. }
-        )
-    }
-}
-
-/// One wait: its reason, its node and its start.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wait {
-    /// The node, or the whole fleet.
-    pub node: Option<Arc<str>>,
-    /// The reason. Many nodes share it.
-    pub reason: Arc<Reason>,
-    /// Time since which it has been this reason.
-    pub since: Timestamp,
-}
-
-impl Wait {
-    /// Returns the reason for the verdict.
-    pub fn verdict_reason(&self) -> VerdictReason {
-        VerdictReason::new(self.node.as_deref(), self.reason.name())
-    }
-}
-
-impl fmt::Display for Wait {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.node {
-            Some(node) => write!(formatter, "{node}: {}", self.reason),
-            None => write!(formatter, "{}", self.reason),
         }
     }
 }

@@ -1,0 +1,108 @@
+//! A component of a recipe.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::NodeScheduling;
+
+/// One component of the stack.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RecipeComponent {
+    /// The component's name in the catalog.
+    #[schemars(extend("x-grammar" = "componentName"))]
+    pub name: String,
+    /// The chart's version, as written in the chart's repository. Default: the catalog's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "chartVersion"))]
+    pub version: Option<String>,
+    /// The namespace to deploy into. Default: the catalog's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "namespace"))]
+    pub namespace: Option<String>,
+    /// The chart of a component that is not in the catalog. Such a component also needs `version`
+    /// and `namespace`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chart: Option<ChartSource>,
+    /// Components of the recipe that must succeed before this one, in addition to those in the
+    /// catalog.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("items" = {"type": "string", "x-grammar": "componentName"}))]
+    pub after: Vec<String>,
+    /// Values of the component's chart. Keys that the chart never reads are errors.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub values: Map<String, Value>,
+    /// Specs, by kind, of the custom resources that the operator reads and its chart does not
+    /// create.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub custom_resources: Map<String, Value>,
+    /// Where the component's pods run. Sets every key that the chart has for this. A list replaces
+    /// the chart's own.
+    #[serde(default, skip_serializing_if = "NodeScheduling::is_empty")]
+    pub node_scheduling: NodeScheduling,
+    /// Configurations of the device plugin (`gpu-operator` and `nvidia-device-plugin`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_plugin_config: Option<DevicePluginConfig>,
+    /// `false` omits a component that a parent recipe has.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub enabled: bool,
+}
+
+impl RecipeComponent {
+    /// Returns a component with this name and no other setting.
+    pub fn from_name(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            version: None,
+            namespace: None,
+            chart: None,
+            after: Vec::new(),
+            values: Map::new(),
+            custom_resources: Map::new(),
+            node_scheduling: NodeScheduling::default(),
+            device_plugin_config: None,
+            enabled: true,
+        }
+    }
+}
+
+/// A chart that is not in the catalog.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ChartSource {
+    /// The chart's repository: `https://…` or `oci://…`, without the chart's name.
+    #[schemars(extend("x-grammar" = "chartRepository"))]
+    pub repository: String,
+    /// The chart's name in the repository.
+    #[schemars(extend("x-grammar" = "chartName"))]
+    pub name: String,
+}
+
+/// Configurations of the device plugin. The bundle creates a ConfigMap from them. A node's label
+/// `nvidia.com/device-plugin.config` selects one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DevicePluginConfig {
+    /// The configuration for nodes without the label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "configName"))]
+    pub default: Option<String>,
+    /// Configurations by name, each as the device plugin's own file: `version: v1`, `flags`,
+    /// `sharing` …
+    #[schemars(extend("propertyNames" = {"x-grammar": "configName"}))]
+    pub configs: Map<String, Value>,
+}
+
+/// The default of [`RecipeComponent::enabled`].
+fn yes() -> bool {
+    true
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde's skip_serializing_if passes a reference"
+)]
+fn is_yes(flag: &bool) -> bool {
+    *flag
+}

@@ -1,0 +1,106 @@
+//! Checks of a decision against the state that the hook observes.
+
+use std::collections::BTreeSet;
+
+use observed::ObservedNode;
+use planner::decide::{Action, Decision};
+use planner::node::DriverNodes;
+
+use super::{InvariantChecker, is_in_progress};
+
+impl<'w> InvariantChecker<'w, '_> {
+    /// Checks a decision against the state that the hook observes.
+    pub(crate) fn decision(&mut self, decision: &Decision) {
+        let view = &self.hook.caches.observed;
+        // Count lazily: it visits every node, and most decisions cordon none.
+        let mut counted = None;
+        for action in &decision.actions {
+            let node = view.nodes.get(action.node());
+            match action {
+                Action::PatchNode(patch) => {
+                    // A node that already had the hook's cordon does not count again.
+                    let is_new = node.is_none_or(|node| !is_in_progress(node, self.driver_kind()));
+                    if patch.unschedulable == Some(true) && is_new {
+                        let (away, limit) = counted.get_or_insert_with(|| self.away());
+                        if away.insert(&patch.node) && away.len() > *limit {
+                            let text = format!(
+                                "{}: {} nodes would be unavailable, but at most {limit} may be",
+                                patch.node,
+                                away.len()
+                            );
+                            self.context.violation(&text);
+                        }
+                    }
+                }
+                Action::Evict(_) | Action::DeleteDriver(_) => {
+                    if node.is_none_or(|node| !node.unschedulable) {
+                        self.context.violation(&format!(
+                            "{}: {action:?} on a node that accepts new pods",
+                            action.node()
+                        ));
+                    }
+                }
+                Action::ReplacePlugin { .. } => {}
+            }
+        }
+        if decision.verdict.is_some() || self.context.setup.nodes <= 50 {
+            self.explained(decision);
+        }
+    }
+
+    /// Returns the nodes that the hook observes as unavailable, and the limit.
+    fn away(&self) -> (BTreeSet<&'w str>, usize) {
+        let view = &self.hook.caches.observed;
+        let driver = self.driver_kind();
+        let drivers = DriverNodes::new(view, driver);
+        let members: Vec<&ObservedNode> =
+            view.nodes.values().filter(|node| drivers.contains(node)).collect();
+        let is_started = |node: &ObservedNode| {
+            self.cluster
+                .nodes
+                .get(&node.name)
+                .is_some_and(|node| is_in_progress(&node.node, driver))
+        };
+        let is_away = |node: &ObservedNode| {
+            node.unschedulable || !node.ready || is_started(node) || is_in_progress(node, driver)
+        };
+        let limit = self
+            .hook
+            .settings
+            .upgrade
+            .policy
+            .max_unavailable
+            .map_or(members.len(), |count| count.resolve(members.len()));
+        (
+            members
+                .into_iter()
+                .filter(|node| is_away(node))
+                .map(|node| node.name.as_str())
+                .collect(),
+            limit,
+        )
+    }
+
+    /// Checks that every node has an outcome or a wait, unless the whole fleet waits.
+    fn explained(&mut self, decision: &Decision) {
+        if decision.waits.iter().any(|wait| wait.node.is_none()) {
+            return;
+        }
+        let view = &self.hook.caches.observed;
+        let waits: BTreeSet<&str> =
+            decision.waits.iter().filter_map(|wait| wait.node.as_deref()).collect();
+        let drivers = DriverNodes::new(view, self.driver_kind());
+        let of_run = |node: &&ObservedNode| {
+            decision.memory.is_in_cohort(&node.uid) && drivers.contains(node)
+        };
+        let is_silent = |node: &&ObservedNode| {
+            !waits.contains(node.name.as_str()) && !decision.outcomes.contains_key(&node.name)
+        };
+        if let Some(found) = view.nodes.values().filter(of_run).find(is_silent) {
+            self.context.violation(&format!(
+                "{}: it does not progress, and no wait explains it",
+                found.name
+            ));
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Which nodes are released before their upgrade is complete.
+
+use contract::driver::Driver;
+use contract::names;
+use planner::decide::{Action, Decision};
+use planner::drive_upgrade::record::is_anothers;
+
+use super::{Driven, about_to_evict};
+use crate::fleet::{Fleet, at, waits};
+
+/// Whether the decision uncordons a node.
+fn uncordons(decision: &Decision) -> bool {
+    decision.actions.iter().any(
+        |action| matches!(action, Action::PatchNode(patch) if patch.unschedulable == Some(false)),
+    )
+}
+
+/// A node that failed under an earlier digest keeps its cordon and its broken driver. A new run
+/// starts it and has no time left.
+#[test]
+fn deadline_releases_nodes_only_with_running_driver() {
+    for broken in [false, true] {
+        let mut driven = about_to_evict();
+        driven.fleet.driver_pod("gpu-0").containers_ready = !broken;
+        driven.fleet.memory.deadline = at(100);
+        assert_eq!(uncordons(&driven.fleet.decide(100)), !broken, "broken: {broken}");
+    }
+}
+
+/// Regression: the whole fleet waited at the deadline, and the hook did not check the nodes.
+#[test]
+fn deadline_releases_nodes_while_operator_is_awaited() {
+    let mut driven = about_to_evict();
+    driven.fleet.policy().driver.version = Some("999.99".into());
+    driven.fleet.memory.deadline = at(100);
+    assert!(!uncordons(&driven.fleet.decide(50)));
+    let decision = driven.fleet.decide(100);
+    assert!(uncordons(&decision), "{:?}", decision.actions);
+}
+
+#[test]
+fn node_that_loses_its_device_is_released() {
+    let mut driven = Driven::new(2);
+    driven.tick();
+    assert!(driven.fleet.node("gpu-0").unschedulable, "it is being upgraded");
+    let node = driven.fleet.node("gpu-0");
+    for label in [
+        names::GPU_PRESENT_LABEL,
+        names::DEPLOY_DRIVER_LABEL,
+        "feature.node.kubernetes.io/pci-10de.present",
+    ] {
+        node.labels.remove(label);
+    }
+    driven.fleet.observed.pods.changed().retain(|pod| pod.node.as_deref() != Some("gpu-0"));
+    driven.starting.remove("gpu-0");
+    driven.touch("gpu-0");
+    let story = driven.run();
+    assert!(!driven.fleet.node("gpu-0").unschedulable, "{story}");
+    assert!(driven.fleet.node("gpu-0").annotations.is_empty(), "{story}");
+}
+
+/// Regression: the hook waited endlessly for the list of a node's pods, and the node kept its slot.
+#[test]
+fn node_with_unlistable_pods_is_released_before_driver() {
+    let mut fleet = Driven::new(1).fleet;
+    let (begun, digest) = (at(0), fleet.settings.digest.clone());
+    let record = format!(
+        r#"{{"version":1,"state":"pod-restart-required","since":"{begun}","started":"{begun}","digest":"{digest}","cordoned":true}}"#
+    );
+    let node = fleet.node("gpu-0");
+    node.annotations.insert("gpu-rollout.dev/gpu-driver-upgrade".into(), record);
+    node.labels
+        .insert("gpu-rollout.dev/gpu-driver-upgrade-state".into(), "pod-restart-required".into());
+    node.unschedulable = true;
+    let patches = |decision: &Decision| {
+        let patches = decision.actions.iter().filter_map(|action| {
+            if let Action::PatchNode(patch) = action { Some(patch) } else { None }
+        });
+        patches
+            .map(|patch| {
+                (patch.unschedulable, patch.labels.values().flatten().cloned().collect::<Vec<_>>())
+            })
+            .collect::<Vec<_>>()
+    };
+    for second in [0, 60, 119] {
+        let decision = fleet.decide(second);
+        assert_eq!(waits(&decision), ["gpu-0:PodsNotListed"], "{second}");
+        assert!(
+            decision.focus.contains("gpu-0") && decision.actions.is_empty(),
+            "{second}: {:?}",
+            decision.actions
+        );
+    }
+    assert_eq!(
+        patches(&fleet.decide(120)),
+        [(Some(false), vec!["upgrade-failed".to_owned()])],
+        "its driver was not touched"
+    );
+}
+
+#[test]
+fn traces_of_another_daemon_set_are_not_adopted() {
+    let mut driven = about_to_evict();
+    let traits = Driver::DaemonSet.traits();
+    let node = driven.fleet.node("gpu-0");
+    let text = node.annotations["gpu-rollout.dev/gpu-driver-upgrade"].replacen(
+        '{',
+        r#"{"daemonSet":"one/driver","#,
+        1,
+    );
+    node.annotations.insert(traits.own_record.into(), text);
+    for (identity, anothers) in
+        [(Some("two/driver"), true), (Some("one/driver"), false), (None, false)]
+    {
+        assert_eq!(
+            is_anothers(driven.fleet.node("gpu-0"), traits, identity),
+            anothers,
+            "{identity:?}"
+        );
+    }
+}
+
+#[test]
+fn traces_of_another_drivers_hook_are_not_released() {
+    let mut fleet = Fleet::at_rest(1);
+    fleet.is_assisted("v26.7.0");
+    let record = r#"{"version":1,"state":"upgrade-failed","since":"2026-01-01T00:00:00Z","started":"2026-01-01T00:00:00Z","digest":"d","cordoned":true}"#;
+    let node = fleet.node("gpu-0");
+    node.annotations.insert("gpu-rollout.dev/ofed-driver-upgrade".into(), record.into());
+    node.labels.insert("gpu-rollout.dev/ofed-driver-upgrade-state".into(), "upgrade-failed".into());
+    node.unschedulable = true;
+    let decision = fleet.decide(0);
+    assert!(
+        !decision.actions.iter().any(|action| matches!(action, Action::PatchNode(_))),
+        "{:?}",
+        decision.actions
+    );
+}

@@ -1,0 +1,108 @@
+//! Nodes on which an operand is paused or disabled, and nodes that are tainted or down.
+
+use contract::count::Count;
+use contract::exit::ExitCode;
+use contract::names;
+use contract::operand::Operand;
+use contract::record::NodeOutcome;
+use observed::ObservedTaint;
+use planner::reason::Reason;
+
+use super::{change, ends, fleet, offers, remove};
+use crate::fleet::{at, reason_of, waits};
+
+#[test]
+fn paused_operand_is_still_waited_for() {
+    let mut fleet = fleet(2);
+    let label = format!("{}device-plugin", names::DEPLOY_LABEL_PREFIX);
+    fleet.node("gpu-1").labels.insert(label, "paused-for-driver-upgrade".into());
+    remove(&mut fleet, Operand::DevicePlugin, "gpu-1");
+    assert_eq!(waits(&fleet.decide(0)), ["gpu-1:OperandMissing"]);
+}
+
+#[test]
+fn unlabeled_node_is_not_done() {
+    let mut fleet = fleet(2);
+    fleet.node("gpu-1").labels.remove(&format!("{}device-plugin", names::DEPLOY_LABEL_PREFIX));
+    assert_eq!(waits(&fleet.decide(0)), ["gpu-1:NodeNotLabeled"]);
+}
+
+#[test]
+fn disabled_operand_on_node_is_not_awaited() {
+    let mut fleet = fleet(2);
+    fleet
+        .node("gpu-1")
+        .labels
+        .insert(format!("{}device-plugin", names::DEPLOY_LABEL_PREFIX), "false".into());
+    remove(&mut fleet, Operand::DevicePlugin, "gpu-1");
+    offers(&mut fleet, "gpu-1", "0", "0");
+    assert!(fleet.decide(0).well);
+}
+
+#[test]
+fn untolerated_taint_is_named_and_does_not_hang() {
+    let mut fleet = fleet(2);
+    fleet.node("gpu-1").taints.push(ObservedTaint {
+        key: "team".into(),
+        value: "a".into(),
+        effect: "NoSchedule".into(),
+    });
+    remove(&mut fleet, Operand::DevicePlugin, "gpu-1");
+    assert_eq!(waits(&fleet.decide(0)), ["gpu-1:NodeTainted"]);
+    let (verdict, decision) = ends(&mut fleet);
+    assert_eq!(verdict.code, ExitCode::Success, "{}", verdict.message);
+    assert_eq!(decision.outcomes["gpu-1"], NodeOutcome::Deferred);
+}
+
+/// Regression: dropped tolerations, or a taint on the whole pool, were handled as problems of
+/// single nodes, and the verdict was "settled: 0 of 2 nodes done".
+#[test]
+fn taint_of_every_node_is_not_deferred() {
+    let mut fleet = fleet(2);
+    for node in ["gpu-0", "gpu-1"] {
+        fleet.node(node).taints.push(ObservedTaint {
+            key: "team".into(),
+            value: "a".into(),
+            effect: "NoSchedule".into(),
+        });
+        remove(&mut fleet, Operand::DevicePlugin, node);
+    }
+    let (verdict, decision) = ends(&mut fleet);
+    assert_eq!(verdict.code, ExitCode::Budget, "{}", verdict.message);
+    let Reason::NodeTainted { taint, .. } = reason_of(&decision, "gpu-1") else {
+        panic!("{}", verdict.message)
+    };
+    assert_eq!(taint, "team=a:NoSchedule");
+}
+
+/// A node that is down blocks a rolling update with `maxUnavailable: 1`. Tolerating it also covers
+/// the nodes after it.
+#[test]
+fn tolerated_node_covers_the_roll_it_stalls() {
+    let mut fleet = fleet(3);
+    fleet.settings.tolerate_not_ready = Count::Number(1);
+    for node in ["gpu-0", "gpu-1", "gpu-2"] {
+        change(&mut fleet, Operand::DevicePlugin, node, |pod| pod.revision = Some("old".into()));
+    }
+    change(&mut fleet, Operand::DevicePlugin, "gpu-0", |pod| pod.revision = Some("newest".into()));
+    fleet.node("gpu-1").ready = false;
+    fleet.node("gpu-1").ready_since = Some(at(-5000));
+    change(&mut fleet, Operand::DevicePlugin, "gpu-1", |pod| {
+        (pod.deleting, pod.ready) = (true, false)
+    });
+    let pod = fleet.driver_pod("gpu-1");
+    pod.ready = false;
+    let decision = fleet.decide(0);
+    let stalled = decision
+        .waits
+        .iter()
+        .chain(&decision.ended)
+        .find(|wait| wait.node.as_deref() == Some("gpu-2"))
+        .expect("gpu-2 waits");
+    assert!(
+        matches!(&*stalled.reason, Reason::OperandOutdated { stalled_by: Some(node), .. } if node == "gpu-1"),
+        "{stalled}"
+    );
+    let verdict = ends(&mut fleet).0;
+    assert_eq!(verdict.code, ExitCode::Success, "{}", verdict.message);
+}
