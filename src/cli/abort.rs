@@ -66,7 +66,7 @@ impl AbortArguments {
             let pause = Pause { selector: None, by: request.by, reason, at: request.at };
             let clock = session.clock().clone();
             let failures = abort(session.client(), &hooks, &pause, (stay_paused, clock), |step| {
-                printer.note(step)
+                printer.note(step);
             })
             .await?;
             if !failures.is_empty() {

@@ -98,7 +98,7 @@ async fn run(
                     changed.push(&node.name);
                 }
                 RequestedChange::Nothing { text } => {
-                    printer.note(&format!("{}: nothing to do: {text}", node.name))
+                    printer.note(&format!("{}: nothing to do: {text}", node.name));
                 }
             }
         }
@@ -122,7 +122,7 @@ async fn run(
             match apply(observer, request, node, || session.now()).await? {
                 RequestOutcome::Done(_) => printer.data(&format!("node/{node} changed\n")),
                 RequestOutcome::Nothing(text) => {
-                    printer.note(&format!("{node}: no longer anything to do: {text}"))
+                    printer.note(&format!("{node}: no longer anything to do: {text}"));
                 }
                 RequestOutcome::Failed(error) => {
                     let failure = NodeWriteFailure::new(node, error);

@@ -45,7 +45,9 @@ pub(super) fn request_text(request: &UserRequest, now: Timestamp) -> String {
         ([node, ..], _) => write!(text, " {} nodes ({node}, …)", nodes.len() + other_nodes),
     };
     let _ = write!(text, " by {by} {} ago", format_age(Some(*at), now));
-    reason.iter().for_each(|reason| text.push_str(&format!(": {reason}")));
+    if let Some(reason) = reason {
+        let _ = write!(text, ": {reason}");
+    }
     text
 }
 

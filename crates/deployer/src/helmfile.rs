@@ -95,7 +95,7 @@ fn parts(plan: &ReleasePlan) -> Vec<HelmfilePart<'_>> {
                 part.releases.push((folder, release));
             }
             Some(_) | None => {
-                parts.push(HelmfilePart { skip_crds, releases: vec![(folder, release)] })
+                parts.push(HelmfilePart { skip_crds, releases: vec![(folder, release)] });
             }
         }
     }

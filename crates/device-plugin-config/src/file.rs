@@ -52,10 +52,10 @@ pub fn check(sources: &mut SourceTexts, id: SourceId, question: &FileCheck<'_>) 
     let document = parse_leniently(sources, id, WORDS).ok().map(|document| document.node);
     match document {
         Some(node) if config_map::is_config_map(&node) => {
-            config_maps(sources, &node, question, &mut answer)
+            config_maps(sources, &node, question, &mut answer);
         }
         Some(node) if node.get("kind").is_some() && node.get("apiVersion").is_some() => {
-            answer.findings.push(other_kind(&node))
+            answer.findings.push(other_kind(&node));
         }
         Some(_) | None => {
             if question.default.is_some() {
@@ -153,7 +153,7 @@ fn select(
             .hint("name one with `--default`, as in the chart's values")
             .report(&mut answer.findings),
         SelectedConfig::Empty => {
-            selection::no_default(&names).at(place).report(&mut answer.findings)
+            selection::no_default(&names).at(place).report(&mut answer.findings);
         }
     }
     answer.without_label = Some(match choice {

@@ -61,7 +61,7 @@ impl HookMetrics {
         let (evictions, replacements, failed_writes) =
             (CounterFamily::default(), CounterFamily::default(), CounterFamily::default());
         let mut register = |metric: &Metric, counts: &CounterFamily| {
-            counted.register(metric.name, metric.help, counts.clone())
+            counted.register(metric.name, metric.help, counts.clone());
         };
         register(&table::EVICTIONS, &evictions);
         register(&table::REPLACEMENTS, &replacements);

@@ -398,7 +398,7 @@ impl<'a> RunLoop<'a> {
         match &error {
             RecordError::Refused(refusal) => return Err(record_refused(refusal)),
             RecordError::Call(error, _) => {
-                self.refusals.note(RequestKind::Record, error, self.now()).map_or(Ok(()), Err)?
+                self.refusals.note(RequestKind::Record, error, self.now()).map_or(Ok(()), Err)?;
             }
             RecordError::Newer { .. } => {}
         }

@@ -95,7 +95,7 @@ pub async fn list_workloads<T>(
         match list_pages(&pods, &ObjectSelection::default(), each).await {
             Ok(_) => return Ok(kept),
             Err(CallError::Refused { code: EXPIRED, .. }) if beginning < BEGINNINGS => {
-                beginning += 1
+                beginning += 1;
             }
             Err(error) => return Err(error),
         }

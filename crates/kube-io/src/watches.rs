@@ -210,10 +210,10 @@ impl Watches {
                     return CacheState::Forbidden(format!("{name}: {message}"));
                 }
                 WatchHealth::Starting => {
-                    behind = CacheState::Behind(format!("{name}: not listed yet"))
+                    behind = CacheState::Behind(format!("{name}: not listed yet"));
                 }
                 WatchHealth::Failing(message) => {
-                    behind = CacheState::Behind(format!("{name}: {message}"))
+                    behind = CacheState::Behind(format!("{name}: {message}"));
                 }
                 WatchHealth::Past(message) => past = Some(format!("{name}: {message}")),
             }

@@ -207,7 +207,7 @@ impl<T> ByNode<T> {
             match all.get_mut(node) {
                 Some(places) => places.more.push(place),
                 None => {
-                    drop(all.insert(node.into(), NodePositions { first: place, more: Vec::new() }))
+                    drop(all.insert(node.into(), NodePositions { first: place, more: Vec::new() }));
                 }
             }
         }

@@ -55,7 +55,7 @@ pub async fn find_rollouts(
         }
         match find_operator(client, driver, namespace).await {
             Ok(Some((namespace, deployment))) => {
-                targets.push(without_release(driver, &namespace, Some(&deployment)))
+                targets.push(without_release(driver, &namespace, Some(&deployment)));
             }
             Ok(None) => {}
             // With hook releases, there is still something to report.

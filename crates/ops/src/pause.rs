@@ -168,7 +168,7 @@ pub async fn resume(
             }
             (!patch.is_empty()).then_some(patch)
         };
-        snapshot.observed.nodes.values().filter_map(|node| of_node(node)).collect()
+        snapshot.observed.nodes.values().filter_map(of_node).collect()
     };
     patch_all(client, observers, releases, &clock).await
 }

@@ -189,7 +189,7 @@ impl Gathering<'_> {
                 text,
             }),
             Err(error) => {
-                self.support.missing.push(format!("{} {place}{name}: {error}", kind.plural))
+                self.support.missing.push(format!("{} {place}{name}: {error}", kind.plural));
             }
         }
     }

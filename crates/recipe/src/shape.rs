@@ -135,7 +135,9 @@ impl ShapeCheck<'_> {
         }
         match &node.value {
             YamlValue::Map(entries) if shape.takes("object") => {
-                entries.iter().for_each(|entry| self.entry(path, entry, shape))
+                for entry in entries {
+                    self.entry(path, entry, shape);
+                }
             }
             YamlValue::List(items) if shape.takes("array") => self.items(path, items, shape),
             YamlValue::String(text) if shape.takes("string") => self.text(path, node, text, shape),

@@ -103,10 +103,10 @@ impl AirGapValues<'_> {
         for release in &mut plan.releases {
             match &mut release.kind {
                 ReleaseKind::Upstream(upstream) => {
-                    notes.extend(self.upstream(&release.name, upstream))
+                    notes.extend(self.upstream(&release.name, upstream));
                 }
                 ReleaseKind::Manifests(manifests) => {
-                    notes.extend(self.manifests(&release.name, manifests))
+                    notes.extend(self.manifests(&release.name, manifests));
                 }
                 ReleaseKind::Hook(hook) if !self.pull_secrets.is_empty() => {
                     let image = hook.settings.entry("image").or_insert_with(|| json!({}));

@@ -102,7 +102,7 @@ pub(super) fn component_values(
             }
             Some(_) => {}
             None => {
-                set(&mut values, path, expected.clone()).map_err(|path| no_map(component, path))?
+                set(&mut values, path, expected.clone()).map_err(|path| no_map(component, path))?;
             }
         }
     }
@@ -282,7 +282,7 @@ fn mapped_values(
                 }),
             ),
             Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                mapped.push((own_path, path, policy[own].clone()))
+                mapped.push((own_path, path, policy[own].clone()));
             }
         }
     }

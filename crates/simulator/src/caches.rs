@@ -84,7 +84,7 @@ impl ClusterCaches {
                 self.operand(node, operand, pod.map(|pod| *pod));
             }
             WorldChange::OperandPod(node, operand, pod) => {
-                self.operand_pod(&node, operand, pod.map(|pod| *pod))
+                self.operand_pod(&node, operand, pod.map(|pod| *pod));
             }
             WorldChange::Slice(node, slice) => self.slice(node, slice),
             WorldChange::Pod(uid, pod) => self.pod(&uid, pod.as_deref(), version),

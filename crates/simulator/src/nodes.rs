@@ -153,7 +153,7 @@ impl SimulatedNodes {
         let differs = self.0.get(name).is_some_and(|node| node.node.ready != ready);
         differs
             && self.update(name, context, |node| {
-                (node.node.ready, node.node.ready_since) = (ready, Some(at))
+                (node.node.ready, node.node.ready_since) = (ready, Some(at));
             })
     }
 

@@ -293,7 +293,7 @@ impl OperandPods {
         };
         if scope.nodes.get(name).is_some_and(|node| differs(&node.node)) {
             scope.nodes.update(name, scope.context, |node| {
-                (node.node.gpus_allocatable, node.node.gpus_capacity) = offered
+                (node.node.gpus_allocatable, node.node.gpus_capacity) = offered;
             });
         }
     }

@@ -83,7 +83,7 @@ impl<'a> ControllerScope<'_, 'a> {
         let traits = Driver::Gpu.traits();
         let label = (state != ControllerState::Unknown).then(|| state.label());
         if !self.cluster.nodes.update(name, self.context, |node| {
-            set_or_remove(&mut node.node.labels, traits.state_label, label)
+            set_or_remove(&mut node.node.labels, traits.state_label, label);
         }) {
             return;
         }
@@ -199,7 +199,7 @@ impl ControllerTasks {
             PassWrite::State { state, .. } => scope.set_state(node, *state),
             PassWrite::Annotate { key, value, .. } => {
                 let set = |node: &mut SimulatedNode| {
-                    set_or_remove(&mut node.node.annotations, key, value.as_deref())
+                    set_or_remove(&mut node.node.annotations, key, value.as_deref());
                 };
                 scope.cluster.nodes.update(node, scope.context, set);
             }

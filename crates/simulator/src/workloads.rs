@@ -248,7 +248,7 @@ impl SimulatedWorkloads {
         let replace = context.draw(context.setup.times.replace, "replace", &pod.name);
         match self.workloads[workload].kind {
             WorkloadKind::ReplicaSet | WorkloadKind::Job => {
-                context.after(replace, WorldEvent::ReplacePod(workload))
+                context.after(replace, WorldEvent::ReplacePod(workload));
             }
             WorkloadKind::DaemonSet => self.create_on(workload, &node, nodes, context),
             WorkloadKind::Bare => {}

@@ -107,32 +107,32 @@ impl<'a> World<'a> {
         match event {
             WorldEvent::OperandRemoved(node, operand, uid) => {
                 cluster.with_operands(context, |operands, scope| {
-                    operands.removed(&node, operand, &uid, scope)
+                    operands.removed(&node, operand, &uid, scope);
                 });
             }
             WorldEvent::CreateOperand(node, operand) => {
                 cluster.with_operands(context, |operands, scope| {
-                    operands.create(&node, operand, scope)
+                    operands.create(&node, operand, scope);
                 });
             }
             WorldEvent::OperandReady(node, operand, uid) => {
                 cluster.with_operands(context, |operands, scope| {
-                    operands.ready(&node, operand, &uid, scope)
+                    operands.ready(&node, operand, &uid, scope);
                 });
             }
             WorldEvent::OperandFailed(node, operand, uid) => {
                 cluster.with_operands(context, |operands, scope| {
-                    operands.failed(&node, operand, &uid, scope)
+                    operands.failed(&node, operand, &uid, scope);
                 });
             }
             WorldEvent::OperandPod(node, event) => {
                 cluster.with_operands(context, |operands, scope| {
-                    operands.operand_event(&node, event, scope)
+                    operands.operand_event(&node, event, scope);
                 });
             }
             WorldEvent::PublishSlice(node, uid) => {
                 cluster.with_operands(context, |operands, scope| {
-                    operands.refresh_slice(&node, &uid, scope)
+                    operands.refresh_slice(&node, &uid, scope);
                 });
             }
             WorldEvent::PluginRepaired(node) => operands.repair_plugin(&node, context),
@@ -155,19 +155,19 @@ impl<'a> World<'a> {
             WorldEvent::MaintenanceEnds(node) => operator.end_maintenance(&node, context),
             WorldEvent::PauseEnds(key) => cluster.pauses.end(&key, nodes, context),
             WorldEvent::ControllerPass(appointment) => {
-                self.with_controller(|tasks, scope| tasks.run_pass(appointment, scope))
+                self.with_controller(|tasks, scope| tasks.run_pass(appointment, scope));
             }
             WorldEvent::ControllerTask(node, number) => {
-                self.with_controller(|tasks, scope| tasks.run(&node, number, scope))
+                self.with_controller(|tasks, scope| tasks.run(&node, number, scope));
             }
             WorldEvent::Notify(process, version, change) => {
-                hook.notify(process, version, *change, context)
+                hook.notify(process, version, *change, context);
             }
             WorldEvent::PodsListed(process, node) => {
-                hook.pods_listed(process, &node, cluster, context)
+                hook.pods_listed(process, &node, cluster, context);
             }
             WorldEvent::Decide(process, appointment) => {
-                hook.decide(process, appointment, cluster, context)
+                hook.decide(process, appointment, cluster, context);
             }
             WorldEvent::Call(process, index) => hook.call(process, index, cluster, context),
             WorldEvent::HookStarts(process) => hook.start(process, cluster, context),
@@ -222,10 +222,10 @@ impl<'a> World<'a> {
                 });
             }
             Fault::DriverFails(node, failures) => {
-                cluster.operands.set_driver_failures(&node, failures)
+                cluster.operands.set_driver_failures(&node, failures);
             }
             Fault::PluginFails(node, milliseconds) => {
-                cluster.operands.break_plugin(&node, milliseconds, context)
+                cluster.operands.break_plugin(&node, milliseconds, context);
             }
             Fault::Operand(fault) => {
                 cluster.operator.revise_operand(&fault, context);
@@ -233,23 +233,23 @@ impl<'a> World<'a> {
                     .with_operands(context, |operands, scope| operands.apply_fault(&fault, scope));
             }
             Fault::HoldBudget(workload, milliseconds) => {
-                cluster.workloads.hold_budgets(&workload, milliseconds, context)
+                cluster.workloads.hold_budgets(&workload, milliseconds, context);
             }
             Fault::KillHook(milliseconds) | Fault::LoseLease(milliseconds) => {
-                hook.kill(milliseconds, context)
+                hook.kill(milliseconds, context);
             }
             Fault::OperatorDown(milliseconds) => cluster.operator.fail(milliseconds, context),
             Fault::Template(version) => cluster.operator.request_driver(version, context),
             Fault::Deploy(limit) => hook.deploy(limit, cluster, context),
             Fault::Maintenance(node, milliseconds) => {
-                cluster.operator.start_maintenance(node, milliseconds, context)
+                cluster.operator.start_maintenance(node, milliseconds, context);
             }
             Fault::PodComes(workload, node) => {
-                cluster.workloads.bind_new_pod(&workload, &node, &cluster.nodes, context)
+                cluster.workloads.bind_new_pod(&workload, &node, &cluster.nodes, context);
             }
             Fault::Admission(node, admission) => cluster.admissions.set(node, admission),
             Fault::Pause(milliseconds) => {
-                cluster.pauses.start(milliseconds, &mut cluster.nodes, context)
+                cluster.pauses.start(milliseconds, &mut cluster.nodes, context);
             }
         }
     }

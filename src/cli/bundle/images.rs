@@ -79,7 +79,7 @@ impl ImagesArguments {
                 );
             }
             ImagesFormat::Json => {
-                code = printer.json(&ImageList { images, unknown: unknown.clone() })
+                code = printer.json(&ImageList { images, unknown: unknown.clone() });
             }
         }
         if open {

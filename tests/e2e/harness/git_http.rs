@@ -111,7 +111,7 @@ impl Request {
                 "content-length" => length = value.parse()?,
                 "content-type" => request.headers.push(("CONTENT_TYPE", value.to_owned())),
                 "content-encoding" => {
-                    request.headers.push(("HTTP_CONTENT_ENCODING", value.to_owned()))
+                    request.headers.push(("HTTP_CONTENT_ENCODING", value.to_owned()));
                 }
                 "git-protocol" => request.headers.push(("GIT_PROTOCOL", value.to_owned())),
                 "transfer-encoding" => anyhow::bail!("a body without length: {value}"),

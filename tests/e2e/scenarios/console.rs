@@ -282,7 +282,7 @@ async fn slot_of_failed_node_is_named_and_freed() -> Result<()> {
             stack.fleet(Script { driver: (300, 900), ..Script::seeded(72) }, 4, false).await?;
         // The first node fails, whichever it is.
         stack.rewrite(|script| {
-            script.faults = nodes.iter().map(|node| (node.clone(), Fault::CrashLoop)).collect()
+            script.faults = nodes.iter().map(|node| (node.clone(), Fault::CrashLoop)).collect();
         })?;
         let values = NEW.values();
         stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, &values).await?;

@@ -32,7 +32,7 @@ async fn break_exporter(stack: &Stack, node: &str) -> Result<()> {
     let exporter = Operand::DcgmExporter.name().to_owned();
     let labels = format!("app={exporter}");
     stack.rewrite(|script| {
-        script.operand_faults.extend([((node.to_owned(), exporter), Fault::CrashLoop)])
+        script.operand_faults.extend([((node.to_owned(), exporter), Fault::CrashLoop)]);
     })?;
     let pods = Api::<Pod>::namespaced(stack.client.clone(), OPERATOR_NAMESPACE);
     let pod = stack

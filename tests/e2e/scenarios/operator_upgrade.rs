@@ -277,7 +277,7 @@ async fn never_ready_device_plugin_fails_the_hook() -> Result<()> {
         let broken = nodes[1].clone();
         let plugin = Operand::DevicePlugin.name().to_owned();
         stack.rewrite(|script| {
-            script.operand_faults.extend([((broken.clone(), plugin), Fault::NeverReady)])
+            script.operand_faults.extend([((broken.clone(), plugin), Fault::NeverReady)]);
         })?;
         let mut values = OLD.values();
         values["devicePlugin"] = json!({"version": "v0.18.2"});

@@ -154,7 +154,7 @@ fn check_written_under_own_lease(hooks: &[&HookRelease<'_>], begin: Timestamp) -
                 holder.clone_from(&request.user);
             }
             "nodes" | "pods" | "pods/eviction" => {
-                ensure!(holder == request.user, "{request:?} while {holder} has the Lease")
+                ensure!(holder == request.user, "{request:?} while {holder} has the Lease");
             }
             _ => {}
         }

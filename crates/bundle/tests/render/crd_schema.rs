@@ -84,7 +84,7 @@ fn check(schema: &Value, value: &Value, path: &str, findings: &mut Vec<String>) 
         panic!("{path}: the schema has `{key}`, which is not understood here");
     }
     let mut wrong = |reason: String| {
-        findings.push(format!("{}: {reason}", if path.is_empty() { "." } else { path }))
+        findings.push(format!("{}: {reason}", if path.is_empty() { "." } else { path }));
     };
     if !has_type(schema, value) {
         wrong(format!("expected {}, found {value}", schema.get("type").unwrap_or(&Value::Null)));

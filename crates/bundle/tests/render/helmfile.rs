@@ -212,10 +212,10 @@ fn trap_helmfile_plans_everything_before_crds_exist() {
                     );
                 }
                 ReleaseKind::Manifests(manifests) => {
-                    assert_eq!(never, manifests.component.is_some(), "{name}: {}", found.name)
+                    assert_eq!(never, manifests.component.is_some(), "{name}: {}", found.name);
                 }
                 ReleaseKind::Crds(_) | ReleaseKind::Hook(_) => {
-                    assert!(!never && !not_on_install, "{name}: {}", found.name)
+                    assert!(!never && !not_on_install, "{name}: {}", found.name);
                 }
             }
         }

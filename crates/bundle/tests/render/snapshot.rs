@@ -110,7 +110,7 @@ fn changes(name: &str, deployer: Deployer) -> String {
         match (before.get(key), after.get(key)) {
             (Some(old), None) => writeln!(text, "# removed file: {}\n", old.path).unwrap(),
             (None, Some(new)) => {
-                write!(text, "# added {}", section(new).trim_start_matches("# ")).unwrap()
+                write!(text, "# added {}", section(new).trim_start_matches("# ")).unwrap();
             }
             (Some(old), Some(new)) => {
                 let headings = [old, new].map(|file| format!("{}{}", file.path, note(file)));

@@ -99,7 +99,9 @@ impl StructureCheck<'_> {
         match (key.kind, &entry.node.value) {
             (ConfigKeyKind::Map, YamlValue::Map(_)) => self.map(&entry.node, key.path),
             (ConfigKeyKind::Maps, YamlValue::List(items)) => {
-                items.iter().for_each(|item| self.map(item, &format!("{}.[]", key.path)))
+                for item in items {
+                    self.map(item, &format!("{}.[]", key.path));
+                }
             }
             (ConfigKeyKind::Switch, YamlValue::Bool(flag)) => {
                 let written = self.subject.sources.written(entry.node.origin);

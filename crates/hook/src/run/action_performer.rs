@@ -183,7 +183,7 @@ impl ActionPerformer<'_> {
         match message {
             None => tracing::info!(node, pod = &*pod, "evicting the pod"),
             Some(message) => {
-                tracing::info!(node, pod = &*pod, message, "the pod was not evicted; retrying")
+                tracing::info!(node, pod = &*pod, message, "the pod was not evicted; retrying");
             }
         }
         if reply == EvictionReply::Accepted {

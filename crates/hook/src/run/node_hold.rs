@@ -102,7 +102,7 @@ impl NodeHold<'_> {
             match result {
                 Ok(ActionResult::Changed(missing)) => self.results.note_changed(&action, &missing),
                 Ok(ActionResult::Now | ActionResult::Already | ActionResult::Superseded) => {
-                    self.results.memory.note_accepted(&action)
+                    self.results.memory.note_accepted(&action);
                 }
                 Err(error) => {
                     tracing::warn!(node, %error, "cannot hold the node");

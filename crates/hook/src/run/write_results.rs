@@ -43,10 +43,10 @@ impl WriteResults<'_> {
     ) -> Result<(), RunEnd> {
         match &error {
             CallError::Denied { message, .. } => {
-                self.note_refusal(action, RefusalKind::Denied, message)
+                self.note_refusal(action, RefusalKind::Denied, message);
             }
             CallError::Refused { message, .. } if error.is_of_webhook() => {
-                self.note_refusal(action, RefusalKind::WebhookFailed, message)
+                self.note_refusal(action, RefusalKind::WebhookFailed, message);
             }
             CallError::Forbidden(message)
                 if !is_of_authorizer(message) && self.has_right(action).await =>

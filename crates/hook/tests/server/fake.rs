@@ -225,7 +225,7 @@ impl Server {
     /// Drops everything in both directions for this time, without an error.
     pub(crate) fn goes_silent(&self, seconds: u64) {
         self.change(|state| {
-            state.silent_until = Some(Instant::now() + Duration::from_secs(seconds))
+            state.silent_until = Some(Instant::now() + Duration::from_secs(seconds));
         });
         let (server, wait) = (self.clone(), Duration::from_secs(seconds));
         tokio::spawn(async move {

@@ -134,7 +134,7 @@ async fn same_version_first_install_and_never_hold_nothing() {
     let cases: [(&str, Change); 3] = [
         ("same version", |world, _| installs(world, NEW_VERSION)),
         ("first install", |world, _| {
-            world.remove("deployments", OPERATOR, names::OPERATOR_DEPLOYMENT)
+            world.remove("deployments", OPERATOR, names::OPERATOR_DEPLOYMENT);
         }),
         ("never", |_, settings| settings.operator_upgrade.hold = HoldNodes::Never),
     ];

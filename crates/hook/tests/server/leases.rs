@@ -129,7 +129,7 @@ async fn lease_held_to_the_end_is_named() {
         world.pass(5).await;
         let now = world.clock.now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
         world.edit("leases", "default", names::LEASE_NAME, |lease| {
-            lease["spec"]["renewTime"] = json!(now)
+            lease["spec"]["renewTime"] = json!(now);
         });
     }
     let ended = world.ends(pod).await;
@@ -257,7 +257,7 @@ async fn nothing_is_requested_beyond_the_lease() {
         silent.load(Ordering::Relaxed)
     };
     world.server.change(|state| {
-        state.faults.push(Fault::new(from_the_first_deletion, 0, usize::MAX, Effect::Hang))
+        state.faults.push(Fault::new(from_the_first_deletion, 0, usize::MAX, Effect::Hang));
     });
     let hook = world.start("pod-a", "job-1");
     world.pass(120).await;

@@ -120,14 +120,14 @@ fn driver(world: &World, node: &str, hash: &str, version: &str) {
 
 fn state(world: &World, node: &str, state: &str) {
     world.edit("nodes", "", node, |object| {
-        object["metadata"]["labels"][names::OFED_UPGRADE_STATE_LABEL] = json!(state)
+        object["metadata"]["labels"][names::OFED_UPGRADE_STATE_LABEL] = json!(state);
     });
 }
 
 /// Sets the new version in the policy. The operator renders its template.
 fn bump(world: &World) {
     world.edit("nicclusterpolicies", "", names::NIC_CLUSTER_POLICY, |policy| {
-        policy["spec"]["ofedDriver"]["version"] = json!(NEW)
+        policy["spec"]["ofedDriver"]["version"] = json!(NEW);
     });
     world.edit("daemonsets", NETWORK, MOFED, |daemon_set| {
         daemon_set["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image(NEW));
@@ -193,7 +193,7 @@ async fn missing_nic_nodes_or_driver_settle_at_once() {
 
     let world = network(1);
     world.edit("nicclusterpolicies", "", names::NIC_CLUSTER_POLICY, |policy| {
-        policy["spec"] = json!({"nvIpam": {}})
+        policy["spec"] = json!({"nvIpam": {}});
     });
     let ended = world.run("pod-a", "job-1").await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);

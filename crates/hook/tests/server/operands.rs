@@ -23,7 +23,7 @@ fn missing(world: &World) -> Box<dyn Fn(&World)> {
     let pod = world.get("pods", OPERATOR, &name);
     world.remove("pods", OPERATOR, &name);
     Box::new(move |world| {
-        drop(world.put("pods", OPERATOR, "nvidia-operator-validator-again", pod.clone()))
+        drop(world.put("pods", OPERATOR, "nvidia-operator-validator-again", pod.clone()));
     })
 }
 
@@ -39,7 +39,7 @@ fn old(world: &World) -> Box<dyn Fn(&World)> {
         for node in ["gpu-0", "gpu-1"] {
             let name = world.name_of_pod(OPERATOR, VALIDATOR, node);
             world.edit("pods", OPERATOR, &name, |pod| {
-                pod["metadata"]["labels"]["controller-revision-hash"] = json!("newer")
+                pod["metadata"]["labels"]["controller-revision-hash"] = json!("newer");
             });
         }
     })

@@ -109,7 +109,7 @@ async fn failed_request_for_a_node_gives_code_of_its_cause() {
             .unwrap()
         {
             RequestOutcome::Failed(error) => {
-                assert_told(&[NodeWriteFailure::new("gpu-1", error)], *answer)
+                assert_told(&[NodeWriteFailure::new("gpu-1", error)], *answer);
             }
             outcome @ (RequestOutcome::Done(_) | RequestOutcome::Nothing(_)) => {
                 panic!("{answer:?}: {outcome:?}")

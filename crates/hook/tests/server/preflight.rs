@@ -109,7 +109,7 @@ async fn node_without_daemon_set_is_found_by_pod() {
     let settings = before(Mode::Steer);
     let world = world(&settings);
     world.edit("nodes", "", "gpu-2", |node| {
-        node["metadata"]["labels"][names::DEPLOY_DRIVER_LABEL] = json!("paused")
+        node["metadata"]["labels"][names::DEPLOY_DRIVER_LABEL] = json!("paused");
     });
     let (ended, checks) = looks(&world, &settings).await;
     assert_eq!(
@@ -239,7 +239,7 @@ async fn ofed_driver_about_to_be_removed_is_found() {
         json!({"spec": {"ofedDriver": {"image": "doca", "upgradePolicy": {"autoUpgrade": true}}}});
     world.put("nicclusterpolicies", "", names::NIC_CLUSTER_POLICY, policy);
     world.edit("nodes", "", "gpu-0", |node| {
-        node["metadata"]["labels"][names::NIC_PRESENT_LABEL] = json!("true")
+        node["metadata"]["labels"][names::NIC_PRESENT_LABEL] = json!("true");
     });
     let owner = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "mofed-ubuntu", "uid": "mofed", "controller": true}]);
     world.put(

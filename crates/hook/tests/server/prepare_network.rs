@@ -168,7 +168,7 @@ async fn what_the_record_knows_of_configurations_stays() {
     let configs = json!({"default": {"digest": "a", "since": "2023-11-14T22:13:20Z"}});
     let run = json!({"formatVersion": 1, "digest": "d", "job": "job-0", "startedAt": "2023-11-14T22:13:20Z", "configs": configs});
     world.edit("configmaps", &world.settings.namespace, &world.settings.record, |record| {
-        record["data"]["run"] = json!(run.to_string())
+        record["data"]["run"] = json!(run.to_string());
     });
     world.run("pod-a", "job-1").await;
     let recorded = world.recorded().unwrap();
@@ -234,7 +234,7 @@ async fn it_fails_closed() {
     let world = network("25.1.0");
     helms(&world);
     world.edit(POLICY, "", names::NIC_CLUSTER_POLICY, |policy| {
-        policy["metadata"]["deletionTimestamp"] = json!("2023-11-14T22:13:20Z")
+        policy["metadata"]["deletionTimestamp"] = json!("2023-11-14T22:13:20Z");
     });
     let ended = world.run("pod-a", "job-1").await;
     assert_eq!(ended.code, ExitCode::Precondition);
@@ -247,7 +247,7 @@ async fn policy_being_deleted_may_go_in_grace_time() {
     let world = network("25.1.0");
     helms(&world);
     world.edit(POLICY, "", names::NIC_CLUSTER_POLICY, |policy| {
-        policy["metadata"]["deletionTimestamp"] = json!("2023-11-14T22:13:20Z")
+        policy["metadata"]["deletionTimestamp"] = json!("2023-11-14T22:13:20Z");
     });
     let pod = world.start("pod-a", "job-1");
     world.pass(world.settings.grace_seconds - 30).await;

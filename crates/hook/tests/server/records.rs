@@ -156,7 +156,7 @@ async fn operators_version_is_kept_from_a_success() {
     let chart = |version: &str| json!({"app": "gpu-operator", "helm.sh/chart": format!("gpu-operator-{version}")});
     let deploy = |version: &str| {
         world.edit("deployments", OPERATOR, names::OPERATOR_DEPLOYMENT, |it| {
-            it["metadata"]["labels"] = chart(version)
+            it["metadata"]["labels"] = chart(version);
         });
     };
     let known = || world.recorded().and_then(|run| run.operator_version);

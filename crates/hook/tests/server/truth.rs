@@ -189,13 +189,13 @@ fn operator_is_away(world: &World, away: bool) {
 
 fn node_is_ready(world: &World, node: &str, ready: bool) {
     world.edit("nodes", "", node, |node| {
-        node["status"]["conditions"][0]["status"] = json!(if ready { "True" } else { "False" })
+        node["status"]["conditions"][0]["status"] = json!(if ready { "True" } else { "False" });
     });
 }
 
 fn asks_for(world: &World, version: &str) {
     world.edit("clusterpolicies", "", names::CLUSTER_POLICY, |policy| {
-        policy["spec"]["driver"]["version"] = json!(version)
+        policy["spec"]["driver"]["version"] = json!(version);
     });
 }
 

@@ -49,8 +49,8 @@ async fn request_of_a_user_survives_the_run() {
     record(&world, &person, &asked).await;
     world.ends(pod).await;
     let snapshot = person.observe(&world).await;
-    assert_eq!(status(&snapshot).requests, [asked.clone()]);
-    assert_eq!(report(&snapshot).requests, [asked.clone()]);
+    assert_eq!(status(&snapshot).requests, std::slice::from_ref(&asked));
+    assert_eq!(report(&snapshot).requests, std::slice::from_ref(&asked));
     let explained = |node| explain_node(&snapshot, node).map(|node| node.requests);
     assert_eq!(explained("gpu-1"), Some(vec![asked]));
     assert_eq!(explained("gpu-0"), Some(Vec::new()));

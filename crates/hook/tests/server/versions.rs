@@ -103,7 +103,7 @@ async fn nvidia_driver_mode_without_object_or_crd_fails() {
             world.server.state().served.remove(&("nvidia.com", "nvidiadrivers"));
         }
         world.edit("clusterpolicies", "", "cluster-policy", |policy| {
-            policy["spec"]["driver"]["useNvidiaDriverCRD"] = json!(true)
+            policy["spec"]["driver"]["useNvidiaDriverCRD"] = json!(true);
         });
         let ended = world.run("pod-a", "job-1").await;
         assert_eq!(ended.code, ExitCode::OperatorMissing);

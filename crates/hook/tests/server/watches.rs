@@ -47,7 +47,7 @@ async fn a_history_that_is_gone_is_listed_anew() {
         });
         // A change is needed before lists are newer than the compacted version.
         world.edit("nodes", "", "gpu-0", |node| {
-            node["metadata"]["annotations"]["touched"] = world.second().to_string().into()
+            node["metadata"]["annotations"]["touched"] = world.second().to_string().into();
         });
     }
     let ended = world.ends(pod).await;
@@ -110,7 +110,8 @@ async fn replacement_pod_shown_the_past_repeats_nothing() {
         world.pass(from).await;
         first.handle.abort();
         world.server.change(|state| {
-            state.frozen = Some((vec!["pods"], state.store.history.len().saturating_sub(12) as u64))
+            state.frozen =
+                Some((vec!["pods"], state.store.history.len().saturating_sub(12) as u64));
         });
         let second = world.start("pod-b", "job-1");
         world.pass(60).await;

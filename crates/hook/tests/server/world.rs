@@ -245,7 +245,7 @@ impl World {
     /// As `upgrade`, for nodes with any names.
     pub(crate) fn upgrade_nodes(&mut self, nodes: Vec<String>) {
         self.edit("clusterpolicies", "", names::CLUSTER_POLICY, |policy| {
-            policy["spec"]["driver"]["version"] = json!(NEW)
+            policy["spec"]["driver"]["version"] = json!(NEW);
         });
         self.plugins_come_back();
         self.tasks.spawn(play::migration(self.server.clone(), self.pace, nodes));

@@ -50,7 +50,7 @@ pub(super) fn maintenance(run: &mut PassRun<'_, '_>) -> Result<(), PassError> {
         match &entry.maintenance {
             None => run.state(entry, ControllerState::UpgradeRequired)?,
             Some(object) if object.reason == Some("Ready") => {
-                run.state(entry, ControllerState::PodRestartRequired)?
+                run.state(entry, ControllerState::PodRestartRequired)?;
             }
             Some(_) => {}
         }

@@ -92,7 +92,7 @@ impl<'a> PodPlan<'a> {
                 DeviceRelation::Hidden(hidden) => plan.hidden.push((pod, hidden)),
                 // It is being deleted already. Its replacement is judged when it appears.
                 DeviceRelation::Holds(hold) if pod.deleted_at.is_some() => {
-                    plan.add_pod(pod, Some(hold))
+                    plan.add_pod(pod, Some(hold));
                 }
                 DeviceRelation::Holds(hold) => match filter.judge(pod) {
                     PodFate::Goes => plan.add_pod(pod, Some(hold)),
@@ -102,7 +102,7 @@ impl<'a> PodPlan<'a> {
                             .push(BlockedPod { pod, block: EvictionBlock::DaemonSet(name) });
                     }
                     PodFate::Stays(StayReason::Mirror) => {
-                        plan.blocked.push(BlockedPod { pod, block: EvictionBlock::Mirror })
+                        plan.blocked.push(BlockedPod { pod, block: EvictionBlock::Mirror });
                     }
                     PodFate::Stays(
                         StayReason::Own | StayReason::LeftOut | StayReason::Finished,

@@ -184,7 +184,7 @@ fn sort<'a>(
         let Some(filter) = steps.last(pod, held) else { continue };
         match filter.judge(pod) {
             PodFate::Blocked(block @ EvictionBlock::EmptyDir { .. }) => {
-                sorted.empty_dir.push(pod, key(&block, filter))
+                sorted.empty_dir.push(pod, key(&block, filter));
             }
             PodFate::Blocked(block) => sorted.unmanaged.push(pod, key(&block, filter)),
             PodFate::Stays(_) => continue,

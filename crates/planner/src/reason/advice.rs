@@ -124,7 +124,7 @@ impl Reason {
             Self::OperandOutdated { stalled_by: Some(_), .. } => {
                 "repair or remove the node that stalls the rolling update, raise daemonsets.rollingUpdate.maxUnavailable, or tolerate the node with rollout.tolerateNotReady"
             }
-            Self::OperandOutdated { .. } => {
+            Self::OperandOutdated { .. } | Self::RestartRolling { .. } => {
                 "wait: the DaemonSet replaces its pods as its update strategy allows (kubectl rollout status)"
             }
             Self::NodeTainted { .. } => {
@@ -183,9 +183,6 @@ impl Reason {
             }
             Self::RestartHeldUp { .. } => {
                 "repair the pods that did not come back, then deploy again"
-            }
-            Self::RestartRolling { .. } => {
-                "wait: the DaemonSet replaces its pods as its update strategy allows (kubectl rollout status)"
             }
             Self::RestartPending { .. } => {
                 "check the pod and its log on the node; if the pod rejects its configuration, the init container names it"

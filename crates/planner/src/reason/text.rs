@@ -31,7 +31,10 @@ impl fmt::Display for Reason {
             Self::OperatorNotLeading { deployment, pod, holder, silent } => {
                 match pod {
                     Some(pod) => {
-                        write!(out, "pod {pod} of deployment/{deployment} is not the leader yet: ")?
+                        write!(
+                            out,
+                            "pod {pod} of deployment/{deployment} is not the leader yet: "
+                        )?;
                     }
                     None => write!(out, "no ready pod of deployment/{deployment} is the leader: ")?,
                 }

@@ -105,7 +105,7 @@ impl CustomResourceCheck<'_> {
                 self.scalar(path, node, schema);
             }
             (YamlValue::Number(_), "integer") if node.to_json().is_i64() => {
-                self.scalar(path, node, schema)
+                self.scalar(path, node, schema);
             }
             (_, "") => {}
             _ => self.wrong_type(path, node, kind),

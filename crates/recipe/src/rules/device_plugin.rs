@@ -29,16 +29,19 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
         };
         match component.name.parse::<PluginChart>() {
             Ok(chart) => {
-                DevicePluginConfigCheck { subject, component, chart, node, findings }.check_all()
+                DevicePluginConfigCheck { subject, component, chart, node, findings }.check_all();
             }
             Err(_) => {
-                Diagnostic::error(format!("`{}` does not deploy the device plugin", component.name))
-                    .at(subject.place(&["components", component.name, KEY]))
-                    .hint(format!(
-                        "write `{KEY}` under {}",
-                        PluginChart::ALL.map(|chart| format!("`{chart}`")).join(" or ")
-                    ))
-                    .report(findings)
+                Diagnostic::error(format!(
+                    "`{}` does not deploy the device plugin",
+                    component.name
+                ))
+                .at(subject.place(&["components", component.name, KEY]))
+                .hint(format!(
+                    "write `{KEY}` under {}",
+                    PluginChart::ALL.map(|chart| format!("`{chart}`")).join(" or ")
+                ))
+                .report(findings);
             }
         }
     }
@@ -145,7 +148,7 @@ impl DevicePluginConfigCheck<'_> {
         match selection::without_label(self.chart, names, default) {
             SelectedConfig::Config(_) => {}
             SelectedConfig::Empty => {
-                self.findings.push(selection::no_default(names).diagnostic.at(self.place(&[])))
+                self.findings.push(selection::no_default(names).diagnostic.at(self.place(&[])));
             }
             SelectedConfig::Fails(reason) => {
                 let near = default.and_then(|default| did_you_mean(default, names.iter().copied()));

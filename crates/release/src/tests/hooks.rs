@@ -26,11 +26,7 @@ fn budgets_follow_nodes_pace_and_waits() {
     let wait = json!({"maxParallelUpgrades": 4, "waitForCompletion": {"podSelector": "a=b", "timeout": "1h"}});
     assert_eq!(seconds(with_policy(&wait)), 4 * (720 + 3600) + OVERHEAD_SECONDS);
     let values = json!({"rollout": {}, "components": [{"name": "gpu-operator", "values": {"driver": {"upgradePolicy": {"maxParallelUpgrades": 2}}}}]});
-    assert_eq!(
-        seconds(values),
-        8 * 720 + OVERHEAD_SECONDS,
-        "limits that stand in the values count too"
-    );
+    assert_eq!(seconds(values), 8 * 720 + OVERHEAD_SECONDS, "limits in the values count too");
     let alone = json!({"components": [{"name": "gpu-operator"}], "rollout": {"gpuDriver": {"version": "1", "perNode": "1m"}}, "cluster": {"gpuNodes": 1}});
     assert_eq!(seconds(alone), 60 + OVERHEAD_SECONDS, "without a DRA driver nothing is re-rolled");
     // Operands are replaced one node at a time, regardless of how many drivers are upgraded at

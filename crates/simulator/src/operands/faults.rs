@@ -121,7 +121,7 @@ impl SimulatedOperands {
             // The operator has already created the new revision, if the operand is simulated.
             OperandFault::Rolls(operand, _) if !PLUGIN_AND_EXPORTER.contains(operand) => {}
             OperandFault::Rolls(operand, milliseconds) => {
-                scope.after(*milliseconds, "", OperandEvent::Roll(*operand))
+                scope.after(*milliseconds, "", OperandEvent::Roll(*operand));
             }
             OperandFault::GpuDies(name) => self.pods.lose_gpu(name, scope),
         }

@@ -201,7 +201,7 @@ const MUTATIONS: [(&str, DecisionMutation); 15] = [
     ("says nothing", says_nothing),
     ("stands still", stands_still),
     ("fails for nothing", |decision, _| {
-        decision.actions.retain(|action| !matches!(action, Action::DeleteDriver(_)))
+        decision.actions.retain(|action| !matches!(action, Action::DeleteDriver(_)));
     }),
 ];
 

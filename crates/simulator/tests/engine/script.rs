@@ -106,11 +106,11 @@ fn workers(text: &str) -> WorkloadSetup {
             || words.next().unwrap_or_else(|| panic!("workers {text}: a value is missing"));
         match word {
             "each" => {
-                workers.placement = PodPlacement::Each(value().parse().expect("a number of pods"))
+                workers.placement = PodPlacement::Each(value().parse().expect("a number of pods"));
             }
             "on" => {
                 workers.placement =
-                    PodPlacement::On(value().split(',').map(str::to_owned).collect())
+                    PodPlacement::On(value().split(',').map(str::to_owned).collect());
             }
             "grace" => workers.grace_seconds = time(value()) / 1000,
             "emptyDir" => workers.empty_dir = true,
@@ -119,7 +119,7 @@ fn workers(text: &str) -> WorkloadSetup {
             "finalizer" => workers.finalizer = time(value()),
             "minAvailable" => workers.budgets.push(BudgetProtection::MinAvailable(count(value()))),
             "maxUnavailable" => {
-                workers.budgets.push(BudgetProtection::MaxUnavailable(count(value())))
+                workers.budgets.push(BudgetProtection::MaxUnavailable(count(value())));
             }
             "ends" => workers.ends = spread(value()),
             "label" => {
@@ -192,7 +192,7 @@ pub(crate) fn read(text: &str) -> SimulationSetup {
             "nodes" => setup.nodes = rest.parse().expect("a number of nodes"),
             "operator-upgrade" => {
                 setup.operator_upgrade =
-                    Some(OperatorUpgrade { from: "v26.3.0".to_owned(), ready: time(rest) })
+                    Some(OperatorUpgrade { from: "v26.3.0".to_owned(), ready: time(rest) });
             }
             "seed" => setup.seed = rest.parse().expect("a seed"),
             "upgrade" => setup.settings.upgrade = yaml::<UpgradeSettings>(rest),

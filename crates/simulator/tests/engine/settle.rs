@@ -285,7 +285,7 @@ fn operator_without_chart_is_accepted_as_is() {
         |fleet: &mut Fleet| fleet.settings.component_version = Some("v26.3.1".into()),
         |fleet: &mut Fleet| {
             fleet.observed.operator.as_mut().expect("it is there").chart =
-                Some("gpu-operator-v25.10.1".into())
+                Some("gpu-operator-v25.10.1".into());
         },
     ] {
         let mut fleet = Fleet::at_rest(1);

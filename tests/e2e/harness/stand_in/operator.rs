@@ -173,7 +173,7 @@ impl Operator {
                     }
                 }
                 (None, Some(_)) => {
-                    drop(api.delete(operand.name(), &kube::api::DeleteParams::default()).await?)
+                    drop(api.delete(operand.name(), &kube::api::DeleteParams::default()).await?);
                 }
                 (None, None) => {}
             }

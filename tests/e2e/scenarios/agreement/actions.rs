@@ -176,22 +176,22 @@ impl World<'_> {
                 }
             }
             Action::BreakDriver => {
-                self.status_of(&node, false, &unready(0), |host| &host.drivers).await?
+                self.status_of(&node, false, &unready(0), |host| &host.drivers).await?;
             }
             Action::CrashDriver => {
                 let restarts = self.draw.one(&[10, 11, 12]);
                 self.status_of(&node, false, &unready(restarts), |host| &host.drivers).await?;
             }
             Action::BreakValidator => {
-                self.status_of(&node, false, &unready(0), |host| &host.validators).await?
+                self.status_of(&node, false, &unready(0), |host| &host.validators).await?;
             }
             Action::LoseValidator => self.lose_validators(&node).await?,
             Action::SecondValidator => self.add_validator(&node).await?,
             Action::Cordon => {
-                self.patch_node(&node, json!({"spec": {"unschedulable": true}})).await?
+                self.patch_node(&node, json!({"spec": {"unschedulable": true}})).await?;
             }
             Action::Uncordon => {
-                self.patch_node(&node, json!({"spec": {"unschedulable": false}})).await?
+                self.patch_node(&node, json!({"spec": {"unschedulable": false}})).await?;
             }
             Action::Skip => {
                 let value =

@@ -258,7 +258,7 @@ fn lists(scene: &Scene, label: &str) {
                 assert_eq!(found["version"], upstream.version, "{label}");
             }
             ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => {
-                assert_eq!(chart, format!("./{folder}"), "{label}")
+                assert_eq!(chart, format!("./{folder}"), "{label}");
             }
         }
     }

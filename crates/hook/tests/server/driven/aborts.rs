@@ -39,7 +39,7 @@ fn allow(fleet: &Driven) {
     fleet.world.server.change(|state| {
         state
             .grants
-            .extend(rights.map(|(verb, group, resource)| Grant::everywhere(verb, group, resource)))
+            .extend(rights.map(|(verb, group, resource)| Grant::everywhere(verb, group, resource)));
     });
 }
 
@@ -230,7 +230,7 @@ async fn fleet_still_paused_is_held_after_abort() {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn abort_of_driven_fleet_names_no_begun_node() {
     let label = |node: &mut Value| {
-        node["metadata"]["labels"][Driver::Gpu.traits().state_label] = json!("drain-required")
+        node["metadata"]["labels"][Driver::Gpu.traits().state_label] = json!("drain-required");
     };
     let fleet = Driven::new(Driver::Gpu, |_| ()).node("gpu-1", label);
     allow(&fleet);
@@ -246,7 +246,7 @@ async fn abort_of_driven_fleet_names_no_begun_node() {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn abort_with_refused_patch_lacks_rights() {
     let hold = |node: &mut Value| {
-        node["metadata"]["annotations"][Driver::Gpu.traits().hold] = json!("pause")
+        node["metadata"]["annotations"][Driver::Gpu.traits().hold] = json!("pause");
     };
     let fleet = Driven::new(Driver::Gpu, |_| ()).node("gpu-1", hold);
     allow(&fleet);

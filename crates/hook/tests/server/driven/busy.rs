@@ -15,7 +15,7 @@ use crate::world::at;
 async fn busy_server_is_asked_for_evictions_when_allowed() {
     let made = || {
         let fleet = Driven::new(Driver::Gpu, |settings| {
-            settings.upgrade.policy.pod_deletion.as_mut().unwrap().timeout_seconds = 0
+            settings.upgrade.policy.pod_deletion.as_mut().unwrap().timeout_seconds = 0;
         });
         fleet.serves("serve", "gpu-0", 12, true).protected("serve", 1)
     };

@@ -18,7 +18,7 @@ const DEADLINE: u64 = 3600 - MARGIN_SECONDS;
 fn waiting() -> Driven {
     let wait = CompletionPolicy { pod_selector: "app=train".into(), timeout_seconds: 0 };
     let fleet = Driven::new(Driver::Gpu, |settings| {
-        settings.upgrade.policy.wait_for_completion = Some(wait.clone())
+        settings.upgrade.policy.wait_for_completion = Some(wait.clone());
     });
     fleet.works(("Job", "train"), "gpu-0", 1, true).begin()
 }
@@ -62,7 +62,7 @@ async fn lease_lost_during_release_is_taken_again() {
     fleet.world.pass(2).await;
     let holder = |name: Option<&str>| {
         fleet.world.edit("leases", "default", names::LEASE_NAME, |lease| {
-            lease["spec"]["holderIdentity"] = json!(name)
+            lease["spec"]["holderIdentity"] = json!(name);
         });
     };
     holder(Some("somebody"));

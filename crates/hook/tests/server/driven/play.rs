@@ -160,7 +160,7 @@ impl Play {
             let grace = if Kind::of(pod).is_some() { 1 } else { 3 };
             if Kind::of(pod).is_none() {
                 edit(&self.server, key, |pod| {
-                    pod["status"]["conditions"][0]["status"] = json!("False")
+                    pod["status"]["conditions"][0]["status"] = json!("False");
                 });
             }
             self.after(grace, Event::Remove(key.clone()));
@@ -353,7 +353,7 @@ impl Play {
         } else if self.script.safe_load {
             let annotation = driver.traits().safe_load;
             edit(&self.server, &Key::new("nodes", "", node), |object| {
-                object["metadata"]["annotations"][annotation] = json!("true")
+                object["metadata"]["annotations"][annotation] = json!("true");
             });
         } else {
             self.after(self.script.driver_seconds, Event::Runs(key.clone()));

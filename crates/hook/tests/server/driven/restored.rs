@@ -19,7 +19,7 @@ async fn restored_etcd_is_believed_after_a_minute() {
     for (how, most) in [(Break::Gone, 70), (Break::EndOfFile, 5 * 66 + 75)] {
         let wait = CompletionPolicy { pod_selector: "app=train".into(), timeout_seconds: 0 };
         let fleet = Driven::new(Driver::Gpu, |settings| {
-            settings.upgrade.policy.wait_for_completion = Some(wait.clone())
+            settings.upgrade.policy.wait_for_completion = Some(wait.clone());
         });
         let fleet = fleet
             .works(("Job", "train"), "gpu-0", 1, true)

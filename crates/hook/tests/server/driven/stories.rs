@@ -128,7 +128,7 @@ pub(crate) const STORIES: &[Story] = &[
                     keys.nth(1).unwrap().clone()
                 };
                 crate::world::edit(server, &key, |pod| {
-                    pod["status"]["conditions"][0]["status"] = json!(status)
+                    pod["status"]["conditions"][0]["status"] = json!(status);
                 });
             };
             unready(&fleet.world.server, "False");
@@ -145,7 +145,7 @@ pub(crate) const STORIES: &[Story] = &[
                     };
                     if let Some(key) = key {
                         crate::world::edit(server, &key, |pod| {
-                            pod["status"]["conditions"][0]["status"] = json!("True")
+                            pod["status"]["conditions"][0]["status"] = json!("True");
                         });
                     }
                 }));
@@ -297,7 +297,7 @@ pub(crate) const STORIES: &[Story] = &[
         name: "an orphaned driver pod",
         make: || {
             let fleet = gpu(|settings| {
-                settings.upgrade.policy.pod_deletion = Some(PodDeletionPolicy::default())
+                settings.upgrade.policy.pod_deletion = Some(PodDeletionPolicy::default());
             });
             fleet
                 .driver_pod("gpu-1", |pod| pod["metadata"]["ownerReferences"] = json!([]))

@@ -225,7 +225,7 @@ async fn older_program_refuses_run_of_newer_one() {
             let settings = &fleet.stages[0].0;
             let run = json!(r#"{"formatVersion": 9, "shape": ["unknown"]}"#);
             fleet.world.edit("configmaps", &settings.namespace, &settings.record, |record| {
-                record["data"]["run"] = run
+                record["data"]["run"] = run;
             });
             let before = fleet.end();
             let ended = fleet.run("pod-b").await;

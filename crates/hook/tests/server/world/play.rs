@@ -30,7 +30,7 @@ pub(super) async fn renewals(server: Server, clock: RunClock) {
     loop {
         seconds(2).await;
         edit(&server, &key, |lease| {
-            lease["spec"]["renewTime"] = json!(objects::micro(clock.now()))
+            lease["spec"]["renewTime"] = json!(objects::micro(clock.now()));
         });
     }
 }
@@ -179,7 +179,7 @@ pub(super) async fn migration(server: Server, pace: Pace, nodes: Vec<String>) {
 
 fn state(server: &Server, node: &str, state: &str) {
     edit(server, &Key::new("nodes", "", node), |object| {
-        object["metadata"]["labels"][names::UPGRADE_STATE_LABEL] = json!(state)
+        object["metadata"]["labels"][names::UPGRADE_STATE_LABEL] = json!(state);
     });
 }
 

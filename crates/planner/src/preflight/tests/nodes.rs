@@ -26,7 +26,7 @@ fn label(scene: &mut PreflightScene, node: &str, key: &str, value: &str) {
 #[test]
 fn gpu_operator_715_fleet_without_ready_node_is_not_touched() {
     let all = |scene: &mut PreflightScene| {
-        scene.observed.nodes.values_mut().for_each(|node| node.ready = false)
+        scene.observed.nodes.values_mut().for_each(|node| node.ready = false);
     };
     assert_eq!(
         found(all),

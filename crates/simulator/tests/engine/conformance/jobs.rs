@@ -18,7 +18,7 @@ const GONE: &str = "a: nvidia.com/gpu-driver-upgrade-wait-for-pod-completion-sta
 
 fn waiting(jobs: usize, start: Option<&'static str>) -> NodeEntry<'static> {
     with(cordoned(old("a", ControllerState::WaitForJobsRequired)), |entry| {
-        (entry.jobs, entry.notes.wait_start) = (jobs, start)
+        (entry.jobs, entry.notes.wait_start) = (jobs, start);
     })
 }
 

@@ -16,7 +16,7 @@ fn restarting() -> NodeEntry<'static> {
 
 fn unready(restarts: i32) -> NodeEntry<'static> {
     with(restarting(), |entry| {
-        (entry.pod.containers_ready, entry.pod.unready_restarts) = (false, restarts)
+        (entry.pod.containers_ready, entry.pod.unready_restarts) = (false, restarts);
     })
 }
 

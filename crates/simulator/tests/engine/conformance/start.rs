@@ -15,14 +15,14 @@ fn digests(
     template: Option<&'static str>,
 ) -> nvidia_upgrade::snapshot::NodeEntry<'static> {
     with(old("a", ControllerState::UpgradeRequired), |entry| {
-        (entry.pod.digest, entry.pod.template_digest) = (pod, template)
+        (entry.pod.digest, entry.pod.template_digest) = (pod, template);
     })
 }
 
 #[test]
 fn line_047_the_request_goes_and_the_node_starts() {
     let entry = with(orphaned("a", ControllerState::UpgradeRequired), |entry| {
-        entry.notes.requested = Some("true")
+        entry.notes.requested = Some("true");
     });
     assert_eq!(one(entry), [REQUEST_GONE, "a: cordon-required"]);
 }
@@ -30,11 +30,11 @@ fn line_047_the_request_goes_and_the_node_starts() {
 #[test]
 fn line_048_request_is_removed_without_a_start() {
     let skipped = with(old("a", ControllerState::UpgradeRequired), |entry| {
-        (entry.notes.requested, entry.skip) = (Some("true"), Some("true"))
+        (entry.notes.requested, entry.skip) = (Some("true"), Some("true"));
     });
     assert_eq!(one(skipped), [REQUEST_GONE]);
     let waiting = with(old("a", ControllerState::UpgradeRequired), |entry| {
-        entry.notes.requested = Some("true")
+        entry.notes.requested = Some("true");
     });
     let no_node = enabled(Policy {
         max_unavailable: Some("0".parse().expect("a count")),
@@ -64,7 +64,7 @@ fn line_050_same_digest_restarts_driver_only() {
     // The controller does not check whether the pod is out of date (appendix A of the original's
     // defects: it then never evicts a pod).
     let in_sync = with(digests(Some("7"), Some("7")), |entry| {
-        entry.pod.revision = node("a", ControllerState::Done).pod.revision
+        entry.pod.revision = node("a", ControllerState::Done).pod.revision;
     });
     assert_eq!(one(in_sync), ["a: cordon", "a: pod-restart-required"]);
 }
@@ -100,7 +100,7 @@ fn line_052_requested_orphaned_and_loading_drivers_upgrade_fully() {
     let loading = with(same(), |entry| entry.notes.safe_load = Some("true"));
     assert_eq!(one(loading), ["a: cordon-required"]);
     let orphan = with(same(), |entry| {
-        entry.pod.revision = orphaned("a", ControllerState::Done).pod.revision
+        entry.pod.revision = orphaned("a", ControllerState::Done).pod.revision;
     });
     assert_eq!(one(orphan), ["a: cordon-required"]);
 }

@@ -3,7 +3,7 @@
 use contract::driver::Driver;
 use contract::names;
 use planner::decide::{Action, Decision};
-use planner::drive_upgrade::record::is_anothers;
+use planner::drive_upgrade::record::belongs_to_other_hook;
 
 use super::{Driven, about_to_evict};
 use crate::fleet::{Fleet, at, waits};
@@ -109,12 +109,12 @@ fn traces_of_another_daemon_set_are_not_adopted() {
         1,
     );
     node.annotations.insert(traits.own_record.into(), text);
-    for (identity, anothers) in
+    for (identity, is_other) in
         [(Some("two/driver"), true), (Some("one/driver"), false), (None, false)]
     {
         assert_eq!(
-            is_anothers(driven.fleet.node("gpu-0"), traits, identity),
-            anothers,
+            belongs_to_other_hook(driven.fleet.node("gpu-0"), traits, identity),
+            is_other,
             "{identity:?}"
         );
     }

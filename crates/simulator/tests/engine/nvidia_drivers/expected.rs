@@ -116,7 +116,7 @@ fn steer_requires_one_node_of_every_nvidia_driver() {
             precondition(name, "spec.upgradePolicy.maxParallelUpgrades", "1", "3", manager);
         assert_eq!(field(&|policy| policy.max_parallel = Some(3)), Some(parallel));
         let all = precondition(name, "spec.upgradePolicy.maxParallelUpgrades", "1", "0", manager);
-        assert_eq!(field(&|policy| policy.max_parallel = Some(0)), Some(all), "0 is no limit");
+        assert_eq!(field(&|policy| policy.max_parallel = Some(0)), Some(all), "0 means unlimited");
         let off = precondition(name, "spec.upgradePolicy.autoUpgrade", "true", "false", manager);
         assert_eq!(field(&|policy| policy.auto_upgrade = false), Some(off));
     }

@@ -22,11 +22,11 @@ fn gating_operand_not_current_blocks_success() {
     type Break = fn(&mut Fleet, Operand);
     let breaks: [(&str, Break); 3] = [
         ("OperandNotReady", |fleet, operand| {
-            change(fleet, operand, "gpu-1", |pod| pod.ready = false)
+            change(fleet, operand, "gpu-1", |pod| pod.ready = false);
         }),
         ("OperandMissing", |fleet, operand| remove(fleet, operand, "gpu-1")),
         ("OperandOutdated", |fleet, operand| {
-            change(fleet, operand, "gpu-1", |pod| pod.revision = Some("old".into()))
+            change(fleet, operand, "gpu-1", |pod| pod.revision = Some("old".into()));
         }),
     ];
     for operand in [Operand::Validator, Operand::DevicePlugin] {

@@ -88,7 +88,7 @@ fn tolerated_node_covers_the_roll_it_stalls() {
     fleet.node("gpu-1").ready = false;
     fleet.node("gpu-1").ready_since = Some(at(-5000));
     change(&mut fleet, Operand::DevicePlugin, "gpu-1", |pod| {
-        (pod.deleting, pod.ready) = (true, false)
+        (pod.deleting, pod.ready) = (true, false);
     });
     let pod = fleet.driver_pod("gpu-1");
     pod.ready = false;

@@ -25,7 +25,11 @@ fn pods_their_daemon_set_replaces_are_left_alone() {
     for daemon_set in &mut fleet.observed.device_plugin.daemon_sets {
         daemon_set.on_delete = true;
     }
-    assert_eq!(replaced(&fleet.decide(101)), ["gpu-0", "gpu-0"], "with OnDelete nobody does");
+    assert_eq!(
+        replaced(&fleet.decide(101)),
+        ["gpu-0", "gpu-0"],
+        "with OnDelete, only the hook does"
+    );
 }
 
 #[test]
@@ -39,7 +43,7 @@ fn pods_wait_until_update_strategy_is_known() {
                     .device_plugin
                     .daemon_sets
                     .iter_mut()
-                    .for_each(|one| one.observed = false)
+                    .for_each(|one| one.observed = false);
             },
             |fleet| {
                 fleet
@@ -47,7 +51,7 @@ fn pods_wait_until_update_strategy_is_known() {
                     .device_plugin
                     .daemon_sets
                     .iter_mut()
-                    .for_each(|one| one.observed = true)
+                    .for_each(|one| one.observed = true);
             },
         ),
         (|fleet| fleet.observed.device_plugin.revisions.clear(), |fleet| add_revisions(fleet)),

@@ -64,7 +64,9 @@ impl World {
         waiting.for_each(|(_, since)| *since = older(*since, seconds, 40));
         memory.ready.values_mut().for_each(|(_, since)| *since = older(*since, seconds, 10));
         memory.outdated.values_mut().for_each(|pods| {
-            pods.values_mut().for_each(|since| *since = older(*since, seconds, 40))
+            for since in pods.values_mut() {
+                *since = older(*since, seconds, 40);
+            }
         });
         memory.issued.values_mut().for_each(|at| *at = older(*at, seconds, 10));
         memory.patched.values_mut().for_each(|patched| patched.at = older(patched.at, seconds, 10));

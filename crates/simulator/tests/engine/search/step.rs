@@ -185,10 +185,10 @@ impl World {
                 }
             }
             Event::DriverReady(at) => {
-                self.host(at).driver.as_mut().expect("it starts").start = Start::Ready
+                self.host(at).driver.as_mut().expect("it starts").start = Start::Ready;
             }
             Event::DriverFails(at) => {
-                self.host(at).driver.as_mut().expect("it starts").start = Start::Failing
+                self.host(at).driver.as_mut().expect("it starts").start = Start::Failing;
             }
             Event::Validated(at) => self.host(at).validator = true,
             Event::PluginGone(at) => self.host(at).plugin = None,
@@ -211,7 +211,7 @@ impl World {
                 self.host(at).pod = Some((number, false));
             }
             Event::NotReady(at) => {
-                self.change_node(at, |host| (host.ready, host.down) = (false, 0))
+                self.change_node(at, |host| (host.ready, host.down) = (false, 0));
             }
             Event::Ready(at) => self.change_node(at, |host| (host.ready, host.down) = (true, 0)),
             Event::Leaves(at) => self.hosts[at] = None,
@@ -220,11 +220,11 @@ impl World {
                     (true, record(host).is_some_and(|record| record.cordoned));
             }),
             Event::Uncordon(at) | Event::LetGo(at) => {
-                self.change_node(at, |host| (host.cordoned, host.ours) = (false, false))
+                self.change_node(at, |host| (host.cordoned, host.ours) = (false, false));
             }
             Event::LabelRemoved(at) => self.change_node(at, |host| host.label = None),
             Event::RecordRemoved(at) => {
-                self.change_node(at, |host| (host.record, host.ours) = (None, false))
+                self.change_node(at, |host| (host.record, host.ours) = (None, false));
             }
             Event::Told(at) => {
                 self.seen[at].clone_from(&self.hosts[at]);

@@ -195,7 +195,7 @@ fn with_jobs(timeout_seconds: u64) -> PolicyRules {
 
 fn unready(entry: NodeEntry<'static>) -> NodeEntry<'static> {
     with(entry, |entry| {
-        (entry.pod.containers_ready, entry.pod.trouble) = (false, Some("ctr: CrashLoopBackOff"))
+        (entry.pod.containers_ready, entry.pod.trouble) = (false, Some("ctr: CrashLoopBackOff"));
     })
 }
 
@@ -229,7 +229,7 @@ fn every_wait_has_its_words() {
         ),
         (
             vec![with(old("a", ControllerState::UpgradeRequired), |entry| {
-                entry.skip = Some("true")
+                entry.skip = Some("true");
             })],
             strict(),
             options(),
@@ -326,7 +326,7 @@ fn every_wait_has_its_words() {
         ),
         (
             vec![with(node("a", ControllerState::UncordonRequired), |entry| {
-                entry.notes.requestor = true
+                entry.notes.requestor = true;
             })],
             strict(),
             options(),
@@ -338,7 +338,7 @@ fn every_wait_has_its_words() {
         ),
         (
             vec![with(cordoned(old("a", ControllerState::PodRestartRequired)), |entry| {
-                entry.pod.deleting = true
+                entry.pod.deleting = true;
             })],
             strict(),
             options(),

@@ -45,7 +45,7 @@ pub(super) async fn label_nodes(client: &Client, observed: &Observed) -> Result<
             (true, Some("true")) | (false, None) => {}
             (true, _) => patch(&nodes, node, json!({"annotations": {ENABLED: "true"}})).await?,
             (false, Some(_)) => {
-                patch(&nodes, node, json!({"annotations": {ENABLED: null}})).await?
+                patch(&nodes, node, json!({"annotations": {ENABLED: null}})).await?;
             }
         }
     }

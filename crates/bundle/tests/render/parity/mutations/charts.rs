@@ -62,7 +62,7 @@ fn every_changed_right_or_job_bound_is_named() {
     );
     scene.check(
         |file, line| {
-            // Its own; what a preflight is told of another release is part of the trigger.
+            // Its own; what a preflight knows of another release is part of the trigger.
             (file.ends_with("/rollout.yaml") && line.starts_with("  budgetSeconds"))
                 .then(|| changed_value(line).map(Some))
                 .flatten()

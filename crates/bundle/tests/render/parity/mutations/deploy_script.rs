@@ -28,7 +28,7 @@ fn every_changed_word_of_a_step_is_named() {
                 to: Some(words.join(" ")),
             };
             let parity = scene.parity(0, &mutation.applied(&scene.texts[0]));
-            // The version of CRDs is only spoken, and what is no step of `crds-elsewhere` leaves
+            // The version of CRDs is only printed. What is not a step of `crds-elsewhere` leaves
             // the CRDs to the chart.
             let is_spoken = (*kind == "crds" && changed == 4) || words[changed] == "crds-in-chartx";
             assert!(
