@@ -16,6 +16,7 @@ mod crashes;
 mod daemon_set;
 mod driven;
 mod ends;
+mod fleet_waits;
 mod focus;
 mod full_run;
 mod holds;
