@@ -12,9 +12,11 @@ use contract::record::NodeRecord;
 use contract::settings::Settings;
 use kube_io::times::{LastChange, NodeTimes};
 use nvidia_upgrade::explain::ControllerWait;
-use observed::ObservedNode;
+use nvidia_upgrade::state::ControllerState;
+use observed::{ObservedNode, ObservedPod};
 use planner::drive_upgrade::record::{NodeRecordState, read};
 use planner::node::DriverOperands;
+use planner::progress::state;
 use planner::reason::Reason;
 use planner::reason::upgrade::UpgradeReason;
 
@@ -94,9 +96,9 @@ impl WaitStartSources<'_> {
             }
             Reason::Upgrading(_) => WaitStart::from_timestamp(own()),
             Reason::DriverNotReady { .. } | Reason::DriverPodUnschedulable { .. } => {
-                WaitStart::from_timestamp(
-                    pod().and_then(|pod| pod.ready_since.or(Some(pod.created))),
-                )
+                let state = state(node, self.settings.driver);
+                let state = ControllerState::from_label(state.as_deref());
+                WaitStart::from_timestamp(pod().map(|pod| not_ready_since(pod, state)))
             }
             Reason::DriverOutOfDate { why: Some(why), .. }
             | Reason::UpgradeUnfinished { why: Some(why), .. } => self.vendors(node, why),
@@ -129,6 +131,13 @@ impl WaitStartSources<'_> {
     }
 }
 
+/// Since when the driver pod of a node in this state has not been ready. Its kubelet reports the Ready condition only some time after the pod was
+/// created; in the state that waits for the new pod, this pod has not been ready before.
+fn not_ready_since(pod: &ObservedPod, state: ControllerState) -> Timestamp {
+    let lost_at = pod.ready_since.filter(|_| state != ControllerState::PodRestartRequired);
+    lost_at.unwrap_or(pod.created)
+}
+
 /// Whether the run record is about the same kind of reason.
 fn is_same_kind(record: &NodeRecord, reason: &Reason) -> bool {
     record.reason.as_ref().is_some_and(|recorded| recorded.name == reason.name())
@@ -147,4 +156,27 @@ pub(crate) fn is_telling(key: &str) -> bool {
         ]
         .contains(&key)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    /// A node waited for its driver since 15:14:22, and a moment later since 15:14:47: its kubelet had reported the pod for the first time.
+    #[test]
+    fn first_report_of_pod_does_not_restart_wait() {
+        let at = |second| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second);
+        let pod =
+            |ready_since| ObservedPod { created: at(22), ready_since, ..ObservedPod::default() };
+        for (case, ready_since, state, since) in [
+            ("not reported", None, ControllerState::PodRestartRequired, 22),
+            ("reported", Some(at(47)), ControllerState::PodRestartRequired, 22),
+            ("ready before, now broken", Some(at(99)), ControllerState::Done, 99),
+            ("not reported, on a new node", None, ControllerState::Unknown, 22),
+        ] {
+            assert_eq!(not_ready_since(&pod(ready_since), state), at(since), "{case}");
+        }
+    }
 }
