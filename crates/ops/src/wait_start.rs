@@ -116,18 +116,36 @@ impl WaitStartSources<'_> {
     fn vendors(&self, node: &ObservedNode, why: &ControllerWait) -> WaitStart {
         let times = self.times.get(&node.name);
         let key = |key: &str| WaitStart::touched(times.and_then(|times| times.keys.get(key)));
+        let in_state = |since| {
+            let state = ControllerState::of_node(node, self.traits());
+            controller_wait(state, key(self.traits().state_label), since)
+        };
         match why {
             ControllerWait::Skipped { label } => key(label),
             ControllerWait::Jobs { since: Some(since), .. } => {
                 WaitStart::from_timestamp(Some(*since))
             }
-            ControllerWait::Asleep { since, .. } => WaitStart::from_timestamp(*since),
+            ControllerWait::Asleep { since, .. } => in_state(*since),
             ControllerWait::Off
             | ControllerWait::SandboxWorkloads
             | ControllerWait::Blocked { .. }
-            | ControllerWait::PassEnds { .. } => WaitStart::default(),
+            | ControllerWait::PassEnds { .. } => in_state(None),
             _ => key(self.traits().state_label),
         }
+    }
+}
+
+/// Since when a node in this state waits for the controller, which does nothing since then, if that is known. A node that the controller has found out of
+/// date waits since it was labelled, however often the controller slept; the label of any other node is that of the upgrade before.
+fn controller_wait(
+    state: ControllerState,
+    label: WaitStart,
+    since: Option<Timestamp>,
+) -> WaitStart {
+    if matches!(state, ControllerState::Unknown | ControllerState::Done) {
+        WaitStart::from_timestamp(since)
+    } else {
+        label.or_earlier(since)
     }
 }
 
@@ -164,10 +182,28 @@ mod tests {
 
     use super::*;
 
+    fn at(second: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
+    }
+
+    /// A node that was labelled at 15:36:43 waited since 15:36:55, when the controller had fallen asleep.
+    #[test]
+    fn sleep_of_controller_does_not_restart_wait() {
+        let label = || WaitStart { at: Some(at(43)), by: Some("gpu-operator".into()) };
+        for (state, since, start) in [
+            (ControllerState::UpgradeRequired, Some(at(55)), Some(at(43))),
+            (ControllerState::UpgradeRequired, None, Some(at(43))),
+            (ControllerState::Done, Some(at(55)), Some(at(55))),
+            (ControllerState::Done, None, None),
+            (ControllerState::Unknown, Some(at(55)), Some(at(55))),
+        ] {
+            assert_eq!(controller_wait(state, label(), since).at, start, "{state:?}, {since:?}");
+        }
+    }
+
     /// A node waited for its driver since 15:14:22, and a moment later since 15:14:47: its kubelet had reported the pod for the first time.
     #[test]
     fn first_report_of_pod_does_not_restart_wait() {
-        let at = |second| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second);
         let pod =
             |ready_since| ObservedPod { created: at(22), ready_since, ..ObservedPod::default() };
         for (case, ready_since, state, since) in [
