@@ -191,7 +191,7 @@ mod tests {
         Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
     }
 
-    /// A node that was labelled at 15:36:43 waited since 15:36:55, when the controller had fallen asleep.
+    /// A node that was labeled at 15:36:43 waited since 15:36:55, when the controller had fallen asleep.
     #[test]
     fn sleep_of_controller_does_not_restart_wait() {
         let label = || WaitStart { at: Some(at(43)), by: Some("gpu-operator".into()) };

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What the hook answers at `/metrics`; nothing while nobody listens.
+/// Returns the answer of the hook at `/metrics`, or `None` if the port is closed.
 pub(crate) async fn scrape(port: u16) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: hook\r\n\r\n").await.ok()?;

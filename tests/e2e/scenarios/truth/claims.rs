@@ -13,7 +13,7 @@ use crate::harness::scrape::sample;
 /// Phases of a run whose hook is at work, or will be within seconds.
 const ACTIVE: [&str; 4] = ["starting", "at-work", "waits-for-lease", "between-pods"];
 
-/// The claims, with what was said before.
+/// The claims, with the answers of the round before.
 #[derive(Default)]
 pub(super) struct Claims {
     pub(super) judge: Judge,

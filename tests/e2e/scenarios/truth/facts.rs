@@ -35,7 +35,7 @@ pub(super) struct GpuNode {
     pub(super) cordoned: bool,
     /// The hook's record on the node says that the cordon is the hook's.
     pub(super) our_cordon: bool,
-    /// A hook holds it. A pause is no hold of a hook.
+    /// Whether a hook holds it. A pause does not count as a hold of a hook.
     pub(super) held: bool,
     pub(super) drivers: Vec<DriverPod>,
 }

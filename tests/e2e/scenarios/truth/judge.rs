@@ -58,7 +58,7 @@ impl Answer {
 pub(super) struct Judge {
     /// How often each claim was judged.
     judged: BTreeMap<&'static str, usize>,
-    /// Each lie: when and on what it was told first, and how often.
+    /// Each lie: the time and object of its first occurrence, and how often it occurred.
     lies: BTreeMap<String, (Duration, String, usize)>,
     fresh: Vec<String>,
 }
@@ -96,7 +96,7 @@ impl Judge {
         counts.collect::<Vec<_>>().join(", ")
     }
 
-    /// The lies in the order in which they were told first.
+    /// The lies in the order of their first occurrence.
     pub(super) fn lies(&self) -> Vec<String> {
         let mut lies: Vec<_> = self.lies.iter().collect();
         lies.sort_by_key(|(_, (at, ..))| *at);

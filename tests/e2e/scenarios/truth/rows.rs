@@ -21,7 +21,7 @@ pub(super) const STAGES: [(&str, &str); 6] = [
 /// What a node waits for, in which state, since when.
 type Wait = (String, String, Timestamp);
 
-/// Since when nodes wait, as it was said before.
+/// Since when nodes waited in the answer before.
 #[derive(Default)]
 pub(super) struct Waits(BTreeMap<String, Wait>);
 
