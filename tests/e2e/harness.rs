@@ -29,6 +29,7 @@ pub(crate) mod repository;
 pub(crate) mod rights;
 pub(crate) mod run_directory;
 pub(crate) mod scenario;
+pub(crate) mod scrape;
 pub(crate) mod stack;
 pub(crate) mod stand_in;
 pub(crate) mod terminal;

@@ -28,5 +28,6 @@ mod recordings;
 mod rights;
 mod traces;
 mod trivial;
+mod truth;
 mod two_hooks;
 mod upgrade;

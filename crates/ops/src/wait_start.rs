@@ -13,9 +13,11 @@ use contract::record::NodeRecord;
 use contract::settings::Settings;
 use kube_io::times::{LastChange, NodeTimes};
 use nvidia_upgrade::explain::ControllerWait;
-use observed::ObservedNode;
+use nvidia_upgrade::state::ControllerState;
+use observed::{ObservedNode, ObservedPod};
 use planner::drive_upgrade::record::{NodeRecordState, read};
 use planner::node::DriverOperands;
+use planner::progress::state;
 use planner::reason::Reason;
 use planner::reason::upgrade::UpgradeReason;
 
@@ -96,9 +98,9 @@ impl WaitStartSources<'_> {
             }
             Reason::Upgrading(_) => WaitStart::from_timestamp(own()),
             Reason::DriverNotReady { .. } | Reason::DriverPodUnschedulable { .. } => {
-                WaitStart::from_timestamp(
-                    pod().and_then(|pod| pod.ready_since.or(Some(pod.created))),
-                )
+                let state = state(node, self.settings.driver);
+                let state = ControllerState::from_label(state.as_deref());
+                WaitStart::from_timestamp(pod().map(|pod| not_ready_since(pod, state)))
             }
             Reason::DriverOutOfDate { why: Some(why), .. }
             | Reason::UpgradeUnfinished { why: Some(why), .. } => self.vendors(node, why),
@@ -116,19 +118,47 @@ impl WaitStartSources<'_> {
     fn vendors(&self, node: &ObservedNode, why: &ControllerWait) -> WaitStart {
         let times = self.times.get(&node.name);
         let key = |key: &str| WaitStart::touched(times.and_then(|times| times.keys.get(key)));
+        let in_state = |since| {
+            let state = ControllerState::of_node(node, self.traits());
+            controller_wait(state, key(self.traits().state_label), since)
+        };
         match why {
             ControllerWait::Skipped { label } => key(label),
             ControllerWait::Jobs { since: Some(since), .. } => {
                 WaitStart::from_timestamp(Some(*since))
             }
-            ControllerWait::Asleep { since, .. } => WaitStart::from_timestamp(*since),
+            ControllerWait::Asleep { since, .. } => in_state(*since),
             ControllerWait::Off
             | ControllerWait::SandboxWorkloads
             | ControllerWait::Blocked { .. }
-            | ControllerWait::PassEnds { .. } => WaitStart::default(),
+            | ControllerWait::PassEnds { .. } => in_state(None),
             _ => key(self.traits().state_label),
         }
     }
+}
+
+/// Returns since when a node in this state waits for the controller, which has done nothing since
+/// `since`, if that is known. A node that the controller has found out of date waits since it was
+/// labeled, however often the controller slept. The label of any other node is that of the upgrade
+/// before.
+fn controller_wait(
+    state: ControllerState,
+    label: WaitStart,
+    since: Option<Timestamp>,
+) -> WaitStart {
+    if matches!(state, ControllerState::Unknown | ControllerState::Done) {
+        WaitStart::from_timestamp(since)
+    } else {
+        label.or_earlier(since)
+    }
+}
+
+/// Returns since when the driver pod of a node in this state has not been ready. The kubelet
+/// reports the Ready condition only some time after the pod was created. In the state that waits
+/// for the new pod, this pod has not been ready before.
+fn not_ready_since(pod: &ObservedPod, state: ControllerState) -> Timestamp {
+    let lost_at = pod.ready_since.filter(|_| state != ControllerState::PodRestartRequired);
+    lost_at.unwrap_or(pod.created)
 }
 
 /// Returns whether the run record is about the same kind of reason.
@@ -149,4 +179,45 @@ pub(crate) fn is_telling(key: &str) -> bool {
         ]
         .contains(&key)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
+    }
+
+    /// A node that was labeled at 15:36:43 waited since 15:36:55, when the controller had fallen asleep.
+    #[test]
+    fn sleep_of_controller_does_not_restart_wait() {
+        let label = || WaitStart { at: Some(at(43)), by: Some("gpu-operator".into()) };
+        for (state, since, start) in [
+            (ControllerState::UpgradeRequired, Some(at(55)), Some(at(43))),
+            (ControllerState::UpgradeRequired, None, Some(at(43))),
+            (ControllerState::Done, Some(at(55)), Some(at(55))),
+            (ControllerState::Done, None, None),
+            (ControllerState::Unknown, Some(at(55)), Some(at(55))),
+        ] {
+            assert_eq!(controller_wait(state, label(), since).at, start, "{state:?}, {since:?}");
+        }
+    }
+
+    /// A node waited for its driver since 15:14:22, and a moment later since 15:14:47: its kubelet had reported the pod for the first time.
+    #[test]
+    fn first_report_of_pod_does_not_restart_wait() {
+        let pod =
+            |ready_since| ObservedPod { created: at(22), ready_since, ..ObservedPod::default() };
+        for (case, ready_since, state, since) in [
+            ("not reported", None, ControllerState::PodRestartRequired, 22),
+            ("reported", Some(at(47)), ControllerState::PodRestartRequired, 22),
+            ("ready before, now broken", Some(at(99)), ControllerState::Done, 99),
+            ("not reported, on a new node", None, ControllerState::Unknown, 22),
+        ] {
+            assert_eq!(not_ready_since(&pod(ready_since), state), at(since), "{case}");
+        }
+    }
 }

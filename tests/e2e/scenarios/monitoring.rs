@@ -9,8 +9,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use contract::metrics::{ALL, MetricKind};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use crate::harness::console::Console;
 use crate::harness::fleet::NEW;
@@ -18,6 +16,7 @@ use crate::harness::hook_release::HookRelease;
 use crate::harness::ports::free_port;
 use crate::harness::repository::repository;
 use crate::harness::scenario::scenario;
+use crate::harness::scrape::{sample, scrape};
 use crate::harness::stand_in::{Fault, OPERATOR_NAMESPACE, Script};
 use crate::harness::wait::until;
 use crate::harness::workloads::NAMESPACE;
@@ -33,22 +32,6 @@ fn settings(port: u16) -> Value {
         "upgrade": {"policy": {"maxParallelUpgrades": 1, "maxUnavailable": "50%"}, "attempts": 1, "startSeconds": 60},
         "metrics": {"enabled": true, "port": port},
     })
-}
-
-/// Returns the metrics of the hook, or `None` if the port is closed.
-async fn scraped(port: u16) -> Option<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: hook\r\n\r\n").await.ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.ok()?;
-    answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
-}
-
-/// Returns the value of the first sample of a metric with this label.
-fn value(text: &str, name: &str, label: &str) -> Option<f64> {
-    let line =
-        text.lines().find(|line| line.split('{').next() == Some(name) && line.contains(label))?;
-    line.rsplit(' ').next()?.parse().ok()
 }
 
 /// Returns the path of a test program, from the script that finds it.
@@ -204,11 +187,11 @@ async fn run_is_measured_live_and_archived_afterwards() -> Result<()> {
 
         let watching = async {
             until("a node in progress, one that is done, and an eviction", LIMIT, async || {
-                let text = scraped(port).await.context("the metrics port is closed")?;
-                let busy = value(&text, "gpu_rollout_nodes", "stage=\"in-progress\"") >= Some(1.0);
-                let done = value(&text, "gpu_rollout_nodes", "stage=\"done\"") >= Some(1.0);
+                let text = scrape(port).await.context("the metrics port is closed")?;
+                let busy = sample(&text, "gpu_rollout_nodes", "stage=\"in-progress\"") >= Some(1.0);
+                let done = sample(&text, "gpu_rollout_nodes", "stage=\"done\"") >= Some(1.0);
                 let evicted =
-                    value(&text, "gpu_rollout_evictions_total", "answer=\"accepted\"").is_some();
+                    sample(&text, "gpu_rollout_evictions_total", "answer=\"accepted\"").is_some();
                 Ok((busy && done && evicted).then_some(text))
             })
             .await
@@ -218,11 +201,11 @@ async fn run_is_measured_live_and_archived_afterwards() -> Result<()> {
         check(&text)?;
         let all: f64 = ["failed", "in-progress", "pending", "deferred", "done"]
             .iter()
-            .filter_map(|stage| value(&text, "gpu_rollout_nodes", &format!("stage=\"{stage}\"")))
+            .filter_map(|stage| sample(&text, "gpu_rollout_nodes", &format!("stage=\"{stage}\"")))
             .sum();
         ensure!((all - 4.0).abs() < 0.1, "{text}");
         ensure!(
-            value(
+            sample(
                 &text,
                 "gpu_rollout_slots_limit",
                 "namespace=\"gpu-operator\",release=\"gpu-rollout\",driver=\"gpu\""
@@ -230,12 +213,12 @@ async fn run_is_measured_live_and_archived_afterwards() -> Result<()> {
             "{text}"
         );
         ensure!(
-            value(&text, "gpu_rollout_lease_held", "") == Some(1.0)
-                && value(&text, "gpu_rollout_in_step", "") == Some(1.0),
+            sample(&text, "gpu_rollout_lease_held", "") == Some(1.0)
+                && sample(&text, "gpu_rollout_in_step", "") == Some(1.0),
             "{text}"
         );
         ensure!(
-            scraped(port).await.is_none(),
+            scrape(port).await.is_none(),
             "the metrics port is still open after the end of the pod"
         );
 
@@ -243,12 +226,12 @@ async fn run_is_measured_live_and_archived_afterwards() -> Result<()> {
         let report = console.types("gpu-rollout report -o metrics").await?;
         check(&report)?;
         ensure!(
-            value(&report, "gpu_rollout_last_run_exit_code", "namespace=\"gpu-operator\"")
+            sample(&report, "gpu_rollout_last_run_exit_code", "namespace=\"gpu-operator\"")
                 == Some(21.0),
             "{report}"
         );
         ensure!(
-            value(&report, "gpu_rollout_last_run_nodes", "outcome=\"failed\"") == Some(1.0),
+            sample(&report, "gpu_rollout_last_run_nodes", "outcome=\"failed\"") == Some(1.0),
             "{report}"
         );
         let explained = console.types("gpu-rollout explain 21").await?;
