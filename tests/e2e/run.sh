@@ -65,7 +65,7 @@ else
   for table in by_tags leaving moving mutations network order outcomes triggers versions; do
     set -- "$@" "scenarios::deployers::$table::"
   done
-  set -- "$@" scenarios::bundle:: scenarios::recipes::long:: scenarios::no_dra:: scenarios::never_ready:: its_node_is_lost fifty_nodes_are_drained five_hundred_worlds
+  set -- "$@" scenarios::bundle:: scenarios::recipes::long:: scenarios::no_dra:: scenarios::never_ready:: scenarios::truth:: its_node_is_lost fifty_nodes_are_drained five_hundred_worlds
 fi
 skipped=
 for name in "$@"; do
