@@ -15,7 +15,7 @@ version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 # A separate target directory: with a shared one, the different flags would rebuild everything at
 # each switch between this build and a development build. With an explicit target, cargo does not
 # pass the flags to build scripts and procedural macros, which cannot be static.
-# CARGO_TARGET_DIR=$image/cargo RUSTFLAGS='-C target-feature=+crt-static' \
+CARGO_TARGET_DIR=$image/cargo RUSTFLAGS='-C target-feature=+crt-static' \
   cargo build --profile "$profile" --locked --target "$triple" --no-default-features
 case $profile in dev | test) folder=debug ;; bench) folder=release ;; *) folder=$profile ;; esac
 binary=$image/cargo/$triple/$folder/gpu-rollout

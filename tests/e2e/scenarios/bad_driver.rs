@@ -71,7 +71,7 @@ async fn fleet_returns(mode: &str) -> Result<()> {
         else {
             unreachable!("seven commands");
         };
-        let deploy = deploy.replace("previous-bundle", &previous_bundle.display().to_string());
+        ensure!(deploy == "previous-bundle/deploy.sh", "{deploy}");
 
         let bad = stack.deploy_bundle(&bundle);
         let on_call = async {
@@ -96,7 +96,11 @@ async fn fleet_returns(mode: &str) -> Result<()> {
         let bad_nodes = images.filter(|image| is_bad(image)).count();
         ensure!((1..NODES).contains(&bad_nodes), "{bad_nodes} nodes have the bad driver");
 
-        let back = console.types(&deploy);
+        let back = async {
+            let deployed = stack.deploy_bundle(&previous_bundle).await?;
+            ensure!(deployed.success, "{deployed:?}");
+            Ok(())
+        };
         let on_call = async {
             wait_for(&console, "the nodes to wait for the end of the pause", |status| {
                 let rows = status["nodes"].as_array().into_iter().flatten();
