@@ -98,7 +98,7 @@ async fn plays(story: Story) -> Result<()> {
         let port = free_port()?;
         let hook = HookRelease::new(stack, "gpu-rollout");
         let observer = Observer::new(stack, HookRelease::new(stack, "gpu-rollout"), nodes, port)?;
-        observer.observe(rolls_out(&story, stack, &hook, &observer, port)).await
+        Box::pin(observer.observe(rolls_out(&story, stack, &hook, &observer, port))).await
     })
     .await
 }

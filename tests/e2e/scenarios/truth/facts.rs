@@ -30,6 +30,7 @@ pub(super) struct DriverPod {
 
 /// A GPU node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "the facts are independent")]
 pub(super) struct GpuNode {
     pub(super) ready: bool,
     pub(super) cordoned: bool,
