@@ -55,11 +55,13 @@ async fn check_previous(stack: &Stack, console: &Console) -> Result<()> {
     Ok(())
 }
 
-async fn fleet_returns(mode: &str) -> Result<()> {
-    scenario_within(DEADLINE, &format!("bad-driver-{mode}"), async |stack| {
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn previous_driver_returns_in_drive() -> Result<()> {
+    scenario_within(DEADLINE, "bad-driver", async |stack| {
         stack.play(Script { bad_driver: Some(NEW.driver), ..Script::seeded(91) }).await?;
         stack.add_gpu_nodes(NODES).await?;
-        let previous = Ask { dra: false, gpu_driver: json!({"mode": mode}), ..Ask::old(NODES) };
+        let previous = Ask { dra: false, gpu_driver: json!({"mode": "drive"}), ..Ask::old(NODES) };
         let previous_bundle = stack.helm.directory().join("previous");
         stack.render_for("helm", &previous_bundle, &[], &previous).await?;
         let deployed = stack.deploy_bundle(&previous_bundle).await?;
@@ -122,16 +124,4 @@ async fn fleet_returns(mode: &str) -> Result<()> {
         Ok(())
     })
     .await
-}
-
-#[tokio::test(flavor = "local")]
-#[ignore = "end to end: make e2e"]
-async fn previous_driver_returns_in_drive() -> Result<()> {
-    fleet_returns("drive").await
-}
-
-#[tokio::test(flavor = "local")]
-#[ignore = "end to end: make e2e"]
-async fn previous_driver_returns_in_assist() -> Result<()> {
-    fleet_returns("assist").await
 }
