@@ -413,8 +413,8 @@ mod tests {
             let expected: Vec<&str> = names.into_iter().filter(|name| known.get(*name) != known_before.get(*name)).map(String::as_str).collect();
             let found: Vec<&str> = named.differing(&before).into_iter().map(|name| &**name).collect();
             prop_assert_eq!(&found, &expected);
-            let anew: Named<u8> = known.into_iter().collect();
-            prop_assert!(named == anew, "equal content is equal, however it was built");
+            let rebuilt: Named<u8> = known.into_iter().collect();
+            prop_assert!(named == rebuilt, "equal content is equal, however it was built");
         }
     }
 }

@@ -189,8 +189,7 @@ impl<'a> DecidedNodes<'a> {
             // It is unknown when, or whether, a node that is not Ready comes back, or a driver
             // whose container fails becomes ready.
             moves: node.ready
-                && own
-                    .is_some_and(|wait| resolves_itself(&wait.reason) && !is_failing(&wait.reason)),
+                && own.is_some_and(|wait| resolves_itself(&wait.reason) && !is_failing(wait)),
             started: read(node, driver.traits())
                 .record()
                 .map(|record| record.started)
@@ -201,8 +200,8 @@ impl<'a> DecidedNodes<'a> {
 }
 
 /// Returns whether a container on the node fails again and again.
-fn is_failing(reason: &Reason) -> bool {
-    matches!(reason, Reason::DriverNotReady { trouble, restarts, .. } if trouble.is_some() && *restarts > 0)
+fn is_failing(wait: &Wait) -> bool {
+    matches!(&*wait.reason, Reason::DriverNotReady { trouble, restarts, .. } if trouble.is_some() && *restarts > 0)
 }
 
 /// Returns whether the wait can end without manual action. If NVIDIA's controller does not continue

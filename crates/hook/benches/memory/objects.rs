@@ -172,7 +172,7 @@ fn environment() -> String {
         let comma = if variable == 0 { "" } else { "," };
         let _ = write!(
             all,
-            r#"{comma}{{"name":"VARIABLE_{variable}","value":"some value that nobody reads"}}"#
+            r#"{comma}{{"name":"VARIABLE_{variable}","value":"some value that is not used"}}"#
         );
     }
     all

@@ -123,7 +123,7 @@ fn held(world: &World, holder: &str, seconds: u32) {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn lease_held_to_the_end_is_named() {
     let world = World::at_rest(1);
-    held(&world, "somebody", 20);
+    held(&world, "another-pod", 20);
     let pod = world.start("pod-a", "job-1");
     while world.second() < 3600 && !pod.handle.is_finished() {
         world.pass(5).await;
@@ -136,7 +136,7 @@ async fn lease_held_to_the_end_is_named() {
     assert_eq!(ended.code, ExitCode::LeaseHeld);
     assert_eq!(named(&ended), ["*:LeaseHeldByOther"]);
     assert!(
-        ended.message.contains("`somebody`"),
+        ended.message.contains("`another-pod`"),
         "the message names the holder: {}",
         ended.message
     );
@@ -160,7 +160,7 @@ async fn holder_with_longer_lease_gets_its_time() {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn lease_of_unlimited_duration_is_taken_over() {
     let world = World::at_rest(1);
-    held(&world, "somebody", 2_147_483_647);
+    held(&world, "another-pod", 2_147_483_647);
     let ended = world.run("pod-a", "job-1").await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
     let taken =

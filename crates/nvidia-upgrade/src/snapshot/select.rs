@@ -31,7 +31,7 @@ impl DriverSelection {
         };
         match driver {
             Driver::Ofed if any(names::OFED_OWNER_LABEL) => Self::Network,
-            // There is no controller that would select pods.
+            // No controller selects pods here.
             Driver::Ofed | Driver::DaemonSet => Self::NetworkWithoutOwner,
             Driver::Gpu => match observed.live_cluster_policy() {
                 Some(policy) if policy.uses_nvidia_drivers => Self::NvidiaDrivers,

@@ -113,8 +113,7 @@ fn no_eta(progress: &NodeProgress<'_>, pace: RolloutPace, now: Timestamp) -> NoE
     let node = progress.node.name.clone();
     if !progress.moves {
         let reason = progress.wait.map_or("Unknown", |wait| wait.reason.name());
-        let fails = progress.node.ready
-            && progress.wait.is_some_and(|wait| super::is_failing(&wait.reason));
+        let fails = progress.node.ready && progress.wait.is_some_and(super::is_failing);
         return if fails {
             NoEta::NodeFails { node, reason }
         } else {

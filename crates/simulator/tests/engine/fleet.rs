@@ -390,8 +390,8 @@ impl Fleet {
         }
         let decision =
             self.planner.decide(&self.observed, &self.settings, &self.memory, at(second));
-        let anew = decide(&self.observed, &self.settings, &self.memory, at(second));
-        assert_eq!(decision, anew, "what builds on the last decision and what looks at everything");
+        let full = decide(&self.observed, &self.settings, &self.memory, at(second));
+        assert_eq!(decision, full, "what builds on the last decision and what looks at everything");
         self.memory = decision.memory.clone();
         decision
     }

@@ -7,7 +7,7 @@ use crate::restarts::{configure, daemon_set, pod, stand_alone};
 
 #[test]
 fn foreign_daemon_set_with_config_map_is_untouched() {
-    for owner in [None, Some("somebody".to_owned())] {
+    for owner in [None, Some("another-owner".to_owned())] {
         let mut fleet = stand_alone(1);
         let mut exporter = daemon_set("exporter", "exporter");
         exporter.owner = owner;

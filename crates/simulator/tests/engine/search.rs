@@ -33,8 +33,8 @@ fn sound(
     memory: &planner::memory::RunMemory,
 ) -> planner::decide::Decision {
     let decision = planner.decide(observed, settings, memory, world::now());
-    let anew = decide(observed, settings, memory, world::now());
-    assert_eq!(decision, anew, "what builds on the last decision and what looks at everything");
+    let full = decide(observed, settings, memory, world::now());
+    assert_eq!(decision, full, "what builds on the last decision and what looks at everything");
     decision
 }
 

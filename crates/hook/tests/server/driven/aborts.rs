@@ -77,7 +77,7 @@ async fn aborts(fleet: &Driven, pod: &Pod) -> bool {
     let hooks: Vec<Settings> = fleet.stages.iter().map(|(settings, _)| settings.clone()).collect();
     let hooks: Vec<&Settings> = hooks.iter().collect();
     let (client, clock) = (fleet.world.server.client(HOLDER), fleet.world.clock.clone());
-    let pause = Pause { selector: None, by: "somebody".to_owned(), reason: None, at: clock.now() };
+    let pause = Pause { selector: None, by: "ada".to_owned(), reason: None, at: clock.now() };
     let aborting = abort(&client, &hooks, &pause, (false, Arc::new(move || clock.now())), |_| ());
     let kubelet = async {
         loop {
@@ -277,7 +277,7 @@ async fn failures_of(
     stays_paused: bool,
 ) -> Vec<NodeWriteFailure> {
     let (client, clock) = (fleet.world.server.client(HOLDER), fleet.world.clock.clone());
-    let pause = Pause { selector: None, by: "somebody".to_owned(), reason: None, at: clock.now() };
+    let pause = Pause { selector: None, by: "ada".to_owned(), reason: None, at: clock.now() };
     abort(&client, &[settings], &pause, (stays_paused, Arc::new(move || clock.now())), |_| ())
         .await
         .unwrap()

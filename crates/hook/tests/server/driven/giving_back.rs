@@ -65,9 +65,9 @@ async fn lease_lost_during_release_is_taken_again() {
             lease["spec"]["holderIdentity"] = json!(name);
         });
     };
-    holder(Some("somebody"));
+    holder(Some("another-pod"));
     fleet.world.pass(8).await;
-    assert_eq!(fleet.world.holder().as_deref(), Some("somebody"));
+    assert_eq!(fleet.world.holder().as_deref(), Some("another-pod"));
     holder(None);
     fleet.world.server.state().faults.clear();
     is_given_back(&fleet, pod, "a lost Lease").await;

@@ -15,7 +15,7 @@ use crate::settings::DRA;
 const PAUSE_SECONDS: u64 = 1200;
 
 fn pause(fleet: &Driven) {
-    let text = json!({"by": "somebody", "at": fleet.world.clock.now()}).to_string();
+    let text = json!({"by": "ada", "at": fleet.world.clock.now()}).to_string();
     let object = json!({"kind": "ConfigMap", "apiVersion": "v1", "data": {"fleet": text}});
     fleet.world.put("configmaps", names::LEASE_NAMESPACE, names::PAUSE_NAME, object);
 }

@@ -52,11 +52,11 @@ async fn restored_etcd_is_believed_after_a_minute() {
             .into_iter()
             .filter(|entry| entry.request.verb == "watch" && entry.request.resource == "nodes");
         let version = |text: &str| text.parse::<u64>().unwrap() < version + 1000;
-        let anew = watches
+        let restarted = watches
             .filter(|entry| entry.at > restored && version(&entry.request.query["resourceVersion"]))
             .map(|entry| entry.at)
             .min();
-        let took = anew.unwrap().duration_since(restored).as_secs();
+        let took = restarted.unwrap().duration_since(restored).as_secs();
         assert!((60..=most).contains(&took), "{how:?}: believed after {took} s");
     }
 }

@@ -31,7 +31,7 @@ fn two_that_upgrade_or_none_are_found() {
     let coming = |on| move |scene: &mut PreflightScene| scene.coming().auto_upgrade = Some(on);
     let two = "actors: autoUpgrade is on in the ClusterPolicy, but the hook runs in mode `drive`: both would upgrade the same nodes";
     let none = "actors: autoUpgrade is off in the ClusterPolicy, but the hook runs in mode `steer`, in which the operator upgrades the nodes: no node would be upgraded";
-    let nobody = "nobody-upgrades: autoUpgrade is off in the ClusterPolicy: old driver pods run until a user deletes them";
+    let upgrades_off = "nobody-upgrades: autoUpgrade is off in the ClusterPolicy: old driver pods run until a user deletes them";
     let nothing: [&str; 0] = [];
     assert_eq!(found(Mode::Drive, |_| {}), [two]);
     assert_eq!(found(Mode::Drive, off), nothing);
@@ -42,8 +42,8 @@ fn two_that_upgrade_or_none_are_found() {
     );
     assert_eq!(found(Mode::Steer, |_| {}), nothing);
     assert_eq!(found(Mode::Steer, off), [none]);
-    assert_eq!(found(Mode::Assist, off), [nobody]);
-    assert_eq!(found(Mode::Observe, coming(false)), [nobody]);
+    assert_eq!(found(Mode::Assist, off), [upgrades_off]);
+    assert_eq!(found(Mode::Observe, coming(false)), [upgrades_off]);
 }
 
 #[test]

@@ -173,7 +173,7 @@ fn line_006_too_many_pods_block_everything() {
 #[test]
 fn line_007_pods_of_other_owners_are_not_seen() {
     let mut observed = fleet();
-    pod(&mut observed, "other", Some("somebody"), "a");
+    pod(&mut observed, "other", Some("another-owner"), "a");
     assert_eq!(seen(&observed).entries.len(), 1);
     assert_eq!(blocked(&observed), None);
 }
