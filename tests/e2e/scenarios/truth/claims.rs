@@ -54,7 +54,7 @@ impl Claims {
 
 /// A command succeeds while the API server answers, and names the failure while it does not. `doctor` says by its code whether there are problems.
 fn exit_code(answer: &Answer, judge: &mut Judge) {
-    let problems = array(&answer.document["ailments"]).any(|one| one["severity"] == "problem");
+    let problems = array(&answer.document["findings"]).any(|one| one["severity"] == "problem");
     let wanted = match answer.server {
         Server::Up if problems => 14,
         Server::Up => 0,
@@ -156,7 +156,7 @@ fn doctor(answer: &Answer, judge: &mut Judge) {
         [("unattended-cordons", answer.fact(cordons)), ("held-nodes", answer.fact(held))]
     {
         let Some((nodes, Some(attended))) = fact else { continue };
-        let findings = array(&answer.document["ailments"]).filter(|one| one["check"] == check);
+        let findings = array(&answer.document["findings"]).filter(|one| one["check"] == check);
         let told: BTreeSet<String> = findings
             .flat_map(|one| array(&one["nodes"]))
             .map(|node| text(node).to_owned())
