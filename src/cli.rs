@@ -90,12 +90,13 @@ enum CliCommand {
     /// many pods are evicted, with one line per node.
     ///
     /// The upgrade runs in a model of a cluster, in virtual time, with the recipe's limits and time
-    /// budget. Drivers take time to start, evicted training pods come back on other nodes, and
-    /// caches lag behind. In mode `drive`, the hook's own engine upgrades the nodes. In `observe`,
-    /// `assist` and `steer`, a model of NVIDIA's controller does, in fleets of up to 1,000 nodes.
+    /// budget. Drivers take time to start, evicted pods are recreated on other nodes, and watch
+    /// caches lag behind the API server. In mode `drive`, the hook's own engine upgrades the nodes.
+    /// In `observe`, `assist` and `steer`, a model of NVIDIA's controller upgrades them; it
+    /// supports up to 1,000 nodes.
     ///
-    /// The same seed gives the same result on every machine. The times of a node are drawn from its
-    /// name, so that you compare policies on the same nodes.
+    /// The same seed gives the same result on every machine. The random times of each node come
+    /// from the seed and the node's name, so that you can compare policies on identical nodes.
     Simulate(simulate::SimulateArguments),
     /// Show rollout status: what each node waits for, and what to do
     ///
@@ -138,9 +139,9 @@ enum CliCommand {
     /// Check a cluster for configuration problems
     ///
     /// Use it at any time, even if no rollout is in progress. It finds incompatible versions and
-    /// values, DRA plugins that serve a driver that is no longer loaded, and limits that prevent
-    /// the upgrade of every node. It also finds nodes that were left cordoned or skipped, and
-    /// rights that a hook lacks.
+    /// values, DRA plugins that serve a driver that is no longer loaded, and limits that allow no
+    /// upgrade at all. It also finds nodes that were left cordoned or skipped, and rights that a
+    /// hook lacks.
     ///
     /// It reads the cluster and changes nothing. It exits with 14 if something does not work now,
     /// and with 0 if it finds only warnings.
@@ -155,7 +156,7 @@ enum CliCommand {
     SupportBundle(support_bundle::SupportBundleArguments),
     /// Start no more node upgrades until `resume`
     ///
-    /// gpu-rollout's hooks see the pause within a second. In `observe` and `assist`, `pause` also
+    /// A running hook notices the pause within a second. In `observe` and `assist`, `pause` also
     /// sets NVIDIA's skip label, so that NVIDIA's controllers leave the nodes alone. The pause does
     /// not extend the time budget of the Job. If the budget ends during the pause, the Job fails
     /// with code 20: deploy again after `resume`. The pause survives every sync of a deployer.
@@ -167,8 +168,8 @@ enum CliCommand {
     Pause(pause::PauseArguments),
     /// Continue a paused rollout where it stopped
     ///
-    /// Removes the pause, and releases the nodes that no other pause covers. If the hook Job has
-    /// ended during the pause, deploy the bundle again.
+    /// Removes the pause, and releases the nodes that it held, unless another pause covers them. A
+    /// running hook Job continues. If the Job ended during the pause, deploy the bundle again.
     Resume(pause::ResumeArguments),
     /// Stop a rollout and remove its cordons, labels, annotations and Lease
     ///
@@ -178,8 +179,8 @@ enum CliCommand {
     /// although its driver may not work. NVIDIA's controller finishes the nodes that it has
     /// started.
     ///
-    /// You can kill `abort` at any time and run it again. It also works after the bundle has been
-    /// removed.
+    /// You can interrupt `abort` at any time and run it again. It also works after the bundle has
+    /// been removed.
     Abort(abort::AbortArguments),
     /// Leave nodes on their current driver
     ///
@@ -192,8 +193,8 @@ enum CliCommand {
     Skip(node_request::NodeRequestArguments),
     /// Undo `skip`
     ///
-    /// Removes the skip label, so that the nodes are upgraded like all others. If the hook itself
-    /// has set the label (a hold), it stays: the hook releases it.
+    /// Removes the skip label, so that the nodes are upgraded like all others. A label that the
+    /// hook itself has set (a hold) stays, because the hook releases the node later.
     #[command(after_help = "Example:
   gpu-rollout unskip gpu-3 gpu-4")]
     Unskip(node_request::NodeRequestArguments),

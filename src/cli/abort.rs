@@ -10,7 +10,7 @@ use contract::exit::ExitCode;
 use contract::pause::Pause;
 use contract::settings::Settings;
 use contract::user_request::RequestCommand;
-use ops::abort::{abort, find_begun, find_leftovers};
+use ops::abort::{abort, find_in_progress, find_leftovers};
 use ops::node_write;
 use ops::pause::FINISHED_BY_CONTROLLER;
 use ops::user_request::new_request;
@@ -22,7 +22,7 @@ use planner::pods::listed;
   gpu-rollout abort --dry-run
   gpu-rollout abort --stay-paused --reason INC-4711")]
 pub struct AbortArguments {
-    /// Keep the fleet paused until `resume`, so that a deployer that retries starts no nodes
+    /// Keep the fleet paused until `resume`, so that no upgrade starts even if a deployer retries
     #[arg(long)]
     stay_paused: bool,
     #[command(flatten)]
@@ -54,8 +54,8 @@ impl AbortArguments {
             if leftovers.jobs.is_empty() && leftovers.nodes.is_empty() {
                 printer.note("no hook is running, and there is nothing to change on any node");
             }
-            if let Some(begun) = describe_begun(&leftovers.begun) {
-                printer.note(&begun);
+            if let Some(in_progress) = describe_in_progress(&leftovers.in_progress) {
+                printer.note(&in_progress);
             }
             if let Err(code) = consent.given(printer) {
                 return Ok(code);
@@ -78,13 +78,15 @@ impl AbortArguments {
                 return Ok(node_write::exit_code(&failures));
             }
             printer.data("aborted\n");
-            if let Some(begun) = describe_begun(&find_begun(session.client(), &hooks).await?) {
-                printer.note(&begun);
+            if let Some(in_progress) =
+                describe_in_progress(&find_in_progress(session.client(), &hooks).await?)
+            {
+                printer.note(&in_progress);
             }
             printer.note(if stay_paused {
-                "the fleet stays paused: no more nodes start until `gpu-rollout resume`"
+                "the fleet stays paused: no more upgrades start until `gpu-rollout resume`"
             } else {
-                "a deployer that retries starts the rollout again; --stay-paused prevents that"
+                "if a deployer retries, it starts the rollout again; --stay-paused prevents that"
             });
             Ok(ExitCode::Success)
         })
@@ -92,8 +94,7 @@ impl AbortArguments {
 }
 
 /// Describes the nodes whose upgrade an abort does not stop.
-fn describe_begun(begun: &[String]) -> Option<String> {
-    (!begun.is_empty()).then(|| {
-        format!("nodes that are being upgraded {FINISHED_BY_CONTROLLER}: {}", listed(begun))
-    })
+fn describe_in_progress(in_progress: &[String]) -> Option<String> {
+    (!in_progress.is_empty())
+        .then(|| format!("in progress on {}: {FINISHED_BY_CONTROLLER}", listed(in_progress)))
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::table::push_wrapped;
+use contract::count::with_noun;
 use ops::advice::fleet_advice;
 use ops::remedy::Remedy;
 use ops::status::{BlockingCondition, RolloutStatus};
@@ -23,8 +24,11 @@ pub(super) fn fleet_text(status: &RolloutStatus, width: usize) -> String {
             advice.nodes.first().copied().unwrap_or("the fleet"),
             advice.nodes.len().saturating_sub(1),
         );
-        let others =
-            if more > 0 { format!(" (and the same for {more} more nodes)") } else { String::new() };
+        let others = if more > 0 {
+            format!(" (and the same for {})", with_noun(more, "more node"))
+        } else {
+            String::new()
+        };
         for obstacle in &advice.obstacles {
             push_wrapped(&mut text, ("  ", "    "), &format!("{first}: {obstacle}"), width);
         }

@@ -24,11 +24,12 @@ enum BundleCommand {
     /// A bundle is a directory of files that a deployer installs. `render` creates it from a
     /// recipe, and replaces an existing bundle as a whole, unless it was edited.
     Render(Box<render::RenderArguments>),
-    /// Check that a bundle was not edited and that its parts fit together
+    /// Check whether a bundle was edited, and whether it is consistent
     ///
     /// Use it before you deploy, and after you have edited a bundle. It prints one finding per
-    /// line. It exits with 0 if the bundle is as it was rendered, and with 1 if it was edited or
-    /// its parts no longer fit together.
+    /// line: each edited file, and each part that no longer matches the others, such as a hook that
+    /// no longer matches the values. It exits with 0 if the bundle is exactly as `render` wrote it,
+    /// and with 1 if it was edited.
     #[command(after_help = "Example:
   gpu-rollout bundle verify bundle")]
     Verify(verify::VerifyArguments),

@@ -43,8 +43,8 @@ pub struct PauseArguments {
   gpu-rollout resume -l nvidia.com/gpu.product=NVIDIA-H100
   gpu-rollout resume --all --yes")]
 pub struct ResumeArguments {
-    /// Remove the pause with this selector, written exactly as for `pause` [default: the only
-    /// pause]
+    /// Remove the pause with this selector, written exactly as for `pause` [default: the pause,
+    /// if there is only one]
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "all")]
     selector: Option<String>,
     /// Remove every pause
@@ -181,15 +181,12 @@ fn describe_reach(reach: &PauseReach) -> String {
             )
         }
     };
-    let begun = match reach.begun.len() {
-        0 => String::new(),
-        count => format!(
-            "; {count} nodes that are being upgraded {}: {}",
-            reach.begun_then,
-            listed(&reach.begun)
-        ),
+    let in_progress = if reach.in_progress.is_empty() {
+        String::new()
+    } else {
+        format!("; in progress on {}: {}", listed(&reach.in_progress), reach.in_progress_then)
     };
-    format!("no more of the {} nodes start{held}{begun}", reach.nodes)
+    format!("no more upgrades start on {}{held}{in_progress}", with_noun(reach.nodes, "node"))
 }
 
 fn describe_pause(pause: &ObservedPause) -> String {

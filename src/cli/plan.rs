@@ -46,7 +46,7 @@ pub struct PlanArguments {
     /// measured on the driver pods that run now]
     #[arg(long, value_name = "LEAST..MOST")]
     driver_time: Option<DurationRange>,
-    /// How long the jobs that the policy waits for still run, as a range
+    /// Remaining time of the jobs that the policy waits for, as a range
     #[arg(long, value_name = "LEAST..MOST", default_value = "0s..1h")]
     job_time: DurationRange,
     /// Number of random runs, 1 to 1000, in addition to the quickest and the slowest possible run
@@ -161,6 +161,6 @@ async fn run(
             .join("\n")
     };
     let code = output.print(&RolloutList { rollouts: &rollouts }, names, text, printer);
-    let blocked = rollouts.iter().any(|rollout| !rollout.may_begin);
+    let blocked = rollouts.iter().any(|rollout| !rollout.can_start);
     Ok(if code == ExitCode::Success && blocked { ExitCode::Preflight } else { code })
 }

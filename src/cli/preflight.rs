@@ -55,7 +55,7 @@ impl PreflightArguments {
                     .join("\n")
             };
             let code = output.print(&RolloutList { rollouts: &rollouts }, names, text, printer);
-            let blocked = rollouts.iter().any(|rollout| !rollout.may_begin);
+            let blocked = rollouts.iter().any(|rollout| !rollout.can_start);
             Ok(if code == ExitCode::Success && blocked { ExitCode::Preflight } else { code })
         })
     }
@@ -86,7 +86,7 @@ fn rollout_text(rollout: &PreflightReport, width: usize) -> String {
         push_finding(&mut text, finding, width);
         push_wrapped(&mut text, ("    ", "    "), &format!("hint: {}", finding.advice), width);
     }
-    text.push_str(if rollout.may_begin {
+    text.push_str(if rollout.can_start {
         "A rollout can start.\n"
     } else {
         "A rollout must not start.\n"

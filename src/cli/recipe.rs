@@ -118,17 +118,17 @@ pub struct RecipeSelection {
 }
 
 /// The heading of [`AicrArguments`] in help.
-const AICR_HEADING: &str = "Recipes of NVIDIA AICR (RecipeResult)";
+const AICR_HEADING: &str = "Only for recipes from NVIDIA AICR (kind RecipeResult)";
 
 /// Options for recipes of NVIDIA AICR.
 #[derive(Debug, Default, clap::Args)]
 struct AicrArguments {
-    /// AICR's data directory, which contains `components/` with the values files that the recipe
-    /// names
+    /// AICR's data directory; its subdirectory `components/` contains the values files that the
+    /// recipe names
     #[arg(long, value_name = "DIR", help_heading = AICR_HEADING)]
     data: Option<String>,
-    /// Replace each key that no chart reads with the key that works, if there is one [default:
-    /// leave such keys out, with a warning]
+    /// Replace each key that no chart reads with the key that has the intended effect, if there is
+    /// one [default: leave such keys out, with a warning]
     #[arg(long, help_heading = AICR_HEADING)]
     fix_dead_keys: bool,
     /// Leave out manifest files, with a warning for each [default: a manifest file is an error]

@@ -88,7 +88,7 @@ fn node_text(explanation: &NodeExplanation, snapshot: &RolloutSnapshot, width: u
         let _ = writeln!(text, "  request: {}", request_text(request, snapshot.now));
     }
     if let Some(held) = &row.held {
-        let _ = writeln!(text, "  {} for {}", held.text(), format_age(held.since, snapshot.now));
+        let _ = writeln!(text, "  {} (for {})", held.text(), format_age(held.since, snapshot.now));
     }
     // The node's own reason is printed below, and not repeated here.
     for waiting in
@@ -104,8 +104,7 @@ fn node_text(explanation: &NodeExplanation, snapshot: &RolloutSnapshot, width: u
     };
     let by = waiting.since.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
     let at = waiting.since.at.map(|at| format!(" ({at:.0}{by})")).unwrap_or_default();
-    let ends =
-        if waiting.resolves_itself { "can resolve itself" } else { "does not resolve itself" };
+    let ends = if waiting.resolves_itself { "can resolve itself" } else { "needs manual action" };
     let age = waiting
         .since
         .at

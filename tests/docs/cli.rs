@@ -10,8 +10,8 @@ use crate::root;
 const PAGE: &str = "docs/cli.md";
 const HEAD: &str = "# Command reference
 
-For everyone who uses `gpu-rollout` in a terminal or in a script. After this page you know every
-command and option. The page shows the output of `--help` for each command.
+This page lists every command and option of `gpu-rollout`, for use in a terminal or in a script. It
+shows the output of `--help` for each command.
 
 | You want | Command |
 |---|---|

@@ -78,7 +78,7 @@ fn lines(page: &str) -> Vec<(usize, String)> {
         } else if inside {
             let text = line.strip_suffix('\\').unwrap_or(line);
             match lines.last_mut().filter(|_| goes_on) {
-                Some((_, begun)) => begun.push_str(text),
+                Some((_, started)) => started.push_str(text),
                 None => lines.push((number + 1, text.to_owned())),
             }
             goes_on = line.ends_with('\\');

@@ -32,7 +32,7 @@ const ROWS: [Row; 8] = [
     (
         "annotation",
         "the hook (`assist`, `steer`)",
-        "how often the hook has retried a node on which NVIDIA's controller gave up",
+        "how many times the hook has retried a node on which NVIDIA's controller gave up",
         |traits| traits.retries,
     ),
     (

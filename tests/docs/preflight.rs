@@ -10,37 +10,37 @@ const HEAD: &str = "# Preflight checks
 
 <!-- Made from crates/contract/src/check.rs; `UPDATE=1 cargo test --test docs` updates it. -->
 
-This page is for people who plan a rollout, or whose rollout was stopped by a preflight check. After
-it, you know what each check finds, whether the finding blocks the rollout, and what to do.
+Did a preflight check stop your rollout, or do you plan one? Here you find what each check finds,
+whether the finding blocks the rollout, and what to do.
 
 The preflight runs before any node is cordoned. It compares the live cluster with the requirements
 of the rollout. `gpu-rollout preflight` runs the same checks from a workstation
-([operate.md](operate.md)). The checks cover:
+([operate.md](operate.md#check-the-cluster-before-a-rollout)). The checks cover:
 
 * nodes and driver DaemonSets;
 * pods, PodDisruptionBudgets and ResourceClaims;
-* other controllers and people that work on the same nodes.
+* other users and controllers that work on the same nodes.
 
-The preflight checks only nodes that have the device. Each finding names the nodes and pods that it
-concerns, and says what to do.
+The preflight checks only the nodes that have the driver's device, such as a GPU. Each finding names
+the nodes and pods that it concerns, and says what to do.
 
 ## Severity of a finding
 
 * **blocks**: the rollout does not start.
 * **warns**: the hook reports the finding, and the rollout starts.
-* **blocks, always**: as *blocks*, and you cannot lower the severity. Such a finding means that two
-  controllers or none would upgrade the nodes, or that evictions would ignore the policy.
+* **blocks, always**: like *blocks*, but you cannot lower the severity. With such a finding, the
+  rollout could not work, or would ignore its own policy.
 
-In mode `assist`, every check only warns by default, because the operator would continue without the
-hook.
+In mode `assist`, every check only warns by default, because the operator upgrades the nodes with or
+without the hook.
 
 ## Change the severity of a check
 
-Set `block`, `warn` or `ignore` for a check. `ignore` disables the check. In a recipe, the keys are
+Set a check to `block`, `warn` or `ignore`. `ignore` disables the check. In a recipe, the keys are
 `rollout.gpuDriver.preflight` and `rollout.ofedDriver.preflight`. In the hook chart, the key is
-`rollout.preflight.strictness`. A check that you do not name keeps the severity in the table.
+`rollout.preflight.strictness`. A check that you do not name keeps its default severity.
 
-`block` also applies in mode `assist`. The deployment then fails before the operator sees the new
+`block` also applies in mode `assist`: the deployment then fails before the operator gets the new
 version.
 
 ```yaml

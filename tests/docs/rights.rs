@@ -14,20 +14,21 @@ const HEAD: &str = "# Hook permissions
 
 <!-- Made from crates/contract/src/task/rights.rs; `UPDATE=1 cargo test --test docs` updates it. -->
 
-This page is for cluster administrators and security reviewers. After it, you know every permission
-of the hook: on which objects, in which scope, and for what purpose. In settings and messages, a
-permission is called a *right*.
+This page lists every permission of the hook for cluster administrators and security reviewers: on
+which objects, in which scope, and for what purpose. In settings and messages, a permission is
+called a *right*.
 
 * Each hook Job runs under the ServiceAccount of its own release.
-* The chart renders the hook's roles from these tables. The roles contain nothing else. They allow
-  no access to Secrets or CustomResourceDefinitions. They allow writes to nodes only for the tasks
-  that need them ([which mode has which task](modes.md#what-the-hook-releases-do)).
+* The chart renders the hook's roles from these tables. The roles contain nothing else: no access to
+  Secrets or CustomResourceDefinitions, and writes to nodes only for the tasks that need them
+  ([which mode has which task](modes.md#what-the-hook-releases-do)).
 * When the hook starts, it asks the API server for each of these rights. It names all missing rights
   in one message, before it writes anything.
 * A rule that names an object is restricted to that object (`resourceNames`). RBAC cannot restrict
   `create`, or an object whose name is not known in advance.
 
-Each hook release gets the rights in the first table and those in the tables of its tasks.
+Each hook release gets the rights in the first table and those in the tables of its tasks. A row
+that names a driver is only for hooks of that driver (`rollout.driver`).
 ";
 
 /// Returns the heading of a task's table.
@@ -54,14 +55,24 @@ fn heading(task: Option<Task>) -> &'static str {
     }
 }
 
-fn scope(scope: RightScope) -> String {
-    match scope {
+fn scope(right: &Right) -> String {
+    match right.scope {
         RightScope::Cluster => "the cluster (ClusterRole)".to_owned(),
         RightScope::Release => "the hook's namespace".to_owned(),
         RightScope::Default => format!("namespace `{LEASE_NAMESPACE}`"),
         RightScope::Operator => {
-            "the operator's namespace (`rollout.operatorNamespace`), or that of the DaemonSet (`rollout.daemonSet.namespace`)"
-                .to_owned()
+            let (operator, own) = (
+                "the operator's namespace (`rollout.operatorNamespace`)",
+                "the DaemonSet's namespace (`rollout.daemonSet.namespace`)",
+            );
+            match right.driver {
+                None => format!(
+                    "{operator}; with the driver `{}`, {own}",
+                    Driver::DaemonSet.traits().name
+                ),
+                Some(driver) if driver.has_operator() => operator.to_owned(),
+                Some(_) => own.to_owned(),
+            }
         }
         RightScope::Dra => "each namespace in `rollout.dra.namespaces`".to_owned(),
         RightScope::DevicePlugin => {
@@ -70,24 +81,19 @@ fn scope(scope: RightScope) -> String {
     }
 }
 
-fn object(object: RightTarget) -> String {
-    match object {
+fn object(right: &Right) -> String {
+    match right.object {
         RightTarget::Any => "any".to_owned(),
         RightTarget::Job => "its own Job".to_owned(),
         RightTarget::Record => "its own run record".to_owned(),
         RightTarget::Lease => format!("`{LEASE_NAME}`"),
         RightTarget::Pauses => format!("`{PAUSE_NAME}`"),
         RightTarget::OperatorDeployment => {
-            let of = |driver: Driver| {
-                format!(
-                    "`{}` (driver `{}`)",
-                    driver.traits().operator_deployment,
-                    driver.traits().name
-                )
-            };
-            let drivers: Vec<String> =
-                Driver::ALL.into_iter().filter(|driver| driver.has_operator()).map(of).collect();
-            format!("{}, or `rollout.operatorDeployment`", drivers.join(", "))
+            let driver = right.driver.expect("the driver decides which operator has a Deployment");
+            format!(
+                "`{}`, or the one that `rollout.operatorDeployment` names",
+                driver.traits().operator_deployment
+            )
         }
         RightTarget::OperatorLease => format!("`{OPERATOR_LEASE}`"),
         RightTarget::DriverDaemonSet => "the one that `rollout.daemonSet.name` names".to_owned(),
@@ -111,8 +117,8 @@ fn row(right: &Right) -> String {
     format!(
         "| `{resource}`{only} | {} | {} | {} | {} |",
         right.verbs.join(", "),
-        object(right.object),
-        scope(right.scope),
+        object(right),
+        scope(right),
         right.why
     )
 }

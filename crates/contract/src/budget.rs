@@ -15,7 +15,7 @@ pub const MARGIN_SECONDS: u64 = 90;
 
 /// How many seconds of the margin the hook uses to release nodes whose driver it did not touch
 /// (mode `drive`).
-pub const GIVING_BACK_SECONDS: u64 = MARGIN_SECONDS / 2;
+pub const RELEASE_SECONDS: u64 = MARGIN_SECONDS / 2;
 /// Seconds that a run takes in addition to the nodes: image pull and scheduling of the hook, the
 /// operator's own rollout, quiet period, re-rolls.
 pub const OVERHEAD_SECONDS: u64 = 900;

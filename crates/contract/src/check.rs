@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::settings::Mode;
 
-/// One check of a preflight.
+/// One check of a preflight. The aliases are the names that version 0.1.0 wrote.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -19,19 +19,22 @@ pub enum PreflightCheck {
     /// A selector of the policy is not valid.
     Selectors,
     /// A PodDisruptionBudget that never allows an eviction.
-    BudgetNeverYields,
+    #[serde(alias = "budget-never-yields")]
+    BlockingBudgets,
     /// Pods with an emptyDir whose data would be lost.
     EmptyDir,
     /// Pods that would not be recreated.
     UnmanagedPods,
     /// Pods that use the device and cannot be evicted.
-    PinnedHolders,
+    #[serde(alias = "pinned-holders")]
+    UnevictableDeviceUsers,
     /// Pods whose controller is of a kind that is not part of Kubernetes.
     ForeignControllers,
     /// Pods that are stuck in termination.
     TerminatingPods,
     /// Pods that may use the device without requesting it.
-    HiddenHolders,
+    #[serde(alias = "hidden-holders")]
+    UndeclaredDeviceUsers,
     /// ResourceClaims that running pods hold.
     HeldClaims,
     /// ResourceClaims that are not released.
@@ -43,7 +46,8 @@ pub enum PreflightCheck {
     /// Two controllers that upgrade drivers, or none in mode `steer`.
     Actors,
     /// No controller upgrades drivers.
-    NobodyUpgrades,
+    #[serde(alias = "nobody-upgrades")]
+    AutoUpgradeOff,
     /// A driver manager that evicts pods at the same time as the hook.
     ManagerEviction,
     /// A time budget that is too small.
@@ -133,7 +137,8 @@ impl JsonSchema for CheckStrictness {
             .map(|check| {
                 let words: Vec<CheckLevel> =
                     CheckLevel::ALL.into_iter().filter(|level| check.takes(*level)).collect();
-                (check.name().to_owned(), json!({"description": check.finds(), "enum": words}))
+                let description = format!("The severity of this finding: {}", check.finds());
+                (check.name().to_owned(), json!({"description": description, "enum": words}))
             })
             .collect();
         json_schema!({
@@ -193,16 +198,16 @@ impl PreflightCheck {
         Self::ManagerEviction,
         Self::NoReadyNodes,
         Self::DaemonSetIdentity,
-        Self::BudgetNeverYields,
+        Self::BlockingBudgets,
         Self::EmptyDir,
         Self::UnmanagedPods,
-        Self::PinnedHolders,
+        Self::UnevictableDeviceUsers,
         Self::TimeBudget,
-        Self::NobodyUpgrades,
+        Self::AutoUpgradeOff,
         Self::ModeChange,
         Self::ForeignControllers,
         Self::TerminatingPods,
-        Self::HiddenHolders,
+        Self::UndeclaredDeviceUsers,
         Self::HeldClaims,
         Self::LeftoverClaims,
         Self::KubernetesUpgrade,
@@ -246,11 +251,11 @@ impl PreflightCheck {
             Self::Actors => (
                 "actors",
                 AlwaysBlocks,
-                "In mode `drive`, `autoUpgrade` is on: the operator and the hook would upgrade the same nodes. In mode `steer`, it is off: no node would be upgraded.",
+                "In mode `drive`, `autoUpgrade` is on: the operator and the hook would upgrade the same nodes. In mode `steer`, `autoUpgrade` is off: no node would be upgraded.",
                 "deploy the operator's release with the values of this mode",
             ),
-            Self::NobodyUpgrades => (
-                "nobody-upgrades",
+            Self::AutoUpgradeOff => (
+                "auto-upgrade-off",
                 Warns,
                 "In the modes `observe` and `assist`, `autoUpgrade` is off: the operator changes its DaemonSets, but no driver pod is replaced.",
                 "set autoUpgrade, use mode drive, or delete the driver pods yourself, node by node",
@@ -258,7 +263,7 @@ impl PreflightCheck {
             Self::ManagerEviction => (
                 "manager-eviction",
                 AlwaysBlocks,
-                "In mode `drive`, the driver manager evicts or drains: it bypasses the policy, and uncordons nodes with a foreign cordon.",
+                "In mode `drive`, the driver manager is set to evict pods or drain nodes: it would bypass the policy, and would uncordon nodes with a foreign cordon.",
                 "set ENABLE_GPU_POD_EVICTION and ENABLE_AUTO_DRAIN to \"false\" in driver.manager.env",
             ),
             Self::NoReadyNodes => (
@@ -270,11 +275,11 @@ impl PreflightCheck {
             Self::DaemonSetIdentity => (
                 "daemon-set-identity",
                 Blocks,
-                "Values with which the operator deletes a driver DaemonSet and creates another one (precompiled or not, ClusterPolicy or NVIDIADriver, driver off), and nodes that no longer match the selector of their DaemonSet. The driver pods are then replaced at once, without any policy, under running workloads.",
-                "drain the nodes first and make the change in a maintenance window, or do not make it",
+                "Values that make the operator delete a driver DaemonSet: precompiled drivers are switched on or off, ClusterPolicy and NVIDIADriver are exchanged, or the driver is switched off. Also nodes that the node selector of their DaemonSet no longer selects. The driver pods are then deleted at once, without any policy, under running workloads.",
+                "make the change in a maintenance window, after you have drained the nodes, or do not make it",
             ),
-            Self::BudgetNeverYields => (
-                "budget-never-yields",
+            Self::BlockingBudgets => (
+                "blocking-budgets",
                 Blocks,
                 "A PodDisruptionBudget that never allows the eviction of a pod that must be evicted. The eviction would be retried until its timeout.",
                 "change the PodDisruptionBudget, or the number of replicas, before the rollout",
@@ -283,19 +288,19 @@ impl PreflightCheck {
                 "empty-dir",
                 Blocks,
                 "Pods that must be evicted and have an emptyDir, whose data would be lost. NVIDIA's controller then evicts no pod of the node, and the upgrade of the node fails. Training pods nearly always have an emptyDir in memory for /dev/shm.",
-                "set deleteEmptyDir where the emptyDirs contain nothing of value (in memory, nothing can be kept), or delete the pods yourself",
+                "set deleteEmptyDir if the emptyDirs contain nothing of value (an emptyDir in memory cannot be kept in any case), or delete the pods yourself",
             ),
             Self::UnmanagedPods => (
                 "unmanaged-pods",
                 Blocks,
                 "Pods that must be evicted and would not be recreated: they have no controller, or their DaemonSet no longer exists.",
-                "set force where the pods may be lost, or delete the pods yourself",
+                "set force if the pods may be lost, or delete the pods yourself",
             ),
-            Self::PinnedHolders => (
-                "pinned-holders",
+            Self::UnevictableDeviceUsers => (
+                "unevictable-device-users",
                 Blocks,
                 "Pods of DaemonSets and static pods that use the device. They cannot be evicted, and the driver does not unload while they run.",
-                "give the DaemonSet the node selector nvidia.com/gpu.deploy.client: \"true\" (and the nodes that label), so that the driver manager removes its pods (v0.12 and later), or remove the DaemonSet from the nodes during the rollout",
+                "give the DaemonSet the node selector nvidia.com/gpu.deploy.client: \"true\", and the nodes that label: the driver manager (v0.12 and later) then removes the pods; or remove the DaemonSet from the nodes during the rollout",
             ),
             Self::TimeBudget => (
                 "time-budget",
@@ -312,7 +317,7 @@ impl PreflightCheck {
             Self::ForeignControllers => (
                 "foreign-controllers",
                 Warns,
-                "Pods that must be evicted and have a controller of a kind that is not part of Kubernetes. The hook does not know whether the controller recreates them, and what a restart costs.",
+                "Pods that must be evicted and have a controller of a kind that is not part of Kubernetes. The hook does not know whether the controller recreates them, or what a restart costs.",
                 "find out what the controller does when one of its pods is evicted",
             ),
             Self::TerminatingPods => (
@@ -321,8 +326,8 @@ impl PreflightCheck {
                 "Pods that have been terminating for more than ten minutes and are past their grace period. Their node would wait for them, and their processes may still own the device.",
                 "find out what keeps them (finalizers, an unreachable kubelet, a device that does not respond), and repair or skip the node",
             ),
-            Self::HiddenHolders => (
-                "hidden-holders",
+            Self::UndeclaredDeviceUsers => (
+                "undeclared-device-users",
                 Warns,
                 "Pods that may use the device without requesting it: through a runtime class, or through the device files of the host. No step evicts them, so the driver may not unload.",
                 "select them with extraConsumers of the policy, or delete them yourself",
@@ -337,7 +342,7 @@ impl PreflightCheck {
                 "leftover-claims",
                 Warns,
                 "ResourceClaims with GPUs that are reserved for pods that no longer exist, or that are stuck in deletion. Pods that were force-deleted leave such claims.",
-                "find out which node still has them prepared; do not remove finalizers while the DRA driver of the node can still do so",
+                "find out which node still has them prepared; do not remove their finalizers while the DRA driver of that node can still unprepare them",
             ),
             Self::KubernetesUpgrade => (
                 "kubernetes-upgrade",
@@ -349,13 +354,13 @@ impl PreflightCheck {
                 "not-ready-nodes",
                 Warns,
                 "Nodes with the device that are not ready: they count as unavailable, and their driver cannot be replaced.",
-                "repair or remove them, or raise rollout.tolerateNotReady",
+                "repair or remove them, or raise tolerateNotReady",
             ),
             Self::ForeignCordons => (
                 "foreign-cordons",
                 Warns,
                 "Nodes with a foreign cordon. The hook does not upgrade them unless the policy includes them; NVIDIA's controller upgrades them even if no slot is free.",
-                "uncordon them, or set policy.foreignCordon",
+                "uncordon them, or set foreignCordon to `include`",
             ),
             Self::NodeMaintenance => (
                 "node-maintenance",

@@ -94,7 +94,7 @@ pub struct DriverTraits {
     pub own_record: &'static str,
     /// gpu-rollout's node annotation: the skip label on the node is a hold.
     pub hold: &'static str,
-    /// gpu-rollout's node annotation: how often the hook has retried a node whose upgrade by
+    /// gpu-rollout's node annotation: how many times the hook has retried a node whose upgrade by
     /// NVIDIA's controller failed.
     pub retries: &'static str,
     /// gpu-rollout's node annotation: the hook set the state label of this node, which has no

@@ -161,7 +161,7 @@ pub const UNAVAILABLE: Metric = Metric::gauge(
 pub const UNAVAILABLE_LIMIT: Metric = Metric::gauge(
     "gpu_rollout_nodes_unavailable_limit",
     &[],
-    "Number of unavailable nodes at which no more nodes start (maxUnavailable); absent: no limit",
+    "Number of unavailable nodes at which no further upgrade starts (maxUnavailable); absent: no limit",
 );
 /// Start of the fleet's wait.
 pub const FLEET_SINCE: Metric = Metric::gauge(

@@ -1,4 +1,4 @@
-//! Who decides when a node starts, and what a hook Job does for it.
+//! Who decides when a node's upgrade starts, and what a hook Job does for it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 use super::task::Task;
 
-/// Who decides when a node starts, from least to most control.
+/// Who decides when a node's upgrade starts, from least to most control.
 #[derive(
     Clone,
     Copy,
@@ -59,7 +59,7 @@ impl Mode {
         }
     }
 
-    /// Returns whether the hook decides when a node starts, by its own limits.
+    /// Returns whether the hook decides, by its own limits, when a node's upgrade starts.
     pub fn decides(self) -> bool {
         self >= Self::Steer
     }

@@ -65,6 +65,10 @@ pub struct RunRecord {
     pub job: String,
     /// Start of the run.
     pub started_at: Timestamp,
+    /// Time at which a hook process last took over the run, or acquired the Lease again. The time
+    /// limits of the driver's steps start again at this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_over_at: Option<Timestamp>,
     /// Hash of the specs at the end of the run. It detects an edit that the trigger digest does not
     /// cover.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -271,7 +271,7 @@ impl Settings {
     }
 }
 
-/// The operands that success waits for.
+/// The operands that must be ready before the run succeeds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GatingOperands {
@@ -297,11 +297,12 @@ pub enum MissingGpus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SettleSettings {
-    /// The operands that success waits for: `gating` (container toolkit, validator, device plugin)
-    /// or `all` that the operator deploys.
+    /// The operands that must be ready before the run succeeds: `gating` (container toolkit,
+    /// validator and, if enabled, device plugin), or `all` operands that the operator deploys.
     pub operands: GatingOperands,
-    /// What happens to a node that offers fewer GPUs than when the run started, with the same MIG
-    /// layout and the same sharing: `report` or `fail`.
+    /// The outcome of a node that offers fewer GPUs than when the run started, with the same MIG
+    /// layout and the same sharing: `report` (the node is done, and the result names the
+    /// difference) or `fail` (the node has failed).
     pub gpus_missing: MissingGpus,
 }
 

@@ -11,7 +11,7 @@ pub enum Lint {
     /// A value of a type that the chart cannot use.
     WrongType,
     /// A value that is not one of the possible values.
-    UnknownWord,
+    UnknownValue,
     /// A scalar that YAML 1.1 and YAML 1.2 parsers read differently.
     OldYaml,
     /// A secret in plain text.
@@ -29,13 +29,13 @@ pub enum Lint {
     /// A setting that nothing reads.
     NoEffect,
     /// A setting that the mode does not use, or a value that contradicts the mode.
-    AgainstMode,
+    ModeConflict,
     /// Values that cannot be checked.
     Unchecked,
     /// Two device plugins for the same GPUs.
     TwoDevicePlugins,
     /// A device plugin and the DRA driver for the same GPUs.
-    PluginBesideDra,
+    PluginAndDra,
     /// A component that runs twice.
     RunsTwice,
     /// `driver` values that have no effect, because NVIDIADriver objects apply.

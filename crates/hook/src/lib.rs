@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::Client;
 
-use contract::budget::GIVING_BACK_SECONDS;
+use contract::budget::RELEASE_SECONDS;
 use contract::settings::Settings;
 use contract::task::Task;
 use kube_io::lease::LeaseCandidate;
@@ -83,7 +83,7 @@ impl HookProcess {
     /// Returns the time until which calls are attempted: the deadline, and in mode `drive` the time
     /// to release nodes after it.
     fn last_attempt(&self, deadline: Timestamp) -> Timestamp {
-        let more = if self.settings.has(Task::Drive) { GIVING_BACK_SECONDS } else { 0 };
+        let more = if self.settings.has(Task::Drive) { RELEASE_SECONDS } else { 0 };
         later(deadline, Duration::from_secs(more))
     }
 

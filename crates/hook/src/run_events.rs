@@ -169,7 +169,7 @@ impl RunEvents {
                 tracing::warn!(node, "released with its old driver: {text}");
                 let deferred =
                     format!("released with its old driver, to be upgraded later: {text}");
-                self.publish(target, true, "DriverUpgradePutOff", &deferred).await;
+                self.publish(target, true, "DriverUpgradeDeferred", &deferred).await;
             }
         }
     }

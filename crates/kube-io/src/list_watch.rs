@@ -184,19 +184,19 @@ impl<T: ApiObject, S: Sink<T>> Follower<T, S> {
         // permanently.
         self.sink.replace(listed);
         *attempts = FailedAttempts::default();
-        let (mut begun, mut silent) = (Instant::now(), 0);
+        let (mut started, mut silent) = (Instant::now(), 0);
         let (longest, mut heard) = (self.selection.silence.unwrap_or(SILENCE), Instant::now());
         loop {
             if let Ok(Some(event)) = tokio::time::timeout(longest, stream.next()).await {
                 silent = 0;
-                (begun, heard) = (Instant::now(), Instant::now());
+                (started, heard) = (Instant::now(), Instant::now());
                 self.apply(event, &mut version)?;
                 continue;
             }
             // The server's regular end of a watch, or a silently closed connection. The pause
             // prevents a busy loop if the server, or a proxy before it, ends watches at once.
             tokio::time::sleep(FIRST_PAUSE).await;
-            silent += u32::from(begun.elapsed() >= SILENCE);
+            silent += u32::from(started.elapsed() >= SILENCE);
             let deaf = self.selection.silence.is_some_and(|silence| heard.elapsed() >= silence);
             if silent >= SILENT_WATCHES || deaf {
                 silent = 0;
@@ -205,7 +205,7 @@ impl<T: ApiObject, S: Sink<T>> Follower<T, S> {
                 self.sink.replace(listed);
                 version = shown;
             }
-            begun = Instant::now();
+            started = Instant::now();
             stream = self.watch(&version).await?;
         }
     }

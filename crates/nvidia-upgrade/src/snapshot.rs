@@ -211,6 +211,17 @@ pub enum SnapshotError {
     },
 }
 
+impl SnapshotError {
+    /// Returns whether a DaemonSet has pods on nodes that need none. On a node that is not Ready or
+    /// has a taint, such a pod stays until a user deletes it.
+    pub fn has_surplus(&self) -> bool {
+        match self {
+            Self::PodCount { surplus, .. } => !surplus.is_empty(),
+            Self::NodeMissing { .. } | Self::NoNode { .. } => false,
+        }
+    }
+}
+
 struct EntryPositions<'a> {
     missing: &'a [String],
     surplus: &'a [String],

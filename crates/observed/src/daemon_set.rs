@@ -54,6 +54,16 @@ pub struct ObservedDaemonSet {
     pub manager_environment: Labels,
 }
 
+impl ObservedDaemonSet {
+    /// Returns how many pods may be unavailable during a rolling update. Kubernetes' default is 1.
+    pub fn most_unavailable(&self) -> usize {
+        self.max_unavailable
+            .unwrap_or(Count::Number(1))
+            .resolve(usize::try_from(self.desired).unwrap_or(0))
+            .max(1)
+    }
+}
+
 /// A ControllerRevision of a DaemonSet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedRevision {

@@ -30,6 +30,8 @@ pub struct OperatorLease {
     pub duration_seconds: u64,
     /// Seconds from `spec.acquireTime` to `spec.renewTime`, both by the holder's clock.
     pub led_seconds: u64,
+    /// `spec.renewTime`, by the holder's clock.
+    pub renew_time: Timestamp,
     /// When gpu-rollout last observed a change of `spec.renewTime`, by its own clock. `None`: not
     /// since it started to watch.
     pub renewed: Option<Timestamp>,

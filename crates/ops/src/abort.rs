@@ -19,7 +19,7 @@ use kube_io::list::list_nodes;
 use kube_io::pause::{remove, write};
 use nvidia_upgrade::state::ControllerState;
 use observed::{Observed, ObservedNode};
-use planner::abort::give_back;
+use planner::abort::release_patches;
 use planner::action::NodePatch;
 
 use super::command_error::CommandError;
@@ -52,7 +52,7 @@ pub struct Leftovers {
     /// The holder of the Lease.
     pub holder: Option<String>,
     /// Nodes that NVIDIA's controller is upgrading. It finishes them in any case.
-    pub begun: Vec<String>,
+    pub in_progress: Vec<String>,
 }
 
 /// Finds what hooks have left in the cluster. `stays_paused`: as for [`abort`]. RBAC: `list` on
@@ -77,20 +77,23 @@ pub async fn find_leftovers(
         }
     }
     let holder = lease::holder(client).await?.map(|holder| holder.name);
-    Ok(Leftovers { nodes, jobs, holder, begun: begun(&observed, hooks) })
+    Ok(Leftovers { nodes, jobs, holder, in_progress: in_progress(&observed, hooks) })
 }
 
 /// Finds the nodes that NVIDIA's controllers are upgrading. RBAC: `list` on `nodes`.
 ///
 /// # Errors
 /// They cannot be listed.
-pub async fn find_begun(client: &Client, hooks: &[&Settings]) -> Result<Vec<String>, CommandError> {
-    Ok(begun(&observe_nodes(client).await?, hooks))
+pub async fn find_in_progress(
+    client: &Client,
+    hooks: &[&Settings],
+) -> Result<Vec<String>, CommandError> {
+    Ok(in_progress(&observe_nodes(client).await?, hooks))
 }
 
 /// Returns the nodes that NVIDIA's controllers are upgrading. For a driver with a hook in mode
 /// `drive`, the controller is off, even if it has left its state on nodes.
-fn begun(observed: &Observed, hooks: &[&Settings]) -> Vec<String> {
+fn in_progress(observed: &Observed, hooks: &[&Settings]) -> Vec<String> {
     let is_driven = |driver: &Driver| {
         hooks.iter().any(|hook| hook.driver == *driver && hook.mode == Mode::Drive)
     };
@@ -98,10 +101,10 @@ fn begun(observed: &Observed, hooks: &[&Settings]) -> Vec<String> {
         .into_iter()
         .filter(|driver| driver.has_operator() && !is_driven(driver))
         .collect();
-    let is_begun = |node: &&ObservedNode| {
+    let is_started = |node: &&ObservedNode| {
         drivers.iter().any(|driver| ControllerState::of_node(node, driver.traits()).is_busy())
     };
-    observed.nodes.values().filter(is_begun).map(|node| node.name.clone()).collect()
+    observed.nodes.values().filter(is_started).map(|node| node.name.clone()).collect()
 }
 
 async fn observe_nodes(client: &Client) -> Result<Observed, CallError> {
@@ -133,7 +136,7 @@ fn patches(observed: &Observed, hooks: &[&Settings], stays_paused: bool) -> Vec<
         stays_paused && driver.has_operator() && (hooks.iter().any(by_operator) || held())
     };
     let paused: Vec<Driver> = Driver::ALL.into_iter().filter(is_paused).collect();
-    give_back(observed, &paused)
+    release_patches(observed, &paused)
 }
 
 /// Removes everything that gpu-rollout has written on nodes. With `stays_paused`, the pause stays
@@ -162,10 +165,10 @@ pub async fn abort(
         Ok(held) => held.map_err(CommandError::in_write("take the Lease"))?,
         Err(_elapsed) => {
             let obstacle = "another process still holds the Lease default/gpu-rollout".to_owned();
-            return Err(CommandError::HookAtWork { obstacle, seconds: LEASE.as_secs() });
+            return Err(CommandError::HookRunning { obstacle, seconds: LEASE.as_secs() });
         }
     };
-    let failures = give_all_back(client, hooks, stays_paused, &mut report).await?;
+    let failures = release_all(client, hooks, stays_paused, &mut report).await?;
     held.release().await;
     if !failures.is_empty() {
         return Ok(failures);
@@ -197,7 +200,7 @@ async fn end_job(
             report(&format!("ending job {name}"));
         }
         if tokio::time::Instant::now() >= until {
-            return Err(CommandError::HookAtWork {
+            return Err(CommandError::HookRunning {
                 obstacle: format!("job {name} still has pods"),
                 seconds: JOB.as_secs(),
             });
@@ -207,7 +210,7 @@ async fn end_job(
     Ok(())
 }
 
-async fn give_all_back(
+async fn release_all(
     client: &Client,
     hooks: &[&Settings],
     stays_paused: bool,

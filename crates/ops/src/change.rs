@@ -96,7 +96,7 @@ fn nothing(text: impl Into<String>) -> RequestedChange {
 }
 
 /// Returns whether the node is being upgraded. Its skip label then has no effect.
-fn is_begun(node: &ObservedNode, traits: &DriverTraits) -> bool {
+fn is_started(node: &ObservedNode, traits: &DriverTraits) -> bool {
     let vendors = VendorState::of_node(node, traits);
     let ours = match read(node, traits) {
         NodeRecordState::Record(record) => record.state.is_in_progress(),
@@ -119,10 +119,11 @@ fn skip(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedChange {
         // The hook's hold becomes a user's request, which the hook does not remove.
         change.annotations.insert(traits.hold.to_owned(), None);
     }
-    let late = if is_begun(node, traits) { "; its current upgrade is finished first" } else { "" };
+    let late =
+        if is_started(node, traits) { "; the upgrade in progress is completed first" } else { "" };
     patch(
         change,
-        format!("label {}=true: it stays on its {} driver{late}", traits.skip_label, traits.device),
+        format!("label {}=true: it keeps its {} driver{late}", traits.skip_label, traits.device),
     )
 }
 
@@ -133,12 +134,12 @@ fn unskip(node: &ObservedNode, driver: Driver) -> RequestedChange {
     {
         let change = hold.change();
         return nothing(format!(
-            "release {} holds it while the operator is upgraded {change}; the hook after the operator's release releases it, or `gpu-rollout abort`",
+            "release {} holds it while the operator is upgraded {change}; the hook after the operator's release, or `gpu-rollout abort`, releases it",
             hold.release
         ));
     }
     if hold::is_held(node, driver) {
-        return nothing("the hook holds it (mode `steer`), and releases it when it is next");
+        return nothing("the hook holds it (mode `steer`), and releases it to start its upgrade");
     }
     if !node.labels.contains_key(traits.skip_label) {
         return nothing(format!("it has no label {}", traits.skip_label));
@@ -174,7 +175,7 @@ fn retry_ours(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedChang
     let mut change = NodePatch::for_node(node);
     change.annotations.insert(traits.requested.to_owned(), Some("true".to_owned()));
     let when = if snapshot.phase().has_job() {
-        "the hook retries it as soon as limits allow"
+        "the hook retries it as soon as the limits allow"
     } else {
         "the next deployment of the bundle retries it"
     };

@@ -24,7 +24,7 @@ pub enum CommandError {
     },
     /// Another hook did not end in time.
     #[error("{obstacle} after {seconds} s")]
-    HookAtWork {
+    HookRunning {
         /// What the other hook still does.
         obstacle: String,
         /// How long the command waited, in seconds.
@@ -45,7 +45,7 @@ impl CommandError {
         match self {
             Self::Observe(error) => error.exit_code(),
             Self::Write { error, .. } => write_exit_code(error).unwrap_or(ExitCode::Internal),
-            Self::HookAtWork { .. } => ExitCode::LeaseHeld,
+            Self::HookRunning { .. } => ExitCode::LeaseHeld,
         }
     }
 
@@ -54,7 +54,7 @@ impl CommandError {
         match self {
             Self::Observe(error) => error.hint(),
             Self::Write { error, .. } => write_hint(error),
-            Self::HookAtWork { .. } => {
+            Self::HookRunning { .. } => {
                 "find out what its pod waits for with `kubectl get jobs,pods -A -l app.kubernetes.io/name=gpu-rollout`, then run the command again"
             }
         }

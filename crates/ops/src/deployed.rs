@@ -30,10 +30,10 @@ use super::status::status;
 pub(crate) const DEPLOYED_LINTS: [Lint; 11] = [
     Lint::UnknownKey,
     Lint::WrongType,
-    Lint::UnknownWord,
+    Lint::UnknownValue,
     Lint::NoEffect,
     Lint::TwoDevicePlugins,
-    Lint::PluginBesideDra,
+    Lint::PluginAndDra,
     Lint::RunsTwice,
     Lint::DriverCrd,
     Lint::DriverRoot,

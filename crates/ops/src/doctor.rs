@@ -117,7 +117,7 @@ fn stale_plugins(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<D
 fn failed_nodes(_: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
     let failed = nodes(status, |row| row.stage == NodeStage::Failed);
     let remedy = failed.iter().take(3).fold(
-        Remedy::words("find out why, remove the cause, then retry the nodes"),
+        Remedy::words("find out why the upgrade failed and remove the cause, then run gpu-rollout retry for the nodes"),
         |remedy, node| remedy.inspect(format!("gpu-rollout why {node}")),
     );
     (!failed.is_empty()).then(|| {
@@ -156,7 +156,7 @@ fn slots(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFin
     };
     let remedy = Remedy::words(format!("repair the failed nodes, or raise {field}"));
     let text = format!(
-        "failed nodes hold all {limit} slots of NVIDIA's controller{of}, so it starts no other node"
+        "failed nodes hold all {limit} slots of NVIDIA's controller{of}, so it starts no other upgrade"
     );
     Some(DoctorFinding::new(
         "slots-held-by-failures",
@@ -174,7 +174,7 @@ fn fields(snapshot: &RolloutSnapshot, owner: &str) -> String {
     live.map_or_else(String::new, |live| live.fields.max_parallel.to_owned())
 }
 
-/// Finds limits that let no node start.
+/// Finds limits that allow no upgrade to start.
 fn limits(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
     snapshot.pools.iter().find_map(|pool| limits_of(snapshot, status, pool))
 }
@@ -203,13 +203,14 @@ fn limits_of(
         0 => format!("maxUnavailable{of} resolves to 0 of {all} nodes, so no upgrade can start"),
         limit => {
             format!(
-                "{} of {all} nodes are cordoned or not ready, and maxUnavailable{of} allows {limit}, so no upgrade can start",
+                "cordoned or not ready: {} of {all} nodes; maxUnavailable{of} allows {limit}, so no upgrade can start",
                 away.len()
             )
         }
     };
-    let remedy =
-        Remedy::words("bring the nodes back, or raise maxUnavailable in the upgrade policy");
+    let remedy = Remedy::words(
+        "make the nodes available again, or raise maxUnavailable in the upgrade policy",
+    );
     Some(DoctorFinding::new("limits-that-stall", DoctorSeverity::Warning, away, text, remedy))
 }
 
@@ -246,7 +247,7 @@ fn upgrades_off(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<Do
     let remedy = Remedy::words(format!("set {field}, or deploy a bundle in mode `drive`"));
     let severity =
         if outdated.is_empty() { DoctorSeverity::Warning } else { DoctorSeverity::Problem };
-    Some(DoctorFinding::new("nobody-upgrades", severity, outdated, text, remedy))
+    Some(DoctorFinding::new("auto-upgrade-off", severity, outdated, text, remedy))
 }
 
 /// Finds nodes that a hook cordoned, if no hook is running that uncordons them.
@@ -301,7 +302,7 @@ fn waiting_for(
     check: &'static str,
     is_meant: impl Fn(&Reason) -> bool,
 ) -> Option<DoctorFinding> {
-    let at_work = snapshot.phase().has_job();
+    let has_job = snapshot.phase().has_job();
     let decided = snapshot
         .decision
         .waits
@@ -316,7 +317,7 @@ fn waiting_for(
             .waiting
             .as_ref()
             .filter(|waiting| meant.get(row.node.as_str()) == Some(&waiting.reason));
-        own.is_some_and(|waiting| !(at_work && waiting.resolves_itself))
+        own.is_some_and(|waiting| !(has_job && waiting.resolves_itself))
     };
     let first = status.nodes.iter().find(waits)?;
     let waiting = first.waiting.as_ref()?;
@@ -334,8 +335,8 @@ fn waiting_for(
 
 /// Finds what keeps the operator, and with it the whole fleet, waiting.
 fn fleet_problem(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
-    let at_work = snapshot.phase().has_job();
-    let waiting = status.fleet.iter().find(|waiting| !(at_work && waiting.resolves_itself))?;
+    let has_job = snapshot.phase().has_job();
+    let waiting = status.fleet.iter().find(|waiting| !(has_job && waiting.resolves_itself))?;
     let severity =
         if waiting.resolves_itself { DoctorSeverity::Warning } else { DoctorSeverity::Problem };
     Some(DoctorFinding::new(
@@ -382,7 +383,7 @@ fn forgotten_skips(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option
         })
     });
     let text =
-        format!("label {label}=true: these nodes keep their current driver, whatever is deployed");
+        format!("label {label}=true: these nodes keep their current driver, whatever you deploy");
     let remedy = Remedy::words("undo the skip, unless it is still needed")
         .run(format!("gpu-rollout unskip --yes {}", skipped.join(" ")));
     (!skipped.is_empty()).then(|| {
@@ -405,7 +406,7 @@ fn forgotten_holds(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option
     holds.dedup_by_key(|held| held.text());
     let by: Vec<String> = holds.iter().map(|held| held.text()).collect();
     let text = format!(
-        "{}{since}: NVIDIA's controller leaves these nodes on their drivers, and no hook Job is running that releases them",
+        "{}{since}: NVIDIA's controller does not upgrade these nodes, and no hook Job is running that releases them",
         by.join("; ")
     );
     (!held.is_empty()).then(|| {
@@ -417,7 +418,7 @@ fn forgotten_pause(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option
     let is_old = |at: &Timestamp| snapshot.now.duration_since(*at) > FORGOTTEN;
     let (old, at) =
         status.pauses.iter().find_map(|pause| Some((pause, pause.at.filter(|at| is_old(at))?)))?;
-    let text = format!("paused by {} since {at:.0}: no more nodes start", old.by);
+    let text = format!("paused by {} since {at:.0}: no more upgrades start", old.by);
     let remedy = Remedy::words("resume the rollout").run("gpu-rollout resume --all --yes");
     Some(DoctorFinding::new("old-pause", DoctorSeverity::Warning, Vec::new(), text, remedy))
 }

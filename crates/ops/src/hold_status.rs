@@ -15,7 +15,7 @@ use super::remedy::Remedy;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HoldStatus {
-    /// The purpose: `operator-upgrade`, or `steer` until the hook starts the node.
+    /// The purpose: `operator-upgrade`, or `steer` until the hook starts the node's upgrade.
     pub purpose: &'static str,
     /// `namespace/name` of the hook release that holds the node, if the hold contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,8 @@ impl HoldStatus {
     /// Describes who holds the node and why, without the time.
     pub fn text(&self) -> String {
         let (Some(release), Some(operator)) = (&self.release, &self.operator) else {
-            return "held by the hook (mode `steer`) until the hook starts the node".to_owned();
+            return "held by the hook (mode `steer`) until the hook starts the node's upgrade"
+                .to_owned();
         };
         let deployment: String =
             self.deployment.iter().flat_map(|digest| digest.chars()).take(DIGEST).collect();

@@ -4,14 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::Client;
 
-use contract::budget::working_seconds;
 use contract::count::with_noun;
 use contract::exit::ExitCode;
 use contract::policy::Policy;
-use contract::record::{RecordedFleetWait, RunRecord};
 use contract::selector::Selector;
 use contract::settings::Settings;
 use contract::task::Task;
@@ -29,12 +27,14 @@ use planner::pods::FOCUS_LIMIT;
 use planner::policies::NodePools;
 use planner::preflight::policy;
 use planner::progress::DecidedNodes;
-use planner::reason::{OPERATOR_ACTING, OPERATOR_NOT_SEEN, Wait};
-use planner::spec::leadership::OperatorActivity;
+use planner::reason::Wait;
 
+use self::followed_run::{FollowedRun, LiveJob, keep_durations};
 use super::run_phase::RunPhase;
 use super::target::RolloutTarget;
 use super::wait_start::is_telling;
+
+mod followed_run;
 
 /// How long to wait for the pods of single nodes. Pods that are unknown by then are missing from
 /// the snapshot, and a note says so.
@@ -137,7 +137,14 @@ pub struct RolloutSnapshot {
 impl RolloutSnapshot {
     /// Returns the phase of the release's run.
     pub fn phase(&self) -> RunPhase {
-        RunPhase::new(self.job.as_ref(), self.record.run.as_ref(), self.holder.as_ref(), self.now)
+        RunPhase::new(self.job.as_ref(), &self.record, self.holder.as_ref(), self.now)
+    }
+
+    /// Returns when the current run of the hook started; `None`: no hook is running, or it has not
+    /// written its record yet.
+    pub(crate) fn run_started(&self) -> Option<Timestamp> {
+        let job = self.job.as_ref().filter(|_| self.phase().has_job())?;
+        self.record.run.as_ref().filter(|run| run.job == job.uid).map(|run| run.started_at)
     }
 
     /// Returns what was decided about nodes.
@@ -154,6 +161,8 @@ pub struct RolloutObserver {
     settings: Settings,
     watches: Watches,
     memory: Option<RunMemory>,
+    /// The time of the first snapshot.
+    since: Option<Timestamp>,
     limit: Duration,
 }
 
@@ -179,6 +188,7 @@ impl RolloutObserver {
             settings,
             watches,
             memory: None,
+            since: None,
             limit,
         })
     }
@@ -215,9 +225,12 @@ impl RolloutObserver {
         };
         let holder = optional(holder(&self.client).await, "the Lease", &mut notes)?.flatten();
         let record = self.record(&mut notes).await?;
-        let phase = RunPhase::new(job.as_ref(), record.run.as_ref(), holder.as_ref(), clock());
+        let phase = RunPhase::new(job.as_ref(), &record, holder.as_ref(), clock());
         self.settings = self.target.observation_settings(phase.has_job());
-        let live = job.as_ref().filter(|_| phase.has_job());
+        let live = job
+            .as_ref()
+            .filter(|_| phase.has_job())
+            .map(|job| LiveJob { job, is_running: phase == RunPhase::Running });
         let (observed, decision, now) = self.judge(&record, live, &clock, &mut notes).await?;
         let times =
             optional(of_nodes(&self.client, is_telling).await, "who changed nodes", &mut notes)?;
@@ -272,21 +285,22 @@ impl RolloutObserver {
     }
 
     /// Returns the engine's decision on the observed state, including the pods of stuck nodes.
-    /// `job`: the Job of a running hook.
     async fn judge(
         &mut self,
         record: &StoredRecord,
-        job: Option<&HookJob>,
+        live: Option<LiveJob<'_>>,
         clock: &impl Fn() -> Timestamp,
         notes: &mut Vec<String>,
     ) -> Result<(Observed, Decision, Timestamp), ObserveError> {
         let until = tokio::time::Instant::now() + PODS;
         loop {
             let now = clock();
-            // The record of the previous run is still there while the next Job starts.
-            let run = record.run.as_ref().filter(|run| job.is_some_and(|job| job.uid == run.job));
-            let observed = self.observed(run, now);
-            let memory = self.remembered(record, run, job, &observed, now);
+            let followed = FollowedRun::new(record, live);
+            let observed = self.observed(&followed, now);
+            let mut memory = followed.memory(&self.settings, &observed, now);
+            if let Some(before) = &self.memory {
+                keep_durations(&mut memory, before);
+            }
             let decision = decide(&observed, &self.settings, &memory, now);
             let wanted = stuck(&decision);
             self.watches.focus(&wanted);
@@ -309,61 +323,13 @@ impl RolloutObserver {
         }
     }
 
-    /// Returns the memory of the previous snapshot, or the memory with which a run that takes over
-    /// now would start. `run`: the run of the running hook.
-    fn remembered(
-        &self,
-        record: &StoredRecord,
-        run: Option<&RunRecord>,
-        job: Option<&HookJob>,
-        observed: &Observed,
-        now: Timestamp,
-    ) -> RunMemory {
-        let after = |started: Timestamp| {
-            let seconds =
-                i64::try_from(working_seconds(self.settings.budget_seconds)).unwrap_or(i64::MAX);
-            started.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
-        };
-        let started = run.map(|run| run.started_at);
-        let deadline = after(job.and_then(|job| job.started).unwrap_or(now));
-        let mut memory = RunMemory::new(started.unwrap_or(now), deadline);
-        if run.is_some() {
-            memory.nodes.clone_from(&record.nodes);
-        }
-        if let Some(run) = &record.run {
-            memory.configs.clone_from(&run.configs);
-        }
-        // What a workstation observes for the first time is not a change, unless the hook has
-        // recorded one.
-        memory.operator = Some(match fleet_wait(run) {
-            Some(wait) if wait.reason == OPERATOR_ACTING => {
-                OperatorActivity::updated(None, observed, wait.since)
-            }
-            Some(_) | None => OperatorActivity::settled(observed),
-        });
-        if let Some(run) = run {
-            memory.cohort.clone_from(&run.cohort);
-            memory.baseline.clone_from(&run.baseline);
-        }
-        if let Some(before) = &self.memory {
-            memory.waiting.clone_from(&before.waiting);
-            memory.fleet_waiting = before.fleet_waiting;
-            memory.ready.clone_from(&before.ready);
-            memory.outdated.clone_from(&before.outdated);
-            memory.vendor_seen = before.vendor_seen;
-        }
-        memory
-    }
-
     /// Returns the content of the caches. Finds the jobs that NVIDIA's controller waits for among
     /// the pods of the nodes that it is upgrading.
-    fn observed(&self, run: Option<&RunRecord>, now: Timestamp) -> Observed {
+    fn observed(&mut self, followed: &FollowedRun<'_>, now: Timestamp) -> Observed {
+        let since = *self.since.get_or_insert(now);
         let mut observed = self.watches.observed(now);
-        let is_waited_for = fleet_wait(run).is_some_and(|wait| wait.reason == OPERATOR_NOT_SEEN);
-        if let Some(lease) = observed.operator_lease.as_mut().filter(|_| !is_waited_for) {
-            // One snapshot cannot show a renewal. The holder counts as alive until a second
-            // snapshot shows otherwise, or the hook has recorded that it does not renew.
-            lease.renewed.get_or_insert(now);
+        if let Some(lease) = &mut observed.operator_lease {
+            lease.renewed = lease.renewed.or_else(|| followed.assumed_renewal(lease, since, now));
         }
         if !self.settings.has(Task::Drive)
             && let Some(wait) = policy(&observed, &self.settings).wait_for_completion
@@ -379,11 +345,6 @@ impl RolloutObserver {
         }
         observed
     }
-}
-
-/// Returns the condition that blocks the whole fleet, as the hook recorded it.
-fn fleet_wait(run: Option<&RunRecord>) -> Option<&RecordedFleetWait> {
-    run?.fleet_wait.as_ref()
 }
 
 /// Returns the answer to an optional read. A refusal becomes a note.

@@ -134,7 +134,7 @@ impl ObstacleFinder<'_> {
         if let Some(due) = pod.deleted_at {
             let leaving = LeavingPod { pod, due };
             let remedy = match leaving.stage(self.now) {
-                LeavingStage::Grace => Remedy::words("nothing: the grace period of the pod has not passed"),
+                LeavingStage::Grace => Remedy::words("wait: the grace period of the pod has not ended"),
                 LeavingStage::Overdue => {
                     Remedy::words("check that the node's kubelet runs; if the node will not come back, force-delete its pod")
                         .inspect(format!("kubectl describe node {}", pod.node))
@@ -179,7 +179,7 @@ impl ObstacleFinder<'_> {
                         ObstacleKind::Pinned,
                         text,
                         Remedy::words(
-                            "exclude the node from the DaemonSet's node selector, or stop the pod until the node is done",
+                            "exclude the node from the DaemonSet's node selector, or stop the pod, until the node's upgrade is done",
                         ),
                     ),
                 }

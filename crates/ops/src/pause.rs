@@ -30,10 +30,10 @@ const AT_ONCE: usize = 16;
 /// How often nodes are observed again because they changed before the patch.
 const ATTEMPTS: u32 = 5;
 
-/// What happens to nodes that NVIDIA's controller is upgrading when the rollout is paused or
+/// What happens to upgrades in progress by NVIDIA's controller when the rollout is paused or
 /// aborted.
 pub const FINISHED_BY_CONTROLLER: &str =
-    "are finished by NVIDIA's controller, which cannot be stopped in the middle";
+    "NVIDIA's controller finishes these upgrades; they cannot be stopped";
 
 /// Returns the data key of a pause in the ConfigMap.
 pub fn key(selector: Option<&str>) -> String {
@@ -66,9 +66,9 @@ pub struct PauseReach {
     /// Nodes that get a hold.
     pub held: Vec<String>,
     /// Nodes that are being upgraded.
-    pub begun: Vec<String>,
+    pub in_progress: Vec<String>,
     /// What happens to the nodes that are being upgraded.
-    pub begun_then: &'static str,
+    pub in_progress_then: &'static str,
 }
 
 /// Finds the effect that a pause would have on one rollout.
@@ -86,9 +86,9 @@ pub fn reach(snapshot: &RolloutSnapshot, selector: Option<&Selector>) -> PauseRe
             .filter(|node| needs_hold(snapshot, node))
             .map(|node| node.name.clone())
             .collect(),
-        begun: nodes.iter().filter(|node| is_begun(node, driver)).map(name).collect(),
-        begun_then: if ours {
-            "wait if their old driver still runs, and are finished if it does not"
+        in_progress: nodes.iter().filter(|node| is_started(node, driver)).map(name).collect(),
+        in_progress_then: if ours {
+            "these nodes wait if their old driver still runs; otherwise, the hook finishes their upgrade"
         } else {
             FINISHED_BY_CONTROLLER
         },
@@ -99,7 +99,7 @@ fn covers(selector: Option<&Selector>, node: &ObservedNode) -> bool {
     selector.is_none_or(|selector| selector.matches(&node.labels))
 }
 
-fn is_begun(node: &ObservedNode, driver: Driver) -> bool {
+fn is_started(node: &ObservedNode, driver: Driver) -> bool {
     let traits = driver.traits();
     let state = nvidia_upgrade::state::ControllerState::of_node(node, traits);
     node.annotations.contains_key(traits.own_record) || state.is_busy()

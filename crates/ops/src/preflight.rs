@@ -13,7 +13,7 @@ use kube_io::list::list_workloads;
 use observed::workload::Workload;
 use planner::node::driver_nodes;
 use planner::pods::filter::{DaemonSetLiveness, OwnPods};
-use planner::preflight::{PreflightFinding, PreflightInput, may_begin, preflight};
+use planner::preflight::{PreflightFinding, PreflightInput, can_start, preflight};
 
 use super::observe::{ObserveError, RolloutSnapshot};
 use super::session::ClusterSession;
@@ -32,7 +32,7 @@ pub struct PreflightReport {
     /// The number of pods on these nodes.
     pub pods: usize,
     /// Whether no finding blocks the rollout.
-    pub may_begin: bool,
+    pub can_start: bool,
     /// The findings.
     pub findings: Vec<PreflightFinding>,
 }
@@ -61,7 +61,7 @@ pub async fn check_rollout(
         mode: target.settings.mode.name(),
         nodes: nodes.len(),
         pods: pods.len(),
-        may_begin: may_begin(&findings),
+        can_start: can_start(&findings),
         findings,
     })
 }

@@ -108,7 +108,7 @@ pub(crate) fn remedy_for(reason: &Reason, about: RemedyContext<'_>) -> Remedy {
     let plain = Remedy::words(reason.advice(driver));
     match reason {
         Reason::NodeNotReady { .. } => {
-            Remedy::words("repair the node; if it will not come back, delete it: the rollout continues without it")
+            Remedy::words("repair the node; if that is not possible, delete it: the rollout continues without it")
                 .inspect(format!("kubectl describe node {node}"))
                 .run(format!("kubectl delete node {node}"))
         }
@@ -118,7 +118,7 @@ pub(crate) fn remedy_for(reason: &Reason, about: RemedyContext<'_>) -> Remedy {
             about.with_logs(remedy).run(format!("gpu-rollout retry --yes {node}"))
         }
         Reason::DriverNotReady { .. } => about.with_logs(Remedy::words(
-            "find out why the driver does not start; when it starts, or when you deploy a driver that does, the node continues by itself",
+            "find out why the driver does not start; the node continues as soon as its driver starts, or when you deploy a driver that starts",
         )),
         Reason::DriverOutOfDate { why: Some(wait), .. } | Reason::UpgradeUnfinished { why: Some(wait), .. } => vendors(wait, about),
         Reason::PluginStale { .. } => {
@@ -201,7 +201,7 @@ fn in_the_way(holders: &[SlotHolder], plain: Remedy) -> Remedy {
         plain
     } else {
         Remedy::words(format!(
-            "repair the nodes that hold slots and do not release them by themselves: {}",
+            "repair the nodes that hold slots and cannot finish without manual action: {}",
             listed(&names(&stuck))
         ))
     };

@@ -8,12 +8,15 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use contract::record::{EvictedPod, NodeOutcome, NodeRecord, RecordedStep, ReplacedPodKind};
+use contract::record::{
+    EvictedPod, NodeOutcome, NodeRecord, RecordedStep, ReplacedPodKind, RunRecord,
+};
 use contract::user_request::UserRequest;
 use planner::drive_upgrade::record::{NodeRecordState, read};
 use planner::node::driver_nodes;
 
 use super::observe::RolloutSnapshot;
+use super::run_phase::RunPhase;
 
 mod kind;
 mod metrics;
@@ -56,17 +59,16 @@ pub struct RunReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportedRun {
+    /// The phase of the run.
+    pub phase: RunPhase,
     /// When the run started.
     pub started_at: Timestamp,
-    /// When the run ended; absent: it is in progress, or was aborted.
+    /// When the run ended; absent: it is in progress, or ended without a verdict.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// The duration so far, in seconds; of an aborted run: until its last entry in the run record.
+    /// The duration so far, in seconds; of a run that ended without a verdict: until its last entry
+    /// in the run record.
     pub seconds: i64,
-    /// Whether the run has no verdict and no hook is running: it was aborted, or its hook was
-    /// uninstalled.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub aborted: bool,
     /// How the run ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
@@ -170,14 +172,14 @@ pub struct ReplacedPlugin {
 pub fn report(snapshot: &RolloutSnapshot) -> RunReport {
     let run = snapshot.record.run.as_ref().map(|run| {
         let ended_at = run.verdict.as_ref().map(|verdict| verdict.at);
-        let aborted = ended_at.is_none() && !snapshot.phase().has_job();
+        let phase = run_phase(snapshot, run);
         let written = || last_written(snapshot).map_or(run.started_at, |at| at.max(run.started_at));
-        let end = ended_at.or_else(|| aborted.then(written)).unwrap_or(snapshot.now);
+        let end = ended_at.or_else(|| (!phase.has_job()).then(written)).unwrap_or(snapshot.now);
         ReportedRun {
+            phase,
             started_at: run.started_at,
             ended_at,
             seconds: end.duration_since(run.started_at).as_secs().max(0),
-            aborted,
             verdict: run.verdict.as_ref().map(|verdict| Verdict {
                 code: verdict.code.name(),
                 exit: verdict.code.number(),
@@ -186,11 +188,11 @@ pub fn report(snapshot: &RolloutSnapshot) -> RunReport {
             digest: run.digest.chars().take(12).collect(),
         }
     });
-    let aborted = run.as_ref().is_some_and(|run| run.aborted);
+    let is_over = run.as_ref().is_some_and(|run| !run.phase.has_job());
     let end = run
         .as_ref()
         .and_then(|run| run.ended_at)
-        .or_else(|| last_written(snapshot).filter(|_| aborted))
+        .or_else(|| last_written(snapshot).filter(|_| is_over))
         .unwrap_or(snapshot.now);
     let started_at = run.as_ref().map(|run| run.started_at);
     let mut nodes: Vec<NodeTimeline> = records(snapshot)
@@ -212,6 +214,13 @@ pub fn report(snapshot: &RolloutSnapshot) -> RunReport {
         notes: snapshot.notes.clone(),
         at: snapshot.now,
     }
+}
+
+/// Returns the phase of the recorded run. While the next Job starts, the record still has the run
+/// before.
+fn run_phase(snapshot: &RolloutSnapshot, run: &RunRecord) -> RunPhase {
+    let job = snapshot.job.as_ref().filter(|job| job.uid == run.job);
+    RunPhase::new(job, &snapshot.record, snapshot.holder.as_ref(), snapshot.now)
 }
 
 /// Returns what users asked for since then.

@@ -5,7 +5,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use contract::record::RunRecord;
+use contract::user_request::RequestCommand;
 use kube_io::lease::LeaseHolder;
+use kube_io::record::StoredRecord;
 use kube_io::releases::{HookJob, JobEnd};
 
 /// The phase of a run.
@@ -17,13 +19,15 @@ pub enum RunPhase {
     /// The Job has no pod yet, or its pod has not taken the Lease yet.
     Starting,
     /// A pod of the Job holds the Lease.
-    AtWork,
+    Running,
     /// Another hook, or an abort, holds the Lease.
     WaitsForLease,
     /// The Job's pod has ended without a verdict. The Job starts the next one after its back-off.
     BetweenPods,
     /// The run has a verdict.
     Ended,
+    /// A user ended the run with `gpu-rollout abort`.
+    Aborted,
     /// The Job ended, or was deleted, without a verdict.
     Lost,
 }
@@ -32,10 +36,11 @@ impl RunPhase {
     /// Derives the phase. A Lease that is not renewed in time counts as free.
     pub fn new(
         job: Option<&HookJob>,
-        run: Option<&RunRecord>,
+        record: &StoredRecord,
         holder: Option<&LeaseHolder>,
         now: Timestamp,
     ) -> Self {
+        let run = record.run.as_ref();
         let has_verdict = |run: &RunRecord| run.verdict.is_some();
         let Some(job) = job.filter(|job| job.end.is_none()) else {
             // A Job that finds nothing to do succeeds and leaves the record of the previous run.
@@ -47,6 +52,7 @@ impl RunPhase {
                 {
                     Self::Ended
                 }
+                _ if is_aborted(job, record) => Self::Aborted,
                 _ => Self::Lost,
             };
         };
@@ -62,7 +68,7 @@ impl RunPhase {
                     Self::Starting
                 }
             }
-            Some(holder) if holder.name.starts_with(&format!("{}-", job.name)) => Self::AtWork,
+            Some(holder) if holder.name.starts_with(&format!("{}-", job.name)) => Self::Running,
             Some(_) => Self::WaitsForLease,
             None => Self::Starting,
         }
@@ -71,21 +77,40 @@ impl RunPhase {
     /// Returns whether a pod of the hook watches the rollout, or will soon.
     pub fn has_job(self) -> bool {
         match self {
-            Self::Starting | Self::AtWork | Self::WaitsForLease | Self::BetweenPods => true,
-            Self::Never | Self::Ended | Self::Lost => false,
+            Self::Starting | Self::Running | Self::WaitsForLease | Self::BetweenPods => true,
+            Self::Never | Self::Ended | Self::Aborted | Self::Lost => false,
         }
     }
+
+    /// Returns whether the run ended without a verdict.
+    pub fn is_cut_short(self) -> bool {
+        matches!(self, Self::Aborted | Self::Lost)
+    }
+}
+
+/// Returns whether a user aborted the run of the Job. Without a Job, it is the run of the record.
+fn is_aborted(job: Option<&HookJob>, record: &StoredRecord) -> bool {
+    let started = match job {
+        Some(job) => job.started,
+        None => record.run.as_ref().map(|run| run.started_at),
+    };
+    record.requests.iter().any(|request| {
+        request.command == RequestCommand::Abort
+            && started.is_none_or(|started| request.at >= started)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use contract::exit::ExitCode;
     use contract::record::Verdict;
+    use contract::user_request::UserRequest;
 
     use super::*;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
     const LATER: Timestamp = Timestamp::MAX;
+    const BEFORE: Timestamp = Timestamp::MIN;
 
     fn job() -> HookJob {
         HookJob {
@@ -99,6 +124,11 @@ mod tests {
         }
     }
 
+    fn request(command: RequestCommand, at: Timestamp) -> UserRequest {
+        let request = serde_json::json!({"command": command, "by": "alice", "at": at});
+        serde_json::from_value(request).unwrap()
+    }
+
     fn run(job: &str, code: Option<ExitCode>) -> RunRecord {
         let run =
             serde_json::json!({"formatVersion": 2, "digest": "d", "job": job, "startedAt": NOW});
@@ -110,7 +140,7 @@ mod tests {
     /// `status` said "at work" after the verdict was written, and for half a minute after the
     /// hook's pod was killed.
     #[test]
-    fn hook_is_at_work_only_with_pod_and_lease() {
+    fn hook_runs_only_with_pod_and_lease() {
         let holder =
             |name: &str, until| Some(LeaseHolder { name: name.to_owned(), until: Some(until) });
         let ours = || holder("gpu-operator-post-x7x2p", LATER);
@@ -138,7 +168,7 @@ mod tests {
                 Some(job()),
                 Some(run("job-1", None)),
                 ours(),
-                RunPhase::AtWork,
+                RunPhase::Running,
             ),
             (
                 "its Lease is not renewed",
@@ -198,11 +228,28 @@ mod tests {
             ),
             ("the Job was deleted", None, Some(run("job-1", None)), None, RunPhase::Lost),
         ] {
-            assert_eq!(
-                RunPhase::new(job.as_ref(), run.as_ref(), holder.as_ref(), NOW),
-                phase,
-                "{case}"
-            );
+            let record = StoredRecord { run, ..StoredRecord::default() };
+            assert_eq!(RunPhase::new(job.as_ref(), &record, holder.as_ref(), NOW), phase, "{case}");
+        }
+    }
+
+    /// After an abort, `status` said that the Job was deleted or that all its pods failed.
+    #[test]
+    fn aborted_run_is_called_aborted() {
+        let failed = || Some(HookJob { end: Some(JobEnd::Failed), ..job() });
+        for (case, job, command, at, phase) in [
+            ("the Job failed", failed(), RequestCommand::Abort, LATER, RunPhase::Aborted),
+            ("the Job was deleted", None, RequestCommand::Abort, LATER, RunPhase::Aborted),
+            ("another command", failed(), RequestCommand::Pause, LATER, RunPhase::Lost),
+            ("an earlier run was aborted", failed(), RequestCommand::Abort, BEFORE, RunPhase::Lost),
+            ("the Job still runs", Some(job()), RequestCommand::Abort, LATER, RunPhase::Starting),
+        ] {
+            let record = StoredRecord {
+                run: Some(run("job-1", None)),
+                requests: vec![request(command, at)],
+                ..StoredRecord::default()
+            };
+            assert_eq!(RunPhase::new(job.as_ref(), &record, None, NOW), phase, "{case}");
         }
     }
 }

@@ -197,6 +197,7 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
         settings: &snapshot.settings,
         times: &snapshot.times,
         operands: &operands,
+        run_started: snapshot.run_started(),
     };
     let decided = snapshot.decided();
     let mut nodes = decided.progress(observed, snapshot.settings.driver);

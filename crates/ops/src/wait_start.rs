@@ -58,6 +58,8 @@ pub(crate) struct WaitStartSources<'a> {
     pub(crate) times: &'a BTreeMap<String, NodeTimes>,
     /// The pods of the driver.
     pub(crate) operands: &'a DriverOperands<'a>,
+    /// When the hook's current run started; `None`: no hook is running.
+    pub(crate) run_started: Option<Timestamp>,
 }
 
 impl WaitStartSources<'_> {
@@ -96,6 +98,9 @@ impl WaitStartSources<'_> {
             Reason::Upgrading(UpgradeReason::ForeignCordon) => {
                 WaitStart::touched(times.and_then(|times| times.cordon.as_ref()))
             }
+            Reason::Upgrading(UpgradeReason::Refused(_) | UpgradeReason::Soak { .. }) => {
+                WaitStart::from_timestamp(own().or_else(|| self.queued_since(node)))
+            }
             Reason::Upgrading(_) => WaitStart::from_timestamp(own()),
             Reason::DriverNotReady { .. } | Reason::DriverPodUnschedulable { .. } => {
                 let state = state(node, self.settings.driver);
@@ -109,6 +114,19 @@ impl WaitStartSources<'_> {
             }
             _ => WaitStart::default(),
         }
+    }
+
+    /// Returns since when a node has been waiting for its upgrade, whichever limit keeps it from
+    /// it: since the run started, or since it joined or was free to start. The run record has no
+    /// entry about such a node, as a large fleet has thousands of them.
+    fn queued_since(&self, node: &ObservedNode) -> Option<Timestamp> {
+        let times = self.times.get(&node.name);
+        let freed = times.into_iter().flat_map(|times| {
+            let skip = times.keys.get(self.traits().skip_label);
+            skip.into_iter().chain(&times.cordon).map(|change| change.at)
+        });
+        self.run_started
+            .map(|started| freed.chain([started, node.created]).max().unwrap_or(started))
     }
 
     #[expect(

@@ -15,7 +15,7 @@ use observed::{Observed, ObservedNode};
 /// Returns the patches that release all nodes, for every driver. Nodes with the record of a newer
 /// program are left to that program. `paused`: the drivers whose nodes are, or become, paused.
 /// NVIDIA's controller does not know gpu-rollout's pauses, so holds keep it from these nodes.
-pub fn give_back(observed: &Observed, paused: &[Driver]) -> Vec<NodePatch> {
+pub fn release_patches(observed: &Observed, paused: &[Driver]) -> Vec<NodePatch> {
     observed.nodes.values().filter_map(|node| of_node(node, paused)).collect()
 }
 
@@ -38,9 +38,9 @@ pub fn of_node(node: &ObservedNode, paused: &[Driver]) -> Option<NodePatch> {
 fn stays_paused(node: &ObservedNode, driver: Driver, patch: &mut NodePatch) {
     let traits = driver.traits();
     let free = !node.labels.has(traits.skip_label, "true");
-    let begun = ControllerState::of_node(node, traits).is_busy();
+    let started = ControllerState::of_node(node, traits).is_busy();
     let held = hold::is_held(node, driver);
-    if begun || !(held || free && is_driver_node(node, driver)) {
+    if started || !(held || free && is_driver_node(node, driver)) {
         return;
     }
     for (parts, found, key, value) in [
@@ -163,12 +163,12 @@ mod tests {
             (woken.labels[gpu.skip_label].clone(), woken.annotations[gpu.retries].clone()),
             (None, None)
         );
-        let at_work = node(
+        let in_progress = node(
             &[(gpu.state_label, "pod-restart-required")],
             &[(gpu.own_record, RECORD), (gpu.initially_unschedulable, "true")],
             true,
         );
-        let patch = of_node(&at_work, &[]).expect("a record");
+        let patch = of_node(&in_progress, &[]).expect("a record");
         assert_eq!(patch.unschedulable, None, "its controller uncordons it when it is done");
         assert_eq!(patch.annotations[gpu.initially_unschedulable], None);
     }

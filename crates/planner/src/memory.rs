@@ -10,7 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use contract::record::baseline::Baseline;
 use contract::record::cohort::Cohort;
 use contract::record::{
-    NodeOutcome, NodeRecord, PluginReplacement, RecordedPluginConfig, ReplacedPodKind,
+    NodeOutcome, NodeRecord, PluginReplacement, RecordedFleetWait, RecordedPluginConfig,
+    ReplacedPodKind,
 };
 
 use super::pods::eviction_retry::{BusyServer, EvictionHistory};
@@ -33,8 +34,9 @@ pub struct RunMemory {
     /// The nodes that the run waits for: all nodes of the first complete list. Nodes that join
     /// later are reported, not waited for. `None` before the first decision.
     pub cohort: Option<Arc<Cohort>>,
-    /// Time at which this process took over the run: it did nothing for nodes before.
-    pub taken_up: Timestamp,
+    /// Time at which this process took over the run, or acquired the Lease again: it did nothing
+    /// for nodes before.
+    pub taken_over_at: Timestamp,
     /// Time by which the run must have ended.
     pub deadline: Timestamp,
     /// The nodes of the run, by name: those that were out of date at some time, or whose plugin was
@@ -44,6 +46,11 @@ pub struct RunMemory {
     pub configs: BTreeMap<String, RecordedPluginConfig>,
     /// Since when the fleet has been waiting for the same kind of reason.
     pub fleet_waiting: Option<(&'static str, Timestamp)>,
+    /// Whether a command follows the run of a hook. A wait that it observes for the first time
+    /// started when the run record says.
+    pub is_followed: bool,
+    /// What the whole fleet waits for by the run record, if a command follows the run.
+    pub recorded_fleet_wait: Option<RecordedFleetWait>,
     /// Since when each node has been waiting for the same kind of reason.
     pub waiting: Named<(&'static str, Timestamp)>,
     /// Since when each failed node has been waiting for a reason other than its upgrade.
@@ -62,7 +69,7 @@ pub struct RunMemory {
     /// Writes that the API server refused, by node and pod UID (none for the node itself).
     pub refusals: BTreeMap<RefusedObject, WriteRefusals>,
     /// Nodes that were to be released unchanged because the time was over.
-    pub handed_back: BTreeSet<String>,
+    pub released_unchanged: BTreeSet<String>,
     /// The API server is too busy for evictions.
     pub busy: Option<BusyServer>,
     /// Steps that NVIDIA's controller would take and has not taken, by node and state, each with
@@ -103,7 +110,7 @@ pub struct PendingPatch {
 impl RunMemory {
     /// Creates the memory of a new run.
     pub fn new(started_at: Timestamp, deadline: Timestamp) -> Self {
-        Self { started_at, taken_up: started_at, deadline, ..Self::default() }
+        Self { started_at, taken_over_at: started_at, deadline, ..Self::default() }
     }
 
     /// Returns the nodes about which the two memories differ.
@@ -178,8 +185,11 @@ impl RunMemory {
         match self.fleet_waiting {
             Some((name, since)) if name == reason.name() => since,
             Some(_) | None => {
-                self.fleet_waiting = Some((reason.name(), now));
-                now
+                let recorded = self.recorded_fleet_wait.as_ref();
+                let recorded = recorded.filter(|recorded| recorded.reason == reason.name());
+                let since = recorded.map_or(now, |recorded| recorded.since);
+                self.fleet_waiting = Some((reason.name(), since));
+                since
             }
         }
     }

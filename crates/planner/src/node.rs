@@ -1,6 +1,7 @@
 //! Whether driver and container toolkit of a node are current.
 
-use std::collections::BTreeMap;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use contract::driver::{Driver, DriverTraits};
 use contract::names;
@@ -51,6 +52,8 @@ pub struct DriverOperands<'a> {
     asked: DriverRequester,
     /// The NVIDIADriver that each node belongs to.
     pools: DriverPools<'a>,
+    /// Owner and node of each toolkit pod that is not ready.
+    unready_toolkits: OnceCell<Vec<(String, String)>>,
 }
 
 /// A node's driver pod.
@@ -96,6 +99,7 @@ impl<'a> DriverOperands<'a> {
             } else {
                 DriverPools::default()
             },
+            unready_toolkits: OnceCell::new(),
         }
     }
 
@@ -148,8 +152,8 @@ impl<'a> DriverOperands<'a> {
             Driver::Ofed | Driver::DaemonSet => selecting.any(|daemon_set| {
                 let here =
                     self.pods.on(&node.name).any(|pod| pod.owner.as_ref() == Some(&daemon_set.uid));
-                let begun = node.annotations.contains_key(self.traits().own_record);
-                let lacking = if begun { &self.lacking.at_most } else { &self.lacking.now };
+                let started = node.annotations.contains_key(self.traits().own_record);
+                let lacking = if started { &self.lacking.at_most } else { &self.lacking.now };
                 here || lacking.contains(daemon_set.uid.as_str())
             }),
         }
@@ -341,26 +345,52 @@ impl<'a> DriverOperands<'a> {
         let Some(pod) = pod.filter(|pod| !pod.deleting) else {
             return Err(Reason::ToolkitNotReady { trouble: None });
         };
+        if !(pod.running && pod.ready) {
+            return Err(Reason::ToolkitNotReady { trouble: pod.trouble.clone() });
+        }
         let newest = daemon_set.on_delete
             || self
                 .newest
                 .get(daemon_set.uid.as_str())
                 .is_none_or(|hash| pod.revision.as_deref() == Some(*hash));
-        if newest && pod.running && pod.ready {
-            Ok(())
-        } else {
-            Err(Reason::ToolkitNotReady { trouble: pod.trouble.clone() })
+        if newest {
+            return Ok(());
         }
+        Err(Reason::ToolkitOutdated { awaited: self.awaited_toolkit(daemon_set, node) })
+    }
+
+    /// Returns another node whose toolkit pod is not ready, if such pods use up what the rolling
+    /// update of the DaemonSet allows: it replaces the next pod after that one.
+    fn awaited_toolkit(
+        &self,
+        daemon_set: &ObservedDaemonSet,
+        node: &ObservedNode,
+    ) -> Option<String> {
+        let unready = self.unready_toolkits.get_or_init(|| {
+            let is_unready = |pod: &&ObservedPod| {
+                pod.labels.get(names::TOOLKIT_APP.0).is_some_and(|app| app == names::TOOLKIT_APP.1)
+                    && !(pod.running && pod.ready && !pod.deleting)
+            };
+            let place = |pod: &ObservedPod| Some((pod.owner.clone()?, pod.node.clone()?));
+            self.pods.iter().filter(is_unready).filter_map(place).collect()
+        });
+        let others: BTreeSet<&String> = unready
+            .iter()
+            .filter(|(owner, place)| *owner == daemon_set.uid && *place != node.name)
+            .map(|(_, place)| place)
+            .collect();
+        let limit = daemon_set.most_unavailable();
+        others.first().filter(|_| others.len() >= limit).map(|place| (*place).clone())
     }
 
     /// Returns whether the user's skip label applies: only until NVIDIA's controller has started
     /// the node.
     fn skipped(&self, node: &ObservedNode) -> bool {
         let label = |key: &str| node.labels.text(key);
-        let begun = !ControllerState::from_label(label(self.traits().state_label)).is_idle();
+        let started = !ControllerState::from_label(label(self.traits().state_label)).is_idle();
         // A hold is not the user's request to skip the node: the hook will start the node.
         let held = node.annotations.contains_key(self.traits().hold);
-        label(self.traits().skip_label) == Some("true") && !begun && !held
+        label(self.traits().skip_label) == Some("true") && !started && !held
     }
 
     fn base(

@@ -215,19 +215,19 @@ impl fmt::Display for DecisionNote {
                     .map(|(node, key)| format!("{node} (`{key}`)"))
                     .unwrap_or_default();
                 let more = if nodes.len() > 1 {
-                    format!(" and {} more", nodes.len() - 1)
+                    format!(" and for {}", with_noun(nodes.len() - 1, "more node"))
                 } else {
                     String::new()
                 };
                 write!(
                     formatter,
-                    "the ConfigMap does not contain the configuration requested by {first}{more}: the hook restarts no plugin there"
+                    "the ConfigMap does not contain the configuration for {first}{more}: the hook restarts no plugin there"
                 )
             }
             Self::DriverOfImage { nodes } => {
                 write!(
                     formatter,
-                    "the requested version does not apply to {} with the driver of the operating system image",
+                    "{} with a driver from the operating system image: the requested driver version does not apply there",
                     with_noun(*nodes, "GPU node")
                 )
             }
@@ -246,9 +246,9 @@ impl fmt::Display for DecisionNote {
                 with_noun(*nodes, "node")
             ),
             Self::PauseNotHeld { node, others, label, mode } => {
-                write!(formatter, "NVIDIA's controller may start node `{node}`")?;
+                write!(formatter, "NVIDIA's controller may upgrade node `{node}`")?;
                 if *others > 0 {
-                    write!(formatter, " and {others} other paused nodes")?;
+                    write!(formatter, " and {}", with_noun(*others, "other paused node"))?;
                 }
                 write!(
                     formatter,

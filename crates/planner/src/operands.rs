@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use contract::count::Count;
 use contract::names;
 use contract::operand::Operand;
 use contract::record::baseline::NodeBaseline;
@@ -173,11 +172,7 @@ impl<'a> OperandSets<'a> {
                 && node.is_some_and(|node| !node.ready)
         };
         let stalling: Vec<&OperandPod> = self.pods.iter().filter(down).collect();
-        let limit = daemon_set
-            .max_unavailable
-            .unwrap_or(Count::Number(1))
-            .resolve(usize::try_from(daemon_set.desired).unwrap_or(0))
-            .max(1);
+        let limit = daemon_set.most_unavailable();
         let first = stalling.first().and_then(|pod| pod.node.as_deref());
         first.filter(|_| stalling.len() >= limit).map(str::to_owned)
     }

@@ -151,6 +151,6 @@ pub fn preflight(input: PreflightInput<'_>) -> Vec<PreflightFinding> {
 }
 
 /// Returns whether none of the findings blocks.
-pub fn may_begin(findings: &[PreflightFinding]) -> bool {
+pub fn can_start(findings: &[PreflightFinding]) -> bool {
     findings.iter().all(|finding| finding.severity != CheckSeverity::Blocking)
 }

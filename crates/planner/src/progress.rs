@@ -91,7 +91,7 @@ impl NodeStage {
             // A node that joined during the run has no outcome.
             (None, None) if assessed => Self::Done,
             (None, None) => Self::Unknown,
-            (Some(_), _) if is_begun(state) => Self::InProgress,
+            (Some(_), _) if is_started(state) => Self::InProgress,
             (Some(_), _) => Self::Pending,
         }
     }
@@ -116,7 +116,7 @@ pub fn state(node: &ObservedNode, driver: Driver) -> Option<String> {
 }
 
 /// Returns whether the upgrade of a node in this state has started and not ended.
-pub fn is_begun(state: Option<&str>) -> bool {
+pub fn is_started(state: Option<&str>) -> bool {
     let state = ControllerState::from_label(state);
     !state.is_idle() && state != ControllerState::Failed
 }
@@ -190,6 +190,7 @@ impl<'a> DecidedNodes<'a> {
             // whose container fails becomes ready.
             moves: node.ready
                 && own.is_some_and(|wait| resolves_itself(&wait.reason) && !is_failing(wait)),
+            waits_since: own.map(|wait| wait.since),
             started: read(node, driver.traits())
                 .record()
                 .map(|record| record.started)
@@ -204,13 +205,20 @@ fn is_failing(wait: &Wait) -> bool {
     matches!(&*wait.reason, Reason::DriverNotReady { trouble, restarts, .. } if trouble.is_some() && *restarts > 0)
 }
 
-/// Returns whether the wait can end without manual action. If NVIDIA's controller does not continue
-/// with the node, the controller's own wait decides.
+/// Returns whether the wait can end without manual action. Commands and metrics report this answer;
+/// the engine itself still gives some of these reasons time. If NVIDIA's controller does not
+/// continue with the node, the controller's own wait decides. The operator never moves a node from
+/// one NVIDIADriver to another, and deletes no DaemonSet of a driver that was left over.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only those have the controller's own answer")]
 pub fn resolves_itself(reason: &Reason) -> bool {
     let goes_on = match reason {
         Reason::DriverOutOfDate { why: Some(why), .. }
         | Reason::UpgradeUnfinished { why: Some(why), .. } => why.can_resolve(),
+        Reason::NodeInOtherPool { found, .. } => found.is_none(),
+        Reason::PluginHeldUp { .. }
+        | Reason::RestartHeldUp { .. }
+        | Reason::DriverLeftOver { .. }
+        | Reason::Upgrading(UpgradeReason::OtherDriver { ours: true, .. }) => false,
         _ => true,
     };
     reason.resolves_itself() && goes_on
@@ -232,6 +240,8 @@ pub struct NodeProgress<'a> {
     pub moves: bool,
     /// Start of its upgrade, if it is recorded.
     pub started: Option<Timestamp>,
+    /// Start of its wait; `None`: unknown.
+    pub waits_since: Option<Timestamp>,
 }
 
 impl NodeProgress<'_> {
@@ -239,7 +249,28 @@ impl NodeProgress<'_> {
     /// upgrade state is one of an upgrade in progress.
     fn takes_slot(&self) -> bool {
         self.stage == NodeStage::InProgress
-            || self.stage == NodeStage::Unknown && is_begun(self.state.as_deref())
+            || self.stage == NodeStage::Unknown && is_started(self.state.as_deref())
+    }
+
+    /// Returns whether the node waits until it gets a slot.
+    fn is_queued(&self) -> bool {
+        self.stage == NodeStage::Pending
+            && self.wait.is_none_or(|wait| wait.reason.waits_for_turn())
+    }
+
+    /// Returns the start of what the pace measures. A wait that needs no slot, such as for the
+    /// container toolkit, is measured from its own start.
+    fn clock_start(&self) -> Option<Timestamp> {
+        if self.stage == NodeStage::Pending {
+            self.waits_since.filter(|_| !self.is_queued())
+        } else {
+            self.started
+        }
+    }
+
+    /// Returns whether the node failed and keeps its slot, as it does for NVIDIA's controller.
+    fn keeps_slot(&self, settings: &Settings) -> bool {
+        !settings.mode.decides() && self.state.as_deref() == Some(ControllerState::Failed.label())
     }
 
     fn is_unavailable(&self) -> bool {
@@ -280,37 +311,37 @@ pub struct PoolProgress<'p, 'a> {
     /// The pool.
     pub pool: &'p NodePool,
     /// Its nodes.
-    pub stands: Vec<&'p NodeProgress<'a>>,
+    pub nodes: Vec<&'p NodeProgress<'a>>,
 }
 
 /// Groups the nodes by pool. Pools without nodes are missing, and so are nodes without a pool.
 pub fn by_pool<'p, 'a>(
-    stands: &'p [NodeProgress<'a>],
+    nodes: &'p [NodeProgress<'a>],
     pools: &'p NodePools,
 ) -> Vec<PoolProgress<'p, 'a>> {
     let of = |pool: &'p NodePool| PoolProgress {
         pool,
-        stands: stands
+        nodes: nodes
             .iter()
-            .filter(|stand| {
-                pools.pool_of(stand.node).is_some_and(|found| std::ptr::eq(found, pool))
+            .filter(|progress| {
+                pools.pool_of(progress.node).is_some_and(|found| std::ptr::eq(found, pool))
             })
             .collect(),
     };
-    pools.iter().map(of).filter(|of| !of.stands.is_empty() || !pools.is_split()).collect()
+    pools.iter().map(of).filter(|of| !of.nodes.is_empty() || !pools.is_split()).collect()
 }
 
 impl PoolProgress<'_, '_> {
     /// Returns the number of nodes that occupy a slot, and the limit (`maxParallelUpgrades`). For
     /// NVIDIA's controller, a node whose upgrade failed occupies one.
     pub fn slots(&self, settings: &Settings) -> LimitUse {
-        let failed = |stand: &NodeProgress<'_>| {
-            !settings.mode.decides()
-                && stand.state.as_deref() == Some(ControllerState::Failed.label())
-        };
         let limit = self.pool.policy.max_parallel_upgrades;
         LimitUse {
-            used: self.stands.iter().filter(|stand| stand.takes_slot() || failed(stand)).count(),
+            used: self
+                .nodes
+                .iter()
+                .filter(|progress| progress.takes_slot() || progress.keeps_slot(settings))
+                .count(),
             limit: (limit > 0).then_some(limit as usize),
         }
     }
@@ -319,8 +350,8 @@ impl PoolProgress<'_, '_> {
     /// (`maxUnavailable`).
     pub fn unavailable(&self) -> LimitUse {
         LimitUse {
-            used: self.stands.iter().filter(|stand| stand.is_unavailable()).count(),
-            limit: self.pool.policy.max_unavailable.map(|limit| limit.resolve(self.stands.len())),
+            used: self.nodes.iter().filter(|progress| progress.is_unavailable()).count(),
+            limit: self.pool.policy.max_unavailable.map(|limit| limit.resolve(self.nodes.len())),
         }
     }
 
@@ -331,58 +362,69 @@ impl PoolProgress<'_, '_> {
         pace: RolloutPace,
         now: Timestamp,
     ) -> Vec<(String, Timestamp)> {
-        let stands = || self.stands.iter().copied();
-        let (moving, stuck): (Vec<_>, Vec<_>) = stands()
-            .filter(|stand| stand.takes_slot())
-            .partition(|stand| pace.is_expected(stand, now));
-        let parallel = parallel(settings, &self.pool.policy, self.stands.len());
+        let nodes = || self.nodes.iter().copied();
+        let (moving, stuck): (Vec<_>, Vec<_>) = nodes()
+            .filter(|progress| progress.takes_slot())
+            .partition(|progress| pace.is_expected(progress, now));
+        let parallel = parallel(settings, &self.pool.policy, self.nodes.len());
+        let failed = nodes()
+            .filter(|progress| !progress.takes_slot() && progress.keeps_slot(settings))
+            .count();
         // Unavailable nodes that do not come back use up maxUnavailable.
         let LimitUse { used, limit } = self.unavailable();
-        let coming_back = moving.iter().filter(|stand| stand.is_unavailable()).count();
+        let coming_back = moving.iter().filter(|progress| progress.is_unavailable()).count();
         let room =
             limit.map_or(parallel, |limit| limit.saturating_sub(used - coming_back)).min(parallel);
         let fleet = FleetProgress {
             moving: moving
                 .into_iter()
-                .filter_map(|stand| Some((stand.node.name.as_str(), stand.started?)))
+                .filter_map(|progress| Some((progress.node.name.as_str(), progress.started?)))
                 .collect(),
-            queued: stands()
-                .filter(|stand| stand.stage == NodeStage::Pending && stand.moves)
-                .map(|stand| stand.node.name.as_str())
+            queued: nodes()
+                .filter(|progress| progress.is_queued() && progress.moves)
+                .map(|progress| progress.node.name.as_str())
                 .collect(),
-            stuck: stuck.len().max(parallel - room),
+            stuck: (stuck.len() + failed).max(parallel - room),
             parallel,
             soak_seconds: if settings.mode.decides() { settings.upgrade.soak_seconds } else { 0 },
         };
-        ends(&fleet, pace, now).into_iter().map(|(node, end)| (node.to_owned(), end)).collect()
+        let without_slot = nodes()
+            .filter(|progress| {
+                progress.stage == NodeStage::Pending && pace.is_expected(progress, now)
+            })
+            .filter_map(|progress| {
+                Some((progress.node.name.as_str(), pace.end(progress.clock_start()?, now)))
+            });
+        ends(&fleet, pace, now)
+            .into_iter()
+            .chain(without_slot)
+            .map(|(node, end)| (node.to_owned(), end))
+            .collect()
     }
 }
 
 /// Returns the slots of all pools together.
-pub fn slots(stands: &[NodeProgress<'_>], settings: &Settings, pools: &NodePools) -> LimitUse {
-    by_pool(stands, pools)
+pub fn slots(nodes: &[NodeProgress<'_>], settings: &Settings, pools: &NodePools) -> LimitUse {
+    by_pool(nodes, pools)
         .iter()
         .map(|pool| pool.slots(settings))
         .fold(LimitUse::NONE, LimitUse::plus)
 }
 
 /// Returns the unavailable nodes of all pools together.
-pub fn unavailable(stands: &[NodeProgress<'_>], pools: &NodePools) -> LimitUse {
-    by_pool(stands, pools)
-        .iter()
-        .map(PoolProgress::unavailable)
-        .fold(LimitUse::NONE, LimitUse::plus)
+pub fn unavailable(nodes: &[NodeProgress<'_>], pools: &NodePools) -> LimitUse {
+    by_pool(nodes, pools).iter().map(PoolProgress::unavailable).fold(LimitUse::NONE, LimitUse::plus)
 }
 
 /// Estimates when each node will be done, by name. A node that needs manual action is missing.
 pub fn foresee(
-    stands: &[NodeProgress<'_>],
+    nodes: &[NodeProgress<'_>],
     settings: &Settings,
     pools: &NodePools,
     pace: RolloutPace,
     now: Timestamp,
 ) -> BTreeMap<String, Timestamp> {
-    by_pool(stands, pools).iter().flat_map(|pool| pool.foresee(settings, pace, now)).collect()
+    by_pool(nodes, pools).iter().flat_map(|pool| pool.foresee(settings, pace, now)).collect()
 }
 
 /// Returns how many nodes are upgraded at once.

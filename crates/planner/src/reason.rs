@@ -13,7 +13,7 @@ mod text;
 pub mod upgrade;
 mod wait;
 
-pub use class::{OPERATOR_ACTING, OPERATOR_NOT_SEEN};
+pub use class::{OPERATOR_ACTING, OPERATOR_NOT_LEADING, OPERATOR_NOT_SEEN};
 pub use operand::OperandName;
 pub use wait::Wait;
 
@@ -217,6 +217,11 @@ pub enum Reason {
     ToolkitNotReady {
         /// The problem of a container, if there is one.
         trouble: Option<String>,
+    },
+    /// The container toolkit's pod has an older revision of its DaemonSet.
+    ToolkitOutdated {
+        /// A node whose toolkit pod is not ready: the rolling update waits for it.
+        awaited: Option<String>,
     },
     /// A node has no pod of an operand that it should have.
     OperandMissing {

@@ -44,7 +44,7 @@ pub struct Recipe {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = {"type": "string", "x-grammar": "reference"}))]
     pub extends: Vec<String>,
-    /// Facts about the cluster. Time budgets derive from them.
+    /// Facts about the cluster, such as the number of GPU nodes.
     pub cluster: ClusterFacts,
     /// How drivers are rolled out.
     #[serde(default)]
@@ -70,9 +70,9 @@ pub struct RecipeMetadata {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterFacts {
-    /// The number of nodes with GPUs. Time budgets derive from it.
+    /// The number of nodes with GPUs. Time budgets are computed from it.
     pub gpu_nodes: u32,
-    /// The platform. On `openshift`, the platform assigns the user that the hooks' pods run as.
+    /// The platform. `openshift` assigns the user that the hooks' pods run as, so the hooks set none.
     /// Default: `kubernetes`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub platform: ClusterPlatform,

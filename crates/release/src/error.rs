@@ -77,7 +77,7 @@ pub enum PlanError {
     },
     /// A value that contradicts the recipe's mode.
     #[error("`{path}` of component `{component}`: mode `{mode}` needs {expected}, found {found}")]
-    AgainstMode {
+    ModeConflict {
         /// The component.
         component: String,
         /// The dotted path below the component.
@@ -194,7 +194,7 @@ impl PlanError {
             Self::Reserved { path, .. } => Some(format!(
                 "remove `{path}`: the bundle sets it, because it deploys CRDs itself, and keeps the names of objects that an upgrade must find again"
             )),
-            Self::AgainstMode { path, .. } => Some(format!("remove `{path}`, which the mode sets; or use another mode (docs/modes.md)")),
+            Self::ModeConflict { path, .. } => Some(format!("remove `{path}`, which the mode sets; or use another mode (docs/modes.md)")),
             Self::EndlessWait(driver) => Some(format!(
                 "set `rollout.{driver}.policy.waitForCompletion.timeout` to the longest time that a job may delay its node, such as `2h`"
             )),

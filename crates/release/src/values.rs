@@ -148,7 +148,7 @@ fn set_fixed(
     for (path, expected) in fixed {
         match lookup(values, path) {
             Some(found) if *found != expected => {
-                return Err(PlanError::AgainstMode {
+                return Err(PlanError::ModeConflict {
                     component: component.name.clone(),
                     path: written(path),
                     mode: mode.name(),

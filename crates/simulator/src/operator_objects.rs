@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
+
 use contract::count::Count;
 use contract::driver::Driver;
 use contract::mode::Mode;
@@ -311,6 +313,8 @@ fn write_deployment(view: &mut Observed, operator: &OperatorObjects) {
         holder: format!("{}_{}", operator_pod(operator.leader), operator.leader),
         duration_seconds: LEASE_SECONDS,
         led_seconds: if operator.leader == 0 { OLD_LEADER_SECONDS } else { 0 },
+        // No decision depends on the holder's clock.
+        renew_time: Timestamp::UNIX_EPOCH,
         // The hook itself observes the time of the renewal.
         renewed: view.operator_lease.as_ref().and_then(|lease| lease.renewed),
     });

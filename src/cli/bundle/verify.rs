@@ -31,7 +31,7 @@ impl VerifyArguments {
         };
         let bundle = directory.display();
         if findings.is_empty() {
-            printer.note(&format!("`{bundle}` is as it was rendered"));
+            printer.note(&format!("`{bundle}` has not been edited"));
             return ExitCode::Success;
         }
         for finding in &findings {
@@ -40,14 +40,14 @@ impl VerifyArguments {
         let is_broken = |finding: &BundleFinding| matches!(finding, BundleFinding::Promise { .. });
         if findings.iter().any(is_broken) {
             printer.error(
-                &format!("`{bundle}` was edited, and its parts no longer fit together"),
+                &format!("`{bundle}` was edited, and its parts are no longer consistent"),
                 Some("change the recipe and render again, which updates hooks, CRDs and timeouts"),
             );
         } else {
             let is_values = |finding: &BundleFinding| finding.path().ends_with(VALUES);
-            let hint = "edited values are deployed and fire the hook, but are lost when you render the recipe again; move them into the recipe";
+            let hint = "edited values take effect and fire the hook, but are lost when you render the recipe again; move them into the recipe";
             printer.error(
-                &format!("`{bundle}` is not as it was rendered"),
+                &format!("`{bundle}` was edited"),
                 findings.iter().any(is_values).then_some(hint),
             );
         }

@@ -44,8 +44,8 @@ pub(super) fn rollout_text(rollout: &RolloutPrediction, all: bool, width: Option
                 let named = if more > 0 { format!("{named} and {more} more") } else { named };
                 vec![
                     (number + 1).to_string(),
-                    after(wave.begins_seconds),
-                    after(wave.ends_seconds),
+                    after(wave.start_after_seconds),
+                    after(wave.end_after_seconds),
                     wave.nodes.len().to_string(),
                     named,
                 ]
@@ -93,10 +93,10 @@ fn head(plan: &RolloutPlan) -> Vec<String> {
     });
     let count = |step| plan.nodes.iter().filter(|node| node.step == step).count();
     let counts = [
-        (count(NodeStep::Evicting), "lose the pods that use the GPU"),
-        (count(NodeStep::RestartOnly), "keep their pods and get their driver pod restarted"),
-        (count(NodeStep::First), "have no driver yet"),
-        (count(NodeStep::Unchanged), "do not change"),
+        (count(NodeStep::Evicting), "with eviction of the pods that use the GPU"),
+        (count(NodeStep::RestartOnly), "with a restart of only the driver pod"),
+        (count(NodeStep::First), "without a driver so far"),
+        (count(NodeStep::Unchanged), "unchanged"),
     ];
     lines.push(format!(
         "{}: {}; mode {}",
@@ -128,7 +128,7 @@ fn head(plan: &RolloutPlan) -> Vec<String> {
         let _ = write!(leave, "; no controller recreates {lost} of them");
     }
     if unsure > 0 {
-        let _ = write!(leave, "; {unsure} of them may end before");
+        let _ = write!(leave, "; {unsure} of them may end before their eviction");
     }
     lines.push(leave);
     lines
@@ -169,8 +169,8 @@ fn every(plan: &RolloutPlan) -> String {
             let pods = if node.pods > 0 { node.pods.to_string() } else { "-".to_owned() };
             vec![
                 node.node.clone(),
-                moment(node.begins_seconds),
-                moment(node.ends_seconds),
+                moment(node.start_after_seconds),
+                moment(node.end_after_seconds),
                 pods,
                 step(node).to_owned(),
             ]
@@ -187,7 +187,7 @@ fn every(plan: &RolloutPlan) -> String {
             .map(|pod| {
                 let sure = match (pod.lost, pod.certain) {
                     (true, _) => "no controller recreates it",
-                    (false, false) => "may end before",
+                    (false, false) => "may end before its eviction",
                     (false, true) => "",
                 };
                 let controller = pod.controller.clone().unwrap_or_else(|| "-".to_owned());

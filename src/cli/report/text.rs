@@ -9,6 +9,7 @@ use crate::cli::user_request::request_text;
 use contract::count::with_noun;
 use contract::record::NodeOutcome;
 use ops::report::{NodeTimeline, ReportedRun, RunReport, SpanKind};
+use ops::run_phase::RunPhase;
 use ops::time::format_duration;
 
 /// The width of the timeline in columns.
@@ -76,9 +77,12 @@ fn ended(run: &ReportedRun) -> String {
                 verdict.code, verdict.exit, run.started_at, verdict.message
             )
         }
-        None if run.aborted => {
+        None if run.phase == RunPhase::Aborted => {
+            format!("aborted after {took}, started {:.0}", run.started_at)
+        }
+        None if !run.phase.has_job() => {
             format!(
-                "did not finish: no hook is running (aborted or uninstalled); it ran for {took}, started {:.0}",
+                "ended without a verdict after {took}, started {:.0}: its Job was deleted, or all its pods failed",
                 run.started_at
             )
         }

@@ -56,8 +56,11 @@ fn status_text(status: &RolloutStatus, all: bool, width: Option<usize>) -> Strin
         );
     }
     for (reason, count) in hidden {
-        let _ =
-            writeln!(text, "… and {count} more nodes that wait for {reason} (--all shows them)");
+        let _ = writeln!(
+            text,
+            "… and {}, waiting for {reason} (--all shows them)",
+            with_noun(count, "more node")
+        );
     }
     text.push_str(&advice::fleet_text(status, width.unwrap_or(terminal::LINE)));
     for note in &status.notes {
@@ -70,7 +73,7 @@ fn status_text(status: &RolloutStatus, all: bool, width: Option<usize>) -> Strin
 fn head(status: &RolloutStatus) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(run) = &status.run {
-        lines.push(format!("run: {}", run_text(run, status.at)));
+        lines.push(format!("run: {}", run_text(run, !status.pauses.is_empty(), status.at)));
     }
     for pause in &status.pauses {
         lines.push(pause_text(pause, status.at));
@@ -154,7 +157,7 @@ fn requests(status: &RolloutStatus) -> Vec<String> {
         newest.map(|request| format!("request: {}", request_text(request, status.at))).collect();
     let others = requests.count();
     if others > 0 {
-        lines.push(format!("… and {others} earlier requests (-o json lists them)"));
+        lines.push(format!("… and {} (-o json lists them)", with_noun(others, "earlier request")));
     }
     lines
 }
@@ -173,12 +176,12 @@ fn held(status: &RolloutStatus) -> Vec<String> {
         ""
     };
     let line = |(text, (count, at)): (String, (usize, Option<Timestamp>))| {
-        format!("{} {text} for {}{rest}", with_noun(count, "node"), format_age(at, status.at))
+        format!("{} {text} (for {}){rest}", with_noun(count, "node"), format_age(at, status.at))
     };
     nodes.into_iter().map(line).collect()
 }
 
-fn run_text(run: &RunStatus, now: Timestamp) -> String {
+fn run_text(run: &RunStatus, is_paused: bool, now: Timestamp) -> String {
     let deadline = || {
         run.deadline
             .map(|deadline| format!(", deadline in {}", format_remaining(deadline, now)))
@@ -187,7 +190,7 @@ fn run_text(run: &RunStatus, now: Timestamp) -> String {
     match (run.phase, run.verdict) {
         (RunPhase::Never, _) => "none so far".to_owned(),
         (RunPhase::Starting, _) => format!("starting{}", deadline()),
-        (RunPhase::AtWork, _) => {
+        (RunPhase::Running, _) => {
             format!("running for {}{}", format_age(run.started_at, now), deadline())
         }
         (RunPhase::WaitsForLease, _) => format!("waiting until the Lease is free{}", deadline()),
@@ -202,6 +205,10 @@ fn run_text(run: &RunStatus, now: Timestamp) -> String {
             )
         }
         (RunPhase::Ended, None) => "ended".to_owned(),
+        (RunPhase::Aborted, _) if is_paused => {
+            "aborted; to continue, run gpu-rollout resume and deploy the bundle again".to_owned()
+        }
+        (RunPhase::Aborted, _) => "aborted; to continue, deploy the bundle again".to_owned(),
         (RunPhase::Lost, _) => {
             "ended without a verdict: its Job was deleted, or all its pods failed; deploy again"
                 .to_owned()
@@ -273,3 +280,6 @@ fn reason(waiting: &BlockingCondition) -> String {
     let obstacle = unnamed.map(|obstacle| format!(" [{}]", obstacle.text)).unwrap_or_default();
     format!("{}: {}{obstacle}", waiting.reason, waiting.text)
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,7 +51,7 @@ pub(super) async fn run(
         let rows = || rollouts.iter().flat_map(|rollout| &rollout.nodes);
         let open = rows().any(|row| {
             matches!(row.stage, NodeStage::Pending | NodeStage::InProgress | NodeStage::Unknown)
-        }) || rollouts.iter().any(is_at_work);
+        }) || rollouts.iter().any(is_active);
         if !open {
             let failed = rows().any(|row| row.stage == NodeStage::Failed);
             return Ok(if failed { ExitCode::NodesFailed } else { ExitCode::Success });
@@ -63,7 +63,7 @@ pub(super) async fn run(
     }
 }
 
-fn is_at_work(rollout: &RolloutStatus) -> bool {
+fn is_active(rollout: &RolloutStatus) -> bool {
     rollout.run.as_ref().is_some_and(|run| run.phase.has_job()) || !rollout.fleet.is_empty()
 }
 

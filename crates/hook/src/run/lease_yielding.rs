@@ -18,7 +18,7 @@ use crate::{EndReason, HookProcess, RunEnd};
 
 /// How long a process that ends while it waits for the Lease may take to release a Lease that it
 /// may have acquired.
-const GIVE_BACK: Duration = Duration::from_secs(5);
+const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 /// The log message while another hook Job holds the Lease.
 pub const WAITING_FOR_LEASE: &str = "waiting for the Lease: another hook Job is running";
 /// How long the hook holds the Lease at least before it yields it.
@@ -95,7 +95,7 @@ impl<'a> YieldableLease<'a> {
         // is still on the way.
         tokio::select! {
             _ = self.leases.release() => {}
-            () = tokio::time::sleep(GIVE_BACK) => {}
+            () = tokio::time::sleep(RELEASE_LIMIT) => {}
         }
         let holder = holder.into_inner();
         Err(match (ended, holder.as_str()) {
@@ -167,12 +167,12 @@ pub(super) fn without_verdict(reason: EndReason, message: &str, own_nodes: &[Str
     if own_nodes.is_empty() {
         return RunEnd::new(reason, message);
     }
-    let not_given_back = format!(
+    let not_released = format!(
         "not released, according to the last observed state: {} (the next deployment continues with them)",
         listed(own_nodes)
     );
-    RunEnd::new(reason, format!("{message}; {not_given_back}"))
-        .with_reasons(verdict_reasons(own_nodes, "NotGivenBack"))
+    RunEnd::new(reason, format!("{message}; {not_released}"))
+        .with_reasons(verdict_reasons(own_nodes, "NotReleased"))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use observed::workload::Workload;
 use planner::memory::RunMemory;
 use planner::node::driver_nodes;
 use planner::pods::filter::DaemonSetLiveness;
-use planner::preflight::{PreflightFinding, PreflightInput, may_begin, policy, preflight};
+use planner::preflight::{PreflightFinding, PreflightInput, can_start, policy, preflight};
 
 use super::refusal_timers::refused;
 use super::{RETRY, StepEnd, interrupted};
@@ -57,7 +57,7 @@ pub(super) async fn run_preflight(
     }
     let blocking: Vec<&PreflightFinding> =
         findings.iter().filter(|finding| finding.severity == CheckSeverity::Blocking).collect();
-    if may_begin(&findings) {
+    if can_start(&findings) {
         let message = format!(
             "preflight passed: {} with {}, {}",
             with_noun(nodes.len(), "node"),

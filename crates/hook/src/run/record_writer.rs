@@ -39,6 +39,7 @@ impl RecordWriter {
             digest: hook.settings.digest.clone(),
             job: hook.identity.job.clone(),
             started_at: now,
+            taken_over_at: Some(now),
             specs: String::new(),
             configs: BTreeMap::new(),
             cohort_nodes: None,
@@ -64,7 +65,11 @@ impl RecordWriter {
         deadline: Timestamp,
     ) -> Result<(RunMemory, bool), RunEnd> {
         let record = read(hook, &mut self.store, hook.last_attempt(deadline)).await?;
-        Ok(continue_run(&mut self.run, record, deadline, hook.clock.now())?)
+        let now = hook.clock.now();
+        let continued = continue_run(&mut self.run, record, deadline, now)?;
+        // Commands need the new `taken_over_at`, also of a process that acquired the Lease again.
+        self.schedule.due = Some(now);
+        Ok(continued)
     }
 
     /// Returns the record of the run with this memory.
@@ -164,11 +169,12 @@ fn continue_run(
         }
     };
     run.started_at = memory.started_at;
+    run.taken_over_at = Some(now);
     Ok((
         RunMemory {
             configs,
             settled_version: run.operator_version.clone(),
-            taken_up: now,
+            taken_over_at: now,
             ..memory
         },
         again,
@@ -251,6 +257,7 @@ mod tests {
             digest: String::new(),
             job: job.to_owned(),
             started_at: NOW,
+            taken_over_at: None,
             specs: String::new(),
             configs: BTreeMap::new(),
             cohort_nodes: None,

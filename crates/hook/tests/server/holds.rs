@@ -273,3 +273,22 @@ async fn held_nodes_without_hook_are_named() {
     assert_eq!(finding.nodes, ["gpu-0", "gpu-1", "gpu-2"]);
     assert_eq!(finding.remedy.run, ["gpu-rollout abort --yes"]);
 }
+
+/// Regression (P4): while the operator's release was deployed, all held nodes were said to be
+/// released at this moment.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn held_nodes_before_the_new_operator_are_called_held() {
+    let world = world();
+    world.ends(world.start_with(&pre(), "pre-a", "job-pre")).await;
+    drop(look(&world).await);
+    world.edit("jobs", OPERATOR, &post().release, |job| job["status"] = json!({"active": 1}));
+    let client = world.server.client("person");
+    let release = Some(format!("{OPERATOR}/{}", post().release));
+    let target = RolloutTarget { settings: post(), release };
+    let mut observer =
+        RolloutObserver::begin(&client, &target, Duration::from_mins(1)).await.unwrap();
+    let status = status(&observer.observe(|| world.clock.now()).await.unwrap());
+    assert!(!status.holds_unattended);
+    let waiting = status.nodes[0].waiting.clone().unwrap();
+    assert_eq!((waiting.reason, waiting.resolves_itself), ("Held", true));
+}

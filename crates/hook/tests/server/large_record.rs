@@ -87,6 +87,7 @@ fn run(job: &str, nodes: usize) -> RunRecord {
         digest: "d".into(),
         job: job.into(),
         started_at: at(0),
+        taken_over_at: None,
         specs: String::new(),
         configs: BTreeMap::new(),
         cohort_nodes: Some(nodes),

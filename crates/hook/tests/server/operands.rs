@@ -2,9 +2,12 @@
 //! The run must not succeed early, and the run record must have the right reason.
 
 use contract::exit::ExitCode;
+use ops::doctor::examine;
+use ops::status::status;
 use serde_json::json;
 
 use crate::baselines::{VALIDATOR, validator};
+use crate::person::Person;
 use crate::settings::OPERATOR;
 use crate::world::World;
 use crate::world::objects::{Operand, revision};
@@ -63,4 +66,21 @@ async fn each_unready_missing_or_old_operand_is_named() {
         assert_eq!(ended.code, ExitCode::Success, "{reason}: {}", ended.message);
         assert!(world.second() < 960, "{reason}: {} s", world.second());
     }
+}
+
+/// Regression (P7): `doctor` did not report operands that did not work.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn doctor_names_a_broken_operand() {
+    let world = World::at_rest(2);
+    validator(&world, "gpu-1", false);
+    world.edit("jobs", OPERATOR, &world.settings.release, |job| {
+        job["status"] = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+    });
+    let mut person = Person::with_rights(&world, &[]).await;
+    let snapshot = person.observe(&world).await;
+    let findings = examine(&snapshot, &status(&snapshot));
+    let broken: Vec<_> =
+        findings.iter().filter(|finding| finding.check == "broken-operands").collect();
+    assert_eq!(broken.len(), 1, "{findings:#?}");
+    assert_eq!(broken[0].nodes, ["gpu-1"]);
 }

@@ -1,7 +1,10 @@
 //! The content of `report` and `support-bundle` after runs of hooks.
 
 use contract::names;
+use contract::user_request::{RequestCommand, UserRequest};
+use kube_io::user_request::record_request;
 use ops::report::{format_metrics, report};
+use ops::run_phase::RunPhase;
 use ops::support::support;
 use serde_json::json;
 
@@ -34,6 +37,43 @@ async fn report_counts_replacements_of_its_run_only() {
     let metrics = format_metrics(&[found]);
     let replaced = metrics.lines().find(|line| line.contains("replaced") && !line.starts_with('#'));
     assert!(replaced.is_some_and(|line| line.ends_with(" 1.0")), "{metrics}");
+}
+
+/// Regression (P14): the report of an aborted run said that it continued, and how long so far.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn aborted_run_stops_growing() {
+    let mut world = World::at_rest(3);
+    world.upgrade(&[0, 1, 2]);
+    let pod = world.start("pod-a", "job-1");
+    world.pass(60).await;
+    pod.handle.abort();
+    let rights = [("get", "", "configmaps"), ("patch", "", "configmaps")];
+    let mut person = Person::with_rights(&world, &rights).await;
+    let request = UserRequest {
+        command: RequestCommand::Abort,
+        nodes: Vec::new(),
+        other_nodes: 0,
+        selector: None,
+        by: "ada".to_owned(),
+        reason: None,
+        at: world.clock.now(),
+    };
+    let settings = &world.settings;
+    record_request(&person.client, &settings.namespace, &settings.record, &request).await.unwrap();
+    world.edit("jobs", &settings.namespace, &settings.release, |job| {
+        job["status"] = json!({"conditions": [{"type": "Failed", "status": "True"}]});
+    });
+    let mut reported = Vec::new();
+    for seconds in [10, 60] {
+        world.pass(seconds).await;
+        person.start_anew().await;
+        let report = report(&person.observe(&world).await);
+        let run = report.run.expect("the run is recorded");
+        assert_eq!((run.phase, run.ended_at), (RunPhase::Aborted, None));
+        let spans: Vec<_> = report.nodes.into_iter().map(|node| (node.node, node.spans)).collect();
+        reported.push((run.seconds, spans));
+    }
+    assert_eq!(reported[0], reported[1]);
 }
 
 /// Regression: every bundle lacked the holder of the Lease, the state of the operator's leader, and

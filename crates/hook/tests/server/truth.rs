@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use crate::driven::Driven;
 use crate::person::Person;
 use crate::settings::{OPERATOR, settings};
-use crate::world::{NEW, World};
+use crate::world::{NEW, OPERATOR_POD, World, objects};
 
 mod claims;
 mod moment;
@@ -170,6 +170,7 @@ async fn tries_once(
 /// Plays a story with a fleet that NVIDIA's controller upgrades.
 async fn assists(story: &str, mode: Mode, deeds: &[(i64, Deed)]) -> ExitCode {
     let mut world = World::at_rest(3);
+    has_version(&world);
     let mut tasks = vec![Task::Settle, Task::Reroll];
     tasks.extend((mode == Mode::Assist).then_some(Task::Wake));
     let settings = Settings { mode, tasks, ..settings() };
@@ -177,6 +178,13 @@ async fn assists(story: &str, mode: Mode, deeds: &[(i64, Deed)]) -> ExitCode {
     world.install(&settings, "job-1");
     world.upgrade(&[0, 1, 2]);
     Box::pin(told(story, &world, StoryHook::new(settings, "job-1"), deeds)).await
+}
+
+/// Labels the operator with a version, so that its upgrade controller is known.
+fn has_version(world: &World) {
+    world.edit("deployments", OPERATOR, names::OPERATOR_DEPLOYMENT, |deployment| {
+        deployment["metadata"]["labels"]["app.kubernetes.io/version"] = json!("v26.7.0");
+    });
 }
 
 fn operator_is_away(world: &World, away: bool) {
@@ -211,7 +219,7 @@ async fn undisturbed_rollout_is_told_truly() {
 
 /// Regression (P17): for half a minute after a SIGKILL, the run was reported as running.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn killed_hook_is_not_at_work() {
+async fn killed_hook_is_not_running() {
     let deeds: [(i64, Deed); 2] =
         [(30, |_, hook| hook.kill()), (55, |world, hook| hook.start(world))];
     assert_eq!(drives("drive", |fleet| fleet, &deeds).await, ExitCode::Success);
@@ -260,4 +268,45 @@ async fn failing_driver_is_told_truly() {
     // The failed node is unavailable, and no other node may be. The last node had an ETA of a few
     // seconds until the deadline.
     assert_eq!(tries_once("no room for others", 1, failing, &[]).await, ExitCode::NodesFailed);
+}
+
+/// Regression (P2): the retry of a node that NVIDIA's controller had given up was announced for a
+/// minute from now, at every second.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn announced_retry_does_not_slide() {
+    let mut world = World::at_rest(3);
+    has_version(&world);
+    let mut settings =
+        Settings { mode: Mode::Assist, tasks: vec![Task::Settle, Task::Wake], ..settings() };
+    settings.upgrade.attempts = 3;
+    // The run ends before the retry: no controller acts in this world.
+    settings.budget_seconds = 140;
+    world.settings = settings.clone();
+    world.install(&settings, "job-1");
+    world.upgrade(&[0, 2]);
+    world.edit("nodes", "", "gpu-1", |node| {
+        node["metadata"]["labels"][Driver::Gpu.traits().state_label] = json!("upgrade-failed");
+    });
+    let code = Box::pin(told("retry", &world, StoryHook::new(settings, "job-1"), &[])).await;
+    assert_eq!(code, ExitCode::Budget);
+}
+
+/// Regression (P16): without a leader, `status` announced the next pass of the operator's upgrade
+/// controller.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn gap_without_leader_is_told_truly() {
+    const NEXT_POD: &str = "gpu-operator-2-abcde";
+    let deeds: [(i64, Deed); 2] = [
+        (30, |world, _| {
+            world.remove("pods", OPERATOR, OPERATOR_POD);
+            world.put("pods", OPERATOR, NEXT_POD, objects::operator_pod(NEXT_POD));
+        }),
+        (50, |world, _| {
+            world.edit("leases", OPERATOR, names::OPERATOR_LEASE, |lease| {
+                lease["spec"]["holderIdentity"] = json!(format!("{NEXT_POD}_9f2c"));
+            });
+        }),
+    ];
+    assert_eq!(assists("assist", Mode::Assist, &deeds).await, ExitCode::Success);
+    assert_eq!(drives("drive", |fleet| fleet, &deeds).await, ExitCode::Success);
 }

@@ -35,7 +35,7 @@ pub(crate) fn at(second: i64) -> Timestamp {
 }
 
 /// The operator's pod.
-const OPERATOR_POD: &str = "gpu-operator-6d8f5c7b9-x2x7q";
+pub(crate) const OPERATOR_POD: &str = "gpu-operator-6d8f5c7b9-x2x7q";
 
 /// The durations of the actions in a world.
 #[derive(Clone, Copy, Debug)]

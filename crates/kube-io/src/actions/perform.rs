@@ -65,9 +65,9 @@ mod tests {
         actions: &[ActionKey],
         allowed: impl Fn(usize) -> bool,
     ) -> (Vec<Option<Result<u32, u32>>>, Vec<ActionKey>, usize) {
-        let (begun, under_way, most) = (RefCell::new(Vec::new()), Cell::new(0), Cell::new(0));
+        let (started, under_way, most) = (RefCell::new(Vec::new()), Cell::new(0), Cell::new(0));
         let act = async |action: &ActionKey| {
-            begun.borrow_mut().push(*action);
+            started.borrow_mut().push(*action);
             under_way.set(under_way.get() + 1);
             most.set(most.get().max(under_way.get()));
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -75,16 +75,16 @@ mod tests {
             if action.1 >= 100 { Err(action.1) } else { Ok(action.1) }
         };
         let answers =
-            perform(actions, |action| action.0, || allowed(begun.borrow().len()), act).await;
-        (answers, begun.into_inner(), most.get())
+            perform(actions, |action| action.0, || allowed(started.borrow().len()), act).await;
+        (answers, started.into_inner(), most.get())
     }
 
     #[tokio::test(start_paused = true)]
     async fn node_actions_keep_order_and_stop_at_failure() {
         let actions = [("a", 1), ("b", 2), ("a", 100), ("b", 3), ("a", 4)];
-        let (answers, begun, most) = performed(&actions, |_| true).await;
+        let (answers, started, most) = performed(&actions, |_| true).await;
         assert_eq!(answers, [Some(Ok(1)), Some(Ok(2)), Some(Err(100)), Some(Ok(3)), None]);
-        assert_eq!(begun, [("a", 1), ("b", 2), ("a", 100), ("b", 3)], "both nodes at once");
+        assert_eq!(started, [("a", 1), ("b", 2), ("a", 100), ("b", 3)], "both nodes at once");
         assert_eq!(most, 2);
     }
 
@@ -101,8 +101,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_starts_after_writing_is_forbidden() {
         let actions = [("a", 1), ("a", 2), ("b", 3), ("c", 4)];
-        let (answers, begun, _) = performed(&actions, |begun| begun < 2).await;
-        assert_eq!(begun, [("a", 1), ("b", 3)]);
+        let (answers, started, _) = performed(&actions, |started| started < 2).await;
+        assert_eq!(started, [("a", 1), ("b", 3)]);
         assert_eq!(answers, [Some(Ok(1)), None, Some(Ok(3)), None]);
         let (answers, ..) = performed(&actions, |_| false).await;
         assert_eq!(answers, [None, None, None, None]);

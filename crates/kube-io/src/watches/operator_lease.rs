@@ -21,7 +21,7 @@ use crate::list_watch::ObjectSelection;
 const OPERATOR_SILENCE: Duration = Duration::from_secs(20);
 
 pub(super) struct OperatorLeaseWatch {
-    table: CacheTable<(OperatorLease, String)>,
+    table: CacheTable<OperatorLease>,
     renewals: Mutex<RenewalObservation>,
 }
 
@@ -38,10 +38,13 @@ impl OperatorLeaseWatch {
 
     /// Returns the Lease, with the time at which its renewal was last observed.
     pub(super) fn observed(&self, now: Timestamp) -> Option<OperatorLease> {
-        let (lease, renew_time) = self.table.values().into_iter().next()?;
+        let lease = self.table.values().into_iter().next()?;
         // No code panics while it holds this lock.
-        let renewed =
-            self.renewals.lock().unwrap_or_else(PoisonError::into_inner).observe(renew_time, now);
+        let renewed = self
+            .renewals
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .observe(lease.renew_time, now);
         Some(OperatorLease { renewed, ..lease })
     }
 }
@@ -49,17 +52,17 @@ impl OperatorLeaseWatch {
 /// The last observed `renewTime`, and when it was first observed to differ from the previous one.
 #[derive(Debug, Default)]
 struct RenewalObservation {
-    renew_time: String,
+    renew_time: Option<Timestamp>,
     renewed: Option<Timestamp>,
 }
 
 impl RenewalObservation {
     /// Returns when a renewal was last observed. The first `renewTime` proves nothing: its holder
     /// may be gone.
-    fn observe(&mut self, renew_time: String, now: Timestamp) -> Option<Timestamp> {
-        if self.renew_time != renew_time {
-            self.renewed = (!self.renew_time.is_empty()).then_some(now);
-            self.renew_time = renew_time;
+    fn observe(&mut self, renew_time: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let before = self.renew_time.replace(renew_time);
+        if before != Some(renew_time) {
+            self.renewed = before.map(|_| now);
         }
         self.renewed
     }
@@ -73,9 +76,9 @@ mod tests {
     fn renewal_is_seen_from_the_second_renew_time_on() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut renewals = RenewalObservation::default();
-        assert_eq!(renewals.observe("10".to_owned(), at(11)), None);
-        assert_eq!(renewals.observe("10".to_owned(), at(12)), None);
-        assert_eq!(renewals.observe("12".to_owned(), at(13)), Some(at(13)));
-        assert_eq!(renewals.observe("12".to_owned(), at(20)), Some(at(13)), "the same renewal");
+        assert_eq!(renewals.observe(at(10), at(11)), None);
+        assert_eq!(renewals.observe(at(10), at(12)), None);
+        assert_eq!(renewals.observe(at(12), at(13)), Some(at(13)));
+        assert_eq!(renewals.observe(at(12), at(20)), Some(at(13)), "the same renewal");
     }
 }

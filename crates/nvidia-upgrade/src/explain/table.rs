@@ -32,20 +32,20 @@ impl ControllerWait {
                 "delete the driver pods yourself, one node at a time, when the node is cordoned and empty, or use mode drive",
             ),
             Self::Off => ("Off", false, "set upgradePolicy.autoUpgrade to true"),
-            Self::Blocked { .. } => (
+            Self::Blocked { error } => (
                 "Blocked",
-                true,
+                !error.has_surplus(),
                 "find out why the DaemonSet does not have exactly the pods that it needs: a node that is NotReady, or that has a taint that the DaemonSet does not tolerate, keeps its pod until the pod is deleted (by force, if the node is gone)",
             ),
             Self::PassEnds { .. } => (
                 "PassEnds",
                 false,
-                "fix the problem that the error names: it blocks all other nodes too",
+                "fix the problem that the message names: it blocks all other nodes too",
             ),
             Self::Asleep { .. } => (
                 "Asleep",
                 true,
-                "wait; to trigger a pass at once, change the node's skip label to a value other than true",
+                "wait; to make the operator check the nodes at once, change the node's skip label to a value other than true",
             ),
             Self::Skipped { .. } => {
                 ("Skipped", false, "remove the label to have the node upgraded")
@@ -54,9 +54,9 @@ impl ControllerWait {
                 "Parallel",
                 !ahead.is_empty() || holders.iter().any(SlotHolder::can_resolve),
                 if holders.iter().any(|holder| holder.failed) {
-                    "repair the failed nodes, which occupy slots, or raise maxParallelUpgrades"
+                    "repair the failed nodes, which count as in progress, or raise maxParallelUpgrades"
                 } else {
-                    "wait: it starts when another node is done; the limit is maxParallelUpgrades"
+                    "wait: the node's upgrade starts when another node is done"
                 },
             ),
             Self::Unavailable { holders, ahead, .. } => (
@@ -64,9 +64,11 @@ impl ControllerWait {
                 !ahead.is_empty() || holders.iter().any(SlotHolder::can_resolve),
                 "uncordon or repair the unavailable nodes, or raise maxUnavailable",
             ),
-            Self::Jobs { .. } => {
-                ("Jobs", true, "wait until the jobs end, or set waitForCompletion.timeoutSeconds")
-            }
+            Self::Jobs { .. } => (
+                "Jobs",
+                true,
+                "wait until the jobs end, or limit the wait with waitForCompletion.timeoutSeconds",
+            ),
             Self::Evicting { .. } => {
                 ("Evicting", true, "find out which PodDisruptionBudget or finalizer keeps the pods")
             }
@@ -87,12 +89,12 @@ impl ControllerWait {
             Self::DriverStarting { .. } => (
                 "DriverStarting",
                 true,
-                "check the pod's log; if the pod hangs without restarts, the upgrade never fails",
+                "check the pod's log; if the pod hangs without restarts, the operator waits for it indefinitely",
             ),
             Self::NoValidator => (
                 "NoValidator",
                 true,
-                "find out why the validator's DaemonSet has no pod on the node; no timeout applies",
+                "find out why the validator's DaemonSet has no pod on the node; the operator waits for the pod indefinitely",
             ),
             Self::Validating { .. } => ("Validating", true, "check the validator's log"),
             Self::FailedBefore => (

@@ -24,25 +24,27 @@ impl fmt::Display for ControllerWait {
                 write!(out, "the operator cannot upgrade any node: {error}")
             }
             Self::PassEnds { error } => {
-                write!(out, "the operator's pass ends before it reaches the node: {error}")
+                write!(out, "the operator stops before it reaches the node: {error}")
             }
             Self::Asleep { step, since, until } => {
-                let until = until.map_or_else(
-                    || "at its next pass".to_owned(),
-                    |until| format!("by {until:.0}"),
-                );
                 write!(
                     out,
-                    "the operator has made no pass{}; {until}, {step}",
-                    OptionalTime(" since ", since, "")
+                    "the operator has not checked the nodes{}; when it does{}, {step}",
+                    OptionalTime(" since ", since, ""),
+                    OptionalTime(" (by ", until, " at the latest)")
                 )
             }
-            Self::Skipped { label } => write!(out, "label {label}=true"),
+            Self::Skipped { label } => write!(out, "the node has the label {label}=true"),
             Self::Parallel { limit, holders, ahead } => {
                 write!(
                     out,
-                    "{} of {limit} parallel upgrades are in use{}{}",
-                    holders.len(),
+                    "maxParallelUpgrades allows {}, and {} in progress{}{}",
+                    with_noun(*limit, "upgrade"),
+                    match holders.len() {
+                        0 => "none is".to_owned(),
+                        1 => "1 is".to_owned(),
+                        count => format!("{count} are"),
+                    },
                     HolderNames(holders),
                     NextNodes(ahead)
                 )
@@ -51,7 +53,7 @@ impl fmt::Display for ControllerWait {
                 let count = if *counted == 1 { "node counts" } else { "nodes count" };
                 write!(
                     out,
-                    "{counted} {count} as unavailable, and at most {limit} may ({written} of {total}){}{}",
+                    "{counted} {count} as unavailable, and maxUnavailable allows {limit} ({written} of {total}){}{}",
                     HolderNames(holders),
                     NextNodes(ahead)
                 )
@@ -61,28 +63,33 @@ impl fmt::Display for ControllerWait {
                 write!(
                     out,
                     "{count} {run}{}{}",
-                    OptionalTime("; waiting since ", since, ""),
-                    OptionalTime(", until ", until, "")
+                    OptionalTime("; the operator has been waiting since ", since, ""),
+                    OptionalTime(", and continues the upgrade after ", until, "")
                 )
             }
             Self::Evicting { timeout_seconds, drain } => {
                 let then = if *drain { "it drains the node" } else { "the upgrade fails" };
                 write!(
                     out,
-                    "the operator is evicting pods that use the device; after {timeout_seconds} s, {then}"
+                    "the operator is evicting pods that use the device{}",
+                    AfterTimeout(*timeout_seconds, then)
                 )
             }
             Self::Draining { timeout_seconds } => {
                 write!(
                     out,
-                    "the operator is draining the node; after {timeout_seconds} s, the upgrade fails"
+                    "the operator is draining the node{}",
+                    AfterTimeout(*timeout_seconds, "the upgrade fails")
                 )
             }
             Self::Maintenance { found: Some(found) } => {
-                write!(out, "its NodeMaintenance is {found}")
+                write!(out, "the node's NodeMaintenance is {found}")
             }
             Self::Maintenance { found: None } => {
-                write!(out, "the maintenance-operator has not handled its NodeMaintenance yet")
+                write!(
+                    out,
+                    "the maintenance-operator has not handled the node's NodeMaintenance yet"
+                )
             }
             Self::MaintenanceOff => {
                 write!(
@@ -128,10 +135,10 @@ impl fmt::Display for PredictedStep {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::To(state) => write!(out, "the node moves to {state}"),
-            Self::DeletePod => write!(out, "the operator deletes its driver pod"),
-            Self::Evict => write!(out, "the operator evicts its pods"),
-            Self::Drain => write!(out, "the operator drains it"),
-            Self::Load => write!(out, "its driver may load"),
+            Self::DeletePod => write!(out, "it deletes the node's driver pod"),
+            Self::Evict => write!(out, "it evicts the pods that use the device"),
+            Self::Drain => write!(out, "it drains the node"),
+            Self::Load => write!(out, "it allows the node's driver to load"),
         }
     }
 }
@@ -143,6 +150,20 @@ impl<T: fmt::Display> fmt::Display for OptionalText<'_, T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(before, value, after) = self;
         value.as_ref().map_or(Ok(()), |value| write!(out, "{before}{value}{after}"))
+    }
+}
+
+/// `; after 300 s, …`; without a timeout, `, without a time limit`.
+struct AfterTimeout(u64, &'static str);
+
+impl fmt::Display for AfterTimeout {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(seconds, then) = self;
+        if *seconds == 0 {
+            out.write_str(", without a time limit")
+        } else {
+            write!(out, "; after {seconds} s, {then}")
+        }
     }
 }
 

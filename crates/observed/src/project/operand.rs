@@ -79,21 +79,22 @@ pub fn is_driver_or_toolkit(object: &api::Pod) -> bool {
     has(names::DRIVER_COMPONENT) || has(names::TOOLKIT_APP)
 }
 
-/// Projects the Lease of the operator's leader election. Also returns its `renewTime` as written,
-/// because its microseconds distinguish two renewals.
-pub fn operator_lease(object: &coordination::Lease) -> Option<(OperatorLease, String)> {
+/// Projects the Lease of the operator's leader election.
+pub fn operator_lease(object: &coordination::Lease) -> Option<OperatorLease> {
     let spec = object.spec.as_ref()?;
-    let renew = spec.renew_time.as_ref()?.0;
-    let led =
-        spec.acquire_time.as_ref().map_or(0, |acquired| renew.duration_since(acquired.0).as_secs());
-    let lease = OperatorLease {
+    let renew_time = spec.renew_time.as_ref()?.0;
+    let led = spec
+        .acquire_time
+        .as_ref()
+        .map_or(0, |acquired| renew_time.duration_since(acquired.0).as_secs());
+    Some(OperatorLease {
         holder: spec.holder_identity.clone().unwrap_or_default(),
         duration_seconds: spec
             .lease_duration_seconds
             .and_then(|seconds| u64::try_from(seconds).ok())
             .unwrap_or(0),
         led_seconds: u64::try_from(led).unwrap_or(0),
+        renew_time,
         renewed: None,
-    };
-    Some((lease, renew.to_string()))
+    })
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use contract::record::NodeOutcome;
 use observed::pause::annotated_nodes;
 use observed::workload::Workload;
-use planner::progress::is_begun;
+use planner::progress::is_started;
 use simulator::report::SimulationReport;
 use simulator::setup::SimulationSetup;
 
@@ -84,10 +84,11 @@ pub struct PlannedNode {
     pub node: String,
     /// What happens to the node.
     pub step: NodeStep,
-    /// When the node starts, in seconds from the start of the rollout; `null`: it does not start.
-    pub begins_seconds: Option<u64>,
+    /// When the node's upgrade starts, in seconds from the start of the rollout; `null`: it does not
+    /// start.
+    pub start_after_seconds: Option<u64>,
     /// When the node is released, in seconds from the start of the rollout.
-    pub ends_seconds: Option<u64>,
+    pub end_after_seconds: Option<u64>,
     /// The outcome of the node, if the hook determines one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<NodeOutcome>,
@@ -103,9 +104,9 @@ pub struct PlannedNode {
 #[serde(rename_all = "camelCase")]
 pub struct PlannedWave {
     /// When the first node of the wave starts, in seconds from the start of the rollout.
-    pub begins_seconds: u64,
+    pub start_after_seconds: u64,
     /// When the last node of the wave is released, in seconds from the start of the rollout.
-    pub ends_seconds: u64,
+    pub end_after_seconds: u64,
     /// The nodes of the wave.
     pub nodes: Vec<String>,
 }
@@ -156,10 +157,10 @@ pub(super) fn plan(
     by_length.sort_by_key(|report| report.last_node);
     let middle = by_length[by_length.len() / 2];
     let seconds = |report: &SimulationReport| report.last_node.div_ceil(1000);
-    let begun = reports.iter().any(|report| {
-        report.states.values().flatten().any(|(_, state, _)| is_begun(state.as_deref()))
+    let started = reports.iter().any(|report| {
+        report.states.values().flatten().any(|(_, state, _)| is_started(state.as_deref()))
     });
-    let duration = begun.then(|| SecondsRange {
+    let duration = started.then(|| SecondsRange {
         least_seconds: by_length.first().map_or(0, |report| report.last_node / 1000),
         likely_seconds: seconds(middle),
         most_seconds: by_length.last().map_or(0, |report| seconds(report)),
@@ -193,9 +194,10 @@ pub(super) fn plan(
 /// Returns when a node starts and when it is released, in milliseconds.
 fn span(report: &SimulationReport, node: &str) -> (Option<u64>, Option<u64>) {
     let states = report.states.get(node).map(Vec::as_slice).unwrap_or_default();
-    let begins = states.iter().find(|(_, state, _)| is_begun(state.as_deref())).map(|(at, ..)| *at);
+    let begins =
+        states.iter().find(|(_, state, _)| is_started(state.as_deref())).map(|(at, ..)| *at);
     let last =
-        states.last().filter(|(_, state, _)| !is_begun(state.as_deref())).map(|(at, ..)| *at);
+        states.last().filter(|(_, state, _)| !is_started(state.as_deref())).map(|(at, ..)| *at);
     (begins, last.filter(|_| begins.is_some()))
 }
 
@@ -217,8 +219,8 @@ fn nodes(
         PlannedNode {
             node: name.clone(),
             step: *step,
-            begins_seconds: begins.map(|at| at / 1000),
-            ends_seconds: ends_at.map(|at| at.div_ceil(1000)),
+            start_after_seconds: begins.map(|at| at / 1000),
+            end_after_seconds: ends_at.map(|at| at.div_ceil(1000)),
             outcome,
             waiting: waiting.get(name.as_str()).filter(|_| ends).cloned(),
             pods: pods.iter().filter(|pod| pod.node == *name).count(),
@@ -226,33 +228,33 @@ fn nodes(
     };
     let mut nodes: Vec<PlannedNode> = changes.steps.iter().map(node).collect();
     nodes.sort_by_key(|node| {
-        (node.begins_seconds.is_none(), node.begins_seconds, node.ends_seconds)
+        (node.start_after_seconds.is_none(), node.start_after_seconds, node.end_after_seconds)
     });
     nodes
 }
 
 fn waves(report: &SimulationReport, nodes: &[PlannedNode]) -> Vec<PlannedWave> {
-    let mut begun: Vec<(u64, u64, &str)> = Vec::new();
+    let mut started: Vec<(u64, u64, &str)> = Vec::new();
     for node in nodes {
         if let (Some(begins), ends) = span(report, &node.node) {
             // A node that is never released keeps its wave open, and no other node waits for it.
-            begun.push((begins, ends.unwrap_or(begins), &node.node));
+            started.push((begins, ends.unwrap_or(begins), &node.node));
         }
     }
-    begun.sort_unstable();
+    started.sort_unstable();
     let mut waves: Vec<PlannedWave> = Vec::new();
     let mut first_end = 0;
-    for (begins, ends, node) in begun {
+    for (begins, ends, node) in started {
         let first = ends.max(begins + 1);
         if let Some(wave) = waves.last_mut().filter(|_| begins < first_end) {
             wave.nodes.push(node.to_owned());
-            wave.ends_seconds = wave.ends_seconds.max(ends.div_ceil(1000));
+            wave.end_after_seconds = wave.end_after_seconds.max(ends.div_ceil(1000));
             first_end = first_end.min(first);
         } else {
             first_end = first;
             waves.push(PlannedWave {
-                begins_seconds: begins / 1000,
-                ends_seconds: ends.div_ceil(1000),
+                start_after_seconds: begins / 1000,
+                end_after_seconds: ends.div_ceil(1000),
                 nodes: vec![node.to_owned()],
             });
         }

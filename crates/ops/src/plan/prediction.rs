@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use contract::driver::Driver;
 use contract::settings::Settings;
-use planner::preflight::{PreflightFinding, may_begin};
+use planner::preflight::{PreflightFinding, can_start};
 use simulator::report::SimulationReport;
 use simulator::setup::SimulationSetup;
 
@@ -26,7 +26,7 @@ pub struct RolloutPrediction {
     #[serde(flatten)]
     pub plan: RolloutPlan,
     /// Whether no finding blocks the rollout.
-    pub may_begin: bool,
+    pub can_start: bool,
     /// The preflight findings.
     pub findings: Vec<PreflightFinding>,
 }
@@ -69,7 +69,7 @@ pub async fn predict(
     };
     Ok(Some(RolloutPrediction {
         title: target.title(),
-        may_begin: may_begin(&findings),
+        can_start: can_start(&findings),
         plan,
         findings,
     }))

@@ -11,7 +11,7 @@ use planner::drive_upgrade::state::UpgradeState;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpanKind {
-    /// The node waits to be started.
+    /// The node's upgrade has not started.
     Queued,
     /// The node waits for jobs.
     Jobs,
@@ -33,7 +33,7 @@ impl SpanKind {
     /// Returns the text for a legend.
     pub fn text(self) -> &'static str {
         match self {
-            Self::Queued => "waits to be started",
+            Self::Queued => "waits for its start",
             Self::Jobs => "waits for jobs",
             Self::Evicting => "pods leave",
             Self::Driver => "driver is replaced",

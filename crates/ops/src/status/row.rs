@@ -100,11 +100,11 @@ fn plugin(
         NodeStatus::Waiting(_) => return None,
     };
     let plugins = DraPlugins::new(&snapshot.observed);
-    let stands =
+    let condition =
         |daemon_set| match plugins.on_node(node, daemon_set, &base, false, Reroll::Auto, true)? {
             PluginStatus::Serving(_) => Some(PluginCondition::Fresh),
             PluginStatus::Stale { .. } => Some(PluginCondition::Stale),
             PluginStatus::Waiting(_) => Some(PluginCondition::NotServing),
         };
-    plugins.daemon_sets().filter_map(stands).max()
+    plugins.daemon_sets().filter_map(condition).max()
 }

@@ -71,19 +71,19 @@ pub struct PoolTotals {
 }
 
 /// Returns the totals of each NVIDIADriver; empty if one policy applies to all nodes.
-fn of_pools(stands: &[NodeProgress<'_>], snapshot: &RolloutSnapshot) -> Vec<PoolTotals> {
+fn of_pools(nodes: &[NodeProgress<'_>], snapshot: &RolloutSnapshot) -> Vec<PoolTotals> {
     if !snapshot.pools.is_split() {
         return Vec::new();
     }
     let of = |pool: &PoolProgress<'_, '_>| {
         Some(PoolTotals {
             nvidia_driver: pool.pool.owner.clone()?,
-            nodes: pool.stands.len(),
+            nodes: pool.nodes.len(),
             slots: pool.slots(&snapshot.settings),
             unavailable: pool.unavailable(),
         })
     };
-    progress::by_pool(stands, &snapshot.pools).iter().filter_map(of).collect()
+    progress::by_pool(nodes, &snapshot.pools).iter().filter_map(of).collect()
 }
 
 /// Computes the totals, and sets the ETA of each row. A node with obstacles does not move.
@@ -94,14 +94,16 @@ pub(super) fn totals(
     pace: RolloutPace,
 ) -> FleetTotals {
     for (node, row) in nodes.iter_mut().zip(&*rows) {
+        // A wait that a command observes for the first time is older.
+        node.waits_since = row.waiting.as_ref().and_then(|waiting| waiting.since.at);
         node.moves &= row
             .waiting
             .as_ref()
             .is_some_and(|waiting| waiting.resolves_itself && waiting.obstacles.is_empty());
     }
     let (settings, pools, now) = (&snapshot.settings, &snapshot.pools, snapshot.now);
-    let at_work = snapshot.phase().has_job();
-    let ends = if at_work {
+    let has_job = snapshot.phase().has_job();
+    let ends = if has_job {
         progress::foresee(nodes, settings, pools, pace, now)
     } else {
         BTreeMap::new()
@@ -110,7 +112,7 @@ pub(super) fn totals(
         row.end = ends.get(&row.node).copied();
     }
     let eta =
-        progress::rollout_eta(nodes, &ends, pace, snapshot.decided().fleet_waits(), (at_work, now));
+        progress::rollout_eta(nodes, &ends, pace, snapshot.decided().fleet_waits(), (has_job, now));
     let count = |stage| rows.iter().filter(|row| row.stage == stage).count();
     FleetTotals {
         nodes: rows.len(),

@@ -66,14 +66,19 @@ pub(super) fn node(
             (waiting.reason, waiting.resolves_itself) = (NOT_RUNNING, false);
             waiting.text = format!("{}; no hook Job is running{}", held.text(), last(snapshot));
             waiting.remedy = HoldStatus::remedy();
-        } else if snapshot.phase() != RunPhase::AtWork {
+        } else if snapshot.phase() != RunPhase::Running {
             // The engine's reason assumes that the hook after the operator's release already runs.
             (waiting.reason, waiting.resolves_itself, waiting.text) = (HELD, true, held.text());
             waiting.remedy =
                 Remedy::words("wait: the hook after the operator's release releases the node");
         }
     }
-    if is_left_alone(snapshot, reason) {
+    if !settings.mode.decides() || !needs_hook(reason) {
+        return waiting;
+    }
+    if let Some(absence) = absence(snapshot.phase()) {
+        waiting.text = format!("{absence}; with a running hook: {}", waiting.text);
+    } else if !snapshot.phase().has_job() {
         (waiting.reason, waiting.resolves_itself) = (NOT_RUNNING, false);
         waiting.text = format!(
             "no hook Job is running{}; with a running hook: {}",
@@ -111,7 +116,7 @@ pub(super) fn fleet(snapshot: &RolloutSnapshot, wait: &Wait) -> BlockingConditio
         reason: reason.name(),
         text: reason.to_string(),
         since: since(WaitStart { at: recorded, by: None }, wait, snapshot),
-        resolves_itself: reason.resolves_itself(),
+        resolves_itself: resolves_itself(reason),
         remedy: remedy_for(
             reason,
             RemedyContext {
@@ -152,12 +157,23 @@ fn is_held_by_pods(reason: &Reason) -> bool {
     }
 }
 
-/// Returns whether the node waits for a hook and none is running.
-#[expect(clippy::wildcard_enum_match_arm, reason = "only those that a hook resolves")]
-fn is_left_alone(snapshot: &RolloutSnapshot, reason: &Reason) -> bool {
-    if snapshot.phase().has_job() || !snapshot.settings.mode.decides() {
-        return false;
+/// Returns why no hook acts although its Job has not ended.
+fn absence(phase: RunPhase) -> Option<&'static str> {
+    match phase {
+        RunPhase::Starting => Some("the hook is starting"),
+        RunPhase::WaitsForLease => Some("the hook is waiting until the Lease is free"),
+        RunPhase::BetweenPods => Some("no pod of the hook is running; its Job starts another"),
+        RunPhase::Running
+        | RunPhase::Never
+        | RunPhase::Ended
+        | RunPhase::Aborted
+        | RunPhase::Lost => None,
     }
+}
+
+/// Returns whether only a running hook can end the wait.
+#[expect(clippy::wildcard_enum_match_arm, reason = "only those that a hook resolves")]
+fn needs_hook(reason: &Reason) -> bool {
     match reason {
         Reason::Upgrading(upgrading) => !matches!(
             upgrading,

@@ -132,6 +132,8 @@ impl NodeNeeds {
             // The node's plugins are replaced after its driver anyway, or the driver must be
             // handled first.
             Some(DriverStatus::Waiting(reason)) => {
+                // The node for which a rolling update waits depends on the others.
+                draft.effects.depends_on_others |= matches!(reason, Reason::ToolkitOutdated { .. });
                 return Self {
                     driver: Some(paused_before(fleet, node, reason)),
                     ..Self::default()
@@ -186,9 +188,9 @@ impl NodeNeeds {
 fn follow_state(draft: &mut NodeDraft<'_>) {
     let label = draft.node.labels.get(draft.traits().state_label).map_or("", String::as_str);
     let steps = draft.record().map_or(&[][..], |record| &record.steps);
-    let begun = !steps.is_empty() || ControllerState::from_label(Some(label)).is_busy();
+    let started = !steps.is_empty() || ControllerState::from_label(Some(label)).is_busy();
     let known = steps.last().is_some_and(|step| step.state == label);
-    if label.is_empty() || !begun || known || steps.len() >= MOST_STEPS {
+    if label.is_empty() || !started || known || steps.len() >= MOST_STEPS {
         return;
     }
     let step = RecordedStep { state: label.to_owned(), at: draft.now() };

@@ -16,7 +16,7 @@ use observed::named::Named;
 use super::fleet::FleetDraft;
 use super::inputs::FleetInputs;
 use super::memo::{KnownNode, Memo, Unchanged, thin};
-use super::modes::drive::hand_all_back;
+use super::modes::drive::release_all_unchanged;
 use super::modes::observe::ControllerView;
 use super::node_draft::{NodeDraft, NodeEffects};
 use super::run_nodes::{Census, RunNode, RunNodes};
@@ -37,7 +37,7 @@ struct FleetEffects {
     starts: Vec<Action>,
     evictions: Vec<(PodEviction, Option<EvictionHistory>)>,
     focus: BTreeSet<String>,
-    is_handing_back: bool,
+    is_releasing: bool,
     /// Notes about nodes.
     notes: Vec<DecisionNote>,
 }
@@ -58,16 +58,16 @@ impl FleetEffects {
             unasked,
             notes,
             focus,
-            handed_back,
+            released_unchanged,
             depends_on_others: _,
         } = effects;
         fleet.memory.issued.extend(issued.into_iter().map(|uid| (uid, fleet.now)));
         for uid in unasked {
             fleet.memory.evictions.remove(&uid);
         }
-        if handed_back {
-            fleet.memory.handed_back.insert(node.name.clone());
-            self.is_handing_back = true;
+        if released_unchanged {
+            fleet.memory.released_unchanged.insert(node.name.clone());
+            self.is_releasing = true;
         }
         if focus {
             self.focus.insert(node.name.clone());
@@ -116,7 +116,7 @@ pub(super) fn of_fleet(
 ) -> Decision {
     let mut effects = FleetEffects::default();
     if fleet.has(Task::Drive) && fleet.is_over() {
-        for node in hand_all_back(fleet, census.nodes()) {
+        for node in release_all_unchanged(fleet, census.nodes()) {
             effects.take(&mut draft, node);
         }
     }
@@ -314,7 +314,7 @@ fn finish<'n>(
     deferred: Vec<Wait>,
     nodes: &(impl Iterator<Item = &'n ObservedNode> + Clone),
 ) -> Decision {
-    let (focus, is_handing_back) = (std::mem::take(&mut effects.focus), effects.is_handing_back);
+    let (focus, is_releasing) = (std::mem::take(&mut effects.focus), effects.is_releasing);
     let actions = effects.into_actions(&mut draft);
     if !draft.memory.evictions.is_empty() || !draft.memory.issued.is_empty() {
         let pods: BTreeSet<&str> =
@@ -328,8 +328,7 @@ fn finish<'n>(
         |action: &Action| !matches!(action, Action::PatchNode(_)) && failed.contains(action.node());
     let pending = actions.iter().any(|action| !tried_again(action));
     let assessed = outcomes.is_some();
-    let mut state =
-        RunState { fleet: draft, outcomes: outcomes.unwrap_or_default(), is_handing_back };
+    let mut state = RunState { fleet: draft, outcomes: outcomes.unwrap_or_default(), is_releasing };
     let (well, verdict) = state.judge(pending, nodes);
     let RunState { fleet, outcomes, .. } = state;
     Decision {

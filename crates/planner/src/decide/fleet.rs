@@ -66,7 +66,7 @@ impl<'a> FleetDraft<'a> {
             return Ok(());
         }
         let quiet = self.operator_is_unchanged();
-        let age = ObservationAge { since: self.memory.taken_up, now: self.now };
+        let age = ObservationAge { since: self.memory.taken_over_at, now: self.now };
         let led = observed_spec(self.observed, self.settings, drivers > 0, age);
         if let Some(lease) = &self.observed.operator_lease
             && let Some(renewed) = lease.renewed
@@ -189,7 +189,11 @@ impl<'a> FleetDraft<'a> {
             return Some(Reason::ConfigNotApplied {
                 config_map: name.clone(),
                 key: key.clone(),
-                found: if config.digests.contains_key(key) { "another text" } else { "nothing" },
+                found: if config.digests.contains_key(key) {
+                    "a different text"
+                } else {
+                    "nothing"
+                },
             });
         }
         if !devices.use_config() {

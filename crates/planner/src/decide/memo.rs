@@ -125,7 +125,7 @@ fn lists(observed: &Observed) -> [&Views<ObservedPod>; 4] {
 fn is_same_run(before: &RunMemory, now: &RunMemory) -> bool {
     before.started_at == now.started_at
         && before.cohort == now.cohort
-        && before.taken_up == now.taken_up
+        && before.taken_over_at == now.taken_over_at
         && before.deadline == now.deadline
         && before.configs == now.configs
         && before.issued == now.issued

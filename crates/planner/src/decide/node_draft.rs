@@ -49,7 +49,7 @@ pub(super) struct NodeEffects {
     /// Whether the next decision needs its pods.
     pub(super) focus: bool,
     /// Whether it is released unchanged because the time is over.
-    pub(super) handed_back: bool,
+    pub(super) released_unchanged: bool,
     /// Whether its assessment depends on more than the fleet and itself.
     pub(super) depends_on_others: bool,
 }

@@ -15,6 +15,8 @@ use observed::named::Named;
 /// One node's part of [`RunMemory`]; the fields are described there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeMemory {
+    /// Whether a command follows the run of a hook, and the record belongs to this node.
+    is_followed: bool,
     pub(super) record: Option<NodeRecord>,
     pub(super) waiting: Option<(&'static str, Timestamp)>,
     pub(super) waiting_apart: Option<(&'static str, Timestamp)>,
@@ -28,8 +30,10 @@ pub(super) struct NodeMemory {
 impl NodeMemory {
     pub(super) fn of(memory: &RunMemory, node: &ObservedNode) -> Self {
         let name = &node.name;
+        let record = memory.nodes.get(name);
         Self {
-            record: memory.nodes.get(name).cloned(),
+            is_followed: memory.is_followed && record.is_some_and(|record| record.uid == node.uid),
+            record: record.cloned(),
             waiting: memory.waiting.get(name).copied(),
             waiting_apart: memory.waiting_apart.get(name).copied(),
             ready: memory.ready.get(name).cloned(),
@@ -73,10 +77,20 @@ impl NodeMemory {
         self.record.as_ref().filter(|record| record.uid == node.uid)
     }
 
+    /// Returns whether a command follows the run of a hook that has a record of this node.
+    pub(super) fn is_followed(&self) -> bool {
+        self.is_followed
+    }
+
     /// Records the reason for which the node waits, and returns since when it has been that kind of
     /// reason.
     pub(super) fn waits(&mut self, reason: &Reason, now: Timestamp) -> Timestamp {
-        since(&mut self.waiting, reason, now)
+        let recorded = self.record.as_ref().filter(|_| self.is_followed);
+        let recorded = recorded.filter(|record| {
+            record.reason.as_ref().is_some_and(|recorded| recorded.name == reason.name())
+        });
+        let start = recorded.and_then(|record| record.since).unwrap_or(now);
+        since(&mut self.waiting, reason, start)
     }
 
     /// Records the reason for which a failed node waits apart from its upgrade, and returns since
@@ -118,8 +132,8 @@ fn since(
     reason: &Reason,
     now: Timestamp,
 ) -> Timestamp {
-    let known = waiting.filter(|(name, _)| *name == reason.name());
-    waiting.insert(known.unwrap_or((reason.name(), now))).1
+    let known = waiting.filter(|(name, _)| *name == reason.wait_name());
+    waiting.insert(known.unwrap_or((reason.wait_name(), now))).1
 }
 
 fn put<T: Clone + PartialEq>(all: &mut Named<T>, name: &str, before: Option<&T>, now: Option<T>) {

@@ -76,7 +76,7 @@ impl<'a> Census<'a> {
                         needs_driver,
                         needs_driver
                             || has_plugin(node)
-                            || is_begun(node, traits, identity.as_deref()),
+                            || is_started(node, traits, identity.as_deref()),
                     )
                 },
                 |known| (known.needs_driver, known.found.is_some()),
@@ -108,10 +108,10 @@ impl<'a> Census<'a> {
 
 /// Returns whether the hook has started the upgrade of the node: a node that lost its device during
 /// it must be released.
-fn is_begun(node: &ObservedNode, traits: &DriverTraits, identity: Option<&str>) -> bool {
-    let begun = node.annotations.contains_key(traits.own_record)
+fn is_started(node: &ObservedNode, traits: &DriverTraits, identity: Option<&str>) -> bool {
+    let started = node.annotations.contains_key(traits.own_record)
         || node.labels.contains_key(traits.own_state_label);
-    begun && !belongs_to_other_hook(node, traits, identity)
+    started && !belongs_to_other_hook(node, traits, identity)
 }
 
 /// A node, from its assessment to its outcome.

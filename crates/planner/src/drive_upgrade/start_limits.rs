@@ -81,7 +81,7 @@ struct TopologyGroup<'a> {
     strum_discriminants(name(RefusalVariant), vis(pub(crate)), derive(strum::EnumIter))
 )]
 pub enum StartRefusal {
-    /// A limit is zero: no node starts until it is raised.
+    /// A limit is zero: no upgrade starts until it is raised.
     Paused {
         /// The key of the limit.
         key: &'static str,

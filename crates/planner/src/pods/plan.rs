@@ -235,16 +235,19 @@ impl LeavingPod<'_> {
         let over = now.duration_since(self.due).as_secs();
         match self.stage(now) {
             LeavingStage::Grace => {
-                format!("{name} is terminating (grace period {grace} s, until {})", self.due)
+                format!(
+                    "{name} is terminating; its grace period of {grace} s ends at {:.0}",
+                    self.due
+                )
             }
             LeavingStage::Overdue => {
                 format!(
-                    "{name} is terminating: {over} s after its grace period of {grace} s, its node has not reported it gone"
+                    "{name} is terminating: its grace period of {grace} s ended {over} s ago, but its node has not reported it gone"
                 )
             }
             LeavingStage::Finalizers => {
                 format!(
-                    "{name} is terminating: {over} s after its grace period of {grace} s, finalizers keep it: {}",
+                    "{name} is terminating: its grace period of {grace} s ended {over} s ago, but finalizers keep it: {}",
                     self.pod.finalizers.join(", ")
                 )
             }

@@ -1,5 +1,9 @@
 use super::*;
-use crate::progress::{self, NodeProgress, NodeStage};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::progress::{self, NodeProgress, NodeStage, RolloutPace};
+use crate::reason::{Reason, Wait};
+use contract::count::Count;
 use observed::{ClusterPolicy, ObservedDeployment, OptionalApi};
 
 fn policy(auto_upgrade: bool, max_parallel: u32) -> LiveUpgradePolicy {
@@ -152,15 +156,67 @@ fn slots_are_counted_per_nvidia_driver() {
         wait: None,
         moves: true,
         started: None,
+        waits_since: None,
     };
-    let stands: Vec<NodeProgress<'_>> = nodes.iter().map(progress).collect();
+    let all: Vec<NodeProgress<'_>> = nodes.iter().map(progress).collect();
     let limit = |used, limit| progress::LimitUse { used, limit: Some(limit) };
-    let found: Vec<(Option<&str>, progress::LimitUse)> = progress::by_pool(&stands, &pools)
+    let found: Vec<(Option<&str>, progress::LimitUse)> = progress::by_pool(&all, &pools)
         .iter()
         .map(|of| (of.pool.owner.as_deref(), of.slots(&settings())))
         .collect();
     assert_eq!(found, [(Some("default"), limit(3, 3)), (Some("blue"), limit(1, 1))]);
-    assert_eq!(progress::slots(&stands, &settings(), &pools), limit(4, 4));
+    assert_eq!(progress::slots(&all, &settings(), &pools), limit(4, 4));
     // 25% of two nodes and of four.
-    assert_eq!(progress::unavailable(&stands, &pools).limit, Some(2));
+    assert_eq!(progress::unavailable(&all, &pools).limit, Some(2));
+}
+
+/// An ETA that slid with the clock for minutes: nodes that waited for their container toolkit were
+/// queued for a slot, and the slot of a failed node counted as free.
+#[test]
+fn wait_that_needs_no_slot_ends_or_is_late() {
+    let now = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1);
+    let pace = RolloutPace { per_node_seconds: 20, measured_nodes: 1 };
+    let toolkit = || Reason::ToolkitNotReady { trouble: None };
+    let turn = || Reason::DriverOutOfDate { state: None, why: None };
+    let second = |seconds: i64| now + SignedDuration::from_secs(seconds);
+    for (case, reason, since, with_failed, expected) in [
+        ("just started", toolkit(), Some(-5), false, Ok(Some(second(15)))),
+        ("slightly late", toolkit(), Some(-30), false, Ok(Some(now))),
+        ("late", toolkit(), Some(-51), false, Err("node-late")),
+        ("for minutes", Reason::GpusNotOffered, Some(-240), false, Err("node-late")),
+        ("unknown start", toolkit(), None, false, Err("start-unknown")),
+        ("next to a failed node", toolkit(), Some(-5), true, Ok(Some(second(15)))),
+        ("its turn", turn(), Some(-240), false, Ok(Some(second(20)))),
+        ("no free slot", turn(), Some(-240), true, Err("no-slot")),
+    ] {
+        let nodes = [node("gpu-1", None), node("gpu-0", None)];
+        let wait = Wait { node: None, reason: reason.into(), since: now };
+        let waiting = NodeProgress {
+            node: &nodes[0],
+            stage: NodeStage::Pending,
+            state: None,
+            wait: Some(&wait),
+            moves: true,
+            started: None,
+            waits_since: since.map(second),
+        };
+        let failed = NodeProgress {
+            node: &nodes[1],
+            stage: NodeStage::Failed,
+            state: Some("upgrade-failed".to_owned()),
+            wait: None,
+            moves: false,
+            ..waiting.clone()
+        };
+        let mut all = vec![waiting];
+        all.extend(with_failed.then_some(failed));
+        let limits = Policy {
+            max_parallel_upgrades: 1,
+            max_unavailable: Some(Count::Number(2)),
+            ..Policy::default()
+        };
+        let ends = progress::foresee(&all, &settings(), &NodePools::single(limits), pace, now);
+        let eta = progress::rollout_eta(&all, &ends, pace, std::iter::empty(), (true, now));
+        assert_eq!(eta.map_err(|error| error.name()), expected, "{case}");
+    }
 }

@@ -50,7 +50,7 @@ fn actors(view: &PreflightView<'_>) -> Vec<DraftFinding> {
             ),
         ),
         Mode::Observe | Mode::Assist if !off.is_empty() => (
-            PreflightCheck::NobodyUpgrades,
+            PreflightCheck::AutoUpgradeOff,
             format!(
                 "autoUpgrade is off in {}: old driver pods run until a user deletes them",
                 off.join(", ")

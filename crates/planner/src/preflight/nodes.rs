@@ -43,7 +43,12 @@ fn ready(view: &PreflightView<'_>) -> Option<DraftFinding> {
     } else {
         (
             PreflightCheck::NotReadyNodes,
-            format!("{} of {count} {device} nodes are not ready: {}", down.len(), listed(&down)),
+            format!(
+                "{} of {count} {device} nodes {} not ready: {}",
+                down.len(),
+                if down.len() == 1 { "is" } else { "are" },
+                listed(&down)
+            ),
         )
     };
     Some(DraftFinding::new(check, text).with_nodes(down))
@@ -97,7 +102,7 @@ fn is_ours(node: &ObservedNode) -> bool {
 
 /// Returns whether the state means that NVIDIA's controller has started the node, or that its
 /// upgrade failed.
-fn is_at_work(state: Option<&str>) -> bool {
+fn is_busy_state(state: Option<&str>) -> bool {
     !ControllerState::from_label(state).is_idle()
 }
 
@@ -105,7 +110,7 @@ fn is_at_work(state: Option<&str>) -> bool {
 /// and the node was not cordoned before.
 fn is_vendors(node: &ObservedNode) -> bool {
     Driver::ALL.iter().map(|driver| driver.traits()).any(|traits| {
-        is_at_work(node.labels.text(traits.state_label))
+        is_busy_state(node.labels.text(traits.state_label))
             && !node.annotations.contains_key(traits.initially_unschedulable)
     })
 }
@@ -135,7 +140,7 @@ fn maintenances(view: &PreflightView<'_>) -> Option<DraftFinding> {
     (!nodes.is_empty()).then(|| {
         DraftFinding::new(
             PreflightCheck::NodeMaintenance,
-            format!("{} NodeMaintenances exist: {}", nodes.len(), listed(&texts)),
+            format!("{}: {}", with_noun(nodes.len(), "NodeMaintenance"), listed(&texts)),
         )
         .with_nodes(nodes)
     })
@@ -154,8 +159,8 @@ fn paused(view: &PreflightView<'_>) -> Option<DraftFinding> {
     };
     let starting = |node: &ObservedNode| {
         let mut pods = view.observed().pods.iter();
-        let replaced =
-            is_at_work(state(node).as_deref()) && state(node).as_deref() != Some("upgrade-failed");
+        let replaced = is_busy_state(state(node).as_deref())
+            && state(node).as_deref() != Some("upgrade-failed");
         replaced
             || pods.any(|pod| {
                 pod.node.as_ref() == Some(&node.name) && of_driver(&pod.labels) && !pod.ready

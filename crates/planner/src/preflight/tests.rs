@@ -11,7 +11,7 @@ use contract::check::{CheckLevel, CheckSeverity, PreflightCheck};
 use contract::mode::Mode;
 use observed::workload::Workload;
 
-use super::{may_begin, preflight};
+use super::{can_start, preflight};
 use scene::PreflightScene;
 
 #[test]
@@ -28,7 +28,7 @@ fn blocking_findings_come_first_and_can_be_downgraded() {
     let mut turned = |levels: &[(PreflightCheck, CheckLevel)]| {
         scene.settings.preflight.strictness = levels.iter().copied().collect();
         let findings = preflight(scene.input());
-        let may = may_begin(&findings);
+        let may = can_start(&findings);
         (
             findings
                 .into_iter()
@@ -59,7 +59,7 @@ fn finding_is_text_for_people_and_json() {
     let findings = preflight(scene.input());
     assert_eq!(
         findings[0].to_string(),
-        "not-ready-nodes: 1 of 4 GPU nodes are not ready: gpu-0; hint: repair or remove them, or raise rollout.tolerateNotReady"
+        "not-ready-nodes: 1 of 4 GPU nodes is not ready: gpu-0; hint: repair or remove them, or raise tolerateNotReady"
     );
     let object = serde_json::to_value(&findings[0]).expect("an object");
     assert_eq!(

@@ -260,7 +260,7 @@ impl<'a> SortedPods<'a> {
             .budgets
             .iter()
             .filter_map(|((text, advice), pods)| {
-                let draft = pods.draft(PreflightCheck::BudgetNeverYields, "must be evicted")?;
+                let draft = pods.draft(PreflightCheck::BlockingBudgets, "must be evicted")?;
                 Some(DraftFinding { text: format!("{text}; {}", draft.text), advice, ..draft })
             })
             .collect();
@@ -274,7 +274,7 @@ impl<'a> SortedPods<'a> {
             ),
         );
         drafts.extend(self.pinned.draft(
-            PreflightCheck::PinnedHolders,
+            PreflightCheck::UnevictableDeviceUsers,
             &format!("using the {device} cannot be evicted"),
         ));
         drafts.extend(self.foreign.draft(
@@ -285,7 +285,7 @@ impl<'a> SortedPods<'a> {
             self.terminating.draft(PreflightCheck::TerminatingPods, "stuck in termination"),
         );
         drafts.extend(self.hidden.draft(
-            PreflightCheck::HiddenHolders,
+            PreflightCheck::UndeclaredDeviceUsers,
             &format!("may use the {device} without requesting it"),
         ));
         drafts

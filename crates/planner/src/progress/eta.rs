@@ -15,7 +15,7 @@ use crate::reason::Wait;
 pub enum NoEta {
     /// No hook is running: nothing measures the pace, and in modes `steer` and `drive` no node
     /// continues.
-    HookNotAtWork,
+    NoHookRunning,
     /// The whole fleet waits, for this reason.
     FleetWaits {
         /// The reason's name.
@@ -40,7 +40,7 @@ pub enum NoEta {
         /// The node.
         node: String,
     },
-    /// The start of the upgrade of a node is not recorded.
+    /// The start of a node's upgrade, or of its wait, is not recorded.
     StartUnknown {
         /// The node.
         node: String,
@@ -62,7 +62,7 @@ impl NoEta {
 impl fmt::Display for NoEta {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::HookNotAtWork => write!(out, "no hook is running"),
+            Self::NoHookRunning => write!(out, "no hook is running"),
             Self::FleetWaits { reason } => write!(out, "the whole fleet is waiting ({reason})"),
             Self::NodeStuck { node, reason } => {
                 write!(out, "node {node} needs manual action ({reason})")
@@ -72,14 +72,14 @@ impl fmt::Display for NoEta {
             }
             Self::NodeLate { node } => write!(out, "node {node} takes longer than expected"),
             Self::StartUnknown { node } => {
-                write!(out, "the run record does not say when the upgrade of node {node} started")
+                write!(out, "the run record does not say since when node {node} has been waiting")
             }
             Self::NoSlot { node } => write!(out, "no slot becomes free for node {node}"),
         }
     }
 }
 
-/// Estimates the end of the rollout. `ends`: the estimated end of each node; `at_work`: whether a
+/// Estimates the end of the rollout. `ends`: the estimated end of each node; `has_job`: whether a
 /// hook is running. Returns `Ok(None)` if no node is left.
 ///
 /// # Errors
@@ -89,14 +89,14 @@ pub fn rollout_eta<'a>(
     ends: &BTreeMap<String, Timestamp>,
     pace: RolloutPace,
     mut fleet_waits: impl Iterator<Item = &'a Wait>,
-    (at_work, now): (bool, Timestamp),
+    (has_job, now): (bool, Timestamp),
 ) -> Result<Option<Timestamp>, NoEta> {
     let mut open: Vec<&NodeProgress<'_>> = nodes.iter().filter(|node| node.is_open()).collect();
     if open.is_empty() {
         return Ok(None);
     }
-    if !at_work {
-        return Err(NoEta::HookNotAtWork);
+    if !has_job {
+        return Err(NoEta::NoHookRunning);
     }
     if let Some(wait) = fleet_waits.next() {
         return Err(NoEta::FleetWaits { reason: wait.reason.name() });
@@ -120,15 +120,11 @@ fn no_eta(progress: &NodeProgress<'_>, pace: RolloutPace, now: Timestamp) -> NoE
             NoEta::NodeStuck { node, reason }
         };
     }
-    match progress.started {
-        _ if progress.stage != NodeStage::InProgress => NoEta::NoSlot { node },
+    match progress.clock_start() {
+        _ if progress.is_queued() => NoEta::NoSlot { node },
         None => NoEta::StartUnknown { node },
-        Some(started) => {
-            debug_assert!(
-                pace.is_late(started, now),
-                "a node that moves and is not late has an estimate"
-            );
-            NoEta::NodeLate { node }
-        }
+        Some(start) if pace.is_late(start, now) => NoEta::NodeLate { node },
+        // It belongs to no pool, so nothing is known of its slots.
+        Some(_) => NoEta::NoSlot { node },
     }
 }

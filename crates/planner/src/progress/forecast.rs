@@ -34,9 +34,9 @@ impl RolloutPace {
         expected_seconds: u64,
     ) -> Self {
         let took = |record: &NodeRecord| {
-            let begun = record.steps.first()?.at;
+            let started = record.steps.first()?.at;
             let ended = record.since.filter(|_| record.outcome == Some(NodeOutcome::Done))?;
-            u64::try_from(ended.duration_since(begun).as_secs()).ok()
+            u64::try_from(ended.duration_since(started).as_secs()).ok()
         };
         let mut all: Vec<u64> = records.filter_map(took).collect();
         all.sort_unstable();
@@ -51,10 +51,16 @@ impl RolloutPace {
         now > after(started, expected.saturating_add((expected / 2).max(LEAST_MARGIN)))
     }
 
-    /// Returns whether the end of a node in progress can be estimated: it moves, its start is
-    /// known, and it is not late.
+    /// Returns when a node that was started at this time ends. A node that is slightly late is
+    /// expected at any time.
+    pub(super) fn end(self, started: Timestamp, now: Timestamp) -> Timestamp {
+        after(started, self.per_node_seconds).max(now)
+    }
+
+    /// Returns whether the end of a node that waits for no slot can be estimated: it moves, its
+    /// start is known, and it is not late.
     pub(super) fn is_expected(self, node: &NodeProgress<'_>, now: Timestamp) -> bool {
-        node.moves && node.started.is_some_and(|started| !self.is_late(started, now))
+        node.moves && node.clock_start().is_some_and(|started| !self.is_late(started, now))
     }
 }
 
@@ -82,8 +88,7 @@ pub fn ends<'a>(
     let mut ends = BTreeMap::new();
     let mut slots: BinaryHeap<Reverse<Timestamp>> = BinaryHeap::new();
     for (node, started) in &fleet.moving {
-        // A node that is slightly late is expected at any time.
-        let end = after(*started, pace.per_node_seconds).max(now);
+        let end = pace.end(*started, now);
         ends.insert(*node, end);
         slots.push(Reverse(after(end, fleet.soak_seconds)));
     }

@@ -69,30 +69,30 @@ impl Reason {
                 "cordon and empty the DaemonSet's nodes, then delete it: the operator deletes only nvidia-driver-daemonset, never a DaemonSet for one kernel or one RHCOS release"
             }
             Self::SpecNotObserved { .. } => {
-                "check the operator's log: it has not acted on the newest spec"
+                "find out in the operator's log why it has not acted on the newest spec"
             }
             Self::DaemonSetMissing { .. } => {
                 "check the operator's log and the conditions of the ClusterPolicy (and of the NVIDIADrivers); the operator also needs the operating system and kernel labels of the nodes to create a driver DaemonSet (node-feature-discovery)"
             }
             Self::NodesUndiscovered { .. } => {
-                "check the node-feature-discovery worker pods on these nodes"
+                "check the worker pods of node-feature-discovery on the ready nodes that have none of its labels"
             }
             Self::NoNodeFeatures => {
-                "check the pods of node-feature-discovery (chart value nfd.enabled): it has not run"
+                "check whether the pods of node-feature-discovery exist and run (chart value nfd.enabled)"
             }
             Self::NoGpuNodes { .. } => {
                 "if the cluster should have GPU nodes, check node-feature-discovery; if not, wait until the operator reports that there are none"
             }
-            Self::NodeNotLabeled => "check the operator's log: it has not labeled the node",
+            Self::NodeNotLabeled => {
+                "find out in the operator's log why it has not labeled the node"
+            }
             Self::NodeWithoutDaemonSet => {
                 "compare the operating system and kernel labels of the node (node-feature-discovery) with the node selectors of the driver DaemonSets, and check the operator's log"
             }
             Self::NodeInOtherPool { .. } => {
                 "cordon and empty the node, then set the label nvidia.com/gpu-operator.driver.owner to the NVIDIADriver that must own it, which replaces its driver pod at once; to keep the node in its pool, remove the label that moved it"
             }
-            Self::NodeNotReady { .. } => {
-                "repair or remove the node, or raise rollout.tolerateNotReady"
-            }
+            Self::NodeNotReady { .. } => "repair or remove the node, or raise tolerateNotReady",
             Self::DriverPodMissing => {
                 "find out why the DaemonSet controller creates no pod: kubectl describe daemonset"
             }
@@ -100,16 +100,16 @@ impl Reason {
                 "free resources for the driver pod, or correct taints and selectors"
             }
             Self::DriverOutOfDate { .. } => {
-                "wait: NVIDIA's controller starts nodes as driver.upgradePolicy allows; with autoUpgrade false, delete the driver pod yourself"
+                "if autoUpgrade is true, wait: NVIDIA's controller upgrades the node when driver.upgradePolicy allows; otherwise, delete the driver pod yourself"
             }
             Self::DriverNotReady { .. } => {
                 "check the driver pod's log: kubectl logs POD -c nvidia-driver-ctr"
             }
             Self::UpgradeUnfinished { .. } => {
-                "wait: NVIDIA's controller continues at its next two-minute pass at the latest"
+                "wait: NVIDIA's controller checks its nodes at least every two minutes"
             }
             Self::UpgradeFailed { .. } => {
-                "fix the cause (a pod that cannot be evicted, a driver that does not start; see gpu-rollout why NODE), then label the node nvidia.com/gpu-driver-upgrade-state=upgrade-required to retry"
+                "find the cause with gpu-rollout why NODE (such as a pod that cannot be evicted, or a driver that does not start) and fix it, then run gpu-rollout retry NODE"
             }
             Self::Skipped { .. } => {
                 "remove the label nvidia.com/gpu-driver-upgrade.skip to have the node upgraded"
@@ -117,14 +117,19 @@ impl Reason {
             Self::ToolkitNotReady { .. } => {
                 "check the pod of nvidia-container-toolkit-daemonset on the node"
             }
+            Self::ToolkitOutdated { awaited: Some(_) } => {
+                "find out why the toolkit's pod on that node is not ready: gpu-rollout why NODE"
+            }
             Self::OperandMissing { .. } => {
                 "find out why the DaemonSet creates no pod for the node: kubectl describe daemonset; its node selector and the node's labels nvidia.com/gpu.deploy.* must match"
             }
             Self::OperandNotReady { operand, .. } => operand.remedy(),
             Self::OperandOutdated { stalled_by: Some(_), .. } => {
-                "repair or remove the node that stalls the rolling update, raise daemonsets.rollingUpdate.maxUnavailable, or tolerate the node with rollout.tolerateNotReady"
+                "repair or remove the node that stalls the rolling update, raise daemonsets.rollingUpdate.maxUnavailable, or tolerate the node with tolerateNotReady"
             }
-            Self::OperandOutdated { .. } | Self::RestartRolling { .. } => {
+            Self::ToolkitOutdated { .. }
+            | Self::OperandOutdated { .. }
+            | Self::RestartRolling { .. } => {
                 "wait: the DaemonSet replaces its pods as its update strategy allows (kubectl rollout status)"
             }
             Self::NodeTainted { .. } => {
@@ -145,10 +150,10 @@ impl Reason {
                 "wait: the hook replaces it within seconds"
             }
             Self::PluginQueued { .. } => {
-                "wait: it is replaced when another plugin is back; the limit is rollout.dra.maxUnavailable"
+                "wait: the hook replaces it when another plugin is ready again; the limit is rollout.dra.maxUnavailable"
             }
             Self::PluginHeldUp { .. } => {
-                "repair the plugins that did not come back, then deploy again"
+                "repair the replaced plugins that are not ready, then deploy again"
             }
             Self::PluginStale { .. } => {
                 "delete the plugin pod of the node, or set rollout.dra.reroll to auto"
@@ -161,10 +166,10 @@ impl Reason {
             }
             Self::PluginNotReady { .. } => "check the plugin pod's log on the node",
             Self::SliceMissing { .. } => {
-                "wait: a plugin publishes within seconds of its start; if it has not after 30 s, check its log on the node"
+                "wait: a plugin publishes its devices within seconds of its start; if there is still no ResourceSlice after 30 s, check the plugin's log on the node"
             }
             Self::SliceOutdated { .. } => {
-                "wait: a plugin publishes within seconds of its start; if it still publishes the old driver after 30 s, check its log, and nvidiaDriverRoot in the values of the DRA driver"
+                "wait: a plugin publishes its devices within seconds of its start; if it still publishes the old driver after 30 s, check its log, and nvidiaDriverRoot in the values of the DRA driver"
             }
             Self::DraMissing { .. } => {
                 "install the DRA driver, set rollout.dra.namespaces to its namespace, or set rollout.dra.required to auto"
@@ -179,16 +184,16 @@ impl Reason {
                 "deploy the release that contains the ConfigMap with the same values as this hook, and find out who manages it"
             }
             Self::RestartQueued { .. } => {
-                "wait: it is replaced when the pods of another node are back; the limit is rollout.devicePlugin.maxUnavailable"
+                "wait: the hook replaces it when the plugin pods of another node are ready again; the limit is rollout.devicePlugin.maxUnavailable"
             }
             Self::RestartHeldUp { .. } => {
-                "repair the pods that did not come back, then deploy again"
+                "repair the replaced pods that are not ready, then deploy again"
             }
             Self::RestartPending { .. } => {
                 "check the pod and its log on the node; if the pod rejects its configuration, the init container names it"
             }
             Self::WriteRefused { .. } => {
-                "change the admission policy, webhook or quota that refuses the write, then deploy again (in modes drive and steer, gpu-rollout retry is enough)"
+                "change the admission policy, webhook or quota that refuses the write, then deploy again (in modes drive and steer, gpu-rollout retry NODE is enough)"
             }
             Self::WriteRetried { .. } => {
                 "find out why the named admission webhook fails; the hook retries the write a few times"
@@ -203,30 +208,32 @@ impl UpgradeReason {
     fn advice(&self) -> &'static str {
         match self {
             Self::Paused { .. } => "run gpu-rollout resume to continue",
-            Self::Refused(StartRefusal::Paused { .. }) => "raise the limit to continue the rollout",
+            Self::Refused(StartRefusal::Paused { .. }) => {
+                "raise the limit, and deploy again, to continue the rollout"
+            }
             Self::Refused(StartRefusal::Slots { .. }) => {
-                "wait: this node starts when another node is done; the limit is policy.maxParallelUpgrades"
+                "wait: the node's upgrade starts when another node is done; the limit is policy.maxParallelUpgrades"
             }
             Self::Refused(StartRefusal::Unavailable { .. }) => {
                 "make the named nodes available again, or raise policy.maxUnavailable"
             }
             Self::Refused(StartRefusal::Group { .. }) => {
-                "wait: this node starts when another node of its group is available again; the limit is policy.topology.maxUnavailable"
+                "wait: the node's upgrade starts when another node of its group is available again; the limit is policy.topology.maxUnavailable"
             }
             Self::Soak { .. } => {
-                "wait: policy.soak sets how long the hook pauses before the next node starts"
+                "wait: policy.soak sets how long the hook pauses after a node before it starts the next one"
             }
             Self::FailureBudget { .. } => {
-                "repair the failed nodes, then deploy again; the limit is policy.failureBudget"
+                "fix the cause of the failures, run gpu-rollout retry for the failed nodes, then deploy again; the limit is policy.failureBudget"
             }
             Self::NoTime { held: None, .. } => {
-                "deploy again to continue where the run stopped, with more time (perNode)"
+                "deploy again to continue where this run ends; to give the next run more time, raise perNode"
             }
             Self::NoTime { held: Some(_), .. } => {
-                "make the named nodes available again, or raise the limit (policy.maxUnavailable, policy.topology.maxUnavailable); then deploy again"
+                "make the named nodes available again, or raise the limit (policy.maxUnavailable or policy.topology.maxUnavailable); then deploy again"
             }
             Self::ForeignCordon => {
-                "uncordon the node to have it upgraded, or set policy.foreignCordon to include cordoned nodes"
+                "uncordon the node to have it upgraded, or set foreignCordon to include cordoned nodes"
             }
             Self::Maintenance { .. } => {
                 "find out who requested the maintenance and when it ends: kubectl get nodemaintenances -A"
@@ -234,17 +241,22 @@ impl UpgradeReason {
             Self::Requestor => {
                 "wait: the hook continues when the maintenance-operator releases the node"
             }
-            Self::OtherDriver { .. } => "wait: it starts when the other driver of the node is done",
+            Self::OtherDriver { ours: true, .. } => {
+                "another hook release of gpu-rollout left this state: deploy that release again to finish the node, or run gpu-rollout abort; then deploy this release again"
+            }
+            Self::OtherDriver { .. } => {
+                "wait: the upgrade starts when the node's other driver is done"
+            }
             Self::Cordoning => "wait: the hook is cordoning the node",
             Self::Jobs { .. } => {
-                "wait: the upgrade continues when the jobs have ended; the limit is policy.waitForCompletion.timeout"
+                "wait: the upgrade continues when the jobs have ended; policy.waitForCompletion.timeout limits the wait"
             }
             Self::Listing => "wait: the hook is listing the pods of the node",
             Self::Queued => {
-                "wait: it continues when the pods of another node have left; policy.maxParallelUpgrades sets how many nodes are upgraded at the same time"
+                "wait: the upgrade continues when the pods of another node have left; policy.maxParallelUpgrades sets how many nodes are upgraded at the same time"
             }
             Self::Evicting { .. } => {
-                "find out what keeps the named pods: their PodDisruptionBudgets, finalizers or grace periods"
+                "find out what keeps the named pods: their PodDisruptionBudgets, finalizers or grace periods; if podDeletion fails and the policy has a drain, the hook drains the node, otherwise the attempt fails"
             }
             Self::DriverEnding { .. } => {
                 "wait; if the pod does not end, find out what keeps it: its grace period, its finalizers or the kubelet of the node"
@@ -252,14 +264,20 @@ impl UpgradeReason {
             Self::DriverComing => {
                 "wait; if no pod appears, find out why: kubectl describe daemonset"
             }
-            Self::Unwanted => "wait: the hook releases the node if this lasts for one minute",
+            Self::Unwanted => {
+                "wait: if no DaemonSet schedules a pod for one minute, the hook releases the node"
+            }
             Self::Validating { .. } => "check the pod of nvidia-operator-validator on the node",
-            Self::Retry { .. } => "fix the cause before the next attempt",
-            Self::Failed { .. } => "fix the cause, then deploy again",
+            Self::Retry { .. } => {
+                "fix the cause before the next attempt; no other action is needed"
+            }
+            Self::Failed { .. } => {
+                "fix the cause, then run gpu-rollout retry NODE; if no hook is running, also deploy again"
+            }
             Self::NewerRecord { .. } => {
                 "deploy with the version of gpu-rollout that wrote the record, or with a newer one"
             }
-            Self::GivingBack => "wait: the hook is removing its labels, annotations and cordon",
+            Self::Releasing => "wait: the hook is removing its labels, annotations and cordon",
         }
     }
 }

@@ -10,6 +10,8 @@ use crate::drive_upgrade::start_limits::StartRefusal;
 /// The name of [`Reason::OperatorNotSeen`]. The reason depends on changes that a hook observed over
 /// time, so a command reads it from the run record.
 pub const OPERATOR_NOT_SEEN: &str = "OperatorNotSeen";
+/// The name of [`Reason::OperatorNotLeading`], which a command also reads from the run record.
+pub const OPERATOR_NOT_LEADING: &str = "OperatorNotLeading";
 /// The name of [`Reason::OperatorActing`], which a command also reads from the run record.
 pub const OPERATOR_ACTING: &str = "OperatorActing";
 
@@ -41,7 +43,7 @@ impl Reason {
             Self::PolicyApiMissing { .. } => ("PolicyApiMissing", false, ApiMissing),
             Self::OperatorMissing { .. } => ("OperatorMissing", false, OperatorMissing),
             Self::OperatorNotReady { .. } => ("OperatorNotReady", true, OperatorMissing),
-            Self::OperatorNotLeading { .. } => ("OperatorNotLeading", true, OperatorMissing),
+            Self::OperatorNotLeading { .. } => (OPERATOR_NOT_LEADING, true, OperatorMissing),
             Self::OperatorNotSeen { .. } => (OPERATOR_NOT_SEEN, true, Budget),
             Self::OperatorActing { .. } => (OPERATOR_ACTING, true, Budget),
             Self::OtherChart { .. } => ("OtherChart", true, Precondition),
@@ -68,6 +70,7 @@ impl Reason {
             Self::UpgradeFailed { .. } => ("UpgradeFailed", false, NodesFailed),
             Self::Skipped { .. } => ("Skipped", false, Success),
             Self::ToolkitNotReady { .. } => ("ToolkitNotReady", true, Budget),
+            Self::ToolkitOutdated { .. } => ("ToolkitOutdated", true, Budget),
             Self::OperandMissing { .. } => ("OperandMissing", true, Budget),
             Self::OperandOutdated { stalled_by: Some(_), .. } => ("OperandOutdated", false, Budget),
             Self::OperandOutdated { .. } => ("OperandOutdated", true, Budget),
@@ -128,7 +131,7 @@ impl UpgradeReason {
             Self::Retry { .. } => ("RetryDue", true, NodesFailed),
             Self::Failed { .. } => ("UpgradeFailed", false, NodesFailed),
             Self::NewerRecord { .. } => ("NewerRecord", false, NewerFormat),
-            Self::GivingBack => ("GivingBack", true, Budget),
+            Self::Releasing => ("Releasing", true, Budget),
         }
     }
 }

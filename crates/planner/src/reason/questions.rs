@@ -23,6 +23,28 @@ impl Reason {
         )
     }
 
+    /// Returns whether the node waits for its turn: for its upgrade, or for the replacement of a
+    /// plugin.
+    pub fn waits_for_turn(&self) -> bool {
+        self.asks_why()
+            || matches!(
+                self,
+                Self::Upgrading(_)
+                    | Self::WriteRetried { .. }
+                    | Self::PluginQueued { .. }
+                    | Self::RestartQueued { .. }
+            )
+    }
+
+    /// Returns the name under which the start of a wait is kept. A toolkit that is outdated, and
+    /// then not ready, is one wait.
+    pub fn wait_name(&self) -> &'static str {
+        if let Self::ToolkitOutdated { .. } = self {
+            return Self::ToolkitNotReady { trouble: None }.name();
+        }
+        self.name()
+    }
+
     /// Returns whether it can contain the reason for which NVIDIA's controller does not continue
     /// with the node.
     pub fn asks_why(&self) -> bool {
@@ -51,6 +73,9 @@ impl Reason {
             &mut lasting
         {
             *why = None;
+        }
+        if let Self::ToolkitOutdated { awaited } = &mut lasting {
+            *awaited = None;
         }
         lasting
     }

@@ -55,7 +55,7 @@ impl fmt::Display for Reason {
             Self::OperatorActing { until } => {
                 write!(
                     out,
-                    "the operator recently became the leader, received a new spec or changed its DaemonSets; the DaemonSets must stay unchanged until {until:.0}"
+                    "the operator recently became the leader, received a new spec or changed its DaemonSets; the hook continues at {until:.0} if the DaemonSets stay unchanged until then"
                 )
             }
             Self::OtherChart { object, found, expected } => {
@@ -164,9 +164,11 @@ impl fmt::Display for Reason {
                     OptionalText("; ", why, "")
                 )
             }
-            Self::UpgradeFailed { trouble } => {
-                write!(out, "upgrade state `upgrade-failed`{}", OptionalText(" (", trouble, ")"))
-            }
+            Self::UpgradeFailed { trouble } => write!(
+                out,
+                "the upgrade by NVIDIA's controller failed: upgrade state `upgrade-failed`{}",
+                OptionalText(" (", trouble, ")")
+            ),
             Self::Skipped { label } => {
                 write!(out, "the node keeps its old driver: it has the label {label}")
             }
@@ -174,6 +176,11 @@ impl fmt::Display for Reason {
                 out,
                 "the container toolkit is not ready{}",
                 OptionalText(" (", trouble, ")")
+            ),
+            Self::ToolkitOutdated { awaited } => write!(
+                out,
+                "the pod of the container toolkit has an older revision{}",
+                OptionalText(", and its rolling update waits for the pod on node ", awaited, "")
             ),
             Self::OperandMissing { operand } => write!(out, "no pod of {operand} on the node"),
             Self::OperandOutdated { operand, stalled_by } => {
@@ -189,7 +196,10 @@ impl fmt::Display for Reason {
                 )
             }
             Self::NodeTainted { daemon_set, taint } => {
-                write!(out, "pods of daemonset/{daemon_set} do not tolerate the taint {taint}")
+                write!(
+                    out,
+                    "pods of daemonset/{daemon_set} do not tolerate the node's taint {taint}"
+                )
             }
             Self::MigReconfiguring { state } => {
                 write!(out, "the MIG manager is changing the MIG layout (state `{state}`)")
@@ -204,19 +214,21 @@ impl fmt::Display for Reason {
             Self::PluginQueued { cause, away, limit } if away < limit => {
                 write!(
                     out,
-                    "the DRA plugin is stale ({cause}); the hook replaces it when the driver and the toolkit have been ready for one second"
+                    "the DRA plugin is stale ({cause}); the hook replaces it as soon as the driver and the toolkit have been ready for one second"
                 )
             }
             Self::PluginQueued { cause, away, limit } => {
                 write!(
                     out,
-                    "the DRA plugin is stale ({cause}) and is queued for replacement: {away} of at most {limit} plugins are unavailable"
+                    "the DRA plugin is stale ({cause}) and is queued for replacement: {} unavailable, and at most {limit} may be",
+                    is_or_are(*away, "plugin")
                 )
             }
             Self::PluginHeldUp { cause, failed } => {
                 write!(
                     out,
-                    "the DRA plugin is stale ({cause}); the hook does not replace it, because {failed} replaced plugins did not come back"
+                    "the DRA plugin is stale ({cause}); the hook does not replace it, because {} did not become ready again",
+                    with_noun(*failed, "replaced plugin")
                 )
             }
             Self::PluginStale { cause } => {
@@ -263,22 +275,26 @@ impl fmt::Display for Reason {
             }
             Self::RestartQueued { cause, away, limit } if away < limit => write!(
                 out,
-                "a pod of the device plugin is stale ({cause}); the hook replaces it when the driver and the toolkit have been ready for one second"
+                "a pod of the device plugin is stale ({cause}); the hook replaces it as soon as the driver and the toolkit have been ready for one second"
             ),
             Self::RestartQueued { cause, away, limit } => write!(
                 out,
-                "a pod of the device plugin is stale ({cause}) and is queued for replacement: the pods of {away} of at most {limit} nodes are unavailable"
+                "a pod of the device plugin is stale ({cause}) and is queued for replacement: the plugin is unavailable on {}, and may be on at most {limit}",
+                with_noun(*away, "node")
             ),
             Self::RestartHeldUp { cause, failed } => write!(
                 out,
-                "a pod of the device plugin is stale ({cause}); the hook does not replace it, because the replaced pods of {} did not come back",
+                "a pod of the device plugin is stale ({cause}); the hook does not replace it, because the replaced pods of {} did not become ready again",
                 with_noun(*failed, "node")
             ),
             Self::RestartRolling { daemon_set } => {
                 write!(out, "daemonset/{daemon_set} is replacing its pod on the node")
             }
             Self::RestartPending { daemon_set, trouble } => {
-                write!(out, "the restarted pod of daemonset/{daemon_set} is not back: {trouble}")
+                write!(
+                    out,
+                    "the restarted pod of daemonset/{daemon_set} is not ready yet: {trouble}"
+                )
             }
             Self::WriteRefused { write, message, cordoned } => {
                 write!(
@@ -288,12 +304,20 @@ impl fmt::Display for Reason {
                 )
             }
             Self::WriteRetried { write, message, attempts, limit } => {
-                write!(out, "{write} failed {attempts} of at most {limit} times: {message}")
+                write!(out, "{write} failed (attempt {attempts} of at most {limit}): {message}")
             }
             Self::Upgrading(reason) => reason.fmt(out),
             Self::Quiet { until } => {
-                write!(out, "all conditions are met; they must hold until {until:.0}")
+                write!(
+                    out,
+                    "all conditions are met; if they hold until {until:.0}, the rollout is settled"
+                )
             }
         }
     }
+}
+
+/// Returns `1 node is`, `2 nodes are`.
+pub(super) fn is_or_are(count: usize, noun: &str) -> String {
+    format!("{} {}", with_noun(count, noun), if count == 1 { "is" } else { "are" })
 }

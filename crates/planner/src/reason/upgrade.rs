@@ -11,6 +11,8 @@ use crate::pods::{FOCUS_LIMIT, listed};
 use contract::count::with_noun;
 use contract::driver::Driver;
 
+use super::text::is_or_are;
+
 /// A reason in an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
@@ -35,7 +37,7 @@ pub enum UpgradeReason {
         /// Until when.
         until: Timestamp,
     },
-    /// The failure budget is exceeded: no more nodes start.
+    /// The failure budget is exceeded: no more upgrades start.
     FailureBudget {
         /// The failed nodes.
         failed: Arc<[String]>,
@@ -78,7 +80,7 @@ pub enum UpgradeReason {
     Jobs {
         /// `namespace/name` of each.
         jobs: Vec<String>,
-        /// When the wait for them ends.
+        /// When the hook stops waiting for them, and continues the upgrade.
         until: Option<Timestamp>,
     },
     /// The node's pods have not been listed yet.
@@ -136,7 +138,7 @@ pub enum UpgradeReason {
         version: u32,
     },
     /// The node is done, and the hook is releasing it.
-    GivingBack,
+    Releasing,
 }
 
 impl UpgradeReason {
@@ -155,11 +157,6 @@ impl UpgradeReason {
     }
 }
 
-/// ` until …`, or nothing.
-fn until(at: Option<&Timestamp>) -> String {
-    at.map_or_else(String::new, |at| format!(", until {at:.0}"))
-}
-
 impl fmt::Display for UpgradeReason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -175,7 +172,7 @@ impl fmt::Display for UpgradeReason {
             Self::FailureBudget { failed, budget } => {
                 write!(
                     out,
-                    "failure budget exceeded: {} failed ({}), at most {budget} may fail; no more nodes start",
+                    "failure budget exceeded: {} failed ({}), at most {budget} may fail; no more upgrades start",
                     with_noun(failed.len(), "node"),
                     listed(failed)
                 )
@@ -183,11 +180,11 @@ impl fmt::Display for UpgradeReason {
             Self::NoTime { deadline, per_node, held: None } => {
                 write!(
                     out,
-                    "a node takes {per_node} s, but the run must end at {deadline:.0}; no more nodes start"
+                    "a node takes {per_node} s, but the run must end at {deadline:.0}; no more upgrades start"
                 )
             }
             Self::NoTime { held: Some(refusal), .. } => {
-                write!(out, "{refusal}; there is no time left to wait")
+                write!(out, "{refusal}; the run has no time left to wait")
             }
             Self::ForeignCordon => write!(out, "another user or controller has cordoned the node"),
             Self::Maintenance { name, requestor } => {
@@ -213,20 +210,30 @@ impl fmt::Display for UpgradeReason {
                 } else {
                     format!("{} jobs run", jobs.len())
                 };
-                write!(out, "{count} on the node: {}{}", listed(jobs), until(at.as_ref()))
+                write!(out, "{count} on the node: {}", listed(jobs))?;
+                at.map_or(Ok(()), |at| {
+                    write!(
+                        out,
+                        "; the hook waits until {at:.0}, and then continues the upgrade anyway"
+                    )
+                })
             }
             Self::Listing => write!(out, "the node's pods are being listed"),
             Self::Queued => write!(
                 out,
                 "the hook already watches the pods of {FOCUS_LIMIT} other nodes, which is the limit"
             ),
-            Self::Evicting { pods, until: at } => write!(
-                out,
-                "{} must leave the node: {}{}",
-                with_noun(pods.len(), "pod"),
-                listed(pods),
-                until(at.as_ref())
-            ),
+            Self::Evicting { pods, until: at } => {
+                write!(
+                    out,
+                    "{} must leave the node: {}",
+                    with_noun(pods.len(), "pod"),
+                    listed(pods)
+                )?;
+                at.map_or(Ok(()), |at| {
+                    write!(out, "; if a pod is still there at {at:.0}, this step fails")
+                })
+            }
             Self::DriverEnding { pod } => {
                 write!(out, "the old driver pod is terminating: {pod}")
             }
@@ -239,12 +246,11 @@ impl fmt::Display for UpgradeReason {
             Self::Validating { trouble, until: at } => {
                 write!(
                     out,
-                    "the driver is ready, but its validator is not: {trouble}{}",
-                    until(Some(at))
+                    "the driver is ready, but its validator is not: {trouble}; if this lasts until {at:.0}, the attempt fails, or the run is out of time"
                 )
             }
             Self::Retry { message, attempts, limit, at } => {
-                write!(out, "{message}; attempt {} of {limit} at {at:.0}", attempts + 1)
+                write!(out, "{message}; attempt {} of {limit} starts after {at:.0}", attempts + 1)
             }
             Self::Failed { cause, message, attempts, cordoned } => {
                 let stays = match (cordoned, cause) {
@@ -262,7 +268,7 @@ impl fmt::Display for UpgradeReason {
                     "the node has a record of version {version}, which this version of gpu-rollout does not support"
                 )
             }
-            Self::GivingBack => {
+            Self::Releasing => {
                 write!(out, "the hook is removing its labels, annotations and cordon from the node")
             }
         }
@@ -272,23 +278,30 @@ impl fmt::Display for UpgradeReason {
 impl fmt::Display for StartRefusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Paused { key } => write!(out, "{key} is 0, so no node starts"),
+            Self::Paused { key } => write!(out, "{key} is 0, so no upgrade starts"),
             Self::Slots { limit, holders } => {
-                write!(out, "{} of {limit} slots are taken: {}", holders.len(), listed(holders))
+                write!(
+                    out,
+                    "no slot is free ({} of {limit} in use): {}",
+                    holders.len(),
+                    listed(holders)
+                )
             }
             Self::Unavailable { limit, total, holders } => {
                 write!(
                     out,
-                    "{} of {total} nodes are unavailable, and at most {limit} may be: {}",
+                    "{} of {} {} unavailable, and at most {limit} may be: {}",
                     holders.len(),
+                    with_noun(*total, "node"),
+                    if holders.len() == 1 { "is" } else { "are" },
                     listed(holders)
                 )
             }
             Self::Group { group, limit, holders } => {
                 write!(
                     out,
-                    "{} nodes of topology group `{group}` are unavailable, and at most {limit} may be: {}",
-                    holders.len(),
+                    "{} unavailable in topology group `{group}`, and at most {limit} may be: {}",
+                    is_or_are(holders.len(), "node"),
                     listed(holders)
                 )
             }

@@ -12,7 +12,7 @@ use contract::driver::Driver;
 use crate::drive_upgrade::cause::FailureCause;
 use crate::drive_upgrade::start_limits::RefusalVariant;
 use crate::note::{DecisionNote, NoteKind};
-use crate::progress::NoEta;
+use crate::progress::{NoEta, resolves_itself};
 use crate::reason::upgrade::UpgradingKind;
 use crate::reason::{Reason, ReasonKind};
 use nvidia_upgrade::explain::{ControllerWait, WaitKind};
@@ -24,9 +24,12 @@ mod notes;
 mod reasons;
 mod upgrades;
 
-/// The time in all samples: 2023-11-14T22:13:20Z and a fraction of a second, as from a clock.
-/// Messages show seconds.
+/// The time of starts in the samples: 2023-11-14T22:13:20Z and a fraction of a second, as from a
+/// clock. Messages show seconds.
 const AT: Timestamp = Timestamp::constant(1_700_000_000, 123_456_789);
+
+/// The time of ends in the samples: two minutes after [`AT`], a tick of NVIDIA's controller.
+const LATER: Timestamp = Timestamp::constant(1_700_000_120, 987_654_321);
 
 /// Reasons of an upgrade of ours, as a run has them.
 fn upgrading() -> Vec<Reason> {
@@ -37,7 +40,7 @@ fn upgrading() -> Vec<Reason> {
 fn no_etas() -> [NoEta; NoEta::COUNT] {
     let node = || "gpu-2".to_owned();
     [
-        NoEta::HookNotAtWork,
+        NoEta::NoHookRunning,
         NoEta::FleetWaits { reason: "OperatorNotReady" },
         NoEta::NodeStuck { node: node(), reason: "NodeNotReady" },
         NoEta::NodeFails { node: node(), reason: "DriverNotReady" },
@@ -112,7 +115,7 @@ impl CatalogMessage {
             "{} ({}, {})",
             reason.name(),
             reason.exit_code().name(),
-            class(reason.resolves_itself())
+            class(resolves_itself(reason))
         );
         let advice = Driver::ALL.map(|driver| (driver.traits().name, reason.advice(driver)));
         let (_, first) = advice[0];

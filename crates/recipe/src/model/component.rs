@@ -25,8 +25,8 @@ pub struct RecipeComponent {
     /// and `namespace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart: Option<ChartSource>,
-    /// Components of the recipe that must succeed before this one, in addition to those in the
-    /// catalog.
+    /// Components of the recipe that must succeed before this one is deployed, in addition to those
+    /// that the catalog names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = {"type": "string", "x-grammar": "componentName"}))]
     pub after: Vec<String>,
@@ -38,7 +38,7 @@ pub struct RecipeComponent {
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub custom_resources: Map<String, Value>,
     /// Where the component's pods run. Sets every key that the chart has for this. A list replaces
-    /// the chart's own.
+    /// the chart's own list.
     #[serde(default, skip_serializing_if = "NodeScheduling::is_empty")]
     pub node_scheduling: NodeScheduling,
     /// Configurations of the device plugin (`gpu-operator` and `nvidia-device-plugin`).
@@ -84,7 +84,7 @@ pub struct ChartSource {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DevicePluginConfig {
-    /// The configuration for nodes without the label.
+    /// The configuration of nodes without the label `nvidia.com/device-plugin.config`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "configName"))]
     pub default: Option<String>,

@@ -31,9 +31,10 @@ pub struct RecipeMetrics {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PodMonitor {
-    /// Whether to create it.
+    /// Whether to create the PodMonitor.
     pub enabled: bool,
-    /// Labels by which your Prometheus selects it, such as `release: kube-prometheus-stack`.
+    /// Labels by which your Prometheus selects the PodMonitor, such as
+    /// `release: kube-prometheus-stack`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("propertyNames" = {"x-grammar": "labelKey"}, "additionalProperties" = {"type": "string", "x-grammar": "labelValue"}))]
     pub labels: BTreeMap<String, String>,
@@ -47,9 +48,9 @@ pub struct PodMonitor {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PrometheusRule {
-    /// Whether to create it.
+    /// Whether to create the PrometheusRule.
     pub enabled: bool,
-    /// Labels by which your Prometheus selects it.
+    /// Labels by which your Prometheus selects the PrometheusRule.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("propertyNames" = {"x-grammar": "labelKey"}, "additionalProperties" = {"type": "string", "x-grammar": "labelValue"}))]
     pub labels: BTreeMap<String, String>,
@@ -59,13 +60,14 @@ pub struct PrometheusRule {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Dashboard {
-    /// Whether to create it.
+    /// Whether to create the ConfigMap.
     pub enabled: bool,
-    /// Labels by which Grafana's sidecar finds it, in addition to `grafana_dashboard: "1"`.
+    /// Labels by which Grafana's sidecar finds the ConfigMap, in addition to
+    /// `grafana_dashboard: "1"`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("propertyNames" = {"x-grammar": "labelKey"}, "additionalProperties" = {"type": "string", "x-grammar": "labelValue"}))]
     pub labels: BTreeMap<String, String>,
-    /// Annotations, such as the folder that the sidecar puts the dashboard into.
+    /// Annotations of the ConfigMap, such as the folder that the sidecar puts the dashboard into.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("propertyNames" = {"x-grammar": "labelKey"}, "additionalProperties" = {"type": "string", "x-grammar": "text"}))]
     pub annotations: BTreeMap<String, String>,

@@ -13,7 +13,7 @@ pub struct NodeScheduling {
     /// Pods that may run on any node: operators, controllers, webhooks.
     #[serde(skip_serializing_if = "PodScheduling::is_empty")]
     pub system: PodScheduling,
-    /// Pods on the nodes with the hardware.
+    /// Pods that must run on the nodes with the hardware, such as GPUs.
     #[serde(skip_serializing_if = "PodScheduling::is_empty")]
     pub accelerated: PodScheduling,
 }
@@ -90,18 +90,18 @@ impl PodScheduling {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RecipeToleration {
-    /// The taint's key. If absent, with the operator `Exists`: every taint.
+    /// The taint's key. If absent (only with the operator `Exists`), every taint is tolerated.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "labelKey"))]
     pub key: Option<String>,
     /// How the taint is compared. Kubernetes' default: `Equal`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<TolerationOperator>,
-    /// The taint's value, with the operator `Equal`.
+    /// The taint's value (only with the operator `Equal`).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "labelValue"))]
     pub value: Option<String>,
-    /// The taint's effect. If absent: every effect.
+    /// The taint's effect. If absent, every effect is tolerated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<TaintEffect>,
     /// How many seconds a `NoExecute` taint is tolerated.

@@ -15,34 +15,36 @@ pub struct RecipeUpgradePolicy {
     /// How many nodes are upgraded at once; 0 means unlimited. Chart default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel_upgrades: Option<u32>,
-    /// How many nodes may be unavailable. Chart default: `25%`.
+    /// How many nodes may be unavailable at once. Chart default: `25%`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<Count>,
-    /// The jobs to wait for before a node's upgrade starts.
+    /// The jobs that must end on a node before pods are evicted there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_for_completion: Option<RecipeWaitForCompletion>,
     /// Eviction of pods that use GPUs (chart key `gpuPodDeletion`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_deletion: Option<RecipePodDeletion>,
-    /// Drain of the node.
+    /// How the node is drained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<RecipeDrain>,
-    /// `steer`, `drive`: how many nodes may fail. When more have failed, no more nodes are started.
+    /// `steer`, `drive`: how many nodes may fail. If more fail, the hook starts no further upgrade.
     /// Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_budget: Option<Count>,
-    /// `assist`, `steer`, `drive`: how often one node is tried for one cause. Default: 2.
+    /// `assist`, `steer`, `drive`: how many times the upgrade of a node is attempted for one cause.
+    /// Default: 2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
-    /// `steer`, `drive`: the pause between the end of one node and the start of the next. Default:
-    /// `0s`.
+    /// `steer`, `drive`: the pause between the end of one node's upgrade and the start of the next.
+    /// Default: `0s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub soak: Option<Duration>,
-    /// `steer`, `drive`: a limit for nodes with the same value of a label, such as those of one
+    /// `steer`, `drive`: a limit for each group of nodes with the same value of a label, such as one
     /// NVLink domain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<TopologyLimit>,
-    /// `steer`, `drive`: how nodes with a foreign cordon are treated. Default: `skip`.
+    /// `steer`, `drive`: whether to leave nodes with a foreign cordon alone (`skip`), or to upgrade
+    /// them and keep the cordon (`include`). Default: `skip`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub foreign_cordon: Option<ForeignCordon>,
     /// `drive`: label selectors of pods that use the device without requesting it. They are evicted
@@ -68,39 +70,41 @@ pub struct RecipeOfedUpgradePolicy {
     /// Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel_upgrades: Option<u32>,
-    /// `steer`, `drive`: how many nodes may be unavailable. Default: `25%`.
+    /// `steer`, `drive`: how many nodes may be unavailable at once. Default: `25%`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<Count>,
-    /// The jobs to wait for before a node's upgrade starts.
+    /// The jobs that must end on a node before pods are evicted there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_for_completion: Option<RecipeWaitForCompletion>,
     /// `drive`: eviction of pods that use the network adapters. Without it, only `drain` evicts
     /// pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_deletion: Option<RecipePodDeletion>,
-    /// Drain of the node.
+    /// How the node is drained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<RecipeDrain>,
-    /// Also cordon and drain a node before the driver is loaded on it for the first time. Default:
-    /// false.
+    /// Whether to cordon and drain a node also before the driver is loaded on it for the first time.
+    /// Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safe_load: Option<bool>,
-    /// `steer`, `drive`: how many nodes may fail. When more have failed, no more nodes are started.
+    /// `steer`, `drive`: how many nodes may fail. If more fail, the hook starts no further upgrade.
     /// Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_budget: Option<Count>,
-    /// `assist`, `steer`, `drive`: how often one node is tried for one cause. Default: 2.
+    /// `assist`, `steer`, `drive`: how many times the upgrade of a node is attempted for one cause.
+    /// Default: 2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
-    /// `steer`, `drive`: the pause between the end of one node and the start of the next. Default:
-    /// `0s`.
+    /// `steer`, `drive`: the pause between the end of one node's upgrade and the start of the next.
+    /// Default: `0s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub soak: Option<Duration>,
-    /// `steer`, `drive`: a limit for nodes with the same value of a label, such as those of one
+    /// `steer`, `drive`: a limit for each group of nodes with the same value of a label, such as one
     /// NVLink domain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<TopologyLimit>,
-    /// `steer`, `drive`: how nodes with a foreign cordon are treated. Default: `skip`.
+    /// `steer`, `drive`: whether to leave nodes with a foreign cordon alone (`skip`), or to upgrade
+    /// them and keep the cordon (`include`). Default: `skip`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub foreign_cordon: Option<ForeignCordon>,
     /// `drive`: label selectors of pods that use the device without requesting it. They are evicted
@@ -141,8 +145,8 @@ pub struct RecipeWaitForCompletion {
     /// The label selector of the jobs' pods.
     #[schemars(extend("x-grammar" = "selector"))]
     pub pod_selector: String,
-    /// How long to wait at most. `0s` means forever, which is an error: a Job with a time budget
-    /// cannot wait forever.
+    /// How long to wait for the jobs at most. `0s` would wait forever, and is an error, because the
+    /// hook Job has a time budget.
     #[serde(default)]
     pub timeout: Option<Duration>,
 }
@@ -151,13 +155,13 @@ pub struct RecipeWaitForCompletion {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RecipePodDeletion {
-    /// Also evict pods without a controller.
+    /// Whether to evict pods without a controller too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
-    /// How long to wait for the pods at most. Chart default: 300 s.
+    /// How long the pods may take to leave the node. Chart default: 300 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// Also evict pods with `emptyDir` volumes, whose data is lost.
+    /// Whether to evict pods with `emptyDir` volumes too. Their data is lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delete_empty_dir: Option<bool>,
 }
@@ -169,17 +173,17 @@ pub struct RecipeDrain {
     /// Whether to drain the node. Default: false for the GPU driver, true for the OFED driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enable: Option<bool>,
-    /// Also evict pods without a controller.
+    /// Whether to evict pods without a controller too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
-    /// Evict only pods that this label selector selects.
+    /// The label selector of the pods to evict. Default: all pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "selector"))]
     pub pod_selector: Option<String>,
-    /// How long to wait for the pods at most. Chart default: 300 s.
+    /// How long the pods may take to leave the node. Chart default: 300 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// Also evict pods with `emptyDir` volumes, whose data is lost.
+    /// Whether to evict pods with `emptyDir` volumes too. Their data is lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delete_empty_dir: Option<bool>,
 }

@@ -19,8 +19,8 @@ use super::{RecipeMetrics, RecipeOfedUpgradePolicy, RecipeUpgradePolicy, is_defa
 pub struct RecipeRollout {
     /// The GPU driver.
     pub gpu_driver: GpuDriverRollout,
-    /// The OFED driver of the Network Operator. If absent, its upgrade policy stays as set by
-    /// `customResources` or the chart, which is the mode `observe`.
+    /// The OFED driver of the Network Operator. If absent, the upgrade policy of `customResources` or
+    /// of the chart applies, and the hook works as in mode `observe`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ofed_driver: Option<OfedDriverRollout>,
     /// The DRA driver's kubelet plugins.
@@ -59,13 +59,13 @@ pub struct DriverRollout {
     pub policy: RecipeUpgradePolicy,
     /// The expected time for one node.
     pub per_node: Duration,
-    /// What the hook waits for before it succeeds.
+    /// The condition that the hook waits for before it succeeds.
     pub gate: Gate,
-    /// How long everything must hold before the fleet counts as settled.
+    /// The quiet period: how long all conditions must hold before the fleet counts as settled.
     pub quiet: Duration,
-    /// How many nodes may stay NotReady without failing the run.
+    /// How many of the driver's nodes may stay NotReady. If more do, the run fails.
     pub tolerate_not_ready: Count,
-    /// Severity of the findings before the rollout.
+    /// The severity of preflight findings, by check.
     pub preflight: CheckStrictness,
 }
 
@@ -109,30 +109,30 @@ impl From<&OfedDriverRollout> for DriverRollout {
 pub struct GpuDriverRollout {
     /// Who decides when a node is upgraded, and who acts.
     pub mode: Mode,
-    /// The driver's version, a string: `580.10` stays `580.10`. It sets the chart's
-    /// `driver.version`; setting both is an error.
+    /// The driver's version, as a string: YAML would read an unquoted `580.10` as a number. It sets
+    /// the chart's `driver.version`; setting both is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "driverVersion"))]
     pub version: Option<String>,
     /// Limits and waits. In the modes `observe` and `assist`, they set the chart's
-    /// `driver.upgradePolicy`. In `steer`, the waits do, and the hook applies the limits. In
-    /// `drive`, the hook applies both.
+    /// `driver.upgradePolicy`. In `steer`, only the waits set it, and the hook applies the limits.
+    /// In `drive`, the hook applies both.
     pub policy: RecipeUpgradePolicy,
-    /// The expected time for one node. Time budgets derive from it.
+    /// How long one node is expected to take. Time budgets are computed from it.
     pub per_node: Duration,
-    /// What the hook waits for before it succeeds.
+    /// The condition that the hook waits for before it succeeds.
     pub gate: Gate,
-    /// How long everything must hold before the fleet counts as settled.
+    /// The quiet period: how long all conditions must hold before the fleet counts as settled.
     pub quiet: Duration,
-    /// How many nodes may stay NotReady without failing the run.
+    /// How many of the driver's nodes may stay NotReady. If more do, the run fails.
     pub tolerate_not_ready: Count,
-    /// When the fleet counts as settled.
+    /// Details of the condition `settled`.
     #[serde(skip_serializing_if = "SettleSettings::is_default")]
     pub settle: SettleSettings,
     /// `assist`: what the hook does before an upgrade of the GPU Operator.
     #[serde(skip_serializing_if = "OperatorUpgradeSettings::is_default")]
     pub operator_upgrade: OperatorUpgradeSettings,
-    /// `assist`, `steer`, `drive`: severity of the findings before the rollout.
+    /// `assist`, `steer`, `drive`: the severity of preflight findings, by check.
     #[serde(skip_serializing_if = "CheckStrictness::is_empty")]
     pub preflight: CheckStrictness,
 }
@@ -161,24 +161,24 @@ impl Default for GpuDriverRollout {
 pub struct OfedDriverRollout {
     /// Who decides when a node is upgraded, and who acts.
     pub mode: Mode,
-    /// The driver's version, a string. It sets NicClusterPolicy's `ofedDriver.version`; setting
+    /// The driver's version, as a string. It sets NicClusterPolicy's `ofedDriver.version`; setting
     /// both is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "driverVersion"))]
     pub version: Option<String>,
     /// Limits and waits. In the modes `observe` and `assist`, they set NicClusterPolicy's
-    /// `ofedDriver.upgradePolicy`. In `steer`, the waits do, and the hook applies the limits. In
-    /// `drive`, the hook applies both.
+    /// `ofedDriver.upgradePolicy`. In `steer`, only the waits set it, and the hook applies the
+    /// limits. In `drive`, the hook applies both.
     pub policy: RecipeOfedUpgradePolicy,
-    /// The expected time for one node. Time budgets derive from it.
+    /// How long one node is expected to take. Time budgets are computed from it.
     pub per_node: Duration,
-    /// What the hook waits for before it succeeds.
+    /// The condition that the hook waits for before it succeeds.
     pub gate: Gate,
-    /// How long everything must hold before the fleet counts as settled.
+    /// The quiet period: how long all conditions must hold before the fleet counts as settled.
     pub quiet: Duration,
-    /// How many nodes may stay NotReady without failing the run.
+    /// How many of the driver's nodes may stay NotReady. If more do, the run fails.
     pub tolerate_not_ready: Count,
-    /// `assist`, `steer`, `drive`: severity of the findings before the rollout.
+    /// `assist`, `steer`, `drive`: the severity of preflight findings, by check.
     #[serde(skip_serializing_if = "CheckStrictness::is_empty")]
     pub preflight: CheckStrictness,
 }
@@ -203,8 +203,10 @@ impl Default for OfedDriverRollout {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DraRollout {
-    /// Whether the hook replaces stale plugins.
+    /// Whether the hook replaces stale plugins (`auto`), or only reports them (`off`).
     pub reroll: Reroll,
-    /// Whether the hook requires a DRA driver.
+    /// Whether a DRA driver is required. `auto`: it may be absent, but one that exists must serve
+    /// every node that it runs on. `true`: one must exist and serve every GPU node. `false`: its
+    /// problems are reported, and never fail the run.
     pub required: DraRequired,
 }

@@ -199,7 +199,7 @@ impl CustomResourceCheck<'_> {
                 "`{path}`: expected one of {}",
                 in_backticks(words.iter().map(unquoted))
             ))
-            .lint(Lint::UnknownWord)
+            .lint(Lint::UnknownValue)
             .at(node.origin)
             .report(self.findings);
         }
@@ -208,7 +208,7 @@ impl CustomResourceCheck<'_> {
             && found < least
         {
             Diagnostic::error(format!("`{path}` must be at least {least}"))
-                .lint(Lint::UnknownWord)
+                .lint(Lint::UnknownValue)
                 .at(node.origin)
                 .report(self.findings);
         }

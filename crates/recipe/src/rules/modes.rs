@@ -74,7 +74,7 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
         Diagnostic::error(
             "`safeLoad` does not work in mode `drive`: with `autoUpgrade: false`, no controller allows a waiting driver to load",
         )
-        .lint(Lint::AgainstMode)
+        .lint(Lint::ModeConflict)
         .at(subject.place(&["rollout", "ofedDriver", "policy", "safeLoad"]))
         .hint("remove `safeLoad`, or use mode `steer`")
         .report(findings);
@@ -145,7 +145,7 @@ fn keys(subject: &RuleTarget<'_>, driver: &str, mode: Mode, findings: &mut Vec<D
             continue;
         };
         let mut finding = Diagnostic::error(format!("`rollout.{driver}.policy.{key}` has no effect in mode `{}`", mode.name()))
-            .lint(Lint::AgainstMode)
+            .lint(Lint::ModeConflict)
             .at(place)
             .hint(format!(
                 "set `rollout.{driver}.mode` to {}, or remove the key; if a parent sets it, write `{key}: null`",
@@ -353,5 +353,5 @@ fn auto_upgrade(
 }
 
 fn against(message: impl Into<String>) -> Diagnostic {
-    Diagnostic::error(message).lint(Lint::AgainstMode)
+    Diagnostic::error(message).lint(Lint::ModeConflict)
 }

@@ -68,7 +68,7 @@ fn dra_driver(
             .is_some_and(|operator| operator.is_on(&["devicePlugin", "enabled"]) == Some(true))
     {
         Diagnostic::warning("the device plugin and the DRA driver offer the same GPUs, so the scheduler assigns them twice")
-                .lint(Lint::PluginBesideDra)
+                .lint(Lint::PluginAndDra)
                 .at(subject.place(&["components", dra.name]))
                 .hint("set `devicePlugin: {enabled: false}` in the values of `gpu-operator`; or, for ComputeDomains alone, `resources: {gpus: {enabled: false}}` in the values of the DRA driver")
                 .hint("ignore this warning if each node has only one of them (node selectors)").report(findings);

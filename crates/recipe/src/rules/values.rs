@@ -102,7 +102,7 @@ impl ValuesCheck<'_> {
                 .maybe_hint(hint)
                 .report(self.findings);
         } else if let Some(problem) = self.unknown_word(path, &entry.node) {
-            self.findings.push(problem.lint(Lint::UnknownWord).at(entry.node.origin));
+            self.findings.push(problem.lint(Lint::UnknownValue).at(entry.node.origin));
         } else if !keys.is_open() || keys.names().next().is_some() {
             self.map(path, &entry.node, keys);
         }

@@ -234,7 +234,7 @@ fn budgets_follow_the_policy_that_is_in_force() {
 }
 
 #[test]
-fn values_against_mode_are_errors_others_stay() {
+fn values_in_conflict_with_mode_are_errors() {
     let with = |mode: Mode, driver: Value| {
         planned(
             json!({"rollout": {"gpuDriver": {"mode": mode}}, "components": [{"name": "gpu-operator", "values": {"driver": driver}}]}),

@@ -209,10 +209,10 @@ fn node_in_progress_is_adopted_with_its_cordon() {
         "paused-for-driver-upgrade".to_owned(),
     );
     busy.unschedulable = true;
-    let given_back = FoundNode::new(&busy, 8, true, now()).node;
-    assert!(!given_back.unschedulable && !given_back.labels.contains_key(gpu.state_label));
+    let released = FoundNode::new(&busy, 8, true, now()).node;
+    assert!(!released.unschedulable && !released.labels.contains_key(gpu.state_label));
     assert_eq!(
-        given_back.labels.get("nvidia.com/gpu.deploy.operator-validator").map(String::as_str),
+        released.labels.get("nvidia.com/gpu.deploy.operator-validator").map(String::as_str),
         Some("true")
     );
     let mut foreign = node(0);

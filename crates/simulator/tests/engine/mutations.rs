@@ -114,11 +114,11 @@ fn removes_foreign_cordons(decision: &mut Decision, observed: &Observed) {
 }
 
 fn never_finishes(decision: &mut Decision, _: &Observed) {
-    let gives_back = |action: &Action| match action {
+    let is_release = |action: &Action| match action {
         Action::PatchNode(patch) => patch.annotations.get(record()) == Some(&None),
         Action::Evict(_) | Action::DeleteDriver(_) | Action::ReplacePlugin { .. } => false,
     };
-    decision.actions.retain(|action| !gives_back(action));
+    decision.actions.retain(|action| !is_release(action));
 }
 
 fn does_not_wait_for_pods(decision: &mut Decision, observed: &Observed) {

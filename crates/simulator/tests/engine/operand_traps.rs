@@ -70,7 +70,7 @@ const TRAPS: [(u8, &str, Proof); 33] = [
         "rolling update half way",
         Tests(&[
             "gating_operand_not_current_blocks_success",
-            "trap_08_half_rolled_toolkit_is_not_ready",
+            "trap_08_half_rolled_toolkit_is_outdated",
         ]),
     ),
     (

@@ -27,6 +27,7 @@ fn held_by(fleet: &mut Fleet, pod: &str, second: i64, renewed: Option<i64>) {
         duration_seconds: 15,
         led_seconds: 1000,
         renewed: renewed.map(at),
+        ..OperatorLease::default()
     });
 }
 
@@ -101,6 +102,7 @@ fn olm_lease_is_waited_for() {
             duration_seconds: 65,
             led_seconds: 1000,
             renewed: Some(at(0)),
+            ..OperatorLease::default()
         });
         let decision = fleet.decide(second);
         assert!(

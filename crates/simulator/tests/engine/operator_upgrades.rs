@@ -324,6 +324,7 @@ fn upgraded_operator_is_waited_for_until_it_renders() {
                 duration_seconds: 15,
                 led_seconds,
                 renewed: Some(at(second)),
+                ..OperatorLease::default()
             });
             if renders == Some(second) {
                 fleet.observed.daemon_sets[0].applied_hash = Some("new".into());

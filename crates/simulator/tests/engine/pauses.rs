@@ -29,22 +29,22 @@ const STORIES: [(&str, &str, &str); 7] = [
     ("steer, jobs and a drain", JOBS, "operator steer v26.7.0"),
 ];
 
-fn is_begun(state: Option<&str>) -> bool {
+fn is_started(state: Option<&str>) -> bool {
     !matches!(state, None | Some("upgrade-done" | "upgrade-required" | "upgrade-failed"))
 }
 
 /// Returns when each node was started.
-fn begun(report: &SimulationReport) -> Vec<(u64, &str)> {
-    let mut begun = Vec::new();
+fn started(report: &SimulationReport) -> Vec<(u64, &str)> {
+    let mut started = Vec::new();
     for (node, states) in &report.states {
         let mut before = false;
         for (at, state, _) in states {
-            let now = is_begun(state.as_deref());
-            begun.extend((now && !before).then_some((*at, node.as_str())));
+            let now = is_started(state.as_deref());
+            started.extend((now && !before).then_some((*at, node.as_str())));
             before = now;
         }
     }
-    begun
+    started
 }
 
 /// Pauses at many events of all stories. `step`: number of events between two pauses.
@@ -54,7 +54,7 @@ fn pause_at(step: usize) {
         let undisturbed = simulate(&setup);
         assert_eq!(undisturbed.violations, Vec::<String>::new(), "{name}");
         assert_eq!(
-            begun(&undisturbed).len(),
+            started(&undisturbed).len(),
             3,
             "{name}: each node once\n{}",
             undisturbed.describe()
@@ -68,9 +68,9 @@ fn pause_at(step: usize) {
             let report = simulate(&SimulationSetup { faults, ..setup.clone() });
             let place = format!("{name}, paused at {at} ms\n{}", report.describe());
             assert_eq!(report.violations, Vec::<String>::new(), "{place}");
-            let late: Vec<_> = begun(&report)
+            let late: Vec<_> = started(&report)
                 .into_iter()
-                .filter(|(begun, _)| (at + AT_ONCE..at + PAUSE).contains(begun))
+                .filter(|(started, _)| (at + AT_ONCE..at + PAUSE).contains(started))
                 .collect();
             assert!(late.is_empty(), "{late:?}: {place}");
             assert_eq!(end(&report), end(&undisturbed), "{place}");

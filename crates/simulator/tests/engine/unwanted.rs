@@ -13,7 +13,7 @@ use crate::ofed::{network, policy};
 
 /// Returns `nic-0`, `nic-1` and `nic-2` with their driver. The pod of `nic-0` was just deleted and
 /// is gone.
-fn begun(driver: Driver) -> Fleet {
+fn started(driver: Driver) -> Fleet {
     left(driver, "pod-restart-required", "")
 }
 
@@ -48,15 +48,14 @@ fn wants(fleet: &mut Fleet, desired: i32, misscheduled: i32) {
 }
 
 /// Returns the reason that `nic-0` waits for, and whether it is released.
-fn stands(decision: &Decision) -> (String, bool) {
-    let given_back =
-        |patch: &NodePatch| patch.node == "nic-0" && patch.unschedulable == Some(false);
+fn wait_of(decision: &Decision) -> (String, bool) {
+    let released = |patch: &NodePatch| patch.node == "nic-0" && patch.unschedulable == Some(false);
     let waits =
         waits(decision).into_iter().find_map(|wait| Some(wait.strip_prefix("nic-0:")?.to_owned()));
     let back = decision
         .actions
         .iter()
-        .any(|action| matches!(action, Action::PatchNode(patch) if given_back(patch)));
+        .any(|action| matches!(action, Action::PatchNode(patch) if released(patch)));
     (waits.unwrap_or_default(), back)
 }
 
@@ -92,11 +91,11 @@ fn changes_elsewhere_keep_an_upgrading_node_wanted() {
             }),
         ];
         for (what, change) in changes {
-            let mut fleet = begun(driver);
+            let mut fleet = started(driver);
             change(&mut fleet);
             for second in [0, 30, 61, 120] {
                 assert_eq!(
-                    stands(&fleet.decide(second)),
+                    wait_of(&fleet.decide(second)),
                     ("DriverComing".into(), false),
                     "{driver:?} {second}: {what}"
                 );
@@ -110,39 +109,39 @@ fn changes_elsewhere_keep_an_upgrading_node_wanted() {
 #[test]
 fn unwanted_node_is_released_after_one_minute() {
     for driver in BOTH {
-        let mut fleet = begun(driver);
+        let mut fleet = started(driver);
         wants(&mut fleet, 2, 0);
         for second in [0, 30] {
             assert_eq!(
-                stands(&fleet.decide(second)),
+                wait_of(&fleet.decide(second)),
                 ("DriverNotWanted".into(), false),
                 "{driver:?} {second}"
             );
         }
         wants(&mut fleet, 3, 0);
         assert_eq!(
-            stands(&fleet.decide(40)),
+            wait_of(&fleet.decide(40)),
             ("DriverComing".into(), false),
             "{driver:?}: it was a moment's"
         );
         wants(&mut fleet, 2, 0);
         for second in [50, 80, 109] {
             assert_eq!(
-                stands(&fleet.decide(second)),
+                wait_of(&fleet.decide(second)),
                 ("DriverNotWanted".into(), false),
                 "{driver:?} {second}"
             );
         }
         fleet.node("nic-0").ready = false;
         assert!(
-            !stands(&fleet.decide(110)).1,
+            !wait_of(&fleet.decide(110)).1,
             "{driver:?}: a node that restarts may have taints that keep pods away"
         );
         fleet.node("nic-0").ready = true;
-        assert!(!stands(&fleet.decide(120)).1, "{driver:?}: its minute starts again");
-        assert_eq!(stands(&fleet.decide(180)), ("DriverNotWanted".into(), true), "{driver:?}");
+        assert!(!wait_of(&fleet.decide(120)).1, "{driver:?}: its minute starts again");
+        assert_eq!(wait_of(&fleet.decide(180)), ("DriverNotWanted".into(), true), "{driver:?}");
         assert_eq!(
-            stands(&fleet.decide(191)),
+            wait_of(&fleet.decide(191)),
             ("DriverNotWanted".into(), true),
             "{driver:?}: a patch that was not taken is asked for again"
         );
@@ -156,9 +155,9 @@ fn unwanted_failed_node_does_not_stay_failed() {
         let failure = r#","attempts":{"driver-timeout":3},"failure":{"cause":"driver-timeout","message":"no driver pod came within 600 s"}"#;
         let mut fleet = left(driver, "upgrade-failed", failure);
         fleet.settings.upgrade.attempts = 1;
-        assert_eq!(stands(&fleet.decide(0)), (String::new(), false), "{driver:?}: it has failed");
+        assert_eq!(wait_of(&fleet.decide(0)), (String::new(), false), "{driver:?}: it has failed");
         wants(&mut fleet, 2, 0);
-        assert_eq!(stands(&fleet.decide(10)), ("DriverNotWanted".into(), false), "{driver:?}");
-        assert_eq!(stands(&fleet.decide(70)), ("DriverNotWanted".into(), true), "{driver:?}");
+        assert_eq!(wait_of(&fleet.decide(10)), ("DriverNotWanted".into(), false), "{driver:?}");
+        assert_eq!(wait_of(&fleet.decide(70)), ("DriverNotWanted".into(), true), "{driver:?}");
     }
 }

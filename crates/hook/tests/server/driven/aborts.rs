@@ -211,7 +211,7 @@ async fn fleet_still_paused_is_held_after_abort() {
     let free = (Value::Null, Value::Null);
     let leftovers =
         find_leftovers(&fleet.world.server.client(HOLDER), &[&settings], true).await.unwrap();
-    assert_eq!(leftovers.begun, ["gpu-1"], "the abort does not stop its upgrade");
+    assert_eq!(leftovers.in_progress, ["gpu-1"], "the abort does not stop its upgrade");
     for _ in 0..2 {
         // A second abort has nothing to do.
         assert_eq!(abort_of(&fleet, &settings, true).await, Vec::<String>::new());
@@ -238,7 +238,7 @@ async fn abort_of_driven_fleet_names_no_begun_node() {
         find_leftovers(&fleet.world.server.client(HOLDER), &[&fleet.stages[0].0], false)
             .await
             .unwrap();
-    assert_eq!(leftovers.begun, Vec::<String>::new());
+    assert_eq!(leftovers.in_progress, Vec::<String>::new());
 }
 
 /// Regression: the abort exited with the code of failed upgrades, and its hint was about driver

@@ -33,13 +33,13 @@ async fn node_waiting_for_a_place_has_not_failed() {
     fleet.world.server.state().faults.clear();
     let ended = fleet.ends(pod).await;
     assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
-    let begun =
+    let started =
         |entry: &crate::fake::request::Entry| entry.applied && entry.request.is("delete", "pods");
     let drivers = fleet
         .world
         .log()
         .into_iter()
-        .filter(|entry| begun(entry) && entry.request.name.contains("driver-daemonset"))
+        .filter(|entry| started(entry) && entry.request.name.contains("driver-daemonset"))
         .count();
     assert_eq!(drivers, nodes, "each driver pod once");
 }

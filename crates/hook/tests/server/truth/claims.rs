@@ -12,6 +12,9 @@ use super::moment::{HookState, Moment};
 /// than others.
 const PUT_OFF: SignedDuration = SignedDuration::from_secs(40);
 
+/// Reasons for which a node waits until the hook starts its upgrade.
+const QUEUED: [&str; 4] = ["SlotsTaken", "TooManyUnavailable", "GroupBusy", "Soaking"];
+
 /// Checks the claims. Remembers the previous output.
 #[derive(Default)]
 pub(super) struct Claims {
@@ -21,6 +24,10 @@ pub(super) struct Claims {
     totals: Option<FleetTotals>,
     /// The last ETA of each node, and the time since which it has been postponed.
     ends: BTreeMap<String, (Option<Timestamp>, Option<Timestamp>)>,
+    /// The times that the text of each node's wait announced, by the text around them.
+    announced: BTreeMap<String, (String, Vec<Timestamp>)>,
+    /// The metric of the ETA differed from that of `status` in the moment before.
+    eta_differed: bool,
     /// Metrics that differed from the totals, with their values.
     doubtful: BTreeMap<(&'static str, &'static str), f64>,
 }
@@ -41,7 +48,9 @@ impl Claims {
         ]
         .concat();
         lies.extend(self.times(moment));
+        lies.extend(self.announced(moment));
         lies.extend(self.metrics(moment));
+        lies.extend(self.expected_end(moment));
         lies.extend(self.ends(moment));
         self.totals = Some(moment.status.totals.clone());
         lies
@@ -53,9 +62,14 @@ impl Claims {
     fn times(&mut self, moment: &Moment<'_>) -> Vec<String> {
         let mut lies = Vec::new();
         let mut now = BTreeMap::new();
+        let is_recorded = is_running(moment);
         for row in &moment.status.nodes {
             let Some(waiting) = &row.waiting else { continue };
             let since = waiting.since.at;
+            let is_queued = QUEUED.contains(&waiting.reason);
+            if is_queued && since.is_none() && is_recorded {
+                lies.push(format!("{} waits for its turn since an unknown time", row.node));
+            }
             if since.is_some_and(|since| since > moment.status.at) {
                 lies.push(format!("{} waits since a time to come: {since:?}", row.node));
             }
@@ -72,6 +86,54 @@ impl Claims {
         }
         self.waiting = now;
         lies
+    }
+
+    /// Checks that the times in the text of a wait do not move with the clock.
+    fn announced(&mut self, moment: &Moment<'_>) -> Vec<String> {
+        let mut lies = Vec::new();
+        let mut now = BTreeMap::new();
+        for row in &moment.status.nodes {
+            let Some(waiting) = row.waiting.as_ref().filter(|waiting| !waiting.whole_fleet) else {
+                continue;
+            };
+            // Without a running hook, the times are those of a hook that takes over now.
+            if !is_running(moment) {
+                continue;
+            }
+            let (text, times) = mask_times(&waiting.text);
+            if let Some((before, earlier)) = self.announced.get(&row.node)
+                && *before == text
+                && times.iter().zip(earlier).any(|(time, earlier)| time > earlier)
+            {
+                lies.push(format!(
+                    "{}: `{text}` announced {earlier:?}, and then {times:?}",
+                    row.node
+                ));
+            }
+            now.insert(row.node.clone(), (text, times));
+        }
+        self.announced = now;
+        lies
+    }
+
+    /// Checks that metrics have an ETA exactly where `status` has one. They show the hook's last
+    /// decision, so a difference is only an error if it lasts for a second. The times differ: in
+    /// mode `drive`, the run record has the pace of the last nodes up to 30 s later.
+    fn expected_end(&mut self, moment: &Moment<'_>) -> Vec<String> {
+        let differed = std::mem::take(&mut self.eta_differed);
+        let waits = || moment.status.nodes.iter().filter_map(|row| row.waiting.as_ref());
+        // The hook's metrics do not know which pods block a node.
+        if !is_running(moment) || waits().any(|waiting| !waiting.obstacles.is_empty()) {
+            return Vec::new();
+        }
+        let name = "gpu_rollout_expected_end_timestamp_seconds";
+        let is_told = moment.metrics.lines().any(|line| line.split('{').next() == Some(name));
+        let end = moment.status.totals.end;
+        self.eta_differed = is_told != end.is_some();
+        (differed && self.eta_differed)
+            .then(|| format!("{name} is present: {is_told}, and status expects the end at {end:?}"))
+            .into_iter()
+            .collect()
     }
 
     /// Checks that an ETA does not move with the clock.
@@ -104,11 +166,13 @@ impl Claims {
                 .find(|line| line.split('{').next() == Some(name) && line.contains(with))?;
             line.rsplit(' ').next()?.parse::<f64>().ok()
         };
-        let numbers: [(&'static str, &'static str, Number); 6] = [
+        let numbers: [(&'static str, &'static str, Number); 8] = [
             ("gpu_rollout_nodes", "stage=\"done\"", |totals| totals.done),
             ("gpu_rollout_nodes", "stage=\"in-progress\"", |totals| totals.in_progress),
             ("gpu_rollout_nodes", "stage=\"unknown\"", |totals| totals.unknown),
             ("gpu_rollout_nodes", "stage=\"failed\"", |totals| totals.failed),
+            ("gpu_rollout_nodes", "stage=\"pending\"", |totals| totals.pending),
+            ("gpu_rollout_nodes", "stage=\"deferred\"", |totals| totals.deferred),
             ("gpu_rollout_slots_used", "", |totals| totals.slots.used),
             ("gpu_rollout_nodes_unavailable", "", |totals| totals.unavailable.used),
         ];
@@ -160,6 +224,10 @@ fn nodes(moment: &Moment<'_>) -> Vec<String> {
         }
     }
     let totals = &moment.status.totals;
+    let started = moment.nodes.values().filter(|truth| truth.in_progress).count();
+    if totals.slots.used < started {
+        lies.push(format!("{started} nodes are in progress, and {:?} are used", totals.slots));
+    }
     let sum = totals.done
         + totals.in_progress
         + totals.pending
@@ -182,7 +250,7 @@ fn run(moment: &Moment<'_>) -> Vec<String> {
     let is_true = match (&moment.hook, moment.has_verdict) {
         (_, true) | (HookState::Ended, _) => phase == Some(RunPhase::Ended),
         (HookState::Running(_), false) => {
-            matches!(phase, Some(RunPhase::Starting | RunPhase::AtWork | RunPhase::WaitsForLease))
+            matches!(phase, Some(RunPhase::Starting | RunPhase::Running | RunPhase::WaitsForLease))
         }
         (HookState::Dead, false) => phase == Some(RunPhase::BetweenPods),
     };
@@ -238,7 +306,25 @@ fn texts(moment: &Moment<'_>) -> Vec<String> {
     texts.filter(is_long).map(|text| format!("a time to the nanosecond: {text}")).collect()
 }
 
-/// Checks that the cordons of a hook are a finding only while no hook runs.
+/// Returns whether `status` says that the hook is running.
+fn is_running(moment: &Moment<'_>) -> bool {
+    moment.status.run.as_ref().is_some_and(|run| run.phase == RunPhase::Running)
+}
+
+/// Splits a text at its times, which are in whole seconds.
+fn mask_times(text: &str) -> (String, Vec<Timestamp>) {
+    let mut times = Vec::new();
+    let words = text.split_inclusive([' ', ';', ',', '(', ')', '`']);
+    let mask = |word: &str| {
+        let bare = word.trim_end_matches([' ', ';', ',', '(', ')', '`']);
+        let Ok(time) = bare.parse::<Timestamp>() else { return word.to_owned() };
+        times.push(time);
+        word.replace(bare, "TIME")
+    };
+    (words.map(mask).collect(), times)
+}
+
+/// Checks that the cordons of a hook are a finding while no hook runs, and only then.
 fn doctor(moment: &Moment<'_>) -> Vec<String> {
     let found = |check: &str| moment.findings.iter().find(|finding| finding.check == check);
     let mut lies = Vec::new();
@@ -253,6 +339,17 @@ fn doctor(moment: &Moment<'_>) -> Vec<String> {
             lies.push(format!("doctor: unattended cordons of {:?}", finding.nodes));
         }
     }
+    let left: Vec<&String> = moment
+        .nodes
+        .iter()
+        .filter(|(_, truth)| truth.cordoned && truth.has_own_record)
+        .map(|(node, _)| node)
+        .collect();
+    let named: Vec<&String> =
+        found("unattended-cordons").iter().flat_map(|finding| &finding.nodes).collect();
+    if matches!(moment.hook, HookState::Ended) && named != left {
+        lies.push(format!("doctor: the hook left cordons on {left:?}, and {named:?} are named"));
+    }
     lies
 }
 
@@ -260,7 +357,7 @@ fn doctor(moment: &Moment<'_>) -> Vec<String> {
 fn report(moment: &Moment<'_>) -> Vec<String> {
     let Some(run) = &moment.report.run else { return Vec::new() };
     let mut lies = Vec::new();
-    if run.aborted && !matches!(moment.hook, HookState::Ended) {
+    if run.phase.is_cut_short() && !matches!(moment.hook, HookState::Ended) {
         lies.push("report: the run is reported as aborted".to_owned());
     }
     if moment.has_verdict != run.ended_at.is_some() {

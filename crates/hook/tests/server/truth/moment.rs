@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use contract::driver::Driver;
 use hook::HookMetrics;
 use ops::doctor::{DoctorFinding, examine};
 use ops::observe::RolloutSnapshot;
 use ops::report::{RunReport, report};
 use ops::status::{RolloutStatus, status};
+use planner::progress::is_started;
 use serde_json::Value;
 
 use crate::world::World;
@@ -20,11 +22,16 @@ pub(super) enum HookState<'w> {
 
 /// The real state of a node.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 pub(super) struct NodeTruth {
     /// Whether it has exactly one driver pod, which is of the new revision and ready.
     pub(super) has_new_driver: bool,
     pub(super) cordoned: bool,
     pub(super) ready: bool,
+    /// Whether a hook has left its upgrade record on it.
+    pub(super) has_own_record: bool,
+    /// Whether its upgrade is in progress, by the state label of the hook or of NVIDIA's controller.
+    pub(super) in_progress: bool,
 }
 
 /// One moment of a story.
@@ -84,6 +91,8 @@ fn nodes(world: &World) -> BTreeMap<String, NodeTruth> {
     };
     let truth = |(key, node): (&crate::fake::store::Key, &Value)| {
         let pods = drivers(&key.name);
+        let traits = Driver::Gpu.traits();
+        let label = |key: &str| node["metadata"]["labels"][key].as_str();
         let is_good = |pod: &&Value| {
             pod["metadata"]["labels"]["controller-revision-hash"] == "new"
                 && pod["metadata"]["deletionTimestamp"].is_null()
@@ -93,6 +102,9 @@ fn nodes(world: &World) -> BTreeMap<String, NodeTruth> {
             has_new_driver: pods.len() == 1 && pods.iter().all(is_good),
             cordoned: node["spec"]["unschedulable"] == true,
             ready: node["status"]["conditions"][0]["status"] == "True",
+            has_own_record: !node["metadata"]["annotations"][traits.own_record].is_null(),
+            in_progress: is_started(label(traits.own_state_label))
+                || is_started(label(traits.state_label)),
         };
         (key.name.clone(), truth)
     };

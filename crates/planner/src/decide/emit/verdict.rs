@@ -18,7 +18,7 @@ use observed::ObservedNode;
 use observed::named::Named;
 
 use crate::decide::fleet::FleetDraft;
-use crate::decide::modes::drive::describe_handed_back;
+use crate::decide::modes::drive::describe_released_unchanged;
 use crate::decide::operands;
 use crate::time::after;
 
@@ -47,7 +47,7 @@ pub(super) struct RunState<'a> {
     pub(super) fleet: FleetDraft<'a>,
     pub(super) outcomes: Named<NodeOutcome>,
     /// Whether the time is over, and unchanged nodes are being released.
-    pub(super) is_handing_back: bool,
+    pub(super) is_releasing: bool,
 }
 
 impl RunState<'_> {
@@ -106,13 +106,12 @@ impl RunState<'_> {
             .filter(|at| well && *at <= latest);
         // Unchanged nodes are released before the verdict, because no process would release them
         // afterwards.
-        let is_handing_back = self.is_handing_back && self.fleet.now < latest;
-        if is_handing_back {
+        let is_releasing = self.is_releasing && self.fleet.now < latest;
+        if is_releasing {
             // The deadline has passed; a patch that was not accepted is repeated.
             self.fleet.alarm.at = after(self.fleet.now, HANDING_BACK_SECONDS).min(latest);
         }
-        if verdict.is_none() && self.fleet.now >= deadline && well_at.is_none() && !is_handing_back
-        {
+        if verdict.is_none() && self.fleet.now >= deadline && well_at.is_none() && !is_releasing {
             verdict = Some(self.out_of_time());
         }
         if let Some(at) = well_at.filter(|_| self.fleet.now >= deadline) {
@@ -261,7 +260,7 @@ impl RunState<'_> {
             .first()
             .map(|wait| format!("; hint: {}", wait.reason.advice(self.fleet.settings.driver)))
             .unwrap_or_default();
-        let (handed_back, more) = describe_handed_back(
+        let (released_unchanged, more) = describe_released_unchanged(
             &self.fleet.memory,
             self.fleet.observed,
             self.fleet.settings.driver.traits(),
@@ -269,7 +268,7 @@ impl RunState<'_> {
         let reasons = waits.iter().take(NAMED).map(Wait::verdict_reason).chain(more).collect();
         Verdict {
             code,
-            message: format!("{}{advice}{handed_back}", named.join("; ")),
+            message: format!("{}{advice}{released_unchanged}", named.join("; ")),
             reasons,
             at: self.fleet.now,
         }

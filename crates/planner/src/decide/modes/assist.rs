@@ -95,7 +95,7 @@ pub(in crate::decide) fn cleaned(
         return None;
     };
     draft.issue(patch);
-    Some(UpgradeTurn::waits(UpgradeReason::GivingBack))
+    Some(UpgradeTurn::waits(UpgradeReason::Releasing))
 }
 
 /// Returns the patch that removes the wake label and the number of retries when the controller is

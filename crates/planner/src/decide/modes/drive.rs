@@ -29,15 +29,15 @@ use crate::time::after;
 
 mod clear;
 mod end;
-mod hand_back;
 pub(in crate::decide) mod patch;
 mod refused_write;
+mod release_unchanged;
 pub(in crate::decide) mod start_patch;
 mod turn;
 mod validation;
 
-pub(in crate::decide) use end::{clear_away, fail, give_back};
-pub(in crate::decide) use hand_back::{describe_handed_back, hand_all_back};
+pub(in crate::decide) use end::{clear_away, fail, release_node};
+pub(in crate::decide) use release_unchanged::{describe_released_unchanged, release_all_unchanged};
 pub(in crate::decide) use turn::{DriveTurn, cordon_again};
 pub(in crate::decide) use validation::validation;
 
@@ -272,7 +272,7 @@ fn failed(
         && well
         && (validation(draft).is_none() || validation::validator_failed_before(draft, left))
     {
-        return UpgradeTurn::Waits(give_back(draft, driven, record).into());
+        return UpgradeTurn::Waits(release_node(draft, driven, record).into());
     }
     // A user who requests the node has fixed the cause: its attempts are counted from zero. The
     // policy that refused its writes in an earlier run may have changed since.

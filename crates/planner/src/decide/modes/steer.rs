@@ -21,8 +21,8 @@ use crate::decide::assess::{UpgradeStanding, UpgradeTurn};
 use crate::decide::modes::assist;
 use crate::decide::modes::drive::patch::put;
 use crate::decide::modes::drive::{
-    DrivenNode, clear_away, cordon_again, fail, forbidden_by_others, give_back, is_given_up,
-    is_requested, throttled, validation,
+    DrivenNode, clear_away, cordon_again, fail, forbidden_by_others, is_given_up, is_requested,
+    release_node, throttled, validation,
 };
 use crate::decide::node_draft::NodeDraft;
 use crate::decide::refused_writes;
@@ -123,7 +123,7 @@ pub(in crate::decide) fn advance(
         }
         return match left {
             Some(reason) if !fleet.tolerates(reason) => Reason::clone(reason),
-            Some(_) | None => give_back(draft, driven, record),
+            Some(_) | None => release_node(draft, driven, record),
         };
     }
     if let Some(Reason::UpgradeFailed { trouble }) = left.map(|reason| &**reason)
@@ -226,7 +226,7 @@ fn held(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
         }
         // It needs no hold.
         draft.issue(patch);
-        return UpgradeTurn::waits(UpgradeReason::GivingBack);
+        return UpgradeTurn::waits(UpgradeReason::Releasing);
     }
     if hold::is_held(node, kind) {
         return forbidden_by_others(draft, driven)

@@ -325,14 +325,14 @@ fn gpu_operator_303_long_grace_period_is_not_stuck() {
     );
     assert_eq!(
         trainer.text(at(5)),
-        "team/trainer is terminating (grace period 1800 s, until 2023-11-14T22:43:20Z)"
+        "team/trainer is terminating; its grace period of 1800 s ends at 2023-11-14T22:43:20Z"
     );
     assert_eq!(
         trainer.text(at(1860)),
-        "team/trainer is terminating: 60 s after its grace period of 1800 s, its node has not reported it gone"
+        "team/trainer is terminating: its grace period of 1800 s ended 60 s ago, but its node has not reported it gone"
     );
     assert_eq!(
         held.text(at(1860)),
-        "team/trainer is terminating: 60 s after its grace period of 1800 s, finalizers keep it: batch.kubernetes.io/job-tracking"
+        "team/trainer is terminating: its grace period of 1800 s ended 60 s ago, but finalizers keep it: batch.kubernetes.io/job-tracking"
     );
 }

@@ -31,7 +31,7 @@ fn two_that_upgrade_or_none_are_found() {
     let coming = |on| move |scene: &mut PreflightScene| scene.coming().auto_upgrade = Some(on);
     let two = "actors: autoUpgrade is on in the ClusterPolicy, but the hook runs in mode `drive`: both would upgrade the same nodes";
     let none = "actors: autoUpgrade is off in the ClusterPolicy, but the hook runs in mode `steer`, in which the operator upgrades the nodes: no node would be upgraded";
-    let upgrades_off = "nobody-upgrades: autoUpgrade is off in the ClusterPolicy: old driver pods run until a user deletes them";
+    let upgrades_off = "auto-upgrade-off: autoUpgrade is off in the ClusterPolicy: old driver pods run until a user deletes them";
     let nothing: [&str; 0] = [];
     assert_eq!(found(Mode::Drive, |_| {}), [two]);
     assert_eq!(found(Mode::Drive, off), nothing);

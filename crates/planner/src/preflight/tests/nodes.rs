@@ -34,7 +34,7 @@ fn gpu_operator_715_fleet_without_ready_node_is_not_touched() {
     );
     assert_eq!(
         found(|scene| scene.node("gpu-2").ready = false),
-        ["not-ready-nodes: 1 of 4 GPU nodes are not ready: gpu-2"]
+        ["not-ready-nodes: 1 of 4 GPU nodes is not ready: gpu-2"]
     );
     assert_eq!(
         found(|scene| scene.observed.nodes.clear()),
@@ -173,7 +173,7 @@ fn libs_76_maintenance_that_others_asked_for_is_named() {
     assert_eq!(
         found(change),
         [
-            "node-maintenance: 2 NodeMaintenances exist: gpu-0 (requested by `nic.configuration.operator`, Draining), gpu-1 (requested by `admin`, not started)"
+            "node-maintenance: 2 NodeMaintenances: gpu-0 (requested by `nic.configuration.operator`, Draining), gpu-1 (requested by `admin`, not started)"
         ]
     );
 }

@@ -96,7 +96,7 @@ fn drain_decides_about_every_pod_it_selects() {
 
 #[test]
 fn gpu_operator_2570_daemon_set_and_static_pods_are_pinned() {
-    let text = "pinned-holders: 2 pods using the GPU cannot be evicted: team/exporter of DaemonSet dcgm, team/static is a static pod";
+    let text = "unevictable-device-users: 2 pods using the GPU cannot be evicted: team/exporter of DaemonSet dcgm, team/static is a static pod";
     let change = |scene: &mut PreflightScene| {
         scene.pods.extend([
             of_daemon_set("dcgm", gpu_pod("exporter")),
@@ -131,7 +131,7 @@ fn gpu_operator_2570_pods_without_gpu_request_appear_before_cordon() {
     assert_eq!(
         found(change),
         [
-            "hidden-holders: 1 pod may use the GPU without requesting it: team/notebook uses runtime class `nvidia` and requests no GPU"
+            "undeclared-device-users: 1 pod may use the GPU without requesting it: team/notebook uses runtime class `nvidia` and requests no GPU"
         ]
     );
     let selected = |scene: &mut PreflightScene| {
@@ -213,7 +213,7 @@ fn kured_82_impossible_budget_is_found_before_cordon() {
     assert_eq!(
         found(change),
         [
-            "budget-never-yields: poddisruptionbudget team/a never allows an eviction: maxUnavailable is 0; 2 pods must be evicted: team/a-0, team/a-1"
+            "blocking-budgets: poddisruptionbudget team/a never allows an eviction: maxUnavailable is 0; 2 pods must be evicted: team/a-0, team/a-1"
         ]
     );
     let slow = |scene: &mut PreflightScene| {

@@ -7,6 +7,9 @@ impl Reason {
     #[expect(clippy::wildcard_enum_match_arm, reason = "only different hints are listed")]
     pub(super) fn daemon_set_advice(&self) -> Option<&'static str> {
         Some(match self {
+            Self::OperatorMissing { .. } | Self::OperatorNotReady { .. } => {
+                "check rollout.driver: a driver `daemonset` has no operator"
+            }
             Self::PolicyMissing { .. } => {
                 "create the DaemonSet, or set rollout.daemonSet.namespace and rollout.daemonSet.name to an existing one"
             }
@@ -14,10 +17,16 @@ impl Reason {
                 "set the DaemonSet's update strategy to OnDelete: with RollingUpdate, the DaemonSet controller replaces the pods under running workloads"
             }
             Self::SpecNotObserved { .. } => {
-                "check whether kube-controller-manager runs: the DaemonSet controller has not acted on the newest template"
+                "check whether kube-controller-manager runs: its DaemonSet controller has not acted on the newest template"
+            }
+            Self::DaemonSetMissing { .. } | Self::NodeWithoutDaemonSet => {
+                "compare the node selector and affinity of the DaemonSet with the labels of the node"
+            }
+            Self::NodeTainted { .. } => {
+                "remove the taint, or add a toleration for it to the DaemonSet"
             }
             Self::DriverOutOfDate { .. } => {
-                "delete the pod yourself when the node is empty, or use mode drive: in mode observe, the hook replaces no pod"
+                "delete the driver pod yourself when no pod on the node uses the driver, or use mode drive: in mode observe, the hook replaces no driver pod"
             }
             Self::DriverNotReady { .. } => "check the log of the DaemonSet's pod on the node",
             Self::Skipped { .. } => {

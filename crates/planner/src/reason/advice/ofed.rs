@@ -20,16 +20,19 @@ impl Reason {
                 "apply the NicClusterPolicy (in a bundle, the *-resources release of the Network Operator)"
             }
             Self::DaemonSetMissing { .. } => {
-                "check the operator's log, and `state-OFED` under status.appliedStates of the NicClusterPolicy"
+                "check the operator's log, and `state-OFED` in status.appliedStates of the NicClusterPolicy"
             }
             Self::DriverOutOfDate { .. } => {
-                "wait: NVIDIA's controller starts nodes as ofedDriver.upgradePolicy allows; with autoUpgrade false (the default), delete the driver pod yourself"
+                "if autoUpgrade is true, wait: NVIDIA's controller upgrades the node when ofedDriver.upgradePolicy allows; otherwise (the default), delete the driver pod yourself"
             }
             Self::DriverNotReady { .. } => {
                 "check the driver pod's log: kubectl logs POD -c mofed-container"
             }
             Self::UpgradeFailed { .. } => {
-                "drain the node, delete its driver pod, and remove the annotation nvidia.com/ofed-driver-upgrade.driver-wait-for-safe-load if it is present; NVIDIA's controller continues when the new pod is ready"
+                "find the cause with gpu-rollout why NODE and fix it, then run gpu-rollout retry NODE; or, by hand, drain the node, delete its driver pod, and remove the annotation nvidia.com/ofed-driver-upgrade.driver-wait-for-safe-load if it is present: NVIDIA's controller continues when the new pod is ready"
+            }
+            Self::NodeTainted { .. } => {
+                "remove the taint, or let the operator's pods tolerate it (spec.tolerations of the NicClusterPolicy)"
             }
             Self::Skipped { .. } => {
                 "remove the label nvidia.com/ofed-driver-upgrade.skip to have the node upgraded"

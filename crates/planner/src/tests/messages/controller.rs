@@ -1,8 +1,6 @@
 //! A sample of every condition that a node under NVIDIA's controller can wait for, in every form of
 //! its message, for the catalog of messages.
 
-use jiff::Timestamp;
-
 use contract::driver::Driver;
 use nvidia_upgrade::explain::{ControllerWait, SlotHolder};
 use nvidia_upgrade::pass::{PassError, PassWrite};
@@ -10,10 +8,7 @@ use nvidia_upgrade::predict::PredictedStep;
 use nvidia_upgrade::snapshot::SnapshotError;
 use nvidia_upgrade::state::ControllerState;
 
-use super::AT;
-
-/// A tick of the controller later.
-const LATER: Timestamp = Timestamp::constant(1_700_000_120, 987_654_321);
+use super::{AT, LATER};
 
 /// The driver pod in all samples.
 const POD: &str = "nvidia-driver-daemonset-7x2kq";

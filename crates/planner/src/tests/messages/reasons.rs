@@ -9,7 +9,7 @@ use contract::record::WriteKind;
 use nvidia_upgrade::explain::ControllerWait;
 use nvidia_upgrade::pass::PassError;
 
-use super::AT;
+use super::{AT, LATER};
 
 /// Every reason but those of an upgrade of ours.
 pub(super) fn reasons() -> Vec<Reason> {
@@ -24,7 +24,7 @@ pub(super) fn reasons() -> Vec<Reason> {
         of_dra(),
         of_plugins(),
     ];
-    all.concat().into_iter().chain(of_writes()).chain([Reason::Quiet { until: AT }]).collect()
+    all.concat().into_iter().chain(of_writes()).chain([Reason::Quiet { until: LATER }]).collect()
 }
 
 fn of_the_operator() -> Vec<Reason> {
@@ -46,7 +46,7 @@ fn of_the_operator() -> Vec<Reason> {
         not_leading(Some(new), Some(holder(old)), false),
         not_leading(Some(new), Some(holder(new)), true),
         Reason::OperatorNotSeen { deployment: deployment(), holder: holder(new) },
-        Reason::OperatorActing { until: AT },
+        Reason::OperatorActing { until: LATER },
         Reason::OtherChart {
             object: "deployment/gpu-operator".into(),
             found: "gpu-operator-v25.10.1".into(),
@@ -160,6 +160,8 @@ fn of_drivers() -> Vec<Reason> {
         Reason::UpgradeFailed { trouble: None },
         Reason::UpgradeFailed { trouble: restarting() },
         Reason::ToolkitNotReady { trouble: None },
+        Reason::ToolkitOutdated { awaited: None },
+        Reason::ToolkitOutdated { awaited: Some("gpu-2".into()) },
         Reason::ToolkitNotReady { trouble: Some("driver-validation: exit code 1".into()) },
     ]
 }
@@ -197,7 +199,9 @@ fn of_gpus() -> Vec<Reason> {
 
 fn of_dra() -> Vec<Reason> {
     let cause = || {
-        format!("its container started at {AT:.0}, its driver or toolkit became ready at {AT:.0}")
+        format!(
+            "its container started at {AT:.0}, its driver or toolkit became ready at {LATER:.0}"
+        )
     };
     vec![
         Reason::PluginQueued { cause: cause(), away: 1, limit: 1 },
@@ -227,14 +231,18 @@ fn of_plugins() -> Vec<Reason> {
     let (config_map, key) = (|| "device-plugin-config".to_owned(), || "a100-shared".to_owned());
     let cause = || {
         format!(
-            "its container started at {AT:.0}, its configuration `a100-shared` dates from {AT:.0}"
+            "its container started at {AT:.0}, its configuration `a100-shared` dates from {LATER:.0}"
         )
     };
     let daemon_set = || "nvidia-device-plugin-daemonset".to_owned();
     vec![
         Reason::ConfigMissing { config_map: config_map(), namespace: "gpu-operator".into() },
         Reason::ConfigNotApplied { config_map: config_map(), key: key(), found: "nothing" },
-        Reason::ConfigNotApplied { config_map: config_map(), key: key(), found: "another text" },
+        Reason::ConfigNotApplied {
+            config_map: config_map(),
+            key: key(),
+            found: "a different text",
+        },
         Reason::RestartQueued { cause: cause(), away: 1, limit: 1 },
         Reason::RestartQueued { cause: cause(), away: 0, limit: 3 },
         Reason::RestartHeldUp { cause: cause(), failed: 1 },

@@ -6,7 +6,7 @@ use crate::drive_upgrade::start_limits::StartRefusal;
 use crate::drive_upgrade::state::UpgradeState;
 use contract::driver::Driver;
 
-use super::AT;
+use super::{AT, LATER};
 use crate::reason::upgrade::UpgradeReason;
 
 /// Every blocking condition.
@@ -50,14 +50,14 @@ fn of_the_turn() -> Vec<UpgradeReason> {
             why: Some("a benchmark runs".into()),
             at: Some(AT),
         },
-        UpgradeReason::Soak { until: AT },
+        UpgradeReason::Soak { until: LATER },
         UpgradeReason::FailureBudget { failed: ["gpu-2".to_owned()].into(), budget: 0 },
         UpgradeReason::FailureBudget {
             failed: ["gpu-2".to_owned(), "gpu-3".to_owned()].into(),
             budget: 1,
         },
-        UpgradeReason::NoTime { deadline: AT, per_node: 1800, held: None },
-        UpgradeReason::NoTime { deadline: AT, per_node: 1800, held: Some(unavailable()) },
+        UpgradeReason::NoTime { deadline: LATER, per_node: 1800, held: None },
+        UpgradeReason::NoTime { deadline: LATER, per_node: 1800, held: Some(unavailable()) },
         UpgradeReason::Queued,
     ]
 }
@@ -90,9 +90,9 @@ fn of_the_work() -> Vec<UpgradeReason> {
     vec![
         UpgradeReason::Cordoning,
         UpgradeReason::Jobs { jobs: jobs[..1].to_vec(), until: None },
-        UpgradeReason::Jobs { jobs: jobs.to_vec(), until: Some(AT) },
+        UpgradeReason::Jobs { jobs: jobs.to_vec(), until: Some(LATER) },
         UpgradeReason::Listing,
-        UpgradeReason::Evicting { pods: vec![pod.into()], until: Some(AT) },
+        UpgradeReason::Evicting { pods: vec![pod.into()], until: Some(LATER) },
         UpgradeReason::Evicting { pods: vec![pod.into(), "inference/llm-1".into()], until: None },
         UpgradeReason::DriverEnding { pod: "nvidia-driver-daemonset-7x2kq".into() },
         UpgradeReason::DriverComing,
@@ -106,17 +106,17 @@ fn of_the_end() -> Vec<UpgradeReason> {
         message: why(FailureCause::EvictionTimeout).into(),
         attempts,
         limit: 3,
-        at: AT,
+        at: LATER,
     };
     let (cause, message) = (FailureCause::DrainTimeout, why(FailureCause::DrainTimeout).to_owned());
     vec![
         UpgradeReason::Validating {
             trouble: "driver-validation: CrashLoopBackOff".into(),
-            until: AT,
+            until: LATER,
         },
         again(1),
         UpgradeReason::Failed { cause, message, attempts: 1, cordoned: false },
-        UpgradeReason::GivingBack,
+        UpgradeReason::Releasing,
     ]
 }
 

@@ -63,9 +63,9 @@ fn node_that_loses_its_device_is_released() {
 #[test]
 fn node_with_unlistable_pods_is_released_before_driver() {
     let mut fleet = Driven::new(1).fleet;
-    let (begun, digest) = (at(0), fleet.settings.digest.clone());
+    let (started, digest) = (at(0), fleet.settings.digest.clone());
     let record = format!(
-        r#"{{"version":1,"state":"pod-restart-required","since":"{begun}","started":"{begun}","digest":"{digest}","cordoned":true}}"#
+        r#"{{"version":1,"state":"pod-restart-required","since":"{started}","started":"{started}","digest":"{digest}","cordoned":true}}"#
     );
     let node = fleet.node("gpu-0");
     node.annotations.insert("gpu-rollout.dev/gpu-driver-upgrade".into(), record);

@@ -1,5 +1,7 @@
 //! `status.state` of the ClusterPolicy is wrongly `ready` or wrongly `notReady`.
 
+use std::sync::Arc;
+
 use contract::exit::ExitCode;
 use contract::names;
 use contract::operand::Operand;
@@ -69,14 +71,39 @@ fn trap_07_bumped_chart_with_partial_nodes_is_unready() {
 }
 
 #[test]
-fn trap_08_half_rolled_toolkit_is_not_ready() {
+fn trap_08_half_rolled_toolkit_is_outdated() {
     let mut fleet = Fleet::at_rest(2);
     fleet.observed.revisions.push(ObservedRevision {
         owner: "toolkit-ds".into(),
         revision: 2,
         hash: "toolkit-2".into(),
     });
-    assert_eq!(waits(&fleet.decide(0)), ["gpu-0:ToolkitNotReady", "gpu-1:ToolkitNotReady"]);
+    assert_eq!(waits(&fleet.decide(0)), ["gpu-0:ToolkitOutdated", "gpu-1:ToolkitOutdated"]);
+}
+
+/// A node with a bad driver stalls the toolkit's rolling update: the toolkit waits for the driver.
+/// `status` said of all other nodes that their toolkit was not ready.
+#[test]
+fn trap_08_stalled_toolkit_names_the_awaited_node() {
+    let mut fleet = Fleet::at_rest(3);
+    fleet.observed.revisions.push(ObservedRevision {
+        owner: "toolkit-ds".into(),
+        revision: 2,
+        hash: "toolkit-2".into(),
+    });
+    for pod in fleet.observed.pods.changed() {
+        let pod = Arc::make_mut(pod);
+        if pod.node.as_deref() == Some("gpu-0") && pod.owner.as_deref() == Some("toolkit-ds") {
+            (pod.revision, pod.ready) = (Some("toolkit-2".into()), false);
+        }
+    }
+    let decision = fleet.decide(0);
+    assert_eq!(
+        waits(&decision),
+        ["gpu-0:ToolkitNotReady", "gpu-1:ToolkitOutdated", "gpu-2:ToolkitOutdated"]
+    );
+    let awaited = Reason::ToolkitOutdated { awaited: Some("gpu-0".into()) };
+    assert!(decision.waits[1..].iter().all(|wait| *wait.reason == awaited));
 }
 
 #[test]
@@ -126,7 +153,13 @@ fn trap_30_olm_upgrade_without_new_generation_is_unready() {
     fleet.observed.operator.as_mut().expect("the operator").updated = 1;
     let lease = |pod: &str, second: i64, led: i64| {
         let (holder, led_seconds) = (format!("{pod}_4a1b"), u64::try_from(led).expect("positive"));
-        Some(OperatorLease { holder, duration_seconds: 65, led_seconds, renewed: Some(at(second)) })
+        Some(OperatorLease {
+            holder,
+            duration_seconds: 65,
+            led_seconds,
+            renewed: Some(at(second)),
+            ..OperatorLease::default()
+        })
     };
     for second in 1..60 {
         fleet.observed.operator_lease = lease("gpu-operator-of-before", second.min(10), 1000);

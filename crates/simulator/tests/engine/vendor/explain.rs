@@ -41,7 +41,7 @@ fn the_traces_are_explained() {
             10.0,
             "gpu-003",
             true,
-            "1 of 1 parallel upgrades are in use: gpu-002 (pod-restart-required, cordoned)",
+            "maxParallelUpgrades allows 1 upgrade, and 1 is in progress: gpu-002 (pod-restart-required, cordoned)",
         ),
         (
             "02-driver-bump-serial",
@@ -56,7 +56,7 @@ fn the_traces_are_explained() {
             10.0,
             "gpu-000",
             true,
-            "2 of 2 parallel upgrades are in use: gpu-002 (pod-restart-required, cordoned), gpu-003",
+            "maxParallelUpgrades allows 2 upgrades, and 2 are in progress: gpu-002 (pod-restart-required, cordoned), gpu-003",
         ),
         (
             "03-driver-bump-parallel",
@@ -87,7 +87,7 @@ fn the_traces_are_explained() {
             600.0,
             "gpu-003",
             false,
-            "1 of 1 parallel upgrades are in use: gpu-001 (upgrade-failed, cordoned)",
+            "maxParallelUpgrades allows 1 upgrade, and 1 is in progress: gpu-001 (upgrade-failed, cordoned)",
         ),
         (
             "06-drain-pdb",
@@ -101,7 +101,7 @@ fn the_traces_are_explained() {
             100.0,
             "gpu-001",
             true,
-            "1 of 1 parallel upgrades are in use: gpu-000 (pod-deletion-required, cordoned)",
+            "maxParallelUpgrades allows 1 upgrade, and 1 is in progress: gpu-000 (pod-deletion-required, cordoned)",
         ),
         ("07-wait-for-jobs", 100.0, "gpu-000", true, "1 job pod is running"),
         ("07-wait-for-jobs", 200.0, "gpu-000", true, "the node moves to pod-deletion-required"),
@@ -118,7 +118,7 @@ fn the_traces_are_explained() {
             300.0,
             "gpu-002",
             false,
-            "1 node counts as unavailable, and at most 1 may (25% of 4): gpu-001 (upgrade-done, cordoned)",
+            "1 node counts as unavailable, and maxUnavailable allows 1 (25% of 4): gpu-001 (upgrade-done, cordoned)",
         ),
         ("09-pause-mid-roll", 420.0, "gpu-003", true, "the node moves to cordon-required"),
         (
@@ -126,7 +126,7 @@ fn the_traces_are_explained() {
             420.0,
             "gpu-002",
             true,
-            "0 of 1 parallel upgrades are in use; next: gpu-003",
+            "maxParallelUpgrades allows 1 upgrade, and none is in progress; next: gpu-003",
         ),
         ("16-rollback-mid-roll", 60.0, "gpu-003", true, "the node moves to validation-required"),
     ] {
@@ -233,7 +233,7 @@ fn every_wait_has_its_words() {
             })],
             strict(),
             options(),
-            ("Skipped", false, "label nvidia.com/gpu-driver-upgrade.skip=true"),
+            ("Skipped", false, "the node has the label nvidia.com/gpu-driver-upgrade.skip=true"),
         ),
         (
             vec![
@@ -245,7 +245,7 @@ fn every_wait_has_its_words() {
             (
                 "Parallel",
                 false,
-                "1 of 1 parallel upgrades are in use: f (upgrade-failed, cordoned)",
+                "maxParallelUpgrades allows 1 upgrade, and 1 is in progress: f (upgrade-failed, cordoned)",
             ),
         ),
         (
@@ -258,7 +258,7 @@ fn every_wait_has_its_words() {
             (
                 "Unavailable",
                 true,
-                "1 node counts as unavailable, and at most 1 may (25% of 2): n (upgrade-done, not Ready)",
+                "1 node counts as unavailable, and maxUnavailable allows 1 (25% of 2): n (upgrade-done, not Ready)",
             ),
         ),
         (
@@ -268,7 +268,11 @@ fn every_wait_has_its_words() {
                 ..Policy::default()
             }),
             options(),
-            ("Unavailable", false, "0 nodes count as unavailable, and at most 0 may (0 of 1)"),
+            (
+                "Unavailable",
+                false,
+                "0 nodes count as unavailable, and maxUnavailable allows 0 (0 of 1)",
+            ),
         ),
         (
             vec![with(cordoned(old("a", ControllerState::WaitForJobsRequired)), |entry| {
@@ -279,7 +283,7 @@ fn every_wait_has_its_words() {
             (
                 "Jobs",
                 true,
-                "2 job pods are running; waiting since 2027-01-15T07:59:50Z, until 2027-01-15T08:00:20Z",
+                "2 job pods are running; the operator has been waiting since 2027-01-15T07:59:50Z, and continues the upgrade after 2027-01-15T08:00:20Z",
             ),
         ),
         (
@@ -302,7 +306,7 @@ fn every_wait_has_its_words() {
             vec![handed(Some("Draining"))],
             strict(),
             in_mode.clone(),
-            ("Maintenance", true, "its NodeMaintenance is Draining"),
+            ("Maintenance", true, "the node's NodeMaintenance is Draining"),
         ),
         (
             vec![handed(None)],
@@ -311,7 +315,7 @@ fn every_wait_has_its_words() {
             (
                 "Maintenance",
                 true,
-                "the maintenance-operator has not handled its NodeMaintenance yet",
+                "the maintenance-operator has not handled the node's NodeMaintenance yet",
             ),
         ),
         (
@@ -395,7 +399,7 @@ fn every_wait_has_its_words() {
             (
                 "Asleep",
                 true,
-                "the operator has made no pass; at its next pass, the node moves to validation-required",
+                "the operator has not checked the nodes; when it does, the node moves to validation-required",
             ),
         ),
         (
@@ -408,7 +412,7 @@ fn every_wait_has_its_words() {
             (
                 "PassEnds",
                 false,
-                "the operator's pass ends before it reaches the node: node/b is in state pod-deletion-required, but the policy has no podDeletion",
+                "the operator stops before it reaches the node: node/b is in state pod-deletion-required, but the policy has no podDeletion",
             ),
         ),
     ];

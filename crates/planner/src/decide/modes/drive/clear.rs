@@ -74,7 +74,7 @@ pub(super) fn clear(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> PodCle
         return PodClearing::Blocked(message);
     }
     // No evictions were requested while there was no process.
-    let since = record.since.max(fleet.memory.taken_up);
+    let since = record.since.max(fleet.memory.taken_over_at);
     // Answers and pauses of an earlier step or attempt do not apply to this one.
     for going in &plan.evict {
         if fleet.memory.evictions.get(&going.pod.uid).is_some_and(|history| history.last < since) {

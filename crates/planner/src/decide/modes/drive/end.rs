@@ -20,11 +20,11 @@ pub(in crate::decide) fn clear_away(draft: &mut NodeDraft<'_>) -> UpgradeTurn {
     let mut patch = NodePatch::for_node(draft.node);
     remove(&mut patch, draft.traits());
     draft.issue(patch);
-    UpgradeTurn::waits(UpgradeReason::GivingBack)
+    UpgradeTurn::waits(UpgradeReason::Releasing)
 }
 
 /// Releases a node that is done: removes cordon, state and record in one patch.
-pub(in crate::decide) fn give_back(
+pub(in crate::decide) fn release_node(
     draft: &mut NodeDraft<'_>,
     driven: &DrivenNode<'_>,
     record: &UpgradeRecord,
@@ -54,7 +54,7 @@ pub(in crate::decide) fn give_back(
     if draft.issue(patch) {
         draft.change_record(|known| known.steps = record.steps());
     }
-    Reason::Upgrading(UpgradeReason::GivingBack)
+    Reason::Upgrading(UpgradeReason::Releasing)
 }
 
 /// Marks a node as failed. With an unchanged old driver, it is released at once; otherwise it keeps

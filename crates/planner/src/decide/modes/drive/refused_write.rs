@@ -39,10 +39,8 @@ pub(super) fn next(
             let cause = cause_of_refusal(draft, driven, record);
             UpgradeTurn::Waits(fail(draft, driven, record, cause, refused.message.clone()).into())
         }
-        NodeRecordState::Nothing | NodeRecordState::Broken
-            if takes_back(draft, driven, refused) =>
-        {
-            UpgradeTurn::waits(UpgradeReason::GivingBack)
+        NodeRecordState::Nothing | NodeRecordState::Broken if withdraws(draft, driven, refused) => {
+            UpgradeTurn::waits(UpgradeReason::Releasing)
         }
         // Its driver was replaced by others, or it never needed another one.
         NodeRecordState::Nothing
@@ -59,7 +57,7 @@ pub(super) fn next(
 
 /// Reverts once, if admission changed a patch and no record names the change, the parts that are
 /// known to be the hook's.
-fn takes_back(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, refused: &RefusedWrite) -> bool {
+fn withdraws(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, refused: &RefusedWrite) -> bool {
     let node = driven.node;
     let cordoned = refused.cordon && node.unschedulable;
     if refused.stays || !cordoned && driven.found != NodeRecordState::Broken {

@@ -16,17 +16,20 @@ use crate::reason::upgrade::UpgradeReason;
 use crate::time::after;
 use contract::policy::Policy;
 use contract::record::NodeOutcome;
-use observed::ObservedPod;
+use observed::{ObservedNode, ObservedPod};
 
 use super::clear::{self, PodClearing};
-use super::hand_back::hand_back;
 use super::patch::put;
+use super::release_unchanged::release_unchanged;
 use super::validation::{operands_came_to, unfinished, validation, validator_failed_before};
-use super::{DrivenNode, fail, give_back};
+use super::{DrivenNode, fail, release_node};
 
 /// Number of restarts of a container that is not ready above which its driver counts as failing
 /// (k8s-operator-libs: more than 10).
 const MOST_RESTARTS: i32 = 10;
+
+/// The problem of a node that is not Ready.
+const NOT_READY: &str = "the node is NotReady";
 
 /// How often the hook restores a cordon that others removed.
 const MOST_CORDONS: u32 = 2;
@@ -74,7 +77,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
     /// Advances the node as far as possible now. Returns the reason for which it waits.
     pub(in crate::decide) fn advance(mut self) -> Reason {
         if self.draft.fleet.is_over() && is_untouched(self.draft, self.driven, self.record) {
-            return hand_back(self.draft, self.record);
+            return release_unchanged(self.draft, self.record);
         }
         if self.draft.is_patched() {
             keeps_focus(self.draft);
@@ -103,7 +106,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
             && self.driven.is_current()
         {
             // The request was withdrawn, or never existed: there is no reason to evict pods.
-            return give_back(self.draft, self.driven, self.record);
+            return release_node(self.draft, self.driven, self.record);
         }
         let mut next = self.record.clone();
         loop {
@@ -113,7 +116,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
                 StateResult::Fails(cause, message) => {
                     return fail(self.draft, self.driven, &next, cause, message);
                 }
-                StateResult::Done => return give_back(self.draft, self.driven, &next),
+                StateResult::Done => return release_node(self.draft, self.driven, &next),
             }
         }
     }
@@ -227,7 +230,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         let limit = self.draft.settings().upgrade.start_seconds;
         // Time without a running process does not count.
         let late =
-            self.draft.alarm.passed(record.since.max(self.draft.fleet.memory.taken_up), limit);
+            self.draft.alarm.passed(record.since.max(self.draft.fleet.memory.taken_over_at), limit);
         let Some(driver) = &self.driven.pod else {
             let coming = Reason::Upgrading(UpgradeReason::DriverComing);
             return if late {
@@ -278,9 +281,18 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         let state = Some(record.state.name().to_owned());
         StateResult::Stays(Reason::DriverNotReady {
             state,
-            trouble: pod.trouble.clone().map(with_holders),
+            trouble: self.trouble_of(pod).map(with_holders),
             restarts,
         })
+    }
+
+    /// Returns the problem of a driver pod that is not ready, if one is known.
+    fn trouble_of(&self, pod: &ObservedPod) -> Option<String> {
+        let node = self.driven.node;
+        match &pod.trouble {
+            Some(trouble) => Some(with_readiness(node, trouble.clone())),
+            None => (!node.ready).then(|| NOT_READY.to_owned()),
+        }
     }
 
     fn delete_driver(&mut self, pod: &ObservedPod) {
@@ -307,13 +319,20 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
             let until = draft.fleet.memory.deadline;
             let validating =
                 Reason::Upgrading(UpgradeReason::Validating { trouble: trouble.clone(), until });
-            let since = draft.waits(&validating).min(record.since);
+            let observed = draft.waits(&validating).min(record.since);
+            // A command does not know when the hook first observed it: not before the pod was ready,
+            // the attempt started and the hook took over.
+            let followed = self.driven.pod.as_ref().filter(|_| draft.memory.is_followed());
+            let not_before = self.record.since.max(draft.fleet.memory.taken_over_at);
+            let since = followed
+                .and_then(|driver| driver.pod.ready_since)
+                .map_or(observed, |ready| ready.max(not_before).min(observed));
             let until = after(since, draft.settings().upgrade.validation_seconds);
             if draft.now() < until {
                 draft.alarm.set(until);
                 return StateResult::Stays(Reason::Upgrading(UpgradeReason::Validating {
-                    trouble,
-                    until,
+                    trouble: with_readiness(node, trouble),
+                    until: until.min(draft.fleet.memory.deadline),
                 }));
             }
             // A validator that failed before the run has had its time with the new driver: the node
@@ -370,7 +389,7 @@ pub(super) fn unwanted(
     if draft.alarm.passed(since, UNWANTED_SECONDS) {
         // A patch that is not accepted must not restart the minute: the node keeps waiting for the
         // same reason.
-        drop(give_back(draft, driven, record));
+        drop(release_node(draft, driven, record));
     }
     reason
 }
@@ -439,6 +458,11 @@ pub(super) fn after_jobs(policy: &Policy) -> UpgradeState {
 /// version 0.1.0 contains only the time.
 fn is_older(pod: &ObservedPod, record: &UpgradeRecord) -> bool {
     record.driver_pod.as_ref().map_or(pod.created <= record.started, |uid| *uid == pod.uid)
+}
+
+/// Returns the problem of a pod, after that of its node: a kubelet that is away reports nothing new.
+fn with_readiness(node: &ObservedNode, trouble: String) -> String {
+    if node.ready { trouble } else { format!("{NOT_READY}; {trouble}") }
 }
 
 fn not_in_time(what: &str, limit: u64) -> StateResult {

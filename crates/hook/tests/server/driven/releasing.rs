@@ -1,6 +1,6 @@
 //! The time budget is over, and an obstacle delays the release of untouched nodes.
 
-use contract::budget::{GIVING_BACK_SECONDS, MARGIN_SECONDS};
+use contract::budget::{MARGIN_SECONDS, RELEASE_SECONDS};
 use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::names;
@@ -23,13 +23,13 @@ fn waiting() -> Driven {
     fleet.works(("Job", "train"), "gpu-0", 1, true).begin()
 }
 
-async fn is_given_back(fleet: &Driven, pod: Pod, what: &str) {
+async fn is_released(fleet: &Driven, pod: Pod, what: &str) {
     let ended = fleet.ends(pod).await;
     assert_eq!(ended.code, ExitCode::Budget, "{what}: {}", ended.message);
-    assert_eq!(named(&ended).last().map(String::as_str), Some("gpu-0:GivenBack"), "{what}");
+    assert_eq!(named(&ended).last().map(String::as_str), Some("gpu-0:Released"), "{what}");
     assert_eq!(fleet.left("gpu-0"), "", "{what}");
     let second = u64::try_from(fleet.world.second()).unwrap();
-    assert!(second < DEADLINE + GIVING_BACK_SECONDS, "{what}: {second}");
+    assert!(second < DEADLINE + RELEASE_SECONDS, "{what}: {second}");
 }
 
 /// Regression: a gap in a watch ended the run at the deadline, and the node kept its cordon.
@@ -48,7 +48,7 @@ async fn watch_gap_at_deadline_ends_before_nodes_release() {
     });
     fleet.world.pass(25).await;
     fleet.world.server.state().faults.clear();
-    is_given_back(&fleet, pod, "a gap").await;
+    is_released(&fleet, pod, "a gap").await;
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -70,7 +70,7 @@ async fn lease_lost_during_release_is_taken_again() {
     assert_eq!(fleet.world.holder().as_deref(), Some("another-pod"));
     holder(None);
     fleet.world.server.state().faults.clear();
-    is_given_back(&fleet, pod, "a lost Lease").await;
+    is_released(&fleet, pod, "a lost Lease").await;
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -82,19 +82,19 @@ async fn replacement_pod_after_deadline_releases_nodes() {
         pod.handle.abort();
         fleet.world.pass(dies + starts).await;
         assert_ne!(fleet.left("gpu-0"), "");
-        is_given_back(&fleet, fleet.start("pod-b"), "another pod").await;
+        is_released(&fleet, fleet.start("pod-b"), "another pod").await;
     }
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn what_could_not_be_given_back_is_named() {
+async fn unreleased_nodes_are_named() {
     let fleet = waiting();
     let pod = fleet.start("pod-a");
     fleet.world.pass(DEADLINE - 5).await;
     fleet.world.server.goes_away(100_000);
     let ended = fleet.ends(pod).await;
     assert_eq!(ended.code, ExitCode::ApiUnreachable, "{}", ended.message);
-    assert_eq!(named(&ended), ["*:LeaseUnreachable", "gpu-0:NotGivenBack"]);
+    assert_eq!(named(&ended), ["*:LeaseUnreachable", "gpu-0:NotReleased"]);
     assert!(fleet.world.second() < 3600 - 30, "{}", fleet.world.second());
 
     let fleet = waiting();
@@ -105,5 +105,5 @@ async fn what_could_not_be_given_back_is_named() {
     fleet.world.server.state().faults.push(patches);
     let ended = fleet.ends(pod).await;
     assert_eq!(ended.code, ExitCode::Budget, "{}", ended.message);
-    assert_eq!(named(&ended).last().map(String::as_str), Some("gpu-0:NotGivenBack"));
+    assert_eq!(named(&ended).last().map(String::as_str), Some("gpu-0:NotReleased"));
 }

@@ -20,7 +20,7 @@ use super::patch::{remove, take_note};
 use super::turn::is_untouched;
 
 /// Releases started nodes with an unchanged driver, if the run ends while the whole fleet waits.
-pub(in crate::decide) fn hand_all_back<'a>(
+pub(in crate::decide) fn release_all_unchanged<'a>(
     fleet: &'a FleetInputs<'a>,
     nodes: impl Iterator<Item = &'a ObservedNode>,
 ) -> Vec<NodeDraft<'a>> {
@@ -35,7 +35,7 @@ pub(in crate::decide) fn hand_all_back<'a>(
         let mut draft = NodeDraft::new(fleet, node);
         if is_untouched(&draft, &driven, &record) {
             // Its reason is that of the fleet.
-            drop(hand_back(&mut draft, &record));
+            drop(release_unchanged(&mut draft, &record));
             drafts.push(draft);
         }
     }
@@ -44,8 +44,8 @@ pub(in crate::decide) fn hand_all_back<'a>(
 
 /// Releases a node unchanged because the time is over before its driver was changed; the next run
 /// starts it again.
-pub(super) fn hand_back(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> Reason {
-    draft.effects.handed_back = true;
+pub(super) fn release_unchanged(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> Reason {
+    draft.effects.released_unchanged = true;
     let (node, traits) = (draft.node, draft.traits());
     let mut patch = NodePatch::for_node(node);
     remove(&mut patch, traits);
@@ -65,7 +65,7 @@ pub(super) fn hand_back(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> Re
 }
 
 /// Describes which nodes were released at the end, and which were not.
-pub(in crate::decide) fn describe_handed_back(
+pub(in crate::decide) fn describe_released_unchanged(
     memory: &RunMemory,
     observed: &Observed,
     traits: &DriverTraits,
@@ -77,11 +77,11 @@ pub(in crate::decide) fn describe_handed_back(
             .is_some_and(|node| node.annotations.contains_key(traits.own_record))
     };
     let there: BTreeSet<&String> =
-        memory.handed_back.iter().filter(|name| observed.nodes.contains_key(name)).collect();
+        memory.released_unchanged.iter().filter(|name| observed.nodes.contains_key(name)).collect();
     let (not, back): (Vec<String>, Vec<String>) = there.into_iter().cloned().partition(has_ours);
     let told = [
-        ("GivenBack", "released unchanged", back),
-        ("NotGivenBack", "not released in time (the next deployment continues with them)", not),
+        ("Released", "released unchanged", back),
+        ("NotReleased", "not released in time (the next deployment continues with them)", not),
     ];
     let told = told.iter().filter(|(_, _, names)| !names.is_empty());
     told.map(|(reason, what, names)| {
