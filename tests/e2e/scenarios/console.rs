@@ -175,7 +175,7 @@ async fn check_preflight(console: &Console) -> Result<()> {
         })
     };
     for (check, kind, what) in [
-        ("budget-never-yields", "pods", "ml/never-"),
+        ("blocking-budgets", "pods", "ml/never-"),
         ("empty-dir", "pods", "ml/scratch-"),
         ("foreign-cordons", "nodes", "gpu-4"),
         ("not-ready-nodes", "nodes", "gpu-5"),

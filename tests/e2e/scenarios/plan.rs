@@ -146,6 +146,10 @@ async fn comes_true(policy: Policy) -> Result<()> {
         );
         ensure!(left.is_subset(&may), "evictions were not predicted: {:?}", left.difference(&may));
 
+        // NVIDIA's controller has no fixed order of the nodes.
+        let order = if policy.gpu_driver["mode"] == "drive" { "hook" } else { "controller" };
+        ensure!(plan["order"] == order, "{}", plan["order"]);
+
         let [quickest, likely, slowest] = duration(plan)?;
         eprintln!(
             "{}: took {took:.0} s, predicted {quickest} to {slowest} s, likely {likely} s",

@@ -118,11 +118,14 @@ async fn rolls_out(
     };
     let disturbance = story.disturbance.happens(stack, observer);
     if story.disturbance == Disturbance::Abort {
-        // Helm waits for a Job that does not come back.
-        return match select(Box::pin(upgrade), Box::pin(disturbance)).await {
-            Either::Left((_, disturbance)) => disturbance.await,
-            Either::Right((disturbed, _)) => disturbed,
-        };
+        // Helm may end before the abort does: the Job has failed then.
+        match select(Box::pin(upgrade), Box::pin(disturbance)).await {
+            Either::Left((_, disturbance)) => disturbance.await?,
+            Either::Right((disturbed, _)) => disturbed?,
+        }
+        let status = observer.console.status().await?;
+        ensure!(status["run"]["phase"] == "aborted", "{status}");
+        return Ok(());
     }
     let (said, ()) = tokio::try_join!(upgrade, disturbance)?;
     // Helm may give up on an API server that is away; the Job does not.
@@ -185,4 +188,28 @@ async fn changed_policy_is_reported_truly() -> Result<()> {
 #[ignore = "end to end: make e2e"]
 async fn assisted_driver_never_ready_is_reported_truly() -> Result<()> {
     assists("truth-assist-never-ready", 209, Disturbance::FailingDriver).await
+}
+
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn assisted_absent_operator_is_reported_truly() -> Result<()> {
+    assists("truth-assist-operator-away", 210, Disturbance::OperatorAway).await
+}
+
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn assisted_node_not_ready_is_reported_truly() -> Result<()> {
+    assists("truth-assist-not-ready", 211, Disturbance::NodeNotReady).await
+}
+
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn assisted_absent_api_server_is_reported_truly() -> Result<()> {
+    assists("truth-assist-api-away", 212, Disturbance::ServerAway).await
+}
+
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn assisted_aborted_rollout_is_reported_truly() -> Result<()> {
+    assists("truth-assist-abort", 213, Disturbance::Abort).await
 }

@@ -122,7 +122,7 @@ impl Story<'_> {
 
     async fn pod_killed(&self) -> Result<()> {
         let round = self.begin(SLOW).await?;
-        self.at_work(&round).await?;
+        self.in_progress(&round).await?;
         let pod = self.hook.running_pod().await?;
         self.stack.worker_of(&pod)?.signal(self.hook.namespace(), &pod.name_any(), "KILL").await?;
         self.end("hook's pod killed", &round).await
@@ -130,7 +130,7 @@ impl Story<'_> {
 
     async fn node_lost(&self) -> Result<()> {
         let round = self.begin(SLOW).await?;
-        self.at_work(&round).await?;
+        self.in_progress(&round).await?;
         let pod = self.hook.running_pod().await?;
         self.stack.worker_of(&pod)?.lose().await?;
         self.end("hook's node gone", &round).await
@@ -138,7 +138,7 @@ impl Story<'_> {
 
     async fn deployer_killed(&self) -> Result<()> {
         let round = self.begin(SLOW).await?;
-        self.at_work(&round).await?;
+        self.in_progress(&round).await?;
         self.deployer.kill().await?;
         self.end("client killed, controller restarted", &round).await
     }
@@ -150,14 +150,14 @@ impl Story<'_> {
             return Ok(());
         }
         let round = self.begin(SLOW).await?;
-        self.at_work(&round).await?;
+        self.in_progress(&round).await?;
         self.deployer.interrupt().await?;
         self.end(ROW, &round).await
     }
 
     async fn api_server_away(&self) -> Result<()> {
         let round = self.begin(SLOW).await?;
-        self.at_work(&round).await?;
+        self.in_progress(&round).await?;
         self.stack.control_plane.stop_api_server().await?;
         until("the hook to notice", LIMIT, async || {
             let logs: Result<String> = self.stack.workers.iter().map(NodeAgent::all_logs).collect();
@@ -186,7 +186,7 @@ impl Story<'_> {
     /// The second deployment starts while the hook of the first one is running.
     async fn second_deployment(&self) -> Result<()> {
         let first = self.begin(SLOWER).await?;
-        self.at_work(&first).await?;
+        self.in_progress(&first).await?;
         let second = self.begin(QUICK).await?;
         let how = self.deployer.finish(self.stack).await?;
         self.check(&Round { driver: second.driver, drivers: 2 * NODES, ..first }).await?;
@@ -271,7 +271,7 @@ impl Story<'_> {
     }
 
     /// Waits until the hook has replaced the first plugin.
-    async fn at_work(&self, round: &Round) -> Result<()> {
+    async fn in_progress(&self, round: &Round) -> Result<()> {
         until("the first plugin to be replaced", LIMIT, async || {
             Ok(self.hook.requests(round.begin)?.iter().any(is_replacement).then_some(()))
         })

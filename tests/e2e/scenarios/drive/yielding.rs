@@ -145,12 +145,12 @@ async fn late_and_impossible_budgets_and_jobs_are_respected() -> Result<()> {
         check_done(stack, &["gpu-1"]).await?;
         // The hook releases the node with the protected pod unchanged, and evicts nothing there.
         let nodes = nodes(stack).await?;
-        let given_back = nodes.get("gpu-1").context("gpu-1")?;
-        ensure!(!is_cordoned(given_back), "{given_back:?}");
+        let released = nodes.get("gpu-1").context("gpu-1")?;
+        ensure!(!is_cordoned(released), "{released:?}");
         ensure!(
-            given_back.labels().get(STATE).is_some_and(|state| state == "upgrade-failed"),
+            released.labels().get(STATE).is_some_and(|state| state == "upgrade-failed"),
             "{:?}",
-            given_back.labels()
+            released.labels()
         );
         ensure!(
             running(stack, "never").await?.uid() == never.uid(),

@@ -10,8 +10,11 @@ use super::judge::{Answer, Judge, Server, array, count, text, time};
 use super::rows::{self, STAGES, Waits};
 use crate::harness::scrape::sample;
 
-/// Phases of a run whose hook is at work, or will be within seconds.
-const ACTIVE: [&str; 4] = ["starting", "at-work", "waits-for-lease", "between-pods"];
+/// Phases of a run whose hook is running, or will be within seconds.
+const ACTIVE: [&str; 4] = ["starting", "running", "waits-for-lease", "between-pods"];
+
+/// Phases of a run that ended without a verdict.
+const ENDED_EARLY: [&str; 2] = ["aborted", "lost"];
 
 /// The claims, with the answers of the round before.
 #[derive(Default)]
@@ -102,12 +105,12 @@ fn phase(answer: &Answer, judge: &mut Judge) {
             .fact(|facts| (of(facts), format!("{:?} {:?} {:?}", facts.job, facts.hooks, facts.run)))
     };
     match phase {
-        "at-work" => agrees(with(&|facts| !facts.hooks.is_empty())),
+        "running" => agrees(with(&|facts| !facts.hooks.is_empty())),
         "between-pods" => agrees(with(&|facts| facts.hooks.is_empty())),
         "ended" => agrees(with(&|facts| {
             facts.verdict().is_some() || facts.job.as_ref().is_none_or(|job| job.is_complete)
         })),
-        "never" | "lost" => agrees(with(&|facts| !facts.is_hook_active())),
+        "never" | "lost" | "aborted" => agrees(with(&|facts| !facts.is_hook_active())),
         _ => {}
     }
     if answer.fact(Facts::is_hook_active) == Some(true) {
@@ -182,8 +185,8 @@ fn report(answer: &Answer, judge: &mut Judge) {
     );
     judge.claim("report-run", told == wanted, || format!("{run} instead of {wanted:?}"));
     if facts.1.as_ref().is_some_and(|job| job.is_open) {
-        judge.claim("report-aborted", run["aborted"] != true, || {
-            format!("the run is called aborted: {run}, {facts:?}")
+        judge.claim("report-aborted", !ENDED_EARLY.contains(&text(&run["phase"])), || {
+            format!("the run is called ended: {run}, {facts:?}")
         });
     }
     let (started, ended) = (told.0, told.1);

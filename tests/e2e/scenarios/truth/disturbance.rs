@@ -73,13 +73,17 @@ async fn replaced(stack: &Stack, nodes: usize) -> Result<()> {
     .await
 }
 
-/// Waits until the hook has replaced a driver that does not run yet; the node.
+/// Waits until a driver is replaced and does not run yet; returns the node.
 async fn started(stack: &Stack) -> Result<String> {
     until("a node in progress", LIMIT, async || {
         let nodes = Api::<Node>::all(stack.client.clone()).list(&ListParams::default()).await?;
-        let state = |node: &Node| node.labels().get(Driver::Gpu.traits().own_state_label).cloned();
-        let is_started =
-            |node: &&Node| state(node).is_some_and(|state| state == "pod-restart-required");
+        let traits = Driver::Gpu.traits();
+        // The label of the hook in mode drive, and that of NVIDIA's controller in mode assist.
+        let is_started = |node: &&Node| {
+            let states =
+                [traits.own_state_label, traits.state_label].map(|key| node.labels().get(key));
+            states.into_iter().flatten().any(|state| state == "pod-restart-required")
+        };
         Ok(nodes.iter().find(is_started).map(ResourceExt::name_any))
     })
     .await

@@ -138,7 +138,7 @@ impl Facts {
         })
     }
 
-    /// The Job of a hook is at work: it has neither ended, nor been asked to end, nor has its run a verdict.
+    /// The Job of a hook is active: it has neither ended, nor been asked to end, nor has its run a verdict.
     pub(super) fn is_hook_active(&self) -> bool {
         self.job.as_ref().is_some_and(|job| job.is_open) && self.verdict().is_none()
     }
