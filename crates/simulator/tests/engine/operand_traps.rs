@@ -71,6 +71,7 @@ const TRAPS: [(u8, &str, Proof); 33] = [
         Tests(&[
             "gating_operand_not_current_blocks_success",
             "trap_08_half_rolled_toolkit_is_outdated",
+            "trap_08_stalled_toolkit_names_the_awaited_node",
         ]),
     ),
     (
