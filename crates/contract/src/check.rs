@@ -429,6 +429,21 @@ mod tests {
         );
     }
 
+    /// Settings that version 0.1.0 deployed are still in clusters.
+    #[test]
+    fn names_of_version_0_1_0_are_read() {
+        for (old, check) in [
+            ("budget-never-yields", PreflightCheck::BlockingBudgets),
+            ("pinned-holders", PreflightCheck::UnevictableDeviceUsers),
+            ("nobody-upgrades", PreflightCheck::AutoUpgradeOff),
+            ("hidden-holders", PreflightCheck::UndeclaredDeviceUsers),
+        ] {
+            let text = json!({ old: "ignore" }).to_string();
+            let strictness: CheckStrictness = serde_json::from_str(&text).expect(old);
+            assert_eq!(strictness.severity(check, Mode::Assist), None, "{old}");
+        }
+    }
+
     #[test]
     fn dangerous_checks_cannot_be_downgraded() {
         for check in

@@ -65,8 +65,8 @@ pub struct RunRecord {
     pub job: String,
     /// Start of the run.
     pub started_at: Timestamp,
-    /// Time at which a hook process last took over the run, or acquired the Lease again. The time
-    /// limits of the driver's steps start again at this time.
+    /// Time at which a hook process last took over the run, or acquired the Lease again after
+    /// another process may have held it. The time limits of the driver's steps start again then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_over_at: Option<Timestamp>,
     /// Hash of the specs at the end of the run. It detects an edit that the trigger digest does not

@@ -81,11 +81,6 @@ impl RunPhase {
             Self::Never | Self::Ended | Self::Aborted | Self::Lost => false,
         }
     }
-
-    /// Returns whether the run ended without a verdict.
-    pub fn is_cut_short(self) -> bool {
-        matches!(self, Self::Aborted | Self::Lost)
-    }
 }
 
 /// Returns whether a user aborted the run of the Job. Without a Job, it is the run of the record.

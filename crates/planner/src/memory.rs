@@ -34,8 +34,8 @@ pub struct RunMemory {
     /// The nodes that the run waits for: all nodes of the first complete list. Nodes that join
     /// later are reported, not waited for. `None` before the first decision.
     pub cohort: Option<Arc<Cohort>>,
-    /// Time at which this process took over the run, or acquired the Lease again: it did nothing
-    /// for nodes before.
+    /// Time at which this process took over the run, or acquired the Lease again after another
+    /// process may have held it: it did nothing for nodes before.
     pub taken_over_at: Timestamp,
     /// Time by which the run must have ended.
     pub deadline: Timestamp,

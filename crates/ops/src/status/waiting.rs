@@ -107,15 +107,10 @@ fn behind(remedy: Remedy, reason: &Reason) -> Remedy {
 /// Describes what the whole fleet waits for.
 pub(super) fn fleet(snapshot: &RolloutSnapshot, wait: &Wait) -> BlockingCondition {
     let reason = &*wait.reason;
-    let run = snapshot.record.run.as_ref().filter(|_| snapshot.phase().has_job());
-    let recorded = run
-        .and_then(|run| run.fleet_wait.as_ref())
-        .filter(|recorded| recorded.reason == reason.name())
-        .map(|recorded| recorded.since);
     BlockingCondition {
         reason: reason.name(),
         text: reason.to_string(),
-        since: since(WaitStart { at: recorded, by: None }, wait, snapshot),
+        since: since(WaitStart::default(), wait, snapshot),
         resolves_itself: resolves_itself(reason),
         remedy: remedy_for(
             reason,

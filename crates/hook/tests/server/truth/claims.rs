@@ -357,7 +357,9 @@ fn doctor(moment: &Moment<'_>) -> Vec<String> {
 fn report(moment: &Moment<'_>) -> Vec<String> {
     let Some(run) = &moment.report.run else { return Vec::new() };
     let mut lies = Vec::new();
-    if run.phase.is_cut_short() && !matches!(moment.hook, HookState::Ended) {
+    if matches!(run.phase, RunPhase::Aborted | RunPhase::Lost)
+        && !matches!(moment.hook, HookState::Ended)
+    {
         lies.push("report: the run is reported as aborted".to_owned());
     }
     if moment.has_verdict != run.ended_at.is_some() {

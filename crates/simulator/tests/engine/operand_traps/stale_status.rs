@@ -70,14 +70,19 @@ fn trap_07_bumped_chart_with_partial_nodes_is_unready() {
     assert!(!decision.well && decision.verdict.is_none());
 }
 
-#[test]
-fn trap_08_half_rolled_toolkit_is_outdated() {
-    let mut fleet = Fleet::at_rest(2);
+/// Adds a revision of the toolkit's DaemonSet: its rolling update starts.
+fn changes_toolkit(fleet: &mut Fleet) {
     fleet.observed.revisions.push(ObservedRevision {
         owner: "toolkit-ds".into(),
         revision: 2,
         hash: "toolkit-2".into(),
     });
+}
+
+#[test]
+fn trap_08_half_rolled_toolkit_is_outdated() {
+    let mut fleet = Fleet::at_rest(2);
+    changes_toolkit(&mut fleet);
     assert_eq!(waits(&fleet.decide(0)), ["gpu-0:ToolkitOutdated", "gpu-1:ToolkitOutdated"]);
 }
 
@@ -86,11 +91,7 @@ fn trap_08_half_rolled_toolkit_is_outdated() {
 #[test]
 fn trap_08_stalled_toolkit_names_the_awaited_node() {
     let mut fleet = Fleet::at_rest(3);
-    fleet.observed.revisions.push(ObservedRevision {
-        owner: "toolkit-ds".into(),
-        revision: 2,
-        hash: "toolkit-2".into(),
-    });
+    changes_toolkit(&mut fleet);
     for pod in fleet.observed.pods.changed() {
         let pod = Arc::make_mut(pod);
         if pod.node.as_deref() == Some("gpu-0") && pod.owner.as_deref() == Some("toolkit-ds") {
