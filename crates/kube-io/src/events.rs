@@ -1,7 +1,7 @@
 //! Events about nodes and about the hook's Job. kube's own recorder merges repeated events and
 //! drops the newer text. Here every event is different, so each is a new object.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -81,29 +81,10 @@ impl EventRecorder {
         note: &str,
         now: Timestamp,
     ) {
-        if self
-            .failure
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .until
-            .is_some_and(|until| Instant::now() < until)
-        {
+        if self.failure().until.is_some_and(|until| Instant::now() < until) {
             return;
         }
-        let (namespace, regarding) = match about {
-            EventTarget::Run => (self.namespace.as_str(), self.job.clone()),
-            // The kubelet uses the node's name as the UID in its events, and `kubectl describe
-            // node` searches for that.
-            EventTarget::Node { name } => (
-                LEASE_NAMESPACE,
-                ObjectReference {
-                    kind: Some("Node".to_owned()),
-                    name: Some(name.to_owned()),
-                    uid: Some(name.to_owned()),
-                    ..ObjectReference::default()
-                },
-            ),
-        };
+        let (namespace, regarding) = self.regarding(about);
         let event = Event {
             metadata: ObjectMeta {
                 generate_name: Some(format!(
@@ -125,13 +106,36 @@ impl EventRecorder {
         };
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         if let Err(error) = create(api, &event).await {
-            let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut failure = self.failure();
             if !std::mem::replace(&mut failure.logged, true) {
                 tracing::warn!(%error, "cannot publish an event; later failures are not logged");
             }
             if matches!(error, CallError::Timeout) {
                 failure.until = Some(Instant::now() + SILENCE);
             }
+        }
+    }
+
+    fn failure(&self) -> MutexGuard<'_, PublishFailure> {
+        // No code panics while it holds this lock.
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the namespace of an event about the target, and the reference to the target.
+    fn regarding(&self, about: EventTarget<'_>) -> (&str, ObjectReference) {
+        match about {
+            EventTarget::Run => (self.namespace.as_str(), self.job.clone()),
+            // The kubelet uses the node's name as the UID in its events, and `kubectl describe
+            // node` searches for that.
+            EventTarget::Node { name } => (
+                LEASE_NAMESPACE,
+                ObjectReference {
+                    kind: Some("Node".to_owned()),
+                    name: Some(name.to_owned()),
+                    uid: Some(name.to_owned()),
+                    ..ObjectReference::default()
+                },
+            ),
         }
     }
 }

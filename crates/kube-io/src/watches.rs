@@ -8,7 +8,6 @@ use kube::Client;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use contract::driver::Driver;
 use contract::names;
 use contract::settings::Settings;
 use contract::task::Task;
@@ -19,12 +18,12 @@ use super::api_collection::{CONFIG_MAPS, NODES, ResourceName};
 use super::cache::{CacheTable, WatchHealth};
 use super::granted_access::GrantedAccess;
 use super::list_watch::ObjectSelection;
-use super::network::NIC_CLUSTER_POLICIES;
 
 mod device_plugin;
 mod discovery;
 mod dra;
 mod operator_lease;
+mod operator_objects;
 mod operator_pods;
 mod starter;
 mod workloads;
@@ -32,17 +31,15 @@ mod workloads;
 use device_plugin::DevicePluginWatches;
 use dra::DraWatches;
 use operator_lease::OperatorLeaseWatch;
+use operator_objects::OperatorObjectWatches;
 use operator_pods::OperatorPodWatches;
 use starter::{TableGroup, WatchStarter, WatchedTable};
 use workloads::WorkloadWatches;
 
 pub use discovery::{dra_namespaces, slice_version};
 
-const DEPLOYMENTS: ResourceName<'static> = ("apps/v1", "deployments");
 const DAEMON_SETS: ResourceName<'static> = ("apps/v1", "daemonsets");
 const CONTROLLER_REVISIONS: ResourceName<'static> = ("apps/v1", "controllerrevisions");
-const CLUSTER_POLICIES: ResourceName<'static> = ("nvidia.com/v1", "clusterpolicies");
-const NVIDIA_DRIVERS: ResourceName<'static> = ("nvidia.com/v1alpha1", "nvidiadrivers");
 
 /// Whether the engine can decide on the caches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,12 +58,7 @@ pub enum CacheState {
 pub struct Watches {
     changed: Arc<Notify>,
     nodes: CacheTable<observed::ObservedNode>,
-    operator: CacheTable<observed::ObservedDeployment>,
-    cluster_policy: CacheTable<observed::ClusterPolicy>,
-    nic_cluster_policy: CacheTable<observed::NicClusterPolicy>,
-    nvidia_drivers: CacheTable<observed::NvidiaDriver>,
-    daemon_sets: CacheTable<observed::ObservedDaemonSet>,
-    revisions: CacheTable<observed::ObservedRevision>,
+    operator_objects: OperatorObjectWatches,
     operator_pods: OperatorPodWatches,
     operator_lease: OperatorLeaseWatch,
     pauses: CacheTable<Vec<ObservedPause>>,
@@ -91,20 +83,10 @@ impl Watches {
         slice_version: Option<&str>,
     ) -> Self {
         let mut watch = WatchStarter::new(client);
-        let (holds, settles) = (settings.has(Task::Hold), settings.has(Task::Settle));
-        let looks = settles || settings.has(Task::Preflight);
-        let (gpu, ofed) = (settings.driver == Driver::Gpu, settings.driver == Driver::Ofed);
-        let (here, everywhere) = (Some(settings.operator_namespace.as_str()), None);
-        let (all, named) = (ObjectSelection::default, ObjectSelection::named);
-        let needs_nodes = looks || settings.has(Task::RestartPlugins) || holds;
-        let needs_operator = settles && settings.driver.has_operator() || holds && gpu;
+        let needs_nodes = [Task::Settle, Task::Preflight, Task::RestartPlugins, Task::Hold]
+            .into_iter()
+            .any(|task| settings.has(task));
         let node = watch.interner.sharing(project::node, |node| &mut node.labels);
-        let (policy, nic_policy) =
-            (named(&settings.cluster_policy), named(names::NIC_CLUSTER_POLICY));
-        let (nic_policies, pauses) =
-            ((NIC_CLUSTER_POLICIES, everywhere), (CONFIG_MAPS, Some(names::LEASE_NAMESPACE)));
-        let deployment = named(settings.operator_deployment());
-        let daemon_set = settings.daemon_set.as_deref().map_or_else(all, named);
         // One line per watch. Requests are sent in this order.
         Self {
             device_plugin: settings
@@ -118,58 +100,17 @@ impl Watches {
             nodes: watch.in_group(TableGroup::Fleet).table(
                 needs_nodes,
                 "nodes",
-                (NODES, everywhere),
-                all(),
+                (NODES, None),
+                ObjectSelection::default(),
                 node,
             ),
-            operator: watch.table(
-                needs_operator,
-                "deployments",
-                (DEPLOYMENTS, here),
-                deployment,
-                project::deployment,
-            ),
-            cluster_policy: watch.table(
-                looks && gpu,
-                "clusterpolicies",
-                (CLUSTER_POLICIES, everywhere),
-                policy,
-                project::cluster_policy,
-            ),
-            nic_cluster_policy: watch.table(
-                looks && ofed,
-                "nicclusterpolicies",
-                nic_policies,
-                nic_policy,
-                project::nic_cluster_policy,
-            ),
-            nvidia_drivers: watch.table(
-                looks && gpu,
-                "nvidiadrivers",
-                (NVIDIA_DRIVERS, everywhere),
-                all(),
-                project::nvidia_driver,
-            ),
-            daemon_sets: watch.table(
-                looks,
-                "daemonsets",
-                (DAEMON_SETS, here),
-                daemon_set,
-                project::daemon_set,
-            ),
-            revisions: watch.table(
-                settles,
-                "controllerrevisions",
-                (CONTROLLER_REVISIONS, here),
-                all(),
-                project::revision,
-            ),
+            operator_objects: OperatorObjectWatches::start(&mut watch, settings),
             operator_lease: OperatorLeaseWatch::start(&mut watch, settings),
             pauses: watch.table(
                 true,
                 "the pauses",
-                pauses,
-                named(names::PAUSE_NAME),
+                (CONFIG_MAPS, Some(names::LEASE_NAMESPACE)),
+                ObjectSelection::named(names::PAUSE_NAME),
                 project::pauses,
             ),
             tables: watch.take_tables(),
@@ -225,14 +166,14 @@ impl Watches {
     pub fn observed(&self, now: Timestamp) -> Observed {
         Observed {
             nodes: self.nodes.named(|node| &node.name),
-            operator: self.operator.values().into_iter().next(),
+            operator: self.operator_objects.deployment(),
             operator_pods: self.operator_pods.operator.values(),
             operator_lease: self.operator_lease.observed(now),
-            cluster_policy: served(&self.cluster_policy, first),
-            nic_cluster_policy: served(&self.nic_cluster_policy, first),
-            nvidia_drivers: served(&self.nvidia_drivers, copies),
-            daemon_sets: self.daemon_sets.values(),
-            revisions: self.revisions.values(),
+            cluster_policy: self.operator_objects.cluster_policy(),
+            nic_cluster_policy: self.operator_objects.nic_cluster_policy(),
+            nvidia_drivers: self.operator_objects.nvidia_drivers(),
+            daemon_sets: self.operator_objects.daemon_sets.values(),
+            revisions: self.operator_objects.revisions.values(),
             pods: self.operator_pods.drivers_and_toolkits(),
             dra: self.dra.as_ref().map(DraWatches::observed).unwrap_or_default(),
             device_plugin: self
@@ -258,10 +199,6 @@ fn served<V: Clone + PartialEq, T>(
     } else {
         observed::OptionalApi::Served(content(&table.snapshot()))
     }
-}
-
-fn first<V: Clone>(views: &Views<V>) -> Option<V> {
-    views.first().cloned()
 }
 
 fn copies<V: Clone>(views: &Views<V>) -> Vec<V> {
