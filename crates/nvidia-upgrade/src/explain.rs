@@ -293,51 +293,50 @@ impl ExplainView<'_, '_> {
         if let Some(error) = &self.error {
             return (!is_idle).then(|| ControllerWait::PassEnds { error: error.clone() });
         }
-        match entry.state {
-            ControllerState::Unknown | ControllerState::Done => None,
-            ControllerState::UpgradeRequired => Some(self.slot.clone()),
-            ControllerState::WaitForJobsRequired => Some(self.jobs(entry)),
-            ControllerState::PodDeletionRequired => Some(ControllerWait::Evicting {
-                timeout_seconds: self
-                    .rules
-                    .policy
+        self.in_state(entry)
+    }
+
+    /// Returns what the state of the node waits for.
+    fn in_state(&self, entry: &NodeEntry<'_>) -> Option<ControllerWait> {
+        let policy = &self.rules.policy;
+        Some(match entry.state {
+            ControllerState::Unknown | ControllerState::Done => return None,
+            ControllerState::UpgradeRequired => self.slot.clone(),
+            ControllerState::WaitForJobsRequired => self.jobs(entry),
+            ControllerState::PodDeletionRequired => ControllerWait::Evicting {
+                timeout_seconds: policy
                     .pod_deletion
                     .as_ref()
                     .map_or(0, |deletion| deletion.timeout_seconds),
-                drain: self.rules.policy.drain.is_some(),
-            }),
-            ControllerState::DrainRequired => Some(ControllerWait::Draining {
-                timeout_seconds: self
-                    .rules
-                    .policy
-                    .drain
-                    .as_ref()
-                    .map_or(0, |drain| drain.timeout_seconds),
-            }),
+                drain: policy.drain.is_some(),
+            },
+            ControllerState::DrainRequired => ControllerWait::Draining {
+                timeout_seconds: policy.drain.as_ref().map_or(0, |drain| drain.timeout_seconds),
+            },
             ControllerState::NodeMaintenanceRequired if self.options.requestor.is_none() => {
-                Some(ControllerWait::MaintenanceOff)
+                ControllerWait::MaintenanceOff
             }
             ControllerState::NodeMaintenanceRequired => {
                 let reason = entry.maintenance.as_ref().and_then(|object| object.reason);
-                Some(ControllerWait::Maintenance { found: reason.map(str::to_owned) })
+                ControllerWait::Maintenance { found: reason.map(str::to_owned) }
             }
-            ControllerState::PodRestartRequired => Some(driver_starting(entry)),
-            ControllerState::ValidationRequired => Some(validating(entry)),
-            ControllerState::UncordonRequired => Some(ControllerWait::MaintenanceOff),
+            ControllerState::PodRestartRequired => driver_starting(entry),
+            ControllerState::ValidationRequired => validating(entry),
+            ControllerState::UncordonRequired => ControllerWait::MaintenanceOff,
             ControllerState::Failed if entry.pod.revision == PodRevision::Newest => {
-                Some(ControllerWait::FailedDriver {
+                ControllerWait::FailedDriver {
                     pod: entry.pod.name.to_owned(),
                     trouble: entry.pod.trouble.map(str::to_owned),
-                })
+                }
             }
-            ControllerState::Failed => Some(ControllerWait::FailedBefore),
+            ControllerState::Failed => ControllerWait::FailedBefore,
             // The controller always continues with a node in this state.
             ControllerState::CordonRequired
             | ControllerState::PostMaintenanceRequired
             | ControllerState::Unrecognized => {
-                Some(ControllerWait::UnknownState { label: entry.label.to_owned() })
+                ControllerWait::UnknownState { label: entry.label.to_owned() }
             }
-        }
+        })
     }
 
     fn driver(&self) -> Driver {

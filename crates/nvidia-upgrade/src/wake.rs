@@ -8,7 +8,7 @@ use contract::driver::Driver;
 
 use super::controller_generation::ControllerGeneration;
 use super::snapshot::DriverSelection;
-use observed::{Labels, Observed, ObservedDaemonSet, ObservedNode, ObservedPod};
+use observed::{Labels, Observed, ObservedDaemonSet, ObservedNode};
 
 /// A kind of change in the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,9 +69,24 @@ pub fn changes(before: &Observed, after: &Observed, driver: Driver) -> BTreeSet<
             changes.insert(change);
         }
     };
+    of_nodes(before, after, driver, &mut note);
+    of_custom_resources(before, after, driver, &mut note);
+    let selection = DriverSelection::from_observed(after, driver);
+    of_daemon_sets(before, after, selection, &mut note);
+    note(WakingChange::DriverPod, before.pods != after.pods);
+    note(WakingChange::Maintenance, before.workloads.maintenances != after.workloads.maintenances);
+    changes
+}
+
+fn of_nodes(
+    before: &Observed,
+    after: &Observed,
+    driver: Driver,
+    note: &mut impl FnMut(WakingChange, bool),
+) {
     for (name, node) in &after.nodes {
         match before.nodes.get(name) {
-            Some(old) if old.uid == node.uid => of_node(old, node, driver, &mut note),
+            Some(old) if old.uid == node.uid => of_node(old, node, driver, note),
             Some(_) => {
                 note(WakingChange::NodeCreated, true);
                 note(WakingChange::NodeDeleted, true);
@@ -83,7 +98,14 @@ pub fn changes(before: &Observed, after: &Observed, driver: Driver) -> BTreeSet<
         WakingChange::NodeDeleted,
         before.nodes.keys().any(|name| !after.nodes.contains_key(name)),
     );
+}
 
+fn of_custom_resources(
+    before: &Observed,
+    after: &Observed,
+    driver: Driver,
+    note: &mut impl FnMut(WakingChange, bool),
+) {
     note(
         WakingChange::PolicySpec,
         match driver {
@@ -97,8 +119,15 @@ pub fn changes(before: &Observed, after: &Observed, driver: Driver) -> BTreeSet<
         all.map(|object| (object.uid.clone(), object.generation)).collect::<BTreeSet<_>>()
     };
     note(WakingChange::DriverSpec, drivers(before) != drivers(after));
+}
 
-    let selection = DriverSelection::from_observed(after, driver);
+/// Notes the changes of the driver DaemonSets, and of their status, which follows their pods.
+fn of_daemon_sets(
+    before: &Observed,
+    after: &Observed,
+    selection: DriverSelection,
+    note: &mut impl FnMut(WakingChange, bool),
+) {
     let daemon_sets = |observed: &Observed, key: fn(&ObservedDaemonSet) -> ObservedDaemonSet| {
         let selected = observed
             .daemon_sets
@@ -120,23 +149,15 @@ pub fn changes(before: &Observed, after: &Observed, driver: Driver) -> BTreeSet<
             .collect::<Vec<_>>()
     };
     note(WakingChange::DaemonSetSpec, seen(&old) != seen(&new) || new.iter().any(edited));
-    let pods = |observed: &Observed, key: fn(&ObservedPod) -> (String, bool)| {
-        observed
-            .pods
-            .iter()
-            .filter(|pod| selection.selects(&pod.labels))
-            .map(key)
-            .collect::<BTreeSet<_>>()
+    let readiness = |observed: &Observed| {
+        let selected = observed.pods.iter().filter(|pod| selection.selects(&pod.labels));
+        selected.map(|pod| (pod.uid.clone(), pod.ready)).collect::<BTreeSet<_>>()
     };
-    let readiness = |pod: &ObservedPod| (pod.uid.clone(), pod.ready);
     note(
         WakingChange::DaemonSetStatus,
-        pods(before, readiness) != pods(after, readiness)
+        readiness(before) != readiness(after)
             || daemon_sets(before, Clone::clone) != daemon_sets(after, Clone::clone),
     );
-    note(WakingChange::DriverPod, before.pods != after.pods);
-    note(WakingChange::Maintenance, before.workloads.maintenances != after.workloads.maintenances);
-    changes
 }
 
 /// Returns a DaemonSet without the parts that its pods change.
