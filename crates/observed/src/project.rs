@@ -280,6 +280,15 @@ pub fn driver_pod(object: &api::Pod, daemon_set: Option<&str>) -> Option<Observe
     daemon_set.is_none_or(is_of).then(|| pod(object)).flatten()
 }
 
+/// The labels of driver, toolkit and DRA plugin pods that are kept.
+const POD_LABELS: [&str; 5] = [
+    names::DRIVER_COMPONENT.0,
+    names::TOOLKIT_APP.0,
+    names::DRIVER_TOOLKIT_LABEL,
+    names::OFED_DRIVER_LABEL,
+    names::OFED_OWNER_LABEL,
+];
+
 /// Projects a pod of a driver, toolkit or DRA plugin.
 pub fn pod(object: &api::Pod) -> Option<ObservedPod> {
     let metadata = &object.metadata;
@@ -290,6 +299,42 @@ pub fn pod(object: &api::Pod) -> Option<ObservedPod> {
     let unscheduled = status
         .condition("PodScheduled")
         .filter(|condition| condition.status == "False" && spec.node_name.is_none());
+    let statuses = || status.container_statuses.iter().flatten();
+    Some(ObservedPod {
+        namespace: filled(metadata.namespace.as_ref()),
+        name: filled(metadata.name.as_ref()),
+        uid: filled(metadata.uid.as_ref()),
+        owner: controller(metadata.owner_references.as_deref()).map(|owner| owner.uid.clone()),
+        node: spec.node_name.clone().or_else(|| affinity_node(spec)),
+        unbound: spec.node_name.is_none(),
+        revision: metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get("controller-revision-hash"))
+            .cloned(),
+        labels: select(metadata.labels.as_ref(), |key| POD_LABELS.contains(&key)),
+        deleting: metadata.deletion_timestamp.is_some(),
+        running: status.phase.as_deref() == Some("Running"),
+        ready: status.is_ready(),
+        ready_since: status
+            .condition("Ready")
+            .and_then(|condition| condition.last_transition_time.as_ref())
+            .map(time),
+        created: created(metadata.creation_timestamp.as_ref()),
+        unschedulable: unscheduled.map(|condition| {
+            condition.message.clone().or_else(|| condition.reason.clone()).unwrap_or_default()
+        }),
+        containers: containers(spec, &status),
+        trouble: trouble(&status),
+        orphaned: metadata.owner_references.iter().flatten().next().is_none(),
+        containers_ready: statuses().next().is_some() && statuses().all(|status| status.ready),
+        unready_restarts: status.unready_restarts(),
+        config_digest: config_digest(spec),
+    })
+}
+
+/// Projects the containers of a pod.
+fn containers(spec: &api::PodSpec, status: &api::PodStatus) -> Vec<ObservedContainer> {
     let by_name: BTreeMap<&str, &api::ContainerStatus> = status
         .container_statuses
         .iter()
@@ -308,45 +353,7 @@ pub fn pod(object: &api::Pod) -> Option<ObservedPod> {
             restarts: status.map_or(0, |status| status.restart_count),
         }
     });
-    let statuses = || status.container_statuses.iter().flatten();
-    let kept = [
-        names::DRIVER_COMPONENT.0,
-        names::TOOLKIT_APP.0,
-        names::DRIVER_TOOLKIT_LABEL,
-        names::OFED_DRIVER_LABEL,
-        names::OFED_OWNER_LABEL,
-    ];
-    Some(ObservedPod {
-        namespace: filled(metadata.namespace.as_ref()),
-        name: filled(metadata.name.as_ref()),
-        uid: filled(metadata.uid.as_ref()),
-        owner: controller(metadata.owner_references.as_deref()).map(|owner| owner.uid.clone()),
-        node: spec.node_name.clone().or_else(|| affinity_node(spec)),
-        unbound: spec.node_name.is_none(),
-        revision: metadata
-            .labels
-            .as_ref()
-            .and_then(|labels| labels.get("controller-revision-hash"))
-            .cloned(),
-        labels: select(metadata.labels.as_ref(), |key| kept.contains(&key)),
-        deleting: metadata.deletion_timestamp.is_some(),
-        running: status.phase.as_deref() == Some("Running"),
-        ready: status.is_ready(),
-        ready_since: status
-            .condition("Ready")
-            .and_then(|condition| condition.last_transition_time.as_ref())
-            .map(time),
-        created: created(metadata.creation_timestamp.as_ref()),
-        unschedulable: unscheduled.map(|condition| {
-            condition.message.clone().or_else(|| condition.reason.clone()).unwrap_or_default()
-        }),
-        containers: containers.collect(),
-        trouble: trouble(&status),
-        orphaned: metadata.owner_references.iter().flatten().next().is_none(),
-        containers_ready: statuses().next().is_some() && statuses().all(|status| status.ready),
-        unready_restarts: status.unready_restarts(),
-        config_digest: config_digest(spec),
-    })
+    containers.collect()
 }
 
 /// Returns the node for which the DaemonSet controller created an unbound pod: its required
