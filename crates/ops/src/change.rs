@@ -191,6 +191,21 @@ fn is_ours(node: &ObservedNode, traits: &DriverTraits) -> bool {
     matches!(read(node, traits), NodeRecordState::Record(record) if record.cordoned)
 }
 
+/// Returns the node's up-to-date driver pod if it must be deleted. While its restart count is high,
+/// the controller treats the driver as failing, however often an upgrade is requested. A new pod
+/// has no restarts, and the failed node recovers by itself when this pod is ready.
+fn broken_driver_pod(snapshot: &RolloutSnapshot, node: &ObservedNode) -> Option<DeletedPod> {
+    DriverOperands::new(&snapshot.observed, snapshot.settings.driver)
+        .driver_pod(node)
+        .filter(|driver| driver.newest && !driver.pod.ready && !driver.pod.deleting)
+        .filter(|driver| driver.pod.trouble.is_some() || driver.pod.unready_restarts > 0)
+        .map(|driver| DeletedPod {
+            namespace: driver.pod.namespace.clone(),
+            name: driver.pod.name.clone(),
+            uid: driver.pod.uid.clone(),
+        })
+}
+
 fn retry_vendors(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedChange {
     let traits = snapshot.settings.driver.traits();
     let state = VendorState::of_node(node, traits);
@@ -201,23 +216,7 @@ fn retry_vendors(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedCh
             if state.label().is_empty() { "none" } else { state.label() }
         ));
     }
-    // While the restart count of an up-to-date driver pod is high, the controller treats the driver
-    // as failing, however often an upgrade is requested. A new pod has no restarts, and the failed
-    // node recovers by itself when this pod is ready.
-    let broken = DriverOperands::new(&snapshot.observed, snapshot.settings.driver)
-        .driver_pod(node)
-        .filter(|driver| {
-            driver.newest
-                && !driver.pod.ready
-                && !driver.pod.deleting
-                && state == VendorState::Failed
-        })
-        .filter(|driver| driver.pod.trouble.is_some() || driver.pod.unready_restarts > 0)
-        .map(|driver| DeletedPod {
-            namespace: driver.pod.namespace.clone(),
-            name: driver.pod.name.clone(),
-            uid: driver.pod.uid.clone(),
-        });
+    let broken = broken_driver_pod(snapshot, node).filter(|_| state == VendorState::Failed);
     let mut change = NodePatch::for_node(node);
     if broken.is_none() {
         change.labels.insert(
@@ -225,12 +224,7 @@ fn retry_vendors(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedCh
             Some(VendorState::UpgradeRequired.label().to_owned()),
         );
     }
-    // Start times of the last attempt would end the next attempt at once.
-    for noted in [traits.wait_start, traits.validation_start] {
-        if node.annotations.contains_key(noted) {
-            change.annotations.insert(noted.to_owned(), None);
-        }
-    }
+    change.remove_attempt_times(node, traits);
     if given_up {
         change.annotations.insert(traits.requested.to_owned(), Some("true".to_owned()));
     }
@@ -241,8 +235,7 @@ fn retry_vendors(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedCh
                 pod.namespace, pod.name
             ),
             pod,
-            patch: (!change.labels.is_empty() || !change.annotations.is_empty())
-                .then(|| Box::new(change)),
+            patch: (!change.is_empty()).then(|| Box::new(change)),
         },
         None => patch(
             change,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use contract::driver::DriverTraits;
 use observed::ObservedNode;
 
 /// A change of one node. The API server refuses it if the node has changed since it was observed.
@@ -44,6 +45,16 @@ impl NodePatch {
             uid: node.uid.clone(),
             version: node.version.clone(),
             ..Self::default()
+        }
+    }
+
+    /// Removes the start times that NVIDIA's controller stored on the node for its last attempt:
+    /// they would end the next attempt at once.
+    pub fn remove_attempt_times(&mut self, node: &ObservedNode, traits: &DriverTraits) {
+        for noted in [traits.wait_start, traits.validation_start] {
+            if node.annotations.contains_key(noted) {
+                self.annotations.insert(noted.to_owned(), None);
+            }
         }
     }
 

@@ -142,8 +142,7 @@ pub(in crate::decide) fn retry_failed(nodes: &mut RunNodes<'_>) {
 }
 
 /// Retries a node whose upgrade by the controller failed while its old driver kept running. The
-/// label restarts its upgrade; times that the controller stored for the last attempt would end the
-/// next one at once. `retried`: another node is retried in this decision.
+/// label restarts its upgrade. `retried`: another node is retried in this decision.
 fn retry(draft: &mut NodeDraft<'_>, retried: &mut bool) -> Option<Reason> {
     let (fleet, node, traits, settings) =
         (draft.fleet, draft.node, draft.traits(), draft.settings());
@@ -194,11 +193,7 @@ fn retry(draft: &mut NodeDraft<'_>, retried: &mut bool) -> Option<Reason> {
             traits.retries.to_owned(),
             Some(serde_json::to_string(&count).unwrap_or_default()),
         );
-        for noted in [traits.wait_start, traits.validation_start] {
-            if node.annotations.contains_key(noted) {
-                patch.annotations.insert(noted.to_owned(), None);
-            }
-        }
+        patch.remove_attempt_times(node, traits);
         draft.issue(patch);
     } else if at > fleet.now {
         draft.alarm.set(at);
