@@ -133,17 +133,7 @@ pub(super) fn of_nodes<'a>(
     of_fleet: impl FnOnce(&mut FleetDraft<'_>) -> Option<Reason>,
 ) -> (Decision, Option<Memo>) {
     let fleet = nodes.fleet;
-    let mut known = unchanged.map(|unchanged| unchanged.memo.nodes.clone()).unwrap_or_default();
-    let mut outcomes =
-        unchanged.map(|unchanged| unchanged.memo.outcomes.clone()).unwrap_or_default();
-    for name in unchanged
-        .iter()
-        .flat_map(|unchanged| &unchanged.changed)
-        .filter(|name| !fleet.observed.nodes.contains_key(name))
-    {
-        known.remove(name);
-        outcomes.remove(name);
-    }
+    let mut kept = unchanged.map(|unchanged| Kept::new(unchanged, fleet)).unwrap_or_default();
     let mut effects = FleetEffects::default();
     draft.alarm.set(nodes.alarm.at);
     let told = notes_about_nodes(&nodes);
@@ -152,13 +142,8 @@ pub(super) fn of_nodes<'a>(
     }
     let mut deferred = Vec::new();
     let listed: Vec<&ObservedNode> = nodes.listed.iter().map(|node| node.node).collect();
-    emit_bystanders(
-        nodes.others,
-        nodes.bystanders,
-        &mut Kept { known: &mut known, outcomes: &mut outcomes },
-        &mut effects,
-        &mut draft,
-    );
+    emit_bystanders(nodes.others, nodes.bystanders, &mut kept, &mut effects, &mut draft);
+    let Kept { mut known, mut outcomes } = kept;
     for mut node in nodes.listed {
         waits(&node, &mut draft, &mut deferred);
         set(&mut outcomes, node.name, node.ending.outcome);
@@ -196,9 +181,24 @@ pub(super) fn of_nodes<'a>(
 }
 
 /// The memo for the next decision.
-struct Kept<'k> {
-    known: &'k mut Named<KnownNode>,
-    outcomes: &'k mut Named<NodeOutcome>,
+#[derive(Default)]
+struct Kept {
+    known: Named<KnownNode>,
+    outcomes: Named<NodeOutcome>,
+}
+
+impl Kept {
+    /// Returns the memo of the last decision, without the nodes that no longer exist.
+    fn new(unchanged: &Unchanged<'_>, fleet: &FleetInputs<'_>) -> Self {
+        let (mut known, mut outcomes) =
+            (unchanged.memo.nodes.clone(), unchanged.memo.outcomes.clone());
+        for name in unchanged.changed.iter().filter(|name| !fleet.observed.nodes.contains_key(name))
+        {
+            known.remove(name);
+            outcomes.remove(name);
+        }
+        Self { known, outcomes }
+    }
 }
 
 /// Emits the effects on nodes that the decision is not about; some of them wake NVIDIA's
@@ -206,15 +206,19 @@ struct Kept<'k> {
 fn emit_bystanders<'a>(
     others: Vec<(&'a Arc<str>, &'a ObservedNode, bool)>,
     bystanders: BTreeMap<&'a str, NodeDraft<'a>>,
-    kept: &mut Kept<'_>,
+    kept: &mut Kept,
     effects: &mut FleetEffects,
     draft: &mut FleetDraft<'_>,
 ) {
     for (name, _, needs_driver) in others {
         // The removal of a label may have to be repeated then.
         let until = bystanders.get(&**name).map_or(Timestamp::MAX, |draft| draft.alarm.at);
-        keep(kept.known, name, Some(KnownNode { needs_driver, found: None, left: None, until }));
-        set(kept.outcomes, name, None);
+        keep(
+            &mut kept.known,
+            name,
+            Some(KnownNode { needs_driver, found: None, left: None, until }),
+        );
+        set(&mut kept.outcomes, name, None);
     }
     for (name, bystander) in bystanders {
         if !bystander.is_settled() {

@@ -188,64 +188,68 @@ impl fmt::Display for BudgetAnswer<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Free => write!(out, "its eviction is allowed"),
-            Self::Later(budget, why) => {
-                let name = budget_name(budget);
-                let DisruptionBudget { healthy, desired, .. } = budget;
-                match why {
-                    EvictionDelay::Unobserved => write!(
-                        out,
-                        "{name} has changed, and the disruption controller has not processed the change"
-                    ),
-                    EvictionDelay::Full => write!(
-                        out,
-                        "{name} requires {desired} healthy pods and has {healthy}: no pod may be evicted now"
-                    ),
-                    EvictionDelay::Starting => {
-                        write!(
-                            out,
-                            "{name} requires {desired} healthy pods and has {healthy}, and this pod is not ready yet"
-                        )
-                    }
-                }
-            }
-            Self::Never(budgets, why) => {
-                let names =
-                    budgets.iter().map(|budget| budget_name(budget)).collect::<Vec<_>>().join(", ");
-                let first = budgets.first();
-                let text = |field: fn(&DisruptionBudget) -> Option<&String>| {
-                    first.and_then(|budget| field(budget)).map_or("", String::as_str)
-                };
-                let number =
-                    |field: fn(&DisruptionBudget) -> i32| first.map_or(0, |budget| field(budget));
-                match why {
-                    ImpossibleEviction::Several => {
-                        write!(
-                            out,
-                            "{} PodDisruptionBudgets select the same pod, which the eviction API does not support: {names}",
-                            budgets.len()
-                        )
-                    }
-                    ImpossibleEviction::NoneMayGo => {
-                        write!(
-                            out,
-                            "{names} never allows an eviction: maxUnavailable is {}",
-                            text(|budget| budget.max_unavailable.as_ref())
-                        )
-                    }
-                    ImpossibleEviction::AllMustStay => write!(
-                        out,
-                        "{names} never allows an eviction: minAvailable requires {} of {} pods",
-                        text(|budget| budget.min_available.as_ref()),
-                        number(|budget| budget.expected)
-                    ),
-                    ImpossibleEviction::Unhealthy => write!(
-                        out,
-                        "{names} requires {} healthy pods and has {}, and protects even unhealthy pods",
-                        number(|budget| budget.desired),
-                        number(|budget| budget.healthy)
-                    ),
-                }
-            }
+            Self::Later(budget, why) => write_delay(out, budget, *why),
+            Self::Never(budgets, why) => write_refusal(out, budgets, *why),
         }
+    }
+}
+
+fn write_delay(
+    out: &mut fmt::Formatter<'_>,
+    budget: &DisruptionBudget,
+    why: EvictionDelay,
+) -> fmt::Result {
+    let name = budget_name(budget);
+    let DisruptionBudget { healthy, desired, .. } = budget;
+    match why {
+        EvictionDelay::Unobserved => write!(
+            out,
+            "{name} has changed, and the disruption controller has not processed the change"
+        ),
+        EvictionDelay::Full => write!(
+            out,
+            "{name} requires {desired} healthy pods and has {healthy}: no pod may be evicted now"
+        ),
+        EvictionDelay::Starting => write!(
+            out,
+            "{name} requires {desired} healthy pods and has {healthy}, and this pod is not ready yet"
+        ),
+    }
+}
+
+fn write_refusal(
+    out: &mut fmt::Formatter<'_>,
+    budgets: &[&DisruptionBudget],
+    why: ImpossibleEviction,
+) -> fmt::Result {
+    let names = budgets.iter().map(|budget| budget_name(budget)).collect::<Vec<_>>().join(", ");
+    let first = budgets.first();
+    let text = |field: fn(&DisruptionBudget) -> Option<&String>| {
+        first.and_then(|budget| field(budget)).map_or("", String::as_str)
+    };
+    let number = |field: fn(&DisruptionBudget) -> i32| first.map_or(0, |budget| field(budget));
+    match why {
+        ImpossibleEviction::Several => write!(
+            out,
+            "{} PodDisruptionBudgets select the same pod, which the eviction API does not support: {names}",
+            budgets.len()
+        ),
+        ImpossibleEviction::NoneMayGo => write!(
+            out,
+            "{names} never allows an eviction: maxUnavailable is {}",
+            text(|budget| budget.max_unavailable.as_ref())
+        ),
+        ImpossibleEviction::AllMustStay => write!(
+            out,
+            "{names} never allows an eviction: minAvailable requires {} of {} pods",
+            text(|budget| budget.min_available.as_ref()),
+            number(|budget| budget.expected)
+        ),
+        ImpossibleEviction::Unhealthy => write!(
+            out,
+            "{names} requires {} healthy pods and has {}, and protects even unhealthy pods",
+            number(|budget| budget.desired),
+            number(|budget| budget.healthy)
+        ),
     }
 }

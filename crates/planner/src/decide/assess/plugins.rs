@@ -3,6 +3,8 @@
 //! [`crate::decide::schedule::replacements`] decides for the whole fleet which of the stale pods
 //! are replaced now.
 
+use jiff::Timestamp;
+
 use crate::device_plugin::{NodePluginConfig, StalePluginPod};
 use crate::dra_plugin::DraPluginStatus;
 use crate::dra_staleness::PUBLISH_SECONDS;
@@ -120,67 +122,88 @@ impl StalePlugin {
     }
 }
 
+/// The DRA kubelet plugin of one DaemonSet on a node.
+enum NodeDraPlugin {
+    /// The DaemonSet has no pod for the node.
+    Absent,
+    /// Its pod serves the loaded driver.
+    Serves,
+    Needs(PluginNeed),
+}
+
 /// Returns the needs of the node about its DRA kubelet plugins, one for each DaemonSet.
 pub(in crate::decide) fn dra(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Vec<PluginNeed> {
-    let (fleet, settings) = (draft.fleet, draft.settings());
+    let fleet = draft.fleet;
     if !fleet.has(Task::Reroll) {
         return Vec::new();
     }
-    let plugins = &fleet.plugins;
     let ready_since = draft.memory.ready_since(&base.identity, fleet.now);
     let mut needs = Vec::new();
     let mut found = false;
-    for daemon_set in plugins.daemon_sets() {
-        let replaced = was_replaced(draft, daemon_set, &base.identity);
-        if replaced
-            && let Some(stale) =
-                repeat(draft, daemon_set, plugins.pods_on(draft.node), ReplacedPodKind::Dra)
-        {
-            needs.push(PluginNeed::Waits(stale.being_replaced()));
-            found = true;
-            continue;
-        }
-        let outdated = plugins.publishes_outdated(draft.node, daemon_set, base).is_some_and(
-            |(pod, outdated)| {
-                let since = draft.memory.outdated_since(&pod.uid, outdated, fleet.now);
-                since.is_some_and(|since| draft.alarm.passed(since, PUBLISH_SECONDS))
-            },
-        );
-        let Some(status) =
-            plugins.on_node(draft.node, daemon_set, base, replaced, settings.dra.reroll, outdated)
-        else {
-            // A DaemonSet without a node selector that had a pod here must create another one.
-            if is_away(draft, daemon_set) {
-                needs.push(PluginNeed::Waits(Reason::PluginMissing));
+    for daemon_set in fleet.plugins.daemon_sets() {
+        match dra_plugin(draft, base, daemon_set, ready_since) {
+            NodeDraPlugin::Absent => {}
+            NodeDraPlugin::Serves => found = true,
+            NodeDraPlugin::Needs(need) => {
+                found = true;
+                needs.push(need);
             }
-            continue;
-        };
-        found = true;
-        match status {
-            DraPluginStatus::Serving(pod) => is_back(draft, daemon_set, pod),
-            DraPluginStatus::Stale { .. }
-                if let Some(refused) = refused_writes::keeps_its_pods(draft) =>
-            {
-                needs.push(PluginNeed::Waits(refused));
-            }
-            DraPluginStatus::Stale { pod, daemon_set, cause } => {
-                let ready = draft.alarm.passed(ready_since, READY_SECONDS);
-                needs.push(PluginNeed::Stale(StalePlugin::new(
-                    ReplacedPodKind::Dra,
-                    pod,
-                    daemon_set,
-                    &base.identity,
-                    cause,
-                    ready,
-                )));
-            }
-            DraPluginStatus::Waiting(reason) => needs.push(PluginNeed::Waits(reason)),
         }
     }
-    if !found && needs.is_empty() && settings.dra.required == DraRequired::True {
+    if !found && draft.settings().dra.required == DraRequired::True {
         needs.push(PluginNeed::Waits(Reason::PluginMissing));
     }
     needs
+}
+
+/// Assesses the plugin of one DaemonSet. `ready_since`: of driver and toolkit.
+fn dra_plugin(
+    draft: &mut NodeDraft<'_>,
+    base: &PluginBase,
+    daemon_set: &ObservedDaemonSet,
+    ready_since: Timestamp,
+) -> NodeDraPlugin {
+    let (fleet, reroll) = (draft.fleet, draft.settings().dra.reroll);
+    let plugins = &fleet.plugins;
+    let waits = |reason| NodeDraPlugin::Needs(PluginNeed::Waits(reason));
+    let replaced = was_replaced(draft, daemon_set, &base.identity);
+    if replaced
+        && let Some(stale) =
+            repeat(draft, daemon_set, plugins.pods_on(draft.node), ReplacedPodKind::Dra)
+    {
+        return waits(stale.being_replaced());
+    }
+    let outdated =
+        plugins.publishes_outdated(draft.node, daemon_set, base).is_some_and(|(pod, outdated)| {
+            let since = draft.memory.outdated_since(&pod.uid, outdated, fleet.now);
+            since.is_some_and(|since| draft.alarm.passed(since, PUBLISH_SECONDS))
+        });
+    match plugins.on_node(draft.node, daemon_set, base, replaced, reroll, outdated) {
+        // A DaemonSet without a node selector that had a pod here must create another one.
+        None if is_away(draft, daemon_set) => waits(Reason::PluginMissing),
+        None => NodeDraPlugin::Absent,
+        Some(DraPluginStatus::Serving(pod)) => {
+            is_back(draft, daemon_set, pod);
+            NodeDraPlugin::Serves
+        }
+        Some(DraPluginStatus::Stale { .. })
+            if let Some(refused) = refused_writes::keeps_its_pods(draft) =>
+        {
+            waits(refused)
+        }
+        Some(DraPluginStatus::Stale { pod, daemon_set, cause }) => {
+            let ready = draft.alarm.passed(ready_since, READY_SECONDS);
+            NodeDraPlugin::Needs(PluginNeed::Stale(StalePlugin::new(
+                ReplacedPodKind::Dra,
+                pod,
+                daemon_set,
+                &base.identity,
+                cause,
+                ready,
+            )))
+        }
+        Some(DraPluginStatus::Waiting(reason)) => waits(reason),
+    }
 }
 
 /// Returns the needs of the node about the pods of its device plugin, one for each DaemonSet. The
@@ -189,72 +212,78 @@ pub(in crate::decide) fn device(
     draft: &mut NodeDraft<'_>,
     base: Option<&PluginBase>,
 ) -> Vec<PluginNeed> {
+    let fleet = draft.fleet;
+    let ready_since = base.map(|base| draft.memory.ready_since(&base.identity, fleet.now));
+    let daemon_sets = fleet.devices.daemon_sets();
+    daemon_sets.filter_map(|daemon_set| device_need(draft, base, daemon_set, ready_since)).collect()
+}
+
+/// Returns the need about the pod of one DaemonSet. `ready_since`: of driver and toolkit.
+fn device_need(
+    draft: &mut NodeDraft<'_>,
+    base: Option<&PluginBase>,
+    daemon_set: &ObservedDaemonSet,
+    ready_since: Option<Timestamp>,
+) -> Option<PluginNeed> {
     let (fleet, node) = (draft.fleet, draft.node);
     let devices = &fleet.devices;
-    // A restart would leave the node without its GPUs. The hook still waits for pods that it
-    // restarted before.
-    let restarts = missing_config(draft).is_none();
-    let ready_since = base.map(|base| draft.memory.ready_since(&base.identity, fleet.now));
-    let mut needs = Vec::new();
-    for daemon_set in devices.daemon_sets() {
-        let away = is_away(draft, daemon_set);
-        let Some(pod) = devices.pod(node, daemon_set).filter(|pod| !pod.deleting) else {
-            if away {
-                needs.push(PluginNeed::Waits(pending(daemon_set, None, "there is no pod yet")));
-            }
-            continue;
-        };
-        let reasons = devices.staleness(node, pod, daemon_set, base, &fleet.memory.configs);
-        let (recorded, mut reasons): (Vec<StalePluginPod>, Vec<StalePluginPod>) =
-            reasons.into_iter().partition(|stale| was_replaced(draft, daemon_set, &stale.under));
-        if !recorded.is_empty()
-            && let Some(stale) =
-                repeat(draft, daemon_set, devices.pods_on(node), ReplacedPodKind::Device)
-        {
-            needs.push(PluginNeed::Waits(stale.being_replaced()));
-            continue;
-        }
-        let need = match reasons.pop().filter(|_| restarts) {
-            Some(_) if devices.is_rolled(pod, daemon_set) => {
-                Some(PluginNeed::Waits(Reason::RestartRolling {
-                    daemon_set: daemon_set.name.clone(),
-                }))
-            }
-            Some(_) if let Some(refused) = refused_writes::keeps_its_pods(draft) => {
-                Some(PluginNeed::Waits(refused))
-            }
-            Some(_) if !node.ready => {
-                Some(PluginNeed::Waits(Reason::NodeNotReady { since: node.ready_since }))
-            }
-            // A pod that is older than its driver serves files that no longer exist: it is replaced
-            // even while no new work starts.
-            Some(stale)
-                if base.is_none_or(|base| stale.under != base.identity)
-                    && let Some(reason) = paused(fleet.observed, node) =>
-            {
-                Some(PluginNeed::Waits(reason))
-            }
-            Some(stale) => {
-                let ready = stale
-                    .since
-                    .or(ready_since)
-                    .is_none_or(|since| draft.alarm.passed(since, READY_SECONDS));
-                let stale = StalePlugin::new(
-                    ReplacedPodKind::Device,
-                    pod,
-                    daemon_set,
-                    &stale.under,
-                    stale.cause,
-                    ready,
-                );
-                Some(PluginNeed::Stale(stale))
-            }
-            None if !away => None,
-            None => returned(draft, daemon_set, pod).map(PluginNeed::Waits),
-        };
-        needs.extend(need);
+    let away = is_away(draft, daemon_set);
+    let Some(pod) = devices.pod(node, daemon_set).filter(|pod| !pod.deleting) else {
+        return away.then(|| PluginNeed::Waits(pending(daemon_set, None, "there is no pod yet")));
+    };
+    let reasons = devices.staleness(node, pod, daemon_set, base, &fleet.memory.configs);
+    let (recorded, mut reasons): (Vec<StalePluginPod>, Vec<StalePluginPod>) =
+        reasons.into_iter().partition(|stale| was_replaced(draft, daemon_set, &stale.under));
+    if !recorded.is_empty()
+        && let Some(stale) =
+            repeat(draft, daemon_set, devices.pods_on(node), ReplacedPodKind::Device)
+    {
+        return Some(PluginNeed::Waits(stale.being_replaced()));
     }
-    needs
+    // Without its configuration, a restart would leave the node without its GPUs. The hook still
+    // waits for pods that it restarted before.
+    let Some(stale) = reasons.pop().filter(|_| missing_config(draft).is_none()) else {
+        let waits = if away { returned(draft, daemon_set, pod) } else { None };
+        return waits.map(PluginNeed::Waits);
+    };
+    if let Some(reason) = restart_obstacle(draft, base, daemon_set, (pod, &stale)) {
+        return Some(PluginNeed::Waits(reason));
+    }
+    let ready =
+        stale.since.or(ready_since).is_none_or(|since| draft.alarm.passed(since, READY_SECONDS));
+    Some(PluginNeed::Stale(StalePlugin::new(
+        ReplacedPodKind::Device,
+        pod,
+        daemon_set,
+        &stale.under,
+        stale.cause,
+        ready,
+    )))
+}
+
+/// Returns why a stale pod is not restarted now, whatever the limit allows.
+fn restart_obstacle(
+    draft: &NodeDraft<'_>,
+    base: Option<&PluginBase>,
+    daemon_set: &ObservedDaemonSet,
+    (pod, stale): (&ObservedPod, &StalePluginPod),
+) -> Option<Reason> {
+    let (fleet, node) = (draft.fleet, draft.node);
+    if fleet.devices.is_rolled(pod, daemon_set) {
+        return Some(Reason::RestartRolling { daemon_set: daemon_set.name.clone() });
+    }
+    if let Some(refused) = refused_writes::keeps_its_pods(draft) {
+        return Some(refused);
+    }
+    if !node.ready {
+        return Some(Reason::NodeNotReady { since: node.ready_since });
+    }
+    // A pod that is older than its driver serves files that no longer exist: it is replaced even
+    // while no new work starts.
+    if base.is_some_and(|base| stale.under == base.identity) {
+        return None;
+    }
+    paused(fleet.observed, node)
 }
 
 /// Returns the key of the configuration that the node requests and the ConfigMap does not contain.

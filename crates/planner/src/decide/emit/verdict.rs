@@ -61,38 +61,12 @@ impl RunState<'_> {
     ) -> (bool, Option<Verdict>) {
         let well = self.fleet.waits.is_empty() && !pending;
         let quiet = self.quiet_seconds();
-        let mut verdict = None;
-        if well {
-            let uids = || nodes.clone().map(|node| &node.uid);
-            let same = |(before, _): &(Arc<[String]>, Timestamp)| before.iter().eq(uids());
-            let (fleet, since) = self
-                .fleet
-                .memory
-                .well
-                .take()
-                .filter(same)
-                .unwrap_or_else(|| (uids().cloned().collect(), self.fleet.now));
-            self.fleet.memory.well = Some((fleet, since));
-            if self.fleet.alarm.passed(since, quiet) && self.leader_was_seen(since) {
-                verdict = Some(self.settled());
-            } else {
-                let until = after(since, quiet);
-                self.fleet.waits.push(Wait {
-                    node: None,
-                    reason: Reason::Quiet { until }.into(),
-                    since,
-                });
-            }
+        let mut verdict = if well {
+            self.after_quiet_period(quiet, nodes)
         } else {
             self.fleet.memory.well = None;
-            // A reason of the whole fleet whose time is over ends the run; failed nodes do not keep
-            // the others from finishing.
-            if let Some(failure) =
-                self.fleet.failures.iter().find(|failure| failure.node.is_none()).cloned()
-            {
-                verdict = Some(self.failed(failure.reason.exit_code(), &[failure]));
-            }
-        }
+            self.fleet_failure()
+        };
         let deadline = self.fleet.memory.deadline;
         let latest = after(deadline, MARGIN_SECONDS / 2);
         // If only the quiet period is missing, it may still end within the margin after the
@@ -119,6 +93,38 @@ impl RunState<'_> {
             self.fleet.alarm.at = at;
         }
         (well && self.fleet.failures.is_empty(), verdict)
+    }
+
+    /// Returns the verdict if all conditions have been met by the same nodes for the quiet period;
+    /// if not, the run waits.
+    fn after_quiet_period<'n>(
+        &mut self,
+        quiet: u64,
+        nodes: &(impl Iterator<Item = &'n ObservedNode> + Clone),
+    ) -> Option<Verdict> {
+        let uids = || nodes.clone().map(|node| &node.uid);
+        let same = |(before, _): &(Arc<[String]>, Timestamp)| before.iter().eq(uids());
+        let (fleet, since) = self
+            .fleet
+            .memory
+            .well
+            .take()
+            .filter(same)
+            .unwrap_or_else(|| (uids().cloned().collect(), self.fleet.now));
+        self.fleet.memory.well = Some((fleet, since));
+        if self.fleet.alarm.passed(since, quiet) && self.leader_was_seen(since) {
+            return Some(self.settled());
+        }
+        let until = after(since, quiet);
+        self.fleet.waits.push(Wait { node: None, reason: Reason::Quiet { until }.into(), since });
+        None
+    }
+
+    /// Returns the verdict if the time of a reason of the whole fleet is over. Failed nodes do not
+    /// keep the others from finishing.
+    fn fleet_failure(&self) -> Option<Verdict> {
+        let failure = self.fleet.failures.iter().find(|failure| failure.node.is_none())?;
+        Some(self.failed(failure.reason.exit_code(), std::slice::from_ref(failure)))
     }
 
     /// Returns the quiet period in seconds. Before 26.7, the Network Operator does not report

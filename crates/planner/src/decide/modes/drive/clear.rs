@@ -1,5 +1,7 @@
 //! Removal of the pods that must leave a node before its driver is replaced.
 
+use jiff::Timestamp;
+
 use crate::action::PodEviction;
 use crate::drive_upgrade::cause::FailureCause;
 use crate::drive_upgrade::record::UpgradeRecord;
@@ -60,61 +62,98 @@ pub(super) fn clear(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> PodCle
         };
     };
     let plan = plan(fleet, pods, record.state);
-    let limit = limit(&fleet.settings.upgrade.policy, record.state);
-    match plan.progress() {
-        PodProgress::Over => return PodClearing::Over,
-        PodProgress::Blocked => {
-            return PodClearing::Blocked(
-                plan.obstacle().map(|obstacle| obstacle.to_string()).unwrap_or_default(),
-            );
+    if let Some(clearing) = without_evictions(fleet, &plan) {
+        return clearing;
+    }
+    let window = EvictionWindow {
+        // No evictions were requested while there was no process.
+        since: record.since.max(fleet.memory.taken_over_at),
+        seconds: limit(&fleet.settings.upgrade.policy, record.state),
+    };
+    forget_earlier_requests(draft, &plan, window.since);
+    let names = going(draft, &plan);
+    let until = (window.seconds > 0).then(|| time_limit(draft, &plan, window));
+    // A new process, or one whose server was away, has not requested any eviction: each eviction is
+    // requested before the pod counts as late.
+    if let Some(until) = until.filter(|_| all_requested(draft, &plan, window)) {
+        if until <= fleet.now {
+            return PodClearing::TimedOut(format!(
+                "pods did not leave within {} s: {}",
+                window.seconds,
+                listed(&names)
+            ));
         }
-        PodProgress::Going => {}
+        draft.alarm.set(until);
     }
-    if let Some(message) = never_yields(fleet, &plan) {
-        return PodClearing::Blocked(message);
+    request_evictions(draft, &plan);
+    PodClearing::Waits(UpgradeReason::Evicting { pods: names, until })
+}
+
+/// The time that the evictions of a state may take.
+#[derive(Clone, Copy)]
+struct EvictionWindow {
+    since: Timestamp,
+    /// 0 is unlimited.
+    seconds: u64,
+}
+
+impl EvictionWindow {
+    fn end(self) -> Timestamp {
+        after(self.since, self.seconds)
     }
-    // No evictions were requested while there was no process.
-    let since = record.since.max(fleet.memory.taken_over_at);
-    // Answers and pauses of an earlier step or attempt do not apply to this one.
+
+    /// Returns whether the pod was created in time. Pods that return to the node repeatedly are as
+    /// late as the first one.
+    fn contains(self, pod: &Workload) -> bool {
+        pod.created <= self.end()
+    }
+}
+
+/// Returns the progress if no pod is to be evicted, or none can be.
+fn without_evictions(fleet: &FleetInputs<'_>, plan: &PodPlan<'_>) -> Option<PodClearing> {
+    match plan.progress() {
+        PodProgress::Over => Some(PodClearing::Over),
+        PodProgress::Blocked => Some(PodClearing::Blocked(
+            plan.obstacle().map(|obstacle| obstacle.to_string()).unwrap_or_default(),
+        )),
+        PodProgress::Going => never_yields(fleet, plan).map(PodClearing::Blocked),
+    }
+}
+
+/// Forgets answers and pauses of an earlier step or attempt, which do not apply to this one.
+fn forget_earlier_requests(draft: &mut NodeDraft<'_>, plan: &PodPlan<'_>, since: Timestamp) {
+    let evictions = &draft.fleet.memory.evictions;
     for going in &plan.evict {
-        if fleet.memory.evictions.get(&going.pod.uid).is_some_and(|history| history.last < since) {
+        if evictions.get(&going.pod.uid).is_some_and(|history| history.last < since) {
             draft.effects.unasked.push(going.pod.uid.clone());
         }
     }
-    // A pod may use its whole grace period; only then does it count as late. Pods that return to
-    // the node repeatedly are as late as the first one.
-    let in_time = |pod: &Workload| pod.created <= after(since, limit);
-    let leaving = plan.leaving.iter().filter(|leaving| in_time(leaving.pod));
+}
+
+/// Returns when the evictions time out. A pod may use its whole grace period; only then does it
+/// count as late.
+fn time_limit(draft: &NodeDraft<'_>, plan: &PodPlan<'_>, window: EvictionWindow) -> Timestamp {
     // The time of a pod that the hook evicted counts from the request, by the hook's clock; the
     // server's clock may have been set since.
     let due = |leaving: &LeavingPod<'_>| {
         asked(draft, leaving.pod)
             .map_or(leaving.due, |history| after(history.last, leaving.pod.grace_seconds))
     };
+    let leaving = plan.leaving.iter().filter(|leaving| window.contains(leaving.pod));
     let graceful = leaving.map(|leaving| after(due(leaving), GRACE_MARGIN_SECONDS)).max();
-    let until = (limit > 0).then(|| {
-        graceful.map_or(after(since, limit), |graceful| graceful.max(after(since, limit)))
-    });
-    let names = going(draft, &plan);
-    if let Some(until) = until {
-        // A new process, or one whose server was away, has not requested any eviction: each
-        // eviction is requested before the pod counts as late.
-        let asked =
-            plan.evict.iter().all(|going| !in_time(going.pod) || asked(draft, going.pod).is_some());
-        if until <= fleet.now && asked {
-            return PodClearing::TimedOut(format!(
-                "pods did not leave within {limit} s: {}",
-                listed(&names)
-            ));
-        }
-        if asked {
-            draft.alarm.set(until);
-        }
-    }
+    graceful.map_or(window.end(), |graceful| graceful.max(window.end()))
+}
+
+/// Returns whether the eviction of every pod that was created in time has been requested.
+fn all_requested(draft: &NodeDraft<'_>, plan: &PodPlan<'_>, window: EvictionWindow) -> bool {
+    plan.evict.iter().all(|going| !window.contains(going.pod) || asked(draft, going.pod).is_some())
+}
+
+fn request_evictions(draft: &mut NodeDraft<'_>, plan: &PodPlan<'_>) {
     for going in &plan.evict {
         let pod = going.pod;
         let eviction = PodEviction {
-            node: node.name.clone(),
+            node: draft.node.name.clone(),
             namespace: pod.namespace.clone(),
             pod: pod.name.clone(),
             uid: pod.uid.clone(),
@@ -122,7 +161,6 @@ pub(super) fn clear(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> PodCle
         let history = history(draft, pod);
         draft.effects.evictions.push((eviction, history));
     }
-    PodClearing::Waits(UpgradeReason::Evicting { pods: names, until })
 }
 
 /// Returns the reason for which a node waits whose pods are not known. A watch that never starts
