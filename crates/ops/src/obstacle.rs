@@ -35,6 +35,12 @@ pub struct PodObstacle {
     pub remedy: Remedy,
 }
 
+impl PodObstacle {
+    fn new(pod: &Workload, kind: ObstacleKind, text: String, remedy: Remedy) -> Self {
+        Self { pod: full_name(pod), kind, text, remedy }
+    }
+}
+
 /// The kind of an obstacle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub enum ObstacleKind {
@@ -103,18 +109,33 @@ fn job(pod: &Workload) -> PodObstacle {
     let of_job = pod.controller.as_ref().filter(|controller| controller.kind == "Job");
     let stop = match of_job {
         Some(job) => format!("kubectl delete job -n {} {}", pod.namespace, job.name),
-        None => format!("kubectl delete pod -n {} {}", pod.namespace, pod.name),
+        None => delete_command(pod),
     };
-    PodObstacle {
-        pod: full_name(pod),
-        kind: ObstacleKind::Job,
-        text: format!(
+    PodObstacle::new(
+        pod,
+        ObstacleKind::Job,
+        format!(
             "{} belongs to a job that the policy waits for (waitForCompletion)",
             full_name(pod)
         ),
-        remedy: Remedy::words("wait until the job ends, or stop it if its work may be lost")
-            .run(stop),
-    }
+        Remedy::words("wait until the job ends, or stop it if its work may be lost").run(stop),
+    )
+}
+
+/// Describes a pod that uses the device and that its DaemonSet would recreate at once.
+fn recreated(pod: &Workload, owner: &str) -> PodObstacle {
+    let text = format!(
+        "{} uses the device and belongs to daemonset/{owner}, which recreates it at once",
+        full_name(pod)
+    );
+    let remedy =
+        Remedy::words("exclude the node from the DaemonSet's node selector during the upgrade")
+            .inspect(format!("kubectl get daemonset -n {} {owner}", pod.namespace));
+    PodObstacle::new(pod, ObstacleKind::Pinned, text, remedy)
+}
+
+fn delete_command(pod: &Workload) -> String {
+    format!("kubectl delete pod -n {} {}", pod.namespace, pod.name)
 }
 
 struct ObstacleFinder<'a> {
@@ -126,88 +147,80 @@ struct ObstacleFinder<'a> {
 impl ObstacleFinder<'_> {
     /// Returns what keeps the pod on the node, or `None` if nothing does.
     fn find(&self, pod: &Workload, held: bool, filter: &PodFilter<'_>) -> Option<PodObstacle> {
-        let name = full_name(pod);
-        let obstacle = |kind, text: String, remedy| {
-            Some(PodObstacle { pod: name.clone(), kind, text, remedy })
-        };
-        let delete = format!("kubectl delete pod -n {} {}", pod.namespace, pod.name);
         if let Some(due) = pod.deleted_at {
-            let leaving = LeavingPod { pod, due };
-            let remedy = match leaving.stage(self.now) {
-                LeavingStage::Grace => Remedy::words("wait: the grace period of the pod has not ended"),
-                LeavingStage::Overdue => {
-                    Remedy::words("check that the node's kubelet runs; if the node will not come back, force-delete its pod")
-                        .inspect(format!("kubectl describe node {}", pod.node))
-                        .run(format!("{delete} --force --grace-period=0"))
-                }
-                LeavingStage::Finalizers => Remedy::words("find out why the owner of the finalizers does not remove them")
-                    .inspect(format!("kubectl get pod -n {} {} -o yaml", pod.namespace, pod.name)),
-            };
-            return obstacle(ObstacleKind::Terminating, leaving.text(self.now), remedy);
+            return Some(self.terminating(&LeavingPod { pod, due }));
         }
         match filter.judge(pod) {
             PodFate::Blocked(block) => {
-                let key = block.policy_key(filter.terms.step);
-                let allow = key
-                    .as_ref()
-                    .map(|key| format!("; or set {key}: true in the upgrade policy"))
-                    .unwrap_or_default();
-                let text = format!(
-                    "{name} {block}{}",
-                    key.map(|key| format!(" ({key} is off)")).unwrap_or_default()
-                );
-                match block {
-                    EvictionBlock::EmptyDir { .. } => {
-                        let words = format!(
-                            "save the data of the emptyDir if you need it, then delete the pod{allow}"
-                        );
-                        obstacle(
-                            ObstacleKind::EmptyDir,
-                            text,
-                            self.leaves(pod, Remedy::words(words), delete),
-                        )
-                    }
-                    EvictionBlock::Bare | EvictionBlock::DaemonSetGone(_) => obstacle(
-                        ObstacleKind::Unmanaged,
-                        text,
-                        Remedy::words(format!("delete the pod when you no longer need it{allow}"))
-                            .run(delete),
-                    ),
-                    EvictionBlock::DaemonSet(_)
-                    | EvictionBlock::Mirror
-                    | EvictionBlock::DaemonSetUnreadable(_) => obstacle(
-                        ObstacleKind::Pinned,
-                        text,
-                        Remedy::words(
-                            "exclude the node from the DaemonSet's node selector, or stop the pod, until the node's upgrade is done",
-                        ),
-                    ),
-                }
+                Some(self.blocked(pod, &block, block.policy_key(filter.terms.step)))
             }
-            PodFate::Stays(StayReason::DaemonSet(owner)) if held => obstacle(
-                ObstacleKind::Pinned,
-                format!(
-                    "{name} uses the device and belongs to daemonset/{owner}, which recreates it at once"
-                ),
-                Remedy::words(
-                    "exclude the node from the DaemonSet's node selector during the upgrade",
-                )
-                .inspect(format!("kubectl get daemonset -n {} {owner}", pod.namespace)),
-            ),
+            PodFate::Stays(StayReason::DaemonSet(owner)) if held => Some(recreated(pod, &owner)),
             PodFate::Stays(_) => None,
             PodFate::Goes => {
                 let standing = self.budgets.standing(pod, self.now);
                 let remedy = remedy(&standing, pod)?;
-                obstacle(ObstacleKind::PodDisruptionBudget, format!("{name}: {standing}"), remedy)
+                let text = format!("{}: {standing}", full_name(pod));
+                Some(PodObstacle::new(pod, ObstacleKind::PodDisruptionBudget, text, remedy))
             }
         }
     }
-}
 
-impl ObstacleFinder<'_> {
+    /// Describes a pod that is being deleted and has not left.
+    fn terminating(&self, leaving: &LeavingPod<'_>) -> PodObstacle {
+        let pod = leaving.pod;
+        let remedy = match leaving.stage(self.now) {
+            LeavingStage::Grace => Remedy::words("wait: the grace period of the pod has not ended"),
+            LeavingStage::Overdue => {
+                Remedy::words("check that the node's kubelet runs; if the node will not come back, force-delete its pod")
+                    .inspect(format!("kubectl describe node {}", pod.node))
+                    .run(format!("{} --force --grace-period=0", delete_command(pod)))
+            }
+            LeavingStage::Finalizers => Remedy::words("find out why the owner of the finalizers does not remove them")
+                .inspect(format!("kubectl get pod -n {} {} -o yaml", pod.namespace, pod.name)),
+        };
+        PodObstacle::new(pod, ObstacleKind::Terminating, leaving.text(self.now), remedy)
+    }
+
+    /// Describes a pod that must leave and may not be evicted. `key`: of the policy, which would
+    /// allow the eviction.
+    fn blocked(&self, pod: &Workload, block: &EvictionBlock, key: Option<String>) -> PodObstacle {
+        let allow = key
+            .as_ref()
+            .map(|key| format!("; or set {key}: true in the upgrade policy"))
+            .unwrap_or_default();
+        let (kind, remedy) = match block {
+            EvictionBlock::EmptyDir { .. } => {
+                let words = format!(
+                    "save the data of the emptyDir if you need it, then delete the pod{allow}"
+                );
+                (ObstacleKind::EmptyDir, self.leaves(pod, Remedy::words(words)))
+            }
+            EvictionBlock::Bare | EvictionBlock::DaemonSetGone(_) => (
+                ObstacleKind::Unmanaged,
+                Remedy::words(format!("delete the pod when you no longer need it{allow}"))
+                    .run(delete_command(pod)),
+            ),
+            EvictionBlock::DaemonSet(_)
+            | EvictionBlock::Mirror
+            | EvictionBlock::DaemonSetUnreadable(_) => (
+                ObstacleKind::Pinned,
+                Remedy::words(
+                    "exclude the node from the DaemonSet's node selector, or stop the pod, until the node's upgrade is done",
+                ),
+            ),
+        };
+        let text = format!(
+            "{} {block}{}",
+            full_name(pod),
+            key.map(|key| format!(" ({key} is off)")).unwrap_or_default()
+        );
+        PodObstacle::new(pod, kind, text, remedy)
+    }
+
     /// Adds the commands that delete a pod. A cordon keeps its controller from recreating it on the
     /// node.
-    fn leaves(&self, pod: &Workload, remedy: Remedy, delete: String) -> Remedy {
+    fn leaves(&self, pod: &Workload, remedy: Remedy) -> Remedy {
+        let delete = delete_command(pod);
         if self.node.unschedulable || pod.controller.is_none() {
             return remedy.run(delete);
         }
@@ -258,6 +271,6 @@ fn remedy(standing: &BudgetAnswer<'_>, pod: &Workload) -> Option<Remedy> {
         }
         BudgetAnswer::Never(_, ImpossibleEviction::Unhealthy) => words
             .inspect(format!("kubectl get pods -n {} -o wide", pod.namespace))
-            .run(format!("kubectl delete pod -n {} {}", pod.namespace, pod.name)),
+            .run(delete_command(pod)),
     })
 }

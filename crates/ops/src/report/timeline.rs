@@ -78,74 +78,106 @@ struct TimelineEntry {
 
 /// Lays out the chart. Returns `None` if the report has no states and no replacements.
 pub fn timeline(report: &RunReport) -> Option<Timeline> {
-    let spans = || report.nodes.iter().flat_map(|bar| &bar.spans);
-    let moments = || {
-        let replaced = report
-            .nodes
-            .iter()
-            .flat_map(|bar| &bar.replaced)
-            .flat_map(|one| [Some(one.at), one.back_at])
-            .flatten();
-        spans().flat_map(|span| [span.from, span.to]).chain(replaced)
-    };
-    let (from, to) = (moments().min()?, moments().max()?);
-    let seconds = to.duration_since(from).as_secs().max(1);
-    let name = report.nodes.iter().map(|bar| bar.node.chars().count()).max().unwrap_or(0);
-    let left = i64::try_from(name).unwrap_or(0) * CHARACTER + CHARACTER;
-    let x = |at: Timestamp| {
-        left + at.duration_since(from).as_secs().clamp(0, seconds) * WIDTH / seconds
-    };
-    let row = |(place, bar): (i64, &NodeTimeline)| {
-        let top = SCALE + place * LINE + (LINE - BAR) / 2;
-        let bars = bar.spans.iter().map(|span| Rectangle {
-            x: x(span.from),
-            y: top,
-            width: (x(span.to) - x(span.from)).max(THINNEST),
-            height: BAR,
-            kind: span.kind,
-            text: format!(
-                "{}: {} for {} from {:.0}",
-                bar.node,
-                span.state,
-                format_duration(span.to.duration_since(span.from)),
-                span.from
-            ),
-        });
-        let evicted = bar
-            .evicted
-            .iter()
-            .map(|one| ("evicted", one.at, format!("{} evicted {:.0}", one.pod, one.at)));
-        let replaced = bar.replaced.iter().map(|one| {
-            ("replaced", one.at, format!("{} replaced {:.0}: {}", one.pod, one.at, one.cause))
-        });
-        let marks = evicted.chain(replaced).map(|(kind, at, text)| Mark {
-            x: x(at),
-            y: top + BAR / 2,
-            kind,
-            text,
-        });
-        TimelineRow {
-            node: bar.node.clone(),
-            y: top + BAR - 2,
-            bars: bars.collect(),
-            marks: marks.collect(),
-        }
-    };
-    let rows: Vec<TimelineRow> = (0..).zip(&report.nodes).map(row).collect();
-    let kinds = SpanKind::ALL.into_iter().filter(|kind| spans().any(|span| span.kind == *kind));
+    let axis = TimeAxis::new(report)?;
+    let rows: Vec<TimelineRow> =
+        (0..).zip(&report.nodes).map(|(place, bar)| row(axis, place, bar)).collect();
+    let kinds = SpanKind::ALL.into_iter().filter(|kind| {
+        report.nodes.iter().flat_map(|bar| &bar.spans).any(|span| span.kind == *kind)
+    });
     Some(Timeline {
-        width: left + WIDTH + CHARACTER * 4,
+        width: axis.left + WIDTH + CHARACTER * 4,
         height: SCALE + i64::try_from(rows.len()).unwrap_or(0) * LINE + LINE / 2,
-        left,
-        ticks: ticks(seconds)
+        left: axis.left,
+        ticks: ticks(axis.seconds)
             .map(|at| Tick {
-                x: left + at * WIDTH / seconds,
+                x: axis.x_after(at),
                 text: format_duration(SignedDuration::from_secs(at)),
             })
             .collect(),
         rows,
         legend: kinds.map(|kind| TimelineEntry { kind, text: kind.text() }).collect(),
     })
+}
+
+/// The time axis of the chart.
+#[derive(Clone, Copy)]
+struct TimeAxis {
+    /// Its start in time.
+    from: Timestamp,
+    /// Its length in time; at least 1.
+    seconds: i64,
+    /// The x position of its start: right of the names of the nodes.
+    left: i64,
+}
+
+impl TimeAxis {
+    /// Returns the axis from the first to the last event. Returns `None` if there are no events.
+    fn new(report: &RunReport) -> Option<Self> {
+        let moments = || {
+            let spans = report.nodes.iter().flat_map(|bar| &bar.spans);
+            let replaced = report
+                .nodes
+                .iter()
+                .flat_map(|bar| &bar.replaced)
+                .flat_map(|one| [Some(one.at), one.back_at])
+                .flatten();
+            spans.flat_map(|span| [span.from, span.to]).chain(replaced)
+        };
+        let (from, to) = (moments().min()?, moments().max()?);
+        let name = report.nodes.iter().map(|bar| bar.node.chars().count()).max().unwrap_or(0);
+        Some(Self {
+            from,
+            seconds: to.duration_since(from).as_secs().max(1),
+            left: i64::try_from(name).unwrap_or(0) * CHARACTER + CHARACTER,
+        })
+    }
+
+    fn x(self, at: Timestamp) -> i64 {
+        self.x_after(at.duration_since(self.from).as_secs().clamp(0, self.seconds))
+    }
+
+    /// Returns the position of a time in seconds from the start.
+    fn x_after(self, seconds: i64) -> i64 {
+        self.left + seconds * WIDTH / self.seconds
+    }
+}
+
+/// Lays out the line of the node at this place, from the top.
+fn row(axis: TimeAxis, place: i64, bar: &NodeTimeline) -> TimelineRow {
+    let top = SCALE + place * LINE + (LINE - BAR) / 2;
+    let bars = bar.spans.iter().map(|span| Rectangle {
+        x: axis.x(span.from),
+        y: top,
+        width: (axis.x(span.to) - axis.x(span.from)).max(THINNEST),
+        height: BAR,
+        kind: span.kind,
+        text: format!(
+            "{}: {} for {} from {:.0}",
+            bar.node,
+            span.state,
+            format_duration(span.to.duration_since(span.from)),
+            span.from
+        ),
+    });
+    let evicted = bar
+        .evicted
+        .iter()
+        .map(|one| ("evicted", one.at, format!("{} evicted {:.0}", one.pod, one.at)));
+    let replaced = bar.replaced.iter().map(|one| {
+        ("replaced", one.at, format!("{} replaced {:.0}: {}", one.pod, one.at, one.cause))
+    });
+    let marks = evicted.chain(replaced).map(|(kind, at, text)| Mark {
+        x: axis.x(at),
+        y: top + BAR / 2,
+        kind,
+        text,
+    });
+    TimelineRow {
+        node: bar.node.clone(),
+        y: top + BAR - 2,
+        bars: bars.collect(),
+        marks: marks.collect(),
+    }
 }
 
 /// Returns round times, in seconds from the start.

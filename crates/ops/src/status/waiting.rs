@@ -7,7 +7,7 @@ use planner::reason::{Reason, Wait};
 
 use super::super::hold_status::{HoldStatus, is_attended};
 use super::super::observe::RolloutSnapshot;
-use super::super::obstacle::obstacles;
+use super::super::obstacle::{PodObstacle, obstacles};
 use super::super::remedy::{Remedy, RemedyContext, remedy_for};
 use super::super::run_phase::RunPhase;
 use super::super::wait_start::{WaitStart, WaitStartSources};
@@ -26,14 +26,6 @@ pub(super) fn node(
     wait: &Wait,
 ) -> BlockingCondition {
     let reason = &*wait.reason;
-    let settings = &snapshot.settings;
-    let driver_pod = sources.operands.driver_pod(node).map(|driver| driver.pod.name.as_str());
-    let plugins = snapshot.observed.dra.pods.on(&node.name);
-    let plugin_pods: Vec<(&str, &str)> =
-        plugins.map(|pod| (pod.namespace.as_str(), pod.name.as_str())).collect();
-    let pods = snapshot.observed.workloads.pods.get(&node.name);
-    let policy = snapshot.pools.pool_of(node).map_or(&snapshot.policy, |pool| &pool.policy);
-    let in_the_way = pods.filter(|_| is_held_by_pods(reason));
     let mut waiting = BlockingCondition {
         reason: reason.name(),
         text: reason.to_string(),
@@ -43,52 +35,88 @@ pub(super) fn node(
             snapshot,
         ),
         resolves_itself: resolves_itself(reason),
-        remedy: remedy_for(
-            reason,
-            RemedyContext {
-                node: Some(&node.name),
-                driver_pod,
-                plugin_pods: &plugin_pods,
-                settings,
-            },
-        ),
-        obstacles: in_the_way
-            .map(|pods| obstacles(node, pods, (&snapshot.observed, settings, policy), snapshot.now))
-            .unwrap_or_default(),
+        remedy: node_remedy(snapshot, sources, node, reason),
+        obstacles: node_obstacles(snapshot, node, reason),
         whole_fleet: false,
     };
     if !waiting.obstacles.is_empty() {
         waiting.remedy = behind(waiting.remedy, reason);
     }
-    if let Some(held) = HoldStatus::find(snapshot, node).filter(|_| !settings.mode.decides()) {
-        waiting.since = WaitStart { at: held.since, by: None };
+    let decides = snapshot.settings.mode.decides();
+    if let Some(held) = HoldStatus::find(snapshot, node).filter(|_| !decides) {
+        waiting.describe_hold(&held, snapshot);
+    }
+    if decides && needs_hook(reason) {
+        waiting.describe_missing_hook(snapshot);
+    }
+    waiting
+}
+
+fn node_remedy(
+    snapshot: &RolloutSnapshot,
+    sources: &WaitStartSources<'_>,
+    node: &ObservedNode,
+    reason: &Reason,
+) -> Remedy {
+    let plugins = snapshot.observed.dra.pods.on(&node.name);
+    let plugin_pods: Vec<(&str, &str)> =
+        plugins.map(|pod| (pod.namespace.as_str(), pod.name.as_str())).collect();
+    remedy_for(
+        reason,
+        RemedyContext {
+            node: Some(&node.name),
+            driver_pod: sources.operands.driver_pod(node).map(|driver| driver.pod.name.as_str()),
+            plugin_pods: &plugin_pods,
+            settings: &snapshot.settings,
+        },
+    )
+}
+
+/// Returns the pods that keep the node from being upgraded, if pods may be the cause.
+fn node_obstacles(
+    snapshot: &RolloutSnapshot,
+    node: &ObservedNode,
+    reason: &Reason,
+) -> Vec<PodObstacle> {
+    let pods = snapshot.observed.workloads.pods.get(&node.name);
+    let policy = snapshot.pools.pool_of(node).map_or(&snapshot.policy, |pool| &pool.policy);
+    let rules = (&snapshot.observed, &snapshot.settings, policy);
+    pods.filter(|_| is_held_by_pods(reason))
+        .map(|pods| obstacles(node, pods, rules, snapshot.now))
+        .unwrap_or_default()
+}
+
+impl BlockingCondition {
+    /// Describes a node that a hook holds until the operator is upgraded.
+    fn describe_hold(&mut self, held: &HoldStatus, snapshot: &RolloutSnapshot) {
+        self.since = WaitStart { at: held.since, by: None };
         if !is_attended(snapshot) {
-            (waiting.reason, waiting.resolves_itself) = (NOT_RUNNING, false);
-            waiting.text = format!("{}; no hook Job is running{}", held.text(), last(snapshot));
-            waiting.remedy = HoldStatus::remedy();
+            (self.reason, self.resolves_itself) = (NOT_RUNNING, false);
+            self.text = format!("{}; no hook Job is running{}", held.text(), last(snapshot));
+            self.remedy = HoldStatus::remedy();
         } else if snapshot.phase() != RunPhase::Running {
             // The engine's reason assumes that the hook after the operator's release already runs.
-            (waiting.reason, waiting.resolves_itself, waiting.text) = (HELD, true, held.text());
-            waiting.remedy =
+            (self.reason, self.resolves_itself, self.text) = (HELD, true, held.text());
+            self.remedy =
                 Remedy::words("wait: the hook after the operator's release releases the node");
         }
     }
-    if !settings.mode.decides() || !needs_hook(reason) {
-        return waiting;
+
+    /// Adds that no hook acts, if none does.
+    fn describe_missing_hook(&mut self, snapshot: &RolloutSnapshot) {
+        if let Some(absence) = absence(snapshot.phase()) {
+            self.text = format!("{absence}; with a running hook: {}", self.text);
+        } else if !snapshot.phase().has_job() {
+            (self.reason, self.resolves_itself) = (NOT_RUNNING, false);
+            self.text = format!(
+                "no hook Job is running{}; with a running hook: {}",
+                last(snapshot),
+                self.text
+            );
+            self.remedy =
+                Remedy::words("deploy the bundle again: the rollout continues where it stopped");
+        }
     }
-    if let Some(absence) = absence(snapshot.phase()) {
-        waiting.text = format!("{absence}; with a running hook: {}", waiting.text);
-    } else if !snapshot.phase().has_job() {
-        (waiting.reason, waiting.resolves_itself) = (NOT_RUNNING, false);
-        waiting.text = format!(
-            "no hook Job is running{}; with a running hook: {}",
-            last(snapshot),
-            waiting.text
-        );
-        waiting.remedy =
-            Remedy::words("deploy the bundle again: the rollout continues where it stopped");
-    }
-    waiting
 }
 
 /// Returns the remedy to apply after the obstacles are removed.
