@@ -122,6 +122,28 @@ fn check_repositories(catalog: &impl PlanCatalog, options: &PlanOptions) -> Resu
     }
 }
 
+/// The operator of a hook's driver.
+struct HookOperator<'a> {
+    /// Its component.
+    component: &'a str,
+    /// That component, if the recipe deploys it.
+    operator: Option<&'a ChosenComponent<'a>>,
+}
+
+/// Returns the name of the operator's Deployment, if the component's values set it. That of the GPU
+/// Operator has a fixed name.
+fn operator_deployment<'a>(choice: &'a ChosenComponent<'_>) -> Option<&'a str> {
+    lookup(&choice.values, "operator.fullnameOverride")
+        .and_then(Value::as_str)
+        .filter(|name| choice.hooks().driver == Driver::Ofed && !name.is_empty())
+}
+
+/// Returns the hook release if it waits for the rollout, and its time budget in seconds.
+fn rollout_wait(release: &Release) -> Option<(&str, u64)> {
+    let hook = release.kind.hook().filter(|hook| hook.tasks.contains(&Task::Settle))?;
+    Some((release.name.as_str(), hook.budget.seconds))
+}
+
 /// A plan under construction.
 struct ReleasePlanner<'a, C> {
     recipe: &'a Recipe,
@@ -190,25 +212,32 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
             needs.push(hook.name.clone());
             self.releases.push(hook);
         }
-        self.releases.push(Release {
-            name: name.to_owned(),
+        self.releases.push(self.upstream(choice, needs, skip_crds));
+        self.releases.extend(resources);
+        self.releases.extend(post);
+        Ok(())
+    }
+
+    /// Returns the release of the vendor's chart.
+    fn upstream(
+        &self,
+        choice: &ChosenComponent<'_>,
+        needs: Vec<String>,
+        skip_crds: bool,
+    ) -> Release {
+        let repositories = &self.options.chart_repositories;
+        Release {
+            name: choice.name().to_owned(),
             namespace: choice.namespace.to_owned(),
             needs,
             timeout_seconds: time::UPSTREAM_TIMEOUT_SECONDS,
             kind: ReleaseKind::Upstream(UpstreamRelease {
-                chart: sources::chart(
-                    choice.known,
-                    choice.version,
-                    &self.options.chart_repositories,
-                ),
+                chart: sources::chart(choice.known, choice.version, repositories),
                 version: choice.version.to_owned(),
                 values: choice.values.clone(),
                 skip_crds,
             }),
-        });
-        self.releases.extend(resources);
-        self.releases.extend(post);
-        Ok(())
+        }
     }
 
     /// Adds a release with the component's CRDs that have no owner yet. Returns all releases that
@@ -283,7 +312,7 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
         choice: &ChosenComponent<'_>,
         resource: Option<&Map<String, Value>>,
     ) -> ComponentHooks {
-        let has = |name: &str| self.chosen.iter().any(|choice| choice.name() == name);
+        let has = |name: &str| self.find(name).is_some();
         let stands_alone = choice.name() == device_plugin::STAND_ALONE;
         let mode = mode::in_force(
             &self.recipe.rollout,
@@ -332,34 +361,16 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
         resource: Option<&Map<String, Value>>,
     ) -> Result<Release, PlanError> {
         let driver = choice.hooks().driver;
-        let find = |name: &str| self.chosen.iter().find(|choice| choice.name() == name);
-        let (component, operator) = match driver {
-            Driver::Gpu => (GPU_OPERATOR, find(GPU_OPERATOR)),
-            Driver::DaemonSet => (choice.name(), None),
-            Driver::Ofed => (choice.name(), Some(choice)),
-        };
-        let carrier = resource.or(operator.map(|operator| &operator.values));
+        let HookOperator { component, operator } = self.operator_of(choice);
+        let values = operator.map(|operator| &operator.values);
+        let carrier = resource.or(values);
         let place = if resource.is_some() { "customResources.NicClusterPolicy" } else { "values" };
-        let mode = mode::in_force(
-            &self.recipe.rollout,
-            driver,
-            operator.map(|operator| &operator.values),
-            resource,
-        );
+        let mode = mode::in_force(&self.recipe.rollout, driver, values, resource);
         let budget = time::budget(
             self.recipe,
             time::DriverPace { driver, component, place, carrier, mode },
             tasks,
         )?;
-        // The settings belong to this component, even if other components deploy operator and DRA
-        // driver.
-        let operator_namespace = match operator {
-            Some(operator) => operator.namespace,
-            None => self
-                .catalog
-                .component(component)
-                .map_or(component, |operator| operator.namespace.as_str()),
-        };
         let timeout_seconds = budget.timeout_seconds();
         let mut hook = hook::plan_hook(hook::HookParts {
             recipe: self.recipe,
@@ -370,18 +381,12 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
             tasks,
             budget,
             shares: shares.to_vec(),
-            waits: waiting.and_then(|release| {
-                let hook = release.kind.hook().filter(|hook| hook.tasks.contains(&Task::Settle))?;
-                Some((release.name.as_str(), hook.budget.seconds))
-            }),
-            operator_namespace,
-            // The GPU Operator's Deployment has a fixed name.
-            operator_deployment: lookup(&choice.values, "operator.fullnameOverride")
-                .and_then(Value::as_str)
-                .filter(|name| driver == Driver::Ofed && !name.is_empty()),
+            waits: waiting.and_then(rollout_wait),
+            operator_namespace: self.operator_namespace(choice),
+            operator_deployment: operator_deployment(choice),
             dra_namespace: tasks
                 .contains(&Task::Reroll)
-                .then(|| find(DRA_DRIVER).map(|dra| dra.namespace))
+                .then(|| self.find(DRA_DRIVER).map(|dra| dra.namespace))
                 .flatten(),
             image: self.options.hook_image.as_ref(),
         });
@@ -397,6 +402,34 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
             timeout_seconds,
             kind: ReleaseKind::Hook(Box::new(hook)),
         })
+    }
+
+    /// Returns the recipe's component of this name.
+    fn find(&self, name: &str) -> Option<&ChosenComponent<'_>> {
+        self.chosen.iter().find(|choice| choice.name() == name)
+    }
+
+    /// Returns the operator that a hook of the component waits for.
+    fn operator_of<'c>(&'c self, choice: &'c ChosenComponent<'_>) -> HookOperator<'c> {
+        let (component, operator) = match choice.hooks().driver {
+            Driver::Gpu => (GPU_OPERATOR, self.find(GPU_OPERATOR)),
+            Driver::DaemonSet => (choice.name(), None),
+            Driver::Ofed => (choice.name(), Some(choice)),
+        };
+        HookOperator { component, operator }
+    }
+
+    /// Returns the namespace of that operator. The settings of a hook belong to its component, even
+    /// if other components deploy operator and DRA driver.
+    fn operator_namespace<'c>(&'c self, choice: &'c ChosenComponent<'_>) -> &'c str {
+        let HookOperator { component, operator } = self.operator_of(choice);
+        match operator {
+            Some(operator) => operator.namespace,
+            None => self
+                .catalog
+                .component(component)
+                .map_or(component, |operator| operator.namespace.as_str()),
+        }
     }
 
     /// Returns the last release of `component`, which must succeed before any release that comes

@@ -82,11 +82,7 @@ pub(super) fn budget(
         Some(upgrade) => PolicyLimits::ours(&upgrade.policy),
         None => pace.limits()?,
     };
-    let wait = match limits.wait {
-        Some(wait) if wait.as_secs() == 0 => return Err(PlanError::EndlessWait(pace.key())),
-        Some(wait) => wait.as_secs(),
-        None => 0,
-    };
+    let wait = limits.wait_seconds(pace)?;
     let per_node = recipe
         .rollout
         .driver(pace.driver)
@@ -101,51 +97,85 @@ pub(super) fn budget(
         soak_seconds: 0,
     };
     let upgrade = ours.map_or(vendors, |upgrade| upgrade.fleet(nodes, per_node_seconds));
-    let replaced = |max_unavailable, per_node_seconds| FleetPace {
-        max_parallel: 0,
-        max_unavailable,
-        per_node_seconds,
-        ..vendors
-    };
-    let (dra, plugins) = (DraSettings::default(), DevicePluginSettings::default());
-    let reroll = replaced(dra.max_unavailable, dra.replacement_seconds);
-    let restart = replaced(plugins.max_unavailable, plugins.replacement_seconds);
-    let operands = pace.operands_max_unavailable()?.map(|max_unavailable| {
-        (Task::Settle, replaced(max_unavailable, OPERANDS_SECONDS), "with its operands replaced")
-    });
-    let candidates = [
-        (Task::Settle, upgrade, UPGRADED),
-        (Task::Reroll, reroll, "re-rolled"),
-        (Task::RestartPlugins, restart, "restarted"),
-    ];
-    let candidates =
-        operands.into_iter().chain(candidates).filter(|(task, ..)| tasks.contains(task));
-    let slowest = candidates.max_by_key(|(_, fleet, _)| fleet.budget_seconds());
-    let Some((_, fleet, verb)) = slowest else {
+    let slowest = paced_tasks(pace, upgrade)?
+        .into_iter()
+        .filter(|paced| tasks.contains(&paced.task))
+        .max_by_key(|paced| paced.fleet.budget_seconds());
+    let Some(slowest) = slowest else {
         let explanation = format!("{}: waits for no node", Duration::from_secs(OVERHEAD_SECONDS));
         return Ok(TimeBudget { seconds: OVERHEAD_SECONDS, per_node_seconds, explanation });
     };
-    let seconds = fleet.budget_seconds();
-    let waiting = if wait > 0 && verb == UPGRADED {
-        format!(" (including {} to wait for jobs)", Duration::from_secs(wait))
-    } else {
-        String::new()
-    };
-    let soak = Duration::from_secs(fleet.soak_seconds);
-    let pauses =
-        if fleet.soak_seconds > 0 { format!(", {soak} between them") } else { String::new() };
-    let explanation = format!(
-        "{}: {nodes} GPU node{}, {} {verb} at once, {} per node{waiting}{pauses}, {} for everything else",
-        Duration::from_secs(seconds),
-        if nodes == 1 { "" } else { "s" },
-        fleet.parallel(),
-        Duration::from_secs(fleet.per_node_seconds),
-        Duration::from_secs(OVERHEAD_SECONDS),
-    );
+    let seconds = slowest.fleet.budget_seconds();
+    let explanation = slowest.explanation(wait);
     if seconds > MAX_SECONDS {
         return Err(PlanError::TooLong { driver: pace.key(), explanation });
     }
     Ok(TimeBudget { seconds, per_node_seconds, explanation })
+}
+
+/// What a task does with every node, at the pace of the fleet.
+struct PacedTask {
+    task: Task,
+    fleet: FleetPace,
+    /// What happens to a node, for explanations.
+    verb: &'static str,
+}
+
+/// Returns what the tasks of a hook Job may do with the nodes. Of equally slow ones, the last one
+/// determines the explanation.
+fn paced_tasks(pace: DriverPace<'_>, upgrade: FleetPace) -> Result<Vec<PacedTask>, PlanError> {
+    let replaced = |max_unavailable, per_node_seconds| FleetPace {
+        max_parallel: 0,
+        max_unavailable,
+        per_node_seconds,
+        soak_seconds: 0,
+        nodes: upgrade.nodes,
+    };
+    let (dra, plugins) = (DraSettings::default(), DevicePluginSettings::default());
+    let operands = pace.operands_max_unavailable()?.map(|max_unavailable| PacedTask {
+        task: Task::Settle,
+        fleet: replaced(max_unavailable, OPERANDS_SECONDS),
+        verb: "with its operands replaced",
+    });
+    let others = [
+        PacedTask { task: Task::Settle, fleet: upgrade, verb: UPGRADED },
+        PacedTask {
+            task: Task::Reroll,
+            fleet: replaced(dra.max_unavailable, dra.replacement_seconds),
+            verb: "re-rolled",
+        },
+        PacedTask {
+            task: Task::RestartPlugins,
+            fleet: replaced(plugins.max_unavailable, plugins.replacement_seconds),
+            verb: "restarted",
+        },
+    ];
+    Ok(operands.into_iter().chain(others).collect())
+}
+
+impl PacedTask {
+    /// Explains the time that it takes. `wait`: seconds of each node's upgrade that are for its
+    /// jobs.
+    fn explanation(&self, wait: u64) -> String {
+        let Self { fleet, verb, .. } = self;
+        let waiting = if wait > 0 && *verb == UPGRADED {
+            format!(" (including {} to wait for jobs)", Duration::from_secs(wait))
+        } else {
+            String::new()
+        };
+        let soak = Duration::from_secs(fleet.soak_seconds);
+        let pauses =
+            if fleet.soak_seconds > 0 { format!(", {soak} between them") } else { String::new() };
+        format!(
+            "{}: {} GPU node{}, {} {verb} at once, {} per node{waiting}{pauses}, {} for everything else",
+            Duration::from_secs(fleet.budget_seconds()),
+            fleet.nodes,
+            if fleet.nodes == 1 { "" } else { "s" },
+            fleet.parallel(),
+            Duration::from_secs(fleet.per_node_seconds),
+            Duration::from_secs(OVERHEAD_SECONDS),
+        )
+    }
 }
 
 /// The limits of the effective policy.
@@ -158,6 +188,15 @@ struct PolicyLimits {
 }
 
 impl PolicyLimits {
+    /// Returns the seconds of the wait for jobs.
+    fn wait_seconds(&self, pace: DriverPace<'_>) -> Result<u64, PlanError> {
+        match self.wait {
+            Some(wait) if wait.as_secs() == 0 => Err(PlanError::EndlessWait(pace.key())),
+            Some(wait) => Ok(wait.as_secs()),
+            None => Ok(0),
+        }
+    }
+
     fn ours(policy: &Policy) -> Self {
         Self {
             max_parallel: policy.max_parallel_upgrades,

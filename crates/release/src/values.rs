@@ -87,25 +87,7 @@ pub(super) fn component_values(
             "the hook shares these values, and uses this key for its own settings",
         ));
     }
-    // Names must also stay the same with versions that the catalog does not have.
-    let fixed =
-        details.into_iter().flat_map(|details| &details.bundle_values).chain(&like.kept_names);
-    for (path, expected) in fixed {
-        match lookup(&values, path) {
-            Some(found) if found != expected => {
-                return Err(PlanError::Reserved {
-                    component: component.name.clone(),
-                    path: path.clone(),
-                    expected: expected.to_string(),
-                    found: found.to_string(),
-                });
-            }
-            Some(_) => {}
-            None => {
-                set(&mut values, path, expected.clone()).map_err(|path| no_map(component, path))?;
-            }
-        }
-    }
+    set_bundle_values(component, details, like, &mut values)?;
     device_plugin_config(component, &mut values)?;
     let written = |path: &str| format!("values.{path}");
     match (&rollout.ofed_driver, component.name.as_str()) {
@@ -136,6 +118,33 @@ pub(super) fn component_values(
         _ => {}
     }
     Ok(values)
+}
+
+/// Sets the values that every bundle sets. An existing value must be the same.
+fn set_bundle_values(
+    component: &RecipeComponent,
+    details: Option<&ComponentVersion>,
+    like: &ComponentVersion,
+    values: &mut Map<String, Value>,
+) -> Result<(), PlanError> {
+    // Names must also stay the same with versions that the catalog does not have.
+    let fixed =
+        details.into_iter().flat_map(|details| &details.bundle_values).chain(&like.kept_names);
+    for (path, expected) in fixed {
+        match lookup(values, path) {
+            Some(found) if found != expected => {
+                return Err(PlanError::Reserved {
+                    component: component.name.clone(),
+                    path: path.clone(),
+                    expected: expected.to_string(),
+                    found: found.to_string(),
+                });
+            }
+            Some(_) => {}
+            None => set(values, path, expected.clone()).map_err(|path| no_map(component, path))?,
+        }
+    }
+    Ok(())
 }
 
 /// Sets the values that the mode determines. An existing value must be the same.
