@@ -86,6 +86,16 @@ pub fn load_with(
             own: false,
         }));
     }
+    validated(tree, layers, sources, findings)
+}
+
+/// Converts a merged tree into a recipe, and checks it.
+fn validated(
+    tree: YamlNode,
+    layers: Vec<RecipeLayer>,
+    sources: SourceTexts,
+    mut findings: Vec<Diagnostic>,
+) -> Result<ValidRecipe, Diagnostics> {
     if sources.has_foreign() && tree.at_keys(&["cluster", "gpuNodes"]).is_none() {
         findings.push(aicr::nodes_missing(&tree));
     } else {

@@ -43,52 +43,8 @@ pub(super) fn not_taken_over(
     references: &[ComponentReference<'_>],
     findings: &mut Vec<Diagnostic>,
 ) {
-    let constraints = list(result, &["constraints"]);
-    if let Some(entry) = result
-        .entry("constraints")
-        .filter(|entry| !entry.node.is_null() && entry.node.list().is_none())
-    {
-        Diagnostic::error(format!("`constraints`: expected a list, found {}", entry.node.kind()))
-            .at(entry.key_origin)
-            .report(findings);
-    }
-    let versions: Vec<&YamlNode> =
-        constraints.iter().filter(|constraint| text(constraint, "name") == KUBERNETES).collect();
-    if let [first, second, ..] = versions[..] {
-        Diagnostic::error(format!("`{KUBERNETES}` has two constraints"))
-            .at(second.origin)
-            .related(first.origin, "first here")
-            .hint("combine them: `'>= 1.32, < 1.36'`")
-            .report(findings);
-    }
-    let others: Vec<&YamlNode> =
-        constraints.iter().filter(|constraint| text(constraint, "name") != KUBERNETES).collect();
-    if let Some(first) = others.first() {
-        let names: Vec<String> = others
-            .iter()
-            .map(|other| format!("`{} {}`", text(other, "name"), text(other, "value")))
-            .collect();
-        Diagnostic::warning(format!(
-            "a bundle does not check these constraints: {}",
-            names.join(", ")
-        ))
-        .at(first.get("name").map_or(first.origin, |name| name.origin))
-        .hint("make sure that the nodes meet them, or check them with `aicr validate`")
-        .report(findings);
-    }
-    let of_components = references
-        .iter()
-        .filter(|reference| reference.is_deployed)
-        .flat_map(|reference| OF_VALIDATION.iter().filter_map(|key| reference.node.entry(key)))
-        .find(|entry| !entry.node.is_null());
-    if let Some(entry) =
-        result.entry("validation").filter(|entry| !entry.node.is_null()).or(of_components)
-    {
-        Diagnostic::warning(format!("`{}` is for `aicr validate`: a bundle does not run these checks", entry.key))
-            .at(entry.key_origin)
-            .hint("the bundle's hooks wait for the operators and the driver; check the rest with `aicr validate`")
-            .report(findings);
-    }
+    unchecked_constraints(result, findings);
+    checks_of_validate(result, references, findings);
     for warning in list(result, &["metadata", "constraintWarnings"]) {
         Diagnostic::warning(format!(
             "AICR omitted its overlay `{}`: {}",
@@ -104,6 +60,62 @@ pub(super) fn not_taken_over(
     }
     for constraint in list(result, &["validation", "deployment", "constraints"]) {
         deployed_version(constraint, references, findings);
+    }
+}
+
+/// Reports constraints that are not one range of Kubernetes versions.
+fn unchecked_constraints(result: &YamlNode, findings: &mut Vec<Diagnostic>) {
+    if let Some(entry) = result
+        .entry("constraints")
+        .filter(|entry| !entry.node.is_null() && entry.node.list().is_none())
+    {
+        Diagnostic::error(format!("`constraints`: expected a list, found {}", entry.node.kind()))
+            .at(entry.key_origin)
+            .report(findings);
+    }
+    let (versions, others): (Vec<&YamlNode>, Vec<&YamlNode>) = list(result, &["constraints"])
+        .iter()
+        .partition(|constraint| text(constraint, "name") == KUBERNETES);
+    if let [first, second, ..] = versions[..] {
+        Diagnostic::error(format!("`{KUBERNETES}` has two constraints"))
+            .at(second.origin)
+            .related(first.origin, "first here")
+            .hint("combine them: `'>= 1.32, < 1.36'`")
+            .report(findings);
+    }
+    if let Some(first) = others.first() {
+        let names: Vec<String> = others
+            .iter()
+            .map(|other| format!("`{} {}`", text(other, "name"), text(other, "value")))
+            .collect();
+        Diagnostic::warning(format!(
+            "a bundle does not check these constraints: {}",
+            names.join(", ")
+        ))
+        .at(first.get("name").map_or(first.origin, |name| name.origin))
+        .hint("make sure that the nodes meet them, or check them with `aicr validate`")
+        .report(findings);
+    }
+}
+
+/// Reports checks that only `aicr validate` runs.
+fn checks_of_validate(
+    result: &YamlNode,
+    references: &[ComponentReference<'_>],
+    findings: &mut Vec<Diagnostic>,
+) {
+    let of_components = references
+        .iter()
+        .filter(|reference| reference.is_deployed)
+        .flat_map(|reference| OF_VALIDATION.iter().filter_map(|key| reference.node.entry(key)))
+        .find(|entry| !entry.node.is_null());
+    if let Some(entry) =
+        result.entry("validation").filter(|entry| !entry.node.is_null()).or(of_components)
+    {
+        Diagnostic::warning(format!("`{}` is for `aicr validate`: a bundle does not run these checks", entry.key))
+            .at(entry.key_origin)
+            .hint("the bundle's hooks wait for the operators and the driver; check the rest with `aicr validate`")
+            .report(findings);
     }
 }
 

@@ -24,6 +24,38 @@ pub(super) fn sort<'a>(
     references: &[ComponentReference<'a>],
     findings: &mut Vec<Diagnostic>,
 ) -> Vec<OrderedComponent<'a>> {
+    let mut order = deployment_order(result, references, findings);
+    dependencies(references, findings);
+    let is_ordered = !order.is_empty();
+    let omitted: Vec<&ComponentReference<'_>> = references
+        .iter()
+        .filter(|reference| reference.is_deployed && !order.contains(&reference.name))
+        .collect();
+    order.extend(omitted.iter().map(|reference| reference.name));
+    if is_ordered {
+        findings.extend(omitted.into_iter().map(comes_last));
+        against(references, &order, findings);
+    } else {
+        findings.extend(cycle(references));
+    }
+    let deployed = order
+        .iter()
+        .filter_map(|name| find(references, name))
+        .filter(|reference| reference.is_deployed);
+    deployed
+        .map(|reference| OrderedComponent {
+            reference: *reference,
+            after: after(references, reference),
+        })
+        .collect()
+}
+
+/// Returns the components that `deploymentOrder` names.
+fn deployment_order<'a>(
+    result: &'a YamlNode,
+    references: &[ComponentReference<'a>],
+    findings: &mut Vec<Diagnostic>,
+) -> Vec<&'a str> {
     let mut order: Vec<&str> = Vec::new();
     if let Some(entry) = result.entry("deploymentOrder").filter(|entry| !entry.node.is_null()) {
         texts(entry, findings);
@@ -40,47 +72,26 @@ pub(super) fn sort<'a>(
             order.push(name);
         }
     }
-    dependencies(references, findings);
-    let listed = order.len();
-    for reference in references
+    order
+}
+
+/// Reports a deployed component that `deploymentOrder` does not name.
+fn comes_last(omitted: &ComponentReference<'_>) -> Diagnostic {
+    Diagnostic::warning(format!("`deploymentOrder` omits `{}`, so it comes last", omitted.name))
+        .at(omitted.place)
+        .hint("add it at the right position, or set `overrides: {enabled: false}` to omit it")
+}
+
+/// Reports a component that depends on itself.
+fn cycle(references: &[ComponentReference<'_>]) -> Option<Diagnostic> {
+    let reference = references
         .iter()
-        .filter(|reference| reference.is_deployed && !order.contains(&reference.name))
-        .collect::<Vec<_>>()
-    {
-        if listed > 0 {
-            Diagnostic::warning(format!(
-                "`deploymentOrder` omits `{}`, so it comes last",
-                reference.name
-            ))
-            .at(reference.place)
-            .hint("add it at the right position, or set `overrides: {enabled: false}` to omit it")
-            .report(findings);
-        }
-        order.push(reference.name);
-    }
-    if listed > 0 {
-        against(references, &order, findings);
-    } else if let Some(reference) =
-        references.iter().find(|reference| needed(references, reference).contains(reference.name))
-    {
-        Diagnostic::error(format!(
-            "`{}` depends on itself through its `dependencyRefs`",
-            reference.name
-        ))
-        .at(reference.place)
-        .hint("remove one of the dependencies in the cycle")
-        .report(findings);
-    }
-    let deployed = order
-        .iter()
-        .filter_map(|name| find(references, name))
-        .filter(|reference| reference.is_deployed);
-    deployed
-        .map(|reference| OrderedComponent {
-            reference: *reference,
-            after: after(references, reference),
-        })
-        .collect()
+        .find(|reference| needed(references, reference).contains(reference.name))?;
+    let finding = Diagnostic::error(format!(
+        "`{}` depends on itself through its `dependencyRefs`",
+        reference.name
+    ));
+    Some(finding.at(reference.place).hint("remove one of the dependencies in the cycle"))
 }
 
 fn find<'r, 'a>(
