@@ -14,6 +14,7 @@ use serde::Serialize;
 pub use application_form::ApplicationForm;
 
 use super::file::BundleFile;
+use super::language::WrittenText;
 use super::layout::{SETTINGS, VALUES, content, folders, hook_of, values_of};
 use super::template::{RenderError, TemplateSet};
 use super::{BundleSource, DeployerInput};
@@ -154,30 +155,12 @@ impl<'a> ApplicationWriter<'a> {
     ) -> Result<Value, RenderError> {
         let (form, plan) = (self.form, self.input.plan);
         let hook = hook_of(plan, &release.name);
-        let mut sync_options = vec!["ServerSideApply=true"];
-        let (mut chart, mut value_files, mut record) = (None, Vec::new(), None);
-        match &release.kind {
+        let chart = match &release.kind {
             ReleaseKind::Upstream(upstream) => {
-                chart = Some(chart_context(form, upstream, deployer, &release.name)?);
-                value_files.push(form.values(&format!("{folder}/{VALUES}")));
-                // Another Application creates the CRDs, and Argo CD may not know them yet.
-                sync_options
-                    .extend(upstream.skip_crds.then_some("SkipDryRunOnMissingResource=true"));
+                Some(chart_context(form, upstream, deployer, &release.name)?)
             }
-            ReleaseKind::Manifests(manifests) => {
-                sync_options.extend(
-                    manifests.component.is_some().then_some("SkipDryRunOnMissingResource=true"),
-                );
-            }
-            ReleaseKind::Hook(hook) => {
-                value_files.extend(
-                    values_of(plan, hook).iter().map(|file| form.text(&format!("../{file}"))),
-                );
-                value_files.push(form.text(SETTINGS));
-                record = Some(format!("{}-record", release.name));
-            }
-            ReleaseKind::Crds(_) => {}
-        }
+            ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => None,
+        };
         Ok(context! {
             comment => content(release),
             name => form.name(&release.name),
@@ -198,14 +181,39 @@ impl<'a> ApplicationWriter<'a> {
             repository => form.repository(),
             revision => form.revision(),
             path => form.path(folder),
-            value_files,
-            sync_options,
+            value_files => self.value_files(folder, release),
+            sync_options => sync_options(release),
             retry => Serde(retry(release)),
             // The ConfigMap that the hook writes its run record into.
-            record,
+            record => release.kind.hook().map(|_| format!("{}-record", release.name)),
             field_manager => FIELD_MANAGER,
         })
     }
+
+    /// Returns the values files of the release's chart, in the form of the deployer.
+    fn value_files(&self, folder: &str, release: &Release) -> Vec<WrittenText> {
+        let form = self.form;
+        match &release.kind {
+            ReleaseKind::Upstream(_) => vec![form.values(&format!("{folder}/{VALUES}"))],
+            ReleaseKind::Hook(hook) => {
+                let shared = values_of(self.input.plan, hook);
+                let shared = shared.iter().map(|file| form.text(&format!("../{file}")));
+                shared.chain([form.text(SETTINGS)]).collect()
+            }
+            ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => Vec::new(),
+        }
+    }
+}
+
+fn sync_options(release: &Release) -> Vec<&'static str> {
+    // Another Application creates the CRDs, and Argo CD may not know them yet.
+    let needs_crds = match &release.kind {
+        ReleaseKind::Upstream(upstream) => upstream.skip_crds,
+        ReleaseKind::Manifests(manifests) => manifests.component.is_some(),
+        ReleaseKind::Crds(_) | ReleaseKind::Hook(_) => false,
+    };
+    let options = ["ServerSideApply=true"].into_iter();
+    options.chain(needs_crds.then_some("SkipDryRunOnMissingResource=true")).collect()
 }
 
 fn retry(release: &Release) -> RetryPolicy {

@@ -53,6 +53,14 @@ pub enum SharingStrategy {
 }
 
 impl SharingStrategy {
+    fn from_config(config: &PluginConfig) -> Self {
+        match (&config.mps, &config.time_slicing) {
+            (Some(_), _) => Self::Mps,
+            (None, Some(_)) => Self::TimeSlicing,
+            (None, None) => Self::None,
+        }
+    }
+
     /// Returns the name in the node's label.
     pub fn name(self) -> &'static str {
         self.into()
@@ -142,14 +150,10 @@ pub fn effective(
     let pass_device_specs = resolve.switch(keys::PASS_DEVICE_SPECS)?;
     let imex = resolve.imex()?;
 
-    for strategy in &list.value {
-        check_word(
-            keys::DEVICE_LIST_STRATEGY,
-            strategy,
-            list.origin,
-            "invalid --device-list-strategy option: invalid strategy: ",
-        )?;
-    }
+    list.check_words(
+        keys::DEVICE_LIST_STRATEGY,
+        "invalid --device-list-strategy option: invalid strategy: ",
+    )?;
     id.check_word(keys::DEVICE_ID_STRATEGY, "invalid --device-id-strategy option: ")?;
     if let Some(policy) = &policy {
         policy.check_word(
@@ -157,33 +161,11 @@ pub fn effective(
             "invalid --shared-devices-allocation-policy option: ",
         )?;
     }
-    if config.mps.is_some() {
-        if mig.value == "mixed" {
-            return Err(InvalidConfig::new(
-                keys::MIG_STRATEGY,
-                mig.origin,
-                "using --mig-strategy=mixed is not supported with MPS",
-            ));
-        }
-        if resolve.text(keys::MPS_ROOT).value.is_empty() {
-            return Err(InvalidConfig::new(
-                keys::MPS_ROOT,
-                None,
-                "using MPS requires --mps-root to be specified",
-            ));
-        }
-    }
+    resolve.check_mps(&mig)?;
     discovery
         .check_word(keys::DISCOVERY_STRATEGY, "invalid --device-discovery-strategy option ")?;
     mig.check_word(keys::MIG_STRATEGY, "unknown MIG strategy: ")?;
-    if !matches!(imex.value.channel_ids[..], [] | [0]) {
-        let found =
-            imex.value.channel_ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        let message = format!(
-            "invalid IMEX channel IDs: invalid IMEX config: channelIDs must be [] or [0]; found [{found}]"
-        );
-        return Err(InvalidConfig::new(keys::IMEX_CHANNELS, imex.origin, message));
-    }
+    imex.check_channels()?;
     let sharing = config.sharing();
     Ok(EffectiveConfig {
         mig_strategy: mig.value,
@@ -192,11 +174,7 @@ pub fn effective(
         device_id_strategy: id.value,
         pass_device_specs,
         shared_devices_allocation_policy: policy.map(|policy| policy.value),
-        sharing_strategy: match (&config.mps, &config.time_slicing) {
-            (Some(_), _) => SharingStrategy::Mps,
-            (None, Some(_)) => SharingStrategy::TimeSlicing,
-            (None, None) => SharingStrategy::None,
-        },
+        sharing_strategy: SharingStrategy::from_config(config),
         fail_requests_greater_than_one: sharing
             .and_then(|shared| fails_larger_requests(config, shared, version)),
         advertised: sharing.map(advertised).unwrap_or_default(),
@@ -251,7 +229,49 @@ impl ResolvedSetting<String> {
     }
 }
 
+impl ResolvedSetting<Vec<String>> {
+    fn check_words(&self, path: &'static str, refusal: &str) -> Result<(), InvalidConfig> {
+        self.value.iter().try_for_each(|word| check_word(path, word, self.origin, refusal))
+    }
+}
+
+impl ResolvedSetting<ImexChannels> {
+    fn check_channels(&self) -> Result<(), InvalidConfig> {
+        let channels = &self.value.channel_ids;
+        if matches!(channels[..], [] | [0]) {
+            return Ok(());
+        }
+        let found = channels.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let message = format!(
+            "invalid IMEX channel IDs: invalid IMEX config: channelIDs must be [] or [0]; found [{found}]"
+        );
+        Err(InvalidConfig::new(keys::IMEX_CHANNELS, self.origin, message))
+    }
+}
+
 impl SettingResolver<'_> {
+    /// Checks the settings that MPS excludes or requires.
+    fn check_mps(&self, mig: &ResolvedSetting<String>) -> Result<(), InvalidConfig> {
+        if self.config.mps.is_none() {
+            return Ok(());
+        }
+        if mig.value == "mixed" {
+            return Err(InvalidConfig::new(
+                keys::MIG_STRATEGY,
+                mig.origin,
+                "using --mig-strategy=mixed is not supported with MPS",
+            ));
+        }
+        if self.text(keys::MPS_ROOT).value.is_empty() {
+            return Err(InvalidConfig::new(
+                keys::MPS_ROOT,
+                None,
+                "using MPS requires --mps-root to be specified",
+            ));
+        }
+        Ok(())
+    }
+
     fn variable(&self, path: &str) -> Option<&EnvironmentVariable> {
         self.environment.first(keys::key(path).environment)
     }

@@ -109,6 +109,16 @@ impl Diagnostic {
         }
     }
 
+    /// Returns its place, then the related places, with their labels.
+    fn marked_places(&self) -> Vec<(SourceSpan, &str, AnnotationKind)> {
+        let own = self.place.map(|place| (place, &*self.label, AnnotationKind::Primary));
+        let related = self
+            .related
+            .iter()
+            .map(|(origin, label)| (*origin, label.as_str(), AnnotationKind::Context));
+        own.into_iter().chain(related).collect()
+    }
+
     /// Adds this finding to `findings`.
     pub fn report(self, findings: &mut Vec<Self>) {
         findings.push(self);
@@ -180,18 +190,32 @@ impl Diagnostics {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
         };
-        let mut elements: Vec<Element<'_>> = Vec::new();
-        let mut places: Vec<(SourceSpan, &str, AnnotationKind)> = Vec::new();
-        places.extend(
-            diagnostic.place.map(|place| (place, &*diagnostic.label, AnnotationKind::Primary)),
-        );
-        places.extend(
+        let mut title = level.primary_title(&*diagnostic.message);
+        if let Some(lint) = diagnostic.lint {
+            title = title.id(lint.name());
+        }
+        let mut elements = self.excerpts(diagnostic);
+        if elements.is_empty() {
+            let hints: String =
+                diagnostic.hints.iter().map(|hint| "\nhint: ".to_owned() + hint).collect();
+            return renderer.render(&[Group::with_title(title)]) + &hints;
+        }
+        elements.extend(
             diagnostic
-                .related
+                .hints
                 .iter()
-                .map(|(origin, label)| (*origin, label.as_str(), AnnotationKind::Context)),
+                .map(|hint| Level::HELP.with_name("hint").message(hint.as_str()).into()),
         );
+        let group: Group<'_> = title.elements(elements);
+        renderer.render(&[group])
+    }
+
+    /// Returns one excerpt of each text that the finding is about, with its places marked. Secret
+    /// text is not shown, only its place.
+    fn excerpts<'d>(&'d self, diagnostic: &'d Diagnostic) -> Vec<Element<'d>> {
+        let places = diagnostic.marked_places();
         let mut drawn = Vec::new();
+        let mut elements = Vec::new();
         for (origin, ..) in &places {
             if drawn.contains(&origin.source) {
                 continue;
@@ -220,23 +244,7 @@ impl Diagnostics {
                     .into(),
             );
         }
-        let mut title = level.primary_title(&*diagnostic.message);
-        if let Some(lint) = diagnostic.lint {
-            title = title.id(lint.name());
-        }
-        if elements.is_empty() {
-            let hints: String =
-                diagnostic.hints.iter().map(|hint| "\nhint: ".to_owned() + hint).collect();
-            return renderer.render(&[Group::with_title(title)]) + &hints;
-        }
-        elements.extend(
-            diagnostic
-                .hints
-                .iter()
-                .map(|hint| Level::HELP.with_name("hint").message(hint.as_str()).into()),
-        );
-        let group: Group<'_> = title.elements(elements);
-        renderer.render(&[group])
+        elements
     }
 }
 

@@ -28,43 +28,25 @@ pub(crate) fn resolve_release(
     let hook = match &declared.chart {
         ChartLocation::Local(folder) if kind == "hook" => {
             let read = hook::read(files, folder, &merged, &chart)?;
-            let least = deployer_timeout_seconds(read.budget_seconds);
-            let timeout_is_sufficient = map(&declared.timeouts, |timeouts| {
-                timeouts.iter().all(|timeout| timeout.seconds >= least)
-            });
-            Some(HookFacts { timeout_is_sufficient, ..read })
+            Some(with_timeouts(read, &declared))
         }
         ChartLocation::Local(_) | ChartLocation::Remote { .. } => None,
     };
-    let has_crds = match &declared.chart {
-        ChartLocation::Local(folder) => {
-            files.below(folder).any(|(path, _)| path.starts_with("crds/"))
-        }
-        ChartLocation::Remote { .. } => true,
-    };
-    let acts = |path: &&String| match declared.edits_act {
-        DeployedEdits::All => true,
-        DeployedEdits::Named => declared.values.contains(path),
-        DeployedEdits::Ignored => false,
-    };
     let values = ValuesFacts {
-        edits_act: listed.iter().filter(acts).cloned().collect(),
+        edits_act: deployed_edits(&listed, &declared),
         missing: listed.iter().filter(|path| files.get(path).is_none()).cloned().collect(),
         digest: digest(&merged),
         files: listed,
     };
+    let has_crds = has_crds(files, &declared.chart);
     Ok(ReleaseFacts {
+        unmet_needs: unmet_needs(needs, &declared),
         kind,
         release_name: declared.release_name,
         namespace: declared.namespace,
         record_namespace: declared.record_namespace,
         position: declared.position,
         unknown_needs: BTreeSet::new(),
-        unmet_needs: needs
-            .iter()
-            .filter(|need| !declared.after.releases.contains(*need))
-            .cloned()
-            .collect(),
         after: declared.after,
         chart,
         values,
@@ -126,6 +108,39 @@ fn values_files(files: &TextFiles, declared: &DeclaredRelease, kind: &str) -> Ve
         }
     }
     listed
+}
+
+/// Completes the facts of a hook: whether the deployer waits long enough for its Job.
+fn with_timeouts(hook: HookFacts, declared: &DeclaredRelease) -> HookFacts {
+    let least = deployer_timeout_seconds(hook.budget_seconds);
+    let timeout_is_sufficient =
+        map(&declared.timeouts, |timeouts| timeouts.iter().all(|timeout| timeout.seconds >= least));
+    HookFacts { timeout_is_sufficient, ..hook }
+}
+
+/// Returns whether the chart may have a directory of CRDs: a chart that is not in the bundle may.
+fn has_crds(files: &TextFiles, chart: &ChartLocation) -> bool {
+    match chart {
+        ChartLocation::Local(folder) => {
+            files.below(folder).any(|(path, _)| path.starts_with("crds/"))
+        }
+        ChartLocation::Remote { .. } => true,
+    }
+}
+
+/// Returns the releases that the deployer does not deploy before this one.
+fn unmet_needs(needs: &[String], declared: &DeclaredRelease) -> BTreeSet<String> {
+    needs.iter().filter(|need| !declared.after.releases.contains(*need)).cloned().collect()
+}
+
+/// Returns the values files whose edits are deployed.
+fn deployed_edits(listed: &[String], declared: &DeclaredRelease) -> Vec<String> {
+    let acts = |path: &&String| match declared.edits_act {
+        DeployedEdits::All => true,
+        DeployedEdits::Named => declared.values.contains(path),
+        DeployedEdits::Ignored => false,
+    };
+    listed.iter().filter(acts).cloned().collect()
 }
 
 fn map<T, U>(fact: &DeployerFact<T>, with: impl FnOnce(&T) -> U) -> DeployerFact<U> {
