@@ -33,6 +33,20 @@ impl SimulatedNode {
         Self { node, gpus, is_cordoned_by_hook: false, is_edited: false, deferred: Vec::new() }
     }
 
+    /// Sets or removes a label by hand.
+    pub(super) fn edit_label(&mut self, key: &str, value: Option<&str>) {
+        self.is_edited = true;
+        set_or_remove(&mut self.node.labels, key, value);
+    }
+
+    /// Sets or removes an annotation by hand.
+    pub(super) fn edit_annotation(&mut self, key: &str, value: Option<&str>, driver: Driver) {
+        // Without the record, the hook cannot recognize its cordon.
+        self.is_cordoned_by_hook &= key != driver.traits().own_record;
+        self.is_edited = true;
+        set_or_remove(&mut self.node.annotations, key, value);
+    }
+
     /// Whether the record on the node claims the cordon for the hook.
     pub(super) fn claims_cordon(&self, driver: Driver) -> bool {
         self.node

@@ -9,8 +9,8 @@ use super::event::WorldEvent;
 use super::fault::Fault;
 use super::hook::SimulatedHook;
 use super::invariants::InvariantChecker;
-use super::nodes::set_or_remove;
 use super::objects::timestamp;
+use super::operands::{OperandScope, SimulatedOperands};
 use super::random::SeededRandom;
 use super::report::SimulationReport;
 use super::setup::SimulationSetup;
@@ -106,34 +106,22 @@ impl<'a> World<'a> {
         let SimulatedCluster { nodes, workloads, operator, operands, .. } = cluster;
         match event {
             WorldEvent::OperandRemoved(node, operand, uid) => {
-                cluster.with_operands(context, |operands, scope| {
-                    operands.removed(&node, operand, &uid, scope);
-                });
+                self.with_operands(|operands, scope| operands.removed(&node, operand, &uid, scope));
             }
             WorldEvent::CreateOperand(node, operand) => {
-                cluster.with_operands(context, |operands, scope| {
-                    operands.create(&node, operand, scope);
-                });
+                self.with_operands(|operands, scope| operands.create(&node, operand, scope));
             }
             WorldEvent::OperandReady(node, operand, uid) => {
-                cluster.with_operands(context, |operands, scope| {
-                    operands.ready(&node, operand, &uid, scope);
-                });
+                self.with_operands(|operands, scope| operands.ready(&node, operand, &uid, scope));
             }
             WorldEvent::OperandFailed(node, operand, uid) => {
-                cluster.with_operands(context, |operands, scope| {
-                    operands.failed(&node, operand, &uid, scope);
-                });
+                self.with_operands(|operands, scope| operands.failed(&node, operand, &uid, scope));
             }
             WorldEvent::OperandPod(node, event) => {
-                cluster.with_operands(context, |operands, scope| {
-                    operands.operand_event(&node, event, scope);
-                });
+                self.with_operands(|operands, scope| operands.operand_event(&node, event, scope));
             }
             WorldEvent::PublishSlice(node, uid) => {
-                cluster.with_operands(context, |operands, scope| {
-                    operands.refresh_slice(&node, &uid, scope);
-                });
+                self.with_operands(|operands, scope| operands.refresh_slice(&node, &uid, scope));
             }
             WorldEvent::PluginRepaired(node) => operands.repair_plugin(&node, context),
             WorldEvent::ReplacePod(workload) => workloads.replace(workload, nodes, context),
@@ -146,11 +134,7 @@ impl<'a> World<'a> {
             WorldEvent::NodeRecovers(node) => cluster.recover_node(&node, context),
             WorldEvent::OperatorAvailable => operator.become_available(context),
             WorldEvent::OperatorReplaced => operator.replace(context),
-            WorldEvent::OperatorLeads(pod) => {
-                if operator.lead(pod, context) {
-                    self.controller.restart(cluster, context);
-                }
-            }
+            WorldEvent::OperatorLeads(pod) => self.operator_leads(pod),
             WorldEvent::TemplateRendered => operator.render_template(context),
             WorldEvent::MaintenanceEnds(node) => operator.end_maintenance(&node, context),
             WorldEvent::PauseEnds(key) => cluster.pauses.end(&key, nodes, context),
@@ -175,6 +159,21 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Makes a pod of the operator the leader. The controller of a new leader starts again.
+    fn operator_leads(&mut self, pod: u32) {
+        if self.cluster.operator.lead(pod, &mut self.context) {
+            self.controller.restart(&mut self.cluster, &mut self.context);
+        }
+    }
+
+    /// Calls `act` with the operands and their scope.
+    fn with_operands(
+        &mut self,
+        act: impl FnOnce(&mut SimulatedOperands, &mut OperandScope<'_, 'a>),
+    ) {
+        self.cluster.with_operands(&mut self.context, act);
+    }
+
     /// Calls `act` with the tasks of the upgrade controller and their scope.
     fn with_controller(
         &mut self,
@@ -188,18 +187,21 @@ impl<'a> World<'a> {
         act(&mut self.controller, &mut scope);
     }
 
+    /// Removes a node, with the hook if it runs there.
+    fn remove_node(&mut self, node: &String) {
+        self.cluster.remove_node(node, &mut self.context);
+        if self.context.setup.hook_node.as_ref() == Some(node) {
+            self.hook.kill(30_000, &mut self.context);
+        }
+    }
+
     fn inject(&mut self, fault: Fault) {
         let Self { context, cluster, hook, .. } = self;
         let driver = context.setup.settings.driver;
         context.log(|| format!("* {fault}"));
         match fault {
             Fault::NotReady(node, milliseconds) => cluster.stop_node(&node, milliseconds, context),
-            Fault::NodeGone(node) => {
-                cluster.remove_node(&node, context);
-                if context.setup.hook_node.as_ref() == Some(&node) {
-                    hook.kill(30_000, context);
-                }
-            }
+            Fault::NodeGone(node) => self.remove_node(&node),
             Fault::NodeJoins(node) => cluster.join_node(&node, context),
             Fault::Cordon(node) => drop(cluster.nodes.set_cordon(&node, true, driver, context)),
             Fault::Uncordon(node) => {
@@ -209,16 +211,12 @@ impl<'a> World<'a> {
             }
             Fault::Label(node, key, value) => {
                 cluster.nodes.update(&node, context, |node| {
-                    node.is_edited = true;
-                    set_or_remove(&mut node.node.labels, &key, value.as_deref());
+                    node.edit_label(&key, value.as_deref());
                 });
             }
             Fault::Annotate(node, key, value) => {
                 cluster.nodes.update(&node, context, |node| {
-                    // Without the record, the hook cannot recognize its cordon.
-                    node.is_cordoned_by_hook &= key != driver.traits().own_record;
-                    node.is_edited = true;
-                    set_or_remove(&mut node.node.annotations, &key, value.as_deref());
+                    node.edit_annotation(&key, value.as_deref(), driver);
                 });
             }
             Fault::DriverFails(node, failures) => {
