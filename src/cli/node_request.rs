@@ -13,6 +13,7 @@ use ops::apply::{RequestOutcome, apply};
 use ops::change::{NodeRequest, RequestedChange, change};
 use ops::command_error::CommandError;
 use ops::node_write::{self, NodeWriteFailure};
+use ops::observe::RolloutSnapshot;
 use ops::session::{ClusterSession, FollowedRollouts};
 use ops::user_request::new_request;
 
@@ -76,34 +77,18 @@ async fn run(
     let FollowedRollouts { mut observers, snapshots } = session
         .follow_drivers(|settings| wanted.is_none_or(|driver| driver == settings.driver))
         .await?;
-    let known =
-        || snapshots.iter().flat_map(|snapshot| snapshot.observed.nodes.keys()).map(|name| &**name);
-    for node in nodes {
-        if !known().any(|name| name == node) {
-            let hint = nearest(node, known()).map(|name| format!("did you mean `{name}`?"));
-            printer.error(
-                &format!("node `{node}` not found; no changes made"),
-                hint.as_deref().or(Some("`kubectl get nodes` lists the nodes")),
-            );
-            return Ok(ExitCode::Input);
-        }
+    if let Some((unknown, hint)) = find_unknown(nodes, &snapshots) {
+        printer.error(
+            &format!("node `{unknown}` not found; no changes made"),
+            hint.as_deref().or(Some("`kubectl get nodes` lists the nodes")),
+        );
+        return Ok(ExitCode::Input);
     }
-    let mut requested = Vec::new();
-    for (observer, snapshot) in observers.iter_mut().zip(&snapshots) {
-        let mut changed = Vec::new();
-        for node in nodes.iter().filter_map(|name| snapshot.observed.nodes.get(name)) {
-            match change(snapshot, request, node) {
-                RequestedChange::Patch { text, .. } | RequestedChange::Restart { text, .. } => {
-                    printer.note(&format!("{}: {text}", node.name));
-                    changed.push(&node.name);
-                }
-                RequestedChange::Nothing { text } => {
-                    printer.note(&format!("{}: nothing to do: {text}", node.name));
-                }
-            }
-        }
-        requested.push((observer, changed));
-    }
+    let requested: Vec<_> = observers
+        .iter_mut()
+        .zip(&snapshots)
+        .map(|(observer, snapshot)| (observer, announce(snapshot, request, nodes, printer)))
+        .collect();
     if requested.iter().all(|(_, nodes)| nodes.is_empty()) {
         return Ok(ExitCode::Success);
     }
@@ -119,21 +104,59 @@ async fn run(
             write_request(session, [&snapshot.settings], &record, printer).await;
         }
         for node in nodes {
-            match apply(observer, request, node, || session.now()).await? {
-                RequestOutcome::Done(_) => printer.data(&format!("node/{node} changed\n")),
-                RequestOutcome::Nothing(text) => {
-                    printer.note(&format!("{node}: no longer anything to do: {text}"));
-                }
-                RequestOutcome::Failed(error) => {
-                    let failure = NodeWriteFailure::new(node, error);
-                    printer.error(
-                        &failure.to_string(),
-                        node_write::hint(std::slice::from_ref(&failure)),
-                    );
-                    failures.push(failure);
-                }
-            }
+            let outcome = apply(observer, request, node, || session.now()).await?;
+            failures.extend(report(node, outcome, printer));
         }
     }
     Ok(node_write::exit_code(&failures))
+}
+
+/// Returns the first node that no rollout has, with a hint if another has a similar name.
+fn find_unknown<'n>(
+    nodes: &'n [String],
+    snapshots: &[RolloutSnapshot],
+) -> Option<(&'n str, Option<String>)> {
+    let known =
+        || snapshots.iter().flat_map(|snapshot| snapshot.observed.nodes.keys()).map(|name| &**name);
+    let unknown = nodes.iter().find(|node| !known().any(|name| name == *node))?;
+    Some((unknown, nearest(unknown, known()).map(|name| format!("did you mean `{name}`?"))))
+}
+
+/// Prints what the request changes on the nodes of a rollout. Returns the nodes that it changes.
+fn announce<'s>(
+    snapshot: &'s RolloutSnapshot,
+    request: NodeRequest,
+    nodes: &[String],
+    printer: &mut Printer,
+) -> Vec<&'s String> {
+    let mut changed = Vec::new();
+    for node in nodes.iter().filter_map(|name| snapshot.observed.nodes.get(name)) {
+        match change(snapshot, request, node) {
+            RequestedChange::Patch { text, .. } | RequestedChange::Restart { text, .. } => {
+                printer.note(&format!("{}: {text}", node.name));
+                changed.push(&node.name);
+            }
+            RequestedChange::Nothing { text } => {
+                printer.note(&format!("{}: nothing to do: {text}", node.name));
+            }
+        }
+    }
+    changed
+}
+
+/// Prints the outcome of a request on a node. Returns its failure.
+fn report(node: &str, outcome: RequestOutcome, printer: &mut Printer) -> Option<NodeWriteFailure> {
+    match outcome {
+        RequestOutcome::Done(_) => printer.data(&format!("node/{node} changed\n")),
+        RequestOutcome::Nothing(text) => {
+            printer.note(&format!("{node}: no longer anything to do: {text}"));
+        }
+        RequestOutcome::Failed(error) => {
+            let failure = NodeWriteFailure::new(node, error);
+            let hint = node_write::hint(std::slice::from_ref(&failure));
+            printer.error(&failure.to_string(), hint);
+            return Some(failure);
+        }
+    }
+    None
 }

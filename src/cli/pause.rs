@@ -13,6 +13,7 @@ use contract::selector::Selector;
 use contract::user_request::RequestCommand;
 use observed::pause::{ObservedPause, annotated_nodes};
 use ops::node_write::{self, NodeWriteFailure};
+use ops::observe::RolloutSnapshot;
 use ops::pause::{PauseReach, key, pause, pauses, reach, resume};
 use ops::session::FollowedRollouts;
 use ops::user_request::new_request;
@@ -105,46 +106,15 @@ impl ResumeArguments {
         cluster::run(&cluster, printer, async |session, printer| {
             let known = pauses(session.client()).await?;
             let mut followed = session.follow_drivers(|_| true).await?;
-            // Every rollout observes all nodes.
-            let annotated = followed.snapshots.first().into_iter();
-            let annotated: Vec<String> = annotated
-                .flat_map(|snapshot| annotated_nodes(&snapshot.observed))
-                .map(|(node, _)| node.name.clone())
-                .collect();
-            let chosen: Vec<&ObservedPause> = match &selector {
-                Some(selector) => {
-                    known.iter().filter(|pause| pause.key == key(Some(selector))).collect()
-                }
-                None => known.iter().collect(),
+            let annotated = annotated_names(&followed.snapshots);
+            print_pauses(&known, &annotated, printer);
+            let chosen = match ChosenPauses::new(&known, &annotated, selector.as_deref(), every) {
+                Ok(chosen) => chosen,
+                Err(refusal) => return Ok(refusal.print(printer)),
             };
-            for pause in &known {
-                printer.note(&describe_pause(pause));
-            }
-            if !annotated.is_empty() {
-                let (nodes, key) = (listed(&annotated), ANNOTATION);
-                printer.note(&format!("paused by annotation {key}: {nodes}"));
-            }
-            let removes_annotations = selector.is_none() && !annotated.is_empty();
-            if chosen.is_empty() && selector.is_some() {
-                printer.error(
-                    "no pause has this selector",
-                    Some("write the selector exactly as in the list of pauses above"),
-                );
-                return Ok(ExitCode::Input);
-            }
-            let count = chosen.len() + usize::from(removes_annotations);
-            if count > 1 && !every {
-                printer.error(
-                    &format!("there are {count} pauses"),
-                    Some("choose one with --selector, or remove all with --all"),
-                );
-                return Ok(ExitCode::Usage);
-            }
-            if count == 0 {
+            if chosen.is_empty() {
                 printer.note("nothing is paused");
-            }
-            let keys: Vec<String> = chosen.iter().map(|pause| pause.key.clone()).collect();
-            if count > 0 {
+            } else {
                 if let Err(code) = consent.given(printer) {
                     return Ok(code);
                 }
@@ -158,16 +128,97 @@ impl ResumeArguments {
             let failures = resume(
                 session.client(),
                 &mut followed.observers,
-                (&keys, removes_annotations),
+                (&chosen.keys, chosen.annotations),
                 || session.now(),
             )
             .await?;
             Ok(print_end(
-                if count == 0 { "nothing left to resume" } else { "resumed" },
+                if chosen.is_empty() { "nothing left to resume" } else { "resumed" },
                 &failures,
                 printer,
             ))
         })
+    }
+}
+
+/// The pauses that `resume` removes.
+struct ChosenPauses {
+    /// Keys of the pauses.
+    keys: Vec<String>,
+    /// Whether annotations of nodes are removed, too.
+    annotations: bool,
+}
+
+/// Why `resume` does not know which pauses to remove.
+enum ChoiceRefusal {
+    /// No pause has the selector.
+    Unknown,
+    /// There are this many, and none was chosen.
+    Several(usize),
+}
+
+impl ChosenPauses {
+    fn new(
+        known: &[ObservedPause],
+        annotated: &[String],
+        selector: Option<&str>,
+        every: bool,
+    ) -> Result<Self, ChoiceRefusal> {
+        let is_chosen =
+            |pause: &&ObservedPause| selector.is_none_or(|_| pause.key == key(selector));
+        let keys: Vec<String> =
+            known.iter().filter(is_chosen).map(|pause| pause.key.clone()).collect();
+        let annotations = selector.is_none() && !annotated.is_empty();
+        if keys.is_empty() && selector.is_some() {
+            return Err(ChoiceRefusal::Unknown);
+        }
+        let count = keys.len() + usize::from(annotations);
+        if count > 1 && !every {
+            return Err(ChoiceRefusal::Several(count));
+        }
+        Ok(Self { keys, annotations })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.keys.is_empty() && !self.annotations
+    }
+}
+
+impl ChoiceRefusal {
+    fn print(self, printer: &mut Printer) -> ExitCode {
+        match self {
+            Self::Unknown => {
+                printer.error(
+                    "no pause has this selector",
+                    Some("write the selector exactly as in the list of pauses above"),
+                );
+                ExitCode::Input
+            }
+            Self::Several(count) => {
+                printer.error(
+                    &format!("there are {count} pauses"),
+                    Some("choose one with --selector, or remove all with --all"),
+                );
+                ExitCode::Usage
+            }
+        }
+    }
+}
+
+/// Returns the names of the nodes that are paused by their annotation. Every rollout observes all
+/// nodes.
+fn annotated_names(snapshots: &[RolloutSnapshot]) -> Vec<String> {
+    let first = snapshots.first().into_iter();
+    let annotated = first.flat_map(|snapshot| annotated_nodes(&snapshot.observed));
+    annotated.map(|(node, _)| node.name.clone()).collect()
+}
+
+fn print_pauses(known: &[ObservedPause], annotated: &[String], printer: &mut Printer) {
+    for pause in known {
+        printer.note(&describe_pause(pause));
+    }
+    if !annotated.is_empty() {
+        printer.note(&format!("paused by annotation {ANNOTATION}: {}", listed(annotated)));
     }
 }
 

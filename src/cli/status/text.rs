@@ -13,8 +13,8 @@ use contract::user_request::{RequestCommand, UserRequest};
 use ops::hold_status::HoldStatus;
 use ops::run_phase::RunPhase;
 use ops::status::{
-    BlockingCondition, LimitUse, NodeRow, NodeStage, PauseStatus, PoolTotals, RolloutStatus,
-    RunStatus,
+    BlockingCondition, FleetTotals, LimitUse, NodeRow, NodeStage, PauseStatus, PoolTotals,
+    RolloutStatus, RunStatus,
 };
 use ops::time::{format_age, format_duration, format_remaining};
 use planner::pods::listed;
@@ -80,48 +80,12 @@ fn head(status: &RolloutStatus) -> Vec<String> {
     }
     lines.extend(requests(status));
     lines.extend(held(status));
-    let totals = &status.totals;
-    let counts = [
-        (totals.done, "done"),
-        (totals.in_progress, "in progress"),
-        (totals.pending, "pending"),
-        (totals.unknown, "unknown"),
-        (totals.failed, "failed"),
-        (totals.deferred, "deferred"),
-    ];
-    let counts = counted(&counts);
-    let counts = if counts.is_empty() { String::new() } else { format!(": {counts}") };
-    lines.push(format!(
-        "{}{counts}; slots {}, unavailable {}",
-        with_noun(totals.nodes, "node"),
-        limit_text(totals.slots),
-        limit_text(totals.unavailable)
-    ));
-    for pool in &totals.pools {
-        let PoolTotals { nvidia_driver, nodes, slots, unavailable } = pool;
-        lines.push(format!(
-            "NVIDIADriver {nvidia_driver}: {}; slots {}, unavailable {}",
-            with_noun(*nodes, "node"),
-            limit_text(*slots),
-            limit_text(*unavailable)
-        ));
-    }
-    if let Some(missing) = &totals.no_eta {
+    lines.push(totals_text(&status.totals));
+    lines.extend(status.totals.pools.iter().map(pool_text));
+    if let Some(missing) = &status.totals.no_eta {
         lines.push(format!("no ETA: {}", missing.text));
     }
-    if let Some(end) = totals.end {
-        let measured = match totals.pace.measured_nodes {
-            0 => "as set in the recipe".to_owned(),
-            nodes => format!("measured on {}", with_noun(nodes, "node")),
-        };
-        let pace = format_duration(jiff::SignedDuration::from_secs(
-            i64::try_from(totals.pace.per_node_seconds).unwrap_or(i64::MAX),
-        ));
-        lines.push(format!(
-            "ends in about {} ({end:.0}): {pace} per node, {measured}",
-            format_remaining(end, status.at)
-        ));
-    }
+    lines.extend(eta_text(status));
     for waiting in &status.fleet {
         let since = waiting
             .since
@@ -131,6 +95,49 @@ fn head(status: &RolloutStatus) -> Vec<String> {
         lines.push(format!("waiting: {}{since}", waiting.text));
     }
     lines
+}
+
+fn totals_text(totals: &FleetTotals) -> String {
+    let counts = counted(&[
+        (totals.done, "done"),
+        (totals.in_progress, "in progress"),
+        (totals.pending, "pending"),
+        (totals.unknown, "unknown"),
+        (totals.failed, "failed"),
+        (totals.deferred, "deferred"),
+    ]);
+    let counts = if counts.is_empty() { String::new() } else { format!(": {counts}") };
+    format!(
+        "{}{counts}; slots {}, unavailable {}",
+        with_noun(totals.nodes, "node"),
+        limit_text(totals.slots),
+        limit_text(totals.unavailable)
+    )
+}
+
+fn pool_text(pool: &PoolTotals) -> String {
+    let PoolTotals { nvidia_driver, nodes, slots, unavailable } = pool;
+    format!(
+        "NVIDIADriver {nvidia_driver}: {}; slots {}, unavailable {}",
+        with_noun(*nodes, "node"),
+        limit_text(*slots),
+        limit_text(*unavailable)
+    )
+}
+
+fn eta_text(status: &RolloutStatus) -> Option<String> {
+    let (end, pace) = (status.totals.end?, &status.totals.pace);
+    let measured = match pace.measured_nodes {
+        0 => "as set in the recipe".to_owned(),
+        nodes => format!("measured on {}", with_noun(nodes, "node")),
+    };
+    let per_node = format_duration(jiff::SignedDuration::from_secs(
+        i64::try_from(pace.per_node_seconds).unwrap_or(i64::MAX),
+    ));
+    Some(format!(
+        "ends in about {} ({end:.0}): {per_node} per node, {measured}",
+        format_remaining(end, status.at)
+    ))
 }
 
 fn pause_text(pause: &PauseStatus, now: Timestamp) -> String {
