@@ -4,6 +4,8 @@
 mod mutations;
 mod promises;
 
+use std::collections::BTreeSet;
+
 use bundle::BundleTree;
 use deployer::{DEPLOYERS, Deployer};
 use parity::{BundleFacts, ParityReport, ReadbackError, TextFiles, compare, read_facts};
@@ -58,6 +60,50 @@ fn a_registry_means_the_same_as_git() {
         let parity = compare(&[facts_of(name, flux), pushed]);
         assert!(parity.equal, "{name}:\n{}", lines(&parity));
     }
+}
+
+/// Returns the text of a file in the words of version 0.1.0, which called tasks duties.
+fn in_words_of_version_0_1_0(path: &str, text: &str) -> String {
+    let words: &[(&str, &str)] = match path.rsplit('/').next() {
+        Some("rights.yaml") => &[("- task:", "- duty:"), ("task:", "duty:")],
+        Some(_) if path.ends_with(".yaml") => &[("tasks:", "duties:")],
+        Some(_) | None => &[],
+    };
+    let line = |line: &str| {
+        let (indent, key) = line.split_at(line.len() - line.trim_start().len());
+        let renamed = words.iter().find_map(|(new, old)| Some((old, key.strip_prefix(new)?)));
+        match renamed {
+            Some((old, rest)) => format!("{indent}{old}{rest}\n"),
+            None => format!("{line}\n"),
+        }
+    };
+    text.lines().map(line).collect()
+}
+
+/// `bundle diff` compares bundles of version 0.1.0 with new ones.
+#[test]
+fn bundle_of_version_0_1_0_is_read() {
+    let tree = bundle("eks-gb200-training", "helm".parse().unwrap());
+    let new = files(&tree);
+    let old: TextFiles = tree
+        .files()
+        .map(|file| {
+            let text = std::str::from_utf8(&file.content).unwrap();
+            (file.path.clone(), in_words_of_version_0_1_0(&file.path, text))
+        })
+        .collect();
+    let [new, old] = [new, old].map(|files| read_facts(&files).unwrap());
+    // Tasks and rights are the same. Only the digests of the texts differ.
+    let parity = compare(&[new, old]);
+    let facts: BTreeSet<&str> =
+        parity.differences.iter().map(|difference| difference.fact.as_str()).collect();
+    let digests = BTreeSet::from([
+        "chart.files[files/rights.yaml]",
+        "chart.files[values.yaml]",
+        "hook.trigger",
+        "values.digest",
+    ]);
+    assert_eq!(facts, digests, "{}", lines(&parity));
 }
 
 /// A fact that a deployer cannot express is listed with its reason; no other fact is omitted.
