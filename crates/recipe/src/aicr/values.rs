@@ -39,10 +39,7 @@ impl ValuesFileReader<'_> {
             return ComponentValues::default();
         };
         if path.starts_with('/') || path.split('/').any(|part| part == "..") {
-            Diagnostic::error(format!("`{path}` is outside the data directory"))
-                .at(file.origin)
-                .hint("values files are relative to the directory of `--data`")
-                .report(self.findings);
+            self.findings.push(outside(path).at(file.origin));
             return ComponentValues::default();
         }
         let base = format!("components/{}/values.yaml", reference.name);
@@ -71,8 +68,13 @@ impl ValuesFileReader<'_> {
     /// Parses a file. Only a file that the recipe names (`origin`) must exist.
     fn read(&mut self, data: &str, path: &str, origin: Option<SourceSpan>) -> Option<YamlNode> {
         let name = format!("{}/{path}", data.trim_end_matches('/'));
-        let text = match (self.reader.file(&name), origin) {
+        let text = match (self.reader.file_below(data, &name), origin) {
             (Ok(text), _) => text,
+            (Err(ReadError::Outside), origin) => {
+                let finding = outside(path);
+                self.findings.push(origin.map_or(finding.clone(), |origin| finding.at(origin)));
+                return None;
+            }
             // AICR does not require the general file either.
             (Err(ReadError::Missing), None) => return None,
             (Err(error), origin) => {
@@ -103,4 +105,9 @@ impl ValuesFileReader<'_> {
         }
         .filter(|_| errors(self.findings) == before)
     }
+}
+
+fn outside(path: &str) -> Diagnostic {
+    Diagnostic::error(format!("`{path}` is outside the data directory"))
+        .hint("values files are relative to the directory of `--data`, and links must stay in it")
 }
