@@ -24,6 +24,7 @@ pub mod progress;
 pub mod reason;
 pub mod refused_write;
 pub mod retain;
+pub mod rolling_update;
 pub mod spec;
 #[cfg(test)]
 mod tests;

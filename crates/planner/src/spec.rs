@@ -76,6 +76,7 @@ fn rolled_out(operator: &ObservedDeployment, settings: &Settings) -> Result<(), 
     };
     Err(Reason::OperatorNotReady {
         deployment: settings.operator_deployment().to_owned(),
+        namespace: settings.operator_namespace.clone(),
         available,
         replicas: operator.replicas,
     })

@@ -22,6 +22,7 @@ fn precondition(
         expected: expected.into(),
         found: found.into(),
         manager: manager.map(Into::into),
+        changed_in_run: false,
     }
 }
 
