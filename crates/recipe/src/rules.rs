@@ -21,6 +21,7 @@ mod driver_crd;
 mod grammar;
 mod metrics;
 pub mod modes;
+mod moved_objects;
 mod node_scheduling;
 pub mod ofed;
 pub mod rollout;
@@ -55,6 +56,7 @@ pub fn check(
     node_scheduling::check(&subject, findings);
     secrets::check(&subject, findings);
     values::check(&subject, findings);
+    moved_objects::check(&subject, findings);
     device_plugin::check(&subject, findings);
     stack::check(&subject, findings);
     driver_crd::check(&subject, findings);

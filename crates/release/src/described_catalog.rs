@@ -49,7 +49,7 @@ fn described(asked: &recipe::RecipeComponent, chart: &ChartSource) -> CatalogCom
         "namespace": asked.namespace.clone().unwrap_or_default(),
         "podSecurity": "privileged",
         "defaultVersion": version,
-        "versions": [{"version": version, "keysComplete": false}],
+        "versions": [{"version": version}],
     }))
     .expect("strings where the catalog's format has strings; the test `what_the_recipe_describes_is_a_component` checks it")
 }

@@ -23,6 +23,7 @@ pub mod model;
 pub mod namespaces;
 mod node_options;
 mod notes;
+mod operator_name;
 pub mod order;
 pub mod plan;
 pub mod resources;

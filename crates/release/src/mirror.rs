@@ -134,12 +134,17 @@ impl AirGapValues<'_> {
             notes.extend(self.rewrite(image, &all, &mut upstream.values));
         }
         if !self.pull_secrets.is_empty() {
-            let further = details
-                .further_keys
-                .iter()
-                .filter(|key| key.ends_with("imagePullSecrets"))
-                .cloned();
-            for place in places_of_pull_secrets(&all).into_iter().chain(further) {
+            // Keys that the templates read and the default values do not have, in maps that they do
+            // have.
+            let further = component.read_keys(details).into_iter().flatten().filter(|path| {
+                path.strip_suffix(".imagePullSecrets")
+                    .is_some_and(|map| lookup(&all, map).is_some_and(Value::is_object))
+            });
+            let mut places = places_of_pull_secrets(&all);
+            places.extend(further.map(str::to_owned));
+            places.sort_unstable();
+            places.dedup();
+            for place in places {
                 // Keeps the recipe's own Secrets.
                 if lookup(&upstream.values, &place).is_none() {
                     let written = set(
@@ -162,9 +167,23 @@ impl AirGapValues<'_> {
             let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
                 continue;
             };
+            let component = manifests.component.as_deref().and_then(catalog::component);
+            let shared = component.and_then(|component| component.images.shared.as_deref());
+            let shared = shared.map(|path| format!("{path}.repository"));
+            let all = spec.clone();
+            let registry = shared.as_deref().and_then(|path| lookup(&all, path)?.as_str());
+            if let Some((path, new)) =
+                shared.as_deref().zip(registry.and_then(|text| mirrored(text, self.mirrors)))
+            {
+                notes.extend(set(spec, path, json!(new)).err().map(|path| no_place(name, &path)));
+            }
             for image in images {
                 let all = spec.clone();
-                notes.extend(self.rewrite(&image, &all, spec));
+                let inherits = shared.is_some()
+                    && lookup(&all, &format!("{}.repository", image.place)).is_none();
+                if !inherits {
+                    notes.extend(self.rewrite(&image, &all, spec));
+                }
                 let place = format!("{}.imagePullSecrets", image.place);
                 if !self.pull_secrets.is_empty() && lookup(spec, &place).is_none() {
                     notes.extend(

@@ -12,8 +12,10 @@ use super::hook;
 use super::hook_image::HookImage;
 use super::mirror::{AirGapValues, RegistryMirror};
 use super::model::{CrdsRelease, Release, ReleaseKind, ReleasePlan, ReleasedCrd, UpstreamRelease};
-use super::{crds, device_plugin, mode, namespaces, node_options, notes, resources, sources, time};
-use catalog::lookup;
+use super::{
+    crds, device_plugin, mode, namespaces, node_options, notes, operator_name, resources, sources,
+    time,
+};
 use catalog::model::ComponentHooks;
 use contract::driver::Driver;
 use contract::names::{DRA_DRIVER, GPU_OPERATOR};
@@ -376,9 +378,9 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
             }),
             operator_namespace,
             // The GPU Operator's Deployment has a fixed name.
-            operator_deployment: lookup(&choice.values, "operator.fullnameOverride")
-                .and_then(Value::as_str)
-                .filter(|name| driver == Driver::Ofed && !name.is_empty()),
+            operator_deployment: (driver == Driver::Ofed)
+                .then(|| operator_name::of_network_operator(choice.name(), &choice.values))
+                .flatten(),
             dra_namespace: tasks
                 .contains(&Task::Reroll)
                 .then(|| find(DRA_DRIVER).map(|dra| dra.namespace))

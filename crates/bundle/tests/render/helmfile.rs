@@ -151,14 +151,15 @@ fn trap_helmfile_skips_crds_per_file_only() {
     }
     // Charts that keep their CRDs after charts that do not: three files.
     let (plan, tree) = changed(|plan| {
-        let last = plan
-            .releases
-            .iter_mut()
-            .rev()
-            .find(|release| matches!(release.kind, ReleaseKind::Upstream(_)))
-            .unwrap();
-        if let ReleaseKind::Upstream(upstream) = &mut last.kind {
-            upstream.skip_crds = false;
+        let upstream = plan.releases.iter_mut().filter_map(|release| {
+            if let ReleaseKind::Upstream(upstream) = &mut release.kind {
+                Some(upstream)
+            } else {
+                None
+            }
+        });
+        for (index, upstream) in upstream.enumerate() {
+            upstream.skip_crds = index == 1;
         }
     });
     let states = states(&tree);

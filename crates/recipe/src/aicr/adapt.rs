@@ -45,9 +45,9 @@ pub fn adapt_values(
             let version = known.and_then(|known| {
                 known.version(written.as_deref().unwrap_or(&known.default_version))
             });
-            let keys = known.zip(version).and_then(|(known, version)| {
-                ChartKeys::from_version(version, known.defaults(Some(version)))
-            });
+            let keys = known
+                .zip(version)
+                .and_then(|(known, version)| ChartKeys::from_version(known, version));
             let mut component = ValuesAdapter {
                 name: &name,
                 version,
@@ -152,9 +152,7 @@ impl ValuesAdapter<'_> {
         keys: &ChartKeys,
     ) -> bool {
         let (Some(version), Some(all)) = (self.version, self.keys) else { return false };
-        let is_certain =
-            version.keys_complete || version.obsolete_keys.contains_key(&inner.to_string());
-        if keys.is_open() || !is_certain || inner.equals(&["rollout"]) {
+        if keys.is_open() || inner.equals(&["rollout"]) {
             return false;
         }
         let what = format!(
