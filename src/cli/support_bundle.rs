@@ -19,7 +19,7 @@ use ops::observe::{ObserveError, RolloutSnapshot};
 use ops::report::{RunReport, report};
 use ops::session::ClusterSession;
 use ops::status::{RolloutStatus, status};
-use ops::support::{SupportBundle, SupportFile, support};
+use ops::support_bundle::{SupportBundle, SupportFile, support};
 
 /// Arguments of `gpu-rollout support-bundle`.
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use catalog::compatibility::{CompatibilityLevel, rules};
+use catalog::compatibility_table::{CompatibilityLevel, rules};
 use diagnostics::lint::Lint;
 
 use crate::{cells, generated, root};

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use model::{CatalogComponent, ComponentVersion, CustomResource, NestedComponent};
 
-pub mod compatibility;
+pub mod compatibility_table;
 mod embedded;
 pub mod hook_chart;
 pub mod keys;

@@ -21,7 +21,7 @@ pub mod pause;
 pub mod policy;
 pub mod preflight;
 pub mod record;
-pub mod secret;
+pub mod secret_patterns;
 pub mod selector;
 pub mod settings;
 pub mod task;

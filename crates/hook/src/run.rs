@@ -26,7 +26,7 @@ mod network_preparation;
 mod node_hold;
 mod preflight;
 mod record_writer;
-mod refusal_timers;
+mod refused_request_timers;
 mod reporter;
 mod write_results;
 
@@ -36,7 +36,7 @@ use network_preparation::NetworkPreparation;
 use node_hold::NodeHold;
 use preflight::run_preflight;
 use record_writer::RecordWriter;
-use refusal_timers::{RefusalTimers, RequestKind, refused};
+use refused_request_timers::{RefusedRequestTimers, RequestKind, refused};
 use reporter::RunReporter;
 use write_results::WriteResults;
 
@@ -92,7 +92,7 @@ pub(super) struct RunLoop<'a> {
     lease: YieldableLease<'a>,
     writer: RecordWriter,
     reporter: RunReporter<'a>,
-    refusals: RefusalTimers,
+    refusals: RefusedRequestTimers,
     memory: RunMemory,
     planner: Planner,
     /// How long the loop gathers changes, from the size of the last observed fleet.
@@ -113,7 +113,7 @@ impl<'a> RunLoop<'a> {
             lease: YieldableLease::new(hook, leases, start.free),
             writer: RecordWriter::new(hook, start.store),
             reporter: RunReporter::new(hook),
-            refusals: RefusalTimers::new(&hook.settings.release),
+            refusals: RefusedRequestTimers::new(&hook.settings.release),
             memory: RunMemory::new(hook.clock.now(), start.deadline),
             planner: Planner::default(),
             gather: LONGEST_GATHER,

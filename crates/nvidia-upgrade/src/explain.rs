@@ -9,8 +9,8 @@ use contract::driver::Driver;
 
 use super::controller_generation::TICK;
 use super::pass::{PassError, PassOptions, VALIDATION_SECONDS, pass};
+use super::policy_rules::PolicyRules;
 use super::predict::{PredictedMove, PredictedStep, moves};
-use super::rules::PolicyRules;
 use super::snapshot::{NodeEntry, PodRevision, SnapshotError, UpgradeSnapshot};
 use super::state::ControllerState;
 use super::throttle::{PendingDecision, PolicyLimit, slots};

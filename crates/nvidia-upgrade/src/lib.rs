@@ -7,16 +7,16 @@
 //! prediction of a run and of the waits of other nodes; [`UpgradeController`] adds a clock and a
 //! memory, for simulations.
 
+pub mod background_task;
 pub mod controller;
 pub mod controller_generation;
 pub mod explain;
 pub mod operator;
 pub mod pass;
+pub mod policy_rules;
 pub mod predict;
-pub mod rules;
 pub mod snapshot;
 pub mod state;
-pub mod task;
 pub mod throttle;
 pub mod users;
 pub mod wake;
@@ -25,6 +25,6 @@ pub use controller::UpgradeController;
 pub use controller_generation::ControllerGeneration;
 pub use explain::explain_pass;
 pub use pass::{PassOptions, PassOutcome, PassWrite, pass, pass_with};
-pub use rules::PolicyRules;
+pub use policy_rules::PolicyRules;
 pub use snapshot::UpgradeSnapshot;
 pub use state::ControllerState;

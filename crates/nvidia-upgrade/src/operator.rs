@@ -10,7 +10,7 @@ use contract::names;
 
 use super::controller_generation::{ControllerGeneration, TICK};
 use super::pass::{PassWrite, Requestor};
-use super::rules::PolicyRules;
+use super::policy_rules::PolicyRules;
 use super::snapshot::{SnapshotInputs, UpgradeSnapshot};
 use super::state::ControllerState;
 use observed::{LiveUpgradePolicy, NvidiaDriver, Observed, ObservedNode};

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use contract::driver::DriverTraits;
 
 use super::controller_generation::ControllerGeneration;
-use super::rules::PolicyRules;
+use super::policy_rules::PolicyRules;
 use super::snapshot::{NodeEntry, PodRevision, SnapshotDriverPod, SnapshotError, UpgradeSnapshot};
 use super::state::ControllerState;
 

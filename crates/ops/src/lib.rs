@@ -29,7 +29,7 @@ pub mod run_phase;
 pub mod session;
 pub mod simulation;
 pub mod status;
-pub mod support;
+pub mod support_bundle;
 pub mod target;
 pub mod time;
 pub mod user_request;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use contract::driver::{Driver, DriverTraits};
 use contract::record::NodeRecord;
 use contract::settings::Settings;
-use kube_io::times::{LastChange, NodeTimes};
+use kube_io::managed_field_times::{LastChange, NodeTimes};
 use nvidia_upgrade::explain::ControllerWait;
 use nvidia_upgrade::state::ControllerState;
 use observed::{ObservedNode, ObservedPod};

@@ -5,12 +5,12 @@
 pub mod abort;
 pub mod action;
 pub mod baseline;
+pub mod budget_estimate;
 pub mod decide;
 pub mod device_plugin;
 pub mod dra_plugin;
 pub mod dra_staleness;
 pub mod drive_upgrade;
-pub mod estimate;
 pub mod hold;
 pub mod memory;
 pub mod node;
@@ -22,10 +22,10 @@ pub mod pools;
 pub mod preflight;
 pub mod progress;
 pub mod reason;
-pub mod refused_write;
 pub mod retain;
 pub mod spec;
 #[cfg(test)]
 mod tests;
 mod time;
 mod watched;
+pub mod write_refusals;

@@ -17,8 +17,8 @@ use contract::record::{
 use super::pods::eviction_retry::{BusyServer, EvictionHistory};
 use super::pods::filter::OwnPods;
 use super::reason::Reason;
-use super::refused_write::{RefusedObject, WriteRefusals};
 use super::spec::leadership::OperatorActivity;
+use super::write_refusals::{RefusedObject, WriteRefusals};
 use observed::ObservedNode;
 use observed::named::Named;
 

@@ -13,7 +13,7 @@ use contract::policy::{CompletionPolicy, DrainPolicy, PodDeletionPolicy, Policy}
 use contract::settings::{Mode, Settings};
 
 use nvidia_upgrade::controller_generation::ControllerGeneration;
-use nvidia_upgrade::rules::PolicyRules;
+use nvidia_upgrade::policy_rules::PolicyRules;
 use observed::{
     ClusterPolicy, LiveUpgradePolicy, NicClusterPolicy, NvidiaDriver, Observed, ObservedNode,
 };

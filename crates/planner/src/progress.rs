@@ -23,11 +23,11 @@ use nvidia_upgrade::state::ControllerState;
 use observed::named::Named;
 use observed::{Observed, ObservedNode};
 
-mod eta;
-mod forecast;
+mod node_forecast;
+mod rollout_eta;
 
-pub use eta::{NoEta, rollout_eta};
-pub use forecast::{FleetProgress, RolloutPace, ends};
+pub use node_forecast::{FleetProgress, RolloutPace, ends};
+pub use rollout_eta::{NoEta, rollout_eta};
 
 /// The stage of a node in a rollout.
 #[derive(

@@ -7,15 +7,15 @@ use contract::record::WriteKind;
 
 mod advice;
 mod class;
+mod node_wait;
 mod operand;
 mod questions;
 mod text;
 pub mod upgrade;
-mod wait;
 
 pub use class::{OPERATOR_ACTING, OPERATOR_NOT_LEADING, OPERATOR_NOT_SEEN};
+pub use node_wait::Wait;
 pub use operand::OperandName;
-pub use wait::Wait;
 
 /// A reason. Every wait of the engine has one.
 #[derive(Clone, Debug, PartialEq, Eq)]

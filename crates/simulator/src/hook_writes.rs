@@ -4,7 +4,7 @@ use nvidia_upgrade::state::ControllerState;
 use planner::action::{NodePatch, PodDeletion, PodEviction};
 use planner::decide::Action;
 use planner::pods::eviction_retry::{EvictionHistory, EvictionReply};
-use planner::refused_write::RefusalKind;
+use planner::write_refusals::RefusalKind;
 
 use super::budgets::EvictionAnswer;
 use super::cluster::SimulatedCluster;

@@ -6,7 +6,7 @@ use std::fmt;
 use contract::record::WriteKind;
 use planner::action::NodePatch;
 use planner::decide::Action;
-use planner::refused_write::RefusalKind;
+use planner::write_refusals::RefusalKind;
 
 /// A part of a node patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use contract::driver::Driver;
 use contract::selector::Selector;
-use nvidia_upgrade::pass::PassWrite;
-use nvidia_upgrade::state::ControllerState;
-use nvidia_upgrade::task::{
+use nvidia_upgrade::background_task::{
     EvictionTask, drain_ended, drain_selector, drained, eviction, eviction_ended,
 };
+use nvidia_upgrade::pass::PassWrite;
+use nvidia_upgrade::state::ControllerState;
 use nvidia_upgrade::users::{users, uses_gpu};
 use observed::ObservedNode;
 use observed::workload::{Workload, Workloads};

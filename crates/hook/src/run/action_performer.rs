@@ -9,9 +9,9 @@ use kube_io::lease::HeldLease;
 use planner::action::{NodePatch, PodEviction};
 use planner::decide::{Action, WAKE_VALUE};
 use planner::pods::eviction_retry::{BusyServer, EvictionHistory, EvictionReply};
-use planner::refused_write::RefusalKind;
+use planner::write_refusals::RefusalKind;
 
-use super::refusal_timers::RequestKind;
+use super::refused_request_timers::RequestKind;
 use super::write_results::WriteResults;
 use crate::run_events::RunEvents;
 use crate::{HookProcess, RunEnd};

@@ -13,7 +13,7 @@ use kube_io::network;
 use kube_io::repeated_warning::RepeatedWarning;
 use planner::retain::{KeyValues, RetainDecision, RetainState, keeping};
 
-use super::refusal_timers::{RefusalTimers, RequestKind};
+use super::refused_request_timers::{RefusedRequestTimers, RequestKind};
 use super::{RETRY, StepEnd, interrupted};
 use crate::clock::later;
 use crate::run_events::RunEvents;
@@ -28,7 +28,7 @@ pub(super) struct NetworkPreparation<'a> {
     pub(super) hook: &'a HookProcess,
     pub(super) held: &'a HeldLease,
     pub(super) events: &'a RunEvents,
-    pub(super) refusals: &'a mut RefusalTimers,
+    pub(super) refusals: &'a mut RefusedRequestTimers,
     pub(super) deadline: Timestamp,
 }
 

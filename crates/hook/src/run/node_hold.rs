@@ -20,7 +20,7 @@ use planner::decide::Action;
 use planner::hold::{HoldPlan, before_operator, is_held, missing};
 use planner::memory::RunMemory;
 use planner::pods::listed;
-use planner::refused_write::WriteRefusals;
+use planner::write_refusals::WriteRefusals;
 
 use super::write_results::WriteResults;
 use super::{LONGEST_GATHER, RETRY, StepEnd, interrupted};

@@ -17,7 +17,7 @@ use planner::node::driver_nodes;
 use planner::pods::filter::DaemonSetLiveness;
 use planner::preflight::{PreflightFinding, PreflightInput, can_start, policy, preflight};
 
-use super::refusal_timers::refused;
+use super::refused_request_timers::refused;
 use super::{RETRY, StepEnd, interrupted};
 use crate::run_caches::RunCaches;
 use crate::run_events::RunEvents;

@@ -10,8 +10,8 @@ use contract::record::{NodeOutcome, RecordedReason, ReplacedPodKind, Verdict};
 use contract::settings::Settings;
 use contract::task::Task;
 use observed::Observed;
+use planner::budget_estimate;
 use planner::decide::Decision;
-use planner::estimate;
 use planner::memory::RunMemory;
 use planner::reason::Wait;
 
@@ -53,8 +53,8 @@ impl<'a> RunReporter<'a> {
         }
         self.budget_checked = true;
         let budget = self.settings.budget_seconds;
-        if let Some(needed) =
-            estimate::budget_seconds(observed, self.settings).filter(|needed| *needed > budget)
+        if let Some(needed) = budget_estimate::budget_seconds(observed, self.settings)
+            .filter(|needed| *needed > budget)
         {
             self.events.budget_too_small(needed, budget).await;
         }

@@ -7,16 +7,16 @@ use kube_io::call::{CallError, is_of_authorizer};
 use planner::decide::Action;
 use planner::memory::RunMemory;
 use planner::pods::listed;
-use planner::refused_write::RefusalKind;
+use planner::write_refusals::RefusalKind;
 
-use super::refusal_timers::{RefusalTimers, RequestKind};
+use super::refused_request_timers::{RefusedRequestTimers, RequestKind};
 use crate::{HookProcess, RunEnd};
 
 /// Records the results of writes in the memory and in the refusal timers.
 pub(super) struct WriteResults<'a> {
     pub(super) hook: &'a HookProcess,
     pub(super) memory: &'a mut RunMemory,
-    pub(super) refusals: &'a mut RefusalTimers,
+    pub(super) refusals: &'a mut RefusedRequestTimers,
 }
 
 impl WriteResults<'_> {

@@ -5,7 +5,7 @@ use contract::user_request::{RequestCommand, UserRequest};
 use kube_io::user_request::record_request;
 use ops::report::{format_metrics, report};
 use ops::run_phase::RunPhase;
-use ops::support::support;
+use ops::support_bundle::support;
 use serde_json::json;
 
 use crate::person::Person;

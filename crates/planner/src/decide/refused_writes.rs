@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use crate::drive_upgrade::record::{NodeRecordState, read};
 use crate::memory::RunMemory;
 use crate::reason::Reason;
-use crate::refused_write::RefusalKind;
+use crate::write_refusals::RefusalKind;
 use contract::driver::DriverTraits;
 use contract::record::{NodeRecord, RefusedWrite, WriteKind};
 use contract::settings::Settings;

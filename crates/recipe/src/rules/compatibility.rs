@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use semver::{Version, VersionReq};
 
 use super::{KnownComponent, RuleTarget};
-use catalog::compatibility::{
+use catalog::compatibility_table::{
     CompatibilityLevel, CompatibilityRule, ComponentFact, RecipeFact, VersionRange, rules,
 };
 use contract::names::GPU_OPERATOR;

@@ -1,7 +1,7 @@
 //! Finds secrets in values, which are stored in files, in Git and in the trigger digest.
 
 use super::RuleTarget;
-use contract::secret::{is_secret_key, secret_shape};
+use contract::secret_patterns::{is_secret_key, secret_shape};
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
 use diagnostics::path::KeyPath;

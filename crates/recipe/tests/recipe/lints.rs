@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use catalog::compatibility::rules;
+use catalog::compatibility_table::rules;
 use diagnostics::diagnostic::Diagnostics;
 use diagnostics::lint::Lint;
 use recipe::load::load;

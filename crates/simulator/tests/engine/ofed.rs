@@ -12,8 +12,8 @@ use observed::{
     ObservedDaemonSet, ObservedDeployment, ObservedNode, ObservedPod, ObservedRevision,
     OptionalApi,
 };
+use planner::budget_estimate;
 use planner::decide::Decision;
-use planner::estimate;
 use planner::memory::RunMemory;
 use planner::note::DecisionNote;
 use planner::reason::Reason;
@@ -193,7 +193,7 @@ fn bump_is_followed_from_policy_to_last_node() {
     fleet.observed.daemon_sets[0].observed = true;
     assert_eq!(waits(&fleet.decide(3)), ["nic-0:DriverOutOfDate", "nic-1:DriverOutOfDate"]);
     assert_eq!(
-        estimate::budget_seconds(&fleet.observed, &fleet.settings),
+        budget_estimate::budget_seconds(&fleet.observed, &fleet.settings),
         Some(600 + 900),
         "two at once: no maxUnavailable here"
     );

@@ -9,7 +9,7 @@ use contract::exit::ExitCode;
 use contract::policy::PodDeletionPolicy;
 use contract::record::{NodeOutcome, WriteKind};
 use planner::decide::Decision;
-use planner::refused_write::{RefusalKind, WEBHOOK_ATTEMPTS};
+use planner::write_refusals::{RefusalKind, WEBHOOK_ATTEMPTS};
 use simulator::fault::{Fault, ScheduledFault};
 use simulator::refusals::{PatchPart, WriteAdmission};
 use simulator::report::SimulationReport;

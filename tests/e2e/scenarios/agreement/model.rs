@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use contract::names;
 use contract::policy::Policy;
 use jiff::Timestamp;
+use nvidia_upgrade::background_task::{
+    EvictionTask, drain_ended, drain_selector, drained, eviction, eviction_ended,
+};
 use nvidia_upgrade::operator::policies;
 use nvidia_upgrade::pass::{PassError, PassWrite};
 use nvidia_upgrade::snapshot::SnapshotError;
-use nvidia_upgrade::task::{
-    EvictionTask, drain_ended, drain_selector, drained, eviction, eviction_ended,
-};
 use nvidia_upgrade::users::{users, uses_gpu};
 use nvidia_upgrade::{ControllerState, UpgradeController};
 use observed::workload::{PodPhase, Workload};

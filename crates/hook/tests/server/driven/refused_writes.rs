@@ -6,7 +6,7 @@ use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::policy::PodDeletionPolicy;
 use contract::record::{NODE_KEY_PREFIX, NodeOutcome, NodeRecord};
-use planner::refused_write::WEBHOOK_ATTEMPTS;
+use planner::write_refusals::WEBHOOK_ATTEMPTS;
 use serde_json::Value;
 
 use super::objects::Kind;

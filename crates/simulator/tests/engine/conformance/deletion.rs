@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 
 use contract::driver::Driver;
 use contract::policy::{DrainPolicy, Policy};
+use nvidia_upgrade::background_task::{
+    EvictionTask, drain_ended, drain_selector, eviction, eviction_ended,
+};
 use nvidia_upgrade::pass::{PassError, PassWrite, pass_with};
 use nvidia_upgrade::snapshot::{NodeDevicePods, NodeEntry};
-use nvidia_upgrade::task::{EvictionTask, drain_ended, drain_selector, eviction, eviction_ended};
 use nvidia_upgrade::{ControllerState, PassOptions, PolicyRules, pass};
 
 use super::fixture::{cordoned, enabled, old, one, options, rules, snapshot, writes};

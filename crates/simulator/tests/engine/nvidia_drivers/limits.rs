@@ -7,8 +7,8 @@ use contract::settings::Mode;
 use contract::task::Task;
 use nvidia_upgrade::explain;
 use observed::{ImageSpec, NvidiaDriver, OptionalApi};
+use planner::budget_estimate;
 use planner::decide::{Action, Decision};
-use planner::estimate;
 use planner::reason::Reason;
 use proptest::prelude::*;
 use simulator::fault::{Fault, ScheduledFault};
@@ -103,7 +103,8 @@ fn adopted_node_waits_for_new_nvidia_drivers_limit() {
 fn budget_is_that_of_the_slowest_nvidia_driver() {
     let mut fleet = fleet();
     let seconds = |fleet: &Fleet| {
-        estimate::budget_seconds(&fleet.observed, &fleet.settings).expect("nodes are out of date")
+        budget_estimate::budget_seconds(&fleet.observed, &fleet.settings)
+            .expect("nodes are out of date")
     };
     let (per_node, overhead) =
         (fleet.settings.per_node_seconds, contract::budget::OVERHEAD_SECONDS);

@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use contract::driver::Driver;
+use nvidia_upgrade::background_task::{drain_ended, eviction_ended};
 use nvidia_upgrade::explain::ControllerWait;
 use nvidia_upgrade::operator::work;
 use nvidia_upgrade::pass::PassWrite;
 use nvidia_upgrade::predict::{PredictedMove, PredictedStep as Next};
-use nvidia_upgrade::task::{drain_ended, eviction_ended};
 use nvidia_upgrade::{ControllerGeneration, ControllerState, explain_pass, pass};
 use observed::Observed;
 use simulator::controller_loop::WRITE;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use contract::driver::Driver;
 use jiff::{SignedDuration, Timestamp};
+use nvidia_upgrade::background_task::eviction_ended;
 use nvidia_upgrade::pass::PassWrite;
-use nvidia_upgrade::task::eviction_ended;
 use nvidia_upgrade::{ControllerGeneration, ControllerState, UpgradeController};
 use observed::{Observed, ObservedPod};
 

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use contract::secret::{is_secret_key, secret_shape};
+use contract::secret_patterns::{is_secret_key, secret_shape};
 
 /// The replacement of a removed text.
 const REDACTED: &str = "[redacted]";

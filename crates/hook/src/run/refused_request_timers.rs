@@ -49,13 +49,13 @@ impl From<&Action> for RequestKind {
 }
 
 /// The time since which the API server has refused each kind of request.
-pub(super) struct RefusalTimers {
+pub(super) struct RefusedRequestTimers {
     /// Name of the hook release, for messages.
     release: String,
     since: BTreeMap<RequestKind, Timestamp>,
 }
 
-impl RefusalTimers {
+impl RefusedRequestTimers {
     pub(super) fn new(release: &str) -> Self {
         Self { release: release.to_owned(), since: BTreeMap::new() }
     }
@@ -108,7 +108,7 @@ mod tests {
     fn refusal_ends_the_run_after_a_minute_without_success() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let forbidden = CallError::Forbidden("no".to_owned());
-        let mut timers = RefusalTimers::new("gpu-operator-post");
+        let mut timers = RefusedRequestTimers::new("gpu-operator-post");
         assert_eq!(timers.note(RequestKind::Node, &forbidden, at(0)), None);
         assert_eq!(
             timers.note(RequestKind::Record, &forbidden, at(30)),
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn missing_object_ends_the_run_as_a_missing_record() {
-        let mut timers = RefusalTimers::new("gpu-operator-post");
+        let mut timers = RefusedRequestTimers::new("gpu-operator-post");
         let missing = CallError::NotFound("no".to_owned());
         assert_eq!(timers.note(RequestKind::Record, &missing, Timestamp::UNIX_EPOCH), None);
         let ended =
