@@ -14,9 +14,9 @@ use serde::Serialize;
 pub use application_form::ApplicationForm;
 
 use super::file::BundleFile;
-use super::language::WrittenText;
 use super::layout::{SETTINGS, VALUES, content, folders, hook_of, values_of};
 use super::template::{RenderError, TemplateSet};
+use super::template_language::WrittenText;
 use super::{BundleSource, DeployerInput};
 use contract::names::FIELD_MANAGER;
 use release::model::{ChartOrigin, ReleaseKind, UpstreamRelease};

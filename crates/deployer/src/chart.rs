@@ -7,9 +7,9 @@ use sha2::{Digest, Sha256};
 
 use super::DeployerInput;
 use super::file::BundleFile;
-use super::language::evaluated;
 use super::layout::{CHART, SETTINGS, VALUES, folders, hook_of};
 use super::template::{RenderError, TemplateSet};
+use super::template_language::evaluated;
 use contract::digest::hex;
 use release::model::{
     CrdsRelease, HookReleasePlan, ManifestsRelease, ReleaseKind, UpstreamRelease,

@@ -4,9 +4,9 @@
 use minijinja::{Value, context};
 
 use super::file::BundleFile;
-use super::language::WrittenText;
 use super::layout::{bundle_context, folders, release_context, values_of};
 use super::template::{LEFTOVERS, RenderError, TemplateSet};
+use super::template_language::WrittenText;
 use super::{BundleSource, DeployerInput, chart};
 use release::model::{ChartOrigin, ReleaseKind, UpstreamRelease};
 use release::{Release, ReleasePlan};

@@ -3,7 +3,7 @@
 use minijinja::{Value, context};
 
 use super::DeployerInput;
-use super::language::WrittenText;
+use super::template_language::WrittenText;
 pub use contract::chart_files::{CHART, SETTINGS, VALUES};
 use contract::duration::Duration;
 use release::model::{HookReleasePlan, ReleaseKind};

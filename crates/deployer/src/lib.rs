@@ -16,15 +16,15 @@ pub mod file;
 pub mod flux;
 pub mod helm;
 pub mod helmfile;
-pub mod language;
 pub mod layout;
 pub mod source;
 pub mod template;
+pub mod template_language;
 
 pub use file::BundleFile;
-pub use language::shell_word;
 pub use source::BundleSource;
 pub use template::RenderError;
+pub use template_language::shell_word;
 
 use release::ReleasePlan;
 

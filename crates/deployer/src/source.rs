@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::language::is_line_character;
+use super::template_language::is_line_character;
 use contract::grammar::{is_address, is_digest, shown};
 
 /// A repository, its revision, and the bundle's path in it.

@@ -14,7 +14,7 @@ use minijinja::{
 };
 use serde::Serialize;
 
-use super::language::TemplateLanguage;
+use super::template_language::TemplateLanguage;
 use contract::names::{LEASE_NAME, LEASE_NAMESPACE};
 
 /// Why a file cannot be rendered. All but the first two are bugs of this program.

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use contract::names::LEASE_NAMESPACE;
 
 use super::call::CallError;
-use super::change::create;
+use super::object_writes::create;
 
 /// The longest note that the API accepts, in bytes.
 const LONGEST_NOTE: usize = 1024;

@@ -7,7 +7,7 @@ use kube::{Api, Client};
 use serde_json::json;
 
 use super::call::{CallError, call, optional};
-use super::change;
+use super::object_writes;
 use super::server_time::get_dated;
 
 /// `activeDeadlineSeconds` of a Job that is to end.
@@ -84,7 +84,7 @@ pub async fn end(client: &Client, namespace: &str, name: &str) -> Result<bool, C
         "metadata": {"resourceVersion": job.metadata.resource_version},
         "spec": {"activeDeadlineSeconds": DEADLINE},
     });
-    match change::merge(api, name, deadline).await {
+    match object_writes::merge(api, name, deadline).await {
         // The Job controller, or another Job of this name, came first: the next call sees it.
         Ok(()) | Err(CallError::Conflict(_)) => Ok(true),
         Err(CallError::NotFound(_)) => Ok(false),

@@ -12,7 +12,7 @@ use kube::{Api, Client};
 use contract::names::{LEASE_NAME, LEASE_NAMESPACE};
 
 use super::call::{CallError, call, optional};
-use super::change;
+use super::object_writes;
 
 mod candidate;
 mod held;
@@ -81,7 +81,7 @@ pub async fn delete(client: &Client) -> Result<(), CallError> {
         resource_version: lease.metadata.resource_version,
         uid: lease.metadata.uid,
     });
-    match change::delete(
+    match object_writes::delete(
         api(client),
         LEASE_NAME,
         &DeleteParams { preconditions, ..DeleteParams::default() },

@@ -9,7 +9,7 @@ use planner::retain::{KeyValues, RetainState};
 
 use super::api_collection::ResourceName;
 use super::call::{CallError, call, optional};
-use super::change::patch;
+use super::object_writes::patch;
 
 /// The resource of NicClusterPolicies.
 pub(super) const NIC_CLUSTER_POLICIES: ResourceName<'static> =

@@ -10,7 +10,7 @@ use kube::{Api, Client};
 use serde_json::json;
 
 use super::call::{CallError, call, optional};
-use super::change::{create, delete, merge};
+use super::object_writes::{create, delete, merge};
 use contract::names::{LEASE_NAMESPACE, PAUSE_NAME, PROGRAM};
 use contract::pause::Pause;
 

@@ -19,7 +19,7 @@ use contract::user_request::{self, REQUEST_KEY_PREFIX, UserRequest};
 use observed::named::Named;
 
 use super::call::{CallError, call};
-use super::change::merge;
+use super::object_writes::merge;
 
 mod layout;
 mod refusal;

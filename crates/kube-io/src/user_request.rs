@@ -9,7 +9,7 @@ use serde_json::json;
 use contract::user_request::{MOST_REQUESTS, REQUEST_KEY_PREFIX, UserRequest};
 
 use super::call::{CallError, call};
-use super::change::merge;
+use super::object_writes::merge;
 
 /// Adds a request to the run record of this name, and drops its oldest requests beyond
 /// [`MOST_REQUESTS`]. RBAC: `get` and `patch` on the ConfigMap.

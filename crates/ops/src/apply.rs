@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use kube_io::actions::{ActionResult, delete_pod, patch_node};
 
-use super::change::{DeletedPod, NodeRequest, RequestedChange, change};
+use super::node_request::{DeletedPod, NodeRequest, RequestedChange, change};
 use super::node_write::NodeWriteError;
 use super::observe::{ObserveError, RolloutObserver};
 

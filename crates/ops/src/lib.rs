@@ -9,13 +9,13 @@
 pub mod abort;
 pub mod advice;
 pub mod apply;
-pub mod change;
 pub mod command_error;
 pub mod deployed;
 pub mod doctor;
 pub mod find_rollouts;
 pub mod hold_status;
 mod image;
+pub mod node_request;
 pub mod node_write;
 pub mod observe;
 pub mod obstacle;

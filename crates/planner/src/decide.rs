@@ -38,8 +38,9 @@ mod modes;
 mod node_draft;
 mod node_memory;
 mod operands;
-mod others;
-mod refused_writes;
+mod other_actors;
+mod paused_nodes;
+mod refused_node;
 mod run_nodes;
 mod schedule;
 
@@ -227,7 +228,7 @@ fn begin(draft: &mut FleetDraft<'_>) {
         let uids = observed.nodes.values().map(|node| node.uid.as_str());
         memory.cohort = Some(Cohort::from_uids(uids).into());
     }
-    refused_writes::judge(memory, observed, settings, draft.now);
+    refused_node::judge(memory, observed, settings, draft.now);
     operands::record_baseline(memory, observed, settings);
     // A patch is complete when the node has been observed in another version, or is gone.
     memory.patched.retain(|name, patched| {

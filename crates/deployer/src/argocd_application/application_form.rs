@@ -1,8 +1,8 @@
 //! The origin of an Application's names, repository and cluster: this program, or values of a Helm
 //! chart.
 
-use crate::language::{WrittenText, go_string};
 use crate::source::BundleSource;
+use crate::template_language::{WrittenText, go_string};
 
 /// The namespace that Argo CD runs in, unless the umbrella chart is installed elsewhere.
 pub const CONTROL_NAMESPACE: &str = "argocd";

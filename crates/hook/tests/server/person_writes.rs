@@ -4,7 +4,7 @@
 use contract::exit::ExitCode;
 use contract::pause::Pause;
 use ops::apply::{RequestOutcome, apply};
-use ops::change::NodeRequest;
+use ops::node_request::NodeRequest;
 use ops::node_write::{NodeWriteFailure, exit_code, texts};
 use ops::pause::{pause, resume};
 

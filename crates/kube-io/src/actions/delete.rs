@@ -5,7 +5,7 @@ use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client};
 
 use crate::call::CallError;
-use crate::change::delete;
+use crate::object_writes::delete;
 
 use super::ActionResult;
 

@@ -7,7 +7,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::call::CallError;
-use crate::change;
+use crate::object_writes;
 use observed::object;
 use planner::action::NodePatch;
 
@@ -21,8 +21,8 @@ use super::ActionResult;
 pub async fn patch_node(client: &Client, patch: &NodePatch) -> Result<ActionResult, CallError> {
     let api: Api<Node> = Api::all(client.clone());
     let answer: Result<object::Node, CallError> = match patch.unschedulable {
-        Some(_) => change::patch(api, &patch.node, merge_patch(patch)).await,
-        None => change::patch_for_metadata(api, &patch.node, merge_patch(patch)).await,
+        Some(_) => object_writes::patch(api, &patch.node, merge_patch(patch)).await,
+        None => object_writes::patch_for_metadata(api, &patch.node, merge_patch(patch)).await,
     };
     match answer {
         Ok(node) => {

@@ -7,7 +7,7 @@ use super::{DAEMON_SETS, served};
 use crate::api_collection::PODS;
 use crate::cache::CacheTable;
 use crate::list_watch::ObjectSelection;
-use crate::merged::MergedViews;
+use crate::merged_views::MergedViews;
 
 pub(super) struct DraWatches {
     namespaces: Vec<String>,

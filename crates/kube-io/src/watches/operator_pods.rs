@@ -11,7 +11,7 @@ use crate::api_collection::PODS;
 use crate::cache::CacheTable;
 use crate::granted_access::GrantedAccess;
 use crate::list_watch::ObjectSelection;
-use crate::merged::MergedViews;
+use crate::merged_views::MergedViews;
 use crate::sink::ProjectedTable;
 
 pub(super) struct OperatorPodWatches {

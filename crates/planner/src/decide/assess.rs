@@ -12,8 +12,8 @@ use nvidia_upgrade::state::ControllerState;
 use super::inputs::FleetInputs;
 use super::node_draft::NodeDraft;
 use super::operands;
-use super::others::paused_before;
-use super::{modes, refused_writes};
+use super::paused_nodes::paused_before;
+use super::{modes, refused_node};
 use crate::drive_upgrade::start_limits::ThrottledNode;
 
 pub(super) mod plugins;
@@ -107,7 +107,7 @@ pub(super) fn assess(draft: &mut NodeDraft<'_>) -> NodeAssessment {
             .operands
             .as_ref()
             .is_some_and(|operands| operands.has_own_driver(node)),
-        refused: if fleet.has(Task::Drive) { None } else { refused_writes::instead(draft) },
+        refused: if fleet.has(Task::Drive) { None } else { refused_node::instead(draft) },
         needs,
         upgrade,
     }

@@ -14,7 +14,7 @@ use super::Action;
 use super::alarm::Alarm;
 use super::inputs::FleetInputs;
 use super::node_memory::NodeMemory;
-use super::refused_writes;
+use super::refused_node;
 use jiff::Timestamp;
 
 /// Seconds after which a write whose result has not been observed is issued again.
@@ -153,7 +153,7 @@ impl<'a> NodeDraft<'a> {
     }
 
     fn taken(&mut self, mut patch: NodePatch, starts: bool) -> Option<Action> {
-        if self.takes_no_patch() || refused_writes::tried_again(self).is_some() {
+        if self.takes_no_patch() || refused_node::tried_again(self).is_some() {
             return None;
         }
         if let Some(patched) = &self.memory.patched

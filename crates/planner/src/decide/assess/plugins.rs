@@ -17,8 +17,8 @@ use observed::{ObservedDaemonSet, ObservedPod};
 
 use crate::decide::Action;
 use crate::decide::node_draft::NodeDraft;
-use crate::decide::others::paused;
-use crate::decide::refused_writes;
+use crate::decide::paused_nodes::paused;
+use crate::decide::refused_node;
 
 /// Seconds for which driver and toolkit must have been observed ready before their plugin is
 /// replaced. Container times have a resolution of one second, so a replacement that starts at once
@@ -187,7 +187,7 @@ fn dra_plugin(
             NodeDraPlugin::Serves
         }
         Some(DraPluginStatus::Stale { .. })
-            if let Some(refused) = refused_writes::keeps_its_pods(draft) =>
+            if let Some(refused) = refused_node::keeps_its_pods(draft) =>
         {
             waits(refused)
         }
@@ -272,7 +272,7 @@ fn restart_obstacle(
     if fleet.devices.is_rolled(pod, daemon_set) {
         return Some(Reason::RestartRolling { daemon_set: daemon_set.name.clone() });
     }
-    if let Some(refused) = refused_writes::keeps_its_pods(draft) {
+    if let Some(refused) = refused_node::keeps_its_pods(draft) {
         return Some(refused);
     }
     if !node.ready {
@@ -361,7 +361,7 @@ fn repeat<'p>(
 
 /// Deletes the pod, unless the deletion was just requested, or must be retried later.
 pub(in crate::decide) fn delete(draft: &mut NodeDraft<'_>, stale: &StalePlugin) {
-    let tried_again = refused_writes::tried_again(draft).is_some();
+    let tried_again = refused_node::tried_again(draft).is_some();
     if !tried_again && !draft.is_being_deleted(&stale.uid) {
         let deletion = stale.deletion(&draft.node.name);
         draft.effects.replacements.push(deletion);

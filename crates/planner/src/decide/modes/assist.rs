@@ -32,7 +32,7 @@ use observed::ObservedNode;
 use crate::decide::assess::{UpgradeStanding, UpgradeTurn};
 use crate::decide::inputs::FleetInputs;
 use crate::decide::node_draft::NodeDraft;
-use crate::decide::others::{hold_paused, paused};
+use crate::decide::paused_nodes::{hold_paused, paused};
 use crate::decide::run_nodes::RunNodes;
 
 /// Seconds within which the controller acts on objects that it watches. Only then does the hook

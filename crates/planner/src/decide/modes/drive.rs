@@ -24,13 +24,13 @@ use observed::ObservedNode;
 use crate::decide::assess::{UpgradeStanding, UpgradeTurn};
 use crate::decide::inputs::FleetInputs;
 use crate::decide::node_draft::{NodeDraft, REPEAT_SECONDS};
-use crate::decide::{others, refused_writes};
+use crate::decide::{other_actors, paused_nodes, refused_node};
 use crate::time::after;
 
 mod clear;
 mod end;
 pub(in crate::decide) mod patch;
-mod refused_write;
+mod refused_driven_node;
 mod release_unchanged;
 pub(in crate::decide) mod start_patch;
 mod turn;
@@ -173,7 +173,7 @@ pub(in crate::decide) fn throttled(
     let in_progress =
         driven.in_progress() && refused.is_none_or(|refused| !refused.stays) || started;
     let topology = draft.settings().upgrade.topology.as_ref();
-    let other = others::other_driver(node, draft.settings().driver);
+    let other = other_actors::other_driver(node, draft.settings().driver);
     ThrottledNode {
         in_progress,
         unavailable: in_progress || node.unschedulable || !node.ready || other.is_some(),
@@ -208,11 +208,11 @@ fn next(
         // From now on, the node belongs to the run, whatever happens.
         draft.change_record(|_| {});
     }
-    refused_writes::heed_request(draft);
+    refused_node::heed_request(draft);
     if let Some(refused) = draft.refused_write().cloned() {
-        return refused_write::next(draft, driven, &refused, left);
+        return refused_driven_node::next(draft, driven, &refused, left);
     }
-    if let Some(reason) = refused_writes::tried_again(draft) {
+    if let Some(reason) = refused_node::tried_again(draft) {
         turn::keeps_focus(draft);
         return UpgradeTurn::Waits(reason.into());
     }
@@ -320,8 +320,8 @@ pub(in crate::decide) fn forbidden_by_others(
     driven: &DrivenNode<'_>,
 ) -> Option<Reason> {
     let (fleet, node) = (draft.fleet, driven.node);
-    if let Some(reason) =
-        others::paused(fleet.observed, node).or_else(|| others::others_have_it(fleet, node))
+    if let Some(reason) = paused_nodes::paused(fleet.observed, node)
+        .or_else(|| other_actors::work_of_other_actor(fleet, node))
     {
         return Some(reason);
     }

@@ -24,7 +24,7 @@ use nvidia_upgrade::state::ControllerState;
 use crate::decide::inputs::FleetInputs;
 use crate::decide::memo::Unchanged;
 use crate::decide::modes::assist;
-use crate::decide::others::paused;
+use crate::decide::paused_nodes::paused;
 use crate::decide::run_nodes::{RunNode, RunNodes};
 
 /// Adds the reasons of NVIDIA's controller, wakes it, and retries nodes.

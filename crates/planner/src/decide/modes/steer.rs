@@ -25,7 +25,7 @@ use crate::decide::modes::drive::{
     release_node, throttled, validation,
 };
 use crate::decide::node_draft::NodeDraft;
-use crate::decide::refused_writes;
+use crate::decide::refused_node;
 use crate::time::after;
 
 /// Assesses the node's upgrade. `left`: the reason for which it waits apart from its upgrade.
@@ -43,7 +43,7 @@ pub(in crate::decide) fn assess(
     let active = ControllerState::of_node(draft.node, draft.traits()).is_busy();
     let in_progress = member.in_progress || active;
     let member = ThrottledNode { in_progress, unavailable: member.unavailable || active, ..member };
-    refused_writes::heed_request(draft);
+    refused_node::heed_request(draft);
     let refused = draft.refused_write().cloned();
     let waits = left.is_some() || cleaned.is_some();
     let turn = match &refused {
@@ -173,7 +173,7 @@ fn refused_turn(
     if draft.is_patched() {
         return UpgradeTurn::waits(UpgradeReason::Cordoning);
     }
-    if let Some(reason) = refused_writes::tried_again(draft) {
+    if let Some(reason) = refused_node::tried_again(draft) {
         return UpgradeTurn::Waits(reason.into());
     }
     if ControllerState::of_node(node, draft.traits()).is_busy() {
@@ -202,7 +202,7 @@ fn refused_turn(
         | NodeRecordState::Broken
         | NodeRecordState::Newer(_)
         | NodeRecordState::Record(_) => {
-            UpgradeTurn::Waits(refused_writes::write_refused(draft, refused).into())
+            UpgradeTurn::Waits(refused_node::write_refused(draft, refused).into())
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::action::{NodePatch, PodDeletion};
 use crate::decide::Action;
 use crate::decide::node_draft::NodeDraft;
-use crate::decide::others;
+use crate::decide::paused_nodes;
 use crate::drive_upgrade::cause::FailureCause;
 use crate::drive_upgrade::record::UpgradeRecord;
 use crate::drive_upgrade::state::UpgradeState;
@@ -87,12 +87,12 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
             return unwanted(self.draft, self.driven, self.record);
         }
         if is_untouched(self.draft, self.driven, self.record)
-            && let Some(reason) = others::paused(self.draft.fleet.observed, self.driven.node)
+            && let Some(reason) = paused_nodes::paused(self.draft.fleet.observed, self.driven.node)
         {
-            others::freeze(self.draft, self.record);
+            paused_nodes::freeze(self.draft, self.record);
             return reason;
         }
-        if others::thaw(self.draft, self.record) {
+        if paused_nodes::thaw(self.draft, self.record) {
             return Reason::Upgrading(UpgradeReason::Cordoning);
         }
         if !self.driven.node.unschedulable && self.record.state <= UpgradeState::PodRestartRequired

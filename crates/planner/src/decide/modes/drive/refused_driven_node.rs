@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::action::NodePatch;
 use crate::decide::assess::UpgradeTurn;
 use crate::decide::node_draft::NodeDraft;
-use crate::decide::refused_writes::{tried_again, write_refused};
+use crate::decide::refused_node::{tried_again, write_refused};
 use crate::drive_upgrade::cause::FailureCause;
 use crate::drive_upgrade::record::{NodeRecordState, UpgradeRecord};
 use crate::reason::Reason;
