@@ -129,7 +129,7 @@ fn bundle_diff_shows_changes_by_release() {
     scene.run("bundle render -r base -d helm -o old");
     scene.run("bundle render -r base -d helm -o same");
     scene.run("bundle render -r eks-gb200-training -d helm -o training");
-    scene.run("bundle render -r base -d helm -o new --set components.gpu-operator.version=v26.3.3");
+    scene.run("bundle render -r base -d helm -o new --set components.gpu-operator.version=v26.3.2");
     // A manual edit of values, and a comment, which has no effect.
     let values = scene.path().join("new/004-gpu-operator/values.yaml");
     let text = fs::read_to_string(&values).unwrap();
@@ -176,22 +176,22 @@ fn images_can_come_from_a_mirror() {
     seen += &scene.seen(
         "bundle render -r base -d helm -o other --registry-mirror https://registry.example.com",
     );
-    let values = fs::read_to_string(scene.path().join("out/005-gpu-operator/values.yaml")).unwrap();
+    let values = fs::read_to_string(scene.path().join("out/004-gpu-operator/values.yaml")).unwrap();
     snapshot!("command-mirror", seen + &values);
 }
 
 #[test]
 fn nodes_can_be_chosen_for_all_components() {
     let scene = Scene::new();
-    let own = r#"--set components.cert-manager.values.nodeSelector.pool=mine --set components.gpu-operator.nodeScheduling.accelerated.tolerations=[{"key":"mine","operator":"Exists"}]"#;
+    let own = r#"--set components.aws-efa.values.nodeSelector.pool=mine --set components.gpu-operator.nodeScheduling.accelerated.tolerations=[{"key":"mine","operator":"Exists"}]"#;
     let nodes = "--system-node-selector pool=system --system-node-toleration dedicated=system:NoSchedule --accelerated-node-selector example.com/gpu=yes --accelerated-node-toleration dedicated=gpu --accelerated-node-toleration spot:NoSchedule";
     let mut seen =
         scene.seen(&format!("bundle render -r eks-gb200-training -d helm -o out {own} {nodes}"));
     for (file, parts) in [
         ("bundle-info.yaml", &["nodeScheduling"][..]),
-        ("002-cert-manager/values.yaml", &["nodeSelector", "webhook"]),
-        ("005-gpu-operator/values.yaml", &["operator", "daemonsets", "node-feature-discovery"]),
-        ("006-gpu-operator-post/rollout.yaml", &["rollout"]),
+        ("004-gpu-operator/values.yaml", &["operator", "daemonsets", "node-feature-discovery"]),
+        ("005-gpu-operator-post/rollout.yaml", &["rollout"]),
+        ("006-aws-efa/values.yaml", &["nodeSelector", "tolerations"]),
         ("008-nvidia-dra-driver-gpu/values.yaml", &["controller", "kubeletPlugin"]),
     ] {
         let text = fs::read_to_string(scene.path().join("out").join(file)).unwrap();
@@ -317,18 +317,18 @@ fn umbrella_with_known_repository_asks_for_none() {
 fn charts_and_image_can_come_from_elsewhere() {
     let scene = Scene::new();
     let output = scene.run(
-        "bundle render -r eks-gb200-training -d helm -o out --chart-repository nvidia=http://127.0.0.1:8080/charts --chart-repository jetstack=oci://example.com/mirror --chart-repository nfd=/unused --hook-image localhost:5000/hook:test",
+        "bundle render -r eks-gb200-training -d helm -o out --chart-repository nvidia=http://127.0.0.1:8080/charts --chart-repository eks-charts=oci://example.com/mirror --chart-repository nfd=/unused --hook-image localhost:5000/hook:test",
     );
     assert!(output.status.success());
     let script = fs::read_to_string(scene.path().join("out/deploy.sh")).unwrap();
     let lines: Vec<&str> = script.lines().filter(|line| line.starts_with("upstream ")).collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
-    upstream 002-cert-manager cert-manager 600 v1.17.2 crds-in-chart oci://example.com/mirror/cert-manager
-    upstream 005-gpu-operator gpu-operator 600 v26.7.0 crds-elsewhere gpu-operator http://127.0.0.1:8080/charts
+    upstream 004-gpu-operator gpu-operator 600 v26.7.0 crds-elsewhere gpu-operator http://127.0.0.1:8080/charts
+    upstream 006-aws-efa kube-system 600 v0.5.3 crds-in-chart oci://example.com/mirror/aws-efa-k8s-device-plugin
     upstream 008-nvidia-dra-driver-gpu nvidia-dra-driver-gpu 600 25.12.0 crds-elsewhere nvidia-dra-driver-gpu http://127.0.0.1:8080/charts
     ");
     let settings =
-        fs::read_to_string(scene.path().join("out/006-gpu-operator-post/rollout.yaml")).unwrap();
+        fs::read_to_string(scene.path().join("out/005-gpu-operator-post/rollout.yaml")).unwrap();
     assert!(
         settings.contains(
             "image:\n    repository: localhost:5000/hook\n    tag: test\n    digest: \"\"\n"
@@ -419,7 +419,7 @@ fn unreachable_sources_for_flux_are_refused() {
     error: deployer `flux` cannot read the bundle from `file:///srv/fleet.git`: Flux reads it from inside the cluster
     hint: name a repository that the cluster can reach: --repo https://…, ssh://… or oci://…
     $ gpu-rollout bundle render -r base -d flux -o out --repo https://git.example.com/a --chart-repository nvidia=/mnt/charts
-    error: deployer `flux` cannot take the chart of gpu-operator from `/mnt/charts/gpu-operator-v26.3.1.tgz`: Flux reads charts from inside the cluster
+    error: deployer `flux` cannot take the chart of gpu-operator from `/mnt/charts/gpu-operator-v26.3.3.tgz`: Flux reads charts from inside the cluster
     hint: serve the charts over https:// or push them to a registry, and name it: --chart-repository NAME=https://… or NAME=oci://…
     "#);
     assert!(scene.names().is_empty());
