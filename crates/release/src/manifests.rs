@@ -102,7 +102,8 @@ mod tests {
 
     fn find<'a>(plan: &'a ReleasePlan, name: &str) -> (usize, &'a Release) {
         let position = plan.releases.iter().position(|release| release.name == name);
-        position.map(|at| (at, &plan.releases[at])).unwrap_or_else(|| panic!("{name} is missing"))
+        let at = position.unwrap_or_else(|| panic!("{name} is missing"));
+        (at, &plan.releases[at])
     }
 
     fn templates<'a>(plan: &'a ReleasePlan, name: &str) -> &'a TemplatesRelease {

@@ -29,7 +29,7 @@ impl CriteriaArguments {
         let recipes = match library() {
             Ok(recipes) => recipes,
             Err(findings) => {
-                super::note(&findings, printer);
+                printer.findings(&findings);
                 return None;
             }
         };

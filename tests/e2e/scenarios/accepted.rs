@@ -149,7 +149,8 @@ async fn of_local_charts(
     let mut objects = Vec::new();
     for (folder, release) in deployer::layout::folders(plan) {
         let made = match &release.kind {
-            ReleaseKind::Upstream(_) => Vec::new(),
+            // No recipe of the library has templates.
+            ReleaseKind::Upstream(_) | ReleaseKind::Templates(_) => Vec::new(),
             ReleaseKind::Crds(own) => {
                 for crd in &own.crds {
                     crds.replace(applier, serde_yaml::from_str(&crd.text)?)
@@ -158,8 +159,6 @@ async fn of_local_charts(
                 }
                 Vec::new()
             }
-            // The library has none.
-            ReleaseKind::Templates(_) => Vec::new(),
             ReleaseKind::Manifests(manifests) => manifests.objects.clone(),
             ReleaseKind::Hook(_) => {
                 let own = format!("{folder}/rollout.yaml");

@@ -5,6 +5,7 @@ mod mutations;
 mod promises;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use bundle::BundleTree;
 use deployer::{DEPLOYERS, Deployer};
@@ -66,7 +67,9 @@ fn a_registry_means_the_same_as_git() {
 fn in_words_of_version_0_1_0(path: &str, text: &str) -> String {
     let words: &[(&str, &str)] = match path.rsplit('/').next() {
         Some("rights.yaml") => &[("- task:", "- duty:"), ("task:", "duty:")],
-        Some(_) if path.ends_with(".yaml") => &[("tasks:", "duties:")],
+        Some(name) if Path::new(name).extension().is_some_and(|ending| ending == "yaml") => {
+            &[("tasks:", "duties:")]
+        }
         Some(_) | None => &[],
     };
     let line = |line: &str| {

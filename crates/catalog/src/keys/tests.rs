@@ -54,11 +54,9 @@ fn below(map: &str, key: &str) -> String {
 
 /// The paths of all values that are not maps.
 fn leaves(value: &Value, path: &str, found: &mut Vec<String>) {
-    match value {
-        Value::Object(map) if !map.is_empty() => {
-            map.iter().for_each(|(key, value)| leaves(value, &below(path, key), found));
-        }
-        _ => found.push(path.to_owned()),
+    match value.as_object().filter(|map| !map.is_empty()) {
+        Some(map) => map.iter().for_each(|(key, value)| leaves(value, &below(path, key), found)),
+        None => found.push(path.to_owned()),
     }
 }
 

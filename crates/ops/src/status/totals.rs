@@ -107,15 +107,16 @@ fn missing_eta(error: NoEta, mode: Mode, rows: &[NodeRow]) -> MissingEta {
         },
         (error, _) => error,
     };
-    let text = match &error {
-        NoEta::NodeStuck { node, reason }
-            if named(node)
-                .and_then(|row| row.waiting.as_ref())
-                .is_some_and(|waiting| !waiting.is_stuck()) =>
-        {
-            format!("it is unknown how long node {node} waits ({reason})")
-        }
-        _ => error.to_string(),
+    let moves = |node: &str| {
+        let waiting = named(node).and_then(|row| row.waiting.as_ref());
+        waiting.is_some_and(|waiting| !waiting.is_stuck())
+    };
+    let text = if let NoEta::NodeStuck { node, reason } = &error
+        && moves(node)
+    {
+        format!("it is unknown how long node {node} waits ({reason})")
+    } else {
+        error.to_string()
     };
     MissingEta { reason: error.name(), node: error.node().map(str::to_owned), text }
 }

@@ -1,5 +1,7 @@
 //! What single recipes of the library must and must not deploy.
 
+#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+
 use recipe::load::load;
 use recipe::model::Recipe;
 use recipe::read::FileSystemReader;

@@ -13,8 +13,8 @@ use nvidia_upgrade::pass::PassError;
 use super::{AT, LATER};
 
 /// The node that a rolling update waits for.
-fn awaited(is_ready: bool) -> Option<AwaitedNode> {
-    Some(AwaitedNode { name: "gpu-2".into(), is_ready })
+fn awaited(is_ready: bool) -> AwaitedNode {
+    AwaitedNode { name: "gpu-2".into(), is_ready }
 }
 
 /// Every reason but those of an upgrade of ours.
@@ -190,8 +190,8 @@ fn of_drivers() -> Vec<Reason> {
         Reason::UpgradeFailed { trouble: restarting() },
         Reason::ToolkitNotReady { trouble: None },
         Reason::ToolkitOutdated { awaited: None },
-        Reason::ToolkitOutdated { awaited: awaited(true) },
-        Reason::ToolkitOutdated { awaited: awaited(false) },
+        Reason::ToolkitOutdated { awaited: Some(awaited(true)) },
+        Reason::ToolkitOutdated { awaited: Some(awaited(false)) },
         Reason::ToolkitNotReady { trouble: Some("driver-validation: exit code 1".into()) },
     ]
 }
@@ -214,8 +214,8 @@ fn of_operands() -> Vec<Reason> {
         Reason::OperandMissing { operand: plugin() },
         Reason::OperandMissing { operand: unknown.clone() },
         Reason::OperandOutdated { operand: plugin(), awaited: None },
-        Reason::OperandOutdated { operand: plugin(), awaited: awaited(true) },
-        Reason::OperandOutdated { operand: plugin(), awaited: awaited(false) },
+        Reason::OperandOutdated { operand: plugin(), awaited: Some(awaited(true)) },
+        Reason::OperandOutdated { operand: plugin(), awaited: Some(awaited(false)) },
     ];
     known.into_iter().chain([unknown]).map(not_ready).chain(others).collect()
 }
