@@ -8,6 +8,7 @@ use planner::reason::PAUSED;
 
 use super::super::advice::{Advice, Urgency, fleet_advice};
 use super::super::run_phase::RunPhase;
+use super::waiting::NOT_RUNNING;
 use super::{BlockingCondition, NodeRow, NodeStage, RolloutStatus};
 
 /// Whether the user must act.
@@ -15,8 +16,12 @@ use super::{BlockingCondition, NodeRow, NodeStage, RolloutStatus};
 pub enum Attention {
     /// The rollout does not continue, or not on all nodes, without manual action.
     ActionNeeded,
+    /// A user ended the rollout before all nodes were done.
+    Aborted,
     /// Nodes wait for the end of a pause.
     Paused,
+    /// The whole fleet waits for a condition that can resolve itself.
+    Waiting,
     /// The rollout continues by itself.
     InProgress,
     /// There is nothing left to do.
@@ -56,11 +61,15 @@ impl RolloutStatus {
         let urgent: Vec<&Advice<'_>> =
             advice.iter().filter(|advice| advice.urgency < Urgency::Paused).collect();
         if let Some(first) = urgent.first() {
-            return Headline {
-                attention: Attention::ActionNeeded,
-                text: cause(first, &urgent),
-                wait: Some(self.harm_of_waiting("no affected node is out of service")),
+            let wait = Some(self.harm_of_waiting("no affected node is out of service"));
+            let is_aborted = self.run.as_ref().is_some_and(|run| run.phase == RunPhase::Aborted)
+                && urgent.iter().all(|advice| advice.reason == NOT_RUNNING);
+            let (attention, text) = if is_aborted {
+                (Attention::Aborted, self.aborted_text())
+            } else {
+                (Attention::ActionNeeded, cause(first, &urgent))
             };
+            return Headline { attention, text, wait };
         }
         let limit = if self.has_job() { "until the time limit below" } else { "" };
         if let Some(text) = self.paused_nodes() {
@@ -73,7 +82,9 @@ impl RolloutStatus {
             wait: Some(WaitAnswer::safe(limit)),
         };
         if let Some(waiting) = self.fleet.first() {
-            return progress(&format!(" yet: the whole fleet waits ({})", waiting.reason));
+            let text = format!("the whole fleet ({})", waiting.reason);
+            let wait = Some(WaitAnswer::safe(limit));
+            return Headline { attention: Attention::Waiting, text, wait };
         }
         if let Some(text) = self.failed_run() {
             let wait = Some(WaitAnswer::safe("no node waits for a hook"));
@@ -98,6 +109,13 @@ impl RolloutStatus {
     fn is_open(&self) -> bool {
         let totals = &self.totals;
         totals.pending + totals.in_progress + totals.unknown + totals.failed > 0
+    }
+
+    fn aborted_text(&self) -> String {
+        let totals = &self.totals;
+        let left = totals.nodes.saturating_sub(totals.done);
+        let are = if left == 1 { "is" } else { "are" };
+        format!("{} {are} not done; to continue, deploy the bundle again", with_noun(left, "node"))
     }
 
     fn done_text(&self) -> String {

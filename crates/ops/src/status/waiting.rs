@@ -17,7 +17,7 @@ use super::super::wait_start::{WaitStart, WaitStartSources};
 use super::BlockingCondition;
 
 /// The reason of nodes that wait for a hook while none is running.
-const NOT_RUNNING: &str = "NotRunning";
+pub(super) const NOT_RUNNING: &str = "NotRunning";
 /// The reason of nodes that a hook holds until the operator is upgraded.
 const HELD: &str = "Held";
 

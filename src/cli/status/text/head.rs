@@ -46,6 +46,8 @@ fn headline_lines(headline: &Headline) -> Vec<String> {
     let lead = match attention {
         Attention::ActionNeeded => "ACTION NEEDED",
         Attention::Paused => "PAUSED",
+        Attention::Aborted => "ABORTED",
+        Attention::Waiting => "WAITING",
         Attention::InProgress => "in progress",
         Attention::Done => "done",
     };
@@ -92,7 +94,7 @@ fn time_limit(run: &RunStatus, status: &RolloutStatus) -> Option<String> {
     let deadline = run.deadline?;
     let then = match status.mode {
         mode if mode == Mode::Drive.name() => {
-            "nodes that it has not touched are uncordoned, and the others stay as they are"
+            "nodes with an unchanged driver are uncordoned, and nodes whose driver it was replacing stay cordoned"
         }
         mode if mode == Mode::Steer.name() => {
             "NVIDIA's controller finishes the upgrades that have started, and the other nodes stay held"
@@ -195,10 +197,18 @@ fn limit_text(limit: LimitUse) -> String {
     )
 }
 
+/// Describes what the whole fleet waits for. The list at the end has the remedy only if the wait
+/// needs action.
 fn fleet_wait(waiting: &BlockingCondition, now: Timestamp) -> String {
     let since = waiting.since.at;
     let age = since.map(|at| format!(" for {}", format_age(Some(at), now))).unwrap_or_default();
-    format!("the whole fleet waits{age}: {}: {}", waiting.reason, waiting.text)
+    let remedy = &waiting.remedy.text;
+    let then = if waiting.needs_action() || waiting.is_stuck() || remedy.is_empty() {
+        String::new()
+    } else {
+        format!("; what to do: {remedy}")
+    };
+    format!("the whole fleet waits{age}: {}: {}{then}", waiting.reason, waiting.text)
 }
 
 /// Describes the ETA, or why there is none. The headline and the wait of the fleet are not
@@ -209,7 +219,7 @@ fn eta(status: &RolloutStatus, attention: Attention) -> Option<String> {
         return match (attention, missing.reason) {
             (Attention::ActionNeeded, _) => Some("no ETA before you act".to_owned()),
             (Attention::Paused, _) => Some("no ETA during the pause".to_owned()),
-            (_, "fleet-waits") => None,
+            (Attention::Aborted, _) | (_, "fleet-waits") => None,
             _ => Some(format!("no ETA: {}", missing.text)),
         };
     }

@@ -40,7 +40,8 @@ pub(super) fn text(status: &RolloutStatus, all: bool, width: Option<usize>) -> S
     let done = status.totals.done;
     if done > 0 && !all {
         let is = if done == 1 { "is" } else { "are" };
-        let _ = writeln!(text, "({} {is} done and not listed)", with_noun(done, "node"));
+        let nodes = with_noun(done, "node");
+        let _ = writeln!(text, "({nodes} {is} done and not listed; --all shows everything)");
     }
     text
 }

@@ -130,6 +130,9 @@ fn moving() -> RolloutStatus {
 fn fleet_waits(since: Option<i64>) -> RolloutStatus {
     let mut waiting = waits("OperatorNotReady", "deployment/gpu-operator is not available", since);
     waiting.whole_fleet = true;
+    waiting.remedy = Remedy::words(
+        "check the Deployment and its pods: it may be scaled to 0, or its pods cannot start",
+    );
     let first = row("gpu-0", NodeStage::Unknown, Some(waiting.clone()));
     let mut status = status(RunPhase::Running, first);
     status.fleet = vec![waiting];
@@ -146,7 +149,7 @@ fn held() -> RolloutStatus {
         since: Some(at(800)),
     };
     let text = format!("{}; no hook Job is running", held.text());
-    let remedy = Remedy::words("deploy the bundle again").run("gpu-rollout abort");
+    let remedy = Remedy::words("deploy the bundle again to finish the upgrade of the operator: its last hook releases the nodes; abort only if you will not deploy it").run("gpu-rollout abort");
     let waiting = needs("NotRunning", &text, remedy);
     let mut first = row("gpu-0", NodeStage::Pending, Some(waiting));
     first.held = Some(held);
@@ -287,10 +290,11 @@ fn node_behind_failed_node_has_no_advice() {
 fn headline_names_the_attention_of_each_situation() {
     let situations = [
         (moving(), Attention::InProgress),
-        (fleet_waits(None), Attention::InProgress),
+        (fleet_waits(None), Attention::Waiting),
         (only_paused(), Attention::Paused),
         (slot_kept_by_failure(), Attention::ActionNeeded),
         (cut_short(RunPhase::Lost), Attention::ActionNeeded),
+        (cut_short(RunPhase::Aborted), Attention::Aborted),
         (ended(), Attention::Done),
     ];
     let found = situations.each_ref().map(|(status, _)| status.headline().attention);
