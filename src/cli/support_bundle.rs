@@ -89,7 +89,7 @@ impl SupportBundleArguments {
                 printer.note(&format!("note: not included: {missing}"));
             }
             printer.note(
-                "Check the archive before you send it: it contains names of nodes, pods and registries. Secrets in known forms were removed, which is no guarantee.",
+                "Check the archive before you send it: it contains names of nodes, pods and registries. Secrets in known forms were removed, but others may be left.",
             );
             if !logs {
                 printer.note("note: logs are not included; --logs adds them");
@@ -151,7 +151,7 @@ logs/                     logs of hooks and operators, and of operands on nodes 
                           progress{}
 
 Secrets were not read. {} texts that look like secrets, or have such a name, are replaced by
-[redacted]. Only known forms of secrets are found, so this is no guarantee: check the files,
+[redacted]. Only known forms of secrets are found, and others may be left: check the files,
 especially logs, before you send them. Pods of workloads are not included. ResourceClaims and
 PodDisruptionBudgets name workloads.
 ",

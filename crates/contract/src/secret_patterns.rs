@@ -2,7 +2,7 @@
 //! show them, and support bundles are redacted with it.
 //!
 //! No list of forms is complete: [`redact`] removes what `tests/data/secrets.txt` has, and texts
-//! like it. It is no guarantee.
+//! like it. It cannot guarantee that none is left.
 
 use std::ops::Range;
 

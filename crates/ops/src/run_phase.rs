@@ -92,13 +92,17 @@ fn is_alive(job: &HookJob, holder: &LeaseHolder) -> bool {
 /// Returns whether a pod of the Job that has not ended has held the Lease: it was there when the run
 /// was last taken over.
 fn has_taken_over(job: &HookJob, run: &RunRecord) -> bool {
-    let pods = job.pods.iter().flatten();
-    run.taken_over_at.is_some_and(|at| pods.into_iter().any(|pod| pod.created <= at))
+    let mut pods = job.pods.iter().flatten();
+    // A hook yields the Lease only while its whole fleet waits.
+    run.fleet_wait.is_some()
+        && run.taken_over_at.is_some_and(|at| pods.any(|pod| pod.created <= at))
 }
 
 /// Returns whether a user aborted the run of the Job. Without a Job, it is the run of the record.
 fn is_aborted(job: Option<&HookJob>, record: &StoredRecord) -> bool {
     let started = match job {
+        // A Job that has not started yet is newer than all requests.
+        Some(job) if job.started.is_none() && job.end.is_none() => return false,
         Some(job) => job.started,
         None => record.run.as_ref().map(|run| run.started_at),
     };
@@ -111,7 +115,7 @@ fn is_aborted(job: Option<&HookJob>, record: &StoredRecord) -> bool {
 #[cfg(test)]
 mod tests {
     use contract::exit::ExitCode;
-    use contract::record::Verdict;
+    use contract::record::{RecordedFleetWait, Verdict};
     use contract::user_request::UserRequest;
     use kube_io::releases::HookPod;
 
@@ -166,6 +170,10 @@ mod tests {
         };
         let unlisted = HookJob { pods: None, ..job() };
         let taken_over = || Some(RunRecord { taken_over_at: Some(NOW), ..run("job-1", None) });
+        let waiting = || {
+            let wait = RecordedFleetWait { reason: "OperatorNotReady".into(), since: NOW };
+            taken_over().map(|run| RunRecord { fleet_wait: Some(wait), ..run })
+        };
         let success = Some(ExitCode::Success);
         for (case, job, run, holder, phase) in [
             ("nothing was deployed", None, None, None, RunPhase::Never),
@@ -214,11 +222,12 @@ mod tests {
             (
                 "the pod after it has not taken over",
                 Some(replaced),
-                taken_over(),
+                waiting(),
                 None,
                 RunPhase::Starting,
             ),
-            ("the pod yields the Lease", Some(job()), taken_over(), None, RunPhase::Running),
+            ("the pod yields the Lease", Some(job()), waiting(), None, RunPhase::Running),
+            ("the pod lost the Lease", Some(job()), taken_over(), None, RunPhase::Starting),
             (
                 "another hook has the Lease",
                 Some(job()),

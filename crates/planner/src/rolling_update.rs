@@ -60,6 +60,26 @@ impl UnreadyNodes {
             return down().next().filter(|unready| unready.name != node).cloned();
         }
         let others = || self.nodes.iter().filter(|unready| unready.name != node);
-        others().next().filter(|_| others().count() >= self.limit).cloned()
+        // At least one of them is Ready, and the update goes on when its pod is.
+        let first = others().find(|unready| unready.is_ready);
+        first.filter(|_| others().count() >= self.limit).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A NotReady node that leaves room in the limit was called the one that stalls the update, so
+    /// all nodes behind it were deferred with it.
+    #[test]
+    fn update_with_room_waits_for_a_ready_node() {
+        let node = |name: &str, is_ready| AwaitedNode { name: name.to_owned(), is_ready };
+        let unready =
+            |limit| UnreadyNodes { nodes: vec![node("gpu-0", false), node("gpu-1", true)], limit };
+        assert_eq!(unready(2).awaited_before("gpu-2"), Some(node("gpu-1", true)));
+        assert_eq!(unready(1).awaited_before("gpu-2"), Some(node("gpu-0", false)));
+        assert_eq!(unready(1).awaited_before("gpu-0"), None, "it is the node itself");
+        assert_eq!(unready(3).awaited_before("gpu-2"), None, "there is room");
     }
 }

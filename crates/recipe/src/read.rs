@@ -100,7 +100,7 @@ impl TextReader for FileSystemReader {
     }
 
     fn file_below(&mut self, directory: &str, path: &str) -> Result<String, ReadError> {
-        // The path alone decides first, so that an error does not tell which other files exist.
+        // The path alone decides first, so that an error does not reveal which other files exist.
         if !is_below(Path::new(directory), Path::new(path)) {
             return Err(ReadError::Outside);
         }

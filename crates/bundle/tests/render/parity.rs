@@ -63,7 +63,7 @@ fn a_registry_means_the_same_as_git() {
     }
 }
 
-/// Returns the text of a file in the words of version 0.1.0, which called tasks duties.
+/// Returns the text of a file in the words of version 0.1.0, which has another word for tasks.
 fn in_words_of_version_0_1_0(path: &str, text: &str) -> String {
     let words: &[(&str, &str)] = match path.rsplit('/').next() {
         Some("rights.yaml") => &[("- task:", "- duty:"), ("task:", "duty:")],

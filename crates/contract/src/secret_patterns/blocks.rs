@@ -231,7 +231,7 @@ fn data_lines(text: &str, document: &[Range<usize>], found: &mut Vec<Range<usize
             inside = None;
         }
         if inside.is_some() {
-            // The key tells what is missing; it has no spaces.
+            // The key shows which text is missing; it has no spaces.
             let value = content.find(": ").map_or(indent, |colon| colon + 2);
             if value < content.len() {
                 found.push(line.start + value..line.end);

@@ -257,7 +257,7 @@ impl<'a> FieldName<'a> {
     }
 }
 
-/// Returns a header's value without the scheme, which tells how someone authenticates.
+/// Returns a header's value without the scheme, which names the kind of authentication.
 fn without_scheme(text: &str, range: &Range<usize>) -> Range<usize> {
     let value = &text[range.clone()];
     let schemes = ["Bearer", "Basic", "Digest", "Negotiate", "token", "AWS4-HMAC-SHA256", "ApiKey"];

@@ -1,6 +1,6 @@
-//! Names of secrets: what the name of a field, variable, option or header tells about its value.
+//! Names of secrets: what the name of a field, variable, option or header implies for its value.
 
-/// What a name tells about the value.
+/// What a name implies for the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameClass {
     /// A password: every value is a secret.
@@ -208,7 +208,7 @@ const JOINED: [(&str, NameClass); 32] = [
     ("sessionid", NameClass::Signature),
 ];
 
-/// Returns what a name tells about its value; `None` if it is not the name of a secret.
+/// Returns what a name implies for its value; `None` if it is not the name of a secret.
 pub(super) fn class(name: &str) -> Option<NameClass> {
     // Variables of every shell: the current directory, and the one before.
     if matches!(name, "PWD" | "OLDPWD") {

@@ -309,7 +309,7 @@ async fn fleet_without_operator_is_not_called_done() {
     assert_eq!(assists("assist", Mode::Assist, &deeds).await, ExitCode::Success);
 }
 
-/// Regression (L1): an operator that a user had scaled to 0 was said to come back by itself, and
+/// Regression (L1): an operator that a user had scaled to 0 was expected to come back by itself, and
 /// `doctor` did not find it.
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn operator_scaled_to_zero_needs_manual_action() {

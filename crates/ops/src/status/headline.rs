@@ -81,14 +81,14 @@ impl RolloutStatus {
             text: format!("nothing to do{why}"),
             wait: Some(WaitAnswer::safe(limit)),
         };
+        if let Some(text) = self.failed_run() {
+            let wait = Some(self.harm_of_waiting("no node waits for a hook"));
+            return Headline { attention: Attention::ActionNeeded, text, wait };
+        }
         if let Some(waiting) = self.fleet.first() {
             let text = format!("the whole fleet ({})", waiting.reason);
             let wait = Some(WaitAnswer::safe(limit));
             return Headline { attention: Attention::Waiting, text, wait };
-        }
-        if let Some(text) = self.failed_run() {
-            let wait = Some(WaitAnswer::safe("no node waits for a hook"));
-            return Headline { attention: Attention::ActionNeeded, text, wait };
         }
         let late = self.totals.no_eta.as_ref().is_some_and(|no_eta| no_eta.reason == "node-late");
         match (self.is_open(), self.has_job()) {

@@ -67,6 +67,7 @@ pub(super) fn row(
             waiting::fleet(snapshot, wait)
         }
     };
+    let wanted = wanted(snapshot, node);
     let running = pod.as_ref().and_then(|pod| running(pod.pod, driver));
     NodeRow {
         node: node.name.clone(),
@@ -74,9 +75,9 @@ pub(super) fn row(
         state: state.clone(),
         cordoned: node.unschedulable,
         driver_now: running,
-        driver_wanted: wanted(snapshot, node).map(version),
+        driver_wanted: wanted.map(version),
         driver_current: pod.as_ref().is_none_or(|pod| pod.newest),
-        driver_ready: pod.as_ref().is_none_or(|pod| pod.pod.ready),
+        driver_ready: pod.as_ref().map_or(wanted.is_none(), |pod| pod.pod.ready),
         plugin: plugin(snapshot, operands, node),
         held: HoldStatus::find(snapshot, node),
         waiting: wait.map(waiting),

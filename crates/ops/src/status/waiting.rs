@@ -54,7 +54,11 @@ pub(super) fn node(
     if let Some(held) = HoldStatus::find(snapshot, node).filter(|_| !decides) {
         waiting.describe_hold(&held, snapshot);
     }
-    if decides && needs_hook(reason) {
+    // A driver pod also ends if a user, or NVIDIA's controller, deletes it.
+    let traits = snapshot.settings.driver.traits();
+    let ends_without_hook = matches!(reason, Reason::Upgrading(UpgradeReason::DriverEnding { .. }))
+        && node.labels.text(traits.own_state_label).is_none_or(str::is_empty);
+    if decides && needs_hook(reason) && !ends_without_hook {
         waiting.describe_missing_hook(snapshot);
     }
     waiting
@@ -182,7 +186,8 @@ fn blocked_by(reason: &Reason) -> Vec<String> {
 /// Returns whether the fleet has waited longer than the hook does, or than most hooks do. Without a
 /// hook, there is no grace time.
 fn is_overdue(since: Option<Timestamp>, grace_seconds: u64, now: Timestamp) -> bool {
-    let limit = i64::try_from(grace_seconds).unwrap_or(i64::MAX).min(USUAL_GRACE_SECONDS);
+    let of_hook = u32::try_from(grace_seconds).ok().filter(|seconds| *seconds != u32::MAX);
+    let limit = of_hook.map_or(USUAL_GRACE_SECONDS, i64::from);
     since.is_some_and(|since| now.duration_since(since).as_secs() > limit)
 }
 

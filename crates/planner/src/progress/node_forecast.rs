@@ -39,7 +39,7 @@ impl RolloutPace {
         let took = |record: &NodeRecord| {
             let started = record.steps.first().filter(|step| !step.or_earlier)?.at;
             let ended = record.since.filter(|_| record.outcome == Some(NodeOutcome::Done))?;
-            if interruptions.iter().any(|at| started < *at && *at < ended) {
+            if interruptions.iter().any(|at| started < *at && *at <= ended) {
                 return None;
             }
             u64::try_from(ended.duration_since(started).as_secs()).ok()

@@ -145,7 +145,7 @@ fn failed_nodes_fail_the_run_after_others_finish() {
     );
 }
 
-/// Regression (L2): under NVIDIA's controller, the node was said to have no driver pod.
+/// Regression (L2): under NVIDIA's controller, the reason was that the node has no driver pod.
 #[test]
 fn terminating_driver_pod_is_named() {
     let mut fleet = Fleet::migrating(2);
