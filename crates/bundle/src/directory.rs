@@ -18,7 +18,7 @@ use recipe::regular_file::open_regular;
 pub(super) const MAX_FILE: u64 = 8 << 20;
 /// The largest `bundle-info.yaml` and `checksums.txt` in bytes.
 const MAX_LIST: u64 = 1 << 20;
-/// The largest number of bytes that are read from one bundle.
+/// The largest size of all files of a bundle together, in bytes.
 const MAX_BYTES: u64 = 128 << 20;
 /// The largest number of files and directories.
 const MAX_ENTRIES: usize = 20_000;
@@ -51,7 +51,7 @@ impl BundleDirectory {
     /// Lists the files below `directory`, which itself may be a link.
     ///
     /// # Errors
-    /// It is not a bundle, it cannot be read, or it exceeds a limit.
+    /// It is not a bundle, it cannot be read, or it exceeds a limit (files, depth, size).
     pub(super) fn open(directory: &Path) -> Result<Self, BundleError> {
         // Before the list: another directory may have millions of files.
         match fs::symlink_metadata(directory.join(INFO)) {
@@ -134,20 +134,10 @@ impl BundleDirectory {
     /// Returns the content of every file that may be read, and omits all others.
     ///
     /// # Errors
-    /// A file cannot be read, or all together are too large.
+    /// A file cannot be read.
     pub(super) fn contents(&self) -> Result<BTreeMap<String, Vec<u8>>, BundleError> {
-        let mut contents = BTreeMap::new();
-        let mut bytes = 0;
-        for (path, _) in self.entries.iter().filter(|(_, kind)| **kind == EntryKind::File) {
-            let content = self.read(path)?;
-            bytes += content.len() as u64;
-            if bytes > MAX_BYTES {
-                let reason = format!("its files have more than {} MiB", MAX_BYTES >> 20);
-                return Err(BundleError::file(&self.directory, &reason));
-            }
-            contents.insert(path.clone(), content);
-        }
-        Ok(contents)
+        let files = self.entries.iter().filter(|(_, kind)| **kind == EntryKind::File);
+        files.map(|(path, _)| Ok((path.clone(), self.read(path)?))).collect()
     }
 
     /// Returns the content of every file.
@@ -166,6 +156,17 @@ impl BundleDirectory {
     }
 }
 
+/// Returns the content of the `bundle-info.yaml` in a directory, whatever else the directory
+/// contains.
+///
+/// # Errors
+/// It is missing, cannot be read, or is not a regular file.
+pub(super) fn read_info(directory: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    open_regular(&directory.join(INFO))?.take(MAX_LIST).read_to_end(&mut content)?;
+    Ok(content)
+}
+
 /// Returns the texts among the files, and omits what is not text.
 pub(super) fn texts(contents: BTreeMap<String, Vec<u8>>) -> TextFiles {
     let text = |(path, bytes)| Some((path, String::from_utf8(bytes).ok()?));
@@ -179,6 +180,7 @@ fn limit(path: &str) -> u64 {
 
 fn entries(directory: &Path) -> Result<BTreeMap<String, EntryKind>, BundleError> {
     let mut found = BTreeMap::new();
+    let (mut count, mut bytes) = (0, 0);
     let mut waiting = vec![(directory.to_owned(), String::new(), 0)];
     while let Some((folder, prefix, depth)) = waiting.pop() {
         let error = |source| BundleError::read(&folder, source);
@@ -186,13 +188,21 @@ fn entries(directory: &Path) -> Result<BTreeMap<String, EntryKind>, BundleError>
             let entry = entry.map_err(error)?;
             let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
             let kind = kind(&entry, &path).map_err(error)?;
+            count += 1;
+            if kind == EntryKind::File {
+                bytes += entry.metadata().map_err(error)?.len();
+            }
             if kind == EntryKind::Directory && path != ".git" {
                 waiting.push((entry.path(), format!("{path}/"), depth + 1));
             }
             if path != ".git" || kind != EntryKind::Directory {
                 found.insert(path, kind);
             }
-            if found.len() > MAX_ENTRIES || depth > MAX_DEPTH {
+            if bytes > MAX_BYTES {
+                let reason = format!("its files have more than {} MiB", MAX_BYTES >> 20);
+                return Err(BundleError::file(directory, &reason));
+            }
+            if count > MAX_ENTRIES || depth > MAX_DEPTH {
                 let reason = format!(
                     "it has more than {MAX_ENTRIES} files, or directories more than {MAX_DEPTH} deep"
                 );

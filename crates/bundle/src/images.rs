@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::directory::BundleDirectory;
+use super::directory::{BundleDirectory, EntryKind};
 use super::error::BundleError;
 use super::info::ReleaseInfo;
 use deployer::layout::{CHART, FILES, SETTINGS, VALUES};
@@ -28,7 +28,10 @@ pub fn images(directory: &Path) -> Result<ImageList, BundleError> {
                 found.images.extend(images);
                 found.unknown.extend(unknown);
             }
-            "manifests" if bundle.kind(&format!("{}/{FILES}", release.folder)).is_some() => {
+            "manifests"
+                if bundle.kind(&format!("{}/{FILES}", release.folder))
+                    == Some(EntryKind::Directory) =>
+            {
                 for (name, text) in templates(&bundle, &format!("{}/{FILES}/", release.folder))? {
                     let ImageList { images, unknown } = of_template(&release.name, &name, &text);
                     found.images.extend(images);

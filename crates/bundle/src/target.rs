@@ -6,8 +6,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
-use super::directory::BundleDirectory;
-use super::info::{INFO, MARK};
+use super::directory::read_info;
+use super::info::MARK;
 use super::verify::{BundleFinding, verify};
 use super::write::WriteError;
 
@@ -163,8 +163,7 @@ fn examine(directory: &Path, force: bool) -> Result<Option<String>, WriteError> 
         return Err(WriteError::Repository(directory.to_owned()));
     }
     // An unreadable or foreign file of that name does not identify a bundle.
-    let info = BundleDirectory::open(directory)
-        .and_then(|bundle| bundle.read(INFO))
+    let info = read_info(directory)
         .ok()
         .and_then(|content| String::from_utf8(content).ok())
         .filter(|text| text.lines().any(|line| line == MARK));

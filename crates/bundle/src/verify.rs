@@ -56,7 +56,9 @@ impl fmt::Display for BundleFinding {
             Self::Checksums(line) => {
                 write!(formatter, "changed: {path}: line {line} is not a rendered line")
             }
-            Self::Promise { reason, .. } => write!(formatter, "broken: {path}: {reason}"),
+            Self::Promise { reason, .. } => {
+                write!(formatter, "broken: {path}: {}", visible::line(reason))
+            }
         }
     }
 }

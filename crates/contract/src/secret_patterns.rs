@@ -22,7 +22,7 @@ pub fn names_secret(name: &str) -> bool {
     use names::NameClass::{Ambiguous, Header, Password, Signature, Token};
     match names::class(name) {
         Some(Password | Token | Header) => true,
-        Some(Ambiguous | Signature) | None => false,
+        Some(Ambiguous | Signature) | None => is_secret_key(name),
     }
 }
 

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
-use contract::secret_patterns::{REDACTED, redact};
+use contract::secret_patterns::{REDACTED, is_secret_key, names_secret, redact};
 
 const SECRETS: &str = include_str!("data/secrets.txt");
 const ORDINARY: &str = include_str!("data/ordinary.txt");
@@ -163,6 +163,12 @@ fn long_hostile_text_is_read_once() {
         "%22",
         "fAk3n0tR3aL9Zq",
         "name: x\n",
+        "name=",
+        "token=/",
+        "token[",
+        "\"cookie:ab\" ",
+        "cookie:${",
+        "-----BEGIN PRIVATE KEY-----!",
     ];
     for unit in repeated {
         let text = unit.repeat(100_000 / unit.len());
@@ -171,9 +177,27 @@ fn long_hostile_text_is_read_once() {
     }
 }
 
+/// Regression: a block scalar whose first line reaches the end of the window, in the middle of a
+/// character, ended the program.
+#[test]
+fn block_after_long_line_is_read() {
+    let text = format!("password: |{}é\n  fAk3n0tR3aL\n", " ".repeat(2047));
+    assert!(!redact(&text).0.is_empty());
+}
+
+/// Regression: tokens in the form of a UUID were taken for names of objects.
+#[test]
+fn every_name_that_recipes_refuse_is_redacted() {
+    for name in ["credentials", "REGISTRY_CREDENTIALS", "password", "apiKey", "clientSecret"] {
+        assert!(!is_secret_key(name) || names_secret(name), "{name}");
+    }
+    let (clean, count) = redact("NGC_API_KEY=fa4e0000-fa4e-4000-8000-fa4e0000fa4e");
+    assert_eq!((clean.as_str(), count), ("NGC_API_KEY=[redacted]", 1));
+}
+
 #[test]
 fn long_value_is_removed_whole() {
-    for text in ["token=", "token: \"", "Authorization: Bearer "] {
+    for text in ["token=", "token: \"", "Authorization: Bearer ", "Cookie: id=\"x\"; a="] {
         let text = format!("{text}{}\" next", "fAk3n0tR3aL9Zq".repeat(600));
         let (clean, _) = redact(&text);
         assert!(!clean.contains("n0tR3aL"), "{}", clean.len());

@@ -60,6 +60,10 @@ fn collect(
             reason: "it includes itself in `helmfiles`".to_owned(),
         });
     }
+    // A state file that several files include is read once.
+    if states.iter().any(|state| state.path == path) {
+        return Ok(());
+    }
     files.required(path)?;
     let content: Value = files.yaml(path)?.unwrap_or_default();
     callers.push(path.to_owned());

@@ -100,24 +100,30 @@ impl TextReader for FileSystemReader {
     }
 
     fn file_below(&mut self, directory: &str, path: &str) -> Result<String, ReadError> {
-        // The path alone decides first, so that an error does not reveal which other files exist.
-        if !is_below(Path::new(directory), Path::new(path)) {
-            return Err(ReadError::Outside);
-        }
-        let real = |path: &str| std::fs::canonicalize(path).map_err(ReadError::from_io);
-        let (directory, path) = (real(directory)?, real(path)?);
-        if !path.starts_with(directory) {
-            return Err(ReadError::Outside);
-        }
-        if path.is_dir() {
-            return Err(ReadError::Directory);
-        }
-        read_limited(open_regular(&path).map_err(ReadError::from_io)?)
+        read_below(&[directory], path)
     }
 
     fn standard_input(&mut self) -> Result<String, ReadError> {
         read_limited(std::io::stdin().lock())
     }
+}
+
+/// Reads a file below one of the directories. A link in one of them may lead into another.
+fn read_below(directories: &[&str], path: &str) -> Result<String, ReadError> {
+    // The path alone decides first, so that an error does not reveal which other files exist.
+    if !directories.iter().any(|directory| is_below(Path::new(directory), Path::new(path))) {
+        return Err(ReadError::Outside);
+    }
+    let path = std::fs::canonicalize(path).map_err(ReadError::from_io)?;
+    // A directory that does not exist contains no file.
+    let mut real = directories.iter().filter_map(|directory| std::fs::canonicalize(directory).ok());
+    if !real.any(|directory| path.starts_with(directory)) {
+        return Err(ReadError::Outside);
+    }
+    if path.is_dir() {
+        return Err(ReadError::Directory);
+    }
+    read_limited(open_regular(&path).map_err(ReadError::from_io)?)
 }
 
 /// The file system, where files may also name files below more directories.
@@ -134,13 +140,8 @@ impl TextReader for AllowedDirectoriesReader {
 
     fn file_below(&mut self, directory: &str, path: &str) -> Result<String, ReadError> {
         let allowed = self.allowed.iter().map(String::as_str);
-        for directory in std::iter::once(directory).chain(allowed) {
-            match FileSystemReader.file_below(directory, path) {
-                Err(ReadError::Outside) => {}
-                result => return result,
-            }
-        }
-        Err(ReadError::Outside)
+        let directories: Vec<&str> = std::iter::once(directory).chain(allowed).collect();
+        read_below(&directories, path)
     }
 
     fn standard_input(&mut self) -> Result<String, ReadError> {

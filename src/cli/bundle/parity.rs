@@ -58,7 +58,7 @@ impl ParityArguments {
                     .collect();
                 let ParityReport { equal, differences, not_expressible } = &parity;
                 let document = json!({"equal": equal, "bundles": bundles, "differences": differences, "notExpressible": not_expressible});
-                printer.data(&format!("{document:#}\n"));
+                printer.json(&document);
             }
             OutputFormat::Text => printer.data(&parity_table(&columns, &parity)),
         }

@@ -56,8 +56,8 @@ fn keys_with_start(text: &str, found: &mut Vec<Range<usize>>) {
             continue;
         }
         let body = label + length + run_of(&text[label + length..], |byte| byte == b'-');
-        let end =
-            end_of_block(text, body, name).unwrap_or_else(|| body + truncated_body(&text[body..]));
+        let end = end_of_block(text, body, name)
+            .unwrap_or_else(|| body + truncated_body(window(text, body, LONGEST_BLOCK)));
         found.push(dashes.trim_end_matches('-').len()..end);
         done = end;
     }
@@ -181,12 +181,16 @@ fn long_base64(text: &str, lines: &[Range<usize>], found: &mut Vec<Range<usize>>
 
 /// Finds the private lines of PuTTY's key files.
 fn putty_keys(text: &str, lines: &[Range<usize>], found: &mut Vec<Range<usize>>) {
+    // Each line is found once.
+    let mut done = 0;
     for (number, line) in lines.iter().enumerate() {
         let Some(count) = text[line.clone()].trim().strip_prefix("Private-Lines:") else {
             continue;
         };
         let count: usize = count.trim().parse().unwrap_or_default();
-        found.extend(lines[number + 1..].iter().take(count.min(200)).cloned());
+        let end = (number + 1 + count.min(200)).min(lines.len());
+        found.extend(lines[..end].iter().skip(done.max(number + 1)).cloned());
+        done = done.max(end);
     }
 }
 

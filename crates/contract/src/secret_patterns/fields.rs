@@ -4,12 +4,12 @@
 use std::ops::Range;
 
 use super::names::{NameClass, class};
-use super::random::{is_dense, is_object_name, is_path, looks_random};
+use super::random::{is_dense, is_object_name, is_path, is_uuid, looks_random};
 use super::{window, window_before};
 
 mod value;
 
-use value::{Evidence, Extent, FoundValue, NamePlace, Separator, separator, value};
+use value::{Evidence, Extent, FoundValue, NamePlace, Separator, extended, separator, value};
 
 /// How far the value of a variable may be from its name.
 const NEAR: usize = 200;
@@ -59,18 +59,19 @@ impl<'a> FieldName<'a> {
 
     /// Returns the range of the secret that the word names.
     fn secret(&self, variable: &mut Option<usize>) -> Option<Range<usize>> {
+        let word = |range| extended(self.text, range, Extent::Word);
         if let Some(value) = self.of_variable(variable) {
-            return Some(value);
+            return Some(word(value));
         }
         if let Some(value) = self.of_scheme().or_else(|| self.of_short_option()) {
-            return Some(value);
+            return Some(word(value));
         }
         let class = class(self.word).or_else(|| self.class_by_context())?;
         if let Some(found) = self.xml() {
             return accepted(class, &found).then_some(found.range);
         }
         let Some((separator, start)) = separator(self.text, self.range.end) else {
-            return self.without_separator(class);
+            return self.without_separator(class).map(word);
         };
         let extent = match class {
             NameClass::Header => Extent::Line,
@@ -81,7 +82,7 @@ impl<'a> FieldName<'a> {
         if class == NameClass::Header {
             found.range = without_scheme(self.text, &found.range);
         }
-        accepted(class, &found).then_some(found.range)
+        accepted(class, &found).then(|| extended(self.text, found.range, extent))
     }
 
     /// Returns the value of a variable whose name came before: `name: TOKEN`, `value: abc`.
@@ -97,8 +98,10 @@ impl<'a> FieldName<'a> {
             let is_near = self.range.start - name <= NEAR;
             return (is_near && !is_trivial(found.text())).then_some(found.range);
         }
+        // No variable has a longer name.
+        let name = Some(found.text()).filter(|name| name.len() <= NEAR);
         let is_secret = matches!(
-            class(found.text()),
+            name.and_then(class),
             Some(NameClass::Password | NameClass::Token | NameClass::Header)
         );
         *variable = is_secret.then_some(found.range.end);
@@ -306,7 +309,8 @@ fn accepted(class: NameClass, found: &FoundValue<'_>) -> bool {
     }
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || b".:".contains(&byte));
     let is_word = text.bytes().all(|byte| byte.is_ascii_alphabetic());
-    let is_plain = is_number && text.len() < 16 || is_path(text) || is_object_name(text);
+    let is_plain =
+        is_number && text.len() < 16 || is_path(text) || is_object_name(text) && !is_uuid(text);
     let is_random = |least: usize| looks_random(text, least) && !is_plain;
     match (class, found.evidence) {
         (NameClass::Password, Evidence::Stated | Evidence::Entry) => true,

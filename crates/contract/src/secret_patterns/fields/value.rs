@@ -81,8 +81,8 @@ pub(super) fn separator(text: &str, end: usize) -> Option<(Separator, usize)> {
         at += quote.len();
     }
     // The index of an item.
-    if let Some((index, _)) = text[at..].strip_prefix('[').and_then(|rest| rest.split_once(']'))
-        && index.len() <= 3
+    if let Some((index, _)) =
+        window(text, at, 5).strip_prefix('[').and_then(|rest| rest.split_once(']'))
         && index.bytes().all(|byte| byte.is_ascii_digit())
     {
         at += index.len() + 2;
@@ -157,12 +157,8 @@ pub(super) fn value(
             window_before(text, start, super::NEAR).rsplit('\n').next().unwrap_or_default();
         let is_open = |quote: &char| before.matches(*quote).count() % 2 == 1;
         let quote = ['"', '\''].into_iter().find(is_open);
-        let line = text[start..].split(['\n', '\r']).next().unwrap_or_default();
-        let end = quote.and_then(|quote| line.find(quote));
-        return found(
-            start..start + line[..end.unwrap_or(line.len())].trim_end().len(),
-            Evidence::Stated,
-        );
+        let end = quote.and_then(|quote| line.find(quote)).unwrap_or(line.len());
+        return found(start..start + line[..end].trim_end().len(), Evidence::Stated);
     }
     let word = &line[..bare_length(line)];
     if separator == Separator::ColonSpace && place != NamePlace::Line && is_next_name(word) {
@@ -175,18 +171,27 @@ pub(super) fn value(
         let end = line.find(" #").unwrap_or(line.len());
         return found(start..start + line[..end].trim_end().len(), Evidence::Entry);
     }
-    // A word that is longer than the window.
-    let more =
-        if word.len() + 4 > super::FAR { bare_length(&text[start + word.len()..]) } else { 0 };
-    if more > 0 {
-        return found(start..start + word.len() + more, Evidence::Stated);
-    }
     let evidence = match separator {
         Separator::Equals | Separator::Colon | Separator::Space => Evidence::Stated,
         Separator::ColonSpace if place != NamePlace::Sentence && is_last => Evidence::Entry,
         Separator::ColonSpace => Evidence::Sentence,
     };
     found(start..start + word.trim_end_matches(['.', ':', '!', '?']).len(), evidence)
+}
+
+/// Returns the whole range of a value that may go on after the window. Only secrets are extended: to
+/// look at the rest of a text for each name would take the square of its length.
+pub(super) fn extended(text: &str, range: Range<usize>, extent: Extent) -> Range<usize> {
+    // A scheme before the value, and punctuation after it, are not in the range.
+    if range.len() + 64 <= super::FAR {
+        return range;
+    }
+    let rest = &text[range.end..];
+    let more = match extent {
+        Extent::Line => rest.find(['\n', '\r']).unwrap_or(rest.len()),
+        Extent::Word | Extent::Phrase => bare_length(rest),
+    };
+    range.start..range.end + more
 }
 
 /// Returns whether a word is the name of the next field in a dump, because the field before is
@@ -240,7 +245,8 @@ fn block(text: &str, start: usize, length: usize) -> Range<usize> {
     let line = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
     let indent = |line: &str| line.len() - line.trim_start_matches([' ', '-']).len();
     let own = indent(&text[line..start]);
-    let body = (start + length + 1).min(text.len());
+    let rest = &text[start + length..];
+    let body = start + length + rest.find('\n').map_or(rest.len(), |newline| newline + 1);
     let mut end = body;
     for line in text[body..].split_inclusive('\n') {
         if !line.trim().is_empty() && line.len() - line.trim_start().len() <= own {
@@ -254,6 +260,6 @@ fn block(text: &str, start: usize, length: usize) -> Range<usize> {
 /// Returns the length of a value without quotes.
 fn bare_length(line: &str) -> usize {
     let is_end = |one: char| one.is_whitespace() || "\"'`,;&)]}<>|\\".contains(one);
-    let end = line.find(is_end).unwrap_or(line.len());
-    line.find("%26").or_else(|| line.find("%22")).map_or(end, |encoded| encoded.min(end))
+    let value = &line[..line.find(is_end).unwrap_or(line.len())];
+    value.find("%26").or_else(|| value.find("%22")).unwrap_or(value.len())
 }

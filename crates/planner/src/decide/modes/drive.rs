@@ -146,8 +146,9 @@ pub(in crate::decide) fn assess(
     // Whether the node counts in the total of the limits. Without an operator, it is unknown where
     // a pod will be created: a node that temporarily has no pod must not make the fleet seem
     // larger.
-    let counts =
-        draft.settings().driver.has_operator() || driven.pod.is_some() || driven.record().is_some();
+    let is_recorded =
+        driven.record().is_some() || matches!(driven.found, NodeRecordState::Newer(_));
+    let counts = draft.settings().driver.has_operator() || driven.pod.is_some() || is_recorded;
     let throttled = counts.then(|| throttled(draft, &driven));
     let given_up = is_given_up(draft, &driven);
     let turn = next(draft, &driven, left);
