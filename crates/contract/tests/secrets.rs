@@ -185,7 +185,7 @@ fn block_after_long_line_is_read() {
     assert!(!redact(&text).0.is_empty());
 }
 
-/// Regression: tokens in the form of a UUID were taken for names of objects.
+/// Regression: tokens in the form of a UUID were mistaken for names of objects.
 #[test]
 fn every_name_that_recipes_refuse_is_redacted() {
     for name in ["credentials", "REGISTRY_CREDENTIALS", "password", "apiKey", "clientSecret"] {
