@@ -36,6 +36,6 @@ tests/tools/build.sh >/dev/null
 [ "${1:-}" != --full ] || tests/tools/build.sh other-versions >/dev/null
 scripts/image.sh "$profile"
 # Without a filter, first run the tests that need only Helm: they take seconds.
-[ "${1:---full}" != --full ] || cargo test --locked -p gpu-rollout -p bundle --test chart --test render -- --ignored
+[ "${1:---full}" != --full ] || cargo test --locked --workspace --exclude e2e --test chart --test render -- --ignored
 [ -z "$build_previous" ] || "$GPU_ROLLOUT_PREVIOUS/scripts/image.sh" "$profile"
 GPU_ROLLOUT_ROOTFS=$PWD/target/image/rootfs exec tests/e2e/run.sh "$@"
