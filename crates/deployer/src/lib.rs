@@ -3,7 +3,8 @@
 //!
 //! Each deployer is a module, and these modules never import each other. They share [`mod@file`],
 //! [`layout`] (folders), [`chart`] (local charts), [`mod@template`] (the template engine),
-//! [`language`] (writers for each language) and [`argocd_application`] (Argo CD's Applications).
+//! [`template_language`] (writers for each language) and [`argocd_application`] (Argo CD's
+//! Applications).
 
 use std::fmt;
 use std::str::FromStr;
