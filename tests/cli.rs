@@ -84,14 +84,16 @@ componentRefs:
     let files = [
         ("Result_1.yaml", result),
         ("values.yaml", "driver: {maxParallelUpgrades: 5, version: 580.126.20}\n"),
+        ("exporter.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: exporter}\n"),
     ];
     snapshot!("aicr-bare", run(&["recipe", "check", "Result_1.yaml"], "", &files));
-    let all =
-        ["--data", ".", "--without-manifests", "--fix-dead-keys", "--set", "cluster.gpuNodes=8"];
+    let all = ["--data", ".", "--fix-dead-keys", "--set", "cluster.gpuNodes=8"];
     snapshot!(
         "aicr-show",
         run(&[&["recipe", "show", "Result_1.yaml"], &all[..]].concat(), "", &files)
     );
+    let without = ["recipe", "check", "Result_1.yaml", "--without-manifests"];
+    snapshot!("aicr-without-manifests", run(&[&without, &all[..]].concat(), "", &files));
     snapshot!(
         "aicr-render",
         run(
@@ -194,6 +196,73 @@ fn list() {
 }
 
 #[test]
+fn list_by_criteria() {
+    let list = |criteria: &[&str]| run(&[&["recipe", "list"], criteria].concat(), "", &[]);
+    let leaf = ["--service=eks", "--accelerator=gb200", "--intent=training", "--os=ubuntu"];
+    snapshot!("list-criteria", list(&leaf));
+    snapshot!("list-criteria-nearest", list(&["--service=gke", "--accelerator=gb200"]));
+    snapshot!("list-criteria-unknown", list(&["--service=eks", "--accelerator=gb20"]));
+}
+
+/// Runs `recipe` in `folder`. Returns the exit code.
+fn recipe_in(folder: &tempfile::TempDir, arguments: &[&str]) -> Option<i32> {
+    let arguments = [&["recipe"], arguments].concat();
+    let output = program().args(arguments).current_dir(folder).output();
+    output.expect("the program starts").status.code()
+}
+
+/// Also after the comments with the inherited settings were removed.
+#[test]
+fn new_recipe_of_every_library_recipe_is_valid() {
+    let folder = tempfile::tempdir().expect("a test has a folder for temporary files");
+    let path = |name: &str| folder.path().join(name);
+    let new = |arguments: &[&str]| {
+        recipe_in(&folder, &[&["new", "mine.yaml", "--gpu-nodes=9"], arguments].concat())
+    };
+    for name in catalog::recipe_names() {
+        assert_eq!(new(&["--extends", name]), Some(0), "{name}");
+        let text = std::fs::read_to_string(path("mine.yaml")).expect("the new recipe");
+        let (own, inherited) = text.split_once("gpuNodes: 9\n").expect("its own number of nodes");
+        let settings = inherited.lines().filter_map(|line| line.strip_prefix('#'));
+        let settings: Vec<&str> =
+            settings.filter(|line| !line.starts_with(' ') || line.starts_with("  ")).collect();
+        let all = format!("{own}gpuNodes: 9\n{}\n", settings.join("\n"));
+        std::fs::write(path("all.yaml"), all).expect("its own folder is writable");
+        assert_eq!(recipe_in(&folder, &["check", "mine.yaml", "all.yaml"]), Some(0), "{name}");
+        std::fs::remove_file(path("mine.yaml")).expect("its own folder is writable");
+    }
+}
+
+#[test]
+fn new_recipe_never_overwrites_a_file() {
+    let created = [
+        "recipe",
+        "new",
+        "mine.yaml",
+        "--gpu-nodes=9",
+        "--service=eks",
+        "--accelerator=gb200",
+        "--intent=training",
+    ];
+    let folder = tempfile::tempdir().expect("a test has a folder for temporary files");
+    let file = folder.path().join("mine.yaml");
+    std::fs::write(&file, MINE).expect("its own folder is writable");
+    let again = ["new", "mine.yaml", "--gpu-nodes=9", "--extends=base"];
+    assert_eq!(recipe_in(&folder, &again), Some(1));
+    assert_eq!(std::fs::read_to_string(&file).expect("the file"), MINE);
+    snapshot!("new-exists", run(&created, "", &[("mine.yaml", MINE)]));
+    snapshot!(
+        "new-several",
+        run(&["recipe", "new", "mine.yaml", "--gpu-nodes=9", "--service=eks"], "", &[])
+    );
+    snapshot!("new-name", run(&["recipe", "new", "Mine_1.yaml", "--gpu-nodes=9"], "", &[]));
+    let folder = tempfile::tempdir().expect("a test has a folder for temporary files");
+    assert_eq!(recipe_in(&folder, &created[1..]), Some(0));
+    let text = std::fs::read_to_string(folder.path().join("mine.yaml")).expect("the new recipe");
+    snapshot!("new", text);
+}
+
+#[test]
 fn schema() {
     let said = run(&["recipe", "schema"], "", &[]);
     assert!(said.starts_with("exit 0\n--- output\n{\n  \"$schema\":"), "{said}");
@@ -278,7 +347,7 @@ fn wrong_usage() {
 
 #[test]
 fn help() {
-    for command in ["check", "show", "explain", "list", "schema"] {
+    for command in ["check", "show", "explain", "new", "list", "schema"] {
         let said = run(&["recipe", command, "--help"], "", &[]);
         insta::with_settings!({snapshot_path => "cli/snapshots", prepend_module_to_snapshot => false, omit_expression => true}, {
             insta::assert_snapshot!(format!("help-{command}"), said);

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 mod docs {
+    mod aicr;
     mod cli;
     mod commands;
     mod conformance;

@@ -77,12 +77,15 @@ fn as_json(root: &Path, file: &str) -> Result<(String, Vec<u8>), Box<dyn Error>>
     Ok((file.replace(".yaml", ".json"), serde_json::to_vec(&value)?))
 }
 
-/// Whether to embed another file: CRDs, and default values and schemas as JSON (their YAML is only
-/// the source).
+/// Whether to embed another file: CRDs, and keys, default values and schemas as JSON (the YAML of
+/// the last two is only the source).
 fn is_embedded(path: &str) -> bool {
     let ends_in = |wanted: &str| Path::new(path).extension().is_some_and(|ending| ending == wanted);
     ends_in("yaml") && (is_plain(path) || is_table(path) || path.contains("/crds/"))
-        || ends_in("json") && (path.ends_with("/values.json") || path.contains("/schemas/"))
+        || ends_in("json")
+            && (path.ends_with("/values.json")
+                || path.ends_with("/keys.json")
+                || path.contains("/schemas/"))
 }
 
 fn collect(root: &Path, below: &str, files: &mut Vec<String>) -> Result<(), Box<dyn Error>> {

@@ -3,31 +3,32 @@
 use std::fmt::Write;
 
 use super::table::push_wrapped;
-use contract::count::with_noun;
-use ops::advice::fleet_advice;
+use ops::advice::{Urgency, fleet_advice};
 use ops::remedy::Remedy;
 use ops::status::{BlockingCondition, RolloutStatus};
+use planner::pods::listed;
 
 /// At most this many different remedies are printed for a fleet. `why` prints all remedies of a
 /// node.
 const MOST: usize = 8;
 
-/// Returns the remedies for all conditions in a fleet that do not resolve themselves.
+/// Returns the remedies for a fleet, the most urgent first.
 pub(super) fn fleet_text(status: &RolloutStatus, width: usize) -> String {
     let all = fleet_advice(status);
     if all.is_empty() {
         return String::new();
     }
-    let mut text = "\nWhat to do:\n".to_owned();
+    let is_optional = all.iter().all(|advice| advice.urgency == Urgency::Optional);
+    let title = if is_optional { "What you can do" } else { "What to do" };
+    let mut text = format!("\n{title}:\n");
     for advice in all.iter().take(MOST) {
-        let (first, more) = (
-            advice.nodes.first().copied().unwrap_or("the fleet"),
-            advice.nodes.len().saturating_sub(1),
-        );
-        let others = if more > 0 {
-            format!(" (and the same for {})", with_noun(more, "more node"))
-        } else {
-            String::new()
+        let (first, others) = match advice.nodes.split_first() {
+            None => ("the fleet", String::new()),
+            Some((first, [])) => (*first, String::new()),
+            Some((first, more)) => {
+                let more: Vec<String> = more.iter().map(|node| (*node).to_owned()).collect();
+                (*first, format!(" (the same for {})", listed(&more)))
+            }
         };
         for obstacle in &advice.obstacles {
             push_wrapped(&mut text, ("  ", "    "), &format!("{first}: {obstacle}"), width);

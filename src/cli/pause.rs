@@ -245,9 +245,9 @@ fn describe_pause(pause: &ObservedPause) -> String {
         .selector
         .as_ref()
         .map_or_else(|| "all nodes".to_owned(), |selector| format!("nodes with {selector}"));
-    let why = pause.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    let since = pause.at.map(|at| format!(" since {at:.0}")).unwrap_or_default();
-    format!("paused by {}{since}, {nodes}{why}", pause.by)
+    let why = pause.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let at = pause.at.map(|at| format!(" at {at:.0}")).unwrap_or_default();
+    format!("paused by {}{at}{why}: {nodes}", pause.by)
 }
 
 fn print_end(word: &str, failures: &[NodeWriteFailure], printer: &mut Printer) -> ExitCode {

@@ -44,10 +44,10 @@ pub struct PlanArguments {
     overrides: RecipeSelection,
     /// Time from a driver pod's creation to its readiness, as a range such as `90s..3m` [default:
     /// measured on the driver pods that run now]
-    #[arg(long, value_name = "LEAST..MOST")]
+    #[arg(long, value_name = "MIN..MAX")]
     driver_time: Option<DurationRange>,
     /// Remaining time of the jobs that the policy waits for, as a range
-    #[arg(long, value_name = "LEAST..MOST", default_value = "0s..1h")]
+    #[arg(long, value_name = "MIN..MAX", default_value = "0s..1h")]
     job_time: DurationRange,
     /// Number of random runs, 1 to 1000, in addition to the quickest and the slowest possible run
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]

@@ -28,7 +28,7 @@ impl FromStr for DurationRange {
         let parse = |text: &str| text.parse::<Duration>().map_err(|error| error.to_string());
         let range = Self { least: parse(least)?, most: parse(most)? };
         if range.least > range.most {
-            Err(format!("expected `LEAST..MOST` with LEAST not longer than MOST, found `{text}`"))
+            Err(format!("expected `MIN..MAX` with MIN not longer than MAX, found `{text}`"))
         } else {
             Ok(range)
         }

@@ -1,7 +1,6 @@
 //! `gpu-rollout recipe`.
 
 use clap::{Subcommand, ValueEnum};
-use serde_json::json;
 
 use super::format::OutputFormat;
 use crate::printer::Printer;
@@ -14,6 +13,13 @@ use recipe::load::{ValidRecipe, load_with};
 use recipe::overrides::ValueOverride;
 use recipe::read::FileSystemReader;
 use recipe::schema;
+
+mod list;
+mod new;
+mod selection;
+
+use new::NewArguments;
+use selection::CriteriaArguments;
 
 /// Help of a RECIPE argument; the same in every command.
 pub const RECIPE_HELP: &str = "Recipe: a file (`team/gb200.yaml`, `./gb200`), a name from the built-in library (see `gpu-rollout recipe list`), or `-` for standard input";
@@ -89,11 +95,24 @@ enum RecipeCommand {
         #[command(flatten)]
         overrides: RecipeSelection,
     },
+    /// Create a recipe that extends one of the program's library
+    ///
+    /// Use it to start your own recipe. The criteria must select one recipe of the library. The new
+    /// file has comments and passes `recipe check`. A file that exists is never overwritten.
+    #[command(
+        after_long_help = "Examples:\n  gpu-rollout recipe new mine.yaml --gpu-nodes 16 --accelerator gb200 --intent training\n  gpu-rollout recipe new mine.yaml --gpu-nodes 16 --extends base"
+    )]
+    New(NewArguments),
     /// List the recipes in the program's library
     ///
-    /// Use it to find a recipe that your own recipe can extend.
-    #[command(after_long_help = "Example:\n  gpu-rollout recipe list")]
+    /// Use it to find a recipe that your own recipe can extend. With criteria, it lists the recipes
+    /// that have all of them. If there is none, it names the nearest ones and exits with 1.
+    #[command(
+        after_long_help = "Examples:\n  gpu-rollout recipe list\n  gpu-rollout recipe list --service eks --accelerator gb200 --intent training --os ubuntu"
+    )]
     List {
+        #[command(flatten)]
+        criteria: CriteriaArguments,
         /// Output format
         #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
         output: OutputFormat,
@@ -131,7 +150,7 @@ struct AicrArguments {
     /// one [default: leave such keys out, with a warning]
     #[arg(long, help_heading = AICR_HEADING)]
     fix_dead_keys: bool,
-    /// Leave out manifest files, with a warning for each [default: a manifest file is an error]
+    /// Leave out manifest files, with a warning for each [default: the bundle has charts of them]
     #[arg(long, help_heading = AICR_HEADING)]
     without_manifests: bool,
 }
@@ -171,7 +190,8 @@ impl RecipeArguments {
             RecipeCommand::Explain { recipe, path, overrides } => {
                 explain_path(&recipe, &path, &overrides, printer)
             }
-            RecipeCommand::List { output } => list(output, printer),
+            RecipeCommand::New(arguments) => new::create(arguments, printer),
+            RecipeCommand::List { criteria, output } => list::list(criteria, output, printer),
             RecipeCommand::Schema => {
                 printer.data(&schema::text());
                 ExitCode::Success
@@ -268,32 +288,6 @@ fn explain_path(
         Err(error) => {
             printer.error(&error.to_string(), error.hint.as_deref());
             ExitCode::Input
-        }
-    }
-}
-
-fn list(format: OutputFormat, printer: &mut Printer) -> ExitCode {
-    let mut recipes = Vec::new();
-    for name in catalog::recipe_names() {
-        let Some(loaded) = load_recipe(name, &RecipeSelection::default(), printer) else {
-            return ExitCode::Internal;
-        };
-        recipes.push((name, loaded.recipe.metadata.description.unwrap_or_default()));
-    }
-    match format {
-        OutputFormat::Text => {
-            let width = recipes.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-            for (name, description) in recipes {
-                printer.data(&format!("{name:width$}  {description}\n"));
-            }
-            ExitCode::Success
-        }
-        OutputFormat::Json => {
-            let list: Vec<_> = recipes
-                .iter()
-                .map(|(name, description)| json!({"name": name, "description": description}))
-                .collect();
-            printer.json(&list)
         }
     }
 }

@@ -44,7 +44,7 @@ pub struct SimulateArguments {
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     runs: u64,
     /// Time from a driver pod's creation to its readiness, as a range
-    #[arg(long, value_name = "LEAST..MOST", default_value = "90s..3m")]
+    #[arg(long, value_name = "MIN..MAX", default_value = "90s..3m")]
     driver_time: DurationRange,
     /// Number of pods with a GPU on each node; when they are evicted, a controller recreates them
     /// on other nodes

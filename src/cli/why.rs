@@ -15,7 +15,7 @@ use crate::printer::Printer;
 use contract::exit::ExitCode;
 use diagnostics::nearest::nearest;
 use ops::observe::RolloutSnapshot;
-use ops::status::NodeStage;
+use ops::status::{NodeStage, state_meaning};
 use ops::time::format_age;
 use ops::why::{NodeExplanation, explain_node};
 
@@ -74,7 +74,8 @@ fn node_text(explanation: &NodeExplanation, snapshot: &RolloutSnapshot, width: u
     let NodeExplanation { title, row, steps, requests, fleet } = explanation;
     let mut text = format!("{title}: {}\n", row.node);
     let cordoned = if row.cordoned { ", cordoned" } else { "" };
-    let state = row.state.as_ref().map(|state| format!(" ({state})")).unwrap_or_default();
+    let explained = |state: &str| format!(": {} (state `{state}`)", state_meaning(state));
+    let state = row.state.as_deref().map(explained).unwrap_or_default();
     // Writing to a String cannot fail.
     let _ = writeln!(text, "  state:  {}{state}{cordoned}", row.stage.name());
     let _ = writeln!(text, "  driver: {}", driver(row));
@@ -82,7 +83,9 @@ fn node_text(explanation: &NodeExplanation, snapshot: &RolloutSnapshot, width: u
         let _ = writeln!(text, "  plugin: {}", plugin.name());
     }
     for step in steps {
-        let _ = writeln!(text, "  {:.0}  {}", step.at, step.state);
+        let by = if step.or_earlier { "by " } else { "" };
+        let meaning = state_meaning(&step.state);
+        let _ = writeln!(text, "  {by}{:.0}  {} ({meaning})", step.at, step.state);
     }
     for request in requests {
         let _ = writeln!(text, "  request: {}", request_text(request, snapshot.now));
@@ -104,7 +107,7 @@ fn node_text(explanation: &NodeExplanation, snapshot: &RolloutSnapshot, width: u
     };
     let by = waiting.since.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
     let at = waiting.since.at.map(|at| format!(" ({at:.0}{by})")).unwrap_or_default();
-    let ends = if waiting.resolves_itself { "can resolve itself" } else { "needs manual action" };
+    let ends = if waiting.is_stuck() { "needs manual action" } else { "can resolve itself" };
     let age = waiting
         .since
         .at

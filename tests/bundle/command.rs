@@ -129,7 +129,7 @@ fn bundle_diff_shows_changes_by_release() {
     scene.run("bundle render -r base -d helm -o old");
     scene.run("bundle render -r base -d helm -o same");
     scene.run("bundle render -r eks-gb200-training -d helm -o training");
-    scene.run("bundle render -r base -d helm -o new --set components.gpu-operator.version=v26.3.3");
+    scene.run("bundle render -r base -d helm -o new --set components.gpu-operator.version=v26.3.2");
     // A manual edit of values, and a comment, which has no effect.
     let values = scene.path().join("new/004-gpu-operator/values.yaml");
     let text = fs::read_to_string(&values).unwrap();

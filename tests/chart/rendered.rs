@@ -344,7 +344,10 @@ fn the_pod_takes_what_a_cluster_asks_for() {
         pod["securityContext"],
         json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}})
     );
-    assert_eq!(pod["nodeSelector"], json!({"kubernetes.io/os": "linux", "pool": "system"}));
+    assert_eq!(
+        pod["nodeSelector"],
+        json!({"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "pool": "system"})
+    );
     assert_eq!(pod["affinity"], json!({"podAntiAffinity": {}}));
     assert_eq!(pod["priorityClassName"], "high");
     assert_eq!(pod["containers"][0]["resources"]["limits"], json!({"cpu": "1", "memory": "1Gi"}));

@@ -110,19 +110,6 @@ fn pages_name_only_existing_commands() {
     assert!(seen > 40, "only {seen} commands were found");
 }
 
-/// Regression: a page told users to upgrade the hook's release with `--reset-then-reuse-values`.
-/// After a failed hook, Helm then takes the values of the last revision that succeeded, and the
-/// hook ran in an older mode.
-#[test]
-fn shell_blocks_reuse_no_values_of_older_revisions() {
-    for page in pages() {
-        let text = std::fs::read_to_string(root(&page)).unwrap();
-        for (number, line) in lines(&text) {
-            assert!(!line.contains("reuse-values"), "{page}:{number}: {line}");
-        }
-    }
-}
-
 #[test]
 fn words_are_those_of_a_shell() {
     let words = |line: &str| {

@@ -34,7 +34,9 @@ fn list(names: impl Iterator<Item = &'static str>) -> String {
 /// One test for both tables, because both write the same page.
 #[test]
 fn the_tables_are_those_of_the_program() {
-    let mut tasks = "\n| Mode | Before the operator | After it |\n|---|---|---|\n".to_owned();
+    let mut tasks =
+        "\n| Mode | Release before the operator | Release after the operator |\n|---|---|---|\n"
+            .to_owned();
     for mode in Mode::ALL {
         let of = |is_step: bool| {
             list(

@@ -63,6 +63,9 @@ pub struct ReleaseDifference {
     pub values: Vec<ValueChange>,
     /// Other changed files of the release.
     pub files: Vec<FileDifference>,
+    /// Why the vendor does not support this change of version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsupported: Option<String>,
     /// For a hook: whether its trigger digest changes, so that it fires with every deployer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fires: Option<bool>,
@@ -129,6 +132,7 @@ pub fn diff(old: &Path, new: &Path) -> Result<BundleDifference, BundleError> {
 }
 
 const HOOK: &str = "hook";
+const UPSTREAM: &str = "upstream";
 
 impl ReleaseDifference {
     fn new(release: &ReleaseInfo, change: DifferenceKind, files: Vec<FileDifference>) -> Self {
@@ -140,6 +144,7 @@ impl ReleaseDifference {
             facts: Vec::new(),
             values: Vec::new(),
             files,
+            unsupported: None,
             fires: None,
         }
     }
@@ -170,8 +175,16 @@ fn compare(
     Ok(ReleaseDifference {
         facts,
         values,
+        unsupported: unsupported(before, after),
         ..ReleaseDifference::new(after, DifferenceKind::Changed, files(&first, &second))
     })
+}
+
+/// Returns why the vendor does not support the change of a component's version.
+fn unsupported(before: &ReleaseInfo, after: &ReleaseInfo) -> Option<String> {
+    let component = catalog::component(&after.name).filter(|_| after.kind == UPSTREAM)?;
+    let (old, new) = (before.version.as_deref()?, after.version.as_deref()?);
+    Some(component.crossed_limit(old, new)?.reason.clone())
 }
 
 /// Returns the difference for a release that only one bundle has.
@@ -282,5 +295,28 @@ impl BundleOnDisk {
             ![INFO, RECIPE, CHECKSUMS].contains(&path.as_str()) && !belongs(path)
         });
         files.map(|(path, content)| (path.as_str(), content.as_slice())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unsupported_downgrade_is_named() {
+        let release = |kind: &str, version: &str| ReleaseInfo {
+            name: "nvidia-dra-driver-gpu".to_owned(),
+            kind: kind.to_owned(),
+            version: Some(version.to_owned()),
+            ..ReleaseInfo::default()
+        };
+        for (kind, old, new, is_unsupported) in [
+            (UPSTREAM, "0.4.1", "25.12.0", true),
+            (UPSTREAM, "25.12.0", "0.4.1", false),
+            (HOOK, "0.4.1", "25.12.0", false),
+        ] {
+            let found = unsupported(&release(kind, old), &release(kind, new));
+            assert_eq!(found.is_some(), is_unsupported, "{kind} {old} {new}");
+        }
     }
 }

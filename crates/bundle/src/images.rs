@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::error::BundleError;
 use super::info::{BundleInfo, INFO, ReleaseInfo};
-use deployer::layout::{CHART, SETTINGS, VALUES};
-use release::images::{ImageList, LocatedImage, of_chart, of_object};
+use deployer::layout::{CHART, FILES, SETTINGS, VALUES};
+use release::images::{ImageList, LocatedImage, of_chart, of_object, of_template};
 use release::values::over;
 
 /// Returns the images of the bundle in `directory`.
@@ -28,6 +28,13 @@ pub fn images(directory: &Path) -> Result<ImageList, BundleError> {
                 found.images.extend(images);
                 found.unknown.extend(unknown);
             }
+            "manifests" if folder.join(FILES).is_dir() => {
+                for (name, text) in templates(&folder.join(FILES))? {
+                    let ImageList { images, unknown } = of_template(&release.name, &name, &text);
+                    found.images.extend(images);
+                    found.unknown.extend(unknown);
+                }
+            }
             "manifests" if folder.join(VALUES).exists() => {
                 let values: Map<String, Value> = read(&folder.join(VALUES))?;
                 let objects = values.get("objects").and_then(Value::as_array).into_iter().flatten();
@@ -42,28 +49,61 @@ pub fn images(directory: &Path) -> Result<ImageList, BundleError> {
     Ok(found)
 }
 
-/// Returns the image for each of `systems`, if it is built for an operating system, which is then a
-/// suffix of the tag. Without `systems`, the image stays unchanged.
-pub fn for_nodes(
-    image: LocatedImage,
-    systems: &[String],
-    architectures: &[String],
-) -> Vec<LocatedImage> {
-    let Some(suffix) = image.suffix.clone().filter(|_| !systems.is_empty()) else {
-        return vec![image];
-    };
-    let mut images = Vec::new();
-    for system in systems {
-        for architecture in architectures {
-            let end = suffix.replace("{os}", system).replace("{architecture}", architecture);
-            let tag = image.tag.as_deref().map(|tag| format!("{tag}{end}"));
-            let for_node = LocatedImage { tag, suffix: None, ..image.clone() };
-            if !images.contains(&for_node) {
-                images.push(for_node);
-            }
-        }
+/// Returns the texts of the recipe's own templates in a folder, by name.
+fn templates(folder: &Path) -> Result<Vec<(String, String)>, BundleError> {
+    let error = |source| BundleError::read(folder, source);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(error)? {
+        let entry = entry.map_err(error)?;
+        let text = fs::read_to_string(entry.path());
+        let text = text.map_err(|source| BundleError::read(&entry.path(), source))?;
+        found.push((entry.file_name().to_string_lossy().into_owned(), text));
     }
-    images
+    found.sort();
+    Ok(found)
+}
+
+/// The kinds of nodes for which some images are built.
+#[derive(Clone, Debug, Default)]
+pub struct NodeKinds {
+    /// Operating systems, such as `ubuntu22.04`.
+    pub systems: Vec<String>,
+    /// Architectures, such as `amd64`.
+    pub architectures: Vec<String>,
+    /// Versions of the kernel, such as `5.15.0-105-generic`.
+    pub kernels: Vec<String>,
+}
+
+impl NodeKinds {
+    /// Returns the image for each kind of node, which is a suffix of the tag. The suffix keeps the
+    /// placeholders of what is not known of the nodes.
+    pub fn images(&self, image: LocatedImage) -> Vec<LocatedImage> {
+        let Some(suffix) = image.suffix.clone() else { return vec![image] };
+        let mut ends = vec![suffix];
+        for (placeholder, values) in [
+            ("{kernel}", &self.kernels),
+            ("{os}", &self.systems),
+            ("{architecture}", &self.architectures),
+        ] {
+            ends = ends.iter().flat_map(|end| filled(end, placeholder, values)).collect();
+        }
+        let for_node = |end: String| {
+            if end.contains('{') {
+                return LocatedImage { suffix: Some(end), ..image.clone() };
+            }
+            let tag = image.tag.as_deref().map(|tag| format!("{tag}{end}"));
+            LocatedImage { tag, suffix: None, ..image.clone() }
+        };
+        ends.into_iter().map(for_node).collect()
+    }
+}
+
+/// Returns the text with each of the values at the placeholder, or unchanged without values.
+fn filled(text: &str, placeholder: &str, values: &[String]) -> Vec<String> {
+    if values.is_empty() || !text.contains(placeholder) {
+        return vec![text.to_owned()];
+    }
+    values.iter().map(|value| text.replace(placeholder, value)).collect()
 }
 
 /// Returns the image of a hook: the release's settings over those of the chart.

@@ -116,7 +116,7 @@ pub struct ReleaseInfo {
     /// The tasks of its Job. Bundles of version 0.1.0 have the key `duties`.
     #[serde(default, alias = "duties", skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<String>,
-    /// The releases whose values it consumes in addition to its own settings.
+    /// The releases whose values it consumes in addition to its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<String>,
     /// The time budget (B) in seconds.
@@ -194,6 +194,12 @@ pub fn releases(plan: &ReleasePlan) -> Vec<ReleaseInfo> {
                 info.budget_seconds = Some(hook.budget.seconds);
             }
             ReleaseKind::Manifests(manifests) => info.component.clone_from(&manifests.component),
+            // A release of all manifests of a component is the component itself.
+            ReleaseKind::Templates(templates) => {
+                info.component = Some(templates.component.clone())
+                    .filter(|component| *component != release.name);
+                info.shares.clone_from(&templates.shares);
+            }
         }
         info
     };

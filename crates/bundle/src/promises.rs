@@ -162,6 +162,7 @@ fn info_findings(said: &ReleaseInfo, facts: &BundleFacts) -> Vec<BundleFinding> 
             let deployed = facts
                 .releases
                 .get(component)
+                .filter(|upstream| upstream.kind == "upstream")
                 .and_then(|upstream| upstream.chart.version.as_deref());
             let found = release.chart.app_version.as_deref().unwrap_or("none");
             if let Some(deployed) = deployed.filter(|deployed| *deployed != found) {

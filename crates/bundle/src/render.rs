@@ -204,6 +204,7 @@ fn line(release: &Release) -> String {
         }
         ReleaseKind::Crds(crds) => format!("{} CRDs", crds.crds.len()),
         ReleaseKind::Manifests(manifests) => manifests.description.clone(),
+        ReleaseKind::Templates(templates) => templates.description.clone(),
         ReleaseKind::Hook(hook) => {
             let timeout = Duration::from_secs(release.timeout_seconds);
             format!("time budget {}; deployer timeout {timeout}", hook.budget.explanation)

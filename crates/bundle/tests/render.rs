@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 mod render {
+    mod aicr;
     mod argocd;
     pub(crate) mod crd_schema;
     mod edits;

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::model::ComponentVersion;
+use super::model::{CatalogComponent, ComponentVersion, NestedComponent};
+
+/// The key whose values Helm shares with all sub-charts.
+const GLOBAL: &str = "global";
 
 /// The keys of one version of a chart as a tree.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ChartKeys {
     children: BTreeMap<String, Self>,
     default: Option<Value>,
@@ -15,35 +18,99 @@ pub struct ChartKeys {
 }
 
 impl ChartKeys {
-    /// Builds the tree from the default values, further keys that the templates read, and open
-    /// keys. Returns `None` if the catalog does not have this version's default values.
-    pub fn from_version(version: &ComponentVersion, defaults: &Map<String, Value>) -> Option<Self> {
-        if defaults.is_empty() {
-            return None;
+    /// Builds the tree of the keys that a chart's templates and those of its sub-charts read, with
+    /// the chart's default values. Returns `None` if the catalog does not have this version's keys.
+    pub fn from_version(component: &CatalogComponent, version: &ComponentVersion) -> Option<Self> {
+        let mut keys = Self::of_templates(component, version)?;
+        for nested in &version.nested {
+            keys.add_nested(nested);
         }
-        let children =
-            defaults.iter().map(|(key, value)| (key.clone(), Self::from_default(value))).collect();
-        let mut keys = Self { children, default: None, open: false };
-        for path in version.further_keys.iter().chain(&version.open_keys) {
-            path.split('.')
-                .fold(&mut keys, |node, key| node.children.entry(key.to_owned()).or_default())
-                .open = true;
-        }
+        keys.attach(component.defaults(Some(version)));
         Some(keys)
     }
 
-    /// Builds the tree of a default value. An empty map accepts the user's own keys.
-    fn from_default(value: &Value) -> Self {
-        let children: BTreeMap<_, _> = value
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(key, value)| (key.clone(), Self::from_default(value)))
-            .collect();
-        Self {
-            open: value.as_object().is_some_and(Map::is_empty),
-            children,
-            default: Some(value.clone()),
+    fn empty(open: bool) -> Self {
+        Self { children: BTreeMap::new(), default: None, open }
+    }
+
+    /// Builds the tree of the chart's own templates.
+    fn of_templates(component: &CatalogComponent, version: &ComponentVersion) -> Option<Self> {
+        let mut keys = Self::empty(false);
+        for path in component.read_keys(version)? {
+            keys.insert(path);
+        }
+        keys.open_leaves();
+        for path in &version.ineffective_keys {
+            keys.remove(path);
+        }
+        for (path, fields) in &version.object_fields {
+            if let Some(map) = keys.at_mut(path) {
+                map.open = false;
+                for field in fields {
+                    map.insert(field).open = true;
+                }
+            }
+        }
+        for path in &version.open_keys {
+            keys.insert(path).open = true;
+        }
+        keys.attach(component.defaults(Some(version)));
+        Some(keys)
+    }
+
+    /// Adds the keys of a sub-chart, and those of Helm's condition for it. Accepts every key of a
+    /// sub-chart whose version the catalog does not have.
+    fn add_nested(&mut self, nested: &NestedComponent) {
+        let known = super::component(&nested.component).and_then(|component| {
+            Self::of_templates(component, component.version(&nested.version)?)
+        });
+        let sub = known.unwrap_or_else(|| {
+            let children = BTreeMap::from([(GLOBAL.to_owned(), Self::empty(true))]);
+            Self { children, ..Self::empty(true) }
+        });
+        if let Some(global) = sub.children.get(GLOBAL) {
+            self.children.insert(GLOBAL.to_owned(), global.clone());
+        }
+        self.children.insert(nested.key.clone(), sub);
+        for condition in &nested.conditions {
+            self.insert(condition);
+        }
+    }
+
+    /// Returns the node of a dotted path, and creates missing ones.
+    fn insert(&mut self, path: &str) -> &mut Self {
+        path.split('.').fold(self, |node, key| {
+            node.children.entry(key.to_owned()).or_insert_with(|| Self::empty(false))
+        })
+    }
+
+    fn remove(&mut self, path: &str) {
+        let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
+        let parent = if parents.is_empty() { Some(self) } else { self.at_mut(parents) };
+        parent.map(|parent| parent.children.remove(last));
+    }
+
+    fn at_mut(&mut self, path: &str) -> Option<&mut Self> {
+        path.split('.').try_fold(self, |node, key| node.children.get_mut(key))
+    }
+
+    /// Accepts every key below values that the templates read as a whole.
+    fn open_leaves(&mut self) {
+        self.open = self.children.is_empty();
+        self.children.values_mut().for_each(Self::open_leaves);
+    }
+
+    /// Stores the defaults of the keys that the templates read.
+    fn attach(&mut self, defaults: &Map<String, Value>) {
+        for (key, value) in defaults {
+            if self.open {
+                self.insert(key).open = true;
+            }
+            let Some(child) = self.children.get_mut(key) else { continue };
+            child.default = Some(value.clone());
+            if let Some(below) = value.as_object() {
+                child.attach(below);
+            }
         }
     }
 
@@ -60,6 +127,18 @@ impl ChartKeys {
     /// Whether the chart accepts any key below this one.
     pub fn is_open(&self) -> bool {
         self.open
+    }
+
+    /// Whether the chart reads the value at this dotted path, or a part of it.
+    pub fn reads(&self, path: &str) -> bool {
+        let mut node = self;
+        for key in path.split('.') {
+            match node.child(key) {
+                Some(child) => node = child,
+                None => return node.open,
+            }
+        }
+        true
     }
 
     /// Returns the chart's default value.
@@ -86,3 +165,6 @@ impl ChartKeys {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -80,6 +80,16 @@ impl CatalogComponent {
             .as_object()
     }
 
+    /// Returns the paths of the values that the chart's templates read, as they follow `.Values.`.
+    /// Returns `None` if the catalog does not have them.
+    pub fn read_keys(
+        &self,
+        version: &ComponentVersion,
+    ) -> Option<impl Iterator<Item = &'static str> + use<>> {
+        let path = format!("components/{}/{}/keys.json", self.name, version.version);
+        Some(embedded::json(&path)?.as_array()?.iter().filter_map(Value::as_str))
+    }
+
     /// Returns the chart's default values; empty if the catalog does not have the version or its
     /// values.
     pub fn defaults(&self, version: Option<&ComponentVersion>) -> &'static Map<String, Value> {

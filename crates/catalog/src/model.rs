@@ -36,6 +36,9 @@ pub struct CatalogComponent {
     /// Facts about its images that are not in its values.
     #[serde(default)]
     pub images: ComponentImages,
+    /// Values that would move or rename what the hook looks for.
+    #[serde(default)]
+    pub moving_values: Vec<MovingValue>,
     /// Allowed strings of values, by dotted path.
     #[serde(default)]
     pub choices: BTreeMap<String, Vec<String>>,
@@ -43,10 +46,35 @@ pub struct CatalogComponent {
     /// numbers.
     #[serde(default)]
     pub earlier_numbering: Option<VersionReq>,
+    /// Versions below which later versions must not be downgraded.
+    #[serde(default)]
+    pub downgrade_limits: Vec<DowngradeLimit>,
     /// The version for a recipe that does not set one.
     pub default_version: String,
     /// The versions in the catalog, oldest first.
     pub versions: Vec<ComponentVersion>,
+}
+
+/// A version below which later versions must not be downgraded.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DowngradeLimit {
+    /// The version.
+    pub version: String,
+    /// Why, in one clause without a period.
+    pub reason: String,
+}
+
+/// A value of a chart that would move or rename objects that the hook looks for.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MovingValue {
+    /// Its keys, of which some contain dots.
+    pub keys: Vec<String>,
+    /// What the hook would not find.
+    pub lost: String,
+    /// What to do instead.
+    pub hint: String,
 }
 
 /// A chart repository.
@@ -89,13 +117,19 @@ pub struct ComponentHooks {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ComponentImages {
-    /// Top-level keys (sub-charts, operands) that are used only if another value, at a dotted path,
-    /// is true.
-    pub conditions: BTreeMap<String, String>,
+    /// Values (sub-charts, operands) whose images are used only if other values are these, all by
+    /// dotted path. A value that the chart does not have fulfills its condition.
+    pub conditions: BTreeMap<String, BTreeMap<String, serde_json::Value>>,
     /// Images that are built for an operating system: their path in values (or in the custom
     /// resource's `spec`), and the suffix that the operator appends to the tag, with `{os}` (such
     /// as `ubuntu22.04`) and `{architecture}` (such as `amd64`).
     pub node_suffixes: BTreeMap<String, String>,
+    /// Images that are also built for a kernel if a value is true: their path, and that of the
+    /// value. The operator then appends `-{kernel}` before the suffix above.
+    pub kernel_switches: BTreeMap<String, String>,
+    /// The path in custom resources with repository and version of the images that do not set their
+    /// own.
+    pub shared: Option<String>,
     /// Whether its values take image pull Secrets as plain names, otherwise as references like in a
     /// pod.
     pub pull_secrets_by_name: bool,
@@ -127,16 +161,17 @@ pub struct ValuePaths {
 pub struct ComponentVersion {
     /// The version, as written in the chart's repository.
     pub version: String,
-    /// Whether the chart's default values contain every key that it reads. If so, an unknown key is
-    /// an error, otherwise a warning.
-    pub keys_complete: bool,
-    /// Keys below which the chart accepts any key (maps that are copied into objects, sub-charts),
-    /// as dotted paths.
+    /// Keys below which the chart accepts any key although it also reads single keys there (maps
+    /// that it copies), and sub-charts whose keys the catalog does not have, as dotted paths.
     #[serde(default)]
     pub open_keys: Vec<String>,
-    /// Keys that the chart reads, but that are not in its default values, as dotted paths.
+    /// Maps that the chart copies into an object whose schema is known, as dotted paths, each with
+    /// the schema's fields.
     #[serde(default)]
-    pub further_keys: Vec<String>,
+    pub object_fields: BTreeMap<String, Vec<String>>,
+    /// Keys that the templates read without any effect, or only to refuse them, as dotted paths.
+    #[serde(default)]
+    pub ineffective_keys: Vec<String>,
     /// Obsolete keys that users still write and this version does not read, as dotted paths, each
     /// with a hint.
     #[serde(default)]
@@ -204,6 +239,8 @@ pub struct NestedComponent {
     pub component: String,
     /// The top-level key with the sub-chart's values.
     pub key: String,
+    /// The component's version, which the catalog may not have.
+    pub version: String,
     /// Helm's condition: dotted paths, of which the first one that is set decides. A bundle sets
     /// the first one.
     pub conditions: Vec<String>,

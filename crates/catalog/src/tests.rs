@@ -39,8 +39,9 @@ fn every_component_is_readable() {
                 let path = format!("components/{name}/{}/{crd}", version.version);
                 assert!(file(&path).is_some(), "{path} is missing");
             }
-            assert!(
-                !version.keys_complete || component.default_values(version).is_some(),
+            assert_eq!(
+                component.read_keys(version).is_some(),
+                component.default_values(version).is_some(),
                 "{name} {}",
                 version.version
             );
@@ -57,6 +58,27 @@ fn every_component_is_readable() {
                 version.nested.iter().all(|nested| super::component(&nested.component).is_some()
                     && !nested.conditions.is_empty())
             );
+        }
+    }
+}
+
+/// The versions of NVIDIA's charts that clusters run, and NFD's that these charts contain.
+#[test]
+fn catalog_has_the_versions_of_nvidias_charts() {
+    let expected: [(&str, &[&str]); 5] = [
+        ("gpu-operator", &["v25.10.1", "v26.3.1", "v26.3.2", "v26.3.3", "v26.7.0"]),
+        ("network-operator", &["24.1.1", "24.7.1", "25.1.0", "26.1.2", "26.4.1"]),
+        ("nvidia-device-plugin", &["0.17.4", "0.18.2", "0.19.3", "0.20.0"]),
+        ("nvidia-dra-driver-gpu", &["25.8.1", "25.12.0", "0.4.0", "0.4.1"]),
+        ("node-feature-discovery", &["0.18.2", "0.18.3", "0.19.0"]),
+    ];
+    for (name, versions) in expected {
+        let component = component(name).unwrap();
+        let known: Vec<&str> =
+            component.versions.iter().map(|version| version.version.as_str()).collect();
+        assert_eq!(known, versions, "{name}");
+        for version in &component.versions {
+            assert!(component.default_values(version).is_some(), "{name} {}", version.version);
         }
     }
 }
@@ -205,8 +227,7 @@ fn sub_chart_crds_come_unless_owner_brings_them() {
 }
 
 fn keys_of(component: &CatalogComponent, version: &str) -> keys::ChartKeys {
-    let version = component.version(version).unwrap();
-    keys::ChartKeys::from_version(version, component.default_values(version).unwrap()).unwrap()
+    keys::ChartKeys::from_version(component, component.version(version).unwrap()).unwrap()
 }
 
 #[test]
@@ -218,7 +239,7 @@ fn keys_know_what_the_chart_reads() {
         [["driver", "upgradePolicy", "maxParallelUpgrades"]]
     );
     assert!(keys.child("driver").unwrap().child("useOpenKernelModules").is_none());
-    assert!(keys.child("dcgmExporter").unwrap().child("config").unwrap().is_open());
+    assert!(keys.reads("dcgmExporter.config.data") && !keys.reads("dcgmExporter.config.file"));
     assert!(keys.child("daemonsets").unwrap().child("labels").unwrap().is_open());
 }
 

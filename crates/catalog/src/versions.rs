@@ -4,7 +4,9 @@ use std::cmp::Ordering;
 
 use semver::Version as Number;
 
-use super::model::{CatalogComponent, ChartRepository, ComponentHooks, ComponentVersion};
+use super::model::{
+    CatalogComponent, ChartRepository, ComponentHooks, ComponentVersion, DowngradeLimit,
+};
 
 impl CatalogComponent {
     /// Compares two versions of the chart; `None` if one of them is not a version. Ignores a
@@ -42,6 +44,16 @@ impl CatalogComponent {
             self.compare(since, version).is_some_and(Ordering::is_le)
         };
         self.versions.iter().rev().find(is_older).or(self.versions.first()).unwrap_or(newest)
+    }
+
+    /// Returns the limit that a change from `old` to `new` crosses, if it is a downgrade that the
+    /// vendor does not support.
+    pub fn crossed_limit(&self, old: &str, new: &str) -> Option<&DowngradeLimit> {
+        self.downgrade_limits.iter().find(|limit| {
+            let is_below =
+                |version| self.compare(version, &limit.version).is_some_and(Ordering::is_lt);
+            is_below(new) && self.compare(old, &limit.version).is_some_and(Ordering::is_ge)
+        })
     }
 
     /// Returns the name of the chart in `version`.
@@ -92,12 +104,29 @@ mod tests {
             ("24.10.1", "25.1.0"),
             ("24.7.0", "24.7.1"),
             ("23.7.0", "24.1.1"),
-            ("25.10.0", "26.4.1"),
+            ("25.10.0", "26.1.2"),
+            ("26.4.0", "26.1.2"),
             ("26.7.0-rc.2", "26.4.1"),
             ("24.7.1", "24.7.1"),
         ] {
             assert_eq!(operator.closest_version(version).version, like, "{version}");
         }
+    }
+
+    #[test]
+    fn downgrades_below_a_limit_are_unsupported() {
+        let driver = component("nvidia-dra-driver-gpu").unwrap();
+        for (old, new, is_unsupported) in [
+            ("0.4.1", "25.12.0", true),
+            ("0.4.0", "25.8.1", true),
+            ("0.4.1", "0.4.0", false),
+            ("25.12.0", "0.4.1", false),
+            ("25.12.0", "25.8.1", false),
+        ] {
+            assert_eq!(driver.crossed_limit(old, new).is_some(), is_unsupported, "{old} {new}");
+        }
+        let operator = component("gpu-operator").unwrap();
+        assert_eq!(operator.crossed_limit("v26.7.0", "v26.3.3"), None);
     }
 
     #[test]

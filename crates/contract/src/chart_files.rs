@@ -7,3 +7,5 @@ pub const CHART: &str = "Chart.yaml";
 pub const VALUES: &str = "values.yaml";
 /// The hook's own settings.
 pub const SETTINGS: &str = "rollout.yaml";
+/// The folder with the recipe's own templates.
+pub const FILES: &str = "files";

@@ -153,6 +153,20 @@ pub const GRAMMARS: &[Grammar] = &[
         hint: "use lower-case letters, digits, `-` and `.`, a letter or digit at both ends, at most 253 characters",
         example: "registry.example",
     },
+    Grammar {
+        name: "manifestName",
+        fits: is_manifest_name,
+        what: "is not the name of a manifest file",
+        hint: "write a file name such as `quota.yaml`: letters, digits, `-`, `_` and `.`, a letter or digit first, with the ending `.yaml`",
+        example: "example.yaml",
+    },
+    Grammar {
+        name: "manifest",
+        fits: |text| !text.contains(|one: char| one.is_control() && !matches!(one, '\n' | '\t')),
+        what: "is not the text of a manifest file",
+        hint: "write YAML with line breaks, and without other control characters",
+        example: "# example",
+    },
     // Any text is valid: every writer quotes it.
     Grammar {
         name: "text",
@@ -249,6 +263,11 @@ fn is_chart_name(text: &str) -> bool {
         && !text.contains("..")
 }
 
+/// A file name without a path that no tool interprets.
+fn is_manifest_name(text: &str) -> bool {
+    text.strip_suffix(".yaml").is_some_and(is_chart_name)
+}
+
 /// Returns whether a text is the tag of an image.
 pub fn is_tag(text: &str) -> bool {
     !text.starts_with(['.', '-']) && is_word(text, LONGEST_TAG, "-_.")
@@ -333,7 +352,7 @@ mod tests {
     fn example_fits_and_hostile_text_does_not() {
         for grammar in GRAMMARS {
             assert!((grammar.fits)(grammar.example), "{}", grammar.name);
-            if ["text", "line", "reference"].contains(&grammar.name) {
+            if ["text", "line", "reference", "manifest"].contains(&grammar.name) {
                 continue;
             }
             for hostile in HOSTILE {

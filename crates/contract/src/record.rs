@@ -97,6 +97,10 @@ pub struct RunRecord {
     /// The reason for which the whole fleet waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet_wait: Option<RecordedFleetWait>,
+    /// Since when nodes have been assessed: since the last wait for the operator and the spec ended.
+    /// It stays during the next such wait; absent until the first assessment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assessed_since: Option<Timestamp>,
     /// The verdict; absent while the run continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
@@ -239,6 +243,10 @@ pub struct RecordedStep {
     pub state: String,
     /// Time at which the node entered it.
     pub at: Timestamp,
+    /// Whether the node may have entered it earlier: it was in this state when the hook first
+    /// observed it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub or_earlier: bool,
 }
 
 /// An evicted pod.

@@ -99,7 +99,7 @@ fn node_is_read() {
     .expect("the node of 0.1.0");
     assert_eq!(node.outcome, Some(NodeOutcome::Deferred));
     assert_eq!(node.reason.expect("a reason").name, "NodeNotReady");
-    assert_eq!(node.steps[0].state, "drain-required");
+    assert_eq!((node.steps[0].state.as_str(), node.steps[0].or_earlier), ("drain-required", false));
     assert_eq!(node.evicted[0].pod, "ml/train-0");
     let dra = &node.replaced["nvidia-dra-driver-gpu/kubelet-plugin"];
     assert_eq!((dra.plugin, dra.under.as_str()), (ReplacedPodKind::Dra, "uid-3+0"));

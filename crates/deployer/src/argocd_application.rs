@@ -159,7 +159,10 @@ impl<'a> ApplicationWriter<'a> {
             ReleaseKind::Upstream(upstream) => {
                 Some(chart_context(form, upstream, deployer, &release.name)?)
             }
-            ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => None,
+            ReleaseKind::Crds(_)
+            | ReleaseKind::Manifests(_)
+            | ReleaseKind::Templates(_)
+            | ReleaseKind::Hook(_) => None,
         };
         Ok(context! {
             comment => content(release),
@@ -193,13 +196,14 @@ impl<'a> ApplicationWriter<'a> {
     /// Returns the values files of the release's chart, in the form of the deployer.
     fn value_files(&self, folder: &str, release: &Release) -> Vec<WrittenText> {
         let form = self.form;
+        let shared = || {
+            let files = values_of(self.input.plan, release);
+            files.into_iter().map(|file| form.text(&format!("../{file}")))
+        };
         match &release.kind {
             ReleaseKind::Upstream(_) => vec![form.values(&format!("{folder}/{VALUES}"))],
-            ReleaseKind::Hook(hook) => {
-                let shared = values_of(self.input.plan, hook);
-                let shared = shared.iter().map(|file| form.text(&format!("../{file}")));
-                shared.chain([form.text(SETTINGS)]).collect()
-            }
+            ReleaseKind::Hook(_) => shared().chain([form.text(SETTINGS)]).collect(),
+            ReleaseKind::Templates(_) => shared().collect(),
             ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => Vec::new(),
         }
     }
@@ -210,6 +214,7 @@ fn sync_options(release: &Release) -> Vec<&'static str> {
     let needs_crds = match &release.kind {
         ReleaseKind::Upstream(upstream) => upstream.skip_crds,
         ReleaseKind::Manifests(manifests) => manifests.component.is_some(),
+        ReleaseKind::Templates(_) => true,
         ReleaseKind::Crds(_) | ReleaseKind::Hook(_) => false,
     };
     let options = ["ServerSideApply=true"].into_iter();

@@ -2,22 +2,23 @@
 
 use minijinja::context;
 use minijinja::value::Serde;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::DeployerInput;
 use super::file::BundleFile;
-use super::layout::{CHART, SETTINGS, VALUES, folders, hook_of};
+use super::layout::{CHART, FILES, SETTINGS, VALUES, folders, hook_of};
 use super::template::{RenderError, TemplateSet};
 use super::template_language::evaluated;
 use contract::digest::hex;
 use release::model::{
-    CrdsRelease, HookReleasePlan, ManifestsRelease, ReleaseKind, UpstreamRelease,
+    CrdsRelease, HookReleasePlan, ManifestsRelease, ReleaseKind, TemplatesRelease, UpstreamRelease,
 };
 
 const SOURCES: &[(&str, &str)] = &[
     ("Chart.yaml.j2", include_str!("../../../templates/shared/Chart.yaml.j2")),
     ("values.yaml.j2", include_str!("../../../templates/shared/values.yaml.j2")),
+    ("manifests.yaml.j2", include_str!("../../../templates/shared/manifests.yaml.j2")),
     ("objects.yaml.j2", include_str!("../../../templates/shared/objects.yaml.j2")),
     ("rollout.yaml.j2", include_str!("../../../templates/shared/rollout.yaml.j2")),
 ];
@@ -27,6 +28,8 @@ const VERSION: &str = "1.0.0";
 /// Prints the objects of the values file unchanged. It prints JSON, because Helm's `toYaml` writes
 /// some strings that Helm does not read back.
 const OBJECTS_TEMPLATE: &str = "{{- range .Values.objects }}\n---\n{{ toJson . }}\n{{- end }}\n";
+/// Evaluates the recipe's own templates, which are the files of its chart.
+const MANIFESTS_TEMPLATE: &str = include_str!("../../../templates/shared/manifests.tpl.yaml");
 /// How many digits of the content's digest are in the version of its chart.
 const DIGEST_LENGTH: usize = 12;
 
@@ -45,6 +48,7 @@ pub fn shared_files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderE
             ReleaseKind::Upstream(upstream) => files.push(folder.values(upstream, hook)?),
             ReleaseKind::Crds(crds) => files.extend(folder.crds(crds)?),
             ReleaseKind::Manifests(manifests) => files.extend(folder.manifests(manifests, hook)?),
+            ReleaseKind::Templates(templates) => files.extend(folder.templates(templates, hook)?),
             ReleaseKind::Hook(hook) => files.extend(folder.hook(input.hook_chart, hook)?),
         }
     }
@@ -119,6 +123,28 @@ impl ReleaseFolder<'_> {
         let content: Vec<BundleFile> =
             files.iter().filter(|file| !file.path.ends_with(VALUES)).cloned().collect();
         files.insert(0, self.chart(&manifests.description, VERSION, &content)?);
+        Ok(files)
+    }
+
+    /// Returns a chart that evaluates the recipe's own templates.
+    fn templates(
+        &self,
+        templates: &TemplatesRelease,
+        hook: Option<&str>,
+    ) -> Result<Vec<BundleFile>, RenderError> {
+        let files = templates.files.iter();
+        let mut files: Vec<BundleFile> =
+            files.map(|(name, text)| self.file(&format!("{FILES}/{name}"), text)).collect();
+        files.push(self.file("templates/manifests.yaml", MANIFESTS_TEMPLATE));
+        files.insert(0, self.chart(&templates.description, VERSION, &files)?);
+        // All values files that a hook consumes are merged, so the key is the release's own.
+        let own = json!({self.name: {
+            "component": templates.component,
+            "chart": {"name": templates.chart, "version": templates.chart_version},
+            "values": templates.values,
+        }});
+        let context = context! { component => &templates.component, release => self.name, hook, is_shared => !templates.shares.is_empty(), own => Serde(&own) };
+        files.push(self.file(VALUES, self.templates.render("manifests.yaml.j2", context)?));
         Ok(files)
     }
 

@@ -120,7 +120,7 @@ pub(super) fn notes(source: &BundleSource) -> Vec<String> {
 /// Returns a release's own values file: the name of its ConfigMap without digest, and its path.
 fn own_values(folder: &str, release: &Release) -> Option<(String, String)> {
     let file = match &release.kind {
-        ReleaseKind::Upstream(_) => VALUES,
+        ReleaseKind::Upstream(_) | ReleaseKind::Templates(_) => VALUES,
         ReleaseKind::Manifests(manifests) if manifests.shared => VALUES,
         ReleaseKind::Hook(_) => SETTINGS,
         ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => return None,
@@ -129,15 +129,20 @@ fn own_values(folder: &str, release: &Release) -> Option<(String, String)> {
 }
 
 /// Returns the ConfigMaps that a release consumes, in order. A hook consumes those of the releases
-/// that it shares values with, then its own.
+/// that it shares values with, then its own. The own values of other charts are their defaults, and
+/// come first.
 fn consumed(plan: &ReleasePlan, folder: &str, release: &Release) -> Vec<String> {
-    let shared = release.kind.hook().map(|hook| values_of(plan, hook)).unwrap_or_default();
+    let shared = values_of(plan, release);
     let all: Vec<(String, String)> =
         folders(plan).filter_map(|(folder, release)| own_values(&folder, release)).collect();
     let own = own_values(folder, release).map(|(_, path)| path);
     let name =
         |path: String| all.iter().find(|(_, known)| *known == path).map(|(name, _)| name.clone());
-    shared.into_iter().chain(own).filter_map(name).collect()
+    if release.kind.hook().is_some() {
+        shared.into_iter().chain(own).filter_map(name).collect()
+    } else {
+        own.into_iter().chain(shared).filter_map(name).collect()
+    }
 }
 
 /// Returns a path of the bundle in Flux's form, from the repository's root. An empty path is the

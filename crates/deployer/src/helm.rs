@@ -53,8 +53,9 @@ fn script_line(
     let arguments = match &release.kind {
         ReleaseKind::Upstream(upstream) => chart_arguments(upstream),
         ReleaseKind::Crds(crds) => vec![crds.version.clone()],
-        ReleaseKind::Manifests(_) => Vec::new(),
-        ReleaseKind::Hook(hook) => values_of(plan, hook),
+        ReleaseKind::Manifests(_) | ReleaseKind::Templates(_) | ReleaseKind::Hook(_) => {
+            values_of(plan, release)
+        }
     };
     let mut words = vec![
         release.kind.name().to_owned(),

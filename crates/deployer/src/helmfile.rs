@@ -124,10 +124,12 @@ fn state_entry(
             (chart, version, vec![format!("{folder}/{VALUES}")])
         }
         // The chart's own values file contains its defaults already.
-        ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => (local(), None, Vec::new()),
-        ReleaseKind::Hook(hook) => {
+        ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Templates(_) => {
+            (local(), None, values_of(plan, release))
+        }
+        ReleaseKind::Hook(_) => {
             let own = format!("{folder}/{SETTINGS}");
-            (local(), None, values_of(plan, hook).into_iter().chain([own]).collect())
+            (local(), None, values_of(plan, release).into_iter().chain([own]).collect())
         }
     };
     // Releases in an earlier file have succeeded already, and helmfile refuses needs outside the
@@ -155,6 +157,7 @@ fn plan_validation(release: &Release) -> &'static str {
         // Another release creates the CRDs, and helmfile plans all releases before it deploys any.
         ReleaseKind::Upstream(upstream) if upstream.skip_crds => "never",
         ReleaseKind::Manifests(manifests) if manifests.component.is_some() => "never",
+        ReleaseKind::Templates(_) => "never",
         // The chart creates CRDs with its first installation.
         ReleaseKind::Upstream(_) => "upgrade",
         // Kubernetes' own kinds only.

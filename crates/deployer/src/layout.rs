@@ -4,7 +4,7 @@ use minijinja::{Value, context};
 
 use super::DeployerInput;
 use super::template_language::WrittenText;
-pub use contract::chart_files::{CHART, SETTINGS, VALUES};
+pub use contract::chart_files::{CHART, FILES, SETTINGS, VALUES};
 use contract::duration::Duration;
 use release::model::{HookReleasePlan, ReleaseKind};
 use release::{Release, ReleasePlan};
@@ -32,10 +32,12 @@ pub fn hook_of<'a>(plan: &'a ReleasePlan, release: &str) -> Option<&'a str> {
         .map(|candidate| candidate.name.as_str())
 }
 
-/// Returns the values files that a hook shares with other releases, as paths below the bundle. They
-/// do not include its own [`SETTINGS`], which come last.
-pub fn values_of(plan: &ReleasePlan, hook: &HookReleasePlan) -> Vec<String> {
-    hook.shares
+/// Returns the values files that a release shares with other releases, as paths below the bundle.
+/// They do not include its own.
+pub fn values_of(plan: &ReleasePlan, release: &Release) -> Vec<String> {
+    release
+        .kind
+        .shares()
         .iter()
         .filter_map(|name| folder_of(plan, name))
         .map(|folder| format!("{folder}/{VALUES}"))
@@ -52,6 +54,7 @@ pub fn content(release: &Release) -> String {
             format!("{} CRDs of {} {}", crds.crds.len(), crds.component, crds.version)
         }
         ReleaseKind::Manifests(manifests) => manifests.description.clone(),
+        ReleaseKind::Templates(templates) => templates.description.clone(),
         ReleaseKind::Hook(hook) => hook.summary(),
     }
 }
@@ -72,6 +75,7 @@ pub(super) fn release_context(folder: &str, release: &Release) -> Value {
         budget => budget(release),
         timeout => Duration::from_secs(release.timeout_seconds).to_string(),
         takes_ownership => release.kind.takes_ownership(),
+        stays => release.kind.stays(),
     }
 }
 

@@ -18,6 +18,8 @@ pub enum Lint {
     Secret,
     /// A value that every bundle sets itself.
     BundleValue,
+    /// A value that moves or renames what the hook looks for.
+    MovedObject,
     /// A setting that is set in two places.
     SetTwice,
     /// A wait without a timeout.

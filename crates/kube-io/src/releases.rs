@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
 use serde_json::Value;
 
 use contract::names;
@@ -60,6 +61,17 @@ pub struct HookJob {
     pub has_pod: bool,
     /// Whether a pod of the Job has failed.
     pub has_failed_pod: bool,
+    /// The pods of the Job that have not ended ([`living_pods`]); `None`: unknown.
+    pub pods: Option<Vec<HookPod>>,
+}
+
+/// A pod of a hook's Job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookPod {
+    /// Its name, which is its identity in the Lease.
+    pub name: String,
+    /// When it was created.
+    pub created: Timestamp,
 }
 
 /// Lists the hook releases of all namespaces, or of one. RBAC: `list` on `configmaps`.
@@ -130,5 +142,31 @@ pub async fn job(client: &Client, settings: &Settings) -> Result<Option<HookJob>
         end,
         has_pod: status.active.is_some_and(|pods| pods > 0),
         has_failed_pod: status.failed.is_some_and(|pods| pods > 0),
+        pods: None,
     }))
+}
+
+/// Lists the pods of a Job that have not ended. RBAC: `list` on `pods`.
+///
+/// # Errors
+/// The call failed.
+pub async fn living_pods(
+    client: &Client,
+    namespace: &str,
+    job: &HookJob,
+) -> Result<Vec<HookPod>, CallError> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let of_job =
+        ListParams::default().labels(&format!("batch.kubernetes.io/job-name={}", job.name));
+    let pods = call(api.list(&of_job)).await?;
+    // Pods of an earlier Job of the same name may still terminate.
+    let is_own = |pod: &&Pod| pod.owner_references().iter().any(|owner| owner.uid == job.uid);
+    Ok(pods.items.iter().filter(is_own).filter_map(living_pod).collect())
+}
+
+fn living_pod(pod: &Pod) -> Option<HookPod> {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let created = pod.metadata.creation_timestamp.as_ref()?.0;
+    (!matches!(phase, Some("Succeeded" | "Failed")))
+        .then(|| HookPod { name: pod.name_any(), created })
 }

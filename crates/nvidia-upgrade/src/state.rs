@@ -89,6 +89,27 @@ impl ControllerState {
         }
     }
 
+    /// Returns what happens to a node in this state, for people: the label's value reads as an
+    /// order.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Unknown => "not started",
+            Self::UpgradeRequired => "waiting to start",
+            Self::CordonRequired => "cordoning",
+            Self::WaitForJobsRequired => "waiting for jobs",
+            Self::PodDeletionRequired => "evicting pods",
+            Self::DrainRequired => "draining",
+            Self::NodeMaintenanceRequired => "handed to the maintenance-operator",
+            Self::PostMaintenanceRequired => "after maintenance",
+            Self::PodRestartRequired => "replacing the driver",
+            Self::ValidationRequired => "validating the driver",
+            Self::UncordonRequired => "uncordoning",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Unrecognized => "unknown to the controller",
+        }
+    }
+
     /// Returns whether nodes in it belong to the fleet that percentages refer to.
     pub fn is_managed(self) -> bool {
         !matches!(
@@ -112,6 +133,17 @@ impl ControllerState {
     /// the controller does nothing with it.
     pub fn is_busy(self) -> bool {
         self.is_in_progress() && self != Self::Failed
+    }
+}
+
+/// A state label's value in a message, with its meaning: `` `drain-required` (draining)``.
+#[derive(Clone, Copy, Debug)]
+pub struct ExplainedState<'a>(pub &'a str);
+
+impl fmt::Display for ExplainedState<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let meaning = ControllerState::from_label(Some(self.0)).meaning();
+        write!(formatter, "`{}` ({meaning})", self.0)
     }
 }
 

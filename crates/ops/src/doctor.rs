@@ -103,10 +103,11 @@ fn stale_plugins(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<D
     if stale.is_empty() {
         return None;
     }
-    let pods = stale.iter().flat_map(|node| snapshot.observed.dra.pods.on(node));
     let remedy = Remedy::words(
-        "deploy the bundle again: its hook replaces the plugins one by one; without a bundle, delete their pods, one node at a time",
+        "deploy the bundle again: its hook replaces the plugins one by one; without a bundle, delete the plugin pods of one node, wait until its new pods are ready, and run doctor again for the next node",
     );
+    // Only those of one node: a user would run all printed commands at once.
+    let pods = stale.first().into_iter().flat_map(|node| snapshot.observed.dra.pods.on(node));
     let remedy = pods.fold(remedy, |remedy, pod| {
         remedy.run(format!("kubectl delete pod -n {} {}", pod.namespace, pod.name))
     });
@@ -264,8 +265,8 @@ fn unattended_cordons(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Opt
             })
     };
     let cordoned = nodes(status, is_ours);
-    let remedy = Remedy::words("deploy the bundle again: the hook continues where it stopped; to restore the nodes without it, abort")
-        .run("gpu-rollout abort --yes");
+    let remedy = Remedy::words("deploy the bundle again: the hook continues where it stopped; abort only if you will not deploy it: that uncordons the nodes")
+        .run("gpu-rollout abort");
     let text = "cordoned by a hook, and no hook is running that uncordons them";
     (!cordoned.is_empty()).then(|| {
         DoctorFinding::new("unattended-cordons", DoctorSeverity::Problem, cordoned, text, remedy)
@@ -385,7 +386,7 @@ fn forgotten_skips(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option
     let text =
         format!("label {label}=true: these nodes keep their current driver, whatever you deploy");
     let remedy = Remedy::words("undo the skip, unless it is still needed")
-        .run(format!("gpu-rollout unskip --yes {}", skipped.join(" ")));
+        .run(format!("gpu-rollout unskip {}", skipped.join(" ")));
     (!skipped.is_empty()).then(|| {
         DoctorFinding::new("skipped-nodes", DoctorSeverity::Warning, skipped, text, remedy)
     })
@@ -418,8 +419,12 @@ fn forgotten_pause(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option
     let is_old = |at: &Timestamp| snapshot.now.duration_since(*at) > FORGOTTEN;
     let (old, at) =
         status.pauses.iter().find_map(|pause| Some((pause, pause.at.filter(|at| is_old(at))?)))?;
-    let text = format!("paused by {} since {at:.0}: no more upgrades start", old.by);
-    let remedy = Remedy::words("resume the rollout").run("gpu-rollout resume --all --yes");
+    let text = format!(
+        "paused by {} at {at:.0}: no further upgrade starts until `gpu-rollout resume`",
+        old.by
+    );
+    let remedy =
+        Remedy::words("resume if the pause is no longer needed").run("gpu-rollout resume --all");
     Some(DoctorFinding::new("old-pause", DoctorSeverity::Warning, Vec::new(), text, remedy))
 }
 

@@ -73,14 +73,14 @@ impl HoldStatus {
         let deployment: String =
             self.deployment.iter().flat_map(|digest| digest.chars()).take(DIGEST).collect();
         format!(
-            "held by release {release} (deployment {deployment}) while the operator is upgraded {operator}"
+            "held by release {release} (deploy ID {deployment}) while the operator is upgraded {operator}"
         )
     }
 
     /// Returns the remedy if no hook is running.
     pub(crate) fn remedy() -> Remedy {
-        Remedy::words("deploy the bundle again: the hook after the operator's release releases the nodes; to release them without a deployment, abort the rollout")
-            .run("gpu-rollout abort --yes")
+        Remedy::words("deploy the bundle again to finish the upgrade of the operator: its last hook releases the nodes; abort only if you will not deploy it: the nodes are released with the driver that they have, and NVIDIA's controller may upgrade them")
+            .run("gpu-rollout abort")
     }
 }
 

@@ -32,6 +32,7 @@ pub mod status;
 pub mod support_bundle;
 pub mod target;
 pub mod time;
+mod upgrade_steps;
 pub mod user_request;
 pub mod wait_start;
 pub mod why;

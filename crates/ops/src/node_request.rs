@@ -231,7 +231,7 @@ fn retry_vendors(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedCh
     match broken {
         Some(pod) => RequestedChange::Restart {
             text: format!(
-                "delete pod {}/{}: the operator continues when the new pod is ready",
+                "delete pod {}/{}: NVIDIA's controller continues when the new pod is ready",
                 pod.namespace, pod.name
             ),
             pod,
@@ -240,7 +240,7 @@ fn retry_vendors(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedCh
         None => patch(
             change,
             format!(
-                "label {}={}: the operator upgrades it again",
+                "label {}={}: NVIDIA's controller upgrades it again",
                 traits.state_label,
                 VendorState::UpgradeRequired.label()
             ),

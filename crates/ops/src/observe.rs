@@ -17,7 +17,7 @@ use kube_io::call::CallError;
 use kube_io::lease::{LeaseHolder, holder};
 use kube_io::managed_field_times::{NodeTimes, of_nodes};
 use kube_io::record::{RecordError, RecordStore, StoredRecord};
-use kube_io::releases::{HookJob, job};
+use kube_io::releases::{HookJob, job, living_pods};
 use kube_io::watches::{CacheState, Watches, dra_namespaces, slice_version};
 use observed::Observed;
 use observed::workload::{AwaitedPod, Workload};
@@ -140,11 +140,13 @@ impl RolloutSnapshot {
         RunPhase::new(self.job.as_ref(), &self.record, self.holder.as_ref(), self.now)
     }
 
-    /// Returns when the current run of the hook started; `None`: no hook is running, or it has not
-    /// written its record yet.
-    pub(crate) fn run_started(&self) -> Option<Timestamp> {
+    /// Returns since when the hook has been assessing nodes in its current run; `None`: no hook is
+    /// running, or it has not written its record yet.
+    pub(crate) fn assessed_since(&self) -> Option<Timestamp> {
         let job = self.job.as_ref().filter(|_| self.phase().has_job())?;
-        self.record.run.as_ref().filter(|run| run.job == job.uid).map(|run| run.started_at)
+        let run = self.record.run.as_ref().filter(|run| run.job == job.uid)?;
+        // An earlier version did not record it.
+        Some(run.assessed_since.unwrap_or(run.started_at))
     }
 
     /// Returns what was decided about nodes.
@@ -214,7 +216,7 @@ impl RolloutObserver {
     ) -> Result<RolloutSnapshot, ObserveError> {
         self.in_step().await?;
         let mut notes = Vec::new();
-        let job = match &self.target.release {
+        let mut job = match &self.target.release {
             Some(_) => optional(
                 job(&self.client, &self.target.settings).await,
                 "the hook's Job",
@@ -223,6 +225,10 @@ impl RolloutObserver {
             .flatten(),
             None => None,
         };
+        if let Some(job) = job.as_mut().filter(|job| job.end.is_none() && job.has_pod) {
+            let pods = living_pods(&self.client, &self.target.settings.namespace, job).await;
+            job.pods = optional(pods, "the pods of the hook's Job", &mut notes)?;
+        }
         let holder = optional(holder(&self.client).await, "the Lease", &mut notes)?.flatten();
         let record = self.record(&mut notes).await?;
         let phase = RunPhase::new(job.as_ref(), &record, holder.as_ref(), clock());

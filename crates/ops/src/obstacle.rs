@@ -52,10 +52,24 @@ pub enum ObstacleKind {
     Unmanaged,
     /// An eviction does not remove the pod: it is a DaemonSet's or a static pod.
     Pinned,
+    /// The pod is being deleted, and its grace period has not ended.
+    GracePeriod,
     /// The pod is being deleted and does not terminate.
     Terminating,
     /// The pod belongs to a job that the policy waits for.
     Job,
+}
+
+impl ObstacleKind {
+    /// Returns whether the obstacle ends by itself at a known time.
+    pub fn ends_in_time(self) -> bool {
+        self == Self::GracePeriod
+    }
+
+    /// Returns whether the obstacle ends by itself, at a known time or not.
+    pub fn ends_by_itself(self) -> bool {
+        matches!(self, Self::GracePeriod | Self::Job)
+    }
 }
 
 /// Finds the obstacles on one node, with these pods, under this policy.
@@ -168,7 +182,13 @@ impl ObstacleFinder<'_> {
     /// Describes a pod that is being deleted and has not left.
     fn terminating(&self, leaving: &LeavingPod<'_>) -> PodObstacle {
         let pod = leaving.pod;
-        let remedy = match leaving.stage(self.now) {
+        let stage = leaving.stage(self.now);
+        let kind = if stage == LeavingStage::Grace {
+            ObstacleKind::GracePeriod
+        } else {
+            ObstacleKind::Terminating
+        };
+        let remedy = match stage {
             LeavingStage::Grace => Remedy::words("wait: the grace period of the pod has not ended"),
             LeavingStage::Overdue => {
                 Remedy::words("check that the node's kubelet runs; if the node will not come back, force-delete its pod")
@@ -178,7 +198,7 @@ impl ObstacleFinder<'_> {
             LeavingStage::Finalizers => Remedy::words("find out why the owner of the finalizers does not remove them")
                 .inspect(format!("kubectl get pod -n {} {} -o yaml", pod.namespace, pod.name)),
         };
-        PodObstacle::new(pod, ObstacleKind::Terminating, leaving.text(self.now), remedy)
+        PodObstacle::new(pod, kind, leaving.text(self.now), remedy)
     }
 
     /// Describes a pod that must leave and may not be evicted. `key`: of the policy, which would

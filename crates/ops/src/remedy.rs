@@ -114,11 +114,12 @@ pub(crate) fn remedy_for(reason: &Reason, about: RemedyContext<'_>) -> Remedy {
         }
         Reason::Skipped { label } => plain.run(format!("kubectl label node {node} {label}-")),
         Reason::UpgradeFailed { .. } => {
-            let remedy = Remedy::words("remove the cause of the failure, then let the operator retry the node");
+            let remedy = Remedy::words(retry_by(driver));
             about.with_logs(remedy).run(format!("gpu-rollout retry --yes {node}"))
         }
+        Reason::DriverNotReady { trouble: None, restarts: 0, .. } => about.with_logs(plain),
         Reason::DriverNotReady { .. } => about.with_logs(Remedy::words(
-            "find out why the driver does not start; the node continues as soon as its driver starts, or when you deploy a driver that starts",
+            "find out why the driver does not start; the node continues as soon as its driver starts, or when you deploy a driver that starts (docs/how-to/bad-driver.md)",
         )),
         Reason::DriverOutOfDate { why: Some(wait), .. } | Reason::UpgradeUnfinished { why: Some(wait), .. } => vendors(wait, about),
         Reason::PluginStale { .. } => {
@@ -127,6 +128,12 @@ pub(crate) fn remedy_for(reason: &Reason, about: RemedyContext<'_>) -> Remedy {
         Reason::DriverPodUnschedulable { .. } | Reason::DriverPodMissing => {
             plain.inspect(format!("kubectl describe daemonset -n {}", about.settings.operator_namespace))
         }
+        Reason::OperatorNotReady { deployment, namespace, replicas: 0, .. } if driver.has_operator() => {
+            plain.run(format!("kubectl scale -n {namespace} deployment/{deployment} --replicas=1"))
+        }
+        Reason::OperatorNotReady { deployment, namespace, .. } => plain
+            .inspect(format!("kubectl describe deployment -n {namespace} {deployment}"))
+            .inspect(format!("kubectl get pods -n {namespace}")),
         Reason::Upgrading(upgrading) => ours(upgrading, about, plain),
         _ if driver.has_operator() && about.node.is_none() => plain.inspect(format!(
             "kubectl logs -n {} deployment/{} --tail=50",
@@ -137,6 +144,14 @@ pub(crate) fn remedy_for(reason: &Reason, about: RemedyContext<'_>) -> Remedy {
     }
 }
 
+/// Returns the advice to retry a node whose upgrade NVIDIA's controller performs.
+fn retry_by(driver: Driver) -> String {
+    let operator = driver.traits().operator;
+    format!(
+        "remove the cause of the failure, then retry the node: the {operator} upgrades it again"
+    )
+}
+
 /// Returns the remedy for a reason of an upgrade that the hook performs or steers.
 #[expect(
     clippy::wildcard_enum_match_arm,
@@ -145,7 +160,8 @@ pub(crate) fn remedy_for(reason: &Reason, about: RemedyContext<'_>) -> Remedy {
 fn ours(reason: &UpgradeReason, about: RemedyContext<'_>, plain: Remedy) -> Remedy {
     let node = about.node();
     match reason {
-        UpgradeReason::Paused { .. } => plain.run("gpu-rollout resume --all --yes"),
+        // Another user may need the pause, so the command asks.
+        UpgradeReason::Paused { .. } => plain.run("gpu-rollout resume --all"),
         UpgradeReason::ForeignCordon => plain.run(format!("kubectl uncordon {node}")),
         UpgradeReason::Failed { cause, .. } if cause.is_before_restart() => {
             Remedy::words("remove the cause of the failure, then retry the node").run(format!("gpu-rollout retry --yes {node}"))
@@ -181,7 +197,7 @@ fn vendors(wait: &ControllerWait, about: RemedyContext<'_>) -> Remedy {
         ControllerWait::Skipped { label } => plain.run(format!("kubectl label node {node} {label}-")),
         ControllerWait::Parallel { holders, .. } | ControllerWait::Unavailable { holders, .. } => in_the_way(holders, plain),
         ControllerWait::FailedBefore | ControllerWait::UnknownState { .. } => {
-            Remedy::words("remove the cause of the failure, then let the operator retry the node").run(format!("gpu-rollout retry --yes {node}"))
+            Remedy::words(retry_by(settings.driver)).run(format!("gpu-rollout retry --yes {node}"))
         }
         ControllerWait::FailedDriver { .. } | ControllerWait::DriverStarting { .. } => about.with_logs(plain),
         ControllerWait::Validating { pod, .. } => plain.inspect(format!("kubectl logs -n {} {pod} --all-containers", settings.operator_namespace)),
@@ -216,6 +232,29 @@ fn in_the_way(holders: &[SlotHolder], plain: Remedy) -> Remedy {
 mod tests {
     use super::*;
     use crate::target::without_release;
+
+    /// `why` asked why the driver does not start, 0.1 s after the start of its pod.
+    #[test]
+    fn starting_driver_is_not_called_broken() {
+        let target = without_release(Driver::Gpu, "gpu-operator", None);
+        let about = RemedyContext {
+            node: Some("gpu-3"),
+            driver_pod: Some("nvidia-driver-daemonset-7x2kq"),
+            plugin_pods: &[],
+            settings: &target.settings,
+        };
+        let not_ready = |trouble: Option<&str>, restarts| Reason::DriverNotReady {
+            state: None,
+            trouble: trouble.map(str::to_owned),
+            restarts,
+        };
+        let text = |reason: &Reason| remedy_for(reason, about).text;
+        let starting = not_ready(None, 0);
+        assert_eq!(text(&starting), starting.advice(Driver::Gpu));
+        for failing in [not_ready(Some("nvidia-driver-ctr: Error"), 0), not_ready(None, 1)] {
+            assert_ne!(text(&failing), text(&starting));
+        }
+    }
 
     #[test]
     fn stale_plugin_remedy_names_the_actual_pod() {

@@ -2,7 +2,7 @@
 //! sources are the run record, which stays when events are gone, and the annotations of nodes in
 //! progress.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -12,11 +12,12 @@ use contract::record::{
     EvictedPod, NodeOutcome, NodeRecord, RecordedStep, ReplacedPodKind, RunRecord,
 };
 use contract::user_request::UserRequest;
-use planner::drive_upgrade::record::{NodeRecordState, read};
+use planner::drive_upgrade::record::read;
 use planner::node::driver_nodes;
 
 use super::observe::RolloutSnapshot;
 use super::run_phase::RunPhase;
+use super::upgrade_steps::upgrade_steps;
 
 mod kind;
 mod metrics;
@@ -147,6 +148,10 @@ pub struct StateSpan {
     pub kind: SpanKind,
     /// The start of the span.
     pub from: Timestamp,
+    /// Whether it may have started earlier: the node was in this state when the hook first observed
+    /// it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub or_earlier: bool,
     /// The end of the span.
     pub to: Timestamp,
 }
@@ -243,21 +248,19 @@ fn last_written(snapshot: &RolloutSnapshot) -> Option<Timestamp> {
     snapshot.record.nodes.values().filter_map(of_node).max()
 }
 
-/// Returns the node records of the run record, with the steps of nodes in progress from their
-/// annotations.
+/// Returns the node records of the run record and of nodes in progress, with the steps so far.
 fn records(snapshot: &RolloutSnapshot) -> BTreeMap<String, NodeRecord> {
-    let mut records: BTreeMap<String, NodeRecord> = snapshot
-        .record
-        .nodes
-        .iter()
-        .map(|(name, record)| (name.to_string(), record.clone()))
-        .collect();
-    for node in snapshot.observed.nodes.values() {
-        if let NodeRecordState::Record(own) = read(node, snapshot.settings.driver.traits()) {
-            records.entry(node.name.clone()).or_default().steps = own.steps();
-        }
-    }
-    records
+    let traits = snapshot.settings.driver.traits();
+    let in_progress =
+        snapshot.observed.nodes.values().filter(|node| read(node, traits).record().is_some());
+    let names = in_progress.map(|node| node.name.as_str());
+    let names: BTreeSet<&str> =
+        snapshot.record.nodes.keys().map(|name| &**name).chain(names).collect();
+    let record = |name: &str| {
+        let recorded = snapshot.record.nodes.get(name).cloned().unwrap_or_default();
+        NodeRecord { steps: upgrade_steps(snapshot, name), ..recorded }
+    };
+    names.into_iter().map(|name| (name.to_owned(), record(name))).collect()
 }
 
 fn is_telling(bar: &NodeTimeline) -> bool {
@@ -321,7 +324,8 @@ fn spans(steps: &[RecordedStep], end: Timestamp) -> Vec<StateSpan> {
     let ends = steps.iter().skip(1).map(|step| step.at).chain([end]);
     let span = |(step, to): (&RecordedStep, Timestamp)| {
         let kind = SpanKind::from_state(&step.state)?;
-        Some(StateSpan { state: step.state.clone(), kind, from: step.at, to: to.max(step.at) })
+        let RecordedStep { ref state, at: from, or_earlier } = *step;
+        Some(StateSpan { state: state.clone(), kind, from, or_earlier, to: to.max(from) })
     };
     steps.iter().zip(ends).filter_map(span).collect()
 }

@@ -18,7 +18,8 @@ pub enum RunPhase {
     Never,
     /// The Job has no pod yet, or its pod has not taken the Lease yet.
     Starting,
-    /// A pod of the Job holds the Lease.
+    /// A pod of the Job holds the Lease, or has held it and takes it again in a moment. While the
+    /// whole fleet waits, the hook yields the Lease to other hooks for seconds.
     Running,
     /// Another hook, or an abort, holds the Lease.
     WaitsForLease,
@@ -59,18 +60,17 @@ impl RunPhase {
         // The record of the previous run is still there while the next Job starts.
         let own = run.filter(|run| run.job == job.uid);
         let holder = holder.filter(|holder| holder.until.is_none_or(|until| until > now));
+        let is_own_pod = |holder: &LeaseHolder| holder.name.starts_with(&format!("{}-", job.name));
         match holder {
             _ if own.is_some_and(has_verdict) => Self::Ended,
-            _ if !job.has_pod => {
-                if job.has_failed_pod {
-                    Self::BetweenPods
-                } else {
-                    Self::Starting
-                }
-            }
-            Some(holder) if holder.name.starts_with(&format!("{}-", job.name)) => Self::Running,
-            Some(_) => Self::WaitsForLease,
-            None => Self::Starting,
+            _ if !job.has_pod && is_aborted(Some(job), record) => Self::Aborted,
+            _ if !job.has_pod && job.has_failed_pod => Self::BetweenPods,
+            _ if !job.has_pod => Self::Starting,
+            Some(holder) if !is_own_pod(holder) => Self::WaitsForLease,
+            Some(holder) if is_alive(job, holder) => Self::Running,
+            // The pod that held the Lease is dead, or has yielded the Lease.
+            _ if own.is_some_and(|run| has_taken_over(job, run)) => Self::Running,
+            _ => Self::Starting,
         }
     }
 
@@ -81,6 +81,19 @@ impl RunPhase {
             Self::Never | Self::Ended | Self::Aborted | Self::Lost => false,
         }
     }
+}
+
+/// Returns whether the holder is a pod of the Job that has not ended. It counts as such if the pods
+/// are unknown.
+fn is_alive(job: &HookJob, holder: &LeaseHolder) -> bool {
+    job.pods.as_ref().is_none_or(|pods| pods.iter().any(|pod| pod.name == holder.name))
+}
+
+/// Returns whether a pod of the Job that has not ended has held the Lease: it was there when the run
+/// was last taken over.
+fn has_taken_over(job: &HookJob, run: &RunRecord) -> bool {
+    let pods = job.pods.iter().flatten();
+    run.taken_over_at.is_some_and(|at| pods.into_iter().any(|pod| pod.created <= at))
 }
 
 /// Returns whether a user aborted the run of the Job. Without a Job, it is the run of the record.
@@ -100,6 +113,7 @@ mod tests {
     use contract::exit::ExitCode;
     use contract::record::Verdict;
     use contract::user_request::UserRequest;
+    use kube_io::releases::HookPod;
 
     use super::*;
 
@@ -113,10 +127,14 @@ mod tests {
             uid: "job-1".into(),
             started: Some(NOW),
             end: None,
-
             has_pod: true,
             has_failed_pod: false,
+            pods: Some(vec![pod("gpu-operator-post-x7x2p", NOW)]),
         }
+    }
+
+    fn pod(name: &str, created: Timestamp) -> HookPod {
+        HookPod { name: name.to_owned(), created }
     }
 
     fn request(command: RequestCommand, at: Timestamp) -> UserRequest {
@@ -140,7 +158,14 @@ mod tests {
             |name: &str, until| Some(LeaseHolder { name: name.to_owned(), until: Some(until) });
         let ours = || holder("gpu-operator-post-x7x2p", LATER);
         let ended = Some(HookJob { end: Some(JobEnd::Failed), ..job() });
-        let dead = HookJob { has_pod: false, has_failed_pod: true, ..job() };
+        let dead = HookJob { has_pod: false, has_failed_pod: true, pods: None, ..job() };
+        let replaced = HookJob {
+            has_failed_pod: true,
+            pods: Some(vec![pod("gpu-operator-post-b2k4d", LATER)]),
+            ..job()
+        };
+        let unlisted = HookJob { pods: None, ..job() };
+        let taken_over = || Some(RunRecord { taken_over_at: Some(NOW), ..run("job-1", None) });
         let success = Some(ExitCode::Success);
         for (case, job, run, holder, phase) in [
             ("nothing was deployed", None, None, None, RunPhase::Never),
@@ -172,6 +197,28 @@ mod tests {
                 holder("gpu-operator-post-x7x2p", NOW),
                 RunPhase::Starting,
             ),
+            (
+                "the pods are unknown",
+                Some(unlisted),
+                Some(run("job-1", None)),
+                ours(),
+                RunPhase::Running,
+            ),
+            (
+                "the Lease is that of a dead pod",
+                Some(replaced.clone()),
+                taken_over(),
+                ours(),
+                RunPhase::Starting,
+            ),
+            (
+                "the pod after it has not taken over",
+                Some(replaced),
+                taken_over(),
+                None,
+                RunPhase::Starting,
+            ),
+            ("the pod yields the Lease", Some(job()), taken_over(), None, RunPhase::Running),
             (
                 "another hook has the Lease",
                 Some(job()),
@@ -232,12 +279,15 @@ mod tests {
     #[test]
     fn aborted_run_is_called_aborted() {
         let failed = || Some(HookJob { end: Some(JobEnd::Failed), ..job() });
+        let between_pods = || Some(HookJob { has_pod: false, has_failed_pod: true, ..job() });
         for (case, job, command, at, phase) in [
             ("the Job failed", failed(), RequestCommand::Abort, LATER, RunPhase::Aborted),
             ("the Job was deleted", None, RequestCommand::Abort, LATER, RunPhase::Aborted),
             ("another command", failed(), RequestCommand::Pause, LATER, RunPhase::Lost),
             ("an earlier run was aborted", failed(), RequestCommand::Abort, BEFORE, RunPhase::Lost),
             ("the Job still runs", Some(job()), RequestCommand::Abort, LATER, RunPhase::Starting),
+            ("its pod was ended", between_pods(), RequestCommand::Abort, LATER, RunPhase::Aborted),
+            ("killed", between_pods(), RequestCommand::Pause, LATER, RunPhase::BetweenPods),
         ] {
             let record = StoredRecord {
                 run: Some(run("job-1", None)),

@@ -20,12 +20,14 @@ use super::remedy::Remedy;
 use super::run_phase::RunPhase;
 use super::wait_start::{WaitStart, WaitStartSources};
 
+mod headline;
 mod row;
 mod totals;
 mod waiting;
 
+pub use headline::{Attention, Headline, WaitAnswer};
 pub use planner::progress::{LimitUse, NodeStage};
-pub use row::PluginCondition;
+pub use row::{PluginCondition, state_meaning};
 pub use totals::{FleetTotals, MissingEta, PoolTotals};
 
 /// The status of a rollout at one point in time.
@@ -153,6 +155,8 @@ pub struct NodeRow {
     pub driver_wanted: Option<String>,
     /// Whether the driver pod is of the newest revision.
     pub driver_current: bool,
+    /// Whether the driver pod is ready; true if the node needs none of the operator's.
+    pub driver_ready: bool,
     /// The condition of the DRA kubelet plugin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plugin: Option<PluginCondition>,
@@ -179,6 +183,12 @@ pub struct BlockingCondition {
     pub since: WaitStart,
     /// Whether the condition can resolve itself.
     pub resolves_itself: bool,
+    /// Whether it lasts although it can resolve itself: the node is not Ready, its driver keeps
+    /// failing, or the whole fleet has waited longer than the grace time.
+    pub stalled: bool,
+    /// The nodes that block this one. If their own conditions are resolved, this one is too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blocked_by: Vec<String>,
     /// What to do.
     pub remedy: Remedy,
     /// The pods that block the upgrade of the node, each with its remedy.
@@ -197,14 +207,21 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
         settings: &snapshot.settings,
         times: &snapshot.times,
         operands: &operands,
-        run_started: snapshot.run_started(),
+        assessed_since: snapshot.assessed_since(),
     };
     let decided = snapshot.decided();
     let mut nodes = decided.progress(observed, snapshot.settings.driver);
     let mut rows: Vec<NodeRow> =
         nodes.iter().map(|node| row::row(snapshot, &sources, node)).collect();
+    let recorded = snapshot.record.run.as_ref();
+    let interruptions: Vec<Timestamp> = recorded
+        .into_iter()
+        .flat_map(|run| [run.taken_over_at, run.assessed_since])
+        .flatten()
+        .collect();
     let pace = RolloutPace::from_records(
-        snapshot.record.nodes.values().filter(|_| snapshot.record.run.is_some()),
+        snapshot.record.nodes.values().filter(|_| recorded.is_some()),
+        &interruptions,
         snapshot.settings.per_node_seconds,
     );
     let totals = totals::totals(snapshot, &mut nodes, &mut rows, pace);
@@ -213,7 +230,7 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
         driver: snapshot.settings.driver.traits().name,
         release: snapshot.target.release.clone(),
         mode: snapshot.settings.mode.name(),
-        run: run(snapshot),
+        run: run_status(snapshot),
         holds_unattended: rows.iter().any(|row| row.held.is_some()) && !is_attended(snapshot),
         lease_holder: snapshot
             .holder
@@ -236,7 +253,7 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
     }
 }
 
-fn run(snapshot: &RolloutSnapshot) -> Option<RunStatus> {
+fn run_status(snapshot: &RolloutSnapshot) -> Option<RunStatus> {
     snapshot.target.release.as_ref()?;
     let run = snapshot.record.run.as_ref();
     let phase = snapshot.phase();

@@ -58,8 +58,8 @@ pub(crate) struct WaitStartSources<'a> {
     pub(crate) times: &'a BTreeMap<String, NodeTimes>,
     /// The pods of the driver.
     pub(crate) operands: &'a DriverOperands<'a>,
-    /// When the hook's current run started; `None`: no hook is running.
-    pub(crate) run_started: Option<Timestamp>,
+    /// Since when the hook has been assessing nodes in its current run; `None`: no hook is running.
+    pub(crate) assessed_since: Option<Timestamp>,
 }
 
 impl WaitStartSources<'_> {
@@ -75,8 +75,7 @@ impl WaitStartSources<'_> {
         reason: &Reason,
         record: Option<&NodeRecord>,
     ) -> WaitStart {
-        let known =
-            record.filter(|record| is_same_kind(record, reason)).and_then(|record| record.since);
+        let known = record.and_then(|record| recorded_since(record, reason));
         self.written(node, reason).or_earlier(known)
     }
 
@@ -101,6 +100,10 @@ impl WaitStartSources<'_> {
             Reason::Upgrading(UpgradeReason::Refused(_) | UpgradeReason::Soak { .. }) => {
                 WaitStart::from_timestamp(own().or_else(|| self.queued_since(node)))
             }
+            // The state that follows from the ready driver pod is not always written.
+            Reason::Upgrading(UpgradeReason::Validating { .. }) => {
+                WaitStart::from_timestamp(own().max(pod().and_then(|pod| pod.ready_since)))
+            }
             Reason::Upgrading(_) => WaitStart::from_timestamp(own()),
             Reason::DriverNotReady { .. } | Reason::DriverPodUnschedulable { .. } => {
                 let state = state(node, self.settings.driver);
@@ -117,15 +120,16 @@ impl WaitStartSources<'_> {
     }
 
     /// Returns since when a node has been waiting for its upgrade, whichever limit keeps it from
-    /// it: since the run started, or since it joined or was free to start. The run record has no
-    /// entry about such a node, as a large fleet has thousands of them.
+    /// it: since the run started, the last wait of the whole fleet ended, or the node joined or was
+    /// free to start. The run record has no entry about such a node, as a large fleet has thousands
+    /// of them.
     fn queued_since(&self, node: &ObservedNode) -> Option<Timestamp> {
         let times = self.times.get(&node.name);
         let freed = times.into_iter().flat_map(|times| {
             let skip = times.keys.get(self.traits().skip_label);
             skip.into_iter().chain(&times.cordon).map(|change| change.at)
         });
-        self.run_started
+        self.assessed_since
             .map(|started| freed.chain([started, node.created]).max().unwrap_or(started))
     }
 
@@ -179,9 +183,15 @@ fn not_ready_since(pod: &ObservedPod, state: ControllerState) -> Timestamp {
     lost_at.unwrap_or(pod.created)
 }
 
-/// Returns whether the run record is about the same kind of reason.
-fn is_same_kind(record: &NodeRecord, reason: &Reason) -> bool {
-    record.reason.as_ref().is_some_and(|recorded| recorded.name == reason.name())
+/// Returns since when the node waits for this reason by the run record, if the record is about the
+/// same kind of reason. A wait that depends on the upgrade state starts again with each state.
+fn recorded_since(record: &NodeRecord, reason: &Reason) -> Option<Timestamp> {
+    let is_same = record.reason.as_ref().is_some_and(|recorded| recorded.name == reason.name());
+    let since = record.since.filter(|_| is_same)?;
+    match (reason.upgrade_state(), record.steps.last()) {
+        (Some(state), Some(step)) => (step.state == state).then(|| since.max(step.at)),
+        (None, _) | (_, None) => Some(since),
+    }
 }
 
 /// Returns whether a key of a node is the state of a driver's upgrade or a request about one.
@@ -204,6 +214,7 @@ mod tests {
     use jiff::SignedDuration;
 
     use super::*;
+    use contract::record::{RecordedReason, RecordedStep};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
@@ -221,6 +232,35 @@ mod tests {
             (ControllerState::Unknown, Some(at(55)), Some(at(55))),
         ] {
             assert_eq!(controller_wait(state, label(), since).at, start, "{state:?}, {since:?}");
+        }
+    }
+
+    /// A node that was being drained waited since it had been cordoned.
+    #[test]
+    fn wait_starts_again_with_each_upgrade_state() {
+        let record = |states: &[(&str, i64)]| NodeRecord {
+            reason: Some(RecordedReason::new("DriverOutOfDate", "")),
+            since: Some(at(10)),
+            steps: states
+                .iter()
+                .map(|(state, second)| RecordedStep {
+                    state: (*state).to_owned(),
+                    at: at(*second),
+                    or_earlier: false,
+                })
+                .collect(),
+            ..NodeRecord::default()
+        };
+        let out_of_date =
+            || Reason::DriverOutOfDate { state: Some("drain-required".to_owned()), why: None };
+        let steps = [("cordon-required", 20), ("drain-required", 30)];
+        for (case, record, reason, since) in [
+            ("not started", record(&[]), out_of_date(), Some(at(10))),
+            ("the same state", record(&steps), out_of_date(), Some(at(30))),
+            ("the record is older", record(&steps[..1]), out_of_date(), None),
+            ("another reason", record(&steps), Reason::DriverPodMissing, None),
+        ] {
+            assert_eq!(recorded_since(&record, &reason), since, "{case}");
         }
     }
 

@@ -9,6 +9,7 @@ use contract::user_request::UserRequest;
 
 use super::observe::RolloutSnapshot;
 use super::status::{NodeRow, RolloutStatus, status};
+use super::upgrade_steps::upgrade_steps;
 
 /// The explanation of a node in one rollout.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -33,13 +34,11 @@ pub struct NodeExplanation {
 pub fn explain_node(snapshot: &RolloutSnapshot, node: &str) -> Option<NodeExplanation> {
     let RolloutStatus { title, nodes, fleet, requests, .. } = status(snapshot);
     let row = nodes.into_iter().find(|row| row.node == node)?;
-    let steps =
-        snapshot.record.nodes.get(node).map(|record| record.steps.clone()).unwrap_or_default();
     let is_named = |request: &UserRequest| request.nodes.iter().any(|name| name == node);
     Some(NodeExplanation {
         title,
         row,
-        steps,
+        steps: upgrade_steps(snapshot, node),
         requests: requests.into_iter().filter(is_named).collect(),
         fleet: fleet.into_iter().map(|waiting| waiting.text).collect(),
     })

@@ -202,7 +202,7 @@ impl<'a> ScriptLine<'a> {
 
     /// Expands a path. The functions have the folder in their first argument or in a variable.
     fn expanded(&self, path: &str) -> String {
-        ["$upstream_folder", "$hook_folder", "$1"]
+        ["$upstream_folder", "$manifests_folder", "$hook_folder", "$1"]
             .iter()
             .fold(path.to_owned(), |path, name| path.replace(name, self.folder))
     }

@@ -187,6 +187,7 @@ fn stages(
     if let Err(reason) = draft.settles(drivers) {
         // Nodes are not assessed while the operator has not acted on the newest spec: they would
         // seem current.
+        draft.memory.assessed.end();
         let remembered = draft.memory.clone();
         let fleet = FleetInputs::new(observed, settings, &remembered, now, plugins, devices, false);
         draft.waits_for(Some(reason));
@@ -214,6 +215,7 @@ fn stages(
     let controller =
         schedule::schedule(&mut nodes, &mut draft.memory, &mut draft.notes, unchanged.as_ref());
     emit::outcome::end_all(&mut nodes);
+    draft.memory.assessed.extend(now);
     emit::of_nodes(draft, nodes, unchanged.as_ref(), controller, |draft: &mut FleetDraft<'_>| {
         draft.required_driver(&fleet.plugins, drivers).or(config)
     })

@@ -23,6 +23,7 @@ pub mod preflight;
 pub mod progress;
 pub mod reason;
 pub mod retain;
+pub mod rolling_update;
 pub mod spec;
 #[cfg(test)]
 mod tests;

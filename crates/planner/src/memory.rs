@@ -46,11 +46,11 @@ pub struct RunMemory {
     pub configs: BTreeMap<String, RecordedPluginConfig>,
     /// Since when the fleet has been waiting for the same kind of reason.
     pub fleet_waiting: Option<(&'static str, Timestamp)>,
-    /// Whether a command follows the run of a hook. A wait that it observes for the first time
-    /// started when the run record says.
-    pub is_followed: bool,
-    /// What the whole fleet waits for by the run record, if a command follows the run.
-    pub recorded_fleet_wait: Option<RecordedFleetWait>,
+    /// The time in which nodes have been assessed.
+    pub assessed: AssessmentPeriod,
+    /// The waits of the run record, if a command follows the run of a hook. A wait that the command
+    /// observes for the first time started when the record says.
+    pub followed: Option<RecordedWaits>,
     /// Since when each node has been waiting for the same kind of reason.
     pub waiting: Named<(&'static str, Timestamp)>,
     /// Since when each failed node has been waiting for a reason other than its upgrade.
@@ -94,6 +94,41 @@ pub struct RunMemory {
     /// Since when all conditions have been met, and the fleet for which they were met: a change of
     /// the fleet restarts the quiet period.
     pub well: Option<(Arc<[String]>, Timestamp)>,
+}
+
+/// The time in which nodes have been assessed. They are not while the whole fleet waits for the
+/// operator or the spec.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AssessmentPeriod {
+    /// Since when: since the last such wait ended. It stays during the next wait. `None`: no
+    /// decision of this run has assessed nodes.
+    pub since: Option<Timestamp>,
+    /// Whether such a wait has started since then.
+    pub has_ended: bool,
+    /// Whether the last decision of this process assessed nodes.
+    pub is_observed: bool,
+}
+
+impl AssessmentPeriod {
+    /// Records that a decision assesses no node.
+    pub(crate) fn end(&mut self) {
+        (self.has_ended, self.is_observed) = (true, false);
+    }
+
+    /// Records that a decision assesses nodes.
+    pub(crate) fn extend(&mut self, now: Timestamp) {
+        if std::mem::take(&mut self.has_ended) || self.since.is_none() {
+            self.since = Some(now);
+        }
+        self.is_observed = true;
+    }
+}
+
+/// The waits of the run record, apart from those of nodes, which [`RunMemory::nodes`] has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordedWaits {
+    /// What the whole fleet waits for.
+    pub fleet: Option<RecordedFleetWait>,
 }
 
 /// A requested patch of a node.
@@ -185,7 +220,7 @@ impl RunMemory {
         match self.fleet_waiting {
             Some((name, since)) if name == reason.name() => since,
             Some(_) | None => {
-                let recorded = self.recorded_fleet_wait.as_ref();
+                let recorded = self.followed.as_ref().and_then(|waits| waits.fleet.as_ref());
                 let recorded = recorded.filter(|recorded| recorded.reason == reason.name());
                 let since = recorded.map_or(now, |recorded| recorded.since);
                 self.fleet_waiting = Some((reason.name(), since));

@@ -1,13 +1,15 @@
 //! Whether driver and container toolkit of a node are current.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use contract::driver::{Driver, DriverTraits};
 use contract::names;
 
 use super::pools::DriverPools;
 use super::reason::Reason;
+use super::reason::upgrade::UpgradeReason;
+use super::rolling_update::UnreadyNodes;
 use super::spec::{driver_daemon_sets, toolkit_daemon_sets};
 use nvidia_upgrade::state::ControllerState;
 use observed::version::DriverVersion;
@@ -43,7 +45,7 @@ pub enum DriverStatus {
 pub struct DriverOperands<'a> {
     driver: Driver,
     drivers: Vec<&'a ObservedDaemonSet>,
-    toolkits: Vec<&'a ObservedDaemonSet>,
+    toolkits: Vec<ToolkitSet<'a>>,
     newest: BTreeMap<&'a str, &'a str>,
     pods: &'a Views<ObservedPod>,
     /// UIDs of DaemonSets that need more pods than they have, if that matters.
@@ -52,8 +54,15 @@ pub struct DriverOperands<'a> {
     asked: DriverRequester,
     /// The NVIDIADriver that each node belongs to.
     pools: DriverPools<'a>,
-    /// Owner and node of each toolkit pod that is not ready.
-    unready_toolkits: OnceCell<Vec<(String, String)>>,
+    observed: &'a Observed,
+}
+
+/// A DaemonSet of the container toolkit.
+#[derive(Debug)]
+struct ToolkitSet<'a> {
+    daemon_set: &'a ObservedDaemonSet,
+    /// It is determined only when a pod with an older revision is found.
+    unready: OnceCell<UnreadyNodes>,
 }
 
 /// A node's driver pod.
@@ -87,7 +96,8 @@ impl<'a> DriverOperands<'a> {
             asked: asked(observed, driver),
             drivers,
             toolkits: if driver == Driver::Gpu {
-                toolkit_daemon_sets(observed).collect()
+                let set = |daemon_set| ToolkitSet { daemon_set, unready: OnceCell::new() };
+                toolkit_daemon_sets(observed).map(set).collect()
             } else {
                 Vec::new()
             },
@@ -99,7 +109,7 @@ impl<'a> DriverOperands<'a> {
             } else {
                 DriverPools::default()
             },
-            unready_toolkits: OnceCell::new(),
+            observed,
         }
     }
 
@@ -189,7 +199,7 @@ impl<'a> DriverOperands<'a> {
         let toolkit = self
             .pod(node, Some((names::TOOLKIT_APP.0, Some(names::TOOLKIT_APP.1))))
             .filter(|_| self.driver == Driver::Gpu);
-        if !driver_wanted && let Some(reason) = self.undriven(node) {
+        if !driver_wanted && let Some(reason) = self.undriven(node, driver) {
             return DriverStatus::Waiting(not_ready(node).unwrap_or(reason));
         }
         let driver = driver.filter(|_| driver_wanted);
@@ -240,9 +250,9 @@ impl<'a> DriverOperands<'a> {
 
     /// Returns why a node that no driver DaemonSet selects is not done; `None` if the operator is
     /// not responsible for its driver.
-    fn undriven(&self, node: &ObservedNode) -> Option<Reason> {
+    fn undriven(&self, node: &ObservedNode, driver: Option<&ObservedPod>) -> Option<Reason> {
         match self.driver {
-            Driver::Gpu => self.unlabeled(node),
+            Driver::Gpu => self.unlabeled(node, driver),
             // With an affinity, the operator may not be responsible for the node.
             Driver::Ofed => {
                 let selected = self
@@ -258,7 +268,7 @@ impl<'a> DriverOperands<'a> {
     }
 
     /// Returns the same for the GPU Operator, which labels nodes for its operands.
-    fn unlabeled(&self, node: &ObservedNode) -> Option<Reason> {
+    fn unlabeled(&self, node: &ObservedNode, driver: Option<&ObservedPod>) -> Option<Reason> {
         if node.labels.get(names::WORKLOAD_CONFIG_LABEL).is_some_and(|config| config != "container")
         {
             return None;
@@ -280,23 +290,23 @@ impl<'a> DriverOperands<'a> {
             Some("true") if self.asked == DriverRequester::Somewhere => {
                 Some(self.pools.misplaced(node).unwrap_or(Reason::NodeWithoutDaemonSet))
             }
-            Some("true") => Some(Reason::DriverPodMissing),
+            Some("true") => Some(without_driver_pod(driver)),
             // None: the node's GPUs are for virtual machines. The user sets `false`; the driver
             // manager sets `pre-installed` for a driver of the host.
             Some(_) | None => None,
         }
     }
 
-    fn driver(&self, node: &ObservedNode, pod: Option<&ObservedPod>) -> Result<(), Reason> {
+    fn driver(&self, node: &ObservedNode, present: Option<&ObservedPod>) -> Result<(), Reason> {
         let state = node.labels.get(self.traits().state_label).cloned();
-        let Some(pod) = pod.filter(|pod| !pod.deleting) else {
+        let Some(pod) = present.filter(|pod| !pod.deleting) else {
             if let Some(reason) = self.tainted(node) {
                 return Err(reason);
             }
             return Err(if state.as_deref() == Some("upgrade-failed") {
                 Reason::UpgradeFailed { trouble: None }
             } else {
-                Reason::DriverPodMissing
+                without_driver_pod(present)
             });
         };
         let newest = self.is_newest(pod) && self.is_of_its_daemon_set(pod, node);
@@ -340,47 +350,33 @@ impl<'a> DriverOperands<'a> {
         let wanted = self
             .toolkits
             .iter()
-            .find(|daemon_set| paused || selects(&daemon_set.node_selector, &node.labels));
-        let Some(daemon_set) = wanted else { return Ok(()) };
+            .find(|toolkit| paused || selects(&toolkit.daemon_set.node_selector, &node.labels));
+        let Some(toolkit) = wanted else { return Ok(()) };
         let Some(pod) = pod.filter(|pod| !pod.deleting) else {
             return Err(Reason::ToolkitNotReady { trouble: None });
         };
         if !(pod.running && pod.ready) {
             return Err(Reason::ToolkitNotReady { trouble: pod.trouble.clone() });
         }
-        let newest = daemon_set.on_delete
+        let newest = toolkit.daemon_set.on_delete
             || self
                 .newest
-                .get(daemon_set.uid.as_str())
+                .get(toolkit.daemon_set.uid.as_str())
                 .is_none_or(|hash| pod.revision.as_deref() == Some(*hash));
         if newest {
             return Ok(());
         }
-        Err(Reason::ToolkitOutdated { awaited: self.awaited_toolkit(daemon_set, node) })
+        let unready = toolkit.unready.get_or_init(|| self.unready(toolkit.daemon_set));
+        Err(Reason::ToolkitOutdated { awaited: unready.awaited_before(&node.name) })
     }
 
-    /// Returns another node whose toolkit pod is not ready, if such pods use up what the rolling
-    /// update of the DaemonSet allows: it replaces the next pod after that one.
-    fn awaited_toolkit(
-        &self,
-        daemon_set: &ObservedDaemonSet,
-        node: &ObservedNode,
-    ) -> Option<String> {
-        let unready = self.unready_toolkits.get_or_init(|| {
-            let is_unready = |pod: &&ObservedPod| {
-                pod.labels.get(names::TOOLKIT_APP.0).is_some_and(|app| app == names::TOOLKIT_APP.1)
-                    && !(pod.running && pod.ready && !pod.deleting)
-            };
-            let place = |pod: &ObservedPod| Some((pod.owner.clone()?, pod.node.clone()?));
-            self.pods.iter().filter(is_unready).filter_map(place).collect()
-        });
-        let others: BTreeSet<&String> = unready
-            .iter()
-            .filter(|(owner, place)| *owner == daemon_set.uid && *place != node.name)
-            .map(|(_, place)| place)
-            .collect();
-        let limit = daemon_set.most_unavailable();
-        others.first().filter(|_| others.len() >= limit).map(|place| (*place).clone())
+    fn unready(&self, daemon_set: &ObservedDaemonSet) -> UnreadyNodes {
+        let is_unready = |pod: &&ObservedPod| {
+            pod.owner.as_ref() == Some(&daemon_set.uid)
+                && !(pod.running && pod.ready && !pod.deleting)
+        };
+        let places = self.pods.iter().filter(is_unready).filter_map(|pod| pod.node.as_deref());
+        UnreadyNodes::new(self.observed, daemon_set, places)
     }
 
     /// Returns whether the user's skip label applies: only until NVIDIA's controller has started
@@ -421,6 +417,13 @@ impl<'a> DriverOperands<'a> {
             clock_lead: pods.iter().filter_map(|pod| clock_lead(pod)).min(),
         })
     }
+}
+
+/// Returns the reason of a node without a driver pod that stays. The old pod may still terminate.
+fn without_driver_pod(pod: Option<&ObservedPod>) -> Reason {
+    pod.filter(|pod| pod.deleting).map_or(Reason::DriverPodMissing, |pod| {
+        Reason::Upgrading(UpgradeReason::DriverEnding { pod: pod.name.clone(), trouble: None })
+    })
 }
 
 /// Returns the taint of a node that the pods of a DaemonSet do not tolerate.

@@ -14,6 +14,7 @@ use contract::settings::{GatingOperands, Settings};
 use super::baseline::shape;
 use super::node::node_tainted;
 use super::reason::{OperandName, Reason};
+use super::rolling_update::UnreadyNodes;
 use super::spec::operand_of;
 use observed::{Observed, ObservedDaemonSet, ObservedNode, OperandPod, Views, newest};
 
@@ -37,9 +38,8 @@ struct OperandSet<'a> {
     daemon_set: &'a ObservedDaemonSet,
     operand: Option<Operand>,
     gates: bool,
-    /// The node whose pod stalls the rolling update. It is determined only when a pod with an older
-    /// revision is found.
-    stalled_by: OnceCell<Option<String>>,
+    /// It is determined only when a pod with an older revision is found.
+    unready: OnceCell<UnreadyNodes>,
 }
 
 impl<'a> OperandSets<'a> {
@@ -57,7 +57,7 @@ impl<'a> OperandSets<'a> {
         let set = |daemon_set| {
             let operand = operand_of(daemon_set);
             let gates = all || operand.is_some_and(|operand| operand.traits().gates);
-            OperandSet { daemon_set, operand, gates, stalled_by: OnceCell::new() }
+            OperandSet { daemon_set, operand, gates, unready: OnceCell::new() }
         };
         let plugin = policy.and_then(|policy| policy.operands.get(&Operand::DevicePlugin));
         Self {
@@ -136,11 +136,9 @@ impl<'a> OperandSets<'a> {
             if let Some(reason) = tainted() {
                 return Some(reason);
             }
-            let stalled_by = set.stalled_by.get_or_init(|| self.stalling_node(daemon_set)).clone();
-            return Some(Reason::OperandOutdated {
-                operand: name(),
-                stalled_by: stalled_by.filter(|stalling| *stalling != node.name),
-            });
+            let unready = set.unready.get_or_init(|| self.unready(daemon_set));
+            let awaited = unready.awaited_before(&node.name);
+            return Some(Reason::OperandOutdated { operand: name(), awaited });
         }
         if pod.ready {
             return None;
@@ -162,19 +160,11 @@ impl<'a> OperandSets<'a> {
         newest.is_some_and(|newest| pod.revision.as_deref() == Some(*newest))
     }
 
-    /// Returns a node that is not Ready and whose pods use up what the rolling update allows: no
-    /// other pod is replaced until the node is back or gone.
-    fn stalling_node(&self, daemon_set: &ObservedDaemonSet) -> Option<String> {
-        let down = |pod: &&OperandPod| {
-            let node = pod.node.as_deref().and_then(|node| self.observed.nodes.get(node));
-            *pod.owner == daemon_set.uid
-                && (pod.deleting || !pod.ready)
-                && node.is_some_and(|node| !node.ready)
-        };
-        let stalling: Vec<&OperandPod> = self.pods.iter().filter(down).collect();
-        let limit = daemon_set.most_unavailable();
-        let first = stalling.first().and_then(|pod| pod.node.as_deref());
-        first.filter(|_| stalling.len() >= limit).map(str::to_owned)
+    fn unready(&self, daemon_set: &ObservedDaemonSet) -> UnreadyNodes {
+        let is_unready =
+            |pod: &&OperandPod| *pod.owner == daemon_set.uid && (pod.deleting || !pod.ready);
+        let places = self.pods.iter().filter(is_unready).filter_map(|pod| pod.node.as_deref());
+        UnreadyNodes::new(self.observed, daemon_set, places)
     }
 
     /// Returns the problem with the GPUs that a node offers, if the operator's device plugin offers

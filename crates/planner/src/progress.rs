@@ -19,6 +19,7 @@ use super::node::driver_nodes;
 use super::policies::{NodePool, NodePools, controller_pace};
 use super::reason::upgrade::UpgradeReason;
 use super::reason::{Reason, Wait};
+use super::time::after;
 use nvidia_upgrade::state::ControllerState;
 use observed::named::Named;
 use observed::{Observed, ObservedNode};
@@ -26,7 +27,7 @@ use observed::{Observed, ObservedNode};
 mod node_forecast;
 mod rollout_eta;
 
-pub use node_forecast::{FleetProgress, RolloutPace, ends};
+pub use node_forecast::{FleetProgress, NodeForecast, RolloutPace, ends};
 pub use rollout_eta::{NoEta, rollout_eta};
 
 /// The stage of a node in a rollout.
@@ -179,9 +180,8 @@ impl<'a> DecidedNodes<'a> {
         );
         let wait =
             own.or_else(|| self.fleet_waits().next().filter(|_| stage == NodeStage::Unknown));
-        let recorded = || {
-            self.records.get(&node.name).and_then(|record| record.steps.first()).map(|step| step.at)
-        };
+        let record = self.records.get(&node.name);
+        let recorded = || record.and_then(|record| record.steps.first()).map(|step| step.at);
         NodeProgress {
             node,
             stage,
@@ -189,12 +189,13 @@ impl<'a> DecidedNodes<'a> {
             // It is unknown when, or whether, a node that is not Ready comes back, or a driver
             // whose container fails becomes ready.
             moves: node.ready
-                && own.is_some_and(|wait| resolves_itself(&wait.reason) && !is_failing(wait)),
+                && own.is_some_and(|wait| wait.reason.resolves_itself() && !is_failing(wait)),
             waits_since: own.map(|wait| wait.since),
             started: read(node, driver.traits())
                 .record()
                 .map(|record| record.started)
                 .or_else(recorded),
+            ended: record.filter(|record| record.outcome.is_some()).and_then(|record| record.since),
             state: now_in,
         }
     }
@@ -203,25 +204,6 @@ impl<'a> DecidedNodes<'a> {
 /// Returns whether a container on the node fails again and again.
 fn is_failing(wait: &Wait) -> bool {
     matches!(&*wait.reason, Reason::DriverNotReady { trouble, restarts, .. } if trouble.is_some() && *restarts > 0)
-}
-
-/// Returns whether the wait can end without manual action. Commands and metrics report this answer;
-/// the engine itself still gives some of these reasons time. If NVIDIA's controller does not
-/// continue with the node, the controller's own wait decides. The operator never moves a node from
-/// one NVIDIADriver to another, and deletes no DaemonSet of a driver that was left over.
-#[expect(clippy::wildcard_enum_match_arm, reason = "only those have the controller's own answer")]
-pub fn resolves_itself(reason: &Reason) -> bool {
-    let goes_on = match reason {
-        Reason::DriverOutOfDate { why: Some(why), .. }
-        | Reason::UpgradeUnfinished { why: Some(why), .. } => why.can_resolve(),
-        Reason::NodeInOtherPool { found, .. } => found.is_none(),
-        Reason::PluginHeldUp { .. }
-        | Reason::RestartHeldUp { .. }
-        | Reason::DriverLeftOver { .. }
-        | Reason::Upgrading(UpgradeReason::OtherDriver { ours: true, .. }) => false,
-        _ => true,
-    };
-    reason.resolves_itself() && goes_on
 }
 
 /// The progress of one node.
@@ -240,6 +222,8 @@ pub struct NodeProgress<'a> {
     pub moves: bool,
     /// Start of its upgrade, if it is recorded.
     pub started: Option<Timestamp>,
+    /// When it got its outcome, if that is recorded.
+    pub ended: Option<Timestamp>,
     /// Start of its wait; `None`: unknown.
     pub waits_since: Option<Timestamp>,
 }
@@ -355,13 +339,22 @@ impl PoolProgress<'_, '_> {
         }
     }
 
+    /// Returns when a slot last became free for the next node, or a node last began to wait for one.
+    /// `None`: unknown.
+    fn slots_free_since(&self, soak_seconds: u64) -> Option<Timestamp> {
+        let queued = self.nodes.iter().filter(|progress| progress.is_queued());
+        let ended = self.nodes.iter().filter_map(|progress| progress.ended);
+        let freed = ended.map(|ended| after(ended, soak_seconds));
+        queued.filter_map(|progress| progress.waits_since).chain(freed).max()
+    }
+
     /// Estimates when each node will be done.
     fn foresee(
         &self,
         settings: &Settings,
         pace: RolloutPace,
         now: Timestamp,
-    ) -> Vec<(String, Timestamp)> {
+    ) -> Vec<(String, NodeForecast)> {
         let nodes = || self.nodes.iter().copied();
         let (moving, stuck): (Vec<_>, Vec<_>) = nodes()
             .filter(|progress| progress.takes_slot())
@@ -375,6 +368,7 @@ impl PoolProgress<'_, '_> {
         let coming_back = moving.iter().filter(|progress| progress.is_unavailable()).count();
         let room =
             limit.map_or(parallel, |limit| limit.saturating_sub(used - coming_back)).min(parallel);
+        let soak_seconds = if settings.mode.decides() { settings.upgrade.soak_seconds } else { 0 };
         let fleet = FleetProgress {
             moving: moving
                 .into_iter()
@@ -386,14 +380,16 @@ impl PoolProgress<'_, '_> {
                 .collect(),
             stuck: (stuck.len() + failed).max(parallel - room),
             parallel,
-            soak_seconds: if settings.mode.decides() { settings.upgrade.soak_seconds } else { 0 },
+            free_since: self.slots_free_since(soak_seconds).unwrap_or(now),
+            soak_seconds,
         };
         let without_slot = nodes()
             .filter(|progress| {
                 progress.stage == NodeStage::Pending && pace.is_expected(progress, now)
             })
             .filter_map(|progress| {
-                Some((progress.node.name.as_str(), pace.end(progress.clock_start()?, now)))
+                let end = pace.end(progress.clock_start()?, now);
+                Some((progress.node.name.as_str(), NodeForecast::At(end)))
             });
         ends(&fleet, pace, now)
             .into_iter()
@@ -416,14 +412,15 @@ pub fn unavailable(nodes: &[NodeProgress<'_>], pools: &NodePools) -> LimitUse {
     by_pool(nodes, pools).iter().map(PoolProgress::unavailable).fold(LimitUse::NONE, LimitUse::plus)
 }
 
-/// Estimates when each node will be done, by name. A node that needs manual action is missing.
+/// Estimates when each node will be done, by name. A node that needs manual action, or gets no slot,
+/// is missing.
 pub fn foresee(
     nodes: &[NodeProgress<'_>],
     settings: &Settings,
     pools: &NodePools,
     pace: RolloutPace,
     now: Timestamp,
-) -> BTreeMap<String, Timestamp> {
+) -> BTreeMap<String, NodeForecast> {
     by_pool(nodes, pools).iter().flat_map(|pool| pool.foresee(settings, pace, now)).collect()
 }
 

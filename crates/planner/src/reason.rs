@@ -5,6 +5,8 @@ use jiff::Timestamp;
 
 use contract::record::WriteKind;
 
+use super::rolling_update::AwaitedNode;
+
 mod advice;
 mod class;
 mod node_wait;
@@ -13,7 +15,7 @@ mod questions;
 mod text;
 pub mod upgrade;
 
-pub use class::{OPERATOR_ACTING, OPERATOR_NOT_LEADING, OPERATOR_NOT_SEEN};
+pub use class::{OPERATOR_ACTING, OPERATOR_NOT_LEADING, OPERATOR_NOT_SEEN, PAUSED};
 pub use node_wait::Wait;
 pub use operand::OperandName;
 
@@ -41,6 +43,8 @@ pub enum Reason {
     OperatorNotReady {
         /// Its name.
         deployment: String,
+        /// Its namespace.
+        namespace: String,
         /// Replicas that are updated and available.
         available: i32,
         /// Desired number of replicas.
@@ -51,6 +55,8 @@ pub enum Reason {
     OperatorNotLeading {
         /// The operator's Deployment.
         deployment: String,
+        /// Its namespace.
+        namespace: String,
         /// Its newest pod, if one is ready.
         pod: Option<String>,
         /// Holder of the Lease.
@@ -63,8 +69,12 @@ pub enum Reason {
     OperatorNotSeen {
         /// The operator's Deployment.
         deployment: String,
+        /// Its namespace.
+        namespace: String,
         /// Holder of the Lease.
         holder: String,
+        /// For how many seconds after its start the hook may not have observed a renewal.
+        limit_seconds: i64,
     },
     /// The operator is the leader, and recently changed its DaemonSets or received a new spec.
     OperatorActing {
@@ -103,6 +113,8 @@ pub enum Reason {
         found: String,
         /// The field manager that last set the field, if the API server reports it.
         manager: Option<String>,
+        /// Whether the spec matched earlier in this run: another user or controller changed it.
+        changed_in_run: bool,
     },
     /// The operator reports that it cannot reconcile a custom resource (condition `Error`).
     ReconcileFailed {
@@ -220,8 +232,8 @@ pub enum Reason {
     },
     /// The container toolkit's pod has an older revision of its DaemonSet.
     ToolkitOutdated {
-        /// A node whose toolkit pod is not ready: the rolling update waits for it.
-        awaited: Option<String>,
+        /// The node that the rolling update of the DaemonSet waits for, if there is one.
+        awaited: Option<AwaitedNode>,
     },
     /// A node has no pod of an operand that it should have.
     OperandMissing {
@@ -232,8 +244,8 @@ pub enum Reason {
     OperandOutdated {
         /// The operand.
         operand: OperandName,
-        /// The node whose pod stalls the rolling update of the DaemonSet, if there is one.
-        stalled_by: Option<String>,
+        /// The node that the rolling update of the DaemonSet waits for, if there is one.
+        awaited: Option<AwaitedNode>,
     },
     /// The operand's pod has the newest revision, but is not ready.
     OperandNotReady {
@@ -417,6 +429,16 @@ impl Reason {
             expected,
             found,
             manager: manager.cloned(),
+            changed_in_run: false,
         }
+    }
+
+    /// Says of a field that does not match that it matched earlier in this run.
+    #[must_use]
+    pub(crate) fn changed_in_run(mut self) -> Self {
+        if let Self::Precondition { changed_in_run, .. } = &mut self {
+            *changed_in_run = true;
+        }
+        self
     }
 }

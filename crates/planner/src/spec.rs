@@ -17,12 +17,16 @@ use observed::{
     ObservedNode, OptionalApi,
 };
 
+use self::labels::labels_observed;
 use self::leadership::ObservationAge;
+
+pub use self::labels::carries_labels;
 
 pub mod actor;
 pub mod chart;
 pub mod conditions;
 mod daemon_set;
+mod labels;
 pub mod leadership;
 mod nvidia_drivers;
 mod ofed;
@@ -76,6 +80,7 @@ fn rolled_out(operator: &ObservedDeployment, settings: &Settings) -> Result<(), 
     };
     Err(Reason::OperatorNotReady {
         deployment: settings.operator_deployment().to_owned(),
+        namespace: settings.operator_namespace.clone(),
         available,
         replicas: operator.replicas,
     })
@@ -433,34 +438,6 @@ fn carries_image(
     let separator = if version.starts_with("sha256:") { '@' } else { ':' };
     Err(behind(daemon_set, "image", &format!("{name}{separator}{version}"), &found))
 }
-
-/// Checks that the template carries `spec.daemonsets.labels`; they contain the operator chart's
-/// version, which changes with every chart bump.
-fn labels_observed(daemon_set: &ObservedDaemonSet, policy: &ClusterPolicy) -> Result<(), Reason> {
-    let Some((key, value)) = missing_label(daemon_set, policy) else { return Ok(()) };
-    let found = daemon_set.template_labels.get(key);
-    Err(behind(daemon_set, &format!("label {key}"), value, found.map_or("absent", String::as_str)))
-}
-
-/// Returns whether the DaemonSet's template carries all labels that the ClusterPolicy sets on the
-/// operator's DaemonSets.
-pub fn carries_labels(daemon_set: &ObservedDaemonSet, policy: &ClusterPolicy) -> bool {
-    missing_label(daemon_set, policy).is_none()
-}
-
-fn missing_label<'a>(
-    daemon_set: &ObservedDaemonSet,
-    policy: &'a ClusterPolicy,
-) -> Option<(&'a String, &'a String)> {
-    let mut wanted =
-        policy.labels.iter().filter(|(key, _)| !RESERVED_LABELS.contains(&key.as_str()));
-    wanted.find(|(key, value)| daemon_set.template_labels.get(*key) != Some(*value))
-}
-
-/// Labels that the operator reserves (`applyCommonDaemonsetMetadata` in its
-/// `controllers/object_controls.go`).
-const RESERVED_LABELS: [&str; 3] =
-    ["app", "app.kubernetes.io/part-of", "app.kubernetes.io/component"];
 
 fn behind(daemon_set: &ObservedDaemonSet, field: &str, expected: &str, found: &str) -> Reason {
     Reason::SpecNotObserved {

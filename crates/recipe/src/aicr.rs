@@ -11,6 +11,7 @@ mod adapt;
 mod build;
 mod components;
 mod facts;
+mod manifest_files;
 mod order;
 mod replaced_keys;
 mod values;
@@ -27,7 +28,8 @@ const API_VERSIONS: [&str; 2] = ["aicr.nvidia.com/v1alpha1", "aicr.run/v1alpha2"
 /// Options for the import of a `RecipeResult`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AicrOptions {
-    /// AICR's data directory, which contains `components/`. Values files are relative to it.
+    /// AICR's data directory, which contains `components/`. The files that a recipe names are
+    /// relative to it.
     pub data: Option<String>,
     /// Set the keys that obsolete keys were meant to set.
     pub fix_dead_keys: bool,
@@ -62,9 +64,9 @@ pub fn layers(
     let references = components::read(node, options, findings);
     let ordered = order::sort(node, &references, findings);
     facts::not_taken_over(node, &references, findings);
-    let mut files = values::ValuesFileReader { options, reader, sources, findings, is_told: false };
-    let read: Vec<values::ComponentValues> =
-        ordered.iter().map(|reference| files.read_component(reference)).collect();
+    let mut files = values::DataReader { options, reader, sources, findings, is_told: false };
+    let read: Vec<values::ComponentFiles> =
+        ordered.iter().map(|ordered| files.read_component(&ordered.reference)).collect();
     let layers = build::layers(node, name, &ordered, read, findings);
     (errors(findings) == before).then_some(layers)
 }

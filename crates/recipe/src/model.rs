@@ -10,7 +10,9 @@ mod node_scheduling;
 mod policy;
 mod rollout;
 
-pub use component::{ChartSource, DevicePluginConfig, RecipeComponent};
+pub use component::{
+    ChartSource, DevicePluginConfig, ManifestTime, RecipeComponent, RecipeManifest,
+};
 pub use metrics::RecipeMetrics;
 pub use node_scheduling::{
     NodeScheduling, PodScheduling, RecipeToleration, SchedulingPart, TaintEffect,
@@ -64,6 +66,32 @@ pub struct RecipeMetadata {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "line"))]
     pub description: Option<String>,
+    /// What the recipe is for. `recipe list` and `recipe new` select recipes of the library by it.
+    /// Recipes do not inherit it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub criteria: RecipeCriteria,
+}
+
+/// What a recipe is for. A criterion that is absent is not decided.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RecipeCriteria {
+    /// The Kubernetes service, such as `eks`; `baremetal` for machines of your own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "labelValue"))]
+    pub service: Option<String>,
+    /// The GPU, such as `gb200`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "labelValue"))]
+    pub accelerator: Option<String>,
+    /// The workloads, such as `training`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "labelValue"))]
+    pub intent: Option<String>,
+    /// The operating system of the GPU nodes, such as `ubuntu`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-grammar" = "labelValue"))]
+    pub os: Option<String>,
 }
 
 /// Facts about the cluster.

@@ -27,6 +27,11 @@ impl<'a> ChosenComponent<'a> {
         &self.known.name
     }
 
+    /// Whether it has a chart, and not only manifests.
+    pub(super) fn has_chart(&self) -> bool {
+        !self.known.chart.is_empty()
+    }
+
     pub(super) fn hooks(&self) -> &'a ComponentHooks {
         self.known.hooks_in(self.version)
     }

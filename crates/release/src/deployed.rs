@@ -16,7 +16,8 @@ use contract::settings::{DraRequired, Mode, OperatorUpgradeSettings, Settings, S
 use contract::task::Task;
 use recipe::model::{
     API_VERSION, ClusterFacts, DraRollout, GpuDriverRollout, KIND, OfedDriverRollout, Recipe,
-    RecipeComponent, RecipeMetadata, RecipeMetrics, RecipeRollout, RecipeUpgradePolicy,
+    RecipeComponent, RecipeCriteria, RecipeMetadata, RecipeMetrics, RecipeRollout,
+    RecipeUpgradePolicy,
 };
 use recipe::rules;
 
@@ -72,7 +73,11 @@ pub fn recipe(deployed: DeployedStack<'_>, catalog: &impl PlanCatalog) -> Recipe
             remove_fixed(&mut component.values, path, value);
         }
     }
-    let metadata = RecipeMetadata { name: NAME.to_owned(), description: None };
+    let metadata = RecipeMetadata {
+        name: NAME.to_owned(),
+        description: None,
+        criteria: RecipeCriteria::default(),
+    };
     let (api_version, kind) = (API_VERSION.to_owned(), KIND.to_owned());
     Recipe { api_version, kind, metadata, extends: Vec::new(), cluster, rollout, components }
 }
@@ -142,15 +147,14 @@ fn gpu_driver(operator: Option<&mut RecipeComponent>, hooks: &[&Settings]) -> Gp
     if manner.mode == Mode::Drive {
         remove_manager_switches(values);
     }
-    let version = if is_managed {
-        remove_version(values, gpu::DRIVER_VERSION, rules::rollout::is_version)
-    } else {
-        None
+    let is_precompiled = lookup(values, "driver.usePrecompiled") == Some(&Value::Bool(true));
+    let is_version = |text: &str| {
+        rules::rollout::is_version(text) || is_precompiled && rules::rollout::is_branch(text)
     };
+    let version =
+        if is_managed { remove_version(values, gpu::DRIVER_VERSION, is_version) } else { None };
     // If values cannot be read, the hook's settings have this one.
-    let told = manner
-        .version
-        .filter(|told| is_managed && version.is_none() && rules::rollout::is_version(told));
+    let told = manner.version.filter(|told| is_managed && version.is_none() && is_version(told));
     let told = told.filter(|_| lookup(values, gpu::DRIVER_VERSION).is_none());
     let policy = policy::in_mode(manner.mode, said, manner.upgrade.as_ref(), Driver::Gpu);
     GpuDriverRollout {

@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::catalog::PlanCatalog;
-use ::recipe::model::{self as recipe, ChartSource, Recipe};
+use ::recipe::model::{self as recipe, Recipe};
 use catalog::CatalogCrd;
 use catalog::model::{CatalogComponent, ComponentVersion};
+
+/// The version of a component without one, as in AICR.
+const NO_VERSION: &str = "0.1.0";
 
 /// A catalog with the recipe's additions.
 pub(super) struct DescribedCatalog<'a, C> {
@@ -23,8 +26,9 @@ impl<'a, C: PlanCatalog> DescribedCatalog<'a, C> {
             let component = match (known, &asked.chart) {
                 (Some(_), _) if asked.after.is_empty() => return None,
                 (Some(known), _) => known.clone(),
-                (None, Some(chart)) => described(asked, chart),
-                (None, None) => return None,
+                (None, Some(chart)) => described(asked, &chart.name, &chart.repository),
+                (None, None) if asked.manifests.is_empty() => return None,
+                (None, None) => described(asked, "", ""),
             };
             Some(with_after(component, &asked.after))
         });
@@ -37,19 +41,19 @@ fn with_after(mut component: CatalogComponent, after: &[String]) -> CatalogCompo
     component
 }
 
-/// Returns the catalog entry of a component of which only the chart is known. The needs of its pods
-/// are unknown, so nothing is forbidden.
-fn described(asked: &recipe::RecipeComponent, chart: &ChartSource) -> CatalogComponent {
-    let version = asked.version.clone().unwrap_or_default();
+/// Returns the catalog entry of a component of which only the chart is known; without a chart, its
+/// name is empty. The needs of its pods are unknown, so nothing is forbidden.
+fn described(asked: &recipe::RecipeComponent, chart: &str, repository: &str) -> CatalogComponent {
+    let version = asked.version.as_deref().unwrap_or(NO_VERSION);
     serde_json::from_value(json!({
         "name": asked.name,
         "description": "described by the recipe",
-        "chart": chart.name,
-        "repository": {"name": asked.name, "url": chart.repository},
+        "chart": chart,
+        "repository": {"name": asked.name, "url": repository},
         "namespace": asked.namespace.clone().unwrap_or_default(),
         "podSecurity": "privileged",
         "defaultVersion": version,
-        "versions": [{"version": version, "keysComplete": false}],
+        "versions": [{"version": version}],
     }))
     .expect("strings where the catalog's format has strings; the test `what_the_recipe_describes_is_a_component` checks it")
 }
@@ -61,7 +65,8 @@ impl<C: PlanCatalog> PlanCatalog for DescribedCatalog<'_, C> {
 
     fn repositories(&self) -> Vec<&str> {
         let mut names = self.inner.repositories();
-        names.extend(self.own.values().map(|component| component.repository.name.as_str()));
+        let with_chart = self.own.values().filter(|component| !component.chart.is_empty());
+        names.extend(with_chart.map(|component| component.repository.name.as_str()));
         names.sort_unstable();
         names.dedup();
         names

@@ -64,15 +64,15 @@ pub fn catalog() -> CatalogFixture {
             "name": "nvidia-dra-driver-gpu", "description": "DRA driver", "chart": "nvidia-dra-driver-gpu", "repository": repository,
             "namespace": "nvidia-dra-driver-gpu", "podSecurity": "privileged", "after": ["gpu-operator", "cert-manager"],
             "hooks": {"post": ["settle", "reroll"]}, "defaultVersion": "25.12.0",
-            "versions": [{"version": "25.12.0", "keysComplete": true, "crds": ["crds/domains.yaml"]}],
+            "versions": [{"version": "25.12.0", "crds": ["crds/domains.yaml"]}],
         })),
         component(json!({
             "name": "gpu-operator", "description": "GPU operator", "chart": "gpu-operator", "repository": repository,
             "namespace": "gpu-operator", "podSecurity": "privileged", "after": ["node-feature-discovery"],
             "hooks": {"pre": ["preflight", "hold"], "post": ["settle", "wake", "steer", "drive", "reroll"]}, "defaultVersion": "v26.3.1",
             "versions": [
-                {"version": "v25.10.1", "keysComplete": true, "crds": ["crds/policies.yaml"], "bundleValues": {"operator.upgradeCRD": false}},
-                {"version": "v26.3.1", "keysComplete": true, "crds": ["crds/policies.yaml", "crds/features.yaml"],
+                {"version": "v25.10.1", "crds": ["crds/policies.yaml"], "bundleValues": {"operator.upgradeCRD": false}},
+                {"version": "v26.3.1", "crds": ["crds/policies.yaml", "crds/features.yaml"],
                  "bundleValues": {"operator.upgradeCRD": false}},
             ],
         })),
@@ -80,13 +80,13 @@ pub fn catalog() -> CatalogFixture {
             "name": "node-feature-discovery", "description": "NFD", "chart": "node-feature-discovery",
             "repository": {"name": "nfd", "url": "oci://registry.example.com/charts"},
             "namespace": "gpu-operator", "podSecurity": "baseline", "defaultVersion": "0.18.3",
-            "versions": [{"version": "0.18.3", "keysComplete": true, "crds": ["crds/features.yaml"]}],
+            "versions": [{"version": "0.18.3", "crds": ["crds/features.yaml"]}],
         })),
         component(json!({
             "name": "cert-manager", "description": "cert-manager", "chart": "cert-manager",
             "repository": {"name": "jetstack", "url": "https://charts.example.com/jetstack/"},
             "namespace": "cert-manager", "podSecurity": "restricted", "defaultVersion": "v1.17.2",
-            "versions": [{"version": "v1.17.2", "keysComplete": false, "bundleValues": {"crds.enabled": true}}],
+            "versions": [{"version": "v1.17.2", "bundleValues": {"crds.enabled": true}}],
         })),
     ];
     let files = [

@@ -42,7 +42,7 @@ pub(super) struct HookParts<'a> {
     /// The operator's namespace.
     pub(super) operator_namespace: &'a str,
     /// The name of the operator's Deployment, if its values set it.
-    pub(super) operator_deployment: Option<&'a str>,
+    pub(super) operator_deployment: Option<String>,
     /// The namespace of the recipe's DRA driver, if it has one.
     pub(super) dra_namespace: Option<&'a str>,
     /// The image, if it is not the chart's default.
@@ -77,7 +77,7 @@ pub(super) fn plan_hook(parts: HookParts<'_>) -> HookReleasePlan {
                 .then(|| json!(operator_upgrade)),
         ),
         ("operatorNamespace", Some(json!(parts.operator_namespace))),
-        ("operatorDeployment", parts.operator_deployment.map(|name| json!(name))),
+        ("operatorDeployment", parts.operator_deployment.as_ref().map(|name| json!(name))),
         ("upgrade", mode::values(parts.mode, &mode::upgrade(rollout, parts.driver))),
         ("preflight", has(Task::Preflight).then(|| preflight(&parts, &manner.preflight))),
         ("dra", Some(dra(&parts))),

@@ -11,6 +11,12 @@ use serde_json::{Map, Value};
 use super::values::over;
 use catalog::model::CatalogComponent;
 use catalog::{self, lookup};
+use contract::chart_files::FILES;
+
+pub(super) mod template;
+
+/// The keys with which maps of the vendor's charts switch off what they describe.
+const SWITCHES: [&str; 3] = ["enabled", "deploy", "enable"];
 
 /// One image at one path of the values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -29,7 +35,8 @@ pub struct LocatedImage {
     /// The digest, if it is pinned by digest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// The suffix that is appended to the tag; `{os}` and `{architecture}` are those of the node.
+    /// The suffix that is appended to the tag; `{os}`, `{architecture}` and `{kernel}` are those of
+    /// the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suffix: Option<String>,
     /// Whether the values enable it.
@@ -77,40 +84,22 @@ pub fn of_chart(name: &str, version: &str, values: &Map<String, Value>) -> Image
     };
     let all = over(defaults, values);
     found.images = of_component(component, version, &all);
-    for nested in &details.nested {
-        let is_on = nested
-            .conditions
-            .iter()
-            .find_map(|condition| lookup(&all, condition))
-            .and_then(Value::as_bool)
-            .unwrap_or(false);
-        let shared = details.shared_crds.iter().find(|shared| shared.component == nested.component);
-        let sub = catalog::component(&nested.component).zip(shared);
-        let sub = sub
-            .and_then(|(component, shared)| Some((component, component.version(&shared.version)?)));
-        let images = sub.and_then(|(component, version)| {
-            let below =
-                all.get(&nested.key).and_then(Value::as_object).cloned().unwrap_or_default();
-            Some(of_component(
-                component,
-                &version.version,
-                &over(component.default_values(version)?, &below),
-            ))
-        });
-        match images {
-            _ if !is_on => {}
-            Some(images) => found.images.extend(images.into_iter().map(|image| LocatedImage {
-                place: format!("{}.{}", nested.key, image.place),
-                release: name.to_owned(),
-                ..image
-            })),
-            None => {
-                found.unknown.push(format!(
-                    "{} inside {name} {version}: the catalog does not have its default values",
-                    nested.component
-                ));
-            }
-        }
+    let is_of_sub_chart = |image: &LocatedImage| {
+        let mut keys = details.nested.iter().map(|nested| nested.key.as_str());
+        keys.any(|key| image.place.split('.').next() == Some(key))
+    };
+    found.images.retain(|image| !is_of_sub_chart(image));
+    for nested in component.nested(details, &all) {
+        let Some(sub) = catalog::component(&nested.component) else { continue };
+        // All its versions have the same repository, and their own version as tag.
+        let defaults = sub.defaults(Some(sub.closest_version(&nested.version)));
+        let below = all.get(&nested.key).and_then(Value::as_object).cloned().unwrap_or_default();
+        let images = of_component(sub, &nested.version, &over(defaults, &below));
+        found.images.extend(images.into_iter().map(|image| LocatedImage {
+            place: format!("{}.{}", nested.key, image.place),
+            release: name.to_owned(),
+            ..image
+        }));
     }
     found
 }
@@ -128,6 +117,7 @@ fn of_component(
         default_tag: Some(&tag),
         component: Some(component),
         values: Some(values),
+        shared: None,
         found: Vec::new(),
     };
     search.map(&mut Vec::new(), values, true);
@@ -137,12 +127,44 @@ fn of_component(
 /// Returns the images that a custom resource of `component` names.
 pub fn of_object(release: &str, component: Option<&str>, object: &Value) -> Vec<LocatedImage> {
     let component = component.and_then(catalog::component);
-    let mut search =
-        ImageSearch { release, default_tag: None, component, values: None, found: Vec::new() };
-    if let Some(spec) = object.get("spec").and_then(Value::as_object) {
-        search.map(&mut Vec::new(), spec, true);
-    }
+    let Some(spec) = object.get("spec").and_then(Value::as_object) else { return Vec::new() };
+    let shared = component.and_then(|component| component.images.shared.as_deref());
+    let mut search = ImageSearch {
+        release,
+        default_tag: None,
+        component,
+        values: None,
+        shared: shared.and_then(|path| Some((path, lookup(spec, path)?.as_object()?))),
+        found: Vec::new(),
+    };
+    search.map(&mut Vec::new(), spec, true);
     search.found
+}
+
+/// Returns the images in the template `file`, and why some may be missing.
+pub fn of_template(release: &str, file: &str, text: &str) -> ImageList {
+    let mut list = ImageList::default();
+    for line in template::image_lines(text) {
+        match line.reference {
+            Some(reference) => {
+                let (repository, tag, digest) = split(reference);
+                list.images.push(LocatedImage {
+                    release: release.to_owned(),
+                    place: format!("{FILES}/{file}"),
+                    repository: repository.to_owned(),
+                    tag: tag.or(line.version).map(str::to_owned),
+                    digest: digest.map(str::to_owned),
+                    suffix: None,
+                    enabled: true,
+                });
+            }
+            None => list.unknown.push(format!(
+                "{release}: {FILES}/{file}: only its evaluation shows the image `{}`",
+                line.written
+            )),
+        }
+    }
+    list
 }
 
 /// Returns the dotted paths in these values that take names of image pull Secrets.
@@ -173,13 +195,15 @@ struct ImageSearch<'a> {
     component: Option<&'a CatalogComponent>,
     /// All values, for conditions.
     values: Option<&'a Map<String, Value>>,
+    /// Path and value of a map with repository and version of the images that do not set their own.
+    shared: Option<(&'a str, &'a Map<String, Value>)>,
     found: Vec<LocatedImage>,
 }
 
 impl ImageSearch<'_> {
     fn map(&mut self, path: &mut Vec<String>, map: &Map<String, Value>, enabled: bool) {
-        let enabled =
-            enabled && map.get("enabled") != Some(&Value::Bool(false)) && self.is_on(path);
+        let is_off = SWITCHES.iter().any(|key| map.get(*key) == Some(&Value::Bool(false)));
+        let enabled = enabled && !is_off && self.is_on(path);
         self.found.extend(self.image(path, map, enabled));
         for (key, value) in map {
             path.push(key.clone());
@@ -228,27 +252,41 @@ impl ImageSearch<'_> {
         map: &Map<String, Value>,
         enabled: bool,
     ) -> Option<LocatedImage> {
+        let place = path.join(".");
+        let shared = match self.shared {
+            Some((path, _)) if path == place => return None,
+            // Only the key `image` shows that a map without a repository is an image.
+            Some((_, shared)) if map.contains_key("image") => Some(shared),
+            _ => None,
+        };
+        let shared =
+            |key: &str| shared?.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         let text = |key: &str| map.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         let name = text("image").or_else(|| text("name"));
-        let versioned = map.contains_key("tag") || map.contains_key("version");
-        let mut repository = text("repository").filter(|_| name.is_some() || versioned)?.to_owned();
+        // Some charts only name the tag in a comment.
+        let versioned = map.contains_key("tag")
+            || map.contains_key("version")
+            || path.last().is_some_and(|key| key == "image");
+        let mut repository = text("repository")
+            .or_else(|| shared("repository"))
+            .filter(|_| name.is_some() || versioned)?
+            .to_owned();
         if let Some(registry) = text("registry") {
             repository = format!("{registry}/{repository}");
         }
         if let Some(name) = name {
             repository = format!("{repository}/{name}");
         }
-        let version =
-            text("digest").or_else(|| text("tag")).or_else(|| text("version")).or(self.default_tag);
+        let version = text("digest")
+            .or_else(|| text("tag"))
+            .or_else(|| text("version"))
+            .or_else(|| shared("version"))
+            .or(self.default_tag);
         let (tag, digest) = match version {
             Some(version) if version.starts_with("sha256:") => (None, Some(version.to_owned())),
             other => (other.map(str::to_owned), None),
         };
-        let place = path.join(".");
-        let suffix = self
-            .component
-            .and_then(|component| component.images.node_suffixes.get(&place))
-            .cloned();
+        let suffix = tag.as_ref().and_then(|_| self.suffix(&place));
         Some(LocatedImage {
             release: self.release.to_owned(),
             place,
@@ -260,13 +298,25 @@ impl ImageSearch<'_> {
         })
     }
 
+    /// Returns what the operator appends to the tag of the image at this place.
+    fn suffix(&self, place: &str) -> Option<String> {
+        let images = &self.component?.images;
+        let suffix = images.node_suffixes.get(place)?;
+        let switch = images.kernel_switches.get(place).zip(self.values);
+        let is_precompiled = switch
+            .is_some_and(|(switch, values)| lookup(values, switch) == Some(&Value::Bool(true)));
+        Some(if is_precompiled { format!("-{{kernel}}{suffix}") } else { suffix.clone() })
+    }
+
     /// Whether no condition disables the image at this path.
     fn is_on(&self, path: &[String]) -> bool {
-        let (Some(component), Some(values), [key]) = (self.component, self.values, path) else {
+        let (Some(component), Some(values)) = (self.component, self.values) else { return true };
+        let Some(conditions) = component.images.conditions.get(&path.join(".")) else {
             return true;
         };
-        let Some(condition) = component.images.conditions.get(key) else { return true };
-        lookup(values, condition).and_then(Value::as_bool).unwrap_or(true)
+        conditions.iter().all(|(path, needed)| {
+            lookup(values, path).is_none_or(|found| found.is_null() || found == needed)
+        })
     }
 }
 
@@ -327,14 +377,30 @@ mod tests {
 
     #[test]
     fn a_sub_chart_that_is_off_pulls_nothing() {
-        let values = |on: bool| json!({"nfd": {"enabled": on}, "node-feature-discovery": {"image": {"repository": "r/n", "tag": "1"}}});
+        for (on, expected) in [(false, vec![]), (true, vec!["r/n:1".to_owned()])] {
+            let values = json!({"nfd": {"enabled": on}, "node-feature-discovery": {"image": {"repository": "r/n", "tag": "1"}}});
+            let found = of_chart("gpu-operator", "v26.3.1", values.as_object().unwrap()).images;
+            let of_sub_chart =
+                found.iter().filter(|image| image.place == "node-feature-discovery.image");
+            assert_eq!(of_sub_chart.map(LocatedImage::reference).collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn precompiled_drivers_have_kernels_in_tags() {
+        let driver = |values: Value| {
+            let found = of_chart("gpu-operator", "v26.7.0", values.as_object().unwrap()).images;
+            found.iter().find(|image| image.place == "driver").unwrap().reference()
+        };
         assert_eq!(
-            images("gpu-operator", "v26.3.1", &values(false)),
-            [row("node-feature-discovery.image", "r/n:1", false)]
+            driver(json!({"driver": {"usePrecompiled": true, "version": "580"}})),
+            "nvcr.io/nvidia/driver:580-{kernel}-{os}"
         );
+        let digest = format!("sha256:{}", "0a".repeat(32));
         assert_eq!(
-            images("gpu-operator", "v26.3.1", &values(true)),
-            [row("node-feature-discovery.image", "r/n:1", true)]
+            driver(json!({"driver": {"version": digest}})),
+            format!("nvcr.io/nvidia/driver@{digest}"),
+            "a digest has no suffix"
         );
     }
 
@@ -345,6 +411,23 @@ mod tests {
         assert_eq!(
             found.iter().map(LocatedImage::reference).collect::<Vec<_>>(),
             ["r/m/doca:1-{os}-{architecture}"]
+        );
+    }
+
+    #[test]
+    fn images_of_policies_inherit_from_global() {
+        let object = json!({"spec": {
+            "global": {"repository": "r/m", "version": "v1"},
+            "ofedDriver": {"image": "doca", "version": "2"},
+            "nvIpam": {"image": "ipam", "repository": "other"},
+            "secondaryNetwork": {"multus": {"image": "multus"}, "ipoib": {}},
+        }});
+        let found = of_object("network-operator-resources", Some("network-operator"), &object);
+        let mut references: Vec<String> = found.iter().map(LocatedImage::reference).collect();
+        references.sort_unstable();
+        assert_eq!(
+            references,
+            ["other/ipam:v1", "r/m/doca:2-{os}-{architecture}", "r/m/multus:v1"]
         );
     }
 }

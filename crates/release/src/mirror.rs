@@ -6,8 +6,11 @@ use std::str::FromStr;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::images::{ImageList, LocatedImage, of_chart, of_object, places_of_pull_secrets};
-use super::model::{ManifestsRelease, ReleaseKind, ReleasePlan, UpstreamRelease};
+use super::images::template::with_images;
+use super::images::{
+    ImageList, LocatedImage, of_chart, of_object, of_template, places_of_pull_secrets,
+};
+use super::model::{ManifestsRelease, ReleaseKind, ReleasePlan, TemplatesRelease, UpstreamRelease};
 use super::values::{over, set};
 use catalog::{self, lookup};
 use contract::grammar::is_image_name;
@@ -108,6 +111,9 @@ impl AirGapValues<'_> {
                 ReleaseKind::Manifests(manifests) => {
                     notes.extend(self.manifests(&release.name, manifests));
                 }
+                ReleaseKind::Templates(templates) => {
+                    notes.extend(self.templates(&release.name, templates));
+                }
                 ReleaseKind::Hook(hook) if !self.pull_secrets.is_empty() => {
                     let image = hook.settings.entry("image").or_insert_with(|| json!({}));
                     image["pullSecrets"] = json!(self.pull_secrets);
@@ -134,12 +140,17 @@ impl AirGapValues<'_> {
             notes.extend(self.rewrite(image, &all, &mut upstream.values));
         }
         if !self.pull_secrets.is_empty() {
-            let further = details
-                .further_keys
-                .iter()
-                .filter(|key| key.ends_with("imagePullSecrets"))
-                .cloned();
-            for place in places_of_pull_secrets(&all).into_iter().chain(further) {
+            // Keys that the templates read and the default values do not have, in maps that they do
+            // have.
+            let further = component.read_keys(details).into_iter().flatten().filter(|path| {
+                path.strip_suffix(".imagePullSecrets")
+                    .is_some_and(|map| lookup(&all, map).is_some_and(Value::is_object))
+            });
+            let mut places = places_of_pull_secrets(&all);
+            places.extend(further.map(str::to_owned));
+            places.sort_unstable();
+            places.dedup();
+            for place in places {
                 // Keeps the recipe's own Secrets.
                 if lookup(&upstream.values, &place).is_none() {
                     let written = set(
@@ -162,9 +173,23 @@ impl AirGapValues<'_> {
             let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
                 continue;
             };
+            let component = manifests.component.as_deref().and_then(catalog::component);
+            let shared = component.and_then(|component| component.images.shared.as_deref());
+            let shared = shared.map(|path| format!("{path}.repository"));
+            let all = spec.clone();
+            let registry = shared.as_deref().and_then(|path| lookup(&all, path)?.as_str());
+            if let Some((path, new)) =
+                shared.as_deref().zip(registry.and_then(|text| mirrored(text, self.mirrors)))
+            {
+                notes.extend(set(spec, path, json!(new)).err().map(|path| no_place(name, &path)));
+            }
             for image in images {
                 let all = spec.clone();
-                notes.extend(self.rewrite(&image, &all, spec));
+                let inherits = shared.is_some()
+                    && lookup(&all, &format!("{}.repository", image.place)).is_none();
+                if !inherits {
+                    notes.extend(self.rewrite(&image, &all, spec));
+                }
                 let place = format!("{}.imagePullSecrets", image.place);
                 if !self.pull_secrets.is_empty() && lookup(spec, &place).is_none() {
                     notes.extend(
@@ -176,6 +201,18 @@ impl AirGapValues<'_> {
             }
         }
         notes
+    }
+
+    /// Writes into the recipe's own templates. They have no common place for Secrets.
+    fn templates(self, name: &str, templates: &mut TemplatesRelease) -> Option<String> {
+        let mut has_images = false;
+        for (file, text) in &mut templates.files {
+            has_images |= !of_template(name, file, text).images.is_empty();
+            *text = with_images(text, |image| mirrored(image, self.mirrors));
+        }
+        (has_images && !self.pull_secrets.is_empty()).then(|| {
+            format!("{name}: pods of manifests do not get the pull Secrets; set them in the manifests, or in the namespace's ServiceAccounts")
+        })
     }
 
     /// Writes the mirrored registry of an image into `values`; returns a note if the values have no
@@ -280,6 +317,11 @@ mod tests {
                         );
                         Vec::new()
                     }
+                    ReleaseKind::Templates(templates) => templates
+                        .files
+                        .iter()
+                        .flat_map(|(file, text)| of_template(&release.name, file, text).images)
+                        .collect(),
                     ReleaseKind::Crds(_) => Vec::new(),
                 };
                 for image in images {

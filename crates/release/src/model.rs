@@ -1,5 +1,7 @@
 //! The plan of a bundle: releases in deployment order.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Map, Value};
 
 use super::time::TimeBudget;
@@ -39,6 +41,8 @@ pub enum ReleaseKind {
     Crds(CrdsRelease),
     /// A local chart with other objects.
     Manifests(ManifestsRelease),
+    /// A local chart with the recipe's own templates of objects.
+    Templates(TemplatesRelease),
     /// The hook chart with one hook Job.
     Hook(Box<HookReleasePlan>),
 }
@@ -46,7 +50,21 @@ pub enum ReleaseKind {
 impl ReleaseKind {
     /// Whether the bundle owns its objects, so that deployers take them over from other owners.
     pub fn takes_ownership(&self) -> bool {
+        matches!(self, Self::Crds(_) | Self::Manifests(_) | Self::Templates(_))
+    }
+
+    /// Whether the objects stay when the bundle is uninstalled, because others need them.
+    pub fn stays(&self) -> bool {
         matches!(self, Self::Crds(_) | Self::Manifests(_))
+    }
+
+    /// Returns the releases whose values files it consumes in addition to its own, in this order.
+    pub fn shares(&self) -> &[String] {
+        match self {
+            Self::Templates(templates) => &templates.shares,
+            Self::Hook(hook) => &hook.shares,
+            Self::Upstream(_) | Self::Crds(_) | Self::Manifests(_) => &[],
+        }
     }
 
     /// Returns the vendor's chart, if it is one.
@@ -64,7 +82,7 @@ impl ReleaseKind {
         match self {
             Self::Upstream(_) => "upstream",
             Self::Crds(_) => "crds",
-            Self::Manifests(_) => "manifests",
+            Self::Manifests(_) | Self::Templates(_) => "manifests",
             Self::Hook(_) => "hook",
         }
     }
@@ -141,6 +159,29 @@ pub struct ManifestsRelease {
     /// Whether they are in a values file that the component's hook release also consumes, so that
     /// an edit fires the hook.
     pub shared: bool,
+}
+
+/// Templates of objects that are not part of a vendor's chart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TemplatesRelease {
+    /// A description in one line.
+    pub description: String,
+    /// The component that they belong to.
+    pub component: String,
+    /// The release whose values file they see, if the component has a chart.
+    pub shares: Vec<String>,
+    /// The name of the chart that they see.
+    pub chart: String,
+    /// The version of the chart that they see, without `v`.
+    pub chart_version: String,
+    /// The values that they see, over those of `shares`.
+    pub values: Map<String, Value>,
+    /// The texts by file name.
+    pub files: BTreeMap<String, String>,
+    /// The namespaces that objects name, in addition to that of the release.
+    pub namespaces: BTreeSet<String>,
+    /// API group and kind of the objects, as far as the texts say them.
+    pub kinds: BTreeSet<(String, String)>,
 }
 
 /// A hook release.

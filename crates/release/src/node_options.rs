@@ -94,14 +94,10 @@ struct SchedulingDefaults<'a> {
 impl<'a> SchedulingDefaults<'a> {
     fn from_component(choice: &ChosenComponent<'a>) -> Self {
         let own = choice.known.defaults(choice.details);
-        // The sub-chart's version is known only for CRDs. The tolerations of the catalog's default
-        // version are close enough.
         let inside = |nested: &'a NestedComponent| {
             let component = catalog::component(&nested.component)?;
-            Some((
-                nested.key.as_str(),
-                component.default_values(component.version(&component.default_version)?)?,
-            ))
+            let version = component.closest_version(&nested.version);
+            Some((nested.key.as_str(), component.default_values(version)?))
         };
         Self {
             own,

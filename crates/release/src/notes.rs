@@ -46,7 +46,7 @@ pub(super) fn release_notes(recipe: &Recipe, chosen: &[ChosenComponent<'_>]) -> 
                 "no driver version is set, so every new {GPU_OPERATOR} chart upgrades the driver on all nodes; set `rollout.gpuDriver.version`"
             ));
         }
-        if choice.asked.version.is_none() {
+        if choice.asked.version.is_none() && choice.has_chart() {
             notes.push(format!(
                 "{} has the catalog's version {}, which may differ in a newer gpu-rollout",
                 choice.name(),

@@ -12,15 +12,21 @@ use super::hook;
 use super::hook_image::HookImage;
 use super::mirror::{AirGapValues, RegistryMirror};
 use super::model::{CrdsRelease, Release, ReleaseKind, ReleasePlan, ReleasedCrd, UpstreamRelease};
-use super::{crds, device_plugin, mode, namespaces, node_options, notes, resources, sources, time};
-use catalog::lookup;
+use super::{
+    crds, device_plugin, manifests, mode, namespaces, node_options, notes, operator_name,
+    resources, sources, time,
+};
+use catalog::CatalogCrd;
 use catalog::model::ComponentHooks;
 use contract::driver::Driver;
 use contract::names::{DRA_DRIVER, GPU_OPERATOR};
 use contract::settings::{DraRequired, Gate, HoldNodes, Mode};
 use contract::task::Task;
-use recipe::model::{NodeScheduling, Recipe};
+use recipe::manifests::is_crds;
+use recipe::model::{ManifestTime, NodeScheduling, Recipe};
 
+/// Suffix of the release of a component's CRDs.
+const CRDS: &str = "-crds";
 /// Helm's limit for the length of release names.
 const LONGEST_NAME: usize = 53;
 
@@ -130,14 +136,6 @@ struct HookOperator<'a> {
     operator: Option<&'a ChosenComponent<'a>>,
 }
 
-/// Returns the name of the operator's Deployment, if the component's values set it. That of the GPU
-/// Operator has a fixed name.
-fn operator_deployment<'a>(choice: &'a ChosenComponent<'_>) -> Option<&'a str> {
-    lookup(&choice.values, "operator.fullnameOverride")
-        .and_then(Value::as_str)
-        .filter(|name| choice.hooks().driver == Driver::Ofed && !name.is_empty())
-}
-
 /// Returns the hook release if it waits for the rollout, and its time budget in seconds.
 fn rollout_wait(release: &Release) -> Option<(&str, u64)> {
     let hook = release.kind.hook().filter(|hook| hook.tasks.contains(&Task::Settle))?;
@@ -167,7 +165,8 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
     }
 
     /// Adds the releases of a component: CRDs, configurations of the device plugin, the hook
-    /// before, the vendor's chart, custom resources, the hook after.
+    /// before, the manifests before, the vendor's chart, custom resources, the manifests after, the
+    /// hook after.
     fn component(&mut self, choice: &ChosenComponent<'_>) -> Result<(), PlanError> {
         let name = choice.name();
         let mut needs: Vec<String> = self
@@ -178,15 +177,22 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
             .collect();
         let config = device_plugin::release(choice.asked, choice.namespace, &needs)?;
         let crd_releases = self.crds(choice, &needs)?;
-        let skip_crds = !crd_releases.is_empty();
         needs.extend(crd_releases);
         needs.extend(config.iter().map(|config| config.name.clone()));
         for earlier in &choice.known.after {
             needs.extend(self.last_of(earlier));
         }
+        if !choice.has_chart() {
+            self.releases.extend(manifests::release(choice, ManifestTime::After, &needs));
+            return Ok(());
+        }
         let resources = resources::release(choice, &self.recipe.rollout)?;
+        let before = manifests::release(choice, ManifestTime::Before, &[]);
+        let last = resources.as_ref().map_or(name, |release| &release.name).to_owned();
+        let after = manifests::release(choice, ManifestTime::After, &[last]);
         let hooks = self.tasks(choice, resources.as_ref().and_then(resources::policy));
-        let local = config.iter().chain(&resources).map(|release| release.name.clone());
+        let local = config.iter().chain(&resources).chain(&before).chain(&after);
+        let local = local.map(|release| release.name.clone());
         let shares: Vec<String> = std::iter::once(name.to_owned()).chain(local).collect();
         self.releases.extend(config);
         let carrier = resources.as_ref().and_then(resources::policy);
@@ -212,19 +218,20 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
             needs.push(hook.name.clone());
             self.releases.push(hook);
         }
-        self.releases.push(self.upstream(choice, needs, skip_crds));
+        if let Some(before) = before {
+            let name = before.name.clone();
+            self.releases.push(Release { needs: needs.clone(), ..before });
+            needs.push(name);
+        }
+        self.releases.push(self.upstream(choice, needs));
         self.releases.extend(resources);
+        self.releases.extend(after);
         self.releases.extend(post);
         Ok(())
     }
 
     /// Returns the release of the vendor's chart.
-    fn upstream(
-        &self,
-        choice: &ChosenComponent<'_>,
-        needs: Vec<String>,
-        skip_crds: bool,
-    ) -> Release {
+    fn upstream(&self, choice: &ChosenComponent<'_>, needs: Vec<String>) -> Release {
         let repositories = &self.options.chart_repositories;
         Release {
             name: choice.name().to_owned(),
@@ -235,9 +242,28 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
                 chart: sources::chart(choice.known, choice.version, repositories),
                 version: choice.version.to_owned(),
                 values: choice.values.clone(),
-                skip_crds,
+                skip_crds: !self.catalog_crds(choice).is_empty(),
             }),
         }
+    }
+
+    /// Returns the CRD files of the catalog for a component.
+    fn catalog_crds<'b>(&'b self, choice: &ChosenComponent<'b>) -> Vec<CatalogCrd<'b>> {
+        let present: Vec<&str> =
+            self.chosen.iter().map(|choice| choice.known.name.as_str()).collect();
+        let files = choice
+            .details
+            .map(|details| self.catalog.crds(choice.known, details, &choice.values, &present));
+        files.unwrap_or_default()
+    }
+
+    /// Returns the files with CRDs of a component, by name: those of the catalog, and those of the
+    /// recipe's manifests.
+    fn crd_files(&self, choice: &ChosenComponent<'_>) -> Vec<(String, String)> {
+        let own = choice.asked.manifests.iter().filter(|(_, file)| is_crds(&file.template));
+        let own = own.map(|(name, file)| (name.clone(), file.template.clone()));
+        let known = self.catalog_crds(choice).into_iter();
+        known.map(|file| (file.name.to_owned(), file.text.to_owned())).chain(own).collect()
     }
 
     /// Adds a release with the component's CRDs that have no owner yet. Returns all releases that
@@ -248,21 +274,16 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
         needs: &[String],
     ) -> Result<Vec<String>, PlanError> {
         let component = &choice.known.name;
-        let release = format!("{component}-crds");
+        let release = format!("{component}{CRDS}");
         let mut needed = Vec::new();
         let mut owned: Vec<ReleasedCrd> = Vec::new();
-        let present: Vec<&str> =
-            self.chosen.iter().map(|choice| choice.known.name.as_str()).collect();
-        let files = choice
-            .details
-            .map(|details| self.catalog.crds(choice.known, details, &choice.values, &present));
-        for file in files.unwrap_or_default() {
+        for (file, text) in self.crd_files(choice) {
             let error = |reason: String| PlanError::CrdFile {
                 component: component.clone(),
-                file: file.name.to_owned(),
+                file: file.clone(),
                 reason,
             };
-            for crd in crds::read(file.text).map_err(error)? {
+            for crd in crds::read(&text).map_err(error)? {
                 let (known_text, first, owner_release) = self
                     .owners
                     .entry(crd.name.clone())
@@ -383,7 +404,9 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
             shares: shares.to_vec(),
             waits: waiting.and_then(rollout_wait),
             operator_namespace: self.operator_namespace(choice),
-            operator_deployment: operator_deployment(choice),
+            operator_deployment: (driver == Driver::Ofed)
+                .then(|| operator_name::of_network_operator(choice.name(), &choice.values))
+                .flatten(),
             dra_namespace: tasks
                 .contains(&Task::Reroll)
                 .then(|| self.find(DRA_DRIVER).map(|dra| dra.namespace))
@@ -435,7 +458,7 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
     /// Returns the last release of `component`, which must succeed before any release that comes
     /// after it; `None` if the recipe does not have the component.
     fn last_of(&self, component: &str) -> Option<String> {
-        let last = [hook::POST, resources::SUFFIX, ""];
+        let last = [hook::POST, manifests::AFTER, resources::SUFFIX, "", CRDS];
         last.iter()
             .map(|suffix| format!("{component}{suffix}"))
             .find(|name| self.releases.iter().any(|release| release.name == *name))

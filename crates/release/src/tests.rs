@@ -12,6 +12,7 @@ use contract::names::DRA_DRIVER;
 mod device_plugin;
 mod errors;
 mod hooks;
+mod images;
 mod modes;
 mod network;
 

@@ -162,7 +162,7 @@ impl<'a> World<'a> {
     /// Makes a pod of the operator the leader. The controller of a new leader starts again.
     fn operator_leads(&mut self, pod: u32) {
         if self.cluster.operator.lead(pod, &mut self.context) {
-            self.controller.restart(&self.cluster, &mut self.context);
+            self.controller.restart(&mut self.cluster, &mut self.context);
         }
     }
 

@@ -104,6 +104,9 @@ fn summary(release: &ReleaseDifference) -> String {
             }
         }
     }
+    if let Some(reason) = &release.unsupported {
+        parts.push(format!("unsupported downgrade: {reason}"));
+    }
     let counted =
         [(release.values.len(), "value", "values"), (release.files.len(), "file", "files")];
     for (count, one, many) in counted

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::cli::table::table;
 use crate::printer::Printer;
-use bundle::images::{for_nodes, images};
+use bundle::images::{NodeKinds, images};
 use contract::exit::ExitCode;
 use release::images::{ImageList, LocatedImage};
 
@@ -28,6 +28,10 @@ pub struct ImagesArguments {
     /// Architecture of the nodes, for images that are built per architecture; repeatable
     #[arg(long = "node-architecture", value_name = "ARCHITECTURE", default_value = "amd64")]
     architectures: Vec<String>,
+    /// Kernel of the GPU nodes, such as `5.15.0-105-generic`, for images of precompiled drivers;
+    /// repeatable
+    #[arg(long = "node-kernel", value_name = "KERNEL")]
+    kernels: Vec<String>,
 }
 
 /// The output formats of `bundle images`.
@@ -54,16 +58,20 @@ impl ImagesArguments {
                 return ExitCode::Input;
             }
         };
+        let nodes = NodeKinds {
+            systems: self.systems,
+            architectures: self.architectures,
+            kernels: self.kernels,
+        };
         let images: Vec<LocatedImage> = images
             .into_iter()
             .filter(|image| self.all || image.enabled)
-            .flat_map(|image| for_nodes(image, &self.systems, &self.architectures))
+            .flat_map(|image| nodes.images(image))
             .collect();
         let open = images.iter().any(|image| image.suffix.is_some());
         if open && self.output == ImagesFormat::List {
-            let hint =
-                "pass each operating system with --node-os; `kubectl get nodes -o wide` shows them";
-            printer.error("some images are built for the operating system of the nodes, which the bundle does not know", Some(hint));
+            let hint = "pass each operating system with --node-os, and each kernel with --node-kernel if drivers are precompiled; `kubectl get nodes -o wide` shows both";
+            printer.error("some images are built for the operating system or the kernel of the nodes, which the bundle does not know", Some(hint));
             return ExitCode::Usage;
         }
         let mut code = ExitCode::Success;
@@ -83,8 +91,9 @@ impl ImagesArguments {
             }
         }
         if open {
-            printer
-                .note("note: `{os}` and `{architecture}` depend on the node; --node-os sets them");
+            printer.note(
+                "note: what is in braces depends on the node; --node-os, --node-architecture and --node-kernel set it",
+            );
         }
         for reason in &unknown {
             printer.note(&format!("note: unknown images: {reason}"));

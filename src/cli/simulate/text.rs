@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use contract::count::Count;
+use contract::count::{Count, with_noun};
 use contract::duration::Duration;
 use contract::exit::ExitCode;
 use contract::settings::Settings;
@@ -39,7 +39,8 @@ pub(super) fn summary_text(
     // Writing to a String cannot fail.
     let _ = writeln!(
         text,
-        "mode {mode}, {nodes} nodes, {parallel} at once, {limit} may be unavailable; runs: {}",
+        "mode {mode}, {}, {parallel} at once, {limit} may be unavailable; runs: {}",
+        with_noun(*nodes, "node"),
         reports.len()
     );
     let _ = writeln!(
@@ -53,7 +54,7 @@ pub(super) fn summary_text(
     );
     let _ = writeln!(
         text,
-        "unavailable  {} nodes at once, limit {}",
+        "unavailable  {} at once, limit {}",
         range(*unavailable),
         limit.resolve(*nodes)
     );

@@ -107,11 +107,7 @@ fn changes(
 
 /// Formats a node without ages, which change all the time.
 fn row_text(row: &NodeRow) -> String {
-    let state = row
-        .state
-        .as_deref()
-        .filter(|_| row.stage == NodeStage::InProgress)
-        .unwrap_or_else(|| row.stage.name());
+    let state = text::stage_text(row);
     let reason = row
         .waiting
         .as_ref()

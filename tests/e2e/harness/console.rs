@@ -43,6 +43,12 @@ impl Console {
         Ok(text(&output.stdout))
     }
 
+    /// Runs a printed command line, and confirms it where it asks for confirmation.
+    pub(crate) async fn confirms(&self, line: &str) -> Result<String> {
+        let asks = line.starts_with("gpu-rollout ") && !line.contains(" --yes");
+        self.types(&if asks { format!("{line} --yes") } else { line.to_owned() }).await
+    }
+
     /// Runs a command line, which may fail.
     pub(crate) async fn tries(&self, line: &str) -> Result<Output> {
         let mut command = Command::new("bash");

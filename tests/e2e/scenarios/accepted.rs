@@ -158,10 +158,12 @@ async fn of_local_charts(
                 }
                 Vec::new()
             }
+            // The library has none.
+            ReleaseKind::Templates(_) => Vec::new(),
             ReleaseKind::Manifests(manifests) => manifests.objects.clone(),
-            ReleaseKind::Hook(hook) => {
+            ReleaseKind::Hook(_) => {
                 let own = format!("{folder}/rollout.yaml");
-                let values = deployer::layout::values_of(plan, hook).into_iter().chain([own]);
+                let values = deployer::layout::values_of(plan, release).into_iter().chain([own]);
                 let values = values
                     .map(|file| format!("--values={}", bundle.join(file).display()))
                     .collect::<Vec<_>>();

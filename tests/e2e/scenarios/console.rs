@@ -195,7 +195,7 @@ async fn follow(console: &Console, stack: &Stack) -> Result<Vec<String>> {
         let (run, then) = remedies(row(&status, node)?);
         for line in run {
             eprintln!("{node}: {line}");
-            console.types(&line).await?;
+            console.confirms(&line).await?;
         }
         later.extend(then);
     }
@@ -324,7 +324,7 @@ async fn slot_of_failed_node_is_named_and_freed() -> Result<()> {
         ensure!(!run.is_empty(), "{}", console.types(&format!("gpu-rollout why {holder}")).await?);
         for line in run {
             eprintln!("{holder}: {line}");
-            console.types(&line).await?;
+            console.confirms(&line).await?;
         }
         let paused = console.status().await?;
         for node in nodes.iter().filter(|node| **node != holder) {
@@ -400,9 +400,23 @@ async fn remedies_of_doctor_resolve_findings() -> Result<()> {
         }
         let unknown = found.get("unknown-key").context("no finding for the typing error in the values")?;
         ensure!(unknown["text"].as_str().is_some_and(|text| text.contains("usePrecompild")), "{unknown:#}");
-        for check in ["stale-plugins", "skipped-nodes", "idle-cordons"] {
+        for check in ["skipped-nodes", "idle-cordons"] {
             for line in commands(&found[check]["remedy"], "run") {
                 eprintln!("{check}: {line}");
+                console.confirms(&line).await?;
+            }
+        }
+        // The commands for the plugins are those of one node.
+        for left in (1..=nodes.len()).rev() {
+            let stale = until("the plugin of the previous node to be ready", LIMIT, async || {
+                let stale = findings(&console).await?.remove("stale-plugins");
+                Ok(stale.filter(|stale| stale["nodes"].as_array().map(Vec::len) == Some(left)))
+            })
+            .await?;
+            let lines = commands(&stale["remedy"], "run");
+            ensure!(!lines.is_empty(), "{stale:#}");
+            for line in lines {
+                eprintln!("stale-plugins: {line}");
                 console.types(&line).await?;
             }
         }

@@ -35,6 +35,10 @@ async fn recipe(name: &str, release: &Release) -> Result<Value> {
     for component in components {
         let version = if component["name"] == "gpu-operator" { release.chart } else { "25.12.0" };
         component["version"] = json!(version);
+        // The older operator's chart does not have this key.
+        if let Some(values) = component.get_mut("values").and_then(Value::as_object_mut) {
+            values.remove("extraObjects");
+        }
     }
     let rollout = recipe["rollout"].as_object_mut().context("rollout")?;
     rollout.remove("ofedDriver");

@@ -161,15 +161,14 @@ fn trap_argocd_component_and_hook_share_values() {
                 .as_array()
                 .map(|files| files.iter().map(|file| file.as_str().unwrap()).collect())
                 .unwrap_or_default();
+            let shared =
+                values_of(&scene.plan, release).into_iter().map(|file| format!("../{file}"));
             let expected: Vec<String> = match &release.kind {
                 ReleaseKind::Upstream(_) => {
                     vec![format!("$values/clusters/a/{folder}/values.yaml")]
                 }
-                ReleaseKind::Hook(hook) => {
-                    let shared =
-                        values_of(&scene.plan, hook).into_iter().map(|file| format!("../{file}"));
-                    shared.chain(["rollout.yaml".to_owned()]).collect()
-                }
+                ReleaseKind::Hook(_) => shared.chain(["rollout.yaml".to_owned()]).collect(),
+                ReleaseKind::Templates(_) => shared.collect(),
                 ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => Vec::new(),
             };
             assert_eq!(files, expected, "{}: {folder}", scene.name);

@@ -224,9 +224,10 @@ fn trap_flux_default_timeout_kills_the_hook() {
     each_release(|release, spec| {
         let least = match &release.kind {
             ReleaseKind::Hook(hook) => deployer_timeout_seconds(hook.budget.seconds),
-            ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => {
-                release.timeout_seconds
-            }
+            ReleaseKind::Upstream(_)
+            | ReleaseKind::Crds(_)
+            | ReleaseKind::Manifests(_)
+            | ReleaseKind::Templates(_) => release.timeout_seconds,
         };
         for timeout in [
             &spec["timeout"],
@@ -331,7 +332,7 @@ fn trap_flux_persistent_client_misses_new_crds() {
         let brings_crds = match &release.kind {
             ReleaseKind::Crds(_) => true,
             ReleaseKind::Upstream(upstream) => !upstream.skip_crds,
-            ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => false,
+            ReleaseKind::Manifests(_) | ReleaseKind::Templates(_) | ReleaseKind::Hook(_) => false,
         };
         assert_eq!(spec.get("persistentClient"), brings_crds.then_some(&Value::Bool(false)));
     });
@@ -371,13 +372,13 @@ fn trap_flux_values_edit_misses_the_hook() {
             let files: Vec<&str> = references
                 .map(|reference| generated[reference["name"].as_str().unwrap()])
                 .collect();
+            let own = || vec![format!("{folder}/values.yaml")];
             let expected = match &release.kind {
-                ReleaseKind::Upstream(_) => vec![format!("{folder}/values.yaml")],
-                ReleaseKind::Manifests(manifests) if manifests.shared => {
-                    vec![format!("{folder}/values.yaml")]
-                }
+                ReleaseKind::Upstream(_) => own(),
+                ReleaseKind::Templates(_) => [own(), values_of(&scene.plan, release)].concat(),
+                ReleaseKind::Manifests(manifests) if manifests.shared => own(),
                 ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => Vec::new(),
-                ReleaseKind::Hook(hook) => values_of(&scene.plan, hook)
+                ReleaseKind::Hook(_) => values_of(&scene.plan, release)
                     .into_iter()
                     .chain([format!("{folder}/rollout.yaml")])
                     .collect(),

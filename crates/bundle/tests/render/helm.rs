@@ -98,8 +98,10 @@ fn each(helm: &Path) {
                         "{name}: {folder}"
                     );
                 }
+                // The library has none; `aicr.rs` has those of AICR.
+                ReleaseKind::Templates(_) => panic!("{name}: {folder}"),
                 ReleaseKind::Hook(hook) => {
-                    let mut values = values_of(&plan, hook);
+                    let mut values = values_of(&plan, release);
                     values.push(format!("{folder}/rollout.yaml"));
                     check_hook(
                         &objects(helm, &bundle, &folder, release, &values),

@@ -59,10 +59,12 @@ fn each_release_is_in_one_state_file() {
                 ReleaseKind::Upstream(upstream) => {
                     (Some(upstream.version.clone()), vec![format!("{folder}/values.yaml")])
                 }
-                ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => (None, Vec::new()),
-                ReleaseKind::Hook(hook) => (
+                ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Templates(_) => {
+                    (None, values_of(&plan, release))
+                }
+                ReleaseKind::Hook(_) => (
                     None,
-                    [values_of(&plan, hook), vec![format!("{folder}/rollout.yaml")]].concat(),
+                    [values_of(&plan, release), vec![format!("{folder}/rollout.yaml")]].concat(),
                 ),
             };
             assert_eq!((&found.version, &found.values), (&version, &values), "{name}: {folder}");
@@ -151,14 +153,15 @@ fn trap_helmfile_skips_crds_per_file_only() {
     }
     // Charts that keep their CRDs after charts that do not: three files.
     let (plan, tree) = changed(|plan| {
-        let last = plan
-            .releases
-            .iter_mut()
-            .rev()
-            .find(|release| matches!(release.kind, ReleaseKind::Upstream(_)))
-            .unwrap();
-        if let ReleaseKind::Upstream(upstream) = &mut last.kind {
-            upstream.skip_crds = false;
+        let upstream = plan.releases.iter_mut().filter_map(|release| {
+            if let ReleaseKind::Upstream(upstream) = &mut release.kind {
+                Some(upstream)
+            } else {
+                None
+            }
+        });
+        for (index, upstream) in upstream.enumerate() {
+            upstream.skip_crds = index == 1;
         }
     });
     let states = states(&tree);
@@ -211,6 +214,7 @@ fn trap_helmfile_plans_everything_before_crds_exist() {
                         found.name
                     );
                 }
+                ReleaseKind::Templates(_) => assert!(never, "{name}: {}", found.name),
                 ReleaseKind::Manifests(manifests) => {
                     assert_eq!(never, manifests.component.is_some(), "{name}: {}", found.name);
                 }
@@ -227,7 +231,7 @@ fn trap_helmfile_existing_crds_and_namespaces_are_adopted() {
     for (name, plan, states) in all() {
         for found in states.iter().flat_map(|state| &state.releases) {
             let release = plan.releases.iter().find(|release| release.name == found.name).unwrap();
-            let is_ours = matches!(release.kind, ReleaseKind::Crds(_) | ReleaseKind::Manifests(_));
+            let is_ours = release.kind.takes_ownership();
             assert_eq!(found.take_ownership, is_ours, "{name}: {}", found.name);
         }
     }

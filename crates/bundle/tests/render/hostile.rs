@@ -46,12 +46,20 @@ pub(crate) const PAYLOADS: &[&str] = &[
 
 /// Whether a file is called YAML.
 pub(crate) fn is_yaml(path: &str) -> bool {
-    Path::new(path).extension().is_some_and(|extension| extension == "yaml")
+    // The recipe's own templates are evaluated only by Helm.
+    !path.contains("/files/")
+        && Path::new(path).extension().is_some_and(|extension| extension == "yaml")
 }
 
 /// Whether a file contains Helm's template syntax.
 pub(crate) fn is_helm_template(path: &str) -> bool {
-    ["-pre/templates/", "-post/templates/", "/templates/objects.yaml"].iter().any(|part| path.contains(part))
+    const TEMPLATES: [&str; 4] = [
+        "-pre/templates/",
+        "-post/templates/",
+        "/templates/objects.yaml",
+        "/templates/manifests.yaml",
+    ];
+    TEMPLATES.iter().any(|part| path.contains(part))
         // The umbrella chart of Argo CD.
         || path.starts_with("templates/")
 }

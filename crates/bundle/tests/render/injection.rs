@@ -94,7 +94,19 @@ fn fields() -> Vec<Field> {
                 });
             }
             "configs" => {}
-            "values" => {
+            // The bases have this file. Its text is a template, and must reach Helm unchanged.
+            "manifests" => {
+                let file = below("own.yaml");
+                let text = |key: &str, example: &str| Field {
+                    path: [&file[..], &[key.to_owned()]].concat(),
+                    is_key: false,
+                    example: example.to_owned(),
+                };
+                fields.push(text("when", "before"));
+                fields.push(text("template", "# zqexample"));
+                fields.push(Field { path: file, is_key: true, example: key });
+            }
+            "values" | "manifestValues" => {
                 fields.push(Field {
                     path: below("text"),
                     is_key: false,

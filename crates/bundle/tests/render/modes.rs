@@ -72,7 +72,9 @@ fn values_and_settings_of_each_mode() {
                 ReleaseKind::Hook(_) => "rollout.yaml",
                 ReleaseKind::Upstream(_) => "values.yaml",
                 ReleaseKind::Manifests(manifests) if manifests.shared => "values.yaml",
-                ReleaseKind::Manifests(_) | ReleaseKind::Crds(_) => continue,
+                ReleaseKind::Manifests(_) | ReleaseKind::Templates(_) | ReleaseKind::Crds(_) => {
+                    continue;
+                }
             };
             let path = format!("{folder}/{file}");
             let content = std::str::from_utf8(&tree.get(&path).unwrap().content).unwrap();

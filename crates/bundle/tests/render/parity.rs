@@ -62,11 +62,12 @@ fn a_registry_means_the_same_as_git() {
     }
 }
 
-/// Returns the text of a file in the words of version 0.1.0, which had `duties` instead of tasks.
+/// Returns the text of a file in the words of version 0.1.0, which called tasks duties.
 fn in_words_of_version_0_1_0(path: &str, text: &str) -> String {
     let words: &[(&str, &str)] = match path.rsplit('/').next() {
         Some("rights.yaml") => &[("- task:", "- duty:"), ("task:", "duty:")],
-        Some(_) | None => &[("tasks:", "duties:")],
+        Some(_) if path.ends_with(".yaml") => &[("tasks:", "duties:")],
+        Some(_) | None => &[],
     };
     let line = |line: &str| {
         let (indent, key) = line.split_at(line.len() - line.trim_start().len());

@@ -190,13 +190,13 @@ fn failed_hook_is_explained_and_resumed_next_run() {
     scene.put("failing", "gpu-operator-post");
     let output = scene.run("deploy.sh", &[]);
     snapshot!("script-hook-failed", scene.seen(&output));
-    assert_eq!(scene.calls().lines().count(), 6, "nothing after the failure");
+    assert_eq!(scene.calls().lines().count(), 5, "nothing after the failure");
     scene.put("failing", "");
     scene.put("calls", "");
     let output = scene.run("deploy.sh", &["--from", "gpu-operator-post"]);
     assert!(output.status.success());
-    assert!(String::from_utf8(output.stdout).unwrap().starts_with("[6/9] gpu-operator-post "));
-    assert_eq!(scene.calls().lines().count(), 4);
+    assert!(String::from_utf8(output.stdout).unwrap().starts_with("[5/9] gpu-operator-post "));
+    assert_eq!(scene.calls().lines().count(), 5);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn ctrl_c_ends_helm_first_and_explains_resuming() {
     scene.put("interrupting", "gpu-operator-post");
     let output = scene.run("deploy.sh", &[]);
     snapshot!("script-interrupted", scene.seen(&output));
-    assert_eq!(scene.calls().lines().count(), 6, "nothing after Ctrl-C");
+    assert_eq!(scene.calls().lines().count(), 5, "nothing after Ctrl-C");
 }
 
 #[test]

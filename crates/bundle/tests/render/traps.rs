@@ -98,9 +98,10 @@ fn trap_helm_needs_crds_before_their_objects() {
 fn trap_helm_own_values_follow_shared_ones() {
     for (name, plan, _, facts) in all() {
         for release in &plan.releases {
-            if let ReleaseKind::Hook(hook) = &release.kind {
+            if release.kind.hook().is_some() {
                 let own = format!("{}/rollout.yaml", folder_of(&plan, &release.name).unwrap());
-                let files: Vec<String> = values_of(&plan, hook).into_iter().chain([own]).collect();
+                let files: Vec<String> =
+                    values_of(&plan, release).into_iter().chain([own]).collect();
                 assert_eq!(
                     facts.releases[&release.name].values.files, files,
                     "{name}: {}",

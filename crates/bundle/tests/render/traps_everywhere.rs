@@ -166,6 +166,23 @@ fn trap_what_bundles_cannot_set_is_documented() {
     }
 }
 
+/// No value disables the pre-delete Job of the GPU Operator's chart.
+#[test]
+fn trap_pre_delete_job_keeps_the_application() {
+    for (name, deployer) in library::all() {
+        if !deployer.name.starts_with("argocd") {
+            continue;
+        }
+        let tree = library::bundle(name, deployer);
+        let page = String::from_utf8(tree.get("README.md").unwrap().content.clone()).unwrap();
+        assert!(
+            page.contains("`pre-delete-finalizer.argocd.argoproj.io`")
+                && page.contains(r#"{"metadata":{"finalizers":null}}"#),
+            "{name}, {deployer}"
+        );
+    }
+}
+
 /// The post-delete Job of NFD removes the labels that place drivers from all nodes. Argo CD runs it
 /// whenever the Application is deleted, even if the deletion does not cascade.
 #[test]

@@ -8,7 +8,7 @@ use minijinja::{Value, context};
 use super::{ApplicationForm, address};
 use crate::DeployerInput;
 use release::ReleasePlan;
-use release::model::{ReleaseKind, ReleasedCrd};
+use release::model::{ReleaseKind, ReleasedCrd, TemplatesRelease};
 
 /// Cluster-scoped kinds of Kubernetes and OpenShift that charts contain. They exclude nodes,
 /// volumes and certificates.
@@ -35,7 +35,7 @@ pub(super) fn project_context(form: ApplicationForm<'_>, input: DeployerInput<'_
     let plan = input.plan;
     let unknown_crds = unknown_crds(plan);
     let cluster_kinds: BTreeSet<(&str, &str)> = if unknown_crds.is_empty() {
-        crds(plan).filter_map(cluster_kind).chain(KINDS).collect()
+        crds(plan).filter_map(cluster_kind).chain(KINDS).chain(own_kinds(plan)).collect()
     } else {
         BTreeSet::from([("*", "*")])
     };
@@ -47,8 +47,9 @@ pub(super) fn project_context(form: ApplicationForm<'_>, input: DeployerInput<'_
     repositories.extend(
         charts.into_iter().map(|url| form.text(url)).filter(|url| *url != form.repository()),
     );
-    let namespaces: BTreeSet<&str> =
-        plan.releases.iter().map(|release| release.namespace.as_str()).chain(NAMESPACES).collect();
+    let named = templates(plan).flat_map(|templates| &templates.namespaces).map(String::as_str);
+    let own = plan.releases.iter().map(|release| release.namespace.as_str());
+    let namespaces: BTreeSet<&str> = own.chain(named).chain(NAMESPACES).collect();
     context! {
         project => form.project(),
         control_namespace => form.control_namespace(),
@@ -73,10 +74,28 @@ fn unknown_crds(plan: &ReleasePlan) -> Vec<&str> {
     upstreams(plan).filter(|(_, upstream)| !upstream.skip_crds).map(|(name, _)| name).collect()
 }
 
+/// Returns the releases with the recipe's own templates.
+fn templates(plan: &ReleasePlan) -> impl Iterator<Item = &TemplatesRelease> {
+    plan.releases.iter().filter_map(|release| {
+        if let ReleaseKind::Templates(templates) = &release.kind { Some(templates) } else { None }
+    })
+}
+
+/// Returns the kinds in the recipe's own templates. Only the cluster knows which of them are
+/// cluster-scoped; for the others, an entry has no effect.
+fn own_kinds(plan: &ReleasePlan) -> impl Iterator<Item = (&str, &str)> {
+    templates(plan)
+        .flat_map(|templates| &templates.kinds)
+        .map(|(group, kind)| (group.as_str(), kind.as_str()))
+}
+
 fn crds(plan: &ReleasePlan) -> impl Iterator<Item = &ReleasedCrd> {
     plan.releases.iter().flat_map(|release| match &release.kind {
         ReleaseKind::Crds(crds) => crds.crds.as_slice(),
-        ReleaseKind::Upstream(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => &[],
+        ReleaseKind::Upstream(_)
+        | ReleaseKind::Manifests(_)
+        | ReleaseKind::Templates(_)
+        | ReleaseKind::Hook(_) => &[],
     })
 }
 

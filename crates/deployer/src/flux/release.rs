@@ -36,9 +36,10 @@ fn helm_release(plan: &ReleasePlan, folder: &str, release: &Release, found: &Flu
     let (crds, brings_crds) = match &release.kind {
         ReleaseKind::Upstream(upstream) if !upstream.skip_crds => ("CreateReplace", true),
         ReleaseKind::Crds(_) => ("Skip", true),
-        ReleaseKind::Upstream(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => {
-            ("Skip", false)
-        }
+        ReleaseKind::Upstream(_)
+        | ReleaseKind::Manifests(_)
+        | ReleaseKind::Templates(_)
+        | ReleaseKind::Hook(_) => ("Skip", false),
     };
     context! {
         label => label(),

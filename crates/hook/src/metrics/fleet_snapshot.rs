@@ -30,6 +30,8 @@ pub(crate) struct FleetSnapshot {
     outcomes: Named<NodeOutcome>,
     nodes: Named<NodeRecord>,
     started_at: Timestamp,
+    /// When the process took over the run, and when the fleet last stopped waiting.
+    interruptions: Vec<Timestamp>,
     deadline: Timestamp,
     /// When the decision was made.
     at: Timestamp,
@@ -55,6 +57,10 @@ impl FleetSnapshot {
             outcomes: decision.outcomes.clone(),
             nodes: decision.memory.nodes.clone(),
             started_at: decision.memory.started_at,
+            interruptions: [Some(decision.memory.taken_over_at), decision.memory.assessed.since]
+                .into_iter()
+                .flatten()
+                .collect(),
             deadline: decision.memory.deadline,
             at,
         }
@@ -98,7 +104,11 @@ impl FleetSnapshot {
             (&table::UNAVAILABLE, &table::UNAVAILABLE_LIMIT),
             progress::unavailable(&nodes, &pools),
         );
-        let pace = RolloutPace::from_records(self.nodes.values(), settings.per_node_seconds);
+        let pace = RolloutPace::from_records(
+            self.nodes.values(),
+            &self.interruptions,
+            settings.per_node_seconds,
+        );
         let ends = progress::foresee(&nodes, settings, &pools, pace, now);
         if let Ok(Some(end)) =
             progress::rollout_eta(&nodes, &ends, pace, decided.fleet_waits(), (true, now))
@@ -131,8 +141,7 @@ impl FleetSnapshot {
         let name = progress.node.name.as_str();
         // A wait of the whole fleet has one series instead of one for each node.
         if let Some(wait) = progress.wait.filter(|wait| wait.node.is_some()) {
-            let resolves_itself =
-                if progress::resolves_itself(&wait.reason) { "true" } else { "false" };
+            let resolves_itself = if wait.reason.resolves_itself() { "true" } else { "false" };
             samples.add(
                 &table::NODE_SINCE,
                 [name, progress.stage.name(), wait.reason.name(), resolves_itself],

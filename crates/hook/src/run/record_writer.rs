@@ -13,15 +13,15 @@ use kube_io::record::{RecordError, RecordStore, StoredRecord};
 use observed::Observed;
 use planner::decide::{Action, Decision};
 use planner::hold::operator_version;
-use planner::memory::RunMemory;
+use planner::memory::{AssessmentPeriod, RunMemory};
 use planner::spec::fingerprint;
 
 use crate::clock::later;
 use crate::start::read;
 use crate::{HookProcess, RunEnd};
 
-/// How long the loop gathers the history of nodes before it writes it. Annotations on the nodes
-/// contain the same data.
+/// How long the loop gathers the history of nodes in progress before it writes it. Annotations on
+/// the nodes contain the same data. The end of a node is written at once.
 const GATHER_RECORD: Duration = Duration::from_secs(30);
 
 /// Writes the run record of this process.
@@ -48,6 +48,7 @@ impl RecordWriter {
             baseline_nodes: None,
             baseline: None,
             fleet_wait: None,
+            assessed_since: None,
             verdict: None,
         };
         Self {
@@ -81,6 +82,7 @@ impl RecordWriter {
             cohort: memory.cohort.clone(),
             baseline,
             fleet_wait: fleet_wait(memory),
+            assessed_since: memory.assessed.since,
             ..self.run.clone()
         }
     }
@@ -156,7 +158,18 @@ fn continue_run(
                 (None, stored.baseline)
             };
             let started = RunMemory::new(stored.started_at, deadline);
-            RunMemory { nodes, cohort: stored.cohort, baseline, earlier_baseline, ..started }
+            RunMemory {
+                nodes,
+                cohort: stored.cohort,
+                baseline,
+                earlier_baseline,
+                assessed: AssessmentPeriod {
+                    since: stored.assessed_since,
+                    has_ended: stored.fleet_wait.is_some(),
+                    is_observed: false,
+                },
+                ..started
+            }
         }
         stored => {
             let succeeded = |run: &RunRecord| {
@@ -228,13 +241,25 @@ impl RecordSchedule {
         let replaces = |action: &Action| matches!(action, Action::ReplacePlugin { .. });
         // The baseline must be written before the first change to a node.
         let first = before.baseline.is_none() && decision.memory.baseline.is_some();
+        let ends = || ends_node(before, &decision.memory);
         let waits_for_other = before.fleet_waiting != decision.memory.fleet_waiting;
         !self.gathers
             || first
             || waits_for_other
             || decision.verdict.is_some()
             || decision.actions.iter().any(replaces)
+            || ends()
     }
+}
+
+/// Returns whether a node has ended, or ended in another way. From then on, only the record contains
+/// its upgrade.
+fn ends_node(before: &RunMemory, now: &RunMemory) -> bool {
+    let outcome = |memory: &RunMemory, name: &str| memory.nodes.get(name)?.outcome;
+    now.nodes
+        .differing(&before.nodes)
+        .into_iter()
+        .any(|name| outcome(now, name).is_some() && outcome(now, name) != outcome(before, name))
 }
 
 #[cfg(test)]
@@ -242,7 +267,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
-    use contract::record::RecordedPluginConfig;
+    use contract::record::{NodeOutcome, NodeRecord, RecordedPluginConfig};
     use observed::named::Named;
 
     use super::*;
@@ -266,6 +291,7 @@ mod tests {
             baseline_nodes: None,
             baseline: Some(Arc::default()),
             fleet_wait: None,
+            assessed_since: None,
             verdict,
         }
     }
@@ -332,6 +358,14 @@ mod tests {
         assert!(!schedule.is_due(&memory, &decision(&changed), NOW));
         assert_eq!(schedule.due, Some(later(NOW, GATHER_RECORD)));
         assert!(schedule.is_due(&memory, &decision(&memory), later(NOW, GATHER_RECORD)));
+        let mut ended = changed.clone();
+        let record = |outcome| NodeRecord { outcome, ..NodeRecord::default() };
+        changed.nodes.insert("gpu-0", record(None));
+        ended.nodes.insert("gpu-0", record(Some(NodeOutcome::Done)));
+        let mut schedule = RecordSchedule { gathers: true, due: None };
+        assert!(!schedule.is_due(&memory, &decision(&changed), NOW), "a node has started");
+        assert!(schedule.is_due(&changed, &decision(&ended), NOW), "a node has ended");
+        assert!(!schedule.is_due(&ended, &decision(&ended), NOW), "it ended before");
         let mut always = RecordSchedule { gathers: false, due: None };
         assert!(always.is_due(&memory, &decision(&memory), NOW));
     }

@@ -271,7 +271,7 @@ async fn held_nodes_without_hook_are_named() {
     let found = examine(&snapshot, &status);
     let finding = found.iter().find(|finding| finding.check == "held-nodes").unwrap();
     assert_eq!(finding.nodes, ["gpu-0", "gpu-1", "gpu-2"]);
-    assert_eq!(finding.remedy.run, ["gpu-rollout abort --yes"]);
+    assert_eq!(finding.remedy.run, ["gpu-rollout abort"]);
 }
 
 /// Regression (P4): while the operator's release was deployed, all held nodes were said to be

@@ -96,6 +96,7 @@ fn run(job: &str, nodes: usize) -> RunRecord {
         baseline_nodes: Some(nodes),
         baseline: Some(baseline(&uids).into()),
         fleet_wait: None,
+        assessed_since: None,
         verdict: None,
     }
 }

@@ -1,6 +1,7 @@
 //! Checks the output of `status`, `why`, `doctor`, `report` and the metrics at every second of a
 //! rollout. It is compared with the objects on the API server and with the state of the hook.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use contract::count::Count;
@@ -10,7 +11,7 @@ use contract::names;
 use contract::settings::{Mode, Settings};
 use contract::task::Task;
 use hook::{HookMetrics, HookProcess, PodIdentity, RunEnd, Shutdown};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -23,7 +24,7 @@ mod claims;
 mod moment;
 
 use claims::Claims;
-use moment::{HookState, Moment};
+use moment::{HookState, Moment, nodes};
 
 /// How long commands are checked after the hook has ended, in seconds.
 const AFTERWARDS: u64 = 20;
@@ -45,17 +46,27 @@ struct StoryHook {
     pods: usize,
     running: Option<RunningPod>,
     ended: Option<ExitCode>,
+    /// Whether the last pod has held the Lease.
+    has_led: Cell<bool>,
 }
 
 impl StoryHook {
     fn new(settings: Settings, job: &str) -> Self {
-        Self { settings, job: job.to_owned(), pods: 0, running: None, ended: None }
+        let job = job.to_owned();
+        Self { settings, job, pods: 0, running: None, ended: None, has_led: Cell::default() }
+    }
+
+    /// Returns the name of the last pod.
+    fn pod(&self) -> String {
+        format!("{}-{}", self.settings.release, self.pods)
     }
 
     /// Starts a pod of the Job.
     fn start(&mut self, world: &World) {
         self.pods += 1;
-        let pod = format!("{}-{}", self.settings.release, self.pods);
+        self.has_led.set(false);
+        let pod = self.pod();
+        world.put("pods", &self.settings.namespace, &pod, self.pod_object());
         let (stop, shutdown) = Shutdown::pair();
         let identity = PodIdentity { job: self.job.clone(), pod: pod.clone() };
         let hook = HookProcess::new(
@@ -78,12 +89,33 @@ impl StoryHook {
         }
     }
 
+    /// Returns the object of a pod, as the Job controller and the kubelet write it.
+    fn pod_object(&self) -> Value {
+        json!({
+            "kind": "Pod", "apiVersion": "v1",
+            "metadata": {
+                "labels": {"batch.kubernetes.io/job-name": self.settings.release},
+                "ownerReferences": [{
+                    "apiVersion": "batch/v1", "kind": "Job", "name": self.settings.release, "uid": self.job, "controller": true,
+                }],
+            },
+            "spec": {"nodeName": "system-0", "containers": [{"name": "hook"}]},
+            "status": {"phase": "Running"},
+        })
+    }
+
     /// Writes the status of the Job. The Job controller notices the end of the pod at once.
     async fn sync_job(&mut self, world: &World) {
         if let Some(pod) = self.running.take_if(|pod| pod.run.is_finished()) {
             self.ended = Some(pod.run.await.unwrap().code);
         }
         let (alive, ended) = (self.running.is_some(), self.ended);
+        if !alive {
+            world.edit("pods", &self.settings.namespace, &self.pod(), |pod| {
+                let phase = if ended == Some(ExitCode::Success) { "Succeeded" } else { "Failed" };
+                pod["status"]["phase"] = json!(phase);
+            });
+        }
         let failed = self.pods - usize::from(alive || ended == Some(ExitCode::Success));
         world.edit("jobs", &self.settings.namespace, &self.settings.release, |job| {
             job["status"]["active"] = json!(u8::from(alive));
@@ -97,17 +129,28 @@ impl StoryHook {
 
     fn state(&self) -> HookState<'_> {
         match (&self.running, self.ended) {
-            (Some(pod), _) => HookState::Running(&pod.metrics),
+            (Some(pod), _) => {
+                HookState::Running { metrics: &pod.metrics, has_led: self.has_led.get() }
+            }
             (None, Some(_)) => HookState::Ended,
             (None, None) => HookState::Dead,
         }
     }
 }
 
-/// Returns the report of a command that is run now.
+/// Returns the report of a command that is run now, while no node changes.
 async fn look<'w>(world: &'w World, hook: &'w StoryHook, person: &mut Person) -> Moment<'w> {
-    person.start_anew().await;
-    Moment::new(world, &person.observe(world).await, hook.state())
+    let leads = || hook.has_led.get() || world.holder() == Some(hook.pod());
+    loop {
+        let before = (leads(), nodes(world));
+        person.start_anew().await;
+        let snapshot = person.observe(world).await;
+        // The command may have read the objects before or after a change.
+        if before == (leads(), nodes(world)) {
+            hook.has_led.set(before.0);
+            return Moment::new(world, &snapshot, hook.state());
+        }
+    }
 }
 
 /// An additional action in a story at a certain second.
@@ -195,6 +238,15 @@ fn operator_is_away(world: &World, away: bool) {
     });
 }
 
+fn operator_is_scaled_to(world: &World, replicas: u8) {
+    world.edit("deployments", OPERATOR, names::OPERATOR_DEPLOYMENT, |deployment| {
+        deployment["spec"]["replicas"] = json!(replicas);
+        for key in ["replicas", "updatedReplicas", "availableReplicas", "readyReplicas"] {
+            deployment["status"][key] = json!(replicas);
+        }
+    });
+}
+
 fn node_is_ready(world: &World, node: &str, ready: bool) {
     world.edit("nodes", "", node, |node| {
         node["status"]["conditions"][0]["status"] = json!(if ready { "True" } else { "False" });
@@ -226,6 +278,25 @@ async fn killed_hook_is_not_running() {
     assert_eq!(assists("assist", Mode::Assist, &deeds).await, ExitCode::Success);
 }
 
+/// Regression (L4): the Lease of the killed pod made the run of its replacement look as if it were
+/// running.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn lease_of_killed_pod_is_not_that_of_its_replacement() {
+    let deeds: [(i64, Deed); 2] =
+        [(30, |_, hook| hook.kill()), (35, |world, hook| hook.start(world))];
+    assert_eq!(drives("drive", |fleet| fleet, &deeds).await, ExitCode::Success);
+}
+
+/// Regression (L5): the run was reported as starting whenever the hook yielded its Lease.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn hook_that_yields_its_lease_is_running() {
+    let deeds: [(i64, Deed); 2] = [
+        (0, |world, _| operator_is_away(world, true)),
+        (60, |world, _| operator_is_away(world, false)),
+    ];
+    assert_eq!(drives("drive", |fleet| fleet, &deeds).await, ExitCode::Success);
+}
+
 /// Regression (P1): `status` reported "3 nodes: 3 done" in the middle of an upgrade while the
 /// operator was scaled to zero.
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -233,6 +304,18 @@ async fn fleet_without_operator_is_not_called_done() {
     let deeds: [(i64, Deed); 2] = [
         (30, |world, _| operator_is_away(world, true)),
         (110, |world, _| operator_is_away(world, false)),
+    ];
+    assert_eq!(drives("drive", |fleet| fleet, &deeds).await, ExitCode::Success);
+    assert_eq!(assists("assist", Mode::Assist, &deeds).await, ExitCode::Success);
+}
+
+/// Regression (L1): an operator that a user had scaled to 0 was said to come back by itself, and
+/// `doctor` did not find it.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn operator_scaled_to_zero_needs_manual_action() {
+    let deeds: [(i64, Deed); 2] = [
+        (30, |world, _| operator_is_scaled_to(world, 0)),
+        (60, |world, _| operator_is_scaled_to(world, 1)),
     ];
     assert_eq!(drives("drive", |fleet| fleet, &deeds).await, ExitCode::Success);
     assert_eq!(assists("assist", Mode::Assist, &deeds).await, ExitCode::Success);
@@ -288,6 +371,22 @@ async fn announced_retry_does_not_slide() {
         node["metadata"]["labels"][Driver::Gpu.traits().state_label] = json!("upgrade-failed");
     });
     let code = Box::pin(told("retry", &world, StoryHook::new(settings, "job-1"), &[])).await;
+    assert_eq!(code, ExitCode::Budget);
+}
+
+/// Regression: a node that NVIDIA's controller did not start although a slot was free was expected
+/// later and later.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn node_that_no_controller_starts_has_no_eta() {
+    let mut world = World::at_rest(3);
+    has_version(&world);
+    let mut settings =
+        Settings { mode: Mode::Assist, tasks: vec![Task::Settle, Task::Wake], ..settings() };
+    settings.budget_seconds = 400;
+    world.settings = settings.clone();
+    world.install(&settings, "job-1");
+    world.upgrade(&[0, 1]);
+    let code = Box::pin(told("not taken", &world, StoryHook::new(settings, "job-1"), &[])).await;
     assert_eq!(code, ExitCode::Budget);
 }
 

@@ -45,7 +45,7 @@ impl ControllerWait {
             Self::Asleep { .. } => (
                 "Asleep",
                 true,
-                "wait; to make the operator check the nodes at once, change the node's skip label to a value other than true",
+                "wait; to make NVIDIA's controller check the nodes at once, change the node's skip label to a value other than true",
             ),
             Self::Skipped { .. } => {
                 ("Skipped", false, "remove the label to have the node upgraded")
@@ -54,7 +54,7 @@ impl ControllerWait {
                 "Parallel",
                 !ahead.is_empty() || holders.iter().any(SlotHolder::can_resolve),
                 if holders.iter().any(|holder| holder.failed) {
-                    "repair the failed nodes, which count as in progress, or raise maxParallelUpgrades"
+                    "repair the failed nodes, which keep their slots, or raise maxParallelUpgrades"
                 } else {
                     "wait: the node's upgrade starts when another node is done"
                 },
@@ -89,18 +89,18 @@ impl ControllerWait {
             Self::DriverStarting { .. } => (
                 "DriverStarting",
                 true,
-                "check the pod's log; if the pod hangs without restarts, the operator waits for it indefinitely",
+                "check the pod's log; if the pod hangs without restarts, NVIDIA's controller waits for it indefinitely",
             ),
             Self::NoValidator => (
                 "NoValidator",
                 true,
-                "find out why the validator's DaemonSet has no pod on the node; the operator waits for the pod indefinitely",
+                "find out why the validator's DaemonSet has no pod on the node; NVIDIA's controller waits for the pod indefinitely",
             ),
             Self::Validating { .. } => ("Validating", true, "check the validator's log"),
             Self::FailedBefore => (
                 "FailedBefore",
                 false,
-                "remove the pods that could not be evicted, then set the state label to upgrade-required",
+                "remove the pods that could not be evicted, then retry the node",
             ),
             Self::FailedDriver { .. } => (
                 "FailedDriver",

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use contract::count::with_noun;
 
 use super::super::predict::PredictedStep;
+use super::super::state::{ControllerState, ExplainedState};
 use super::{ControllerWait, SlotHolder};
 
 /// Maximum number of names in a message.
@@ -18,19 +19,22 @@ impl fmt::Display for ControllerWait {
             Self::Off => write!(out, "automatic upgrades are off"),
             Self::SandboxWorkloads => write!(
                 out,
-                "the operator does not upgrade drivers while sandboxWorkloads.enabled is true"
+                "NVIDIA's controller does not upgrade drivers while sandboxWorkloads.enabled is true"
             ),
             Self::Blocked { error } => {
-                write!(out, "the operator cannot upgrade any node: {error}")
+                write!(out, "NVIDIA's controller cannot upgrade any node: {error}")
             }
             Self::PassEnds { error } => {
-                write!(out, "the operator stops before it reaches the node: {error}")
+                write!(out, "NVIDIA's controller stops before it reaches the node: {error}")
             }
-            Self::Asleep { step, since, until } => {
+            // It is unknown when the controller last checked the nodes.
+            Self::Asleep { step, since: None, .. } => {
+                write!(out, "when NVIDIA's controller checks the nodes next, {step}")
+            }
+            Self::Asleep { step, since: Some(since), until } => {
                 write!(
                     out,
-                    "the operator has not checked the nodes{}; when it does{}, {step}",
-                    OptionalTime(" since ", since, ""),
+                    "NVIDIA's controller has not checked the nodes since {since:.0}; when it does{}, {step}",
                     OptionalTime(" (by ", until, " at the latest)")
                 )
             }
@@ -38,13 +42,13 @@ impl fmt::Display for ControllerWait {
             Self::Parallel { limit, holders, ahead } => {
                 write!(
                     out,
-                    "maxParallelUpgrades allows {}, and {} in progress{}{}",
-                    with_noun(*limit, "upgrade"),
-                    match holders.len() {
-                        0 => "none is".to_owned(),
-                        1 => "1 is".to_owned(),
-                        count => format!("{count} are"),
+                    "{} (maxParallelUpgrades is {limit}, {} in use){}{}",
+                    if ahead.is_empty() {
+                        "no slot is free"
+                    } else {
+                        "other nodes get the free slots first"
                     },
+                    holders.len(),
                     HolderNames(holders),
                     NextNodes(ahead)
                 )
@@ -63,7 +67,7 @@ impl fmt::Display for ControllerWait {
                 write!(
                     out,
                     "{count} {run}{}{}",
-                    OptionalTime("; the operator has been waiting since ", since, ""),
+                    OptionalTime("; NVIDIA's controller has been waiting since ", since, ""),
                     OptionalTime(", and continues the upgrade after ", until, "")
                 )
             }
@@ -71,14 +75,14 @@ impl fmt::Display for ControllerWait {
                 let then = if *drain { "it drains the node" } else { "the upgrade fails" };
                 write!(
                     out,
-                    "the operator is evicting pods that use the device{}",
+                    "NVIDIA's controller is evicting pods that use the device{}",
                     AfterTimeout(*timeout_seconds, then)
                 )
             }
             Self::Draining { timeout_seconds } => {
                 write!(
                     out,
-                    "the operator is draining the node{}",
+                    "NVIDIA's controller is draining the node{}",
                     AfterTimeout(*timeout_seconds, "the upgrade fails")
                 )
             }
@@ -115,7 +119,7 @@ impl fmt::Display for ControllerWait {
                 )
             }
             Self::FailedBefore => {
-                write!(out, "the upgrade failed, and the node keeps its old driver")
+                write!(out, "the upgrade failed, and the driver pod has an older revision")
             }
             Self::FailedDriver { pod, trouble } => {
                 write!(
@@ -125,7 +129,7 @@ impl fmt::Display for ControllerWait {
                 )
             }
             Self::UnknownState { label } => {
-                write!(out, "the operator does not know the state `{label}`")
+                write!(out, "NVIDIA's controller does not know the state `{label}`")
             }
         }
     }
@@ -134,7 +138,9 @@ impl fmt::Display for ControllerWait {
 impl fmt::Display for PredictedStep {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::To(state) => write!(out, "the node moves to {state}"),
+            Self::To(state) => {
+                write!(out, "the node enters state {}", ExplainedState(state.label()))
+            }
             Self::DeletePod => write!(out, "it deletes the node's driver pod"),
             Self::Evict => write!(out, "it evicts the pods that use the device"),
             Self::Drain => write!(out, "it drains the node"),
@@ -177,22 +183,42 @@ impl fmt::Display for OptionalTime<'_> {
     }
 }
 
-/// `: gpu-1 (upgrade-failed), gpu-2 (upgrade-done, cordoned) and 3 others`
+/// `: gpu-1 (failed, keeps its slot), gpu-2 (cordoned) and 3 others`
 struct HolderNames<'a>(&'a [SlotHolder]);
 
 impl fmt::Display for HolderNames<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, holder) in self.0.iter().take(NAMED).enumerate() {
-            write!(out, "{}{} ({}", if at == 0 { ": " } else { ", " }, holder.node, holder.state)?;
-            write!(
-                out,
-                "{}{})",
-                if holder.cordoned { ", cordoned" } else { "" },
-                if holder.not_ready { ", not Ready" } else { "" }
-            )?;
+            write!(out, "{}{}", if at == 0 { ": " } else { ", " }, holder.node)?;
+            let words = holder_words(holder);
+            if !words.is_empty() {
+                write!(out, " ({})", words.join(", "))?;
+            }
         }
         others(out, self.0.len())
     }
+}
+
+/// Returns why the node counts against the limit.
+fn holder_words(holder: &SlotHolder) -> Vec<&'static str> {
+    let state = match holder.state {
+        ControllerState::Failed => Some("failed, keeps its slot"),
+        // It counts for another reason.
+        ControllerState::Unknown | ControllerState::UpgradeRequired | ControllerState::Done => None,
+        ControllerState::CordonRequired
+        | ControllerState::WaitForJobsRequired
+        | ControllerState::PodDeletionRequired
+        | ControllerState::DrainRequired
+        | ControllerState::NodeMaintenanceRequired
+        | ControllerState::PostMaintenanceRequired
+        | ControllerState::PodRestartRequired
+        | ControllerState::ValidationRequired
+        | ControllerState::UncordonRequired
+        | ControllerState::Unrecognized => Some(holder.state.meaning()),
+    };
+    let cordoned = holder.cordoned.then_some("cordoned");
+    let not_ready = holder.not_ready.then_some("not Ready");
+    [state, cordoned, not_ready].into_iter().flatten().collect()
 }
 
 /// `; next: gpu-1, gpu-2`

@@ -10,7 +10,7 @@ use contract::settings::Settings;
 use kube_io::record::StoredRecord;
 use kube_io::releases::HookJob;
 use observed::{Observed, OperatorLease};
-use planner::memory::RunMemory;
+use planner::memory::{RecordedWaits, RunMemory};
 use planner::reason::{OPERATOR_ACTING, OPERATOR_NOT_LEADING, OPERATOR_NOT_SEEN};
 use planner::spec::leadership::OperatorActivity;
 
@@ -73,8 +73,8 @@ impl<'a> FollowedRun<'a> {
             self.run.filter(|_| is_running).map(|run| run.taken_over_at.unwrap_or(run.started_at));
         memory.taken_over_at = taken_over_at.unwrap_or(now);
         if let Some(run) = self.run {
-            memory.is_followed = true;
-            memory.recorded_fleet_wait.clone_from(&run.fleet_wait);
+            memory.followed = Some(RecordedWaits { fleet: run.fleet_wait.clone() });
+            memory.assessed.since = run.assessed_since;
             memory.nodes.clone_from(&self.record.nodes);
             memory.cohort.clone_from(&run.cohort);
             memory.baseline.clone_from(&run.baseline);
@@ -156,6 +156,7 @@ mod tests {
             end: None,
             has_pod: true,
             has_failed_pod: false,
+            pods: None,
         }
     }
 

@@ -31,7 +31,7 @@ pub struct RolloutPlan {
     pub total: usize,
     /// The nodes: first those that start, in order, then the others.
     pub nodes: Vec<PlannedNode>,
-    /// The nodes that start, grouped into waves.
+    /// The nodes that are upgraded, grouped into waves.
     pub waves: Vec<PlannedWave>,
     /// The pods that leave their nodes, in order.
     pub pods: Vec<PlannedEviction>,

@@ -4,9 +4,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use contract::settings::Reroll;
+use nvidia_upgrade::ControllerState;
 use observed::selects;
 use observed::{ObservedDaemonSet, ObservedNode};
 use planner::dra_plugin::{DraPluginStatus as PluginStatus, DraPlugins};
+use planner::drive_upgrade::state::UpgradeState;
 use planner::node::{DriverOperands, DriverStatus as NodeStatus, PluginBase};
 use planner::progress::NodeProgress;
 use planner::reason::Wait;
@@ -41,6 +43,14 @@ impl PluginCondition {
     }
 }
 
+/// Returns what happens to a node in a state of NVIDIA's or gpu-rollout's.
+pub fn state_meaning(state: &str) -> &'static str {
+    if state == UpgradeState::Lifted.name() {
+        return "released to NVIDIA's controller";
+    }
+    ControllerState::from_label(Some(state)).meaning()
+}
+
 pub(super) fn row(
     snapshot: &RolloutSnapshot,
     sources: &WaitStartSources<'_>,
@@ -52,7 +62,7 @@ pub(super) fn row(
     let pod = operands.driver_pod(node);
     let waiting = |wait: &Wait| {
         if wait.node.is_some() {
-            waiting::node(snapshot, sources, node, wait)
+            waiting::node(snapshot, sources, progress, wait)
         } else {
             waiting::fleet(snapshot, wait)
         }
@@ -66,6 +76,7 @@ pub(super) fn row(
         driver_now: running,
         driver_wanted: wanted(snapshot, node).map(version),
         driver_current: pod.as_ref().is_none_or(|pod| pod.newest),
+        driver_ready: pod.as_ref().is_none_or(|pod| pod.pod.ready),
         plugin: plugin(snapshot, operands, node),
         held: HoldStatus::find(snapshot, node),
         waiting: wait.map(waiting),

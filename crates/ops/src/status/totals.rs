@@ -6,10 +6,13 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use planner::progress::{self, LimitUse, NodeProgress, NodeStage, PoolProgress, RolloutPace};
+use contract::settings::Mode;
+use planner::progress::{
+    self, LimitUse, NoEta, NodeProgress, NodeStage, PoolProgress, RolloutPace,
+};
 
 use super::super::observe::RolloutSnapshot;
-use super::NodeRow;
+use super::{BlockingCondition, NodeRow};
 
 /// Totals of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -52,6 +55,9 @@ pub struct FleetTotals {
 pub struct MissingEta {
     /// The constant name of the reason.
     pub reason: &'static str,
+    /// The node that it is about; absent: the fleet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// The reason, for people.
     pub text: String,
 }
@@ -86,7 +92,36 @@ fn of_pools(nodes: &[NodeProgress<'_>], snapshot: &RolloutSnapshot) -> Vec<PoolT
     progress::by_pool(nodes, &snapshot.pools).iter().filter_map(of).collect()
 }
 
-/// Computes the totals, and sets the ETA of each row. A node with obstacles does not move.
+/// Describes why there is no ETA. Without a hook, NVIDIA's controller continues, unless a node
+/// blocks it.
+fn missing_eta(error: NoEta, mode: Mode, rows: &[NodeRow]) -> MissingEta {
+    let is_broken = |row: &&NodeRow| {
+        row.waiting.as_ref().is_some_and(BlockingCondition::is_stuck)
+            && matches!(row.stage, NodeStage::Failed | NodeStage::InProgress)
+    };
+    let named = |node: &str| rows.iter().find(|row| row.node == node);
+    let error = match (error, rows.iter().find(is_broken)) {
+        (NoEta::NoHookRunning, Some(row)) if !mode.decides() => NoEta::NodeStuck {
+            node: row.node.clone(),
+            reason: row.waiting.as_ref().map_or("", |waiting| waiting.reason),
+        },
+        (error, _) => error,
+    };
+    let text = match &error {
+        NoEta::NodeStuck { node, reason }
+            if named(node)
+                .and_then(|row| row.waiting.as_ref())
+                .is_some_and(|waiting| !waiting.is_stuck()) =>
+        {
+            format!("it is unknown how long node {node} waits ({reason})")
+        }
+        _ => error.to_string(),
+    };
+    MissingEta { reason: error.name(), node: error.node().map(str::to_owned), text }
+}
+
+/// Computes the totals, and sets the ETA of each row. A node with obstacles does not move,
+/// unless they end in time.
 pub(super) fn totals(
     snapshot: &RolloutSnapshot,
     nodes: &mut [NodeProgress<'_>],
@@ -96,10 +131,7 @@ pub(super) fn totals(
     for (node, row) in nodes.iter_mut().zip(&*rows) {
         // A wait that a command observes for the first time is older.
         node.waits_since = row.waiting.as_ref().and_then(|waiting| waiting.since.at);
-        node.moves &= row
-            .waiting
-            .as_ref()
-            .is_some_and(|waiting| waiting.resolves_itself && waiting.obstacles.is_empty());
+        node.moves &= row.waiting.as_ref().is_some_and(|waiting| !waiting.needs_action());
     }
     let (settings, pools, now) = (&snapshot.settings, &snapshot.pools, snapshot.now);
     let has_job = snapshot.phase().has_job();
@@ -109,7 +141,7 @@ pub(super) fn totals(
         BTreeMap::new()
     };
     for row in &mut *rows {
-        row.end = ends.get(&row.node).copied();
+        row.end = ends.get(&row.node).and_then(|end| end.at());
     }
     let eta =
         progress::rollout_eta(nodes, &ends, pace, snapshot.decided().fleet_waits(), (has_job, now));
@@ -127,6 +159,6 @@ pub(super) fn totals(
         pools: of_pools(nodes, snapshot),
         pace,
         end: eta.as_ref().ok().copied().flatten(),
-        no_eta: eta.err().map(|error| MissingEta { reason: error.name(), text: error.to_string() }),
+        no_eta: eta.err().map(|error| missing_eta(error, settings.mode, rows)),
     }
 }

@@ -1,7 +1,10 @@
 //! Creates the blocking condition of a node or the fleet from the engine's reason.
 
+use jiff::Timestamp;
+
+use nvidia_upgrade::explain::ControllerWait;
 use observed::ObservedNode;
-use planner::progress::resolves_itself;
+use planner::progress::NodeProgress;
 use planner::reason::upgrade::UpgradeReason;
 use planner::reason::{Reason, Wait};
 
@@ -18,14 +21,17 @@ const NOT_RUNNING: &str = "NotRunning";
 /// The reason of nodes that a hook holds until the operator is upgraded.
 const HELD: &str = "Held";
 
+/// The grace time of the hook chart.
+const USUAL_GRACE_SECONDS: i64 = 300;
+
 /// Describes what a node waits for.
 pub(super) fn node(
     snapshot: &RolloutSnapshot,
     sources: &WaitStartSources<'_>,
-    node: &ObservedNode,
+    progress: &NodeProgress<'_>,
     wait: &Wait,
 ) -> BlockingCondition {
-    let reason = &*wait.reason;
+    let (node, reason) = (progress.node, &*wait.reason);
     let mut waiting = BlockingCondition {
         reason: reason.name(),
         text: reason.to_string(),
@@ -34,7 +40,9 @@ pub(super) fn node(
             wait,
             snapshot,
         ),
-        resolves_itself: resolves_itself(reason),
+        resolves_itself: reason.resolves_itself(),
+        stalled: reason.resolves_itself() && !progress.moves,
+        blocked_by: blocked_by(reason),
         remedy: node_remedy(snapshot, sources, node, reason),
         obstacles: node_obstacles(snapshot, node, reason),
         whole_fleet: false,
@@ -135,11 +143,14 @@ fn behind(remedy: Remedy, reason: &Reason) -> Remedy {
 /// Describes what the whole fleet waits for.
 pub(super) fn fleet(snapshot: &RolloutSnapshot, wait: &Wait) -> BlockingCondition {
     let reason = &*wait.reason;
+    let since = since(WaitStart::default(), wait, snapshot);
     BlockingCondition {
         reason: reason.name(),
         text: reason.to_string(),
-        since: since(WaitStart::default(), wait, snapshot),
-        resolves_itself: resolves_itself(reason),
+        stalled: is_overdue(since.at, snapshot.settings.grace_seconds, snapshot.now),
+        since,
+        resolves_itself: reason.resolves_itself(),
+        blocked_by: Vec::new(),
         remedy: remedy_for(
             reason,
             RemedyContext {
@@ -152,6 +163,27 @@ pub(super) fn fleet(snapshot: &RolloutSnapshot, wait: &Wait) -> BlockingConditio
         obstacles: Vec::new(),
         whole_fleet: true,
     }
+}
+
+/// Returns the nodes that hold the slots for which the node waits, and that do not free them by
+/// themselves.
+#[expect(clippy::wildcard_enum_match_arm, reason = "only a limit has holders")]
+fn blocked_by(reason: &Reason) -> Vec<String> {
+    let Reason::DriverOutOfDate { why: Some(why), .. } = reason else { return Vec::new() };
+    match &**why {
+        ControllerWait::Parallel { holders, .. } | ControllerWait::Unavailable { holders, .. } => {
+            let stuck = holders.iter().filter(|holder| !holder.can_resolve());
+            stuck.map(|holder| holder.node.clone()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Returns whether the fleet has waited longer than the hook does, or than most hooks do. Without a
+/// hook, there is no grace time.
+fn is_overdue(since: Option<Timestamp>, grace_seconds: u64, now: Timestamp) -> bool {
+    let limit = i64::try_from(grace_seconds).unwrap_or(i64::MAX).min(USUAL_GRACE_SECONDS);
+    since.is_some_and(|since| now.duration_since(since).as_secs() > limit)
 }
 
 /// Returns the recorded start of a wait, or the one from earlier snapshots.
@@ -221,4 +253,27 @@ fn last(snapshot: &RolloutSnapshot) -> String {
             format!(" (the last run ended {:.0} with {})", verdict.at, verdict.code.name())
         })
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    /// `status` called a rollout in progress for hours while the operator reported an error.
+    #[test]
+    fn fleet_wait_beyond_grace_time_is_overdue() {
+        let now = Timestamp::UNIX_EPOCH;
+        let ago = |seconds| Some(now - SignedDuration::from_secs(seconds));
+        for (since, grace_seconds, is_late) in [
+            (None, 60, false),
+            (ago(60), 60, false),
+            (ago(61), 60, true),
+            (ago(300), u64::from(u32::MAX), false),
+            (ago(301), u64::from(u32::MAX), true),
+        ] {
+            assert_eq!(is_overdue(since, grace_seconds, now), is_late, "{since:?}");
+        }
+    }
 }

@@ -193,6 +193,8 @@ fn follow_state(draft: &mut NodeDraft<'_>) {
     if label.is_empty() || !started || known || steps.len() >= MOST_STEPS {
         return;
     }
-    let step = RecordedStep { state: label.to_owned(), at: draft.now() };
+    // Without a decision before this one, it is unknown when the controller set the state.
+    let or_earlier = !draft.fleet.memory.assessed.is_observed;
+    let step = RecordedStep { state: label.to_owned(), at: draft.now(), or_earlier };
     draft.change_record(|record| record.steps.push(step));
 }

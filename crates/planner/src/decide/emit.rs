@@ -273,7 +273,9 @@ fn stalls_are_over(nodes: &RunNodes<'_>) -> bool {
             && before(name) != Some(NodeOutcome::Deferred)
     };
     nodes.listed.iter().any(|node| match node.ending.reason.as_deref() {
-        Some(Reason::OperandOutdated { stalled_by: Some(name), .. }) => is_left(name),
+        Some(Reason::OperandOutdated { awaited: Some(node), .. }) => {
+            !node.is_ready && is_left(&node.name)
+        }
         Some(_) | None => false,
     })
 }

@@ -76,7 +76,10 @@ impl<'a> FleetDraft<'a> {
                 after(renewed, lease.duration_seconds.saturating_add(1)).max(after(self.now, 1)),
             );
         }
-        led.and_then(|()| self.without_nodes(drivers)).and(quiet)
+        let has_matched = self.memory.assessed.since.is_some();
+        led.and_then(|()| self.without_nodes(drivers))
+            .map_err(|reason| if has_matched { reason.changed_in_run() } else { reason })
+            .and(quiet)
     }
 
     /// Checks that the operator has been the leader, and has left its DaemonSets and its spec

@@ -32,7 +32,8 @@ impl NodeMemory {
         let name = &node.name;
         let record = memory.nodes.get(name);
         Self {
-            is_followed: memory.is_followed && record.is_some_and(|record| record.uid == node.uid),
+            is_followed: memory.followed.is_some()
+                && record.is_some_and(|record| record.uid == node.uid),
             record: record.cloned(),
             waiting: memory.waiting.get(name).copied(),
             waiting_apart: memory.waiting_apart.get(name).copied(),

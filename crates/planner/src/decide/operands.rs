@@ -115,9 +115,11 @@ pub(super) fn outcome(
             MissingGpus::Fail => NodeOutcome::Failed,
         });
     }
-    if let Reason::OperandOutdated { stalled_by: Some(stalling), .. } = reason {
+    if let Reason::OperandOutdated { awaited: Some(node), .. } = reason
+        && !node.is_ready
+    {
         // If a tolerated node stalls the update, the nodes that it stalls are tolerated too.
-        return draft.outcome_of(stalling).filter(|outcome| *outcome == NodeOutcome::Deferred);
+        return draft.outcome_of(&node.name).filter(|outcome| *outcome == NodeOutcome::Deferred);
     }
     None
 }

@@ -175,7 +175,11 @@ impl UpgradeRecord {
         steps.sort_unstable();
         steps
             .into_iter()
-            .map(|(at, state)| RecordedStep { state: state.name().to_owned(), at })
+            .map(|(at, state)| RecordedStep {
+                state: state.name().to_owned(),
+                at,
+                or_earlier: false,
+            })
             .collect()
     }
 

@@ -156,6 +156,7 @@ fn slots_are_counted_per_nvidia_driver() {
         wait: None,
         moves: true,
         started: None,
+        ended: None,
         waits_since: None,
     };
     let all: Vec<NodeProgress<'_>> = nodes.iter().map(progress).collect();
@@ -186,10 +187,11 @@ fn wait_that_needs_no_slot_ends_or_is_late() {
         ("for minutes", Reason::GpusNotOffered, Some(-240), false, Err("node-late")),
         ("unknown start", toolkit(), None, false, Err("start-unknown")),
         ("next to a failed node", toolkit(), Some(-5), true, Ok(Some(second(15)))),
-        ("its turn", turn(), Some(-240), false, Ok(Some(second(20)))),
+        ("its turn", turn(), Some(-5), false, Ok(Some(second(15)))),
+        ("its turn, but not started", turn(), Some(-240), false, Err("not-started")),
         ("no free slot", turn(), Some(-240), true, Err("no-slot")),
     ] {
-        let nodes = [node("gpu-1", None), node("gpu-0", None)];
+        let nodes = ["gpu-1", "gpu-0"].map(|name| ObservedNode { ready: true, ..node(name, None) });
         let wait = Wait { node: None, reason: reason.into(), since: now };
         let waiting = NodeProgress {
             node: &nodes[0],
@@ -198,6 +200,7 @@ fn wait_that_needs_no_slot_ends_or_is_late() {
             wait: Some(&wait),
             moves: true,
             started: None,
+            ended: None,
             waits_since: since.map(second),
         };
         let failed = NodeProgress {

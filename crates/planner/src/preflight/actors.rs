@@ -5,6 +5,7 @@ use crate::spec::actor::{PolicyMismatch, mismatch};
 use crate::spec::driver_daemon_sets;
 use contract::budget::FleetPace;
 use contract::check::PreflightCheck;
+use contract::count::with_noun;
 use contract::driver::Driver;
 use contract::policy::Policy;
 use contract::settings::{Mode, Settings};
@@ -183,7 +184,8 @@ fn time_budget(view: &PreflightView<'_>) -> Option<DraftFinding> {
         DraftFinding::new(
             PreflightCheck::TimeBudget,
             format!(
-                "{nodes} nodes, {} at a time and {} s each, need a time budget of {needed} s, but it is {has} s: {remedy} to {needed}",
+                "the upgrade of {}, {} at a time and {} s each, needs a time budget of {needed} s, but it is {has} s: {remedy} to {needed}",
+                with_noun(nodes, "node"),
                 fleet.parallel(),
                 fleet.per_node_seconds
             ),

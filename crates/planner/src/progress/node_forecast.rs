@@ -28,14 +28,20 @@ pub struct RolloutPace {
 }
 
 impl RolloutPace {
-    /// Returns the median of the nodes that this run has completed, or the expected value.
+    /// Returns the median of the nodes that this run has completed, or the expected value. A node is
+    /// not measured if its start is unknown, or if the run was interrupted during its upgrade.
+    /// `interruptions`: the ends of interruptions, in which no hook or no operator was running.
     pub fn from_records<'a>(
         records: impl Iterator<Item = &'a NodeRecord>,
+        interruptions: &[Timestamp],
         expected_seconds: u64,
     ) -> Self {
         let took = |record: &NodeRecord| {
-            let started = record.steps.first()?.at;
+            let started = record.steps.first().filter(|step| !step.or_earlier)?.at;
             let ended = record.since.filter(|_| record.outcome == Some(NodeOutcome::Done))?;
+            if interruptions.iter().any(|at| started < *at && *at < ended) {
+                return None;
+            }
             u64::try_from(ended.duration_since(started).as_secs()).ok()
         };
         let mut all: Vec<u64> = records.filter_map(took).collect();
@@ -64,6 +70,26 @@ impl RolloutPace {
     }
 }
 
+/// When a node will be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeForecast {
+    /// At this time, probably.
+    At(Timestamp),
+    /// It is unknown: a slot has been free for the node for too long, and its upgrade has not
+    /// started.
+    NotStarted,
+}
+
+impl NodeForecast {
+    /// Returns the time, if there is one.
+    pub fn at(self) -> Option<Timestamp> {
+        match self {
+            Self::At(at) => Some(at),
+            Self::NotStarted => None,
+        }
+    }
+}
+
 /// A fleet in the middle of its rollout.
 #[derive(Clone, Debug)]
 pub struct FleetProgress<'a> {
@@ -75,30 +101,36 @@ pub struct FleetProgress<'a> {
     pub stuck: usize,
     /// How many nodes are upgraded at once.
     pub parallel: usize,
+    /// Since when the free slots are free and nodes wait for them.
+    pub free_since: Timestamp,
     /// Seconds between the end of one node and the start of the next.
     pub soak_seconds: u64,
 }
 
-/// Returns when each of the nodes will be done.
+/// Returns when each of the nodes will be done. A node that gets no slot is missing.
 pub fn ends<'a>(
     fleet: &FleetProgress<'a>,
     pace: RolloutPace,
     now: Timestamp,
-) -> BTreeMap<&'a str, Timestamp> {
+) -> BTreeMap<&'a str, NodeForecast> {
     let mut ends = BTreeMap::new();
     let mut slots: BinaryHeap<Reverse<Timestamp>> = BinaryHeap::new();
     for (node, started) in &fleet.moving {
         let end = pace.end(*started, now);
-        ends.insert(*node, end);
+        ends.insert(*node, NodeForecast::At(end));
         slots.push(Reverse(after(end, fleet.soak_seconds)));
     }
     for _ in fleet.moving.len()..fleet.parallel.saturating_sub(fleet.stuck) {
-        slots.push(Reverse(now));
+        slots.push(Reverse(fleet.free_since));
     }
     for node in &fleet.queued {
         let Some(Reverse(free)) = slots.pop() else { break };
-        let end = after(free, pace.per_node_seconds);
-        ends.insert(node, end);
+        if pace.is_late(free, now) {
+            ends.insert(*node, NodeForecast::NotStarted);
+            continue;
+        }
+        let end = pace.end(free, now);
+        ends.insert(*node, NodeForecast::At(end));
         slots.push(Reverse(after(end, fleet.soak_seconds)));
     }
     ends
@@ -119,7 +151,7 @@ mod tests {
         let pace = RolloutPace { per_node_seconds, measured_nodes: 0 };
         ends(fleet, pace, at(1000))
             .into_iter()
-            .map(|(node, end)| (node.to_owned(), end.as_second()))
+            .filter_map(|(node, end)| Some((node.to_owned(), end.at()?.as_second())))
             .collect()
     }
 
@@ -130,6 +162,7 @@ mod tests {
             queued: vec!["c", "d", "e"],
             stuck: 0,
             parallel: 2,
+            free_since: at(1000),
             soak_seconds: 0,
         };
         let expected = [("a", 1050), ("b", 1000), ("c", 1100), ("d", 1150), ("e", 1200)];
@@ -153,6 +186,24 @@ mod tests {
         }
     }
 
+    /// A queued node with a free slot was expected later and later while no controller started it.
+    #[test]
+    fn node_that_is_not_started_becomes_late() {
+        let fleet = |free_since| FleetProgress {
+            moving: vec![],
+            queued: vec!["c"],
+            stuck: 0,
+            parallel: 1,
+            free_since: at(free_since),
+            soak_seconds: 0,
+        };
+        let end = |free_since| seconds(&fleet(free_since), 100).first().map(|(_, end)| *end);
+        assert_eq!(end(1000), Some(1100), "the slot has just become free");
+        assert_eq!(end(960), Some(1060), "the end does not move with the clock");
+        assert_eq!(end(850), Some(1000), "it is slightly late");
+        assert_eq!(end(849), None, "it is late");
+    }
+
     #[test]
     fn stuck_nodes_in_all_slots_leave_no_estimate() {
         let fleet = FleetProgress {
@@ -160,6 +211,7 @@ mod tests {
             queued: vec!["c"],
             stuck: 2,
             parallel: 2,
+            free_since: at(1000),
             soak_seconds: 0,
         };
         assert_eq!(seconds(&fleet, 100), []);
@@ -167,10 +219,12 @@ mod tests {
 
     #[test]
     fn pace_is_that_of_the_finished_nodes() {
+        let step =
+            |or_earlier| RecordedStep { state: "drain-required".into(), at: at(0), or_earlier };
         let record = |outcome, took: i64| NodeRecord {
             outcome,
             since: Some(at(took)),
-            steps: vec![RecordedStep { state: "drain-required".into(), at: at(0) }],
+            steps: vec![step(false)],
             ..NodeRecord::default()
         };
         let records = [
@@ -179,13 +233,16 @@ mod tests {
             record(Some(NodeOutcome::Failed), 1),
             record(None, 2),
         ];
-        assert_eq!(
-            RolloutPace::from_records(records.iter(), 600),
-            RolloutPace { per_node_seconds: 300, measured_nodes: 2 }
-        );
-        assert_eq!(
-            RolloutPace::from_records([].iter(), 600),
-            RolloutPace { per_node_seconds: 600, measured_nodes: 0 }
-        );
+        let pace = |records: &[NodeRecord], interruptions: &[Timestamp]| {
+            let pace = RolloutPace::from_records(records.iter(), interruptions, 600);
+            (pace.per_node_seconds, pace.measured_nodes)
+        };
+        assert_eq!(pace(&records, &[]), (300, 2));
+        assert_eq!(pace(&[], &[]), (600, 0));
+        // The pace took the time of an outage for that of a node.
+        assert_eq!(pace(&records, &[at(0), at(200)]), (100, 1), "the second node was interrupted");
+        assert_eq!(pace(&records, &[at(50)]), (600, 0), "both nodes were interrupted");
+        let half = NodeRecord { steps: vec![step(true)], ..record(Some(NodeOutcome::Done), 10) };
+        assert_eq!(pace(&[half], &[]), (600, 0), "its start is unknown");
     }
 }

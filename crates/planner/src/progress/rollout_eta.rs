@@ -6,7 +6,7 @@ use std::fmt;
 use jiff::Timestamp;
 use strum::{EnumCount, IntoStaticStr};
 
-use super::{NodeProgress, NodeStage, RolloutPace};
+use super::{NodeForecast, NodeProgress, NodeStage, RolloutPace};
 use crate::reason::Wait;
 
 /// Why there is no estimate of the end.
@@ -20,6 +20,11 @@ pub enum NoEta {
     FleetWaits {
         /// The reason's name.
         reason: &'static str,
+    },
+    /// A node is NotReady: it is unknown whether and when it comes back.
+    NodeNotReady {
+        /// The node.
+        node: String,
     },
     /// A node needs manual action.
     NodeStuck {
@@ -45,6 +50,11 @@ pub enum NoEta {
         /// The node.
         node: String,
     },
+    /// A slot is free, and the node's upgrade has not started.
+    NotStarted {
+        /// The node.
+        node: String,
+    },
     /// Nodes that need manual action occupy all slots.
     NoSlot {
         /// The first node that waits for one.
@@ -57,6 +67,20 @@ impl NoEta {
     pub fn name(&self) -> &'static str {
         self.into()
     }
+
+    /// Returns the node that it is about; `None`: the fleet.
+    pub fn node(&self) -> Option<&str> {
+        match self {
+            Self::NoHookRunning | Self::FleetWaits { .. } => None,
+            Self::NodeNotReady { node }
+            | Self::NodeStuck { node, .. }
+            | Self::NodeFails { node, .. }
+            | Self::NodeLate { node }
+            | Self::StartUnknown { node }
+            | Self::NotStarted { node }
+            | Self::NoSlot { node } => Some(node),
+        }
+    }
 }
 
 impl fmt::Display for NoEta {
@@ -64,6 +88,7 @@ impl fmt::Display for NoEta {
         match self {
             Self::NoHookRunning => write!(out, "no hook is running"),
             Self::FleetWaits { reason } => write!(out, "the whole fleet is waiting ({reason})"),
+            Self::NodeNotReady { node } => write!(out, "node {node} is NotReady"),
             Self::NodeStuck { node, reason } => {
                 write!(out, "node {node} needs manual action ({reason})")
             }
@@ -74,19 +99,22 @@ impl fmt::Display for NoEta {
             Self::StartUnknown { node } => {
                 write!(out, "the run record does not say since when node {node} has been waiting")
             }
+            Self::NotStarted { node } => {
+                write!(out, "node {node} has not been started although a slot is free")
+            }
             Self::NoSlot { node } => write!(out, "no slot becomes free for node {node}"),
         }
     }
 }
 
-/// Estimates the end of the rollout. `ends`: the estimated end of each node; `has_job`: whether a
+/// Estimates the end of the rollout. `ends`: the forecast of each node; `has_job`: whether a
 /// hook is running. Returns `Ok(None)` if no node is left.
 ///
 /// # Errors
 /// At least one node has no estimate.
 pub fn rollout_eta<'a>(
     nodes: &[NodeProgress<'_>],
-    ends: &BTreeMap<String, Timestamp>,
+    ends: &BTreeMap<String, NodeForecast>,
     pace: RolloutPace,
     mut fleet_waits: impl Iterator<Item = &'a Wait>,
     (has_job, now): (bool, Timestamp),
@@ -103,18 +131,27 @@ pub fn rollout_eta<'a>(
     }
     // Pending nodes have no estimate because of the nodes in progress.
     open.sort_by_key(|node| node.stage != NodeStage::InProgress);
-    if let Some(node) = open.iter().find(|node| !ends.contains_key(&node.node.name)) {
-        return Err(no_eta(node, pace, now));
+    let mut last = None;
+    for node in open {
+        match ends.get(&node.node.name) {
+            Some(NodeForecast::At(end)) => last = last.max(Some(*end)),
+            Some(NodeForecast::NotStarted) => {
+                return Err(NoEta::NotStarted { node: node.node.name.clone() });
+            }
+            None => return Err(no_eta(node, pace, now)),
+        }
     }
-    Ok(open.iter().filter_map(|node| ends.get(&node.node.name)).max().copied())
+    Ok(last)
 }
 
 fn no_eta(progress: &NodeProgress<'_>, pace: RolloutPace, now: Timestamp) -> NoEta {
     let node = progress.node.name.clone();
+    if !progress.node.ready {
+        return NoEta::NodeNotReady { node };
+    }
     if !progress.moves {
         let reason = progress.wait.map_or("Unknown", |wait| wait.reason.name());
-        let fails = progress.node.ready && progress.wait.is_some_and(super::is_failing);
-        return if fails {
+        return if progress.wait.is_some_and(super::is_failing) {
             NoEta::NodeFails { node, reason }
         } else {
             NoEta::NodeStuck { node, reason }

@@ -6,6 +6,7 @@ use contract::names;
 use super::Reason;
 use super::upgrade::UpgradeReason;
 use crate::drive_upgrade::start_limits::StartRefusal;
+use crate::rolling_update::AwaitedNode;
 
 mod daemon_set;
 mod ofed;
@@ -19,6 +20,9 @@ impl Reason {
         {
             // The policy for nodes does not matter while the controller upgrades no node at all.
             return why.advice();
+        }
+        if let Self::DriverNotReady { trouble: None, restarts: 0, .. } = self {
+            return "wait: the driver is starting; if it is not ready after several minutes, check the log of its pod";
         }
         match driver {
             Driver::Gpu => None,
@@ -36,14 +40,17 @@ impl Reason {
             Self::OperatorMissing { .. } => {
                 "install the GPU Operator, or set rollout.operatorNamespace to its namespace"
             }
+            Self::OperatorNotReady { replicas: 0, .. } => {
+                "scale the operator's Deployment up again, and find out who scaled it to 0: no operator acts on the spec until then"
+            }
             Self::OperatorNotReady { .. } => {
-                "check the pods of deployment/gpu-operator: kubectl describe pod -l app=gpu-operator"
+                "check the Deployment and its pods: it may be scaled to 0, or its pods cannot start"
             }
             Self::OperatorNotLeading { .. } => {
                 "wait: the newest pod becomes the leader when the old Lease expires (15 s with Helm, 65 s with OLM); if it does not, check the operator's log and lease/53822513.nvidia.com"
             }
             Self::OperatorNotSeen { .. } => "wait: a leader renews its Lease every two seconds",
-            Self::OperatorActing { .. } => "wait: the operator may still change its DaemonSets",
+            Self::OperatorActing { .. } => "wait: the GPU Operator may still change its DaemonSets",
             Self::OtherChart { .. } => {
                 "deploy the component's release and its hook release from the same bundle; a deployer that does not order releases installs it later, and the hook runs again"
             }
@@ -55,6 +62,9 @@ impl Reason {
             }
             Self::NvidiaDriverMissing => {
                 "create an NVIDIADriver, or set driver.nvidiaDriverCRD.enabled to false"
+            }
+            Self::Precondition { changed_in_run: true, .. } => {
+                "find out who changed the field, and set it back; to keep the new value, change the recipe and deploy again"
             }
             Self::Precondition { .. } => {
                 "deploy the operator's release with the same values as its hook release, and find out who manages the field"
@@ -117,14 +127,18 @@ impl Reason {
             Self::ToolkitNotReady { .. } => {
                 "check the pod of nvidia-container-toolkit-daemonset on the node"
             }
-            Self::ToolkitOutdated { awaited: Some(_) } => {
-                "find out why the toolkit's pod on that node is not ready: gpu-rollout why NODE"
-            }
             Self::OperandMissing { .. } => {
                 "find out why the DaemonSet creates no pod for the node: kubectl describe daemonset; its node selector and the node's labels nvidia.com/gpu.deploy.* must match"
             }
             Self::OperandNotReady { operand, .. } => operand.remedy(),
-            Self::OperandOutdated { stalled_by: Some(_), .. } => {
+            Self::ToolkitOutdated { awaited: Some(AwaitedNode { is_ready: true, .. }) }
+            | Self::OperandOutdated { awaited: Some(AwaitedNode { is_ready: true, .. }), .. } => {
+                "wait; if the pod on the named node does not become ready, find out why: gpu-rollout why NODE"
+            }
+            Self::ToolkitOutdated { awaited: Some(_) } => {
+                "repair or remove the node that stalls the rolling update, or raise daemonsets.rollingUpdate.maxUnavailable"
+            }
+            Self::OperandOutdated { awaited: Some(_), .. } => {
                 "repair or remove the node that stalls the rolling update, raise daemonsets.rollingUpdate.maxUnavailable, or tolerate the node with tolerateNotReady"
             }
             Self::ToolkitOutdated { .. }
@@ -207,7 +221,9 @@ impl Reason {
 impl UpgradeReason {
     fn advice(&self) -> &'static str {
         match self {
-            Self::Paused { .. } => "run gpu-rollout resume to continue",
+            Self::Paused { .. } => {
+                "resume when the pause is no longer needed: gpu-rollout resume shows who paused what, and asks for confirmation"
+            }
             Self::Refused(StartRefusal::Paused { .. }) => {
                 "raise the limit, and deploy again, to continue the rollout"
             }

@@ -2,10 +2,12 @@
 //! ends for it.
 
 use contract::exit::ExitCode;
+use nvidia_upgrade::explain::ControllerWait;
 
 use super::Reason;
 use super::upgrade::UpgradeReason;
 use crate::drive_upgrade::start_limits::StartRefusal;
+use crate::rolling_update::AwaitedNode;
 
 /// The name of [`Reason::OperatorNotSeen`]. The reason depends on changes that a hook observed over
 /// time, so a command reads it from the run record.
@@ -15,7 +17,10 @@ pub const OPERATOR_NOT_LEADING: &str = "OperatorNotLeading";
 /// The name of [`Reason::OperatorActing`], which a command also reads from the run record.
 pub const OPERATOR_ACTING: &str = "OperatorActing";
 
-/// Name, whether waiting can help, exit code.
+/// The name of [`UpgradeReason::Paused`], which is not a fault: commands list it after the others.
+pub const PAUSED: &str = "Paused";
+
+/// Name, whether the wait can end without manual action, exit code.
 type ReasonClass = (&'static str, bool, ExitCode);
 
 impl Reason {
@@ -24,7 +29,10 @@ impl Reason {
         self.class().0
     }
 
-    /// Returns whether waiting can help.
+    /// Returns whether the wait can end without manual action. If NVIDIA's controller does not
+    /// continue with the node, the controller's own wait decides. The operator never moves a node
+    /// from one NVIDIADriver to another, deletes no DaemonSet of a driver that was left over, and
+    /// does not scale itself up from 0.
     pub fn resolves_itself(&self) -> bool {
         self.class().1
     }
@@ -42,17 +50,22 @@ impl Reason {
         match self {
             Self::PolicyApiMissing { .. } => ("PolicyApiMissing", false, ApiMissing),
             Self::OperatorMissing { .. } => ("OperatorMissing", false, OperatorMissing),
-            Self::OperatorNotReady { .. } => ("OperatorNotReady", true, OperatorMissing),
+            Self::OperatorNotReady { replicas, .. } => {
+                ("OperatorNotReady", *replicas != 0, OperatorMissing)
+            }
             Self::OperatorNotLeading { .. } => (OPERATOR_NOT_LEADING, true, OperatorMissing),
             Self::OperatorNotSeen { .. } => (OPERATOR_NOT_SEEN, true, Budget),
             Self::OperatorActing { .. } => (OPERATOR_ACTING, true, Budget),
             Self::OtherChart { .. } => ("OtherChart", true, Precondition),
             Self::PolicyMissing { .. } => ("PolicyMissing", false, OperatorMissing),
             Self::NvidiaDriverMissing => ("NvidiaDriverMissing", false, OperatorMissing),
-            Self::Precondition { .. } => ("Precondition", true, Precondition),
+            // A deployer that does not order releases installs the values later.
+            Self::Precondition { changed_in_run, .. } => {
+                ("Precondition", !changed_in_run, Precondition)
+            }
             Self::ReconcileFailed { .. } => ("ReconcileFailed", true, OperatorMissing),
             Self::PolicyIgnored { .. } => ("PolicyIgnored", true, OperatorMissing),
-            Self::DriverLeftOver { .. } => ("DriverLeftOver", true, Precondition),
+            Self::DriverLeftOver { .. } => ("DriverLeftOver", false, Precondition),
             Self::SpecNotObserved { .. } => ("SpecNotObserved", true, Budget),
             Self::DaemonSetMissing { .. } => ("DaemonSetMissing", true, Budget),
             Self::NodesUndiscovered { .. } => ("NodesUndiscovered", true, Budget),
@@ -60,27 +73,34 @@ impl Reason {
             Self::NoGpuNodes { .. } => ("NoGpuNodes", true, NoGpuNodes),
             Self::NodeNotLabeled => ("NodeNotLabeled", true, Budget),
             Self::NodeWithoutDaemonSet => ("NodeWithoutDaemonSet", true, Budget),
-            Self::NodeInOtherPool { .. } => ("NodeInOtherPool", true, Budget),
+            Self::NodeInOtherPool { found, .. } => ("NodeInOtherPool", found.is_none(), Budget),
             Self::NodeNotReady { .. } => ("NodeNotReady", true, Budget),
             Self::DriverPodMissing => ("DriverPodMissing", true, Budget),
             Self::DriverPodUnschedulable { .. } => ("DriverPodUnschedulable", true, Budget),
-            Self::DriverOutOfDate { .. } => ("DriverOutOfDate", true, Budget),
+            Self::DriverOutOfDate { why, .. } => {
+                ("DriverOutOfDate", can_resolve(why.as_deref()), Budget)
+            }
             Self::DriverNotReady { .. } => ("DriverNotReady", true, Budget),
-            Self::UpgradeUnfinished { .. } => ("UpgradeUnfinished", true, Budget),
+            Self::UpgradeUnfinished { why, .. } => {
+                ("UpgradeUnfinished", can_resolve(why.as_deref()), Budget)
+            }
             Self::UpgradeFailed { .. } => ("UpgradeFailed", false, NodesFailed),
             Self::Skipped { .. } => ("Skipped", false, Success),
             Self::ToolkitNotReady { .. } => ("ToolkitNotReady", true, Budget),
-            Self::ToolkitOutdated { .. } => ("ToolkitOutdated", true, Budget),
+            Self::ToolkitOutdated { awaited } => {
+                ("ToolkitOutdated", goes_on(awaited.as_ref()), Budget)
+            }
             Self::OperandMissing { .. } => ("OperandMissing", true, Budget),
-            Self::OperandOutdated { stalled_by: Some(_), .. } => ("OperandOutdated", false, Budget),
-            Self::OperandOutdated { .. } => ("OperandOutdated", true, Budget),
+            Self::OperandOutdated { awaited, .. } => {
+                ("OperandOutdated", goes_on(awaited.as_ref()), Budget)
+            }
             Self::OperandNotReady { .. } => ("OperandNotReady", true, Budget),
             Self::NodeTainted { .. } => ("NodeTainted", false, Budget),
             Self::MigReconfiguring { .. } => ("MigReconfiguring", true, Budget),
             Self::GpusNotOffered => ("GpusNotOffered", true, NodesFailed),
             Self::GpusDegraded { .. } => ("GpusDegraded", false, NodesFailed),
             Self::PluginQueued { .. } => ("PluginQueued", true, Budget),
-            Self::PluginHeldUp { .. } => ("PluginHeldUp", true, DraNotServing),
+            Self::PluginHeldUp { .. } => ("PluginHeldUp", false, DraNotServing),
             Self::PluginStale { .. } => ("PluginStale", false, DraNotServing),
             Self::PluginMissing => ("PluginMissing", true, DraNotServing),
             Self::PluginUnschedulable { .. } => ("PluginUnschedulable", true, DraNotServing),
@@ -92,7 +112,7 @@ impl Reason {
             Self::ConfigMissing { .. } => ("ConfigMissing", false, Precondition),
             Self::ConfigNotApplied { .. } => ("ConfigNotApplied", true, Precondition),
             Self::RestartQueued { .. } => ("RestartQueued", true, Budget),
-            Self::RestartHeldUp { .. } => ("RestartHeldUp", true, PluginsNotServing),
+            Self::RestartHeldUp { .. } => ("RestartHeldUp", false, PluginsNotServing),
             Self::RestartRolling { .. } => ("RestartRolling", true, Budget),
             Self::RestartPending { .. } => ("RestartPending", true, PluginsNotServing),
             Self::WriteRefused { .. } => ("WriteRefused", false, NodesFailed),
@@ -103,11 +123,20 @@ impl Reason {
     }
 }
 
+/// Returns whether a rolling update that waits for this node goes on.
+fn goes_on(awaited: Option<&AwaitedNode>) -> bool {
+    awaited.is_none_or(|node| node.is_ready)
+}
+
+fn can_resolve(why: Option<&ControllerWait>) -> bool {
+    why.is_none_or(ControllerWait::can_resolve)
+}
+
 impl UpgradeReason {
     fn class(&self) -> ReasonClass {
         use ExitCode::{Budget, NewerFormat, NodesFailed, Success};
         match self {
-            Self::Paused { .. } => ("Paused", false, Budget),
+            Self::Paused { .. } => (PAUSED, false, Budget),
             Self::Refused(StartRefusal::Paused { .. }) => ("UpgradePaused", false, Budget),
             Self::Refused(StartRefusal::Slots { .. }) => ("SlotsTaken", true, Budget),
             Self::Refused(StartRefusal::Unavailable { .. }) => ("TooManyUnavailable", true, Budget),
@@ -118,7 +147,7 @@ impl UpgradeReason {
             Self::ForeignCordon => ("ForeignCordon", false, Success),
             Self::Maintenance { .. } => ("NodeMaintenance", true, Budget),
             Self::Requestor => ("RequestorMode", true, Budget),
-            Self::OtherDriver { .. } => ("OtherDriver", true, Budget),
+            Self::OtherDriver { ours, .. } => ("OtherDriver", !ours, Budget),
             Self::Cordoning => ("Cordoning", true, Budget),
             Self::Jobs { .. } => ("JobsRunning", true, Budget),
             Self::Listing => ("PodsNotListed", true, Budget),

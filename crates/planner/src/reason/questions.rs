@@ -3,6 +3,7 @@
 use nvidia_upgrade::state::ControllerState;
 
 use super::Reason;
+use super::upgrade::UpgradeReason;
 
 impl Reason {
     /// Returns whether it only waits for others; their reason says more.
@@ -26,13 +27,14 @@ impl Reason {
     /// Returns whether the node waits for its turn: for its upgrade, or for the replacement of a
     /// plugin.
     pub fn waits_for_turn(&self) -> bool {
+        if let Self::Upgrading(reason) = self {
+            // The old pod ends without a slot.
+            return !matches!(reason, UpgradeReason::DriverEnding { .. });
+        }
         self.asks_why()
             || matches!(
                 self,
-                Self::Upgrading(_)
-                    | Self::WriteRetried { .. }
-                    | Self::PluginQueued { .. }
-                    | Self::RestartQueued { .. }
+                Self::WriteRetried { .. } | Self::PluginQueued { .. } | Self::RestartQueued { .. }
             )
     }
 
@@ -43,6 +45,17 @@ impl Reason {
             return Self::ToolkitNotReady { trouble: None }.name();
         }
         self.name()
+    }
+
+    /// Returns the upgrade state of the node, if the wait depends on it.
+    pub fn upgrade_state(&self) -> Option<&str> {
+        if let Self::UpgradeUnfinished { state, .. } = self {
+            return Some(state);
+        }
+        if let Self::DriverOutOfDate { state, .. } | Self::DriverNotReady { state, .. } = self {
+            return state.as_deref();
+        }
+        None
     }
 
     /// Returns whether it can contain the reason for which NVIDIA's controller does not continue
@@ -74,10 +87,26 @@ impl Reason {
         {
             *why = None;
         }
-        if let Self::ToolkitOutdated { awaited } = &mut lasting {
+        if let Self::ToolkitOutdated { awaited } | Self::OperandOutdated { awaited, .. } =
+            &mut lasting
+            && awaited.as_ref().is_some_and(|node| node.is_ready)
+        {
             *awaited = None;
         }
         lasting
+    }
+
+    /// Returns whether a node in progress gets time before it fails for this reason. Some waits need
+    /// manual action on another node or object, and may end while the node waits.
+    pub(crate) fn gets_time(&self) -> bool {
+        self.resolves_itself()
+            || matches!(
+                self,
+                Self::PluginHeldUp { .. }
+                    | Self::RestartHeldUp { .. }
+                    | Self::NodeInOtherPool { .. }
+                    | Self::ToolkitOutdated { .. }
+            )
     }
 
     /// Returns whether it is about restarts of the device plugin.
@@ -89,5 +118,30 @@ impl Reason {
                 | Self::RestartRolling { .. }
                 | Self::RestartPending { .. }
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node in mode `drive` must not fail at once because other nodes need manual action.
+    #[test]
+    fn reasons_that_other_nodes_end_get_time() {
+        let in_pool = |found| Reason::NodeInOtherPool { wanted: "new".to_owned(), found };
+        for (reason, resolves_itself, gets_time) in [
+            (Reason::PluginHeldUp { cause: String::new(), failed: 1 }, false, true),
+            (Reason::RestartHeldUp { cause: String::new(), failed: 1 }, false, true),
+            (in_pool(Some("old".to_owned())), false, true),
+            (in_pool(None), true, true),
+            (Reason::PluginStale { cause: String::new() }, false, false),
+            (Reason::PluginMissing, true, true),
+        ] {
+            assert_eq!(
+                (reason.resolves_itself(), reason.gets_time()),
+                (resolves_itself, gets_time),
+                "{reason}"
+            );
+        }
     }
 }

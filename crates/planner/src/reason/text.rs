@@ -5,6 +5,7 @@ use std::fmt;
 use contract::count::with_noun;
 use contract::names;
 use nvidia_upgrade::explain::OptionalText;
+use nvidia_upgrade::state::ExplainedState;
 
 use super::Reason;
 
@@ -17,10 +18,16 @@ impl fmt::Display for Reason {
             Self::OperatorMissing { deployment, namespace } => {
                 write!(out, "no deployment/{deployment} in namespace `{namespace}`")
             }
-            Self::OperatorNotReady { deployment, available, replicas } => {
+            Self::OperatorNotReady { deployment, namespace, replicas: 0, .. } => {
                 write!(
                     out,
-                    "deployment/{deployment} is not rolled out: {available} of {replicas} replicas are updated and available"
+                    "deployment/{deployment} in namespace `{namespace}` is scaled to 0 replicas"
+                )
+            }
+            Self::OperatorNotReady { deployment, namespace, available, replicas } => {
+                write!(
+                    out,
+                    "deployment/{deployment} in namespace `{namespace}` is not rolled out: {available} of {replicas} replicas are updated and available"
                 )?;
                 if available < replicas {
                     Ok(())
@@ -28,16 +35,15 @@ impl fmt::Display for Reason {
                     write!(out, ", and older replicas still exist")
                 }
             }
-            Self::OperatorNotLeading { deployment, pod, holder, silent } => {
-                match pod {
-                    Some(pod) => {
-                        write!(
-                            out,
-                            "pod {pod} of deployment/{deployment} is not the leader yet: "
-                        )?;
-                    }
-                    None => write!(out, "no ready pod of deployment/{deployment} is the leader: ")?,
-                }
+            Self::OperatorNotLeading { deployment, namespace, pod, holder, silent } => {
+                let (subject, state) = pod.as_ref().map_or_else(
+                    || ("no ready pod".to_owned(), "the leader"),
+                    |pod| (format!("pod {pod}"), "not the leader yet"),
+                );
+                write!(
+                    out,
+                    "{subject} of deployment/{deployment} in namespace `{namespace}` is {state}: "
+                )?;
                 match holder {
                     Some(holder) if *silent => {
                         write!(out, "no renewal of its Lease (`{holder}`) has been observed")
@@ -46,16 +52,16 @@ impl fmt::Display for Reason {
                     None => write!(out, "the Lease has no holder"),
                 }
             }
-            Self::OperatorNotSeen { deployment, holder } => {
+            Self::OperatorNotSeen { deployment, namespace, holder, limit_seconds } => {
                 write!(
                     out,
-                    "`{holder}` of deployment/{deployment} holds the operator's Lease, but no renewal has been observed yet"
+                    "`{holder}` of deployment/{deployment} in namespace `{namespace}` holds the operator's Lease, but no renewal has been observed yet (normal for up to {limit_seconds} s)"
                 )
             }
             Self::OperatorActing { until } => {
                 write!(
                     out,
-                    "the operator recently became the leader, received a new spec or changed its DaemonSets; the hook continues at {until:.0} if the DaemonSets stay unchanged until then"
+                    "the GPU Operator recently became the leader, received a new spec or changed its DaemonSets; the hook continues at {until:.0} if the DaemonSets stay unchanged until then"
                 )
             }
             Self::OtherChart { object, found, expected } => {
@@ -95,11 +101,12 @@ impl fmt::Display for Reason {
                     "NVIDIADriver `{wanted}` selects the node, but the node's label {label} is {found}"
                 )
             }
-            Self::Precondition { kind, name, field, expected, found, manager } => {
+            Self::Precondition { kind, name, field, expected, found, manager, changed_in_run } => {
                 let manager = OptionalText(" (field manager `", manager, "`)");
+                let changed = if *changed_in_run { "; it was changed during this run" } else { "" };
                 write!(
                     out,
-                    "{field} of {kind} `{name}` is `{found}`, but must be `{expected}`{manager}"
+                    "{field} of {kind} `{name}` is `{found}`, but must be `{expected}`{manager}{changed}"
                 )
             }
             Self::SpecNotObserved { object, field, expected, found } => {
@@ -141,32 +148,33 @@ impl fmt::Display for Reason {
                 write!(out, "the driver pod cannot be scheduled: {message}")
             }
             Self::DriverOutOfDate { state, why } => {
-                let state = state.as_deref().unwrap_or("none");
                 write!(
                     out,
-                    "the driver pod has an older revision, upgrade state `{state}`{}",
+                    "the driver pod has an older revision{}{}",
+                    UpgradeStateText(state.as_deref()),
                     OptionalText("; ", why, "")
                 )
             }
             Self::DriverNotReady { state, trouble, restarts } => {
-                let state = state.as_deref().unwrap_or("none");
                 write!(
                     out,
-                    "the new driver pod is not ready{}, {}, upgrade state `{state}`",
+                    "the new driver pod is not ready{}, {}{}",
                     OptionalText(" (", trouble, ")"),
-                    with_noun(*restarts, "restart")
+                    with_noun(*restarts, "restart"),
+                    UpgradeStateText(state.as_deref())
                 )
             }
             Self::UpgradeUnfinished { state, why } => {
                 write!(
                     out,
-                    "NVIDIA's controller has not finished: upgrade state `{state}`{}",
+                    "NVIDIA's controller has not finished{}{}",
+                    UpgradeStateText(Some(state)),
                     OptionalText("; ", why, "")
                 )
             }
             Self::UpgradeFailed { trouble } => write!(
                 out,
-                "the upgrade by NVIDIA's controller failed: upgrade state `upgrade-failed`{}",
+                "the upgrade by NVIDIA's controller failed{}",
                 OptionalText(" (", trouble, ")")
             ),
             Self::Skipped { label } => {
@@ -180,12 +188,12 @@ impl fmt::Display for Reason {
             Self::ToolkitOutdated { awaited } => write!(
                 out,
                 "the pod of the container toolkit has an older revision{}",
-                OptionalText(", and its rolling update waits for the pod on node ", awaited, "")
+                OptionalText(", and its rolling update waits for ", awaited, "")
             ),
             Self::OperandMissing { operand } => write!(out, "no pod of {operand} on the node"),
-            Self::OperandOutdated { operand, stalled_by } => {
-                let stalled = OptionalText(", and node ", stalled_by, " stalls the update");
-                write!(out, "the pod of {operand} has an older revision{stalled}")
+            Self::OperandOutdated { operand, awaited } => {
+                let awaited = OptionalText(", and its rolling update waits for ", awaited, "");
+                write!(out, "the pod of {operand} has an older revision{awaited}")
             }
             Self::OperandNotReady { operand, trouble, restarts } => {
                 write!(
@@ -314,6 +322,15 @@ impl fmt::Display for Reason {
                 )
             }
         }
+    }
+}
+
+/// `` , upgrade state `drain-required` (draining)``; empty without a state.
+struct UpgradeStateText<'a>(Option<&'a str>);
+
+impl fmt::Display for UpgradeStateText<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |state| write!(out, ", upgrade state {}", ExplainedState(state)))
     }
 }
 

@@ -10,6 +10,8 @@ use crate::drive_upgrade::start_limits::StartRefusal;
 use crate::pods::{FOCUS_LIMIT, listed};
 use contract::count::with_noun;
 use contract::driver::Driver;
+use nvidia_upgrade::explain::OptionalText;
+use nvidia_upgrade::state::ExplainedState;
 
 use super::text::is_or_are;
 
@@ -98,6 +100,8 @@ pub enum UpgradeReason {
     DriverEnding {
         /// The pod.
         pod: String,
+        /// Why it may not end, if something is known.
+        trouble: Option<String>,
     },
     /// The old driver pod is gone, and the new one does not exist yet.
     DriverComing,
@@ -162,7 +166,7 @@ impl fmt::Display for UpgradeReason {
         match self {
             Self::Paused { by, why, at } => {
                 write!(out, "paused by {by}")?;
-                at.map_or(Ok(()), |at| write!(out, " since {at:.0}"))?;
+                at.map_or(Ok(()), |at| write!(out, " at {at:.0}"))?;
                 why.as_ref().map_or(Ok(()), |why| write!(out, ": {why}"))
             }
             Self::Refused(refusal) => refusal.fmt(out),
@@ -199,8 +203,9 @@ impl fmt::Display for UpgradeReason {
             Self::OtherDriver { driver, state, .. } => {
                 write!(
                     out,
-                    "the {} driver of the node is in upgrade state `{state}`",
-                    driver.traits().name
+                    "the {} driver of the node is in upgrade state {}",
+                    driver.traits().name,
+                    ExplainedState(state)
                 )
             }
             Self::Cordoning => write!(out, "the node is being cordoned"),
@@ -234,8 +239,9 @@ impl fmt::Display for UpgradeReason {
                     write!(out, "; if a pod is still there at {at:.0}, this step fails")
                 })
             }
-            Self::DriverEnding { pod } => {
-                write!(out, "the old driver pod is terminating: {pod}")
+            Self::DriverEnding { pod, trouble } => {
+                let trouble = OptionalText("; ", trouble, "");
+                write!(out, "the old driver pod is terminating: {pod}{trouble}")
             }
             Self::DriverComing => {
                 write!(out, "the old driver pod is gone, and the new pod does not exist yet")

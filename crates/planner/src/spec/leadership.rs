@@ -162,6 +162,7 @@ pub fn operator_leads(
     let lease = observed.operator_lease.as_ref().filter(|lease| !lease.holder.is_empty());
     let not_leading = |silent: bool| Reason::OperatorNotLeading {
         deployment: settings.operator_deployment().to_owned(),
+        namespace: settings.operator_namespace.clone(),
         pod: pods.first().map(|pod| pod.name.clone()),
         holder: lease.map(|lease| lease.holder.clone()),
         silent,
@@ -179,7 +180,9 @@ pub fn operator_leads(
     if lease.renewed.is_none() && now.duration_since(since) <= limit {
         return Err(Reason::OperatorNotSeen {
             deployment: settings.operator_deployment().to_owned(),
+            namespace: settings.operator_namespace.clone(),
             holder: lease.holder.clone(),
+            limit_seconds: limit.as_secs(),
         });
     }
     // A restarted container has a new identity: the Lease still names the old one, and no pod

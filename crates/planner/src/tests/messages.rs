@@ -12,7 +12,7 @@ use contract::driver::Driver;
 use crate::drive_upgrade::cause::FailureCause;
 use crate::drive_upgrade::start_limits::RefusalVariant;
 use crate::note::{DecisionNote, NoteKind};
-use crate::progress::{NoEta, resolves_itself};
+use crate::progress::NoEta;
 use crate::reason::upgrade::UpgradingKind;
 use crate::reason::{Reason, ReasonKind};
 use nvidia_upgrade::explain::{ControllerWait, WaitKind};
@@ -42,10 +42,12 @@ fn no_etas() -> [NoEta; NoEta::COUNT] {
     [
         NoEta::NoHookRunning,
         NoEta::FleetWaits { reason: "OperatorNotReady" },
-        NoEta::NodeStuck { node: node(), reason: "NodeNotReady" },
+        NoEta::NodeNotReady { node: node() },
+        NoEta::NodeStuck { node: node(), reason: "PluginStale" },
         NoEta::NodeFails { node: node(), reason: "DriverNotReady" },
         NoEta::NodeLate { node: node() },
         NoEta::StartUnknown { node: node() },
+        NoEta::NotStarted { node: node() },
         NoEta::NoSlot { node: node() },
     ]
 }
@@ -115,7 +117,7 @@ impl CatalogMessage {
             "{} ({}, {})",
             reason.name(),
             reason.exit_code().name(),
-            class(resolves_itself(reason))
+            class(reason.resolves_itself())
         );
         let advice = Driver::ALL.map(|driver| (driver.traits().name, reason.advice(driver)));
         let (_, first) = advice[0];

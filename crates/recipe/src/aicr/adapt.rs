@@ -40,18 +40,20 @@ pub fn adapt_values(
         for item in items {
             let name = item.get("name").and_then(YamlNode::text).unwrap_or_default().to_owned();
             let written = item.get("version").and_then(YamlNode::text).map(str::to_owned);
+            let has_manifests = item.get("manifests").is_some();
             let Some(values) = get_mut(item, "values") else { continue };
             let known = catalog::component(&name);
             let version = known.and_then(|known| {
                 known.version(written.as_deref().unwrap_or(&known.default_version))
             });
-            let keys = known.zip(version).and_then(|(known, version)| {
-                ChartKeys::from_version(version, known.defaults(Some(version)))
-            });
+            let keys = known
+                .zip(version)
+                .and_then(|(known, version)| ChartKeys::from_version(known, version));
             let mut component = ValuesAdapter {
                 name: &name,
                 version,
                 keys: keys.as_ref(),
+                has_manifests,
                 sources,
                 options,
                 findings,
@@ -98,6 +100,8 @@ struct ValuesAdapter<'a> {
     version: Option<&'a ComponentVersion>,
     /// `None` if the chart's keys are unknown.
     keys: Option<&'a ChartKeys>,
+    /// Whether manifests of the component may read the values that its chart does not read.
+    has_manifests: bool,
     sources: &'a SourceTexts,
     options: &'a AicrOptions,
     findings: &'a mut Vec<Diagnostic>,
@@ -152,10 +156,17 @@ impl ValuesAdapter<'_> {
         keys: &ChartKeys,
     ) -> bool {
         let (Some(version), Some(all)) = (self.version, self.keys) else { return false };
-        let is_certain =
-            version.keys_complete || version.obsolete_keys.contains_key(&inner.to_string());
-        if keys.is_open() || !is_certain || inner.equals(&["rollout"]) {
+        if keys.is_open() || inner.equals(&["rollout"]) {
             return false;
+        }
+        if self.has_manifests {
+            let keys = ["components", self.name, "manifestValues"].map(str::to_owned);
+            self.moves.push(ValueMove {
+                path: keys.iter().chain(inner.keys()).cloned().collect(),
+                node: entry.node.clone(),
+                key_origin: entry.key_origin,
+                dead: inner.clone(),
+            });
         }
         let what = format!(
             "`{inner}` of `{}` is omitted, because the chart {} does not read it",

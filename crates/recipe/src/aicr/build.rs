@@ -1,8 +1,9 @@
 //! Builds layers of a recipe from AICR's documents. Keys and values keep their source positions.
 
+use super::manifest_files::ManifestFile;
 use super::order::OrderedComponent;
-use super::values::ComponentValues;
-use crate::model::{API_VERSION, KIND};
+use super::values::ComponentFiles;
+use crate::model::{API_VERSION, KIND, ManifestTime};
 use catalog::model::CatalogComponent;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::source::SourceSpan;
@@ -16,16 +17,16 @@ pub(super) fn layers(
     result: &YamlNode,
     name: &str,
     ordered: &[OrderedComponent<'_>],
-    read: Vec<ComponentValues>,
+    mut read: Vec<ComponentFiles>,
     findings: &mut Vec<Diagnostic>,
 ) -> Vec<YamlNode> {
     let (base, named): (Vec<_>, Vec<_>) =
-        read.into_iter().map(|read| (read.base, read.named)).unzip();
+        read.iter_mut().map(|read| (read.base.take(), read.named.take())).unzip();
     let mut layers: Vec<YamlNode> = [base, named]
         .into_iter()
         .filter_map(|values| of_values(result.origin, ordered, values))
         .collect();
-    layers.push(recipe(result, name, ordered, findings));
+    layers.push(recipe(result, name, ordered, read, findings));
     layers
 }
 
@@ -59,6 +60,7 @@ fn recipe(
     result: &YamlNode,
     name: &str,
     ordered: &[OrderedComponent<'_>],
+    read: Vec<ComponentFiles>,
     findings: &mut Vec<Diagnostic>,
 ) -> YamlNode {
     let at = |key: &str| result.get(key).map_or(result.origin, |node| node.origin);
@@ -87,7 +89,8 @@ fn recipe(
             map(version.origin, vec![entry("kubernetes", version.origin, version.clone())]),
         ));
     }
-    let items = ordered.iter().map(|ordered| component(ordered, findings)).collect();
+    let items = ordered.iter().zip(read);
+    let items = items.map(|(ordered, read)| component(ordered, read, findings)).collect();
     let components = YamlNode { value: YamlValue::List(items), origin: at("componentRefs") };
     entries.push(entry("components", key("componentRefs"), components));
     map(result.origin, entries)
@@ -108,7 +111,11 @@ fn description(result: &YamlNode) -> String {
     }
 }
 
-fn component(ordered: &OrderedComponent<'_>, findings: &mut Vec<Diagnostic>) -> YamlNode {
+fn component(
+    ordered: &OrderedComponent<'_>,
+    files: ComponentFiles,
+    findings: &mut Vec<Diagnostic>,
+) -> YamlNode {
     let reference = &ordered.reference;
     let known = catalog::component(reference.name);
     let mut entries = vec![entry("name", reference.place, text(reference.name, reference.place))];
@@ -121,8 +128,8 @@ fn component(ordered: &OrderedComponent<'_>, findings: &mut Vec<Diagnostic>) -> 
             .map_or_else(|| version.node.clone(), |spelled| text(&spelled, version.node.origin));
         entries.push(entry("version", version.key_origin, node));
     }
-    if let Some(namespace) = reference.get("namespace") {
-        entries.push(entry("namespace", namespace.origin, namespace.clone()));
+    if let Some(namespace) = reference.get("namespace").cloned().or(files.namespace) {
+        entries.push(entry("namespace", namespace.origin, namespace));
     }
     match known {
         Some(known) => {
@@ -131,7 +138,13 @@ fn component(ordered: &OrderedComponent<'_>, findings: &mut Vec<Diagnostic>) -> 
                 .map_or_else(|| known.default_version.clone(), |written| spelling(known, written));
             same_chart(ordered, known, &version, findings);
         }
+        None if !reference.has_chart() && !files.manifests.is_empty() => {}
         None => entries.extend(described(ordered, findings)),
+    }
+    if let Some(first) = files.manifests.first() {
+        let origin = first.origin;
+        let manifests = files.manifests.into_iter().map(|file| manifest(&file)).collect();
+        entries.push(entry("manifests", origin, map(origin, manifests)));
     }
     let after: Vec<YamlNode> = ordered
         .after
@@ -150,6 +163,20 @@ fn component(ordered: &OrderedComponent<'_>, findings: &mut Vec<Diagnostic>) -> 
         entries.push(entry("values", overrides.key_origin, overrides.node.clone()));
     }
     map(reference.place, entries)
+}
+
+/// Returns a manifest of the component.
+fn manifest(file: &ManifestFile) -> MapEntry {
+    let origin = file.origin;
+    let time = match file.time {
+        ManifestTime::Before => "before",
+        ManifestTime::After => "after",
+    };
+    let entries = vec![
+        entry("when", origin, text(time, origin)),
+        entry("template", origin, text(&file.text, origin)),
+    ];
+    entry(&file.name, origin, map(origin, entries))
 }
 
 /// Returns the version as written in the chart's repository. AICR writes it with or without `v`.

@@ -30,7 +30,7 @@ const KEYS: [&str; 18] = [
 /// Keys of Kustomize.
 const KUSTOMIZE: [&str; 3] = ["tag", "path", "patches"];
 /// Lists of files with objects that AICR applies in addition to a chart.
-const MANIFESTS: [&str; 2] = ["preManifestFiles", "manifestFiles"];
+pub(super) const MANIFESTS: [&str; 2] = ["preManifestFiles", "manifestFiles"];
 /// Overrides that disable a component, and are not values.
 const GATES: [&str; 2] = ["enabled", "install"];
 /// Keys that must be lists of strings.
@@ -47,7 +47,7 @@ pub(super) struct ComponentReference<'a> {
     pub(super) place: SourceSpan,
     /// The component's entry.
     pub(super) node: &'a YamlNode,
-    /// Whether it is deployed: it is enabled, and has a chart.
+    /// Whether it is deployed: it is enabled, and has a chart or manifest files.
     pub(super) is_deployed: bool,
 }
 
@@ -61,6 +61,22 @@ impl<'a> ComponentReference<'a> {
     /// Returns the string of a key, unless it is empty.
     pub(super) fn text(&self, key: &str) -> Option<&'a str> {
         self.get(key).and_then(YamlNode::text)
+    }
+
+    /// Returns its manifest files, each with the key of its list.
+    pub(super) fn manifest_files(
+        &self,
+    ) -> impl Iterator<Item = (&'static str, &'a YamlNode)> + use<'a> {
+        let node = self.node;
+        MANIFESTS.into_iter().flat_map(move |key| {
+            let list = node.get(key).map_or(&[][..], YamlNode::items);
+            list.iter().map(move |file| (key, file))
+        })
+    }
+
+    /// Whether it has a chart. AICR decides this by `source`.
+    pub(super) fn has_chart(&self) -> bool {
+        self.get("source").is_some() || catalog::component(self.name).is_some()
     }
 
     /// Returns the names of the components that it needs, with their positions.
@@ -124,7 +140,7 @@ pub(super) fn read<'a>(
         if reference.is_deployed {
             check(&reference, findings);
             let is_sound = errors(findings) == before;
-            reference.is_deployed = has_chart(&reference, options, findings) && is_sound;
+            reference.is_deployed = has_objects(&reference, options, findings) && is_sound;
         }
         references.push(reference);
     }
@@ -224,18 +240,16 @@ fn is_switched_on(reference: &ComponentReference<'_>, findings: &mut Vec<Diagnos
     on
 }
 
-/// Whether a component has a chart. Reports its manifest files, which are templates in AICR's own
-/// format that no deployer of a bundle can apply.
-fn has_chart(
+/// Whether something of a component is deployed: with `--without-manifests`, only its chart. Reports
+/// the manifest files that are omitted.
+fn has_objects(
     reference: &ComponentReference<'_>,
     options: &AicrOptions,
     findings: &mut Vec<Diagnostic>,
 ) -> bool {
-    let files: Vec<&YamlNode> =
-        MANIFESTS.iter().filter_map(|key| reference.get(key)).flat_map(YamlNode::items).collect();
-    let has_chart =
-        reference.text("chart").is_some() || catalog::component(reference.name).is_some();
-    let Some(first) = files.first() else { return true };
+    let files: Vec<&YamlNode> = reference.manifest_files().map(|(_, file)| file).collect();
+    let Some(first) = files.first().filter(|_| options.without_manifests) else { return true };
+    let has_chart = reference.has_chart();
     let names = files
         .iter()
         .map(|file| format!("`{}`", file.text().unwrap_or_default()))
@@ -246,20 +260,13 @@ fn has_chart(
     } else {
         "the component has nothing else and is omitted:"
     };
-    if options.without_manifests {
-        Diagnostic::warning(format!("`{}`: {what} the manifest files {names}", reference.name))
-            .at(first.origin)
-            .hint("apply those that you need yourself: pods that mount their objects do not start before")
-            .maybe_hint(has_chart.then(|| {
-                "or unset the values that name their objects, such as `--set components.gpu-operator.values.dcgmExporter.config=null`"
-                    .to_owned()
-            }))
-            .report(findings);
-    } else {
-        Diagnostic::error(format!("`{}` has manifest files, which are not supported: {names}", reference.name))
-            .at(first.origin)
-            .hint("`--without-manifests` deploys the recipe without them; apply those that you need yourself")
-            .report(findings);
-    }
+    Diagnostic::warning(format!("`{}`: {what} the manifest files {names}", reference.name))
+        .at(first.origin)
+        .hint("apply those that you need yourself: pods that mount their objects do not start before")
+        .maybe_hint(has_chart.then(|| {
+            "or unset the values that name their objects, such as `--set components.gpu-operator.values.dcgmExporter.config=null`"
+                .to_owned()
+        }))
+        .report(findings);
     has_chart
 }

@@ -1,5 +1,7 @@
 //! A component of a recipe.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -37,6 +39,14 @@ pub struct RecipeComponent {
     /// create.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub custom_resources: Map<String, Value>,
+    /// Templates of further objects of the component, by file name, such as `quota.yaml`. A component
+    /// that is not in the catalog may have only manifests, and no `chart`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = {"x-grammar": "manifestName"}))]
+    pub manifests: BTreeMap<String, RecipeManifest>,
+    /// Values that only `manifests` read, in addition to `values`.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub manifest_values: Map<String, Value>,
     /// Where the component's pods run. Sets every key that the chart has for this. A list replaces
     /// the chart's own list.
     #[serde(default, skip_serializing_if = "NodeScheduling::is_empty")]
@@ -60,11 +70,36 @@ impl RecipeComponent {
             after: Vec::new(),
             values: Map::new(),
             custom_resources: Map::new(),
+            manifests: BTreeMap::new(),
+            manifest_values: Map::new(),
             node_scheduling: NodeScheduling::default(),
             device_plugin_config: None,
             enabled: true,
         }
     }
+}
+
+/// A template of objects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RecipeManifest {
+    /// Whether the objects are created before the component's chart or after it. CRDs always come
+    /// first.
+    pub when: ManifestTime,
+    /// A template that Helm evaluates. It sees `.Values.COMPONENT`, `.Release.Namespace`,
+    /// `.Release.Service`, `.Chart.Name` and `.Chart.Version`, as manifest files of NVIDIA AICR do.
+    #[schemars(extend("x-grammar" = "manifest"))]
+    pub template: String,
+}
+
+/// When objects are created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ManifestTime {
+    /// Before the component's chart.
+    Before,
+    /// After the component's chart.
+    After,
 }
 
 /// A chart that is not in the catalog.

@@ -77,7 +77,7 @@ impl CompatibilityCheck<'_> {
             }
             RecipeFact::GpuDriver(range) => {
                 let version = self.driver()?;
-                is_in(range, |bound| compare(&version, bound))
+                is_in(range, |bound| compare_driver(&version, bound))
             }
             RecipeFact::Recipe(paths) => Some(paths.iter().all(|(path, value)| {
                 let keys: Vec<&str> = path.split('.').collect();
@@ -233,6 +233,12 @@ fn admitted(range: &VersionReq) -> impl Iterator<Item = String> {
     (0..LAST_MINOR).filter(admits).map(|minor| format!("1.{minor}"))
 }
 
+/// Compares drivers like versions. The branch of a precompiled driver can be any version of it.
+fn compare_driver(driver: &str, bound: &str) -> Option<Ordering> {
+    let is_part = bound.strip_prefix(driver).is_some_and(|rest| rest.starts_with('.'));
+    if is_part { None } else { compare(driver, bound) }
+}
+
 /// Compares versions number by number. `580.126.20-grid` equals `580.126.20`.
 fn compare(first: &str, second: &str) -> Option<Ordering> {
     let numbers = |text: &str| -> Option<Vec<u64>> {
@@ -276,6 +282,19 @@ mod tests {
             ("latest", "565", None),
         ] {
             assert_eq!(compare(first, second), expected, "{first} {second}");
+        }
+    }
+
+    #[test]
+    fn branches_are_unknown_versions_within_themselves() {
+        for (driver, bound, expected) in [
+            ("570", "570.158.01", None),
+            ("575", "570.158.01", Some(Ordering::Greater)),
+            ("565", "570.158.01", Some(Ordering::Less)),
+            ("565", "565", Some(Ordering::Equal)),
+            ("570.86.15", "570.158.01", Some(Ordering::Less)),
+        ] {
+            assert_eq!(compare_driver(driver, bound), expected, "{driver} {bound}");
         }
     }
 

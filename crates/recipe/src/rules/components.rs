@@ -2,7 +2,7 @@
 
 use semver::Version;
 
-use super::{RuleTarget, described_components};
+use super::{RuleTarget, described_components, manifests};
 use crate::model::RecipeComponent;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
@@ -18,6 +18,9 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     }
     for component in &subject.recipe.components {
         match (catalog::component(&component.name), &component.chart) {
+            (None, None) if !component.manifests.is_empty() => {
+                manifests::alone(subject, component, findings);
+            }
             (None, None) => findings.push(unknown(subject, &component.name)),
             (None, Some(chart)) => described_components::check(subject, component, chart, findings),
             (Some(entry), chart) => {

@@ -38,7 +38,8 @@ fn node(path: &KeyPath, node: &YamlNode, shape: TypeShape, findings: &mut Vec<Di
             for (index, item) in items.iter().enumerate() {
                 let of_catalog = path.last() == Some("components")
                     && path.keys().len() == 1
-                    && item.get("chart").is_none();
+                    && item.get("chart").is_none()
+                    && item.get("manifests").is_none();
                 let path = path.child(index.to_string());
                 // Another rule has refused names and versions that the catalog does not have, with
                 // a hint.

@@ -9,6 +9,7 @@ use contract::names::GPU_OPERATOR;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
 use diagnostics::path::KeyPath;
+use diagnostics::tree::YamlNode;
 
 /// Longer than any node takes. A longer time is a typing mistake.
 pub(super) const LONGEST_SECONDS: u64 = 24 * 3600;
@@ -62,8 +63,12 @@ fn times(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Whether a text is a driver version: `580.126.20`, `550.90`, `570.86.15-grid` or `sha256:…`. The
-/// branch of precompiled drivers (`580`) is not a version, but may be set in values.
+/// Whether a text is the branch of a driver, such as `580`.
+pub fn is_branch(text: &str) -> bool {
+    text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a text is a driver version: `580.126.20`, `550.90`, `570.86.15-grid` or `sha256:…`.
 pub fn is_version(version: &str) -> bool {
     let known = is_tag(version)
         && version.starts_with(|first: char| first.is_ascii_digit())
@@ -72,13 +77,74 @@ pub fn is_version(version: &str) -> bool {
 }
 
 fn driver_version(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    let is_precompiled = subject
+        .component(GPU_OPERATOR)
+        .is_some_and(|operator| operator.is_on(&["driver", "usePrecompiled"]) == Some(true));
+    if is_precompiled {
+        precompiled_version(subject, findings);
+        return;
+    }
     let Some(version) = &subject.recipe.rollout.gpu_driver.version else { return };
     if !is_version(version) {
+        let branch = is_branch(version)
+            .then_some("only precompiled drivers have a branch: `driver.usePrecompiled: true`");
         Diagnostic::error(format!("`{version}` is not a version of the NVIDIA driver"))
             .at(subject.place(&["rollout", "gpuDriver", "version"]))
             .hint("versions look like `580.126.20`, image digests like `sha256:…` (64 digits)")
+            .maybe_hint(branch.map(str::to_owned))
             .report(findings);
     }
+}
+
+/// Checks the version of precompiled drivers: NVIDIA's images have the tag
+/// `BRANCH-KERNEL-OPERATING_SYSTEM`.
+fn precompiled_version(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
+    let own = ["rollout", "gpuDriver", "version"];
+    let value = [&OPERATOR_VALUES[..], &["version"]].concat();
+    let set = [&own[..], &value[..]].into_iter().find_map(|keys| {
+        let text = subject.node_at(keys).and_then(YamlNode::text)?;
+        Some((keys, text))
+    });
+    let Some((keys, version)) = set else {
+        let Some(default) = subject
+            .component(GPU_OPERATOR)
+            .and_then(|operator| operator.value(&["driver", "version"]))
+        else {
+            return;
+        };
+        let default = default.as_str().unwrap_or_default();
+        let place = [&OPERATOR_VALUES[..], &["usePrecompiled"]].concat();
+        findings.push(not_a_branch(default).at(subject.place(&place)));
+        return;
+    };
+    if version.starts_with("sha256:") {
+        Diagnostic::error(
+            "precompiled drivers cannot be pinned by digest, because each kernel has its own image",
+        )
+        .lint(Lint::Incompatible)
+        .at(subject.place(keys))
+        .hint("set the branch, such as `\"580\"`")
+        .report(findings);
+    } else if is_version(version) {
+        findings.push(not_a_branch(version).at(subject.place(keys)));
+    } else if !is_branch(version) {
+        Diagnostic::error(format!("`{version}` is not a branch of the NVIDIA driver"))
+            .at(subject.place(keys))
+            .hint("branches look like `\"580\"`")
+            .report(findings);
+    }
+}
+
+/// Returns the warning about precompiled drivers of one version.
+fn not_a_branch(version: &str) -> Diagnostic {
+    Diagnostic::warning(format!(
+        "NVIDIA has no precompiled driver images for version `{version}`: their tags have only the branch, kernel and operating system"
+    ))
+    .lint(Lint::Incompatible)
+    .hint(format!(
+        "set `rollout.gpuDriver.version` to the branch: `\"{}\"`; ignore this warning if you build your own images",
+        version.split('.').next().unwrap_or_default()
+    ))
 }
 
 fn waiting(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {

@@ -11,7 +11,7 @@ use diagnostics::tree::{YamlNode, YamlValue};
 /// Checks the values and custom resources of all components.
 pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for component in &subject.recipe.components {
-        for key in ["values", "customResources"] {
+        for key in ["values", "manifestValues", "customResources"] {
             if let Some(values) = subject.node_at(&["components", &component.name, key]) {
                 let mut check = SecretCheck { component: &component.name, findings };
                 check.node(&KeyPath::default(), values, values.origin);

@@ -76,6 +76,24 @@ fn dra_driver(
     let managed =
         operator.is_some_and(|operator| operator.is_on(&["driver", "enabled"]) == Some(true));
     let root = dra.value(&["nvidiaDriverRoot"]);
+    let preinstalled =
+        operator.is_some_and(|operator| operator.is_on(&["driver", "enabled"]) == Some(false));
+    if preinstalled && root.as_ref() == Some(&json!(OPERATOR_DRIVER_ROOT)) {
+        Diagnostic::warning(
+            "the DRA driver would look for a driver that the GPU Operator does not install",
+        )
+        .lint(Lint::DriverRoot)
+        .at(subject.place(&[&values[..], &["nvidiaDriverRoot"]].concat()))
+        .related(
+            subject.place(&["components", GPU_OPERATOR, "values", "driver", "enabled"]),
+            "the driver is preinstalled",
+        )
+        .hint(format!(
+            "set `nvidiaDriverRoot` of `{}` to the directory of the preinstalled driver: mostly `/`, on Google GKE `/home/kubernetes/bin/nvidia`",
+            dra.name
+        ))
+        .report(findings);
+    }
     if managed && root.as_ref().is_some_and(|root| *root != json!(OPERATOR_DRIVER_ROOT)) {
         Diagnostic::error(
             "the DRA driver would not find the driver that the GPU Operator installs",

@@ -3,9 +3,9 @@
 use serde_json::Value as Json;
 
 use super::advice::KeyAdviser;
-use super::{KnownComponent, RuleTarget};
+use super::{KnownComponent, RuleTarget, secrets};
 use catalog::keys::ChartKeys;
-use diagnostics::diagnostic::{Diagnostic, Severity};
+use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
 use diagnostics::nearest::did_you_mean;
 use diagnostics::path::KeyPath;
@@ -30,15 +30,14 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
         }
         let Some(version) = component.version else { continue };
         bundle_values(subject, component, findings);
-        match ChartKeys::from_version(version, component.defaults) {
+        match ChartKeys::from_version(component.entry, version) {
             Some(keys) => {
-                let severity = if version.keys_complete { Severity::Error } else { Severity::Warning };
-                let mut check = ValuesCheck { subject, component, all: &keys, severity, findings };
+                let mut check = ValuesCheck { subject, component, all: &keys, findings };
                 check.map(&KeyPath::default(), values, &keys);
             }
             None if values.entries().is_empty() => {}
             None => Diagnostic::warning(format!(
-                "the keys of these values are not checked: the catalog does not have the default values of `{} {}`",
+                "the keys of these values are not checked: the catalog does not have the keys of `{} {}`",
                 component.name, version.version
             ))
             .lint(Lint::Unchecked)
@@ -74,7 +73,6 @@ struct ValuesCheck<'a> {
     subject: &'a RuleTarget<'a>,
     component: &'a KnownComponent<'a>,
     all: &'a ChartKeys,
-    severity: Severity,
     findings: &'a mut Vec<Diagnostic>,
 }
 
@@ -195,17 +193,13 @@ impl ValuesCheck<'_> {
             "the chart `{} {}` does not read `{wrong}`",
             self.component.entry.chart, version.version
         );
-        // A key that is known to be obsolete is an error, even if the catalog does not have all
-        // other keys.
-        let is_obsolete = version.obsolete_keys.contains_key(&wrong.to_string());
-        let severity = if is_obsolete { Severity::Error } else { self.severity };
-        let diagnostic = Diagnostic { severity, ..Diagnostic::error(message) };
         let adviser = KeyAdviser { component: self.component.name, version, all: self.all };
-        self.findings.push(
-            diagnostic
-                .lint(Lint::UnknownKey)
-                .at(entry.key_origin)
-                .hint(adviser.advice(path, &entry.key, keys)),
-        );
+        let finding = Diagnostic::error(message)
+            .lint(Lint::UnknownKey)
+            .at(entry.key_origin)
+            .hint(adviser.advice(path, &entry.key, keys));
+        // The value may be on the same line.
+        let is_secret = secrets::entry(&entry.key, &entry.node).is_some();
+        self.findings.push(if is_secret { finding.secret() } else { finding });
     }
 }

@@ -4,15 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use bundle::{BundleInput, build};
-use catalog::hook_chart;
-use deployer::{BundleSource, DEPLOYERS, SourceNeed};
 use recipe::aicr::AicrOptions as Aicr;
 use recipe::explain::explain;
 use recipe::load::{ValidRecipe, load, load_with};
+use recipe::model::ManifestTime;
 use recipe::overrides::ValueOverride;
 use recipe::read::{FileSystemReader, ReadError, TextReader};
 use release::{EmbeddedCatalog, PlanOptions, plan};
+use serde_json::Value;
 
 const DATA: &str = "tests/data/aicr-v0.11.1";
 
@@ -21,7 +20,7 @@ fn overrides(texts: &[&str]) -> Vec<ValueOverride> {
 }
 
 fn options(fix_dead_keys: bool) -> Aicr {
-    Aicr { data: Some(DATA.to_owned()), fix_dead_keys, without_manifests: true }
+    Aicr { data: Some(DATA.to_owned()), fix_dead_keys, without_manifests: false }
 }
 
 /// A real result, eight nodes.
@@ -43,31 +42,6 @@ fn names() -> Vec<String> {
         .collect();
     names.sort();
     names
-}
-
-#[test]
-fn every_real_result_renders_for_every_deployer() {
-    assert_eq!(names().len(), 9);
-    for name in names() {
-        let recipe = real(&name, false).recipe;
-        let plan = plan(&recipe, &EmbeddedCatalog, &PlanOptions::default())
-            .unwrap_or_else(|error| panic!("{name}: {error}"));
-        for deployer in DEPLOYERS {
-            let source =
-                BundleSource::new("https://git.example.com/fleet.git", "main", "bundles").unwrap();
-            let source = (deployer.source == SourceNeed::Rendered).then_some(&source);
-            let options = PlanOptions::default();
-            let parts = BundleInput {
-                recipe: &recipe,
-                plan: &plan,
-                options: &options,
-                deployer: *deployer,
-                hook_chart: hook_chart::FILES,
-                source,
-            };
-            assert!(build(parts).is_ok(), "{name} with {deployer}");
-        }
-    }
 }
 
 /// The output of `recipe show` needs neither AICR's data nor its options.
@@ -97,24 +71,72 @@ fn what_is_said_about_real_results() {
     }
 }
 
-/// Without `--without-manifests`, every result with manifest files is refused.
+/// Every manifest file of a result is in the recipe, byte by byte.
 #[test]
-fn manifest_files_are_never_dropped_silently() {
+fn manifest_files_of_results_are_in_the_recipe() {
     for name in names() {
-        let options = Aicr { without_manifests: false, ..options(false) };
-        let path = format!("{DATA}/recipe-results/{name}.yaml");
-        let said =
-            load_with(&path, &overrides(&["cluster.gpuNodes=8"]), &options, &mut FileSystemReader)
-                .unwrap_err()
-                .render_plain();
-        let text = std::fs::read_to_string(&path).unwrap();
+        let recipe = real(&name, false).recipe;
+        let text = std::fs::read_to_string(format!("{DATA}/recipe-results/{name}.yaml")).unwrap();
         let files: Vec<&str> =
             text.lines().filter_map(|line| line.trim().strip_prefix("- components/")).collect();
         assert!(!files.is_empty(), "{name}");
         for file in files {
-            assert!(said.contains(&format!("`components/{file}`")), "{name}: nothing about {file}");
+            let expected = std::fs::read_to_string(format!("{DATA}/components/{file}")).unwrap();
+            let (component, file) = file.split_once("/manifests/").unwrap();
+            let component = recipe.components.iter().find(|one| one.name == component).unwrap();
+            assert_eq!(component.manifests[file].template, expected, "{name}: {file}");
         }
     }
+}
+
+/// What pods or the driver need to start comes before the chart, even with a hook that waits for
+/// them. What needs the chart's CRDs comes after it.
+#[test]
+fn manifests_come_before_or_after_their_chart() {
+    let mut found: BTreeMap<String, ManifestTime> = BTreeMap::new();
+    for name in names() {
+        for component in real(&name, false).recipe.components {
+            let manifests = component.manifests.into_iter();
+            found.extend(manifests.map(|(file, manifest)| (file, manifest.when)));
+        }
+    }
+    let before: Vec<&str> = found
+        .iter()
+        .filter(|(_, when)| **when == ManifestTime::Before)
+        .map(|(file, _)| file.as_str())
+        .collect();
+    assert_eq!(
+        before,
+        [
+            "dcgm-exporter.yaml",
+            "gateway-api-crds.yaml",
+            "gke-resource-quota.yaml",
+            "inference-extension-crds.yaml",
+        ]
+    );
+    assert_eq!(found.len(), 11, "{found:?}");
+}
+
+/// AICR's templates read keys that the chart does not read.
+#[test]
+fn manifests_see_values_that_charts_do_not_read() {
+    let recipe = real("h100-kind-training", false).recipe;
+    let operator = recipe.components.iter().find(|one| one.name == "gpu-operator").unwrap();
+    let seen = |path: &str| catalog::lookup(&operator.manifest_values, path).cloned();
+    assert_eq!(seen("driver.maxParallelUpgrades"), Some(5.into()));
+    assert_eq!(seen("driver.useOpenKernelModules"), Some(true.into()));
+    assert_eq!(catalog::lookup(&operator.values, "driver.maxParallelUpgrades"), None);
+}
+
+/// The result does not name the namespace, and AICR's registry does.
+#[test]
+fn component_without_chart_has_the_registered_namespace() {
+    let recipe = real("h100-gke-cos-training", false).recipe;
+    let plugin = recipe.components.iter().find(|one| one.name == "gke-nccl-tcpxo").unwrap();
+    assert_eq!(
+        (plugin.namespace.as_deref(), &plugin.chart, plugin.manifests.len()),
+        (Some("kube-system"), &None, 2)
+    );
 }
 
 /// A recipe that extends AICR's adds what AICR does not know, and `explain` shows all three
@@ -238,6 +260,11 @@ fn whole(name: &'static str, result: &str) -> Case {
 const OPERATOR: &str = "  - {name: gpu-operator, version: v26.3.1}\n";
 const OPERATOR_FILE: &str =
     "  - {name: gpu-operator, version: v26.3.1, valuesFile: components/gpu-operator/values.yaml}\n";
+/// The GPU Operator with one manifest file.
+fn with_manifest(path: &str) -> String {
+    format!("  - {{name: gpu-operator, version: v26.3.1, manifestFiles: [{path}]}}\n")
+}
+
 const VALUES: &str = "data/components/gpu-operator/values.yaml";
 
 fn said(case: &Case) -> String {
@@ -366,8 +393,50 @@ fn components() {
             ),
             case("patches", "  - {name: gpu-operator, version: v26.3.1, patches: [a.yaml]}\n"),
             case(
-                "manifest files",
+                "manifest files that are not there",
                 "  - {name: gpu-operator, version: v26.3.1, preManifestFiles: [a.yaml], manifestFiles: [b.yaml]}\n",
+            ),
+            Case {
+                data: None,
+                ..case("manifest files without a directory", &with_manifest("manifests/a.yaml"))
+            },
+            case("a manifest file out of the directory", &with_manifest("../a.yaml")),
+            with_file(
+                "a manifest file with another name",
+                &with_manifest("a.txt"),
+                "data/a.txt",
+                b"",
+            ),
+            Case {
+                files: vec![("data/a/x.yaml", b""), ("data/b/x.yaml", b"")],
+                ..case(
+                    "two manifest files with one name",
+                    "  - {name: gpu-operator, version: v26.3.1, manifestFiles: [a/x.yaml, b/x.yaml]}\n",
+                )
+            },
+            with_file(
+                "a Secret",
+                &with_manifest("a.yaml"),
+                "data/a.yaml",
+                b"apiVersion: v1\nkind: Secret\nstringData: {a: hunter2}\n",
+            ),
+            with_file(
+                "a CRD with other objects",
+                &with_manifest("a.yaml"),
+                "data/a.yaml",
+                b"kind: CustomResourceDefinition\n---\nkind: ConfigMap\n",
+            ),
+            with_file(
+                "a Helm hook on one line",
+                &with_manifest("a.yaml"),
+                "data/a.yaml",
+                b"kind: Job\nmetadata: {annotations: {helm.sh/hook: test}}\n",
+            ),
+            with_file(
+                "manifests without a chart and a namespace",
+                "  - {name: queue, type: Helm, source: '', manifestFiles: [a.yaml]}\n",
+                "data/a.yaml",
+                b"kind: Job\n",
             ),
             case(
                 "a switch that is none",
@@ -470,9 +539,103 @@ fn the_order_is_kept() {
         ["aws-ebs-csi-driver", "aws-efa", "cert-manager", "kube-prometheus-stack"]
     );
     let plan = plan(&recipe, &EmbeddedCatalog, &PlanOptions::default()).unwrap();
+    let position = |name: &str| {
+        plan.releases
+            .iter()
+            .position(|release| release.name == name)
+            .unwrap_or_else(|| panic!("{name}"))
+    };
+    let order = [
+        "skyhook-operator",
+        "skyhook-customizations",
+        "gpu-operator-pre",
+        "gpu-operator-pre-manifests",
+        "gpu-operator",
+        "gpu-operator-post",
+        "kubeflow-trainer",
+        "kubeflow-trainer-manifests",
+    ];
+    assert!(order.map(position).is_sorted(), "{:?}", order.map(position));
+    let needs = |name: &str| &plan.releases[position(name)].needs;
+    assert!(needs("gpu-operator").contains(&"skyhook-customizations".to_owned()));
+    assert!(needs("gpu-operator").contains(&"gpu-operator-pre-manifests".to_owned()));
+    assert!(needs("gpu-operator").contains(&"kube-prometheus-stack".to_owned()));
+    assert_eq!(needs("kubeflow-trainer-manifests"), &["kubeflow-trainer"]);
+
+    // What a component that is left out waits for, the components after it wait for.
+    let omitted = Aicr { without_manifests: true, ..options(false) };
+    let path = format!("{DATA}/recipe-results/h100-eks-ubuntu-training-kubeflow.yaml");
+    let set = overrides(&["cluster.gpuNodes=8"]);
+    let recipe = load_with(&path, &set, &omitted, &mut FileSystemReader).unwrap().recipe;
+    let plan = release::plan(&recipe, &EmbeddedCatalog, &PlanOptions::default()).unwrap();
     let operator = plan.releases.iter().find(|release| release.name == "gpu-operator").unwrap();
-    // `skyhook-customizations` has nothing but manifest files; what it waits for, the operator
-    // waits for now.
     assert!(operator.needs.contains(&"skyhook-operator".to_owned()), "{:?}", operator.needs);
-    assert!(operator.needs.contains(&"kube-prometheus-stack".to_owned()), "{:?}", operator.needs);
+}
+
+/// Merges AICR's values.
+fn over(all: &mut Value, values: &Value) {
+    match (all, values) {
+        (Value::Object(all), Value::Object(values)) => {
+            for (key, value) in values {
+                over(all.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (all, values) => *all = values.clone(),
+    }
+}
+
+fn yaml_file(path: &str) -> Value {
+    yaml::from_str(&std::fs::read_to_string(format!("{DATA}/{path}")).unwrap()).unwrap()
+}
+
+/// The values of the GPU Operator in an overlay of AICR, with those that it extends.
+fn overlay_values(name: &str) -> Value {
+    let mut overlays = vec![yaml_file(&format!("overlays/{name}.yaml"))];
+    while let Some(base) = overlays.last().unwrap()["spec"]["base"].as_str() {
+        overlays.push(yaml_file(&format!("overlays/{base}.yaml")));
+    }
+    overlays.push(yaml_file("overlays/base.yaml"));
+    let references = overlays.iter().rev().filter_map(|overlay| {
+        let references = overlay["spec"]["componentRefs"].as_array()?;
+        references.iter().find(|reference| reference["name"] == "gpu-operator")
+    });
+    let references: Vec<&Value> = references.collect();
+    let mut all = yaml_file("components/gpu-operator/values.yaml");
+    let file = references.iter().rev().find_map(|reference| reference["valuesFile"].as_str());
+    over(&mut all, &yaml_file(file.unwrap()));
+    for overrides in references.iter().filter_map(|reference| reference.get("overrides")) {
+        over(&mut all, overrides);
+    }
+    all
+}
+
+/// Each recipe of the library that names a leaf of AICR has the same driver, toolkit and
+/// directories.
+#[test]
+fn library_recipes_agree_with_the_leaves_that_they_name() {
+    const MARK: &str = "# Checked against NVIDIA AICR v0.11.1, ";
+    let known = catalog::component("gpu-operator").unwrap();
+    let mut checked = 0;
+    for name in catalog::recipe_names() {
+        let text = catalog::recipe(name).unwrap();
+        let Some(line) = text.lines().find_map(|line| line.strip_prefix(MARK)) else { continue };
+        let leaf = line.strip_suffix(": driver, toolkit, directories.").unwrap();
+        checked += 1;
+        let recipe = load(name, &[], &mut FileSystemReader).unwrap().recipe;
+        let own = recipe.components.iter().find(|one| one.name == "gpu-operator").unwrap();
+        let aicr = overlay_values(leaf);
+        let defaults = known.defaults(known.version(own.version.as_deref().unwrap()));
+        for path in [
+            "driver.enabled",
+            "toolkit.enabled",
+            "toolkit.installDir",
+            "hostPaths.driverInstallDir",
+        ] {
+            let in_chart = catalog::lookup(defaults, path);
+            let ours = catalog::lookup(&own.values, path).or(in_chart);
+            let theirs = catalog::lookup(aicr.as_object().unwrap(), path).or(in_chart);
+            assert_eq!(ours, theirs, "{name}: {path}");
+        }
+    }
+    assert_eq!(checked, 10);
 }

@@ -116,7 +116,7 @@ fn back(recipe: &Recipe, plan: &ReleasePlan) -> Recipe {
                 }
             }
             ReleaseKind::Hook(hook) => hooks.push(settings(hook, recipe)),
-            ReleaseKind::Crds(_) => {}
+            ReleaseKind::Crds(_) | ReleaseKind::Templates(_) => {}
         }
     }
     written_back(recipe.cluster.clone(), components, &hooks.iter().collect::<Vec<_>>())
@@ -128,7 +128,7 @@ fn gist(release: &Release) -> Value {
         ReleaseKind::Upstream(upstream) => json!({&release.name: upstream.values}),
         ReleaseKind::Manifests(manifests) => json!({&release.name: manifests.objects}),
         ReleaseKind::Hook(hook) => json!({&release.name: hook.settings}),
-        ReleaseKind::Crds(_) => json!(release.name),
+        ReleaseKind::Crds(_) | ReleaseKind::Templates(_) => json!(release.name),
     }
 }
 
@@ -375,7 +375,7 @@ fn settings_without_a_recipe_key_are_named() {
     );
 }
 
-/// Precompiled drivers have a branch for a version, and no recipe's own setting takes that.
+/// Only precompiled drivers have a branch for a version.
 #[test]
 fn version_unfit_for_recipes_stays_in_values() {
     let cluster = recipe(json!({})).cluster;
@@ -396,7 +396,7 @@ fn version_unfit_for_recipes_stays_in_values() {
         )
     };
     let branch = json!({"usePrecompiled": true, "version": "580"});
-    assert_eq!(of(branch.clone()), (Value::Null, branch));
+    assert_eq!(of(branch), (json!("580"), json!({"usePrecompiled": true})));
     assert_eq!(
         of(json!({"rdma": {"enabled": true}, "version": ""})),
         (Value::Null, json!({"rdma": {"enabled": true}}))

@@ -46,7 +46,10 @@ fn plugins_restart_only_where_something_can_change() {
         .unwrap();
         let hooks = plan.releases.into_iter().filter_map(|release| match release.kind {
             ReleaseKind::Hook(hook) => Some((release.name, hook.tasks)),
-            ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => None,
+            ReleaseKind::Upstream(_)
+            | ReleaseKind::Crds(_)
+            | ReleaseKind::Manifests(_)
+            | ReleaseKind::Templates(_) => None,
         });
         hooks.collect()
     };

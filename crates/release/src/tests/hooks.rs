@@ -133,7 +133,10 @@ fn every_hook_serves_metrics_one_brings_the_dashboard() {
         .iter()
         .filter_map(|release| match &release.kind {
             ReleaseKind::Hook(hook) => Some(&**hook),
-            ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => None,
+            ReleaseKind::Upstream(_)
+            | ReleaseKind::Crds(_)
+            | ReleaseKind::Manifests(_)
+            | ReleaseKind::Templates(_) => None,
         })
         .collect();
     assert!(hooks.len() > 1, "{} hooks", hooks.len());

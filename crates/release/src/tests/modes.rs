@@ -30,7 +30,10 @@ fn both(mode: Mode, policy: &Value) -> Value {
 fn hooks(plan: &ReleasePlan) -> Vec<(&str, &[Task])> {
     let hooks = plan.releases.iter().filter_map(|release| match &release.kind {
         ReleaseKind::Hook(hook) => Some((release.name.as_str(), hook.tasks.as_slice())),
-        ReleaseKind::Upstream(_) | ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => None,
+        ReleaseKind::Upstream(_)
+        | ReleaseKind::Crds(_)
+        | ReleaseKind::Manifests(_)
+        | ReleaseKind::Templates(_) => None,
     });
     hooks.collect()
 }

@@ -172,7 +172,10 @@ fn discovery_runs_once_before_its_users() {
                 release.name.clone(),
                 upstream.values.get("nfd").cloned().unwrap_or_default(),
             )),
-            ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => None,
+            ReleaseKind::Crds(_)
+            | ReleaseKind::Manifests(_)
+            | ReleaseKind::Templates(_)
+            | ReleaseKind::Hook(_) => None,
         });
         charts.collect()
     };

@@ -145,6 +145,35 @@ fn failed_nodes_fail_the_run_after_others_finish() {
     );
 }
 
+/// Regression (L2): under NVIDIA's controller, the node was said to have no driver pod.
+#[test]
+fn terminating_driver_pod_is_named() {
+    let mut fleet = Fleet::migrating(2);
+    fleet.state("gpu-0", "pod-restart-required");
+    fleet.driver_pod("gpu-0").deleting = true;
+    assert_eq!(waits(&fleet.decide(1)), ["gpu-0:DriverEnding", "gpu-1:DriverOutOfDate"]);
+}
+
+/// Regression (L8): the hook's first observation was recorded as the start of the state.
+#[test]
+fn state_before_first_decision_may_have_started_earlier() {
+    let mut fleet = Fleet::migrating(1);
+    fleet.state("gpu-0", "drain-required");
+    fleet.pass(0);
+    fleet.state("gpu-0", "pod-restart-required");
+    fleet.pass(5);
+    fleet.restart();
+    fleet.state("gpu-0", "validation-required");
+    fleet.pass(10);
+    let steps = &fleet.memory.nodes["gpu-0"].steps;
+    let steps: Vec<(&str, bool)> =
+        steps.iter().map(|step| (step.state.as_str(), step.or_earlier)).collect();
+    assert_eq!(
+        steps,
+        [("drain-required", true), ("pod-restart-required", false), ("validation-required", true)]
+    );
+}
+
 #[test]
 fn the_deadline_names_node_state_and_reason() {
     let mut fleet = Fleet::at_rest(2);

@@ -7,8 +7,10 @@ use contract::settings::Mode;
 use contract::task::Task;
 use planner::action::NodePatch;
 use planner::decide::{Action, Decision};
+use planner::reason::Reason;
+use planner::reason::upgrade::UpgradeReason;
 
-use crate::fleet::{Fleet, at, waits};
+use crate::fleet::{Fleet, at, reason_of, waits};
 use crate::ofed::{network, policy};
 
 /// Returns `nic-0`, `nic-1` and `nic-2` with their driver. The pod of `nic-0` was just deleted and
@@ -101,6 +103,26 @@ fn changes_elsewhere_keep_an_upgrading_node_wanted() {
                 );
             }
         }
+    }
+}
+
+/// Regression (L7): `status` did not say that the kubelet that must end the pod is away.
+#[test]
+fn ending_driver_names_the_node_that_is_not_ready() {
+    let mut fleet = started(Driver::Ofed);
+    let of_other = fleet.observed.pods.iter().find(|pod| pod.node.as_deref() == Some("nic-1"));
+    let mut pod = of_other.expect("its driver pod").clone();
+    (pod.node, pod.uid, pod.deleting) = (Some("nic-0".into()), "old".into(), true);
+    fleet.observed.pods.push(pod);
+    for (ready, is_named) in [(true, false), (false, true)] {
+        fleet.node("nic-0").ready = ready;
+        let decision = fleet.decide(1);
+        let Reason::Upgrading(UpgradeReason::DriverEnding { trouble, .. }) =
+            reason_of(&decision, "nic-0")
+        else {
+            panic!("{:?}", waits(&decision));
+        };
+        assert_eq!(trouble.is_some(), is_named, "ready: {ready}");
     }
 }
 

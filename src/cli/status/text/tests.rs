@@ -1,15 +1,21 @@
 //! What `status` prints in the situations that were once described wrongly.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
-use contract::user_request::UserRequest;
+use contract::user_request::{RequestCommand, UserRequest};
+use ops::advice::fleet_advice;
 use ops::hold_status::HoldStatus;
 use ops::remedy::Remedy;
-use ops::status::{FleetTotals, MissingEta};
+use ops::run_phase::RunPhase;
+use ops::status::{
+    Attention, BlockingCondition, FleetTotals, LimitUse, MissingEta, NodeRow, NodeStage,
+    PauseStatus, RolloutStatus, RunStatus,
+};
 use ops::wait_start::WaitStart;
 use planner::progress::RolloutPace;
+use planner::reason::Reason;
 
-use super::*;
+use super::status_text;
 
 const WIDTH: usize = 120;
 
@@ -23,6 +29,8 @@ fn waits(reason: &'static str, text: &str, since: Option<i64>) -> BlockingCondit
         text: text.to_owned(),
         since: WaitStart { at: since.map(at), by: None },
         resolves_itself: true,
+        stalled: false,
+        blocked_by: Vec::new(),
         remedy: Remedy::words("wait"),
         obstacles: Vec::new(),
         whole_fleet: false,
@@ -38,10 +46,28 @@ fn row(node: &str, stage: NodeStage, waiting: Option<BlockingCondition>) -> Node
         driver_now: Some("580.105.08".to_owned()),
         driver_wanted: Some("580.126.20".to_owned()),
         driver_current: stage == NodeStage::Done,
+        driver_ready: true,
         plugin: None,
         held: None,
         waiting,
         end: None,
+    }
+}
+
+/// A wait that does not resolve itself.
+fn needs(reason: &'static str, text: &str, remedy: Remedy) -> BlockingCondition {
+    BlockingCondition { resolves_itself: false, remedy, ..waits(reason, text, Some(700)) }
+}
+
+fn request(command: RequestCommand, second: i64) -> UserRequest {
+    UserRequest {
+        command,
+        nodes: Vec::new(),
+        other_nodes: 0,
+        selector: None,
+        by: "ada".to_owned(),
+        reason: Some("INC-7".to_owned()),
+        at: at(second),
     }
 }
 
@@ -88,7 +114,7 @@ fn status(phase: RunPhase, first: NodeRow) -> RolloutStatus {
 }
 
 fn no_eta(status: &mut RolloutStatus, reason: &'static str, text: &str) {
-    status.totals.no_eta = Some(MissingEta { reason, text: text.to_owned() });
+    status.totals.no_eta = Some(MissingEta { reason, node: None, text: text.to_owned() });
 }
 
 fn moving() -> RolloutStatus {
@@ -112,15 +138,18 @@ fn fleet_waits(since: Option<i64>) -> RolloutStatus {
 }
 
 fn held() -> RolloutStatus {
-    let waiting = waits("Held", "held until the operator is upgraded", Some(800));
-    let mut first = row("gpu-0", NodeStage::Pending, Some(waiting));
-    first.held = Some(HoldStatus {
+    let held = HoldStatus {
         purpose: "operator-upgrade",
         release: Some("gpu-operator/gpu-operator-pre".to_owned()),
         deployment: Some("4f1c2a9b7d3e".to_owned()),
         operator: Some("from v26.3.1 to v26.7.0".to_owned()),
         since: Some(at(800)),
-    });
+    };
+    let text = format!("{}; no hook Job is running", held.text());
+    let remedy = Remedy::words("deploy the bundle again").run("gpu-rollout abort");
+    let waiting = needs("NotRunning", &text, remedy);
+    let mut first = row("gpu-0", NodeStage::Pending, Some(waiting));
+    first.held = Some(held);
     let mut status = status(RunPhase::Never, first);
     status.holds_unattended = true;
     no_eta(&mut status, "no-hook-running", "no hook is running");
@@ -128,19 +157,13 @@ fn held() -> RolloutStatus {
 }
 
 fn cut_short(phase: RunPhase) -> RolloutStatus {
-    let waiting = waits("NotRunning", "no hook Job is running", None);
+    let remedy = Remedy::words("deploy the bundle again: the rollout continues where it stopped");
+    let waiting = needs("NotRunning", "no hook Job is running", remedy);
     let mut status = status(phase, row("gpu-0", NodeStage::Pending, Some(waiting)));
     no_eta(&mut status, "no-hook-running", "no hook is running");
     if phase == RunPhase::Aborted {
-        status.requests = vec![UserRequest {
-            command: RequestCommand::Abort,
-            nodes: Vec::new(),
-            other_nodes: 0,
-            selector: None,
-            by: "ada".to_owned(),
-            reason: Some("INC-7".to_owned()),
-            at: at(700),
-        }];
+        status.requests =
+            vec![request(RequestCommand::Skip, 100), request(RequestCommand::Abort, 700)];
     }
     status
 }
@@ -152,6 +175,126 @@ fn ended() -> RolloutStatus {
     run.message = Some("settled: 2 of 2 nodes done".to_owned());
     status.totals.done = 2;
     status
+}
+
+/// A driver that keeps failing, while a user has paused the others.
+fn failing_and_paused() -> RolloutStatus {
+    let text = "the new driver pod is not ready (nvidia-driver-ctr: CrashLoopBackOff), 3 restarts";
+    let remedy = Remedy::words("find out why the driver does not start")
+        .inspect("kubectl logs -n gpu-operator nvidia-driver-x2x9q -c nvidia-driver-ctr");
+    let failing =
+        BlockingCondition { stalled: true, remedy, ..waits("DriverNotReady", text, Some(700)) };
+    let mut first = row("gpu-0", NodeStage::InProgress, Some(failing));
+    (first.state, first.cordoned) = (Some("pod-restart-required".to_owned()), true);
+    (first.driver_now, first.driver_ready) = (first.driver_wanted.clone(), false);
+    first.driver_current = true;
+    let remedy =
+        Remedy::words("resume when the pause is no longer needed").run("gpu-rollout resume --all");
+    let paused = needs("Paused", "paused by bob at 1970-01-01T00:16:39Z: lunch", remedy);
+    let mut status = status(RunPhase::Running, first);
+    status.nodes.push(row("gpu-2", NodeStage::Pending, Some(paused)));
+    (status.totals.nodes, status.totals.pending) = (3, 1);
+    status.pauses = vec![pause("bob", Some("pool=a"))];
+    no_eta(&mut status, "node-fails", "the driver on node gpu-0 keeps failing (DriverNotReady)");
+    status
+}
+
+fn pause(by: &str, selector: Option<&str>) -> PauseStatus {
+    PauseStatus {
+        by: by.to_owned(),
+        reason: Some("lunch".to_owned()),
+        selector: selector.map(str::to_owned),
+        nodes: Vec::new(),
+        at: Some(at(999)),
+    }
+}
+
+fn only_paused() -> RolloutStatus {
+    let paused = needs("Paused", "paused by bob", Remedy::words("resume"));
+    let mut status = status(RunPhase::Running, row("gpu-0", NodeStage::Pending, Some(paused)));
+    status.pauses = vec![pause("bob", None)];
+    no_eta(&mut status, "node-stuck", "node gpu-0 needs manual action (Paused)");
+    status
+}
+
+/// Without a hook, a failed node keeps the only slot of NVIDIA's controller.
+fn slot_kept_by_failure() -> RolloutStatus {
+    let failed = "the upgrade by NVIDIA's controller failed";
+    let remedy = Remedy::words("remove the cause of the failure, then retry the node")
+        .run("gpu-rollout retry --yes gpu-0");
+    let mut first = row("gpu-0", NodeStage::Failed, Some(needs("UpgradeFailed", failed, remedy)));
+    first.cordoned = true;
+    let queued = BlockingCondition {
+        blocked_by: vec!["gpu-0".to_owned()],
+        ..needs(
+            "DriverOutOfDate",
+            "no slot is free (maxParallelUpgrades is 1, 1 in use): gpu-0 (failed, keeps its slot)",
+            Remedy::words("repair the nodes that hold slots").inspect("gpu-rollout why gpu-0"),
+        )
+    };
+    let mut status = status(RunPhase::Never, first);
+    (status.run, status.release, status.mode) = (None, None, "observe");
+    status.nodes.push(row("gpu-2", NodeStage::Pending, Some(queued)));
+    (status.totals.nodes, status.totals.pending) = (3, 1);
+    no_eta(&mut status, "node-stuck", "node gpu-0 needs manual action (UpgradeFailed)");
+    status
+}
+
+/// The operator reports an error, whose message says what to repair.
+fn operator_reports_error() -> RolloutStatus {
+    let reason = Reason::ReconcileFailed {
+        kind: "ClusterPolicy",
+        name: "cluster-policy".to_owned(),
+        reason: "ReconcileFailed".to_owned(),
+        message: "Failed to reconcile state-driver: no kernel".to_owned(),
+    };
+    let mut status = fleet_waits(Some(880));
+    for waiting in status.fleet.iter_mut().chain(&mut status.nodes[0].waiting) {
+        (waiting.reason, waiting.text) = (reason.name(), reason.to_string());
+    }
+    status
+}
+
+/// Regression: an operator that could not create the driver's DaemonSet said why, and no command
+/// passed that on.
+#[test]
+fn status_text_contains_operators_error_message() {
+    let text = status_text(&operator_reports_error(), false, None);
+    assert!(text.contains("Failed to reconcile state-driver: no kernel"), "{text}");
+}
+
+/// `status` advised only to end a colleague's pause, where the driver of a node kept failing.
+#[test]
+fn broken_node_comes_before_pause() {
+    let status = failing_and_paused();
+    let headline = status.headline();
+    assert_eq!(headline.attention, Attention::ActionNeeded);
+    assert!(headline.wait.is_some_and(|wait| !wait.is_safe));
+    let reasons: Vec<&str> = fleet_advice(&status).iter().map(|advice| advice.reason).collect();
+    assert_eq!(reasons, ["DriverNotReady", "Paused"]);
+}
+
+/// The failed node and the node that waits for its slot had one advice each, for the same repair.
+#[test]
+fn node_behind_failed_node_has_no_advice() {
+    let status = slot_kept_by_failure();
+    let advised: Vec<Vec<&str>> =
+        fleet_advice(&status).into_iter().map(|advice| advice.nodes).collect();
+    assert_eq!(advised, [["gpu-0"]]);
+}
+
+#[test]
+fn headline_names_the_attention_of_each_situation() {
+    let situations = [
+        (moving(), Attention::InProgress),
+        (fleet_waits(None), Attention::InProgress),
+        (only_paused(), Attention::Paused),
+        (slot_kept_by_failure(), Attention::ActionNeeded),
+        (cut_short(RunPhase::Lost), Attention::ActionNeeded),
+        (ended(), Attention::Done),
+    ];
+    let found = situations.each_ref().map(|(status, _)| status.headline().attention);
+    assert_eq!(found, situations.map(|(_, attention)| attention));
 }
 
 #[test]
@@ -167,6 +310,10 @@ fn status_text_is_as_reviewed() {
         ("aborted", cut_short(RunPhase::Aborted)),
         ("the Job was deleted", cut_short(RunPhase::Lost)),
         ("the run has ended", ended()),
+        ("a driver keeps failing, and a pause holds the others", failing_and_paused()),
+        ("a pause holds a node", only_paused()),
+        ("without a hook, a failed node keeps the only slot", slot_kept_by_failure()),
+        ("the operator reports an error", operator_reports_error()),
     ];
     let texts: Vec<String> = situations
         .iter()

@@ -120,7 +120,7 @@ fn end(answer: &Answer, row: &Value, judge: &mut Judge) {
     let waiting = &row["waiting"];
     let moves = (row["stage"] == "in-progress" || row["stage"] == "pending")
         && waiting["resolvesItself"] == true
-        && array(&waiting["obstacles"]).next().is_none();
+        && array(&waiting["obstacles"]).all(|obstacle| obstacle["kind"] == "GracePeriod");
     judge.claim("end-moves", moves, || {
         format!("{} has an end and does not move: {row}", row["node"])
     });

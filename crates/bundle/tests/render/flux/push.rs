@@ -102,10 +102,10 @@ fn push_sends_each_chart_once_before_bundle() {
     settings.bind(|| insta::assert_snapshot!(scene.calls(), @r#"
     helm <version>
     flux <--version>
-    helm <show> <chart> <oci://registry.example.com/gpu/charts/gpu-rollout-namespaces> <--version> <1.0.0+d799c2a885640>
+    helm <show> <chart> <oci://registry.example.com/gpu/charts/gpu-rollout-namespaces> <--version> <1.0.0+dea58d488a2de>
     helm <package> <STAGE/gpu-rollout-namespaces> <--destination> <STAGE>
       packed ./Chart.yaml
-    helm <push> <STAGE/gpu-rollout-namespaces-1.0.0+d799c2a885640.tgz> <oci://registry.example.com/gpu/charts>
+    helm <push> <STAGE/gpu-rollout-namespaces-1.0.0+dea58d488a2de.tgz> <oci://registry.example.com/gpu/charts>
     helm <show> <chart> <oci://registry.example.com/gpu/charts/gpu-operator-crds> <--version> <26.7.0+d3dcd2e2d741c>
     helm <package> <STAGE/gpu-operator-crds> <--destination> <STAGE>
       packed ./Chart.yaml

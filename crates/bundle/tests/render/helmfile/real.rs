@@ -257,7 +257,10 @@ fn lists(scene: &Scene, label: &str) {
                 );
                 assert_eq!(found["version"], upstream.version, "{label}");
             }
-            ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => {
+            ReleaseKind::Crds(_)
+            | ReleaseKind::Manifests(_)
+            | ReleaseKind::Templates(_)
+            | ReleaseKind::Hook(_) => {
                 assert_eq!(chart, format!("./{folder}"), "{label}");
             }
         }
@@ -298,7 +301,7 @@ fn gives_values(scene: &Scene, label: &str) {
                     serde_json::from_str(seen["data"]["values"].as_str().unwrap()).unwrap();
                 assert_eq!(values, Value::Object(upstream.values.clone()), "{label}: {folder}");
             }
-            ReleaseKind::Hook(hook) => {
+            ReleaseKind::Hook(_) => {
                 let mut command = Command::new(&scene.helm);
                 command.current_dir(&scene.bundle).args([
                     "template",
@@ -308,7 +311,7 @@ fn gives_values(scene: &Scene, label: &str) {
                     &release.namespace,
                 ]);
                 command.args(["--kube-version", "1.34.0"]);
-                for file in values_of(&scene.plan, hook)
+                for file in values_of(&scene.plan, release)
                     .into_iter()
                     .chain([format!("{folder}/rollout.yaml")])
                 {
@@ -339,6 +342,7 @@ fn gives_values(scene: &Scene, label: &str) {
                     "{label}: {folder}"
                 );
             }
+            ReleaseKind::Templates(_) => panic!("{label}: {folder}"),
             ReleaseKind::Manifests(manifests) => {
                 assert!(
                     manifests.objects.iter().all(|object| objects.contains(object)),
@@ -376,7 +380,7 @@ fn syncs(scene: &Scene, label: &str) {
         );
         assert_eq!(after("--namespace"), Some(release.namespace.as_str()), "{label}: {call:?}");
         assert_eq!(after("--history-max"), Some("5"), "{label}: {call:?}");
-        let is_ours = matches!(release.kind, ReleaseKind::Crds(_) | ReleaseKind::Manifests(_));
+        let is_ours = release.kind.takes_ownership();
         assert_eq!(has("--take-ownership"), is_ours, "{label}: {call:?}");
         if let ReleaseKind::Upstream(upstream) = &release.kind {
             assert_eq!(has("--skip-crds"), upstream.skip_crds, "{label}: {call:?}");

@@ -40,10 +40,10 @@ fn rendered_bundle_keeps_every_promise() {
 fn version_changed_alone_is_found_for_every_deployer() {
     for (deployer, path) in [
         ("helm", "deploy.sh"),
-        ("helmfile", "helmfile.yaml"),
-        ("flux", "releases/005-gpu-operator.yaml"),
-        ("argocd", "apps/005-gpu-operator.yaml"),
-        ("argocd-helm", "templates/005-gpu-operator.yaml"),
+        ("helmfile", "helmfile-1.yaml"),
+        ("flux", "releases/004-gpu-operator.yaml"),
+        ("argocd", "apps/004-gpu-operator.yaml"),
+        ("argocd-helm", "templates/004-gpu-operator.yaml"),
     ] {
         // The version of the CRDs is another word of the script.
         let (from, to) = if deployer == "helm" {
@@ -63,31 +63,31 @@ fn version_changed_alone_is_found_for_every_deployer() {
 
 #[test]
 fn unshared_values_are_found_for_every_deployer() {
-    let shared = "005-gpu-operator/values.yaml";
+    let shared = "004-gpu-operator/values.yaml";
     for (deployer, path, from, to) in [
-        ("helm", "deploy.sh", "4590 005-gpu-operator/values.yaml", "4590"),
+        ("helm", "deploy.sh", "4590 004-gpu-operator/values.yaml", "4590"),
         (
             "helmfile",
-            "helmfile.yaml",
-            "      - \"005-gpu-operator/values.yaml\"\n      - \"006",
-            "      - \"006",
+            "helmfile-1.yaml",
+            "      - \"004-gpu-operator/values.yaml\"\n      - \"005",
+            "      - \"005",
         ),
         (
             "flux",
-            "releases/006-gpu-operator-post.yaml",
+            "releases/005-gpu-operator-post.yaml",
             "    - kind: ConfigMap\n      name: gpu-operator-values\n",
             "",
         ),
         (
             "argocd",
-            "apps/006-gpu-operator-post.yaml",
-            "        - \"../005-gpu-operator/values.yaml\"\n",
+            "apps/005-gpu-operator-post.yaml",
+            "        - \"../004-gpu-operator/values.yaml\"\n",
             "",
         ),
         (
             "argocd-helm",
-            "templates/006-gpu-operator-post.yaml",
-            "        - \"../005-gpu-operator/values.yaml\"\n",
+            "templates/005-gpu-operator-post.yaml",
+            "        - \"../004-gpu-operator/values.yaml\"\n",
             "",
         ),
     ] {
@@ -102,16 +102,16 @@ fn unshared_values_are_found_for_every_deployer() {
 #[test]
 fn hook_before_component_is_found_for_every_deployer() {
     for (deployer, path, from, to) in [
-        ("helm", "deploy.sh", "hook 006-gpu-operator-post", "# hook 006-gpu-operator-post"),
-        ("helmfile", "helmfile.yaml", "    needs:\n      - \"gpu-operator/gpu-operator\"\n", ""),
+        ("helm", "deploy.sh", "hook 005-gpu-operator-post", "# hook 005-gpu-operator-post"),
+        ("helmfile", "helmfile-1.yaml", "    needs:\n      - \"gpu-operator/gpu-operator\"\n", ""),
         (
             "flux",
-            "releases/006-gpu-operator-post.yaml",
+            "releases/005-gpu-operator-post.yaml",
             "    - name: gpu-operator\n",
             "    - name: cert-manager\n",
         ),
-        ("argocd", "apps/006-gpu-operator-post.yaml", "sync-wave: \"", "sync-wave: \"-"),
-        ("argocd-helm", "templates/006-gpu-operator-post.yaml", "sync-wave: \"", "sync-wave: \"-"),
+        ("argocd", "apps/005-gpu-operator-post.yaml", "sync-wave: \"", "sync-wave: \"-"),
+        ("argocd-helm", "templates/005-gpu-operator-post.yaml", "sync-wave: \"", "sync-wave: \"-"),
     ] {
         let found = broken(deployer, &[(path, from, to)]);
         let expected = if deployer == "helm" {
@@ -127,11 +127,11 @@ fn hook_before_component_is_found_for_every_deployer() {
 fn timeout_below_budget_is_found_where_one_exists() {
     for (deployer, path, from, to) in [
         ("helm", "deploy.sh", "gpu-operator 4590", "gpu-operator 4589"),
-        ("helmfile", "helmfile.yaml", "timeout: 4590", "timeout: 4589"),
-        ("flux", "releases/006-gpu-operator-post.yaml", "timeout: 1h16m30s", "timeout: 1h16m29s"),
+        ("helmfile", "helmfile-1.yaml", "timeout: 4590", "timeout: 4589"),
+        ("flux", "releases/005-gpu-operator-post.yaml", "timeout: 1h16m30s", "timeout: 1h16m29s"),
         (
             "argocd",
-            "006-gpu-operator-post/rollout.yaml",
+            "005-gpu-operator-post/rollout.yaml",
             "budgetSeconds: 4500",
             "budgetSeconds: 4500",
         ),

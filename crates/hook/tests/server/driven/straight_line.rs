@@ -71,7 +71,7 @@ async fn grows_in_a_straight_line(sizes: &[usize]) {
         let each = |count: fn(&Asked) -> usize| larger.for_each_node_beyond(smaller, count);
         let (reads, writes) = (each(|asked| asked.reads), each(|asked| asked.writes));
         let place = format!("from {} to {} nodes", smaller.nodes, larger.nodes);
-        // Start, driver pod, plugin and its record, end, event, and repeated patches after
+        // Start, driver pod, plugin and its record, end and its record, event, and repeated patches after
         // conflicts.
         assert!(writes <= 8.0, "{place}: {writes:.2} writes for each additional node");
         // One list and one watch of the node's pods. The requests of the caches do not depend on

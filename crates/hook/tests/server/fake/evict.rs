@@ -1,7 +1,7 @@
 //! The eviction of pods, as in the API server (Kubernetes
 //! `pkg/registry/core/pod/storage/eviction.go`).
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::perform::{Answer, refused};
@@ -89,7 +89,9 @@ impl State {
         }
         if !deleting {
             let mut pod = pod;
-            pod["metadata"]["deletionTimestamp"] = json!(text(now));
+            let grace = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or_default();
+            let until = now + SignedDuration::from_secs(grace);
+            pod["metadata"]["deletionTimestamp"] = json!(text(until));
             self.store.update(&key, pod);
         }
         (

@@ -1,10 +1,11 @@
 //! Claims about the output of commands that must always be true.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use ops::doctor::DoctorSeverity;
 use ops::run_phase::RunPhase;
-use ops::status::{FleetTotals, NodeRow, NodeStage};
+use ops::status::{BlockingCondition, FleetTotals, NodeRow, NodeStage};
 
 use super::moment::{HookState, Moment};
 
@@ -24,8 +25,18 @@ pub(super) struct Claims {
     totals: Option<FleetTotals>,
     /// The last ETA of each node, and the time since which it has been postponed.
     ends: BTreeMap<String, (Option<Timestamp>, Option<Timestamp>)>,
+    /// The nodes in the report, each with the number of its spans, and the number of steps in `why`.
+    reported: BTreeMap<String, (usize, usize)>,
+    /// Nodes that had lost spans or steps in the moment before.
+    forgotten: BTreeSet<String>,
     /// The times that the text of each node's wait announced, by the text around them.
     announced: BTreeMap<String, (String, Vec<Timestamp>)>,
+    /// When the whole fleet last waited.
+    fleet_waited_at: Option<Timestamp>,
+    /// The fleet waited in the moment before: the hook may not have noticed the end of the wait.
+    fleet_waits: bool,
+    /// The hook has assessed nodes.
+    has_assessed: bool,
     /// The metric of the ETA differed from that of `status` in the moment before.
     eta_differed: bool,
     /// Metrics that differed from the totals, with their values.
@@ -45,10 +56,13 @@ impl Claims {
             texts(moment),
             doctor(moment),
             report(moment),
+            operator(moment),
         ]
         .concat();
         lies.extend(self.times(moment));
+        lies.extend(self.fleet(moment));
         lies.extend(self.announced(moment));
+        lies.extend(self.history(moment));
         lies.extend(self.metrics(moment));
         lies.extend(self.expected_end(moment));
         lies.extend(self.ends(moment));
@@ -88,6 +102,68 @@ impl Claims {
         lies
     }
 
+    /// Checks that the report and `why` do not forget the upgrade of a node. When a node ends, its
+    /// annotation is removed shortly before its record is written, so a gap is only an error if it
+    /// lasts for a second.
+    fn history(&mut self, moment: &Moment<'_>) -> Vec<String> {
+        let spans = |node: &str| {
+            let reported = moment.report.nodes.iter().find(|reported| reported.node == node);
+            reported.map_or(0, |reported| reported.spans.len())
+        };
+        let now: BTreeMap<String, (usize, usize)> = moment
+            .steps
+            .iter()
+            .map(|(node, steps)| (node.clone(), (spans(node), steps.len())))
+            .collect();
+        let lost: BTreeSet<String> = now
+            .iter()
+            .filter(|(node, (spans, steps))| {
+                let known = self.reported.get(*node);
+                known.is_some_and(|(before, known)| spans < before || steps < known)
+            })
+            .map(|(node, _)| node.clone())
+            .collect();
+        let lies = lost
+            .intersection(&self.forgotten)
+            .map(|node| format!("the report or `why` has forgotten the upgrade of {node}"))
+            .collect();
+        for (node, counts) in now {
+            if !lost.contains(&node) {
+                self.reported.insert(node, counts);
+            }
+        }
+        self.forgotten = lost;
+        lies
+    }
+
+    /// Checks that no node waits for its turn since a time at which the whole fleet waited, and that
+    /// a spec that matched before needs manual action.
+    fn fleet(&mut self, moment: &Moment<'_>) -> Vec<String> {
+        let mut lies = Vec::new();
+        let status = &moment.status;
+        let waited_at = self.fleet_waited_at.filter(|_| !self.fleet_waits && is_running(moment));
+        for row in &status.nodes {
+            let Some(waiting) = &row.waiting else { continue };
+            let since = waiting.since.at.filter(|_| QUEUED.contains(&waiting.reason));
+            if since.is_some_and(|since| waited_at.is_some_and(|at| since < at)) {
+                lies.push(format!(
+                    "{} waits for its turn since {since:?}, and the fleet waited at {waited_at:?}",
+                    row.node
+                ));
+            }
+        }
+        let changed = status.fleet.iter().find(|waiting| waiting.reason == "Precondition");
+        if self.has_assessed && changed.is_some_and(|waiting| waiting.resolves_itself) {
+            lies.push("a spec that another user changed resolves itself".to_owned());
+        }
+        self.fleet_waits = !status.fleet.is_empty();
+        if self.fleet_waits {
+            self.fleet_waited_at = Some(status.at);
+        }
+        self.has_assessed |= is_running(moment) && !self.fleet_waits;
+        lies
+    }
+
     /// Checks that the times in the text of a wait do not move with the clock.
     fn announced(&mut self, moment: &Moment<'_>) -> Vec<String> {
         let mut lies = Vec::new();
@@ -123,7 +199,10 @@ impl Claims {
         let differed = std::mem::take(&mut self.eta_differed);
         let waits = || moment.status.nodes.iter().filter_map(|row| row.waiting.as_ref());
         // The hook's metrics do not know which pods block a node.
-        if !is_running(moment) || waits().any(|waiting| !waiting.obstacles.is_empty()) {
+        let is_blocked = |waiting: &BlockingCondition| {
+            waiting.obstacles.iter().any(|obstacle| !obstacle.kind.ends_in_time())
+        };
+        if !is_running(moment) || waits().any(is_blocked) {
             return Vec::new();
         }
         let name = "gpu_rollout_expected_end_timestamp_seconds";
@@ -208,6 +287,11 @@ fn nodes(moment: &Moment<'_>) -> Vec<String> {
         if row.stage == NodeStage::Done && !moment.status.fleet.is_empty() {
             lies.push(format!("{} is called done while the whole fleet waits", row.node));
         }
+        let validates = row.waiting.as_ref().filter(|waiting| waiting.reason == "Validating");
+        let since = validates.and_then(|waiting| waiting.since.at);
+        if since.is_some_and(|since| truth.driver_ready_since.is_some_and(|ready| since < ready)) {
+            lies.push(format!("{} validates since {since:?}: {truth:?}", row.node));
+        }
         if row.stage != NodeStage::Done && row.waiting.is_none() {
             lies.push(format!("{} is not done, and has no reason", row.node));
         }
@@ -249,8 +333,9 @@ fn run(moment: &Moment<'_>) -> Vec<String> {
     let phase = moment.status.run.as_ref().map(|run| run.phase);
     let is_true = match (&moment.hook, moment.has_verdict) {
         (_, true) | (HookState::Ended, _) => phase == Some(RunPhase::Ended),
-        (HookState::Running(_), false) => {
-            matches!(phase, Some(RunPhase::Starting | RunPhase::Running | RunPhase::WaitsForLease))
+        (HookState::Running { has_led: true, .. }, false) => phase == Some(RunPhase::Running),
+        (HookState::Running { has_led: false, .. }, false) => {
+            matches!(phase, Some(RunPhase::Starting | RunPhase::WaitsForLease))
         }
         (HookState::Dead, false) => phase == Some(RunPhase::BetweenPods),
     };
@@ -263,20 +348,28 @@ fn eta(moment: &Moment<'_>) -> Vec<String> {
     let (over, totals) =
         (moment.has_verdict || matches!(moment.hook, HookState::Ended), &status.totals);
     let mut lies = Vec::new();
-    let moves = |row: &NodeRow| {
-        row.waiting
-            .as_ref()
-            .is_some_and(|waiting| waiting.resolves_itself && waiting.obstacles.is_empty())
-            && moment.nodes.get(&row.node).is_some_and(|truth| truth.ready)
-    };
+    let resolves_itself =
+        |row: &NodeRow| row.waiting.as_ref().is_some_and(|waiting| !waiting.needs_action());
+    let only_leaves =
+        |row: &NodeRow| moment.nodes.get(&row.node).is_some_and(|truth| truth.workloads_leave);
+    let is_ready = |row: &NodeRow| moment.nodes.get(&row.node).is_some_and(|truth| truth.ready);
     for row in status.nodes.iter().filter(|row| row.end.is_some()) {
-        if over || !status.fleet.is_empty() || !moves(row) {
+        if over || !status.fleet.is_empty() || !resolves_itself(row) || !is_ready(row) {
             lies.push(format!("{} has an expected end", row.node));
         }
     }
     if totals.end.is_some() && (over || !status.fleet.is_empty()) {
         lies.push("the rollout has an ETA".to_owned());
     }
+    let stuck = totals.no_eta.as_ref().filter(|no_eta| no_eta.reason == "node-stuck");
+    let stuck = stuck.and_then(|no_eta| no_eta.node.as_ref());
+    lies.extend(
+        status
+            .nodes
+            .iter()
+            .filter(|row| Some(&row.node) == stuck && (resolves_itself(row) || only_leaves(row)))
+            .map(|row| format!("{} needs manual action, and does not", row.node)),
+    );
     let open = totals.in_progress + totals.pending + totals.unknown > 0;
     if open != (totals.end.is_some() || totals.no_eta.is_some()) {
         lies.push(format!(
@@ -329,7 +422,7 @@ fn doctor(moment: &Moment<'_>) -> Vec<String> {
     let found = |check: &str| moment.findings.iter().find(|finding| finding.check == check);
     let mut lies = Vec::new();
     if let Some(finding) = found("unattended-cordons") {
-        let attended = matches!(moment.hook, HookState::Running(_)) && !moment.has_verdict;
+        let attended = matches!(moment.hook, HookState::Running { .. }) && !moment.has_verdict;
         let idle: Vec<&String> = finding
             .nodes
             .iter()
@@ -349,6 +442,28 @@ fn doctor(moment: &Moment<'_>) -> Vec<String> {
         found("unattended-cordons").iter().flat_map(|finding| &finding.nodes).collect();
     if matches!(moment.hook, HookState::Ended) && named != left {
         lies.push(format!("doctor: the hook left cordons on {left:?}, and {named:?} are named"));
+    }
+    lies
+}
+
+/// Checks that an operator that is scaled to 0 needs manual action, for `status` and `doctor`.
+fn operator(moment: &Moment<'_>) -> Vec<String> {
+    if moment.operator_replicas != Some(0) {
+        return Vec::new();
+    }
+    let waiting = moment.status.fleet.iter().find(|waiting| waiting.reason == "OperatorNotReady");
+    let Some(waiting) = waiting else {
+        return vec!["the operator is scaled to 0, and the fleet does not wait for it".to_owned()];
+    };
+    let is_found = moment.findings.iter().any(|finding| {
+        finding.check == "fleet-waits" && finding.severity == DoctorSeverity::Problem
+    });
+    let mut lies = Vec::new();
+    if waiting.resolves_itself {
+        lies.push("an operator that is scaled to 0 resolves itself".to_owned());
+    }
+    if !is_found {
+        lies.push("doctor: the operator is scaled to 0, and this is not a finding".to_owned());
     }
     lies
 }

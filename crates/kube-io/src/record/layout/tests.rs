@@ -17,7 +17,11 @@ fn longest(index: usize, outcome: Option<NodeOutcome>) -> (String, NodeRecord) {
         at: Timestamp::UNIX_EPOCH,
         back_at: None,
     };
-    let step = RecordedStep { state: "pod-restart-required".into(), at: Timestamp::UNIX_EPOCH };
+    let step = RecordedStep {
+        state: "pod-restart-required".into(),
+        at: Timestamp::UNIX_EPOCH,
+        or_earlier: true,
+    };
     let record = NodeRecord {
         uid: uid("node"),
         outcome,

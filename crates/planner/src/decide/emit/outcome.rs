@@ -132,8 +132,7 @@ fn outcome(
     }
     if reason.exit_code() == ExitCode::PluginsNotServing {
         let limit = settings.device_plugin.replacement_seconds;
-        let over =
-            matches!(reason, Reason::RestartHeldUp { .. }) || draft.alarm.passed(since, limit);
+        let over = !reason.resolves_itself() || draft.alarm.passed(since, limit);
         return over.then_some(NodeOutcome::Failed);
     }
     if reason.exit_code() != ExitCode::DraNotServing {
@@ -143,9 +142,8 @@ fn outcome(
         operands::note_tolerated(draft, reason);
         return Some(NodeOutcome::Deferred);
     }
-    let over = matches!(reason, Reason::PluginHeldUp { .. })
-        || !reason.resolves_itself()
-        || draft.alarm.passed(since, settings.dra.replacement_seconds);
+    let over =
+        !reason.resolves_itself() || draft.alarm.passed(since, settings.dra.replacement_seconds);
     over.then_some(NodeOutcome::Failed)
 }
 

@@ -167,7 +167,8 @@ fn retry(draft: &mut NodeDraft<'_>, retried: &mut bool) -> Option<Reason> {
     if attempts >= limit {
         return None;
     }
-    let message = "the upgrade by the operator failed, and the node keeps its old driver";
+    let message =
+        "the upgrade by NVIDIA's controller failed, and the driver pod has an older revision";
     let retrying = |at| {
         Reason::Upgrading(UpgradeReason::Retry { message: message.to_owned(), attempts, limit, at })
     };

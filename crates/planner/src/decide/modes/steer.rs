@@ -136,7 +136,7 @@ pub(in crate::decide) fn advance(
         let mut given_up = record.clone();
         given_up.attempts.insert(cause, settings.upgrade.attempts.saturating_sub(1));
         let message = format!(
-            "the upgrade by the operator failed{}",
+            "the upgrade by NVIDIA's controller failed{}",
             trouble.as_ref().map(|text| format!(": {text}")).unwrap_or_default()
         );
         return fail(draft, driven, &given_up, cause, message);

@@ -123,7 +123,7 @@ fn too_small_budget_names_the_number_to_set() {
     assert_eq!(
         scene.texts(),
         [
-            "time-budget: 12 nodes, 1 at a time and 600 s each, need a time budget of 8100 s, but it is 3600 s: set rollout.budgetSeconds to 8100"
+            "time-budget: the upgrade of 12 nodes, 1 at a time and 600 s each, needs a time budget of 8100 s, but it is 3600 s: set rollout.budgetSeconds to 8100"
         ]
     );
     assert_eq!(scene.findings()[0].severity, CheckSeverity::Warning);
@@ -138,7 +138,7 @@ fn too_small_budget_names_the_number_to_set() {
     scene.settings.budget_seconds = 8100;
     assert_eq!(scene.texts(), Vec::<String>::new());
     scene.settings.upgrade.soak_seconds = 60;
-    assert!(scene.texts()[0].contains("need a time budget of 8760 s"), "{:?}", scene.texts());
+    assert!(scene.texts()[0].contains("needs a time budget of 8760 s"), "{:?}", scene.texts());
     scene.policy.max_parallel_upgrades = 0;
     assert_eq!(scene.texts(), Vec::<String>::new(), "three at a time: 25%");
 }
@@ -157,7 +157,7 @@ fn budget_before_operator_is_the_waiting_jobs() {
     assert_eq!(
         budgets(&scene),
         [
-            "time-budget: 12 nodes, 1 at a time and 600 s each, need a time budget of 8100 s, but it is 3600 s: release gpu-operator-post waits for them: set rollout.budgetSeconds of that release, and rollout.preflight.waits.budgetSeconds of this one, to 8100"
+            "time-budget: the upgrade of 12 nodes, 1 at a time and 600 s each, needs a time budget of 8100 s, but it is 3600 s: release gpu-operator-post waits for them: set rollout.budgetSeconds of that release, and rollout.preflight.waits.budgetSeconds of this one, to 8100"
         ]
     );
     scene.settings.preflight.waits =

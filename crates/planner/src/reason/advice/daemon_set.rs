@@ -7,7 +7,9 @@ impl Reason {
     #[expect(clippy::wildcard_enum_match_arm, reason = "only different hints are listed")]
     pub(super) fn daemon_set_advice(&self) -> Option<&'static str> {
         Some(match self {
-            Self::OperatorMissing { .. } | Self::OperatorNotReady { .. } => {
+            Self::PolicyApiMissing { .. }
+            | Self::OperatorMissing { .. }
+            | Self::OperatorNotReady { .. } => {
                 "check rollout.driver: a driver `daemonset` has no operator"
             }
             Self::PolicyMissing { .. } => {

@@ -13,9 +13,6 @@ impl Reason {
             Self::OperatorMissing { .. } => {
                 "install the Network Operator, or set rollout.operatorNamespace and rollout.operatorDeployment to its namespace and Deployment"
             }
-            Self::OperatorNotReady { .. } => {
-                "check the pods of the operator's Deployment: kubectl describe pod -l app.kubernetes.io/name=network-operator"
-            }
             Self::PolicyMissing { .. } => {
                 "apply the NicClusterPolicy (in a bundle, the *-resources release of the Network Operator)"
             }

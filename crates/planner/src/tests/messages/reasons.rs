@@ -2,6 +2,7 @@
 //! catalog of messages. What nodes wait for in an upgrade of ours is in [`super::upgrades`].
 
 use crate::reason::{OperandName, Reason};
+use crate::rolling_update::AwaitedNode;
 use contract::driver::Driver;
 use contract::names;
 use contract::operand::Operand;
@@ -10,6 +11,11 @@ use nvidia_upgrade::explain::ControllerWait;
 use nvidia_upgrade::pass::PassError;
 
 use super::{AT, LATER};
+
+/// The node that a rolling update waits for.
+fn awaited(is_ready: bool) -> Option<AwaitedNode> {
+    Some(AwaitedNode { name: "gpu-2".into(), is_ready })
+}
 
 /// Every reason but those of an upgrade of ours.
 pub(super) fn reasons() -> Vec<Reason> {
@@ -29,23 +35,35 @@ pub(super) fn reasons() -> Vec<Reason> {
 
 fn of_the_operator() -> Vec<Reason> {
     let deployment = || names::OPERATOR_DEPLOYMENT.to_owned();
+    let namespace = || "gpu-operator".to_owned();
+    let not_ready = |available, replicas| {
+        let (deployment, namespace) = (deployment(), namespace());
+        Reason::OperatorNotReady { deployment, namespace, available, replicas }
+    };
     let (old, new) = ("gpu-operator-6d9f7c5b8-x2k4p", "gpu-operator-7b8d4f9c6-q8d5z");
     let holder = |pod: &str| format!("{pod}_5e0c1f7a");
     let not_leading = |pod: Option<&str>, holder: Option<String>, silent| {
+        let (deployment, namespace) = (deployment(), namespace());
         let pod = pod.map(str::to_owned);
-        Reason::OperatorNotLeading { deployment: deployment(), pod, holder, silent }
+        Reason::OperatorNotLeading { deployment, namespace, pod, holder, silent }
     };
     vec![
         Reason::PolicyApiMissing { resource: Driver::Gpu.traits().policy_resource },
-        Reason::OperatorMissing { deployment: deployment(), namespace: "gpu-operator".into() },
-        Reason::OperatorNotReady { deployment: deployment(), available: 0, replicas: 1 },
-        Reason::OperatorNotReady { deployment: deployment(), available: 1, replicas: 1 },
+        Reason::OperatorMissing { deployment: deployment(), namespace: namespace() },
+        not_ready(0, 0),
+        not_ready(0, 1),
+        not_ready(1, 1),
         not_leading(None, None, false),
         not_leading(None, Some(holder(old)), false),
         not_leading(Some(new), None, false),
         not_leading(Some(new), Some(holder(old)), false),
         not_leading(Some(new), Some(holder(new)), true),
-        Reason::OperatorNotSeen { deployment: deployment(), holder: holder(new) },
+        Reason::OperatorNotSeen {
+            deployment: deployment(),
+            namespace: namespace(),
+            holder: holder(new),
+            limit_seconds: 15,
+        },
         Reason::OperatorActing { until: LATER },
         Reason::OtherChart {
             object: "deployment/gpu-operator".into(),
@@ -74,6 +92,16 @@ fn of_policies() -> Vec<Reason> {
             expected: "580.126.20".into(),
             found: "570.195.03".into(),
             manager: Some("helm".into()),
+            changed_in_run: false,
+        },
+        Reason::Precondition {
+            kind: Driver::Gpu.traits().policy_kind,
+            name: "cluster-policy".into(),
+            field: Driver::Gpu.traits().version_field,
+            expected: "580.126.20".into(),
+            found: "595.10".into(),
+            manager: Some("kubectl-edit".into()),
+            changed_in_run: true,
         },
         Reason::Precondition {
             kind: Driver::DaemonSet.traits().policy_kind,
@@ -82,6 +110,7 @@ fn of_policies() -> Vec<Reason> {
             expected: "OnDelete".into(),
             found: "RollingUpdate".into(),
             manager: None,
+            changed_in_run: false,
         },
         failed("ReconcileFailed", "secrets \"license\" not found"),
         failed("ReconcileFailed", ""),
@@ -161,7 +190,8 @@ fn of_drivers() -> Vec<Reason> {
         Reason::UpgradeFailed { trouble: restarting() },
         Reason::ToolkitNotReady { trouble: None },
         Reason::ToolkitOutdated { awaited: None },
-        Reason::ToolkitOutdated { awaited: Some("gpu-2".into()) },
+        Reason::ToolkitOutdated { awaited: awaited(true) },
+        Reason::ToolkitOutdated { awaited: awaited(false) },
         Reason::ToolkitNotReady { trouble: Some("driver-validation: exit code 1".into()) },
     ]
 }
@@ -183,8 +213,9 @@ fn of_operands() -> Vec<Reason> {
         Reason::OperandNotReady { operand: plugin(), trouble, restarts: 3 },
         Reason::OperandMissing { operand: plugin() },
         Reason::OperandMissing { operand: unknown.clone() },
-        Reason::OperandOutdated { operand: plugin(), stalled_by: None },
-        Reason::OperandOutdated { operand: plugin(), stalled_by: Some("gpu-2".into()) },
+        Reason::OperandOutdated { operand: plugin(), awaited: None },
+        Reason::OperandOutdated { operand: plugin(), awaited: awaited(true) },
+        Reason::OperandOutdated { operand: plugin(), awaited: awaited(false) },
     ];
     known.into_iter().chain([unknown]).map(not_ready).chain(others).collect()
 }

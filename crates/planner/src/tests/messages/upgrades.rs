@@ -86,6 +86,10 @@ fn of_others() -> Vec<UpgradeReason> {
 /// Steps of a started node.
 fn of_the_work() -> Vec<UpgradeReason> {
     let jobs = ["training/resnet-0-x7k2p", "training/resnet-1-m4d9s"].map(str::to_owned);
+    let ending = |trouble: Option<&str>| UpgradeReason::DriverEnding {
+        pod: "nvidia-driver-daemonset-7x2kq".into(),
+        trouble: trouble.map(str::to_owned),
+    };
     let pod = "inference/llm-0 (eviction requested 3 times in 40 s: a PodDisruptionBudget forbids it for now; next request in 20 s)";
     vec![
         UpgradeReason::Cordoning,
@@ -94,7 +98,8 @@ fn of_the_work() -> Vec<UpgradeReason> {
         UpgradeReason::Listing,
         UpgradeReason::Evicting { pods: vec![pod.into()], until: Some(LATER) },
         UpgradeReason::Evicting { pods: vec![pod.into(), "inference/llm-1".into()], until: None },
-        UpgradeReason::DriverEnding { pod: "nvidia-driver-daemonset-7x2kq".into() },
+        ending(None),
+        ending(Some("the node is NotReady")),
         UpgradeReason::DriverComing,
         UpgradeReason::Unwanted,
     ]

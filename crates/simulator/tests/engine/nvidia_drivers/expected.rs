@@ -22,6 +22,7 @@ fn precondition(
         expected: expected.into(),
         found: found.into(),
         manager: manager.map(Into::into),
+        changed_in_run: false,
     }
 }
 
@@ -30,8 +31,8 @@ fn precondition(
 #[test]
 fn default_nvidia_driver_with_old_version_is_unsettled() {
     for version in ["v25.10.1", "v26.3.1", "v26.7.0"] {
+        assert!(pool_at_rest(version).decide(0).well, "{version}");
         let mut fleet = pool_at_rest(version);
-        assert!(fleet.decide(0).well, "{version}");
         fleet.settings.expected.driver_version = Some(NEW.into());
         fleet.settings.expected.nvidia_drivers = Some(true);
         fleet.settings.expected.default_nvidia_driver = Some(ExpectedNvidiaDriver {

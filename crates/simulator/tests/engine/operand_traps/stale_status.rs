@@ -7,6 +7,7 @@ use contract::names;
 use contract::operand::Operand;
 use observed::{ObservedRevision, OperatorLease};
 use planner::reason::Reason;
+use planner::rolling_update::AwaitedNode;
 
 use crate::fleet::{Fleet, NEW, at, named, waits};
 use crate::nvidia_drivers::{failed, pool_at_rest};
@@ -103,7 +104,8 @@ fn trap_08_stalled_toolkit_names_the_awaited_node() {
         waits(&decision),
         ["gpu-0:ToolkitNotReady", "gpu-1:ToolkitOutdated", "gpu-2:ToolkitOutdated"]
     );
-    let awaited = Reason::ToolkitOutdated { awaited: Some("gpu-0".into()) };
+    let awaited = AwaitedNode { name: "gpu-0".into(), is_ready: true };
+    let awaited = Reason::ToolkitOutdated { awaited: Some(awaited) };
     assert!(decision.waits[1..].iter().all(|wait| *wait.reason == awaited));
 }
 

@@ -75,6 +75,28 @@ fn taint_of_every_node_is_not_deferred() {
     assert_eq!(taint, "team=a:NoSchedule");
 }
 
+/// A Ready node with a failing driver blocks the rolling updates of the operands too, as their pods
+/// wait for its driver.
+#[test]
+fn roll_behind_failing_pod_names_its_node() {
+    let mut fleet = fleet(3);
+    for node in ["gpu-0", "gpu-1", "gpu-2"] {
+        change(&mut fleet, Operand::DevicePlugin, node, |pod| pod.revision = Some("old".into()));
+    }
+    change(&mut fleet, Operand::DevicePlugin, "gpu-1", |pod| {
+        (pod.revision, pod.ready) = (Some("newest".into()), false);
+    });
+    let decision = fleet.decide(0);
+    for node in ["gpu-0", "gpu-2"] {
+        let reason = reason_of(&decision, node);
+        assert!(
+            matches!(reason, Reason::OperandOutdated { awaited: Some(awaited), .. } if awaited.name == "gpu-1" && awaited.is_ready),
+            "{reason}"
+        );
+        assert!(reason.resolves_itself());
+    }
+}
+
 /// A node that is down blocks a rolling update with `maxUnavailable: 1`. Tolerating it also covers
 /// the nodes after it.
 #[test]
@@ -100,7 +122,7 @@ fn tolerated_node_covers_the_roll_it_stalls() {
         .find(|wait| wait.node.as_deref() == Some("gpu-2"))
         .expect("gpu-2 waits");
     assert!(
-        matches!(&*stalled.reason, Reason::OperandOutdated { stalled_by: Some(node), .. } if node == "gpu-1"),
+        matches!(&*stalled.reason, Reason::OperandOutdated { awaited: Some(node), .. } if node.name == "gpu-1" && !node.is_ready),
         "{stalled}"
     );
     let verdict = ends(&mut fleet).0;

@@ -59,6 +59,7 @@ impl World {
                 replaced.cause.clear();
             }
         }
+        memory.assessed.since = memory.assessed.since.map(|_| now());
         let apart = memory.waiting_apart.values_mut();
         let waiting = memory.waiting.values_mut().chain(apart).chain(&mut memory.fleet_waiting);
         waiting.for_each(|(_, since)| *since = older(*since, seconds, 40));

@@ -35,13 +35,13 @@ fn said(story: &Story, second: f64) -> Vec<WaitingNode> {
 #[test]
 fn the_traces_are_explained() {
     for (name, second, node, resolves, text) in [
-        ("01-fresh-install", 60.0, "gpu-000", true, "the node moves to upgrade-done"),
+        ("01-fresh-install", 60.0, "gpu-000", true, "the node enters state `upgrade-done` (done)"),
         (
             "02-driver-bump-serial",
             10.0,
             "gpu-003",
             true,
-            "maxParallelUpgrades allows 1 upgrade, and 1 is in progress: gpu-002 (pod-restart-required, cordoned)",
+            "no slot is free (maxParallelUpgrades is 1, 1 in use): gpu-002 (replacing the driver, cordoned)",
         ),
         (
             "02-driver-bump-serial",
@@ -50,13 +50,19 @@ fn the_traces_are_explained() {
             true,
             "driver pod/nvidia-driver-daemonset-qv2lw is not ready",
         ),
-        ("02-driver-bump-serial", 60.0, "gpu-002", true, "the node moves to validation-required"),
+        (
+            "02-driver-bump-serial",
+            60.0,
+            "gpu-002",
+            true,
+            "the node enters state `validation-required` (validating the driver)",
+        ),
         (
             "03-driver-bump-parallel",
             10.0,
             "gpu-000",
             true,
-            "maxParallelUpgrades allows 2 upgrades, and 2 are in progress: gpu-002 (pod-restart-required, cordoned), gpu-003",
+            "no slot is free (maxParallelUpgrades is 2, 2 in use): gpu-002 (replacing the driver, cordoned), gpu-003",
         ),
         (
             "03-driver-bump-parallel",
@@ -65,7 +71,13 @@ fn the_traces_are_explained() {
             true,
             "validator pod/nvidia-operator-validator-d2hkz is not ready; after 2026-11-21T03:25:41Z",
         ),
-        ("03-driver-bump-parallel", 300.0, "gpu-000", true, "the node moves to uncordon-required"),
+        (
+            "03-driver-bump-parallel",
+            300.0,
+            "gpu-000",
+            true,
+            "the node enters state `uncordon-required` (uncordoning)",
+        ),
         ("04-restart-only", 5.0, "gpu-001", true, "is not ready"),
         (
             "05-failing-driver",
@@ -74,7 +86,13 @@ fn the_traces_are_explained() {
             true,
             "is not ready (nvidia-driver-ctr: CrashLoopBackOff), 10 restarts",
         ),
-        ("05-failing-driver", 420.0, "gpu-001", true, "the node moves to upgrade-failed"),
+        (
+            "05-failing-driver",
+            420.0,
+            "gpu-001",
+            true,
+            "the node enters state `upgrade-failed` (failed)",
+        ),
         (
             "05-failing-driver",
             600.0,
@@ -87,24 +105,30 @@ fn the_traces_are_explained() {
             600.0,
             "gpu-003",
             false,
-            "maxParallelUpgrades allows 1 upgrade, and 1 is in progress: gpu-001 (upgrade-failed, cordoned)",
+            "no slot is free (maxParallelUpgrades is 1, 1 in use): gpu-001 (failed, keeps its slot, cordoned)",
         ),
         (
             "06-drain-pdb",
             100.0,
             "gpu-000",
             true,
-            "the operator is evicting pods that use the device; after 300 s, the upgrade fails",
+            "NVIDIA's controller is evicting pods that use the device; after 300 s, the upgrade fails",
         ),
         (
             "06-drain-pdb",
             100.0,
             "gpu-001",
             true,
-            "maxParallelUpgrades allows 1 upgrade, and 1 is in progress: gpu-000 (pod-deletion-required, cordoned)",
+            "no slot is free (maxParallelUpgrades is 1, 1 in use): gpu-000 (evicting pods, cordoned)",
         ),
         ("07-wait-for-jobs", 100.0, "gpu-000", true, "1 job pod is running"),
-        ("07-wait-for-jobs", 200.0, "gpu-000", true, "the node moves to pod-deletion-required"),
+        (
+            "07-wait-for-jobs",
+            200.0,
+            "gpu-000",
+            true,
+            "the node enters state `pod-deletion-required` (evicting pods)",
+        ),
         (
             "08-join-and-leave",
             40.0,
@@ -118,17 +142,29 @@ fn the_traces_are_explained() {
             300.0,
             "gpu-002",
             false,
-            "1 node counts as unavailable, and maxUnavailable allows 1 (25% of 4): gpu-001 (upgrade-done, cordoned)",
+            "1 node counts as unavailable, and maxUnavailable allows 1 (25% of 4): gpu-001 (cordoned)",
         ),
-        ("09-pause-mid-roll", 420.0, "gpu-003", true, "the node moves to cordon-required"),
+        (
+            "09-pause-mid-roll",
+            420.0,
+            "gpu-003",
+            true,
+            "the node enters state `cordon-required` (cordoning)",
+        ),
         (
             "09-pause-mid-roll",
             420.0,
             "gpu-002",
             true,
-            "maxParallelUpgrades allows 1 upgrade, and none is in progress; next: gpu-003",
+            "other nodes get the free slots first (maxParallelUpgrades is 1, 0 in use); next: gpu-003",
         ),
-        ("16-rollback-mid-roll", 60.0, "gpu-003", true, "the node moves to validation-required"),
+        (
+            "16-rollback-mid-roll",
+            60.0,
+            "gpu-003",
+            true,
+            "the node enters state `validation-required` (validating the driver)",
+        ),
     ] {
         let all = said(story(name), second);
         let waiting = all
@@ -199,6 +235,24 @@ fn unready(entry: NodeEntry<'static>) -> NodeEntry<'static> {
     })
 }
 
+/// The table of docs/how-to/bad-driver.md: what the controller does with each node when the
+/// previous driver is the requested one again.
+#[test]
+fn return_to_previous_driver_is_as_documented() {
+    let next = |entry: NodeEntry<'static>| {
+        let snapshot = of(vec![entry]);
+        let outlook = explain_pass(&snapshot, &strict(), &options(), None);
+        outlook.moves.first().map(|moved| moved.step)
+    };
+    let waiting = node("a", ControllerState::UpgradeRequired);
+    assert_eq!(next(waiting), Some(Next::To(ControllerState::CordonRequired)));
+    let unlabeled = node("a", ControllerState::Unknown);
+    assert_eq!(next(unlabeled), Some(Next::To(ControllerState::Done)));
+    let started = cordoned(old("a", ControllerState::PodRestartRequired));
+    assert_eq!(next(started), Some(Next::DeletePod));
+    assert_eq!(next(cordoned(old("a", ControllerState::Failed))), None);
+}
+
 /// Name, whether it can resolve by itself, text.
 type Said = (&'static str, bool, &'static str);
 
@@ -245,7 +299,7 @@ fn every_wait_has_its_words() {
             (
                 "Parallel",
                 false,
-                "maxParallelUpgrades allows 1 upgrade, and 1 is in progress: f (upgrade-failed, cordoned)",
+                "no slot is free (maxParallelUpgrades is 1, 1 in use): f (failed, keeps its slot, cordoned)",
             ),
         ),
         (
@@ -258,7 +312,7 @@ fn every_wait_has_its_words() {
             (
                 "Unavailable",
                 true,
-                "1 node counts as unavailable, and maxUnavailable allows 1 (25% of 2): n (upgrade-done, not Ready)",
+                "1 node counts as unavailable, and maxUnavailable allows 1 (25% of 2): n (not Ready)",
             ),
         ),
         (
@@ -283,7 +337,7 @@ fn every_wait_has_its_words() {
             (
                 "Jobs",
                 true,
-                "2 job pods are running; the operator has been waiting since 2027-01-15T07:59:50Z, and continues the upgrade after 2027-01-15T08:00:20Z",
+                "2 job pods are running; NVIDIA's controller has been waiting since 2027-01-15T07:59:50Z, and continues the upgrade after 2027-01-15T08:00:20Z",
             ),
         ),
         (
@@ -293,14 +347,18 @@ fn every_wait_has_its_words() {
             (
                 "Evicting",
                 true,
-                "the operator is evicting pods that use the device; after 300 s, the upgrade fails",
+                "NVIDIA's controller is evicting pods that use the device; after 300 s, the upgrade fails",
             ),
         ),
         (
             vec![cordoned(old("a", ControllerState::DrainRequired))],
             drained,
             options(),
-            ("Draining", true, "the operator is draining the node; after 300 s, the upgrade fails"),
+            (
+                "Draining",
+                true,
+                "NVIDIA's controller is draining the node; after 300 s, the upgrade fails",
+            ),
         ),
         (
             vec![handed(Some("Draining"))],
@@ -374,7 +432,7 @@ fn every_wait_has_its_words() {
             vec![cordoned(old("a", ControllerState::Failed))],
             strict(),
             options(),
-            ("FailedBefore", false, "the upgrade failed, and the node keeps its old driver"),
+            ("FailedBefore", false, "the upgrade failed, and the driver pod has an older revision"),
         ),
         (
             vec![unready(cordoned(node("a", ControllerState::Failed)))],
@@ -390,7 +448,7 @@ fn every_wait_has_its_words() {
             vec![unlabeled],
             strict(),
             options(),
-            ("UnknownState", false, "the operator does not know the state `odd`"),
+            ("UnknownState", false, "NVIDIA's controller does not know the state `odd`"),
         ),
         (
             vec![cordoned(node("a", ControllerState::PodRestartRequired))],
@@ -399,7 +457,7 @@ fn every_wait_has_its_words() {
             (
                 "Asleep",
                 true,
-                "the operator has not checked the nodes; when it does, the node moves to validation-required",
+                "when NVIDIA's controller checks the nodes next, the node enters state `validation-required` (validating the driver)",
             ),
         ),
         (
@@ -412,7 +470,7 @@ fn every_wait_has_its_words() {
             (
                 "PassEnds",
                 false,
-                "the operator stops before it reaches the node: node/b is in state pod-deletion-required, but the policy has no podDeletion",
+                "NVIDIA's controller stops before it reaches the node: node/b is in state pod-deletion-required, but the policy has no podDeletion",
             ),
         ),
     ];
@@ -460,7 +518,7 @@ fn long_lists_are_cut() {
         .chain(names.map(|name| cordoned(old(name, ControllerState::Failed))));
     let waits = explain_pass(&of(entries), &strict(), &options(), None).waits;
     assert!(
-        waits[0].wait.to_string().ends_with("f (upgrade-failed, cordoned) and 2 others"),
+        waits[0].wait.to_string().ends_with("f (failed, keeps its slot, cordoned) and 2 others"),
         "{}",
         waits[0].wait
     );

@@ -240,7 +240,10 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
             };
         };
         let pod = driver.pod;
-        let ending = Reason::Upgrading(UpgradeReason::DriverEnding { pod: pod.name.clone() });
+        let ending = Reason::Upgrading(UpgradeReason::DriverEnding {
+            pod: pod.name.clone(),
+            trouble: (!self.driven.node.ready).then(|| NOT_READY.to_owned()),
+        });
         if pod.deleting {
             return if late {
                 not_in_time("the old driver pod did not terminate", limit)

@@ -58,8 +58,8 @@ pub(super) fn unfinished(draft: &mut NodeDraft<'_>, reason: &Reason) -> StateRes
     };
     let since = draft.waits(reason);
     // The rule for operands has decided nothing so far, even if nothing resolves itself.
-    let over = !reason.resolves_itself() && !reason.follows_operand_rule()
-        || draft.alarm.passed(since, limit);
+    let over =
+        !reason.gets_time() && !reason.follows_operand_rule() || draft.alarm.passed(since, limit);
     if over {
         StateResult::Fails(cause, reason.to_string())
     } else {

@@ -1,0 +1,179 @@
+//! The headline of a status: whether the user must act, on what, and whether waiting does harm. It
+//! names the same cause as the first advice.
+
+use contract::count::with_noun;
+use contract::exit::ExitCode;
+use planner::pods::listed;
+use planner::reason::PAUSED;
+
+use super::super::advice::{Advice, Urgency, fleet_advice};
+use super::super::run_phase::RunPhase;
+use super::{BlockingCondition, NodeRow, NodeStage, RolloutStatus};
+
+/// Whether the user must act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attention {
+    /// The rollout does not continue, or not on all nodes, without manual action.
+    ActionNeeded,
+    /// Nodes wait for the end of a pause.
+    Paused,
+    /// The rollout continues by itself.
+    InProgress,
+    /// There is nothing left to do.
+    Done,
+}
+
+/// What an on-call engineer must know first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Headline {
+    /// Whether the user must act.
+    pub attention: Attention,
+    /// The cause, or the progress, for people.
+    pub text: String,
+    /// Whether waiting does no harm; absent: there is nothing to wait for.
+    pub wait: Option<WaitAnswer>,
+}
+
+/// Whether waiting does no harm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitAnswer {
+    /// The answer.
+    pub is_safe: bool,
+    /// Why, or until when, for people; may be empty.
+    pub text: String,
+}
+
+impl WaitAnswer {
+    fn safe(text: &str) -> Self {
+        Self { is_safe: true, text: text.to_owned() }
+    }
+}
+
+impl RolloutStatus {
+    /// Returns the headline.
+    pub fn headline(&self) -> Headline {
+        let advice = fleet_advice(self);
+        let urgent: Vec<&Advice<'_>> =
+            advice.iter().filter(|advice| advice.urgency < Urgency::Paused).collect();
+        if let Some(first) = urgent.first() {
+            return Headline {
+                attention: Attention::ActionNeeded,
+                text: cause(first, &urgent),
+                wait: Some(self.harm_of_waiting("no affected node is out of service")),
+            };
+        }
+        let limit = if self.has_job() { "until the time limit below" } else { "" };
+        if let Some(text) = self.paused_nodes() {
+            let wait = Some(self.harm_of_waiting(limit));
+            return Headline { attention: Attention::Paused, text, wait };
+        }
+        let progress = |why: &str| Headline {
+            attention: Attention::InProgress,
+            text: format!("nothing to do{why}"),
+            wait: Some(WaitAnswer::safe(limit)),
+        };
+        if let Some(waiting) = self.fleet.first() {
+            return progress(&format!(" yet: the whole fleet waits ({})", waiting.reason));
+        }
+        if let Some(text) = self.failed_run() {
+            let wait = Some(WaitAnswer::safe("no node waits for a hook"));
+            return Headline { attention: Attention::ActionNeeded, text, wait };
+        }
+        let late = self.totals.no_eta.as_ref().is_some_and(|no_eta| no_eta.reason == "node-late");
+        match (self.is_open(), self.has_job()) {
+            (true, _) if late => progress(" yet, but it takes longer than expected"),
+            (true, _) => progress(""),
+            (false, true) => progress(": no node is left, and the run is about to end"),
+            (false, false) => {
+                Headline { attention: Attention::Done, text: self.done_text(), wait: None }
+            }
+        }
+    }
+
+    fn has_job(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.phase.has_job())
+    }
+
+    /// Returns whether nodes are left, including failed ones that will be retried.
+    fn is_open(&self) -> bool {
+        let totals = &self.totals;
+        totals.pending + totals.in_progress + totals.unknown + totals.failed > 0
+    }
+
+    fn done_text(&self) -> String {
+        let totals = &self.totals;
+        if totals.nodes == 0 {
+            return "no node needs the driver".to_owned();
+        }
+        let deferred = match totals.deferred {
+            0 => String::new(),
+            count => format!("; {} deferred", with_noun(count, "node")),
+        };
+        let nodes = with_noun(totals.nodes, "node");
+        format!("{} of {nodes} done{deferred}", totals.done)
+    }
+
+    /// Describes a last run that did not succeed, if no hook is running now.
+    fn failed_run(&self) -> Option<String> {
+        let run = self.run.as_ref()?;
+        match (run.phase, run.verdict) {
+            (RunPhase::Ended, Some(verdict)) if verdict != ExitCode::Success.name() => {
+                Some(format!("the last run failed ({verdict}): deploy the bundle again"))
+            }
+            (RunPhase::Lost, _) => {
+                Some("the last run ended without a verdict: deploy the bundle again".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// Describes the nodes that wait for the end of a pause.
+    fn paused_nodes(&self) -> Option<String> {
+        let is_paused =
+            |row: &&NodeRow| row.waiting.as_ref().is_some_and(|waiting| waiting.reason == PAUSED);
+        let paused = self.nodes.iter().filter(is_paused).count();
+        let wait = if paused == 1 { "waits" } else { "wait" };
+        let others = match self.totals.in_progress {
+            0 => String::new(),
+            count => format!("; {} in progress", with_noun(count, "node")),
+        };
+        let nodes = with_noun(paused, "node");
+        (paused > 0).then(|| format!("{nodes} {wait} for `gpu-rollout resume`{others}"))
+    }
+
+    /// Returns whether waiting does no harm while nodes need action: a node that is out of service
+    /// stays so. `safe`: the text if there is none.
+    fn harm_of_waiting(&self, safe: &str) -> WaitAnswer {
+        let is_out = |row: &&NodeRow| {
+            let is_affected = row.waiting.as_ref().is_some_and(BlockingCondition::is_stuck);
+            let is_left = !matches!(row.stage, NodeStage::Done | NodeStage::Deferred);
+            is_left && is_affected && (row.cordoned || !row.driver_ready)
+        };
+        let out: Vec<String> =
+            self.nodes.iter().filter(is_out).map(|row| row.node.clone()).collect();
+        if out.is_empty() {
+            return WaitAnswer::safe(safe);
+        }
+        let are = if out.len() == 1 { "is" } else { "are" };
+        WaitAnswer {
+            is_safe: false,
+            text: format!("{} {are} out of service until you act", listed(&out)),
+        }
+    }
+}
+
+/// Names the first cause. Nodes that only wait are counted only if no node is broken.
+fn cause(first: &Advice<'_>, urgent: &[&Advice<'_>]) -> String {
+    let Some(node) = first.nodes.first() else {
+        return format!("the whole fleet ({})", first.reason);
+    };
+    let is_counted = |advice: &&&Advice<'_>| {
+        (advice.urgency < Urgency::Waiting) == (first.urgency < Urgency::Waiting)
+    };
+    let count: usize = urgent.iter().filter(is_counted).map(|advice| advice.nodes.len()).sum();
+    let more = match count - 1 {
+        0 => String::new(),
+        count => format!(" and {}", with_noun(count, "more node")),
+    };
+    format!("{node} ({}){more}", first.reason)
+}

@@ -1,0 +1,227 @@
+//! The lines above the table: the headline, the run, pauses, requests, holds, counts and the ETA.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::cli::table::counted;
+use crate::cli::user_request::request_text;
+use contract::count::with_noun;
+use contract::driver::Driver;
+use contract::exit::ExitCode;
+use contract::settings::Mode;
+use contract::user_request::{RequestCommand, UserRequest};
+use ops::hold_status::HoldStatus;
+use ops::run_phase::RunPhase;
+use ops::status::{
+    Attention, BlockingCondition, Headline, LimitUse, PauseStatus, PoolTotals, RolloutStatus,
+    RunStatus, WaitAnswer,
+};
+use ops::time::{format_age, format_duration, format_remaining};
+use planner::pods::listed;
+
+/// At most this many requests of users have a line.
+const MOST_REQUESTS: usize = 3;
+
+/// Returns the lines about the fleet as a whole.
+pub(super) fn lines(status: &RolloutStatus) -> Vec<String> {
+    let headline = status.headline();
+    let mut lines = headline_lines(&headline);
+    lines.push(status.title.clone());
+    if let Some(run) = &status.run {
+        lines.push(format!("run: {}", run_text(run, !status.pauses.is_empty(), status.at)));
+        lines.extend(time_limit(run, status));
+    }
+    lines.extend(status.pauses.iter().map(|pause| pause_text(pause, status.at)));
+    lines.extend(requests(status));
+    lines.extend(held(status));
+    lines.extend(counts(status));
+    lines.extend(status.fleet.iter().map(|waiting| fleet_wait(waiting, status.at)));
+    lines.extend(eta(status, headline.attention));
+    lines
+}
+
+fn headline_lines(headline: &Headline) -> Vec<String> {
+    let Headline { attention, text, wait } = headline;
+    let lead = match attention {
+        Attention::ActionNeeded => "ACTION NEEDED",
+        Attention::Paused => "PAUSED",
+        Attention::InProgress => "in progress",
+        Attention::Done => "done",
+    };
+    let wait = wait.as_ref().map(|WaitAnswer { is_safe, text }| {
+        let answer = if *is_safe { "yes" } else { "no" };
+        let why = if text.is_empty() { String::new() } else { format!(" ({text})") };
+        format!("safe to wait: {answer}{why}")
+    });
+    std::iter::once(format!("{lead}: {text}")).chain(wait).collect()
+}
+
+fn run_text(run: &RunStatus, is_paused: bool, now: Timestamp) -> String {
+    match (run.phase, run.verdict) {
+        (RunPhase::Never, _) => "none so far".to_owned(),
+        (RunPhase::Starting, _) => "starting".to_owned(),
+        (RunPhase::Running, _) => format!("running for {}", format_age(run.started_at, now)),
+        (RunPhase::WaitsForLease, _) => {
+            "waiting until the Lease is free, which another hook holds".to_owned()
+        }
+        (RunPhase::BetweenPods, _) => {
+            "no running pod: the last one failed, and the Job starts another".to_owned()
+        }
+        (RunPhase::Ended, Some(verdict)) => {
+            format!(
+                "ended {} ago with {verdict}: {}",
+                format_age(run.ended_at, now),
+                run.message.as_deref().unwrap_or_default()
+            )
+        }
+        (RunPhase::Ended, None) => "ended".to_owned(),
+        (RunPhase::Aborted, _) if is_paused => {
+            "aborted; to continue, run gpu-rollout resume and deploy the bundle again".to_owned()
+        }
+        (RunPhase::Aborted, _) => "aborted; to continue, deploy the bundle again".to_owned(),
+        (RunPhase::Lost, _) => {
+            "ended without a verdict: its Job was deleted, or all its pods failed; deploy again"
+                .to_owned()
+        }
+    }
+}
+
+/// Describes the time limit of a run that has not ended, and what happens then.
+fn time_limit(run: &RunStatus, status: &RolloutStatus) -> Option<String> {
+    let deadline = run.deadline?;
+    let then = match status.mode {
+        mode if mode == Mode::Drive.name() => {
+            "nodes that it has not touched are uncordoned, and the others stay as they are"
+        }
+        mode if mode == Mode::Steer.name() => {
+            "NVIDIA's controller finishes the upgrades that have started, and the other nodes stay held"
+        }
+        _ if status.driver == Driver::DaemonSet.traits().name => "no driver pod is replaced",
+        _ => "NVIDIA's controller continues without it",
+    };
+    let code = ExitCode::Budget;
+    Some(format!(
+        "time limit: in {} ({deadline:.0}): then the run fails ({}, exit code {}): {then}; to continue, deploy the bundle again",
+        format_remaining(deadline, status.at),
+        code.name(),
+        code.number()
+    ))
+}
+
+fn pause_text(pause: &PauseStatus, now: Timestamp) -> String {
+    let PauseStatus { by, reason, selector, nodes, at } = pause;
+    let age = at.map(|at| format!(" {} ago", format_age(Some(at), now))).unwrap_or_default();
+    let scope = match (selector, nodes.is_empty()) {
+        (Some(selector), _) => format!("nodes with {selector}"),
+        (None, false) => listed(nodes),
+        (None, true) => "all nodes".to_owned(),
+    };
+    let why = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    format!(
+        "paused{age} by {by}{why}: {scope}: no further upgrade starts until `gpu-rollout resume`"
+    )
+}
+
+/// The newest requests of users, newest first. A pause that is in force has its own line.
+fn requests(status: &RolloutStatus) -> Vec<String> {
+    let is_in_force = |request: &UserRequest| {
+        request.command == RequestCommand::Pause
+            && status.pauses.iter().any(|pause| pause.at == Some(request.at))
+    };
+    let started = status.run.as_ref().and_then(|run| run.started_at);
+    let line = |request: &UserRequest| {
+        let before = started.is_some_and(|started| request.at < started);
+        let lead = if before { "request before this run" } else { "request" };
+        format!("{lead}: {}", request_text(request, status.at))
+    };
+    let mut requests = status.requests.iter().rev().filter(|request| !is_in_force(request));
+    let mut lines: Vec<String> = requests.by_ref().take(MOST_REQUESTS).map(line).collect();
+    let others = requests.count();
+    if others > 0 {
+        lines.push(format!("… and {} (-o json lists them)", with_noun(others, "earlier request")));
+    }
+    lines
+}
+
+/// Returns lines about holds of hooks; in mode `steer` only if no running hook will release them.
+fn held(status: &RolloutStatus) -> Vec<String> {
+    let mut nodes: BTreeMap<String, (usize, Option<Timestamp>)> = BTreeMap::new();
+    let is_listed = |held: &&HoldStatus| held.release.is_some() || status.holds_unattended;
+    for held in status.nodes.iter().filter_map(|row| row.held.as_ref()).filter(is_listed) {
+        let known = nodes.entry(held.text()).or_default();
+        *known = (known.0 + 1, known.1.into_iter().chain(held.since).min());
+    }
+    let line = |(text, (count, at)): (String, (usize, Option<Timestamp>))| {
+        format!("{} {text} (for {})", with_noun(count, "node"), format_age(at, status.at))
+    };
+    nodes.into_iter().map(line).collect()
+}
+
+fn counts(status: &RolloutStatus) -> Vec<String> {
+    let totals = &status.totals;
+    let counts = [
+        (totals.done, "done"),
+        (totals.in_progress, "in progress"),
+        (totals.pending, "pending"),
+        (totals.unknown, "unknown"),
+        (totals.failed, "failed"),
+        (totals.deferred, "deferred"),
+    ];
+    let counts = counted(&counts);
+    let counts = if counts.is_empty() { String::new() } else { format!(": {counts}") };
+    let fleet = format!(
+        "{}{counts}; slots {}, unavailable {}",
+        with_noun(totals.nodes, "node"),
+        limit_text(totals.slots),
+        limit_text(totals.unavailable)
+    );
+    let pool = |pool: &PoolTotals| {
+        let PoolTotals { nvidia_driver, nodes, slots, unavailable } = pool;
+        format!(
+            "NVIDIADriver {nvidia_driver}: {}; slots {}, unavailable {}",
+            with_noun(*nodes, "node"),
+            limit_text(*slots),
+            limit_text(*unavailable)
+        )
+    };
+    std::iter::once(fleet).chain(totals.pools.iter().map(pool)).collect()
+}
+
+fn limit_text(limit: LimitUse) -> String {
+    limit.limit.map_or_else(
+        || format!("{} (no limit)", limit.used),
+        |most| format!("{} of {most}", limit.used),
+    )
+}
+
+fn fleet_wait(waiting: &BlockingCondition, now: Timestamp) -> String {
+    let since = waiting.since.at;
+    let age = since.map(|at| format!(" for {}", format_age(Some(at), now))).unwrap_or_default();
+    format!("the whole fleet waits{age}: {}: {}", waiting.reason, waiting.text)
+}
+
+/// Describes the ETA, or why there is none. The headline and the wait of the fleet are not
+/// repeated.
+fn eta(status: &RolloutStatus, attention: Attention) -> Option<String> {
+    let totals = &status.totals;
+    if let Some(missing) = &totals.no_eta {
+        return match (attention, missing.reason) {
+            (Attention::ActionNeeded, _) => Some("no ETA before you act".to_owned()),
+            (Attention::Paused, _) => Some("no ETA during the pause".to_owned()),
+            (_, "fleet-waits") => None,
+            _ => Some(format!("no ETA: {}", missing.text)),
+        };
+    }
+    let end = totals.end?;
+    let measured = match totals.pace.measured_nodes {
+        0 => "as set in the recipe".to_owned(),
+        nodes => format!("measured on {}", with_noun(nodes, "node")),
+    };
+    let seconds = i64::try_from(totals.pace.per_node_seconds).unwrap_or(i64::MAX);
+    let pace = format_duration(SignedDuration::from_secs(seconds));
+    Some(format!(
+        "ends in about {} ({end:.0}): {pace} per node, {measured}",
+        format_remaining(end, status.at)
+    ))
+}
