@@ -8,6 +8,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use schemars::{Schema, schema_for};
 
 use contract::exit::ExitCode;
+use contract::visible;
 
 use crate::hook_command::HookArguments;
 use crate::printer::Printer;
@@ -149,10 +150,11 @@ enum CliCommand {
     /// Collect diagnostics into an archive
     ///
     /// Use it to let a colleague without access to the cluster find out why a rollout is stuck. The
-    /// archive contains the status, the report of the last run, and the objects, events and logs of
-    /// operators and hooks. Secrets are not read. Text that looks like a secret is removed from
-    /// everything else. Workload pods are not included. Check the archive before you send it. The
-    /// command reads the cluster and changes nothing.
+    /// archive contains the status, the report of the last run, and the objects and events of
+    /// operators and hooks; with --logs, also their logs. Secrets are not read. Text that looks
+    /// like a secret is removed from everything else. Only known forms are found, so check the
+    /// archive before you send it. Workload pods are not included. The command reads the cluster
+    /// and changes nothing.
     SupportBundle(support_bundle::SupportBundleArguments),
     /// Start no more node upgrades until `resume`
     ///
@@ -247,13 +249,27 @@ pub fn documents() -> [(&'static str, Schema); 6] {
 /// (kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins).
 const PLUGIN: &str = "kubectl-gpu_rollout";
 
+/// Prints help or an error of the command line, and ends the process. Control characters in an
+/// argument are visible, at the price of colors.
+fn end_with(error: &clap::Error) -> ! {
+    let text = error.render().to_string();
+    if !text.contains(|one| visible::is_hidden(one) && one != '\n') {
+        error.exit()
+    }
+    Printer::standard().note(text.trim_end());
+    #[expect(clippy::exit, reason = "clap itself ends the process here")]
+    std::process::exit(error.exit_code())
+}
+
 impl Cli {
     /// Parses the arguments of the process; the first one is the program's name as the user typed
     /// it. Help and errors end the process.
     pub fn of_process(words: impl Iterator<Item = OsString>) -> Self {
         let words: Vec<OsString> = words.collect();
-        let matches = Self::command_called(words.first()).get_matches_from(words);
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        let matches = Self::command_called(words.first()).try_get_matches_from(words);
+        matches
+            .and_then(|matches| Self::from_arg_matches(&matches))
+            .unwrap_or_else(|error| end_with(&error))
     }
 
     /// Returns the command with the name that the user typed.

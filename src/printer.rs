@@ -1,4 +1,7 @@
-//! All output of the command line: data goes to standard output, messages to standard error.
+//! All output of the command line: data goes to standard output, messages to standard error. Both
+//! show control characters in an escaped form ([`contract::visible`]), because names and messages
+//! may come from an untrusted cluster or bundle. Only colors and the screen of `status --watch` are
+//! control sequences.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -6,6 +9,13 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use serde::Serialize;
 
 use contract::exit::ExitCode;
+use contract::visible;
+#[cfg(feature = "cli")]
+use diagnostics::diagnostic::Diagnostics;
+
+/// Clears the terminal and moves the cursor to the first line (ECMA-48: ED, CUP).
+#[cfg(feature = "cli")]
+const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
 /// The output streams of a command. Tests pass buffers.
 pub struct Printer {
@@ -48,9 +58,20 @@ impl Printer {
         }
     }
 
-    /// Writes data to standard output. If the reader has closed the pipe (`| head`), the rest is
+    /// Writes text to standard output. If the reader has closed the pipe (`| head`), the rest is
     /// dropped without an error.
     pub fn data(&mut self, text: &str) {
+        self.write(&visible::text(text));
+    }
+
+    /// Clears the terminal and writes text to it.
+    #[cfg(feature = "cli")]
+    pub fn screen(&mut self, text: &str) {
+        self.write(&format!("{CLEAR}{}", visible::text(text)));
+    }
+
+    /// Writes a text without hidden characters to standard output.
+    fn write(&mut self, text: &str) {
         self.end_progress();
         if !self.broken {
             let written = self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush());
@@ -84,7 +105,8 @@ impl Printer {
     /// Returns the exit code of the command if nothing else has failed. A value that JSON cannot
     /// express is a bug of this program ([`ExitCode::Internal`]).
     pub fn json(&mut self, value: &impl Serialize) -> ExitCode {
-        self.document("JSON", serde_json::to_string_pretty(value).map(|text| text + "\n"))
+        let text = serde_json::to_string_pretty(value);
+        self.document("JSON", text.map(|text| visible::json(&text).into_owned() + "\n"))
     }
 
     #[cfg(feature = "cli")]
@@ -111,7 +133,7 @@ impl Printer {
     pub fn progress(&mut self, text: &str) {
         if self.terminal {
             self.ask(text);
-            self.progress = text.chars().count();
+            self.progress = visible::text(text).chars().count();
         }
     }
 
@@ -126,6 +148,20 @@ impl Printer {
 
     /// Writes a line to standard error. A failure of standard error cannot be reported anywhere.
     pub fn note(&mut self, text: &str) {
+        self.line(&visible::text(text));
+    }
+
+    /// Writes findings to standard error, with colors and an empty line after them. Writes nothing
+    /// if there are none.
+    #[cfg(feature = "cli")]
+    pub fn findings(&mut self, findings: &Diagnostics) {
+        if !findings.is_empty() {
+            self.line(&format!("{}\n", findings.render()));
+        }
+    }
+
+    /// Writes a text without hidden characters, except colors, and a line break to standard error.
+    fn line(&mut self, text: &str) {
         self.end_progress();
         // See above: the only place to report a failing standard error is standard error.
         let _ = writeln!(self.errors, "{text}");
@@ -134,7 +170,7 @@ impl Printer {
     /// Writes a question to standard error; the answer follows on the same line.
     pub fn ask(&mut self, question: &str) {
         self.end_progress();
-        self.show(question);
+        self.show(&visible::text(question));
     }
 
     /// Writes text without a line break to standard error.
@@ -172,23 +208,78 @@ mod tests {
         }
     }
 
-    /// Returns what standard error shows of progress followed by a note.
-    fn printed(terminal: bool) -> String {
+    /// Returns what `print` writes to either stream.
+    fn printed(terminal: bool, print: impl Fn(&mut Printer)) -> String {
         let (sender, bytes) = channel();
+        let output = CapturedOutput(sender.clone());
         let mut printer = Printer {
             terminal,
-            ..Printer::new(Box::new(io::sink()), Box::new(CapturedOutput(sender)))
+            ..Printer::new(Box::new(output), Box::new(CapturedOutput(sender)))
         };
-        printer.progress("9 of 10 runs");
-        printer.progress("all");
-        printer.note("a note");
+        print(&mut printer);
         drop(printer);
         String::from_utf8_lossy(&bytes.iter().flatten().collect::<Vec<_>>()).into_owned()
     }
 
     #[test]
     fn progress_is_shown_only_on_a_terminal() {
-        assert_eq!(printed(true), "9 of 10 runs\r            \rall\r   \ra note\n");
-        assert_eq!(printed(false), "a note\n");
+        let work = |printer: &mut Printer| {
+            printer.progress("9 of 10 runs");
+            printer.progress("all");
+            printer.note("a note");
+        };
+        let expected = "9 of 10 runs\r            \rall\r   \ra note\n";
+        assert_eq!(printed(true, work), expected);
+        assert_eq!(printed(false, work), "a note\n");
+    }
+
+    /// Erases the screen, sets the title of the terminal, and goes back to the start of the line.
+    const HOSTILE: &str = "gpu-0\u{1b}[2J\u{1b}]0;title\u{7}\rgpu-1\u{9b}31m\u{202e}";
+
+    #[test]
+    fn control_characters_are_visible_in_all_output() {
+        let ways: [fn(&mut Printer); 7] = [
+            |printer| printer.data(HOSTILE),
+            |printer| printer.note(HOSTILE),
+            |printer| printer.error(HOSTILE, None),
+            |printer| printer.error("failed", Some(HOSTILE)),
+            |printer| printer.ask(HOSTILE),
+            |printer| printer.progress(HOSTILE),
+            |printer| drop(printer.json(&HOSTILE)),
+        ];
+        for (number, print) in ways.into_iter().enumerate() {
+            let printed = printed(true, print);
+            assert!(printed.contains("gpu-0"), "{number}: {printed:?}");
+            let acts = |one: char| one.is_control() && one != '\n' || one == '\u{202e}';
+            assert!(!printed.contains(acts), "{number}: {printed:?}");
+        }
+    }
+
+    #[cfg(feature = "cli")]
+    #[test]
+    fn control_characters_are_visible_in_yaml_and_findings() {
+        use diagnostics::diagnostic::{Diagnostic, Diagnostics};
+        use diagnostics::source::{SourceSpan, SourceText, SourceTexts};
+
+        let mut sources = SourceTexts::default();
+        let text = format!("key: {HOSTILE}\n");
+        let end = text.len();
+        let source = sources.add(SourceText { name: format!("{HOSTILE}.yaml"), text });
+        let place = SourceSpan { source, start: 0, end };
+        let finding = Diagnostic::error(HOSTILE)
+            .at(place)
+            .label(HOSTILE)
+            .related(place, HOSTILE)
+            .hint(HOSTILE);
+        let placeless = Diagnostic::error(HOSTILE).hint(HOSTILE);
+        let list = vec![finding.clone(), finding.secret(), placeless];
+        let findings = Diagnostics { sources, list };
+        let yaml = printed(true, |printer| drop(printer.yaml(&HOSTILE)));
+        let drawn = findings.render_plain();
+        for printed in [yaml, drawn] {
+            assert!(printed.contains("gpu-0"), "{printed:?}");
+            let acts = |one: char| one.is_control() && one != '\n' || one == '\u{202e}';
+            assert!(!printed.contains(acts), "{printed:?}");
+        }
     }
 }

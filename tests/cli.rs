@@ -68,6 +68,17 @@ fn check() {
     );
 }
 
+/// Names of files and arguments that would erase the screen.
+#[test]
+fn control_characters_of_arguments_are_visible() {
+    let hostile = "a\u{1b}[2J\u{9b}31m.yaml";
+    for arguments in [&["recipe", "check", hostile][..], &["status", hostile]] {
+        let said = run(arguments, "", &[]);
+        assert!(said.contains(r"a\u{1b}[2J\u{9b}31m.yaml"), "{said}");
+        assert!(!said.contains(['\u{1b}', '\u{9b}']), "{said:?}");
+    }
+}
+
 /// A recipe of NVIDIA AICR, its values file, and the options that it needs.
 #[test]
 fn aicr() {

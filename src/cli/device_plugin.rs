@@ -111,13 +111,16 @@ impl DevicePluginCheckArguments {
         );
         match self.output {
             DevicePluginFormat::Text => printer.data(&answer.text()),
-            DevicePluginFormat::Json => printer.data(&format!("{:#}\n", answer.to_json(&sources))),
+            DevicePluginFormat::Json => {
+                let code = printer.json(&answer.to_json(&sources));
+                if code != ExitCode::Success {
+                    return code;
+                }
+            }
         }
         let is_ok = answer.is_ok();
         let findings = Diagnostics { sources, list: answer.into_diagnostics() };
-        if !findings.is_empty() {
-            printer.note(&format!("{}\n", findings.render()));
-        }
+        printer.findings(&findings);
         if is_ok {
             return ExitCode::Success;
         }

@@ -92,7 +92,7 @@ fn report_text(report: &DoctorReport, width: usize) -> String {
         let _ = writeln!(
             text,
             "\nFindings of the recipe rules in what is deployed (`-` is the output of `gpu-rollout doctor --recipe`):\n\n{}",
-            report.diagnostics.render()
+            report.diagnostics.render_plain()
         );
     }
     for note in &report.notes {

@@ -10,7 +10,6 @@ use super::range::DurationRange;
 use super::recipe::{RecipeSelection, load_recipe};
 use super::{runs, terminal};
 use crate::printer::Printer;
-use bundle::info::{INFO, RECIPE};
 use contract::driver::Driver;
 use contract::exit::ExitCode;
 use ops::observe::ObserveError;
@@ -105,15 +104,16 @@ impl PlanArguments {
 
 /// Returns the path of the recipe that a bundle was rendered from.
 fn recipe_of_bundle(bundle: &Path, printer: &mut Printer) -> Result<String, ExitCode> {
-    let recipe = bundle.join(RECIPE);
-    if bundle.join(INFO).is_file() && recipe.is_file() {
-        return Ok(recipe.display().to_string());
+    match bundle::recipe_path(bundle) {
+        Ok(recipe) => Ok(recipe.display().to_string()),
+        Err(error) => {
+            printer.error(
+                &error.to_string(),
+                Some("name a directory that `gpu-rollout bundle render` wrote"),
+            );
+            Err(ExitCode::Input)
+        }
     }
-    printer.error(
-        &format!("`{}` is not a bundle: {INFO} or {RECIPE} is missing", bundle.display()),
-        Some("name a directory that `gpu-rollout bundle render` wrote"),
-    );
-    Err(ExitCode::Input)
 }
 
 async fn run(

@@ -11,7 +11,7 @@ use recipe::aicr;
 use recipe::explain::explain;
 use recipe::load::{ValidRecipe, load_with};
 use recipe::overrides::ValueOverride;
-use recipe::read::FileSystemReader;
+use recipe::read::AllowedDirectoriesReader;
 use recipe::schema;
 
 mod list;
@@ -132,6 +132,10 @@ pub struct RecipeSelection {
     /// `PATH=VALUE`.
     #[arg(long = "set", value_name = "PATH=VALUE", help = SET_HELP, long_help = SET_LONG_HELP)]
     pub list: Vec<ValueOverride>,
+    /// Directory with files that `extends` may name, in addition to the recipe's own directory;
+    /// repeatable
+    #[arg(long, value_name = "DIR")]
+    allow_extends: Vec<String>,
     #[command(flatten)]
     aicr: AicrArguments,
 }
@@ -167,7 +171,8 @@ impl RecipeSelection {
             fix_dead_keys: *fix_dead_keys,
             without_manifests: *without_manifests,
         };
-        load_with(recipe, &self.list, &options, &mut FileSystemReader)
+        let mut reader = AllowedDirectoriesReader { allowed: self.allow_extends.clone() };
+        load_with(recipe, &self.list, &options, &mut reader)
     }
 }
 
@@ -208,23 +213,17 @@ pub fn load_recipe(
 ) -> Option<ValidRecipe> {
     match overrides.load(recipe) {
         Ok(loaded) => {
-            note(&loaded.warnings, printer);
+            printer.findings(&loaded.warnings);
             Some(loaded)
         }
         Err(findings) => {
-            note(&findings, printer);
+            printer.findings(&findings);
             printer.error(
                 &format!("the recipe `{recipe}` cannot be used: {}", findings.summary()),
                 None,
             );
             None
         }
-    }
-}
-
-fn note(findings: &Diagnostics, printer: &mut Printer) {
-    if !findings.is_empty() {
-        printer.note(&format!("{}\n", findings.render()));
     }
 }
 

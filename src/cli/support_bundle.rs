@@ -25,15 +25,16 @@ use ops::support_bundle::{SupportBundle, SupportFile, support};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   gpu-rollout support-bundle
-  gpu-rollout support-bundle -f rollout.tar.gz --no-logs
+  gpu-rollout support-bundle -f rollout.tar.gz --logs
   gpu-rollout support-bundle -f - | tar tz              # list what is in it")]
 pub struct SupportBundleArguments {
     /// File of the archive; `-` means standard output [default: gpu-rollout-support-TIME.tar.gz]
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Leave out logs
+    /// Include logs of operators, operands and hooks. Secrets in known forms are removed from them,
+    /// but no list of forms is complete: read the logs before you send the archive
     #[arg(long)]
-    no_logs: bool,
+    logs: bool,
     /// Replace an existing file
     #[arg(long)]
     force: bool,
@@ -44,7 +45,7 @@ pub struct SupportBundleArguments {
 impl SupportBundleArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
-        let Self { file, no_logs, force, cluster } = self;
+        let Self { file, logs, force, cluster } = self;
         if let Some(file) =
             file.as_deref().filter(|file| !force && *file != Path::new("-") && file.exists())
         {
@@ -57,8 +58,8 @@ impl SupportBundleArguments {
         cluster::run(&cluster, printer, async |session, printer| {
             let now = session.now();
             let name = format!("gpu-rollout-support-{}", now.strftime("%Y%m%d-%H%M%S"));
-            let mut support = gather(&session, !no_logs, printer).await?;
-            let readme = readme(&support, now, no_logs);
+            let mut support = gather(&session, logs, printer).await?;
+            let readme = readme(&support, now, logs);
             support.add("README.txt", &readme);
             // The README comes first in the archive.
             support.files.rotate_right(1);
@@ -88,8 +89,11 @@ impl SupportBundleArguments {
                 printer.note(&format!("note: not included: {missing}"));
             }
             printer.note(
-                "Check the archive before you send it: it contains names of nodes, pods and registries.",
+                "Check the archive before you send it: it contains names of nodes, pods and registries. Secrets in known forms were removed, which is no guarantee.",
             );
+            if !logs {
+                printer.note("note: logs are not included; --logs adds them");
+            }
             Ok(ExitCode::Success)
         })
     }
@@ -105,7 +109,11 @@ async fn gather(
     let snapshots: Vec<RolloutSnapshot> = session.observe_all().await?;
     let statuses: Vec<RolloutStatus> = snapshots.iter().map(status).collect();
     let reports: Vec<RunReport> = snapshots.iter().map(report).collect();
-    printer.note("Reading objects, events and logs …");
+    printer.note(if logs {
+        "Reading objects, events and logs …"
+    } else {
+        "Reading objects and events …"
+    });
     let hooks: Vec<_> = session.hooks().collect();
     let mut support = support(session.client(), &snapshots, &hooks, &statuses, logs).await;
     let mut file = |path: &str, text: Result<String, String>| match text {
@@ -127,7 +135,7 @@ async fn gather(
 }
 
 /// Returns the README of the archive: what it contains, and what is missing.
-fn readme(support: &SupportBundle, now: Timestamp, no_logs: bool) -> String {
+fn readme(support: &SupportBundle, now: Timestamp, logs: bool) -> String {
     let mut text = format!(
         "Support bundle of gpu-rollout {}, {now:.0}
 
@@ -143,11 +151,12 @@ logs/                     logs of hooks and operators, and of operands on nodes 
                           progress{}
 
 Secrets were not read. {} texts that look like secrets, or have such a name, are replaced by
-[redacted]. Pods of workloads are not included. ResourceClaims and PodDisruptionBudgets name
-workloads.
+[redacted]. Only known forms of secrets are found, so this is no guarantee: check the files,
+especially logs, before you send them. Pods of workloads are not included. ResourceClaims and
+PodDisruptionBudgets name workloads.
 ",
         env!("CARGO_PKG_VERSION"),
-        if no_logs { " (left out)" } else { "" },
+        if logs { "" } else { " (not included: --logs adds them)" },
         support.redacted
     );
     if !support.missing.is_empty() {
@@ -190,4 +199,24 @@ fn write_archive(file: &Path, archive: &[u8], printer: &mut Printer) -> io::Resu
         let _ = std::fs::remove_file(&partial);
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::SupportBundleArguments;
+
+    #[derive(Parser)]
+    struct SupportBundle {
+        #[command(flatten)]
+        arguments: SupportBundleArguments,
+    }
+
+    #[test]
+    fn logs_are_included_only_on_request() {
+        let logs = |words: &[&str]| SupportBundle::parse_from(words).arguments.logs;
+        assert!(!logs(&["support-bundle"]));
+        assert!(logs(&["support-bundle", "--logs"]));
+    }
 }

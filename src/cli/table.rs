@@ -1,7 +1,9 @@
 //! Tables as kubectl prints them: columns without borders. The last column takes the remaining
-//! width.
+//! width. A line break in a name or a message is escaped, so that it cannot look like another row.
 
 use std::fmt::Write;
+
+use contract::visible;
 
 /// The separator of two columns.
 const GAP: &str = "  ";
@@ -13,7 +15,9 @@ const NARROWEST_LINE: usize = 40;
 /// Formats a table. `width`: of the terminal, in characters; `None`: no limit.
 pub(super) fn table(header: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
     let mut widths: Vec<usize> = header.iter().map(|name| name.chars().count()).collect();
-    for row in rows {
+    let line = |cell: &String| visible::line(cell).into_owned();
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(line).collect()).collect();
+    for row in &rows {
         for (cell, width) in row.iter().zip(&mut widths) {
             *width = (*width).max(cell.chars().count());
         }
@@ -22,7 +26,7 @@ pub(super) fn table(header: &[&str], rows: &[Vec<String>], width: Option<usize>)
     let last = width.map_or(usize::MAX, |width| width.saturating_sub(before).max(NARROWEST));
     let mut text = String::new();
     let header: Vec<String> = header.iter().map(|name| (*name).to_owned()).collect();
-    for row in std::iter::once(&header).chain(rows) {
+    for row in std::iter::once(&header).chain(&rows) {
         let mut lines =
             row.last().map_or_else(|| vec![String::new()], |cell| wrapped(cell, last)).into_iter();
         let mut line = String::new();
@@ -66,7 +70,7 @@ pub(super) fn push_wrapped(
     width: usize,
 ) {
     let width = width.saturating_sub(first.len().max(rest.len())).max(NARROWEST_LINE);
-    for (place, line) in wrapped(words, width).iter().enumerate() {
+    for (place, line) in wrapped(&visible::line(words), width).iter().enumerate() {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{}{line}", if place == 0 { first } else { rest });
     }
@@ -95,6 +99,16 @@ mod tests {
         let expected = "NODE   WAITING FOR\ngpu-0  one two three four five six\n       seven eight nine ten\na\n";
         assert_eq!(table(&["NODE", "WAITING FOR"], &rows, Some(38)), expected);
         assert_eq!(table(&["NODE", "WAITING FOR"], &rows[..1], None).lines().count(), 2);
+    }
+
+    #[test]
+    fn line_break_in_cell_starts_no_row() {
+        let rows = [vec!["gpu-0\ngpu-1".to_owned(), "a\nb\u{1b}[2J".to_owned()]];
+        let expected = "NODE          WAITING FOR\ngpu-0\\ngpu-1  a\\nb\\u{1b}[2J\n";
+        assert_eq!(table(&["NODE", "WAITING FOR"], &rows, None), expected);
+        let mut text = String::new();
+        push_wrapped(&mut text, ("", ""), "a\nhint: b", 80);
+        assert_eq!(text, "a\\nhint: b\n");
     }
 
     #[test]

@@ -30,7 +30,8 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("set", "components.gpu-operator.version=", ""),
 ];
 /// Options whose values name local files, or come from a fixed list.
-const NOT_WRITTEN: [&str; 6] = ["recipe", "deployer", "output", "format", "data", "color"];
+const NOT_WRITTEN: [&str; 7] =
+    ["recipe", "deployer", "output", "format", "data", "color", "allow-extends"];
 
 #[test]
 fn hostile_texts_in_options_are_harmless() {

@@ -1,8 +1,5 @@
 //! Checks the device plugin configurations in a bundle, which may have been edited.
 
-use std::fs;
-use std::path::Path;
-
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -13,6 +10,7 @@ use device_plugin_config::check::check_text;
 use device_plugin_config::environment::PluginChart;
 use diagnostics::diagnostic::Severity;
 use diagnostics::source::{SourceText, SourceTexts};
+use parity::TextFiles;
 use release::device_plugin::{default_config, target};
 
 /// A values file with objects.
@@ -23,7 +21,7 @@ struct ObjectsFile {
 }
 
 /// Returns the findings about the configurations in a bundle.
-pub(super) fn broken(directory: &Path, info: &BundleInfo) -> Vec<BundleFinding> {
+pub(super) fn broken(files: &TextFiles, info: &BundleInfo) -> Vec<BundleFinding> {
     let mut findings = Vec::new();
     for release in &info.releases {
         let Some(component) = release.component.as_deref().filter(|_| release.kind == "manifests")
@@ -33,19 +31,19 @@ pub(super) fn broken(directory: &Path, info: &BundleInfo) -> Vec<BundleFinding> 
         let upstream =
             info.releases.iter().find(|other| other.name == component && other.kind == "upstream");
         if let (Ok(chart), Some(upstream)) = (component.parse::<PluginChart>(), upstream) {
-            findings.extend(configs(directory, release, upstream, chart));
+            findings.extend(configs(files, release, upstream, chart));
         }
     }
     findings
 }
 
-fn read<T: for<'de> Deserialize<'de>>(directory: &Path, folder: &str) -> Option<T> {
+fn read<T: for<'de> Deserialize<'de>>(files: &TextFiles, folder: &str) -> Option<T> {
     // The check of the checksums already reports a file that is missing or cannot be read.
-    yaml::from_str(&fs::read_to_string(directory.join(folder).join(VALUES)).ok()?).ok()
+    yaml::from_str(files.get(&format!("{folder}/{VALUES}"))?).ok()
 }
 
 fn configs(
-    directory: &Path,
+    files: &TextFiles,
     release: &ReleaseInfo,
     upstream: &ReleaseInfo,
     chart: PluginChart,
@@ -54,7 +52,7 @@ fn configs(
     let promise =
         |path: &str, reason: String| BundleFinding::Promise { path: path.to_owned(), reason };
     let (Some(ObjectsFile { objects }), Some(values)) =
-        (read(directory, &release.folder), read::<Map<String, Value>>(directory, &upstream.folder))
+        (read(files, &release.folder), read::<Map<String, Value>>(files, &upstream.folder))
     else {
         return Vec::new();
     };

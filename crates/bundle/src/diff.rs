@@ -7,9 +7,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::checksums::CHECKSUMS;
+use super::directory::BundleDirectory;
 use super::error::BundleError;
 use super::info::{BundleInfo, INFO, RECIPE, ReleaseInfo};
-use super::verify::read_files;
 use deployer::layout::{CHART, SETTINGS, VALUES};
 
 pub mod values;
@@ -244,12 +244,8 @@ struct BundleOnDisk {
 
 impl BundleOnDisk {
     fn read(directory: &Path) -> Result<Self, BundleError> {
-        let files = read_files(directory)?;
-        let text = files
-            .get(INFO)
-            .ok_or_else(|| BundleError::NoBundle { directory: directory.to_owned(), file: INFO })?;
-        let info = yaml::from_str(&String::from_utf8_lossy(text))
-            .map_err(|error| BundleError::file(&directory.join(INFO), &error))?;
+        let bundle = BundleDirectory::open(directory)?;
+        let (info, files) = (bundle.info()?, bundle.complete_contents()?);
         Ok(Self { directory: directory.to_owned(), info, files })
     }
 

@@ -1,12 +1,12 @@
 //! Finds the images that the releases of a bundle on disk pull, with edited values.
 
-use std::fs;
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use super::directory::BundleDirectory;
 use super::error::BundleError;
-use super::info::{BundleInfo, INFO, ReleaseInfo};
+use super::info::ReleaseInfo;
 use deployer::layout::{CHART, FILES, SETTINGS, VALUES};
 use release::images::{ImageList, LocatedImage, of_chart, of_object, of_template};
 use release::values::over;
@@ -16,33 +16,33 @@ use release::values::over;
 /// # Errors
 /// The directory is not a bundle, or a file cannot be read.
 pub fn images(directory: &Path) -> Result<ImageList, BundleError> {
-    let info: BundleInfo = read(&directory.join(INFO))?;
+    let bundle = BundleDirectory::open(directory)?;
     let mut found = ImageList::default();
-    for release in &info.releases {
-        let folder = directory.join(&release.folder);
+    for release in &bundle.info()?.releases {
+        let values = format!("{}/{VALUES}", release.folder);
         match release.kind.as_str() {
             "upstream" => {
                 let version = release.version.as_deref().unwrap_or_default();
                 let ImageList { images, unknown } =
-                    of_chart(&release.name, version, &read(&folder.join(VALUES))?);
+                    of_chart(&release.name, version, &bundle.yaml(&values)?);
                 found.images.extend(images);
                 found.unknown.extend(unknown);
             }
-            "manifests" if folder.join(FILES).is_dir() => {
-                for (name, text) in templates(&folder.join(FILES))? {
+            "manifests" if bundle.kind(&format!("{}/{FILES}", release.folder)).is_some() => {
+                for (name, text) in templates(&bundle, &format!("{}/{FILES}/", release.folder))? {
                     let ImageList { images, unknown } = of_template(&release.name, &name, &text);
                     found.images.extend(images);
                     found.unknown.extend(unknown);
                 }
             }
-            "manifests" if folder.join(VALUES).exists() => {
-                let values: Map<String, Value> = read(&folder.join(VALUES))?;
+            "manifests" if bundle.kind(&values).is_some() => {
+                let values: Map<String, Value> = bundle.yaml(&values)?;
                 let objects = values.get("objects").and_then(Value::as_array).into_iter().flatten();
                 found.images.extend(objects.flat_map(|object| {
                     of_object(&release.name, release.component.as_deref(), object)
                 }));
             }
-            "hook" => found.images.push(hook(release, &folder)?),
+            "hook" => found.images.push(hook(release, &bundle)?),
             _ => {}
         }
     }
@@ -50,17 +50,12 @@ pub fn images(directory: &Path) -> Result<ImageList, BundleError> {
 }
 
 /// Returns the texts of the recipe's own templates in a folder, by name.
-fn templates(folder: &Path) -> Result<Vec<(String, String)>, BundleError> {
-    let error = |source| BundleError::read(folder, source);
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(error)? {
-        let entry = entry.map_err(error)?;
-        let text = fs::read_to_string(entry.path());
-        let text = text.map_err(|source| BundleError::read(&entry.path(), source))?;
-        found.push((entry.file_name().to_string_lossy().into_owned(), text));
-    }
-    found.sort();
-    Ok(found)
+fn templates(bundle: &BundleDirectory, folder: &str) -> Result<Vec<(String, String)>, BundleError> {
+    let names = bundle.files().filter_map(|path| Some((path, path.strip_prefix(folder)?)));
+    let text = |(path, name): (&String, &str)| {
+        Ok((name.to_owned(), String::from_utf8_lossy(&bundle.read(path)?).into_owned()))
+    };
+    names.map(text).collect()
 }
 
 /// The kinds of nodes for which some images are built.
@@ -107,9 +102,10 @@ fn filled(text: &str, placeholder: &str, values: &[String]) -> Vec<String> {
 }
 
 /// Returns the image of a hook: the release's settings over those of the chart.
-fn hook(release: &ReleaseInfo, folder: &Path) -> Result<LocatedImage, BundleError> {
-    let chart: Map<String, Value> = read(&folder.join(CHART))?;
-    let values = over(&read(&folder.join(VALUES))?, &read(&folder.join(SETTINGS))?);
+fn hook(release: &ReleaseInfo, bundle: &BundleDirectory) -> Result<LocatedImage, BundleError> {
+    let path = |file: &str| format!("{}/{file}", release.folder);
+    let chart: Map<String, Value> = bundle.yaml(&path(CHART))?;
+    let values = over(&bundle.yaml(&path(VALUES))?, &bundle.yaml(&path(SETTINGS))?);
     let place = "rollout.image".to_owned();
     let image = values.get("rollout").and_then(|rollout| rollout.get("image"));
     let text = |key: &str| {
@@ -128,9 +124,4 @@ fn hook(release: &ReleaseInfo, folder: &Path) -> Result<LocatedImage, BundleErro
         suffix: None,
         enabled: true,
     })
-}
-
-fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, BundleError> {
-    let text = fs::read_to_string(path).map_err(|source| BundleError::read(path, source))?;
-    yaml::from_str(&text).map_err(|error| BundleError::file(path, &error))
 }

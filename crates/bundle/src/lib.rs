@@ -4,6 +4,7 @@ pub mod build;
 pub mod checksums;
 pub mod device_plugin;
 pub mod diff;
+mod directory;
 pub mod error;
 pub mod images;
 pub mod info;
@@ -17,7 +18,7 @@ pub mod write;
 
 pub use build::{BundleInput, build};
 pub use error::BundleError;
-pub use read::read;
+pub use read::{read, recipe_path};
 pub use tree::BundleTree;
 pub use verify::{BundleFinding, verify};
 pub use write::{WriteError, WriteSummary, write};

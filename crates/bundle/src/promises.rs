@@ -1,20 +1,21 @@
 //! Finds edits that make the deployer's files inconsistent, for any deployer.
 
-use std::path::Path;
-
 use super::device_plugin;
-use super::info::{BundleInfo, INFO, ReleaseInfo};
-use super::read::read;
+use super::directory::{BundleDirectory, texts};
+use super::info::{INFO, ReleaseInfo};
 use super::verify::BundleFinding;
 use contract::budget::deployer_timeout_seconds;
 use contract::task::Task;
 use deployer::layout::SETTINGS;
 use parity::{BundleFacts, DeployerFact, HookFacts, ReadbackError, ReleaseFacts, read_facts};
 
-/// Returns every inconsistency of the bundle in `directory`.
-pub(super) fn broken(directory: &Path) -> Vec<BundleFinding> {
-    // The check of the checksums already reports files that are missing or cannot be read.
-    let Ok(files) = read(directory) else { return Vec::new() };
+/// Returns every inconsistency of a bundle.
+pub(super) fn broken(bundle: &BundleDirectory) -> Vec<BundleFinding> {
+    // The check of the checksums already reports files that are missing or may not be read.
+    let files = match bundle.contents() {
+        Ok(contents) => texts(contents),
+        Err(error) => return vec![finding(INFO, error.to_string())],
+    };
     let facts = match read_facts(&files) {
         Ok(facts) => facts,
         Err(ReadbackError::Unreadable { path, reason }) => {
@@ -33,8 +34,8 @@ pub(super) fn broken(directory: &Path) -> Vec<BundleFinding> {
         .flat_map(|(name, release)| release_findings(name, release, &facts))
         .collect();
     // As above. A `bundle-info.yaml` that is not YAML was changed, and cannot be compared.
-    let info = files.get(INFO).and_then(|text| yaml::from_str::<BundleInfo>(text).ok());
-    findings.extend(info.iter().flat_map(|info| device_plugin::broken(directory, info)));
+    let info = bundle.info().ok();
+    findings.extend(info.iter().flat_map(|info| device_plugin::broken(&files, info)));
     for said in info.iter().flat_map(|info| &info.releases) {
         findings.extend(info_findings(said, &facts));
     }

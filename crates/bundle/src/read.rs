@@ -1,16 +1,28 @@
 //! Reads the text files of a bundle's directory.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use super::directory::{BundleDirectory, texts};
 use super::error::BundleError;
-use super::verify::read_files;
+use super::info::{INFO, RECIPE};
 use parity::TextFiles;
 
 /// Reads every text file below `directory`, rendered or not. Omits files that are not text.
 ///
 /// # Errors
-/// A path cannot be read.
+/// It is not a bundle, or a path in it cannot be read or is not a regular file.
 pub fn read(directory: &Path) -> Result<TextFiles, BundleError> {
-    let text = |(path, bytes)| Some((path, String::from_utf8(bytes).ok()?));
-    Ok(read_files(directory)?.into_iter().filter_map(text).collect())
+    BundleDirectory::open(directory)?.complete_contents().map(texts)
+}
+
+/// Returns the path of the recipe that the bundle in `directory` was rendered from.
+///
+/// # Errors
+/// It is not a bundle, or its recipe is not a regular file.
+pub fn recipe_path(directory: &Path) -> Result<PathBuf, BundleError> {
+    let bundle = BundleDirectory::open(directory)?;
+    for file in [INFO, RECIPE] {
+        bundle.open_file(file)?;
+    }
+    Ok(directory.join(RECIPE))
 }

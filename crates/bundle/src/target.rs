@@ -1,10 +1,12 @@
 //! The output directory of a bundle, its temporary sibling directories, and checks of existing
 //! content.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, Metadata, Permissions};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
+use super::directory::BundleDirectory;
 use super::info::{INFO, MARK};
 use super::verify::{BundleFinding, verify};
 use super::write::WriteError;
@@ -20,6 +22,8 @@ pub(super) struct OutputDirectory {
     pub(super) backup: PathBuf,
     /// The `bundle-info.yaml` of the bundle to replace.
     pub(super) occupied: Option<String>,
+    /// Owner and permissions of the existing directory.
+    existing: Option<Metadata>,
     _lock: File,
 }
 
@@ -39,7 +43,43 @@ impl OutputDirectory {
         let lock = lock(parent)?;
         recover(&directory, &staging, &backup)?;
         let occupied = examine(&directory, force)?;
-        Ok(Self { directory, staging, backup, occupied, _lock: lock })
+        let existing = match fs::metadata(&directory) {
+            Ok(existing) => Some(existing),
+            Err(missing) if missing.kind() == io::ErrorKind::NotFound => None,
+            Err(other) => return Err(WriteError::io(&directory)(other)),
+        };
+        Ok(Self { directory, staging, backup, occupied, existing, _lock: lock })
+    }
+
+    /// Creates the directory of the new bundle. It has the owner, group and permissions of the
+    /// existing one from the start, so that files in it get the right group and are never more
+    /// accessible.
+    pub(super) fn create_staging(&self) -> io::Result<()> {
+        let Some(existing) = &self.existing else { return fs::create_dir(&self.staging) };
+        DirBuilder::new().mode(0o700).create(&self.staging)?;
+        let created = fs::metadata(&self.staging)?;
+        let differs = |found: u32, wanted: u32| (found != wanted).then_some(wanted);
+        let owner = differs(created.uid(), existing.uid());
+        let group = differs(created.gid(), existing.gid());
+        // Only root may change the owner, and only members may set a group. Without these rights,
+        // the directory belongs to the user who renders, as a new one does.
+        let kept =
+            chown(&self.staging, owner, group).or_else(|_| chown(&self.staging, None, group));
+        let is_kept = kept.is_ok();
+        // Without its group, the bit would pass on another group than before.
+        let mode = existing.mode() & if is_kept { 0o7777 } else { 0o5777 };
+        fs::set_permissions(&self.staging, Permissions::from_mode(mode | 0o700))
+    }
+
+    /// Sets the final permissions of the new bundle's directory, which may be read-only.
+    pub(super) fn finish_staging(&self) -> io::Result<()> {
+        let Some(existing) = &self.existing else { return Ok(()) };
+        let mode = fs::metadata(&self.staging)?.mode();
+        if mode & 0o700 == existing.mode() & 0o700 {
+            return Ok(());
+        }
+        let mode = mode & 0o7077 | existing.mode() & 0o700;
+        fs::set_permissions(&self.staging, Permissions::from_mode(mode))
     }
 }
 
@@ -87,10 +127,12 @@ fn lock(parent: &Path) -> Result<File, WriteError> {
 /// Cleans up after a process that died: removes its incomplete bundle, and restores the old bundle
 /// unless the new one is in place.
 fn recover(directory: &Path, staging: &Path, backup: &Path) -> Result<(), WriteError> {
-    if staging.exists() {
+    // A link that leads nowhere exists too.
+    let exists = |path: &Path| fs::symlink_metadata(path).is_ok();
+    if exists(staging) {
         fs::remove_dir_all(staging).map_err(WriteError::io(staging))?;
     }
-    if backup.exists() {
+    if exists(backup) {
         if directory.exists() {
             fs::remove_dir_all(backup).map_err(WriteError::io(backup))?;
         } else {
@@ -121,8 +163,10 @@ fn examine(directory: &Path, force: bool) -> Result<Option<String>, WriteError> 
         return Err(WriteError::Repository(directory.to_owned()));
     }
     // An unreadable or foreign file of that name does not identify a bundle.
-    let info = fs::read_to_string(directory.join(INFO))
+    let info = BundleDirectory::open(directory)
+        .and_then(|bundle| bundle.read(INFO))
         .ok()
+        .and_then(|content| String::from_utf8(content).ok())
         .filter(|text| text.lines().any(|line| line == MARK));
     let Some(info) = info else {
         return Err(WriteError::Foreign { directory: directory.to_owned(), names });

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use proptest::prelude::*;
 use tempfile::TempDir;
 
+use super::directory::BundleDirectory;
 use super::write::write_with;
 use super::{
     BundleError, BundleFinding, BundleInput, BundleTree, WriteError, build, verify, write,
@@ -16,6 +17,8 @@ use super::{
 use deployer::BundleFile;
 use recipe::model::Recipe;
 use release::{self, PlanOptions, plan};
+
+mod hostile;
 
 const CHART: &[(&str, &str)] =
     &[("Chart.yaml", "name: gpu-rollout\n"), ("templates/job.yaml", "kind: Job\n")];
@@ -77,7 +80,7 @@ fn what_was_written_verifies_and_can_be_replaced() {
     assert!(written.replaced && written.left_over.is_none());
     assert_eq!(names(directory.path()), ["out"]);
     let count = tree().files().count();
-    assert_eq!(verify::walk(&output).unwrap().len(), count);
+    assert_eq!(BundleDirectory::open(&output).unwrap().files().count(), count);
 }
 
 /// Returns the process's umask, from the permissions of a new file.
@@ -235,6 +238,28 @@ fn every_kind_of_edit_is_named_at_once() {
             "no file: undeploy.sh"
         ]
     );
+}
+
+#[test]
+fn rewritten_directory_keeps_permissions_and_group() {
+    for mode in [0o2775, 0o750, 0o700, 0o1777, 0o2555] {
+        let (_directory, output) = bundle();
+        fs::set_permissions(&output, fs::Permissions::from_mode(mode)).unwrap();
+        let before = fs::metadata(&output).unwrap();
+        write(tree(), &output, false).unwrap();
+        let after = fs::metadata(&output).unwrap();
+        assert_eq!(after.mode() & 0o7777, mode, "{mode:o}");
+        assert_eq!((after.uid(), after.gid()), (before.uid(), before.gid()), "{mode:o}");
+        // Files below get the group that the directory passes on.
+        let folder = fs::metadata(output.join("004-gpu-operator")).unwrap();
+        assert_eq!(folder.mode() & 0o2000, mode & 0o2000, "{mode:o}");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let empty = directory.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    fs::set_permissions(&empty, fs::Permissions::from_mode(0o2770)).unwrap();
+    write(tree(), &empty, false).unwrap();
+    assert_eq!(fs::metadata(&empty).unwrap().mode() & 0o7777, 0o2770);
 }
 
 #[test]

@@ -144,12 +144,12 @@ fn fill(
     write_file: &mut dyn FnMut(&Path, &BundleFile) -> io::Result<()>,
 ) -> Result<(), WriteError> {
     // Errors name the user's path, not the temporary one.
-    fs::create_dir(&target.staging).map_err(WriteError::io(&target.directory))?;
+    target.create_staging().map_err(WriteError::io(&target.directory))?;
     for file in tree.files() {
         write_file(&target.staging, file)
             .map_err(WriteError::io(&target.directory.join(&file.path)))?;
     }
-    Ok(())
+    target.finish_staging().map_err(WriteError::io(&target.directory))
 }
 
 /// Writes one file below `root`. The user's umask determines its permissions.

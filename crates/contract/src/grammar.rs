@@ -5,6 +5,7 @@
 use semver::{Version, VersionReq};
 
 use super::selector::{Selector, is_label_key, is_label_value};
+use super::visible::is_hidden;
 
 /// Maximum length of a release name in Helm.
 const LONGEST_RELEASE_NAME: usize = 53;
@@ -212,7 +213,7 @@ pub fn secret_name(text: &str) -> Result<String, String> {
 pub fn shown(text: &str) -> String {
     const MOST: usize = 80;
     let escape = |character: char| {
-        if character.is_control() || !character.is_ascii() && character.is_whitespace() {
+        if is_hidden(character) || !character.is_ascii() && character.is_whitespace() {
             character.escape_default().to_string()
         } else {
             character.to_string()

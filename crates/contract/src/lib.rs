@@ -26,3 +26,4 @@ pub mod selector;
 pub mod settings;
 pub mod task;
 pub mod user_request;
+pub mod visible;

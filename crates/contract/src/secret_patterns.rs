@@ -1,5 +1,83 @@
-//! Recognizes secrets by their names and their form. Recipes must not contain any, and support
-//! bundles are redacted with it.
+//! Recognizes secrets by their names and their form. Recipes must not contain any, findings do not
+//! show them, and support bundles are redacted with it.
+//!
+//! No list of forms is complete: [`redact`] removes what `tests/data/secrets.txt` has, and texts
+//! like it. It is no guarantee.
+
+use std::ops::Range;
+
+mod blocks;
+mod fields;
+mod names;
+mod random;
+mod tokens;
+mod urls;
+
+/// The replacement of a removed text.
+pub const REDACTED: &str = "[redacted]";
+
+/// Returns whether the name of a field suggests a secret, such as `dbPassword` or `API_KEY`. Wider
+/// than [`is_secret_key`], which must not refuse a valid recipe.
+pub fn names_secret(name: &str) -> bool {
+    use names::NameClass::{Ambiguous, Header, Password, Signature, Token};
+    match names::class(name) {
+        Some(Password | Token | Header) => true,
+        Some(Ambiguous | Signature) | None => false,
+    }
+}
+
+/// Returns the ranges of all secrets in a text of any kind: a log, YAML, JSON, a script. They are
+/// sorted and do not overlap.
+pub fn find_secrets(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    blocks::find(text, &mut found);
+    fields::find(text, &mut found);
+    tokens::find(text, &mut found);
+    urls::find(text, &mut found);
+    found.sort_unstable_by_key(|range| (range.start, range.end));
+    found.retain(|range| !range.is_empty());
+    let mut merged: Vec<Range<usize>> = Vec::new();
+    for range in found {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            Some(_) | None => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// Returns at most `most` bytes of a text from `start` on. Rules look no further, so that the time
+/// for a hostile text grows with its length, and not with its square.
+fn window(text: &str, start: usize, most: usize) -> &str {
+    let mut end = text.len().min(start + most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[start..end]
+}
+
+/// Returns at most `most` bytes of a text before `end`.
+fn window_before(text: &str, end: usize, most: usize) -> &str {
+    let mut start = end.saturating_sub(most);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    &text[start..end]
+}
+
+/// Returns a text without its secrets, and the number of removed texts.
+pub fn redact(text: &str) -> (String, usize) {
+    let secrets = find_secrets(text);
+    let mut clean = String::with_capacity(text.len());
+    let mut end = 0;
+    for secret in &secrets {
+        clean.push_str(&text[end..secret.start]);
+        clean.push_str(REDACTED);
+        end = secret.end;
+    }
+    clean.push_str(&text[end..]);
+    (clean, secrets.len())
+}
 
 /// Endings of the names of keys that contain secrets, in lower case and without separators.
 const SECRET_KEYS: [&str; 12] = [

@@ -7,7 +7,7 @@ use super::DeployerInput;
 use super::file::BundleFile;
 use super::layout::{SETTINGS, VALUES, folders, values_of};
 use super::source::BundleSource;
-use super::template::{LEFTOVERS, RenderError, TemplateSet};
+use super::template::{BUNDLE_FOLDER, LEFTOVERS, RenderError, TemplateSet};
 use ::release::model::ReleaseKind;
 use ::release::{Release, ReleasePlan};
 use contract::names::PREFIX;
@@ -29,6 +29,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("sync.yaml.j2", include_str!("../../../templates/flux/sync.yaml.j2")),
     ("push.sh.j2", include_str!("../../../templates/flux/push.sh.j2")),
     ("README.md.j2", include_str!("../../../templates/flux/README.md.j2")),
+    BUNDLE_FOLDER,
     LEFTOVERS,
 ];
 

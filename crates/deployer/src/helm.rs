@@ -5,7 +5,7 @@ use minijinja::{Value, context};
 
 use super::file::BundleFile;
 use super::layout::{bundle_context, folders, release_context, values_of};
-use super::template::{LEFTOVERS, RenderError, TemplateSet};
+use super::template::{BUNDLE_FOLDER, LEFTOVERS, RenderError, TemplateSet};
 use super::template_language::WrittenText;
 use super::{BundleSource, DeployerInput, chart};
 use release::model::{ChartOrigin, ReleaseKind, UpstreamRelease};
@@ -16,6 +16,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("undeploy.sh.j2", include_str!("../../../templates/helm/undeploy.sh.j2")),
     ("version.sh.j2", include_str!("../../../templates/helm/version.sh.j2")),
     ("README.md.j2", include_str!("../../../templates/helm/README.md.j2")),
+    BUNDLE_FOLDER,
     LEFTOVERS,
 ];
 

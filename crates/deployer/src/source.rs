@@ -52,7 +52,7 @@ pub enum BundleSourceError {
     )]
     Tag(String),
     /// A path that leaves the repository.
-    #[error("expected a path below the repository's root without `.` and `..`, found `{0}`")]
+    #[error("expected a path below the repository's root without `..`, found `{0}`")]
     Path(String),
 }
 
@@ -147,18 +147,11 @@ impl BundleSource {
         if url.starts_with("oci://") {
             check_oci(revision)?;
         }
-        let path = path.trim_matches('/');
-        if path
-            .split('/')
-            .any(|part| matches!(part, "." | "..") || (part.is_empty() && !path.is_empty()))
-        {
-            return Err(BundleSourceError::Path(path.to_owned()));
+        let path = without_dots(path);
+        if path.split('/').any(|part| part == ".." || (part.is_empty() && !path.is_empty())) {
+            return Err(BundleSourceError::Path(path));
         }
-        Ok(Self {
-            url: url.trim_end_matches('/').to_owned(),
-            revision: revision.to_owned(),
-            path: path.to_owned(),
-        })
+        Ok(Self { url: url.trim_end_matches('/').to_owned(), revision: revision.to_owned(), path })
     }
 
     /// Converts a path of the bundle into a path of the repository.
@@ -175,6 +168,13 @@ impl BundleSource {
     pub fn is_oci(&self) -> bool {
         self.url.starts_with("oci://")
     }
+}
+
+/// Returns a path without `.` parts, and without `/` at either end. Argo CD's own manifests name the
+/// root `.`, and a directory `./x`.
+fn without_dots(path: &str) -> String {
+    let parts: Vec<&str> = path.trim_matches('/').split('/').filter(|part| *part != ".").collect();
+    parts.join("/").trim_matches('/').to_owned()
 }
 
 /// Converts `git@host:path` into a URL.
@@ -252,6 +252,25 @@ mod tests {
         }
         let digest = format!("sha256:{}", "0a".repeat(32));
         assert_eq!(BundleSource::new("oci://example.com/a", &digest, "").unwrap().revision, digest);
+    }
+
+    #[test]
+    fn path_in_argo_cds_form_is_accepted() {
+        for (written, path) in [
+            (".", ""),
+            ("./", ""),
+            ("/.", ""),
+            ("./clusters/a", "clusters/a"),
+            ("clusters/./a/.", "clusters/a"),
+            (".hidden", ".hidden"),
+        ] {
+            let source = BundleSource::new("https://example.com/a", "main", written);
+            assert_eq!(source.unwrap().path, path, "{written}");
+        }
+        for outside in ["..", "./..", "a/../..", "./../b"] {
+            let source = BundleSource::new("https://example.com/a", "main", outside);
+            assert_eq!(source.unwrap_err().part(), BundleSourcePart::Path, "{outside}");
+        }
     }
 
     #[test]

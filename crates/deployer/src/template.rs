@@ -68,6 +68,10 @@ impl RenderError {
 pub const LEFTOVERS: (&str, &str) =
     ("leftovers.md.j2", include_str!("../../../templates/shared/leftovers.md.j2"));
 
+/// The part of scripts that finds the folder of their bundle.
+pub const BUNDLE_FOLDER: (&str, &str) =
+    ("bundle-folder.sh.j2", include_str!("../../../templates/shared/bundle-folder.sh.j2"));
+
 /// Compiled templates by name.
 pub struct TemplateSet(Environment<'static>);
 

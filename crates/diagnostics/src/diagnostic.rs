@@ -1,9 +1,14 @@
 //! Findings about a text: place, reason and hints, rendered with an excerpt of the text.
 
-use annotate_snippets::{AnnotationKind, Element, Group, Level, Renderer, Snippet};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
+use annotate_snippets::{AnnotationKind, Element, Group, Level, Renderer, Snippet};
+use contract::visible;
+
+use super::excerpt;
 use super::lint::Lint;
-use super::source::{SourceSpan, SourceTexts};
+use super::source::{SourceId, SourceSpan, SourceTexts};
 
 /// The maximum number of findings that are rendered.
 const MOST_DRAWN: usize = 50;
@@ -110,12 +115,13 @@ impl Diagnostic {
     }
 
     /// Returns its place, then the related places, with their labels.
-    fn marked_places(&self) -> Vec<(SourceSpan, &str, AnnotationKind)> {
-        let own = self.place.map(|place| (place, &*self.label, AnnotationKind::Primary));
+    fn marked_places(&self) -> Vec<MarkedPlace<'_>> {
+        let own =
+            self.place.map(|place| (place, visible::text(&self.label), AnnotationKind::Primary));
         let related = self
             .related
             .iter()
-            .map(|(origin, label)| (*origin, label.as_str(), AnnotationKind::Context));
+            .map(|(place, label)| (*place, visible::text(label), AnnotationKind::Context));
         own.into_iter().chain(related).collect()
     }
 
@@ -173,11 +179,12 @@ impl Diagnostics {
     }
 
     fn draw(&self, renderer: &Renderer) -> String {
+        let mut excerpts = BTreeMap::new();
         let mut drawn: Vec<String> = self
             .list
             .iter()
             .take(MOST_DRAWN)
-            .map(|diagnostic| self.draw_one(renderer, diagnostic))
+            .map(|diagnostic| self.draw_one(renderer, diagnostic, &mut excerpts))
             .collect();
         if self.list.len() > MOST_DRAWN {
             drawn.push(format!("… and {} more", self.list.len() - MOST_DRAWN));
@@ -185,72 +192,79 @@ impl Diagnostics {
         drawn.join("\n\n")
     }
 
-    fn draw_one(&self, renderer: &Renderer, diagnostic: &Diagnostic) -> String {
+    fn draw_one(
+        &self,
+        renderer: &Renderer,
+        diagnostic: &Diagnostic,
+        excerpts: &mut BTreeMap<SourceId, String>,
+    ) -> String {
+        let places = diagnostic.marked_places();
+        let mut sources: Vec<SourceId> = Vec::new();
+        for (origin, ..) in &places {
+            if !sources.contains(&origin.source) {
+                sources.push(origin.source);
+            }
+        }
+        let hides = |source: SourceId| diagnostic.secret || self.sources.is_hidden(source);
+        for source in sources.iter().copied().filter(|source| !hides(*source)) {
+            let text = &self.sources.get(source).text;
+            excerpts.entry(source).or_insert_with(|| excerpt::shown(text));
+        }
+        let names: Vec<Cow<'_, str>> =
+            sources.iter().map(|source| visible::line(&self.sources.get(*source).name)).collect();
+        let shown = |(source, name): (&SourceId, _)| {
+            let here: Vec<_> =
+                places.iter().filter(|(origin, ..)| origin.source == *source).collect();
+            match excerpts.get(source).filter(|_| !hides(*source)) {
+                Some(text) => marked_excerpt(text, name, &here),
+                None => self.position(name, &here),
+            }
+        };
+        let mut elements: Vec<Element<'_>> = sources.iter().zip(&names).map(shown).collect();
         let level = match diagnostic.severity {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
         };
-        let mut title = level.primary_title(&*diagnostic.message);
+        let message = visible::text(&diagnostic.message);
+        let mut title = level.primary_title(&*message);
         if let Some(lint) = diagnostic.lint {
             title = title.id(lint.name());
         }
-        let mut elements = self.excerpts(diagnostic);
+        let hints: Vec<Cow<'_, str>> =
+            diagnostic.hints.iter().map(|hint| visible::text(hint)).collect();
         if elements.is_empty() {
-            let hints: String =
-                diagnostic.hints.iter().map(|hint| "\nhint: ".to_owned() + hint).collect();
+            let hints: String = hints.iter().map(|hint| format!("\nhint: {hint}")).collect();
             return renderer.render(&[Group::with_title(title)]) + &hints;
         }
         elements.extend(
-            diagnostic
-                .hints
-                .iter()
-                .map(|hint| Level::HELP.with_name("hint").message(hint.as_str()).into()),
+            hints.iter().map(|hint| Level::HELP.with_name("hint").message(hint.as_ref()).into()),
         );
         let group: Group<'_> = title.elements(elements);
         renderer.render(&[group])
     }
 
-    /// Returns one excerpt of each text that the finding is about, with its places marked. Secret
-    /// text is not shown, only its place.
-    fn excerpts<'d>(&'d self, diagnostic: &'d Diagnostic) -> Vec<Element<'d>> {
-        let places = diagnostic.marked_places();
-        let mut drawn = Vec::new();
-        let mut elements = Vec::new();
-        for (origin, ..) in &places {
-            if drawn.contains(&origin.source) {
-                continue;
-            }
-            drawn.push(origin.source);
-            let source = self.sources.get(origin.source);
-            if diagnostic.secret {
-                let (line, column) = self.sources.line_and_column(*origin);
-                elements.push(
-                    annotate_snippets::Origin::path(source.name.as_str())
-                        .line(line)
-                        .char_column(column)
-                        .into(),
-                );
-                continue;
-            }
-            let here = places.iter().filter(|(other, ..)| other.source == origin.source);
-            let annotations = here.map(|(other, label, kind)| {
-                kind.span(visible(*other, &source.text))
-                    .label((!label.is_empty()).then_some(*label))
-            });
-            elements.push(
-                Snippet::source(source.text.as_str())
-                    .path(source.name.as_str())
-                    .annotations(annotations)
-                    .into(),
-            );
-        }
-        elements
+    /// Returns the place of the first of the positions, for a text that is not shown.
+    fn position<'d>(&self, name: &'d str, places: &[&MarkedPlace<'_>]) -> Element<'d> {
+        let (line, column) =
+            places.first().map_or((1, 1), |(origin, ..)| self.sources.line_and_column(*origin));
+        annotate_snippets::Origin::path(name).line(line).char_column(column).into()
     }
+}
+
+/// A position with its label, and whether it is the finding's own.
+type MarkedPlace<'d> = (SourceSpan, Cow<'d, str>, AnnotationKind);
+
+/// Returns an excerpt of `text` with the places marked.
+fn marked_excerpt<'d>(text: &'d str, name: &'d str, places: &[&'d MarkedPlace<'_>]) -> Element<'d> {
+    let annotations = places.iter().map(|(origin, label, kind)| {
+        kind.span(marked(*origin, text)).label((!label.is_empty()).then_some(label.as_ref()))
+    });
+    Snippet::source(text).path(name).annotations(annotations).into()
 }
 
 /// Returns the range to mark: the first line of the span, and at least one character, so that there
 /// is a caret.
-fn visible(origin: SourceSpan, text: &str) -> std::ops::Range<usize> {
+fn marked(origin: SourceSpan, text: &str) -> std::ops::Range<usize> {
     let stretch = text.get(origin.range()).unwrap_or_default();
     let end = origin.start + stretch.find('\n').unwrap_or(stretch.len());
     if end > origin.start {

@@ -2,6 +2,7 @@
 //! the place.
 
 pub mod diagnostic;
+mod excerpt;
 pub mod lint;
 pub mod nearest;
 pub mod parse;

@@ -9,6 +9,8 @@ pub struct SourceTexts {
     list: Vec<SourceText>,
     /// Texts that were written for another program.
     foreign: BTreeSet<SourceId>,
+    /// Texts of which findings show only places.
+    hidden: BTreeSet<SourceId>,
 }
 
 /// One text with its name.
@@ -52,6 +54,16 @@ impl SourceTexts {
     /// Marks a text as written for another program, which has other rules.
     pub fn mark_foreign(&mut self, id: SourceId) {
         self.foreign.insert(id);
+    }
+
+    /// Hides a text: findings show places in it, but no excerpts.
+    pub fn hide(&mut self, id: SourceId) {
+        self.hidden.insert(id);
+    }
+
+    /// Returns whether findings show no excerpts of a text.
+    pub fn is_hidden(&self, id: SourceId) -> bool {
+        self.hidden.contains(&id)
     }
 
     /// Returns whether a text was written for another program.

@@ -19,7 +19,7 @@ use super::status::{NodeStage, RolloutStatus};
 mod redact;
 mod table;
 
-use redact::{redact, redacted};
+use redact::redact;
 use table::{CLUSTER, DRA, EVENTS, LEASE, OURS, PODS, THEIRS};
 
 /// The maximum number of lines per log.
@@ -50,7 +50,7 @@ pub struct SupportBundle {
 impl SupportBundle {
     /// Adds a file, without texts that look like a secret.
     pub fn add(&mut self, path: impl Into<String>, text: &str) {
-        let (text, count) = redacted(text);
+        let (text, count) = contract::secret_patterns::redact(text);
         self.redacted += count;
         self.files.push(SupportFile { path: path.into(), text });
     }

@@ -37,10 +37,14 @@ pub struct AicrOptions {
     pub without_manifests: bool,
 }
 
+/// Returns whether a text starts like an `apiVersion` of AICR.
+pub(crate) fn is_api_version(text: &str) -> bool {
+    GROUPS.iter().any(|group| text.starts_with(group))
+}
+
 /// Whether the document is one of AICR's, of any kind and version.
 pub fn is_foreign(node: &YamlNode) -> bool {
-    let api_version = node.get("apiVersion").and_then(YamlNode::text).unwrap_or_default();
-    GROUPS.iter().any(|group| api_version.starts_with(group))
+    is_api_version(node.get("apiVersion").and_then(YamlNode::text).unwrap_or_default())
         || node.get("kind").and_then(YamlNode::text) == Some(KIND)
 }
 

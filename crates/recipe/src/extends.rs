@@ -6,6 +6,7 @@ use super::aicr;
 use super::merge::RecipeLayer;
 use super::parse::parse;
 use super::read::{ReadError, TextReader};
+use super::recognize::looks_like_recipe;
 use super::shape;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::nearest::{did_you_mean, nearest};
@@ -60,6 +61,20 @@ impl RecipeReference {
             .collect();
         let plain = plain.trim_matches('-');
         if plain.is_empty() { "aicr".to_owned() } else { plain.to_owned() }
+    }
+
+    /// Returns the directory that contains the files which the recipe and its parents may name;
+    /// `None` if it can name no file.
+    fn directory(&self) -> Option<String> {
+        match self {
+            Self::Library(_) => None,
+            Self::File(path) => Some(match path.rsplit_once('/') {
+                Some(("", _)) => "/".to_owned(),
+                Some((directory, _)) => directory.to_owned(),
+                None => ".".to_owned(),
+            }),
+            Self::StandardInput => Some(".".to_owned()),
+        }
     }
 
     /// Resolves `text` in the `extends` of this recipe. Files are relative to its file.
@@ -125,8 +140,15 @@ pub(crate) fn read_all(
     sources: &mut SourceTexts,
     findings: &mut Vec<Diagnostic>,
 ) -> Vec<NamedLayer> {
-    let mut graph =
-        RecipeGraph { options, reader, sources, findings, layers: Vec::new(), stack: Vec::new() };
+    let mut graph = RecipeGraph {
+        options,
+        directory: top.directory(),
+        reader,
+        sources,
+        findings,
+        layers: Vec::new(),
+        stack: Vec::new(),
+    };
     graph.visit(top, None);
     if let Some(last) = graph.layers.last_mut() {
         last.layer.own = true;
@@ -136,6 +158,8 @@ pub(crate) fn read_all(
 
 struct RecipeGraph<'a> {
     options: &'a aicr::AicrOptions,
+    /// The directory of the requested recipe, which contains every file that `extends` may name.
+    directory: Option<String>,
     reader: &'a mut dyn TextReader,
     sources: &'a mut SourceTexts,
     findings: &'a mut Vec<Diagnostic>,
@@ -149,7 +173,9 @@ impl RecipeGraph<'_> {
         if let Some(known) = self.layers.iter().rposition(|layer| layer.reference == *reference) {
             return Some(known);
         }
-        let text = match self.refusal(reference).map_or_else(|| self.read(reference), Err) {
+        let is_extended = from.is_some();
+        let text = self.refusal(reference).map_or_else(|| self.read(reference, is_extended), Err);
+        let text = match text {
             Ok(text) => text,
             Err(diagnostic) => {
                 self.findings.push(if let Some(origin) = from {
@@ -160,7 +186,11 @@ impl RecipeGraph<'_> {
                 return None;
             }
         };
+        let is_recipe = looks_like_recipe(&text);
         let source = self.sources.add(SourceText { name: reference.label(), text });
+        if !is_recipe {
+            self.sources.hide(source);
+        }
         let node = parse(self.sources, source)
             .map_err(|diagnostic| diagnostic.report(self.findings))
             .ok()?;
@@ -257,11 +287,16 @@ impl RecipeGraph<'_> {
         None
     }
 
-    fn read(&mut self, reference: &RecipeReference) -> Result<String, Diagnostic> {
+    fn read(
+        &mut self,
+        reference: &RecipeReference,
+        is_extended: bool,
+    ) -> Result<String, Diagnostic> {
         match reference {
             RecipeReference::Library(name) => {
                 catalog::recipe(name).map(str::to_owned).ok_or_else(|| unknown_name(name))
             }
+            RecipeReference::File(path) if is_extended => self.read_extended(path),
             RecipeReference::File(path) => {
                 self.reader.file(path).map_err(|error| unreadable(path, &error))
             }
@@ -269,6 +304,27 @@ impl RecipeGraph<'_> {
                 self.reader.standard_input().map_err(|error| unreadable("standard input", &error))
             }
         }
+    }
+
+    /// Reads a file that `extends` names. The recipe may be from an untrusted source, so the file
+    /// must be below an allowed directory, and must be a recipe.
+    fn read_extended(&mut self, path: &str) -> Result<String, Diagnostic> {
+        let directory = self.directory.as_deref().unwrap_or(".");
+        let text = match self.reader.file_below(directory, path) {
+            Ok(text) => text,
+            Err(ReadError::Outside) => {
+                return Err(Diagnostic::error(format!(
+                    "`{path}` is outside the directory of the recipe, `{directory}`"
+                ))
+                .hint("move the file, or allow its directory with `--allow-extends DIR`"));
+            }
+            Err(error) => return Err(unreadable(path, &error)),
+        };
+        if looks_like_recipe(&text) {
+            return Ok(text);
+        }
+        Err(Diagnostic::error(format!("`{path}` is not a recipe"))
+            .hint("a recipe has the lines `apiVersion: gpu-rollout.dev/v1` and `kind: Recipe`"))
     }
 }
 
@@ -296,6 +352,7 @@ fn unreadable(path: &str, error: &ReadError) -> Diagnostic {
         }
         (
             ReadError::Directory
+            | ReadError::Outside
             | ReadError::TooLarge
             | ReadError::NotUtf8 { .. }
             | ReadError::Utf16

@@ -11,6 +11,8 @@ pub mod model;
 pub mod overrides;
 mod parse;
 pub mod read;
+mod recognize;
+pub mod regular_file;
 pub mod rules;
 pub mod schema;
 mod shape;

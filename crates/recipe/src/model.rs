@@ -42,7 +42,8 @@ pub struct Recipe {
     /// The recipe's name and description.
     pub metadata: RecipeMetadata,
     /// The recipes that this one extends, in order: names from the library, or paths relative to
-    /// this file.
+    /// this file. Files must be below the directory of the recipe on the command line, or below a
+    /// directory of `--allow-extends`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = {"type": "string", "x-grammar": "reference"}))]
     pub extends: Vec<String>,

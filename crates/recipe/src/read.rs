@@ -1,7 +1,10 @@
-//! Reads recipes from files and standard input, with a size limit.
+//! Reads recipes from files and standard input, with a size limit. A file that another file names
+//! must be below a directory that the user allows.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
+
+use crate::regular_file::open_regular;
 
 /// The largest recipe in bytes. Real recipes have a page or two of text.
 pub const SIZE_LIMIT: u64 = 1 << 20;
@@ -13,6 +16,19 @@ pub trait TextReader {
     /// # Errors
     /// See [`ReadError`].
     fn file(&mut self, path: &str) -> Result<String, ReadError>;
+
+    /// Returns the text of a file that another file names. It must be a regular file below
+    /// `directory`, also if one of them is behind a link.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    fn file_below(&mut self, directory: &str, path: &str) -> Result<String, ReadError> {
+        if is_below(Path::new(directory), Path::new(path)) {
+            self.file(path)
+        } else {
+            Err(ReadError::Outside)
+        }
+    }
 
     /// Returns the text on standard input.
     ///
@@ -30,6 +46,9 @@ pub enum ReadError {
     /// Not a file.
     #[error("is a directory")]
     Directory,
+    /// Named by another file, and not below an allowed directory.
+    #[error("outside the allowed directories")]
+    Outside,
     /// Larger than [`SIZE_LIMIT`].
     #[error("larger than 1 MiB")]
     TooLarge,
@@ -48,13 +67,21 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    fn from_io(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::NotFound {
+            Self::Missing
+        } else {
+            Self::Other(error)
+        }
+    }
+
     /// Returns a hint for the user.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Directory => Some("name the recipe's file in the directory"),
             Self::TooLarge => Some("check that this is the right file; recipes are much smaller"),
             Self::NotUtf8 { .. } | Self::Utf16 => Some("save it as UTF-8"),
-            Self::Missing | Self::Other(_) => None,
+            Self::Missing | Self::Outside | Self::Other(_) => None,
         }
     }
 }
@@ -69,19 +96,81 @@ impl TextReader for FileSystemReader {
         if path.is_dir() {
             return Err(ReadError::Directory);
         }
-        let file = std::fs::File::open(path).map_err(|error| {
-            if error.kind() == std::io::ErrorKind::NotFound {
-                ReadError::Missing
-            } else {
-                ReadError::Other(error)
-            }
-        })?;
-        read_limited(file)
+        read_limited(std::fs::File::open(path).map_err(ReadError::from_io)?)
+    }
+
+    fn file_below(&mut self, directory: &str, path: &str) -> Result<String, ReadError> {
+        // The path alone decides first, so that an error does not tell which other files exist.
+        if !is_below(Path::new(directory), Path::new(path)) {
+            return Err(ReadError::Outside);
+        }
+        let real = |path: &str| std::fs::canonicalize(path).map_err(ReadError::from_io);
+        let (directory, path) = (real(directory)?, real(path)?);
+        if !path.starts_with(directory) {
+            return Err(ReadError::Outside);
+        }
+        if path.is_dir() {
+            return Err(ReadError::Directory);
+        }
+        read_limited(open_regular(&path).map_err(ReadError::from_io)?)
     }
 
     fn standard_input(&mut self) -> Result<String, ReadError> {
         read_limited(std::io::stdin().lock())
     }
+}
+
+/// The file system, where files may also name files below more directories.
+#[derive(Debug, Default)]
+pub struct AllowedDirectoriesReader {
+    /// The directories that are allowed in addition to the one that a file belongs to.
+    pub allowed: Vec<String>,
+}
+
+impl TextReader for AllowedDirectoriesReader {
+    fn file(&mut self, path: &str) -> Result<String, ReadError> {
+        FileSystemReader.file(path)
+    }
+
+    fn file_below(&mut self, directory: &str, path: &str) -> Result<String, ReadError> {
+        let allowed = self.allowed.iter().map(String::as_str);
+        for directory in std::iter::once(directory).chain(allowed) {
+            match FileSystemReader.file_below(directory, path) {
+                Err(ReadError::Outside) => {}
+                result => return result,
+            }
+        }
+        Err(ReadError::Outside)
+    }
+
+    fn standard_input(&mut self) -> Result<String, ReadError> {
+        FileSystemReader.standard_input()
+    }
+}
+
+/// Returns whether `path` is below `directory`, judged by their texts alone.
+fn is_below(directory: &Path, path: &Path) -> bool {
+    match (without_dots(directory), without_dots(path)) {
+        (Some(directory), Some(path)) => path.starts_with(&directory) && path != directory,
+        _ => false,
+    }
+}
+
+/// Returns the absolute path without `.` and `..`; `None` if the current directory is unknown.
+fn without_dots(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in std::path::absolute(path).ok()?.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
+                plain.push(part.as_os_str());
+            }
+        }
+    }
+    Some(plain)
 }
 
 /// Reads at most one byte more than [`SIZE_LIMIT`]. Drops a byte order mark.
@@ -103,4 +192,31 @@ pub fn read_limited(reader: impl Read) -> Result<String, ReadError> {
         text.remove(0);
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_below_directory_is_told_from_others() {
+        for (directory, path) in [
+            (".", "a.yaml"),
+            ("team", "team/a.yaml"),
+            ("team/.", "./team/x/../a.yaml"),
+            ("/", "/a"),
+        ] {
+            assert!(is_below(Path::new(directory), Path::new(path)), "{directory} {path}");
+        }
+        for (directory, path) in [
+            (".", "../a.yaml"),
+            ("team", "teams/a.yaml"),
+            ("team", "team/../a.yaml"),
+            ("team", "team"),
+            ("team", "/etc/passwd"),
+            ("..", "../../a"),
+        ] {
+            assert!(!is_below(Path::new(directory), Path::new(path)), "{directory} {path}");
+        }
+    }
 }

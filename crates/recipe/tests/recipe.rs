@@ -4,16 +4,23 @@ use std::path::Path;
 
 use ::recipe::load::load;
 use ::recipe::overrides::ValueOverride;
-use ::recipe::read::{FileSystemReader, ReadError, SIZE_LIMIT, TextReader, read_limited};
+use ::recipe::read::{
+    AllowedDirectoriesReader, FileSystemReader, ReadError, SIZE_LIMIT, TextReader, read_limited,
+};
 use ::recipe::schema;
 use catalog::keys::ChartKeys;
+
+/// The file system, where recipes may extend those in `recipe/parts`.
+fn with_parts() -> AllowedDirectoriesReader {
+    AllowedDirectoriesReader { allowed: vec!["tests/recipe/parts".to_owned()] }
+}
 
 /// Each file in `recipe/bad`, with all its findings.
 #[test]
 fn bad_recipes() {
     insta::glob!("recipe/bad/*.yaml", |path| {
         let name = path.file_name().unwrap().to_str().unwrap();
-        let said = match load(&format!("tests/recipe/bad/{name}"), &[], &mut FileSystemReader) {
+        let said = match load(&format!("tests/recipe/bad/{name}"), &[], &mut with_parts()) {
             Ok(loaded) => loaded.warnings,
             Err(findings) => findings,
         };
@@ -273,7 +280,7 @@ fn a_chain_without_end() {
 /// resolves conflicts.
 #[test]
 fn a_diamond() {
-    let recipe = load("tests/recipe/good/diamond.yaml", &[], &mut FileSystemReader).unwrap().recipe;
+    let recipe = load("tests/recipe/good/diamond.yaml", &[], &mut with_parts()).unwrap().recipe;
     assert_eq!(recipe.metadata.name, "diamond");
     assert_eq!(recipe.cluster.gpu_nodes, 32);
     assert_eq!(recipe.rollout.gpu_driver.version.as_deref(), Some("580.126.20"));
@@ -286,6 +293,7 @@ mod recipe {
     mod aicr;
     mod chart_keys;
     mod device_plugin;
+    mod hostile;
     mod library;
     mod lints;
     mod precompiled;

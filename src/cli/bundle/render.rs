@@ -105,7 +105,7 @@ struct BundleRepository {
     /// refs/heads/NAME
     #[arg(long, value_name = "REVISION", default_value = "main")]
     revision: String,
-    /// Path of the --output directory in the repository; empty means the root
+    /// Path of the --output directory in the repository; `.` or nothing means the root
     #[arg(long, value_name = "DIR", default_value = "")]
     path: String,
 }

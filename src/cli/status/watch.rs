@@ -22,9 +22,6 @@ const LEAST: Duration = Duration::from_secs(1);
 /// The maximum time between two updates: ages advance even if nothing changes.
 const MOST: Duration = Duration::from_secs(10);
 
-/// Clears the terminal and moves the cursor to the first line (ECMA-48: ED, CUP).
-const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
-
 /// Follows all rollouts until no node is pending or in progress. Returns
 /// [`ExitCode::NodesFailed`] if nodes have failed.
 pub(super) async fn run(
@@ -44,7 +41,7 @@ pub(super) async fn run(
             rollouts.push(status(&observer.observe(|| session.now()).await?));
         }
         if terminal {
-            printer.data(&format!("{CLEAR}{}", text::text(&rollouts, all, terminal::width())));
+            printer.screen(&text::text(&rollouts, all, terminal::width()));
         } else {
             printer.data(&changes(&rollouts, &mut known_rows, session.now()));
         }

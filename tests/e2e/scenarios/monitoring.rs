@@ -109,7 +109,7 @@ fn check(text: &str) -> Result<()> {
 /// Checks that the archive contains what it lists, and no secrets or unrelated workloads.
 async fn check_archive(console: &Console, directory: &Path) -> Result<()> {
     let archive = directory.join("support.tar.gz");
-    console.types(&format!("gpu-rollout support-bundle -f {}", archive.display())).await?;
+    console.types(&format!("gpu-rollout support-bundle --logs -f {}", archive.display())).await?;
     let again =
         console.tries(&format!("gpu-rollout support-bundle -f {}", archive.display())).await?;
     ensure!(again.status.code() == Some(1), "an existing file was overwritten: {again:?}");
@@ -121,6 +121,8 @@ async fn check_archive(console: &Console, directory: &Path) -> Result<()> {
         ))
         .await?;
     let list = console.types("gpu-rollout support-bundle -f - | tar tz").await?;
+    ensure!(!list.contains("/logs/"), "logs without --logs:\n{list}");
+    let list = console.types("gpu-rollout support-bundle --logs -f - | tar tz").await?;
     let names: BTreeSet<&str> =
         list.lines().filter_map(|line| line.split_once('/')).map(|(_, name)| name).collect();
     for wanted in [

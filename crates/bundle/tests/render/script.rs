@@ -2,7 +2,7 @@
 //! end-to-end tests run the scripts with real Helm.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -243,6 +243,29 @@ fn wrong_usage_is_told_and_nothing_is_run() {
     assert_eq!(output.status.code(), Some(1));
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(errors.starts_with("error: the path ") && errors.contains("has a comma"), "{errors}");
+}
+
+/// A link to the script, in a folder that has files of the same names.
+#[test]
+fn script_behind_links_uses_its_own_bundle() {
+    let scene = Scene::new();
+    let folder = scene.path("links");
+    fs::create_dir(&folder).unwrap();
+    symlink(scene.bundle.join("deploy.sh"), folder.join("absolute")).unwrap();
+    symlink("../links/absolute", folder.join("relative")).unwrap();
+    assert!(scene.run("deploy.sh", &[]).status.success());
+    let direct = scene.calls();
+    for link in ["absolute", "relative"] {
+        scene.put("calls", "");
+        let output = Command::new("sh")
+            .arg(folder.join(link))
+            .env("HELM", scene.path("helm"))
+            .current_dir("/")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{link}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(scene.calls(), direct, "{link}");
+    }
 }
 
 #[test]

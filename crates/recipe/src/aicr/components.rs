@@ -1,6 +1,7 @@
 //! Reads the components of a `RecipeResult`, and reports those that a bundle cannot deploy.
 
 use super::{AicrOptions, errors};
+use contract::grammar::{grammar, shown};
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::nearest::did_you_mean;
 use diagnostics::source::SourceSpan;
@@ -124,6 +125,14 @@ pub(super) fn read<'a>(
             continue;
         };
         let text = name.text().unwrap_or_default();
+        // Before the name becomes part of a path.
+        if let Some(grammar) = grammar("componentName").filter(|grammar| !(grammar.fits)(text)) {
+            Diagnostic::error(format!("`{}` {}", shown(text), grammar.what))
+                .at(name.origin)
+                .hint(grammar.hint)
+                .report(findings);
+            continue;
+        }
         if let Some(earlier) = references.iter().find(|earlier| earlier.name == text) {
             Diagnostic::error(format!("the component `{text}` is in the list twice"))
                 .at(name.origin)

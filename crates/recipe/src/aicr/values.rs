@@ -63,10 +63,7 @@ impl DataReader<'_> {
         origin: SourceSpan,
     ) -> Option<String> {
         if path.starts_with('/') || path.split('/').any(|part| part == "..") {
-            Diagnostic::error(format!("`{path}` is outside the data directory"))
-                .at(origin)
-                .hint("the files of a recipe are relative to the directory of `--data`")
-                .report(self.findings);
+            self.findings.push(outside(path).at(origin));
             return None;
         }
         if self.options.data.is_none() && !self.is_told {
@@ -89,8 +86,13 @@ impl DataReader<'_> {
         origin: Option<SourceSpan>,
     ) -> Option<(String, String)> {
         let name = format!("{}/{path}", data.trim_end_matches('/'));
-        match (self.reader.file(&name), origin) {
+        match (self.reader.file_below(data, &name), origin) {
             (Ok(text), _) => Some((name, text)),
+            (Err(ReadError::Outside), origin) => {
+                let finding = outside(path);
+                self.findings.push(origin.map_or(finding.clone(), |origin| finding.at(origin)));
+                None
+            }
             // AICR does not require the general file either.
             (Err(ReadError::Missing), None) => None,
             (Err(error), origin) => {
@@ -131,4 +133,9 @@ impl DataReader<'_> {
         }
         .filter(|_| errors(self.findings) == before)
     }
+}
+
+fn outside(path: &str) -> Diagnostic {
+    Diagnostic::error(format!("`{path}` is outside the data directory"))
+        .hint("the files of a recipe are relative to the directory of `--data`, and links must stay in it")
 }

@@ -48,7 +48,8 @@ fn files(directory: &str) -> Result<Vec<String>, RenderUsageError> {
         let path = entry.map_err(unreadable)?.path();
         let is_recipe =
             path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known));
-        if is_recipe && !path.is_dir() {
+        // Neither a directory nor what could block: links to files are fine.
+        if is_recipe && path.is_file() {
             match path.to_str() {
                 Some(path) => files.push(path.to_owned()),
                 None => {

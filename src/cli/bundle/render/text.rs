@@ -73,9 +73,7 @@ fn head(outcome: &RenderOutcome) -> String {
 }
 
 fn print_recipe(outcome: &RenderOutcome, printer: &mut Printer) {
-    if !outcome.findings.is_empty() {
-        printer.note(&format!("{}\n", outcome.findings.render()));
-    }
+    printer.findings(&outcome.findings);
     if let Some(failure) = &outcome.failure {
         print_failure(failure, printer);
     }

@@ -1,8 +1,8 @@
 //! Tests of `push.sh` with fake Helm and Flux programs that only record their arguments.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use bundle::write;
@@ -61,8 +61,12 @@ impl Scene {
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
+        self.run_script(&self.bundle.join("push.sh"), arguments)
+    }
+
+    fn run_script(&self, script: &Path, arguments: &[&str]) -> Output {
         let mut command = Command::new("sh");
-        command.arg(self.bundle.join("push.sh")).args(arguments).current_dir("/");
+        command.arg(script).args(arguments).current_dir("/");
         command
             .env("HELM", self.path("helm"))
             .env("FLUX", self.path("flux"))
@@ -89,6 +93,18 @@ impl Scene {
         }
         text
     }
+}
+
+#[test]
+fn push_through_link_sends_its_own_bundle() {
+    let scene = Scene::new();
+    assert!(scene.run(&[]).status.success());
+    let direct = scene.calls();
+    fs::write(scene.path("calls"), "").unwrap();
+    symlink(scene.bundle.join("push.sh"), scene.path("link")).unwrap();
+    let output = scene.run_script(&scene.path("link"), &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(scene.calls(), direct);
 }
 
 #[test]

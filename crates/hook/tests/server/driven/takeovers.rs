@@ -214,6 +214,18 @@ async fn node_with_newer_record_is_named_and_skipped() {
     assert!(fleet.world.second() < 300, "{} s", fleet.world.second());
 }
 
+/// With one slot: every other node is upgraded, one after the other.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn newer_record_occupies_no_slot() {
+    let fleet = with_a_newer_record(1).begin();
+    let ended = fleet.run("pod-a").await;
+    assert_eq!(named(&ended), ["gpu-1:NewerRecord"], "{}", ended.message);
+    for node in ["gpu-0", "gpu-2"] {
+        assert_eq!(fleet.left(node), "", "{node}");
+        assert_eq!(fleet.writes()[&format!("Driver of {node}")], 1);
+    }
+}
+
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn older_program_refuses_run_of_newer_one() {
     for story in [story("plain"), story("OFED with drain")] {

@@ -77,9 +77,11 @@ impl<'a> DrivenNode<'a> {
         self.found.record()
     }
 
+    /// Returns whether this program upgrades the node. A record of a newer program takes no slot:
+    /// this program never continues it, so the slot would never be free again. If the node is out
+    /// of service, it counts as unavailable.
     fn in_progress(&self) -> bool {
         self.record().is_some_and(|record| record.state.is_in_progress())
-            || matches!(self.found, NodeRecordState::Newer(_))
     }
 
     /// Returns whether it has a foreign cordon.
