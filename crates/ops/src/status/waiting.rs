@@ -54,11 +54,8 @@ pub(super) fn node(
     if let Some(held) = HoldStatus::find(snapshot, node).filter(|_| !decides) {
         waiting.describe_hold(&held, snapshot);
     }
-    // A driver pod also ends if a user, or NVIDIA's controller, deletes it.
-    let traits = snapshot.settings.driver.traits();
-    let ends_without_hook = matches!(reason, Reason::Upgrading(UpgradeReason::DriverEnding { .. }))
-        && node.labels.text(traits.own_state_label).is_none_or(str::is_empty);
-    if decides && needs_hook(reason) && !ends_without_hook {
+    let own_state = node.labels.text(snapshot.settings.driver.traits().own_state_label);
+    if decides && needs_hook(reason, own_state.is_some_and(|state| !state.is_empty())) {
         waiting.describe_missing_hook(snapshot);
     }
     waiting
@@ -231,10 +228,13 @@ fn absence(phase: RunPhase) -> Option<&'static str> {
     }
 }
 
-/// Returns whether only a running hook can end the wait.
+/// Returns whether only a running hook can end the wait. `is_ours`: the hook has started the node's
+/// upgrade.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only those that a hook resolves")]
-fn needs_hook(reason: &Reason) -> bool {
+fn needs_hook(reason: &Reason, is_ours: bool) -> bool {
     match reason {
+        // A driver pod also ends if a user, or NVIDIA's controller, deletes it.
+        Reason::Upgrading(UpgradeReason::DriverEnding { .. }) => is_ours,
         Reason::Upgrading(upgrading) => !matches!(
             upgrading,
             UpgradeReason::Failed { .. }
