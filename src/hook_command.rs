@@ -232,7 +232,10 @@ mod tests {
         std::fs::write(file.path(), kubeconfig).expect("it is written");
         let (buffer, place) = (
             LogBuffer::default(),
-            ClusterLocation { kubeconfig: Some(file.path().to_owned()), context: None },
+            ClusterLocation {
+                kubeconfig: Some(file.path().to_owned()),
+                ..ClusterLocation::default()
+            },
         );
         let writer = buffer.clone();
         let builder = tracing_subscriber::fmt()

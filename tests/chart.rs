@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 mod chart {
+    mod admission;
     mod components;
     mod defaults;
     mod digest;

@@ -443,4 +443,5 @@ fn full_disk_is_reported_but_not_closed_pipe() {
 
 mod cli {
     mod device_plugin;
+    mod proxy;
 }

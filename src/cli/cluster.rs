@@ -10,7 +10,7 @@ use crate::printer::Printer;
 use contract::duration::Duration;
 use contract::exit::ExitCode;
 use hook::RunClock;
-use kube_io::client::{Client, ClientError, ClusterLocation, connect_to};
+use kube_io::client::{Client, ClientError, ClusterLocation, ProxyVariables, connect_to};
 use kube_io::server_time::server_time;
 use ops::command_error::CommandError;
 use ops::find_rollouts::find_rollouts;
@@ -100,6 +100,7 @@ fn run_with_address(
         let place = ClusterLocation {
             kubeconfig: options.kubeconfig.clone(),
             context: options.context.clone(),
+            proxies: proxies(),
         };
         let (client, address) = match connect_to(&place).await {
             Ok(connected) => connected,
@@ -122,6 +123,14 @@ fn run_with_address(
     })
 }
 
+/// Returns the proxies of the environment. Names in capitals come first, as with kubectl.
+fn proxies() -> ProxyVariables {
+    #[expect(clippy::disallowed_methods, reason = "the environment of the command is read here")]
+    let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+    let either = |name: &str| variable(name).or_else(|| variable(&name.to_lowercase()));
+    ProxyVariables { https_proxy: either("HTTPS_PROXY"), no_proxy: either("NO_PROXY") }
+}
+
 /// Returns a clock that shows the API server's time. A workstation's clock may be wrong, and the
 /// output contains ages of objects.
 async fn server_clock(client: &Client) -> RunClock {
@@ -137,9 +146,14 @@ async fn server_clock(client: &Client) -> RunClock {
 }
 
 fn print_no_client(error: &ClientError, printer: &mut Printer) -> ExitCode {
-    printer.error(
-        &error.with_causes(),
-        Some("set --kubeconfig or KUBECONFIG to a kubeconfig, and --context to a context of it"),
-    );
+    let hint = match error {
+        ClientError::Proxy(_) => {
+            "set HTTPS_PROXY, or `proxy-url` in the kubeconfig, to such an address, or exclude the API server with NO_PROXY"
+        }
+        ClientError::Config(_) | ClientError::Kubeconfig(_) | ClientError::Client(_) => {
+            "set --kubeconfig or KUBECONFIG to a kubeconfig, and --context to a context of it"
+        }
+    };
+    printer.error(&error.with_causes(), Some(hint));
     ExitCode::Input
 }

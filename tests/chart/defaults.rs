@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 /// Values of the chart that are not settings of the hook, or that have no default there because
 /// only a release sets them.
-const OTHERS: [&str; 11] = [
+const OTHERS: [&str; 13] = [
     "image",
     "component.version",
     "daemonSet",
@@ -22,6 +22,8 @@ const OTHERS: [&str; 11] = [
     "devicePlugin.namespace",
     "devicePlugin.release",
     "metrics",
+    "admissionPolicy",
+    "networkPolicy",
     "pod",
 ];
 

@@ -9,7 +9,7 @@ use contract::driver::Driver;
 use contract::names;
 use contract::record::OBJECTS;
 use contract::settings::{FORMAT_VERSION, Mode};
-use contract::task::{RIGHTS, Task};
+use contract::task::{AllowedNodeChanges, RIGHTS, Task};
 use serde_json::json;
 
 const HEADER: &str =
@@ -37,6 +37,27 @@ fn rights_are_those_of_the_task_table() {
 }
 
 #[test]
+fn node_changes_are_those_of_the_task_table() {
+    let mut rows = Vec::new();
+    for task in Task::ALL {
+        for driver in Driver::ALL {
+            let Some(changes) = AllowedNodeChanges::of_task(task, driver) else { continue };
+            rows.push(NodeChangeRow { task, driver, changes });
+        }
+    }
+    check("node-changes.yaml", &yaml(&rows));
+}
+
+/// A row of `node-changes.yaml`.
+#[derive(serde::Serialize)]
+struct NodeChangeRow {
+    task: Task,
+    driver: Driver,
+    #[serde(flatten)]
+    changes: AllowedNodeChanges,
+}
+
+#[test]
 fn the_contract_is_that_of_the_program() {
     let contract = json!({
         "formatVersion": FORMAT_VERSION,
@@ -46,7 +67,11 @@ fn the_contract_is_that_of_the_program() {
         "marginSeconds": MARGIN_SECONDS,
         "slackSeconds": SLACK_SECONDS,
         "recordObjects": OBJECTS,
+        "prefix": names::PREFIX,
         "lease": names::LEASE_NAME,
+        "leaseNamespace": names::LEASE_NAMESPACE,
+        "coordination": names::COORDINATION,
+        "unschedulableTaint": names::UNSCHEDULABLE_TAINT,
         "pauses": names::PAUSE_NAME,
         "operatorDeployments": Driver::ALL.map(|driver| (driver.traits().name, driver.traits().operator_deployment)).into_iter().collect::<BTreeMap<_, _>>(),
         "operators": {"gpu": names::GPU_OPERATOR, "ofed": names::NETWORK_OPERATOR},

@@ -194,6 +194,18 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
         &["--set", "rollout.image.digest=latest"],
         &["/rollout/image/digest", "does not match pattern"],
     ),
+    (
+        &["--set", "rollout.admissionPolicy.enable=true"],
+        &["/rollout/admissionPolicy'", "'enable' not allowed"],
+    ),
+    (
+        &["--set-json", r#"rollout.admissionPolicy.users=[""]"#],
+        &["/rollout/admissionPolicy/users/0", "minLength"],
+    ),
+    (
+        &["--set-json", r#"rollout.networkPolicy.apiServer.cidrs=["10.0.0.1"]"#],
+        &["/rollout/networkPolicy/apiServer/cidrs/0", "does not match pattern"],
+    ),
     (&["--set", "rollout.pod.runAsUser=0"], &["/rollout/pod/runAsUser", "want 1"]),
     (&["--set-json", "rollout.mode=null"], &["/rollout'", "missing property 'mode'"]),
     (&["--set-json", "rollout=null"], &["missing property 'rollout'"]),

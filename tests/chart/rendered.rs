@@ -197,26 +197,40 @@ fn rendered_rights(objects: &Objects, scope: RightScope) -> (BTreeSet<String>, V
 #[test]
 #[ignore = "needs helm (make e2e)"]
 fn the_rights_are_those_of_the_tasks() {
-    let cases: [(Driver, Mode, &[Task]); 13] = [
-        (Driver::Gpu, Mode::Observe, &[Task::Settle, Task::Reroll]),
-        (Driver::Gpu, Mode::Observe, &[Task::Settle]),
+    let cases: [(Driver, Mode, &[Task], &str); 16] = [
+        (Driver::Gpu, Mode::Observe, &[Task::Settle, Task::Reroll], ""),
+        (Driver::Gpu, Mode::Observe, &[Task::Settle], ""),
         (
             Driver::Gpu,
             Mode::Assist,
             &[Task::Settle, Task::Wake, Task::Reroll, Task::RestartPlugins],
+            "",
         ),
-        (Driver::Gpu, Mode::Assist, &[Task::RestartPlugins]),
-        (Driver::Gpu, Mode::Assist, &[Task::Preflight]),
-        (Driver::Gpu, Mode::Assist, &[Task::Preflight, Task::Hold]),
-        (Driver::Gpu, Mode::Steer, &[Task::Preflight, Task::Hold]),
-        (Driver::Gpu, Mode::Steer, &[Task::Settle, Task::Wake, Task::Steer, Task::Reroll]),
-        (Driver::Gpu, Mode::Drive, &[Task::Settle, Task::Drive]),
-        (Driver::Ofed, Mode::Observe, &[Task::Settle]),
-        (Driver::Ofed, Mode::Assist, &[Task::PrepareNetwork, Task::Preflight]),
-        (Driver::Ofed, Mode::Steer, &[Task::Settle, Task::Wake, Task::Steer]),
-        (Driver::Ofed, Mode::Drive, &[Task::Settle, Task::Drive]),
+        (Driver::Gpu, Mode::Assist, &[Task::RestartPlugins], ""),
+        (Driver::Gpu, Mode::Assist, &[Task::Preflight], ""),
+        (Driver::Gpu, Mode::Assist, &[Task::Preflight, Task::Hold], ""),
+        (Driver::Gpu, Mode::Steer, &[Task::Preflight, Task::Hold], ""),
+        (Driver::Gpu, Mode::Steer, &[Task::Settle, Task::Wake, Task::Steer, Task::Reroll], ""),
+        (Driver::Gpu, Mode::Drive, &[Task::Settle, Task::Drive], ""),
+        (Driver::Ofed, Mode::Observe, &[Task::Settle], ""),
+        (Driver::Ofed, Mode::Assist, &[Task::PrepareNetwork, Task::Preflight], ""),
+        (Driver::Ofed, Mode::Steer, &[Task::Settle, Task::Wake, Task::Steer], ""),
+        (Driver::Ofed, Mode::Drive, &[Task::Settle, Task::Drive], ""),
+        (Driver::Gpu, Mode::Observe, &[Task::Settle, Task::Reroll], "rollout.dra.reroll=off"),
+        (
+            Driver::Gpu,
+            Mode::Assist,
+            &[Task::Preflight, Task::Hold],
+            "rollout.operatorUpgrade.hold=never",
+        ),
+        (
+            Driver::Gpu,
+            Mode::Drive,
+            &[Task::Settle, Task::Drive],
+            "rollout.upgrade.policy.podDeletion.enable=false",
+        ),
     ];
-    for (driver, mode, tasks) in cases {
+    for (driver, mode, tasks, setting) in cases {
         let names: Vec<&str> = tasks.iter().map(|task| task.name()).collect();
         let objects = template(&[
             "--set-json",
@@ -227,9 +241,14 @@ fn the_rights_are_those_of_the_tasks() {
                 driver.traits().name,
                 mode.name()
             ),
+            "--set",
+            setting,
         ]);
+        // The hook asks for the rights of the settings that the chart gives it.
+        let settings = objects.settings();
+        assert_eq!((settings.driver, settings.tasks.as_slice()), (driver, tasks));
         for scope in RightScope::ALL {
-            let expected: BTreeSet<String> = task::rights(driver, tasks)
+            let expected: BTreeSet<String> = task::rights(&settings)
                 .filter(|right| right.scope == scope)
                 .map(|right| {
                     line(
@@ -241,7 +260,7 @@ fn the_rights_are_those_of_the_tasks() {
                 })
                 .collect();
             let (found, namespaces) = rendered_rights(&objects, scope);
-            assert_eq!(found, expected, "{scope:?} of {tasks:?} about {driver:?}");
+            assert_eq!(found, expected, "{scope:?} of {tasks:?} about {driver:?} {setting}");
             let wanted: &[&str] = match scope {
                 RightScope::Release => &["gpu-operator"],
                 RightScope::Default => &["default"],
@@ -259,7 +278,7 @@ fn the_rights_are_those_of_the_tasks() {
                 | RightScope::Dra
                 | RightScope::DevicePlugin => &[],
             };
-            assert_eq!(namespaces, wanted, "{scope:?} of {tasks:?} about {driver:?}");
+            assert_eq!(namespaces, wanted, "{scope:?} of {tasks:?} about {driver:?} {setting}");
         }
     }
 }
@@ -322,7 +341,7 @@ fn job_is_only_hook_and_ends_itself() {
 fn the_pod_takes_what_a_cluster_asks_for() {
     let file = values(
         "rollout:
-  image: {repository: registry.example:5000/tools/gpu-rollout, digest: \"sha256:0000000000000000000000000000000000000000000000000000000000000000\", pullSecrets: [one]}
+  image: {repository: registry.example:5000/tools/gpu-rollout, digest: \"sha256:0000000000000000000000000000000000000000000000000000000000000000\", pullPolicy: Always, pullSecrets: [one]}
   pod:
     runAsUser: null
     labels: {team: ml, sidecar.istio.io/inject: \"true\"}
@@ -330,7 +349,7 @@ fn the_pod_takes_what_a_cluster_asks_for() {
     tolerations: [{key: dedicated, operator: Exists}]
     affinity: {podAntiAffinity: {}}
     priorityClassName: high
-    resources: {limits: {memory: 1Gi}}
+    resources: {limits: {memory: 1Gi, ephemeral-storage: 64Mi}}
 ",
     );
     let objects = template(&["--values", file.to_str().unwrap()]);
@@ -339,6 +358,7 @@ fn the_pod_takes_what_a_cluster_asks_for() {
         pod["containers"][0]["image"],
         "registry.example:5000/tools/gpu-rollout@sha256:0000000000000000000000000000000000000000000000000000000000000000"
     );
+    assert_eq!(pod["containers"][0]["imagePullPolicy"], "Always");
     assert_eq!(pod["imagePullSecrets"], json!([{"name": "one"}]));
     assert_eq!(
         pod["securityContext"],
@@ -350,7 +370,10 @@ fn the_pod_takes_what_a_cluster_asks_for() {
     );
     assert_eq!(pod["affinity"], json!({"podAntiAffinity": {}}));
     assert_eq!(pod["priorityClassName"], "high");
-    assert_eq!(pod["containers"][0]["resources"]["limits"], json!({"cpu": "1", "memory": "1Gi"}));
+    assert_eq!(
+        pod["containers"][0]["resources"]["limits"],
+        json!({"cpu": "1", "memory": "1Gi", "ephemeral-storage": "64Mi"})
+    );
     let tolerations = pod["tolerations"].as_array().unwrap();
     assert_eq!(tolerations.last(), Some(&json!({"key": "dedicated", "operator": "Exists"})));
     assert!(tolerations.iter().any(|toleration| toleration["key"] == "nvidia.com/gpu"));

@@ -1,12 +1,16 @@
 //! `docs/rights.md` is generated from the table of rights. `UPDATE=1` updates it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use contract::driver::Driver;
 use contract::names::{
     LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY, OPERATOR_LEASE, PAUSE_NAME,
 };
-use contract::task::{RIGHTS, Right, RightScope, RightTarget, Task};
+use contract::task::{
+    AllowedNodeChanges, NODE_CHANGES, NodeChange, RIGHTS, Right, RightCondition, RightScope,
+    RightTarget, Task,
+};
 
 use crate::root;
 
@@ -26,10 +30,66 @@ called a *right*.
   in one message, before it writes anything.
 * A rule that names an object is restricted to that object (`resourceNames`). RBAC cannot restrict
   `create`, or an object whose name is not known in advance.
+* [Optional admission policies](#optional-admission-policies) narrow what RBAC cannot.
 
 Each hook release gets the rights in the first table and those in the tables of its tasks. A row
-that names a driver is only for hooks of that driver (`rollout.driver`).
+that names a driver is only for hooks of that driver (`rollout.driver`). A row that names a setting
+is only for hooks with that setting.
 ";
+
+const ADMISSION_POLICIES: &str = "
+## Optional admission policies
+
+RBAC cannot restrict which parts of a node `patch nodes` changes. In addition, all users with the
+role `edit` in namespace `default` may write the Lease and the pauses there. Set
+`rollout.admissionPolicy.enabled: true` in the chart's values, or in the recipe, to add two
+ValidatingAdmissionPolicies to each hook release. They work the same with every deployer. They are
+cluster-scoped, have the name `gpu-rollout.NAMESPACE.RELEASE.nodes` and
+`gpu-rollout.NAMESPACE.RELEASE.objects`, and are removed with the release. The identity that
+installs the chart needs the right to create ValidatingAdmissionPolicies and their bindings.
+
+**Nodes.** The hook of the release may change labels and annotations with the prefix
+`gpu-rollout.dev/`, and what the following table lists for its tasks. A cordon is
+`spec.unschedulable` and its taint `node.kubernetes.io/unschedulable`. The API server denies all
+other changes, such as taints, finalizers and foreign labels. The policy applies to no other client.
+";
+
+const OBJECT_POLICY: &str = "
+**Objects.** These objects may be written only by the identities below:
+
+* the Lease `gpu-rollout` and the ConfigMap `gpu-rollout-pause` in `default`,
+* the trigger and the run record of the release (`RELEASE-trigger`, `RELEASE-record…`).
+
+| Identity | How the policy recognizes it |
+|---|---|
+| hooks of all releases with the policies | the right `coordinate` on `rollouts.gpu-rollout.dev` in `default`, which their Roles contain |
+| cluster administrators, and deployers that may install the chart with the policies | the same right: RBAC lets an identity grant only rights that it has |
+| users of `gpu-rollout pause`, `resume`, `skip`, `retry`, `abort`; hooks of releases without the policies | `rollout.admissionPolicy.users` and `groups` |
+| Kubernetes' own controllers in `kube-system`, which delete the objects of a deleted namespace | their names, only for deletions |
+
+A hook without the policies, such as that of an older chart version, has the user name
+`system:serviceaccount:NAMESPACE:RELEASE`.
+
+A denied write of a node fails this node alone: its run record, `gpu-rollout status` and
+`gpu-rollout why` show the policy's message. If the Lease is denied, the hook ends without a change
+of a node.
+";
+
+/// Returns what a task changes on nodes, as a row.
+fn change_row(change: &NodeChange, driver: Driver) -> Option<String> {
+    let allowed = AllowedNodeChanges::of_task(change.task, driver)?;
+    let list = |keys: &BTreeSet<&str>| {
+        keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ")
+    };
+    Some(format!(
+        "| `{}` | `{}` | {} | {} | {} |",
+        change.task.name(),
+        driver.traits().name,
+        if allowed.cordon { "yes" } else { "no" },
+        list(&allowed.labels),
+        list(&allowed.annotations)
+    ))
+}
 
 /// Returns the heading of a task's table.
 fn heading(task: Option<Task>) -> &'static str {
@@ -104,16 +164,28 @@ fn object(right: &Right) -> String {
     }
 }
 
+/// Returns the settings with which the hook has a right.
+fn condition(condition: RightCondition) -> &'static str {
+    match condition {
+        RightCondition::Reroll => "`rollout.dra.reroll: auto`",
+        RightCondition::Eviction => {
+            "`podDeletion` or `drain` of `rollout.upgrade.policy` is enabled"
+        }
+        RightCondition::AdmissionPolicy => "`rollout.admissionPolicy.enabled: true`",
+        RightCondition::Hold => "not with `rollout.operatorUpgrade.hold: never` in mode `assist`",
+    }
+}
+
 fn row(right: &Right) -> String {
     let resource = if right.group.is_empty() {
         right.resource.to_owned()
     } else {
         format!("{}.{}", right.resource, right.group)
     };
-    let only = right
-        .driver
-        .map(|driver| format!(" (driver `{}`)", driver.traits().name))
-        .unwrap_or_default();
+    let driver = right.driver.map(|driver| format!("driver `{}`", driver.traits().name));
+    let only: Vec<String> =
+        driver.into_iter().chain(right.when.map(|when| condition(when).to_owned())).collect();
+    let only = if only.is_empty() { String::new() } else { format!(" ({})", only.join(", ")) };
     format!(
         "| `{resource}`{only} | {} | {} | {} | {} |",
         right.verbs.join(", "),
@@ -137,6 +209,15 @@ fn rights_are_those_of_the_task_table() {
             writeln!(expected, "{}", row(right)).unwrap();
         }
     }
+    expected.push_str(ADMISSION_POLICIES);
+    expected
+        .push_str("\n| Task | Driver | Cordon | Labels | Annotations |\n|---|---|---|---|---|\n");
+    for change in NODE_CHANGES {
+        for row in Driver::ALL.into_iter().filter_map(|driver| change_row(change, driver)) {
+            writeln!(expected, "{row}").unwrap();
+        }
+    }
+    expected.push_str(OBJECT_POLICY);
     let path = root("docs/rights.md");
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, &expected).unwrap();

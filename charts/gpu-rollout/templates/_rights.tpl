@@ -18,8 +18,20 @@ the root context, the scope.
 {{- dict "items" $present | toJson -}}
 {{- end }}
 
+{{- /* Whether the values meet each condition of files/rights.yaml, by its name, as JSON. */}}
+{{- define "gpu-rollout.conditions" -}}
+{{- $rollout := .Values.rollout -}}
+{{- $policy := $rollout.upgrade.policy -}}
+{{- dict
+  "reroll" (eq (toString $rollout.dra.reroll) "auto")
+  "eviction" (or $policy.podDeletion.enable $policy.drain.enable)
+  "admission-policy" $rollout.admissionPolicy.enabled
+  "hold" (or (ne $rollout.mode "assist") (ne $rollout.operatorUpgrade.hold "never"))
+  | toJson -}}
+{{- end }}
+
 {{- /*
-The RBAC rules of a scope, for the tasks and the driver of this Job; empty if there are none. A rule
+The RBAC rules of a scope, for the tasks, the driver and the settings of this Job; empty if there are none. A rule
 about named objects is omitted where there is no name, because an empty list of names would mean
 all. The rules come from files/rights.yaml, which is generated from the program's own table.
 Arguments: the root context, the scope.
@@ -42,9 +54,11 @@ Arguments: the root context, the scope.
   "dra-namespaces" (uniq $rollout.dra.namespaces)
   "device-plugin-config" (compact (list (include "gpu-rollout.devicePluginConfig" $root | fromJson).name))
 -}}
+{{- $conditions := include "gpu-rollout.conditions" $root | fromJson -}}
 {{- range $root.Files.Get "files/rights.yaml" | fromYamlArray }}
 {{- if and (ne .object "any") (not (hasKey $names .object)) }}{{ fail (printf "files/rights.yaml: unknown object %s" .object) }}{{ end }}
-{{- $applies := and (eq .scope $scope) (or (not .task) (has .task $rollout.tasks)) (or (not .driver) (eq .driver $rollout.driver)) }}
+{{- if and .when (not (hasKey $conditions .when)) }}{{ fail (printf "files/rights.yaml: unknown condition %s" .when) }}{{ end }}
+{{- $applies := and (eq .scope $scope) (or (not .task) (has .task $rollout.tasks)) (or (not .driver) (eq .driver $rollout.driver)) (or (not .when) (get $conditions .when)) }}
 {{- if and $applies (or (eq .object "any") (get $names .object)) }}
 # {{ .why }}
 - apiGroups: [{{ .group | quote }}]

@@ -302,6 +302,7 @@ YAML are floating point; the settings need integers. A percentage such as 25% st
 -}}
 {{- if has "preflight" $rollout.tasks }}{{ $_ := set $settings "preflight" (include "gpu-rollout.preflight" . | fromJson) }}{{ end -}}
 {{- if eq $rollout.driver "daemonset" }}{{ $_ := set $settings "daemonSet" $rollout.daemonSet.name }}{{ end -}}
+{{- if $rollout.admissionPolicy.enabled }}{{ $_ := set $settings "admissionPolicy" true }}{{ end -}}
 {{- with $rollout.component.version }}{{ $_ := set $settings "componentVersion" . }}{{ end -}}
 {{- toJson $settings -}}
 {{- end }}

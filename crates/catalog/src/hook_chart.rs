@@ -8,8 +8,16 @@ pub const FILES: &[(&str, &str)] = &[
     ("files/alerts.yaml", include_str!("../../../charts/gpu-rollout/files/alerts.yaml")),
     ("files/contract.yaml", include_str!("../../../charts/gpu-rollout/files/contract.yaml")),
     ("files/dashboard.json", include_str!("../../../charts/gpu-rollout/files/dashboard.json")),
+    (
+        "files/node-changes.yaml",
+        include_str!("../../../charts/gpu-rollout/files/node-changes.yaml"),
+    ),
     ("files/rights.yaml", include_str!("../../../charts/gpu-rollout/files/rights.yaml")),
     ("templates/NOTES.txt", include_str!("../../../charts/gpu-rollout/templates/NOTES.txt")),
+    (
+        "templates/_admission.tpl",
+        include_str!("../../../charts/gpu-rollout/templates/_admission.tpl"),
+    ),
     ("templates/_checks.tpl", include_str!("../../../charts/gpu-rollout/templates/_checks.tpl")),
     ("templates/_helpers.tpl", include_str!("../../../charts/gpu-rollout/templates/_helpers.tpl")),
     ("templates/_pod.tpl", include_str!("../../../charts/gpu-rollout/templates/_pod.tpl")),
@@ -18,10 +26,18 @@ pub const FILES: &[(&str, &str)] = &[
         "templates/_settings.tpl",
         include_str!("../../../charts/gpu-rollout/templates/_settings.tpl"),
     ),
+    (
+        "templates/admission-policy.yaml",
+        include_str!("../../../charts/gpu-rollout/templates/admission-policy.yaml"),
+    ),
     ("templates/job.yaml", include_str!("../../../charts/gpu-rollout/templates/job.yaml")),
     (
         "templates/monitoring.yaml",
         include_str!("../../../charts/gpu-rollout/templates/monitoring.yaml"),
+    ),
+    (
+        "templates/network-policy.yaml",
+        include_str!("../../../charts/gpu-rollout/templates/network-policy.yaml"),
     ),
     ("templates/record.yaml", include_str!("../../../charts/gpu-rollout/templates/record.yaml")),
     ("templates/rights.yaml", include_str!("../../../charts/gpu-rollout/templates/rights.yaml")),

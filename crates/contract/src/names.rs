@@ -17,6 +17,25 @@ pub const DIGEST_LABEL: &str = "gpu-rollout.dev/digest";
 /// The ConfigMap with the pauses ([`super::pause`]), in the Lease's namespace. No chart contains
 /// it.
 pub const PAUSE_NAME: &str = "gpu-rollout-pause";
+/// The right by which the chart's admission policies recognize hooks of other releases, and
+/// identities that may install them: in RBAC, a right can be granted only by an identity that has it. It is
+/// about a resource that does not exist, in the Lease's namespace.
+pub const COORDINATION: VirtualRight =
+    VirtualRight { group: PREFIX, resource: "rollouts", verb: "coordinate" };
+
+/// A right about a resource that no API server serves.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub struct VirtualRight {
+    /// API group.
+    pub group: &'static str,
+    /// Resource in the plural.
+    pub resource: &'static str,
+    /// Verb.
+    pub verb: &'static str,
+}
+
+/// The taint that Kubernetes' node controller sets on cordoned nodes.
+pub const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// Environment variable of the hook Job with [`crate::settings::Settings`] as JSON.
 pub const SETTINGS_ENV: &str = "GPU_ROLLOUT_SETTINGS";
 /// Environment variable with the port at which the hook serves its metrics.

@@ -41,6 +41,13 @@ impl Default for Policy {
     }
 }
 
+impl Policy {
+    /// Returns whether the policy removes pods from a node.
+    pub fn evicts(&self) -> bool {
+        self.pod_deletion.is_some() || self.drain.is_some()
+    }
+}
+
 /// Jobs that must end first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

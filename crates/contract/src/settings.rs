@@ -186,6 +186,9 @@ pub struct Settings {
     /// The settings of [`Task::Preflight`].
     #[serde(default)]
     pub preflight: PreflightSettings,
+    /// Whether the chart's admission policies are enabled.
+    #[serde(default)]
+    pub admission_policy: bool,
 }
 
 impl Default for Settings {
@@ -221,6 +224,7 @@ impl Default for Settings {
             device_plugin: DevicePluginSettings::default(),
             expected: Expected::default(),
             preflight: PreflightSettings::default(),
+            admission_policy: false,
         }
     }
 }

@@ -6,9 +6,14 @@ use serde::{Deserialize, Serialize};
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 use super::driver::Driver;
+use super::settings::Settings;
 
+mod condition;
+mod node_changes;
 mod rights;
 
+pub use condition::RightCondition;
+pub use node_changes::{AllowedNodeChanges, NODE_CHANGES, NodeChange};
 pub use rights::RIGHTS;
 
 /// One unit of the work of a hook Job.
@@ -162,6 +167,9 @@ pub struct Right {
     /// The driver for which the right is needed. `None`: every driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<Driver>,
+    /// What the settings must ask for. `None`: the task needs the right with all settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<RightCondition>,
     /// Where the rule applies.
     pub scope: RightScope,
     /// API group; empty for the core group.
@@ -181,13 +189,19 @@ impl Right {
     const fn with(self, driver: Driver) -> Self {
         Self { driver: Some(driver), ..self }
     }
+
+    /// Restricts the right to settings that meet a condition.
+    const fn when(self, condition: RightCondition) -> Self {
+        Self { when: Some(condition), ..self }
+    }
 }
 
-/// Returns the rights of a Job with these tasks and this driver, in the order of the table.
-pub fn rights(driver: Driver, tasks: &[Task]) -> impl Iterator<Item = &'static Right> {
-    let applies = move |right: &&Right| {
-        right.driver.is_none_or(|only| only == driver)
-            && right.task.is_none_or(|task| tasks.contains(&task))
+/// Returns the rights of a Job with these settings, in the order of the table.
+pub fn rights(settings: &Settings) -> impl Iterator<Item = &'static Right> {
+    let applies = |right: &&Right| {
+        right.driver.is_none_or(|only| only == settings.driver)
+            && right.task.is_none_or(|task| settings.has(task))
+            && right.when.is_none_or(|condition| condition.is_met(settings))
     };
     RIGHTS.iter().filter(applies)
 }

@@ -98,7 +98,7 @@ async fn missing(
     granted: &[GrantedAccess],
     asks: impl AsyncFn(ResourceAttributes) -> Result<bool, CallError>,
 ) -> Result<Vec<String>, CallError> {
-    let questions: Vec<ResourceAttributes> = rights(settings.driver, &settings.tasks)
+    let questions: Vec<ResourceAttributes> = rights(settings)
         .flat_map(|right| questions(right, settings, dra_namespaces))
         .filter(|question| !granted.iter().any(|granted| granted.covers(question)))
         .collect();

@@ -11,6 +11,9 @@ pub use kube::Client;
 
 use super::call::{CallError, call};
 
+#[cfg(feature = "proxy")]
+mod proxy;
+
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -23,6 +26,11 @@ pub enum ClientError {
     /// The client could not be created.
     #[error("cannot create a Kubernetes client")]
     Client(#[from] kube::Error),
+    /// The API server would be reached through a proxy of an unsupported kind.
+    #[error(
+        "cannot use the proxy `{0}`: the API server is reached through proxies with the address `http://…` or `socks5://…` only"
+    )]
+    Proxy(String),
 }
 
 impl ClientError {
@@ -42,14 +50,29 @@ pub struct ClusterLocation {
     pub kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig; `None`: the current one.
     pub context: Option<String>,
+    /// The proxies of the environment.
+    pub proxies: ProxyVariables,
 }
 
-/// Returns a client from the pod's ServiceAccount, or from a kubeconfig. Opens no connection.
+/// The environment variables about proxies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProxyVariables {
+    /// `HTTPS_PROXY`, which kube reads too.
+    pub https_proxy: Option<String>,
+    /// `NO_PROXY`: the servers that are reached directly, separated by commas.
+    pub no_proxy: Option<String>,
+}
+
+/// Returns the client of a hook from the pod's ServiceAccount, or from a kubeconfig. A pod reaches
+/// the API server of its cluster directly, so the proxies of its environment are not for that
+/// server. Opens no connection.
 ///
 /// # Errors
 /// Neither exists, or the existing one cannot be used.
 pub async fn connect() -> Result<Client, ClientError> {
-    from_config(Config::infer().await?)
+    let mut config = Config::infer().await?;
+    config.proxy_url = None;
+    from_config(config)
 }
 
 /// Returns a client for the cluster that a user selects, and that cluster's address. Opens no
@@ -59,8 +82,8 @@ pub async fn connect() -> Result<Client, ClientError> {
 /// There is no kubeconfig, it has no such context, or it cannot be used.
 pub async fn connect_to(cluster: &ClusterLocation) -> Result<(Client, String), ClientError> {
     let config = match cluster {
-        ClusterLocation { kubeconfig: None, context: None } => Config::infer().await?,
-        ClusterLocation { kubeconfig, context } => {
+        ClusterLocation { kubeconfig: None, context: None, .. } => Config::infer().await?,
+        ClusterLocation { kubeconfig, context, .. } => {
             let options =
                 KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
             match kubeconfig {
@@ -72,19 +95,40 @@ pub async fn connect_to(cluster: &ClusterLocation) -> Result<(Client, String), C
         }
     };
     let address = config.cluster_url.to_string();
-    Ok((from_config(config)?, address))
+    Ok((client(config, &cluster.proxies)?, address))
+}
+
+/// Returns a client from a configuration, through the proxy that it names.
+#[cfg(feature = "proxy")]
+fn client(mut config: Config, variables: &ProxyVariables) -> Result<Client, ClientError> {
+    let named = config.proxy_url.take();
+    let named = named.map(|named| proxy::between(&named, &config.cluster_url, variables));
+    match named.transpose()?.flatten() {
+        Some(proxy) => proxy::client(with_limits(config), &proxy),
+        None => from_config(config),
+    }
+}
+
+/// Returns a client from a configuration. With a proxy, kube says that it cannot use it.
+#[cfg(not(feature = "proxy"))]
+fn client(config: Config, _variables: &ProxyVariables) -> Result<Client, ClientError> {
+    from_config(config)
 }
 
 /// Returns a client from a configuration. Opens no connection.
 ///
 /// # Errors
 /// The configuration cannot be used.
-pub fn from_config(mut config: Config) -> Result<Client, ClientError> {
+pub fn from_config(config: Config) -> Result<Client, ClientError> {
+    Ok(Client::try_from(with_limits(config))?)
+}
+
+fn with_limits(mut config: Config) -> Config {
     // The loop does the retries, and paces them. kube's own retries would hide minutes inside one
     // call.
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(10));
-    Ok(Client::try_from(config)?)
+    config
 }
 
 /// The API group of OpenShift's security context constraints, which determine a pod's user there.

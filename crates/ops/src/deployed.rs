@@ -1,6 +1,7 @@
 //! Reads what is deployed as a recipe: the components of the catalog with their values, and the
 //! settings of the hooks. Changes nothing in the cluster.
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use catalog::lookup;
@@ -16,7 +17,9 @@ use kube_io::helm::{DeployedRelease, DeployedReleases, releases};
 use kube_io::raw::spec;
 use planner::spec::chart::version_of;
 use recipe::load::load;
-use recipe::model::{ClusterFacts, ClusterPlatform, RecipeComponent, RecipeMetrics};
+use recipe::model::{
+    ClusterFacts, ClusterPlatform, RecipeAdmissionPolicy, RecipeComponent, RecipeMetrics,
+};
 use recipe::read::{ReadError, TextReader};
 use release::EmbeddedCatalog;
 use release::deployed::{DeployedStack, recipe, unmapped_settings, without_defaults};
@@ -76,6 +79,7 @@ impl DeployedRecipe {
             components: components.clone(),
             hooks: &hooks,
             metrics: metrics(&releases),
+            admission_policy: admission_policy(&releases),
         };
         Ok(Self { document: without_defaults(&recipe(stack, &EmbeddedCatalog)), components, notes })
     }
@@ -227,14 +231,24 @@ async fn cluster_facts(
     }
 }
 
+/// Reads a part of the values of each hook release. Values of an older chart with other keys are
+/// left out.
+fn of_hooks<T: DeserializeOwned>(releases: &[DeployedRelease], path: &str) -> Vec<T> {
+    let hooks = releases.iter().filter(|release| release.chart == names::PROGRAM);
+    let values = hooks.filter_map(|release| lookup(&release.values, path).cloned());
+    values.filter_map(|values| serde_json::from_value(values).ok()).collect()
+}
+
+/// Reads the admission policies of the hook releases, which are equal in a bundle.
+fn admission_policy(releases: &[DeployedRelease]) -> RecipeAdmissionPolicy {
+    let all: Vec<RecipeAdmissionPolicy> = of_hooks(releases, "rollout.admissionPolicy");
+    all.into_iter().find(|policy| policy.enabled).unwrap_or_default()
+}
+
 /// Reads the metrics settings of the hook releases. Only one hook release of a bundle has the
 /// dashboard.
 fn metrics(releases: &[DeployedRelease]) -> RecipeMetrics {
-    let hooks = releases.iter().filter(|release| release.chart == names::PROGRAM);
-    let values = hooks.filter_map(|release| lookup(&release.values, "rollout.metrics").cloned());
-    // Values of an older chart with other keys are left out.
-    let mut all: Vec<RecipeMetrics> =
-        values.filter_map(|values| serde_json::from_value(values).ok()).collect();
+    let mut all: Vec<RecipeMetrics> = of_hooks(releases, "rollout.metrics");
     let chosen = all
         .iter()
         .position(|metrics| metrics.dashboard.enabled)

@@ -38,6 +38,7 @@ struct RightsRow {
     #[serde(alias = "duty")]
     task: Option<String>,
     driver: Option<String>,
+    when: Option<String>,
     scope: String,
     group: String,
     resource: String,
@@ -73,6 +74,7 @@ pub(crate) fn read(
     let counts = |row: &&RightsRow| {
         row.task.as_ref().is_none_or(|task| tasks.contains(task))
             && (row.driver.is_none() || row.driver.as_deref() == driver)
+            && row.when.as_deref().is_none_or(|condition| is_met(condition, rollout))
     };
     let rights: BTreeSet<String> = rows.iter().filter(counts).map(right).collect();
     Ok(HookFacts {
@@ -89,8 +91,22 @@ pub(crate) fn read(
     })
 }
 
+/// Returns whether the values meet the condition of a row.
+fn is_met(condition: &str, rollout: &Value) -> bool {
+    let policy = &rollout["upgrade"]["policy"];
+    let enabled = |key: &str| policy[key]["enable"] == true;
+    match condition {
+        "reroll" => rollout["dra"]["reroll"] == "auto",
+        "eviction" => enabled("podDeletion") || enabled("drain"),
+        "hold" => rollout["mode"] != "assist" || rollout["operatorUpgrade"]["hold"] != "never",
+        "admission-policy" => rollout["admissionPolicy"]["enabled"] == true,
+        // The chart of a newer version has conditions that are unknown here.
+        _ => true,
+    }
+}
+
 fn right(row: &RightsRow) -> String {
-    let RightsRow { task, driver: _, scope, group, resource, verbs, object } = row;
+    let RightsRow { task, driver: _, when: _, scope, group, resource, verbs, object } = row;
     let slash = if group.is_empty() { "" } else { "/" };
     format!(
         "{}: {scope}: {} {group}{slash}{resource} ({object})",

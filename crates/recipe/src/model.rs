@@ -4,12 +4,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod admission_policy;
 mod component;
 mod metrics;
 mod node_scheduling;
 mod policy;
 mod rollout;
 
+pub use admission_policy::RecipeAdmissionPolicy;
 pub use component::{
     ChartSource, DevicePluginConfig, ManifestTime, RecipeComponent, RecipeManifest,
 };

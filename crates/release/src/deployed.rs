@@ -16,8 +16,8 @@ use contract::settings::{DraRequired, Mode, OperatorUpgradeSettings, Settings, S
 use contract::task::Task;
 use recipe::model::{
     API_VERSION, ClusterFacts, DraRollout, GpuDriverRollout, KIND, OfedDriverRollout, Recipe,
-    RecipeComponent, RecipeCriteria, RecipeMetadata, RecipeMetrics, RecipeRollout,
-    RecipeUpgradePolicy,
+    RecipeAdmissionPolicy, RecipeComponent, RecipeCriteria, RecipeMetadata, RecipeMetrics,
+    RecipeRollout, RecipeUpgradePolicy,
 };
 use recipe::rules;
 
@@ -45,11 +45,14 @@ pub struct DeployedStack<'a> {
     pub hooks: &'a [&'a Settings],
     /// Monitoring, from the values of the hooks' releases. Settings do not contain it.
     pub metrics: RecipeMetrics,
+    /// The admission policies, from the values of the hooks' releases. Settings say only whether
+    /// they are enabled.
+    pub admission_policy: RecipeAdmissionPolicy,
 }
 
 /// Returns the recipe. Its `rollout` comes from values, custom resources and hooks.
 pub fn recipe(deployed: DeployedStack<'_>, catalog: &impl PlanCatalog) -> Recipe {
-    let DeployedStack { cluster, mut components, hooks, metrics } = deployed;
+    let DeployedStack { cluster, mut components, hooks, metrics, admission_policy } = deployed;
     let hooks: Vec<&Settings> = hooks
         .iter()
         .copied()
@@ -63,6 +66,10 @@ pub fn recipe(deployed: DeployedStack<'_>, catalog: &impl PlanCatalog) -> Recipe
             .and_then(|operator| ofed_driver(operator, &hooks)),
         dra: dra(&components, &hooks),
         metrics,
+        admission_policy: RecipeAdmissionPolicy {
+            enabled: hooks.iter().any(|hook| hook.admission_policy),
+            ..admission_policy
+        },
     };
     for component in &mut components {
         let Some(known) = catalog.component(&component.name) else { continue };

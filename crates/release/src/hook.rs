@@ -9,9 +9,9 @@ use super::time::TimeBudget;
 use contract::check::CheckStrictness;
 use contract::driver::Driver;
 use contract::names::DRA_DRIVER;
-use contract::settings::{DraRequired, Mode};
+use contract::settings::{DraRequired, DraSettings, Mode, Settings};
 use contract::task::{Task, rights};
-use recipe::model::{OfedDriverRollout, Recipe, RecipeMetrics};
+use recipe::model::{OfedDriverRollout, Recipe, RecipeAdmissionPolicy, RecipeMetrics};
 
 /// Suffix of the name of the hook release after a component.
 pub const POST: &str = "-post";
@@ -58,6 +58,18 @@ pub(super) fn plan_hook(parts: HookParts<'_>) -> HookReleasePlan {
         (&rollout.gpu_driver.settle, &rollout.gpu_driver.operator_upgrade);
     let is_gpu = parts.driver == Driver::Gpu;
     let has = |task: Task| parts.tasks.contains(&task);
+    let upgrade = mode::upgrade(rollout, parts.driver);
+    // The settings that decide about rights.
+    let facts = Settings {
+        driver: parts.driver,
+        mode: parts.mode,
+        tasks: parts.tasks.to_vec(),
+        operator_upgrade: *operator_upgrade,
+        dra: DraSettings { reroll: rollout.dra.reroll, ..DraSettings::default() },
+        upgrade: upgrade.clone(),
+        admission_policy: rollout.admission_policy.enabled,
+        ..Settings::default()
+    };
     let settings = [
         ("image", parts.image.map(|image| Value::Object(image.values()))),
         ("component", Some(json!({"name": parts.component, "version": parts.version}))),
@@ -78,18 +90,23 @@ pub(super) fn plan_hook(parts: HookParts<'_>) -> HookReleasePlan {
         ),
         ("operatorNamespace", Some(json!(parts.operator_namespace))),
         ("operatorDeployment", parts.operator_deployment.as_ref().map(|name| json!(name))),
-        ("upgrade", mode::values(parts.mode, &mode::upgrade(rollout, parts.driver))),
+        ("upgrade", mode::values(parts.mode, &upgrade)),
         ("preflight", has(Task::Preflight).then(|| preflight(&parts, &manner.preflight))),
         ("dra", Some(dra(&parts))),
         // In a bundle, a release has the name of its component.
         ("devicePlugin", has(Task::RestartPlugins).then(|| json!({"release": parts.component}))),
+        (
+            "admissionPolicy",
+            (rollout.admission_policy != RecipeAdmissionPolicy::default())
+                .then(|| json!(rollout.admission_policy)),
+        ),
         ("metrics", (rollout.metrics != RecipeMetrics::default()).then(|| json!(rollout.metrics))),
     ];
     HookReleasePlan {
         component: parts.component.to_owned(),
         version: parts.version.to_owned(),
         tasks: parts.tasks.to_vec(),
-        rights: rights(parts.driver, parts.tasks).collect(),
+        rights: rights(&facts).collect(),
         settings: settings
             .into_iter()
             .filter_map(|(key, value)| Some((key.to_owned(), value?)))

@@ -1,5 +1,6 @@
 //! Mode `drive`: the hook performs the whole upgrade on nodes with workloads.
 
+mod admission_policy;
 mod both;
 mod interrupted;
 mod refused;

@@ -1,12 +1,13 @@
 //! The rights of each task, each with its purpose.
 
 use super::super::driver::Driver;
+use super::super::names::COORDINATION;
 use super::RightScope::{Cluster, DevicePlugin, Dra, Operator, Release};
 use super::RightTarget::{
     Any, ClusterPolicy, DevicePluginConfig, DraNamespaces, DriverDaemonSet, Job, Lease,
     NicClusterPolicy, OperatorDeployment, OperatorLease, Pauses, Record,
 };
-use super::{Right, RightScope, RightTarget, Task};
+use super::{Right, RightCondition, RightScope, RightTarget, Task};
 
 /// Creates a row of the table.
 const fn right(
@@ -17,7 +18,7 @@ const fn right(
     object: RightTarget,
     why: &'static str,
 ) -> Right {
-    Right { task, driver: None, scope, group, resource, verbs, object, why }
+    Right { task, driver: None, when: None, scope, group, resource, verbs, object, why }
 }
 
 const WATCH: &[&str] = &["list", "watch"];
@@ -79,6 +80,15 @@ pub const RIGHTS: &[Right] = &[
         Pauses,
         "reads which nodes are paused",
     ),
+    right(
+        None,
+        RightScope::Default,
+        (COORDINATION.group, COORDINATION.resource),
+        &[COORDINATION.verb],
+        Any,
+        "is recognized as a hook by the admission policies of all hook releases; no API server serves the resource",
+    )
+    .when(RightCondition::AdmissionPolicy),
     right(
         Some(Task::PrepareNetwork),
         Cluster,
@@ -193,10 +203,19 @@ pub const RIGHTS: &[Right] = &[
         Some(Task::Hold),
         Cluster,
         ("", "nodes"),
-        &["list", "watch", "patch"],
+        WATCH,
+        Any,
+        "reads which nodes need the driver, and which are held already",
+    ),
+    right(
+        Some(Task::Hold),
+        Cluster,
+        ("", "nodes"),
+        PATCH,
         Any,
         "sets the skip label and its owner annotation on nodes that need the driver",
-    ),
+    )
+    .when(RightCondition::Hold),
     right(
         Some(Task::Hold),
         Operator,
@@ -358,7 +377,8 @@ pub const RIGHTS: &[Right] = &[
         &["create"],
         Any,
         "evicts the pods that the policy names",
-    ),
+    )
+    .when(RightCondition::Eviction),
     right(
         DRIVE,
         Cluster,
@@ -366,7 +386,8 @@ pub const RIGHTS: &[Right] = &[
         WATCH,
         Any,
         "reports which PodDisruptionBudget an eviction waits for",
-    ),
+    )
+    .when(RightCondition::Eviction),
     right(
         DRIVE,
         Cluster,
@@ -408,14 +429,9 @@ pub const RIGHTS: &[Right] = &[
         "reads which driver version the plugin serves on each node",
     ),
     right(REROLL, Dra, ("apps", "daemonsets"), WATCH, Any, "recognizes the DRA kubelet plugin"),
-    right(
-        REROLL,
-        Dra,
-        ("", "pods"),
-        &["list", "watch", "delete"],
-        Any,
-        "reads and replaces the plugin pod of one node",
-    ),
+    right(REROLL, Dra, ("", "pods"), WATCH, Any, "reads the plugin pod of each node"),
+    right(REROLL, Dra, ("", "pods"), &["delete"], Any, "replaces the plugin pod of one node")
+        .when(RightCondition::Reroll),
     right(
         RESTART,
         Cluster,

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
+use contract::task::AllowedNodeChanges;
 use hook::RunClock;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use jiff::SignedDuration;
@@ -48,6 +49,8 @@ pub(crate) struct State {
     /// API versions by group and resource. The server answers 404 for all others.
     pub(crate) served: BTreeMap<(&'static str, &'static str), Vec<&'static str>>,
     pub(crate) grants: Vec<Grant>,
+    /// What the hooks may change on nodes. Empty: no hook is installed.
+    pub(crate) node_changes: Vec<AllowedNodeChanges>,
     /// Removed rights, such as `delete pods`.
     pub(crate) denied: BTreeSet<String>,
     /// The used rows and verbs of the task table.
@@ -174,6 +177,7 @@ impl Server {
             store: Store::default(),
             served: served(&["v1"]),
             grants: Vec::new(),
+            node_changes: Vec::new(),
             denied: BTreeSet::new(),
             used: BTreeSet::new(),
             violations: Vec::new(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use contract::exit::ExitCode;
-use contract::settings::Mode;
+use contract::settings::{Mode, Reroll};
 use contract::task::{RIGHTS, Task, rights};
 use kube_io::access::missing_rights;
 
@@ -122,6 +122,22 @@ async fn right_on_sub_resource_is_requested_as_one() {
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
+async fn self_check_skips_rights_that_settings_exclude() {
+    for (reroll, expected) in [
+        (Reroll::Auto, &["delete pods in namespace `nvidia-dra-driver-gpu`"][..]),
+        (Reroll::Off, &[]),
+    ] {
+        let mut world = World::at_rest(1);
+        world.settings.dra.reroll = reroll;
+        deny(&world, &["delete pods"]);
+        let namespaces = ["nvidia-dra-driver-gpu".to_owned()];
+        let client = world.server.client("pod-a");
+        let missing = missing_rights(&client, &world.settings, &namespaces, &[]).await.unwrap();
+        assert_eq!(missing, expected, "{reroll:?}");
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn rights_lost_during_run_end_it_after_minute() {
     for right in ["patch configmaps", "delete pods", "list pods", "watch nodes", "update leases"] {
         let mut world = World::at_rest(2);
@@ -174,7 +190,7 @@ async fn every_right_of_the_table_is_used() {
     assert_eq!(world.ends(first).await.code, ExitCode::Success);
     assert_eq!(world.ends(second).await.code, ExitCode::Success);
     let used = world.server.state().used.clone();
-    let granted: Vec<_> = rights(world.settings.driver, &world.settings.tasks).collect();
+    let granted: Vec<_> = rights(&world.settings).collect();
     for (row, right) in RIGHTS.iter().enumerate().filter(|(_, right)| granted.contains(right)) {
         for verb in right.verbs {
             assert!(used.contains(&(row, verb)), "{verb} {}: {}", right.resource, right.why);

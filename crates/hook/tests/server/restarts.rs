@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use contract::digest::sha256;
-use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::names;
 use contract::settings::{ConfigFallback, Settings};
@@ -345,7 +344,8 @@ async fn every_right_is_used_and_missing_ones_named() {
     // key.
     assert_eq!(restarted(&world), each(&["gpu-0", "gpu-1"]), "two hooks, one restart");
     let used = world.server.state().used.clone();
-    let granted: Vec<_> = rights(Driver::Gpu, &[Task::RestartPlugins]).collect();
+    let granted: Vec<_> =
+        rights(&Settings { tasks: vec![Task::RestartPlugins], ..Settings::default() }).collect();
     for (row, right) in RIGHTS.iter().enumerate().filter(|(_, right)| granted.contains(right)) {
         for verb in right.verbs {
             assert!(used.contains(&(row, verb)), "{verb} {}: {}", right.resource, right.why);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use contract::names;
 use contract::record::{OBJECTS, object_name};
 use contract::settings::Settings;
+use contract::task::AllowedNodeChanges;
 use hook::{HookProcess, PodIdentity, RunClock, RunEnd, Shutdown};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -182,6 +183,7 @@ impl World {
             for grant in grants(settings) {
                 state.grants.push(grant);
             }
+            state.node_changes.push(AllowedNodeChanges::of_job(settings));
         });
     }
 

@@ -7,7 +7,7 @@ use kube::{Api, Client};
 use contract::settings::Settings;
 use contract::task::Task;
 
-use super::workloads::needs_budgets;
+use super::workloads::needs_claims;
 use crate::call::{CallError, call, optional};
 
 /// Versions of `resource.k8s.io` whose objects [`observed::project::slice`] and
@@ -44,7 +44,7 @@ pub async fn slice_version(
     client: &Client,
     settings: &Settings,
 ) -> Result<Option<&'static str>, CallError> {
-    if !settings.has(Task::Reroll) && !needs_budgets(settings) {
+    if !settings.has(Task::Reroll) && !needs_claims(settings) {
         return Ok(None);
     }
     let groups = call(client.list_api_groups()).await?.groups;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use contract::settings::Settings;
-use contract::task::Task;
+use contract::task::{RightCondition, Task};
 use observed::project;
 use observed::workload::{AwaitedPod, DeviceClaim, DisruptionBudget, NodeMaintenance, Workloads};
 
@@ -24,8 +24,14 @@ fn needs_maintenances(settings: &Settings) -> bool {
     [Task::Preflight, Task::Steer, Task::Drive].into_iter().any(|task| settings.has(task))
 }
 
-/// Returns whether the tasks need what may block evictions.
-pub(super) fn needs_budgets(settings: &Settings) -> bool {
+/// Returns whether the tasks need the PodDisruptionBudgets, which may block evictions.
+fn needs_budgets(settings: &Settings) -> bool {
+    settings.has(Task::Preflight)
+        || settings.has(Task::Drive) && RightCondition::Eviction.is_met(settings)
+}
+
+/// Returns whether the tasks need the claims by which pods use the device.
+pub(super) fn needs_claims(settings: &Settings) -> bool {
     settings.has(Task::Preflight) || settings.has(Task::Drive)
 }
 
@@ -58,7 +64,6 @@ impl WorkloadWatches {
         let all = ObjectSelection::default;
         let selector = awaited_jobs(settings);
         let jobs = ObjectSelection::matching(selector.unwrap_or_default());
-        let needs_budgets = needs_budgets(settings);
         let changed = Arc::clone(&watch.changed);
         let maintenances = (NODE_MAINTENANCES, None);
         Self {
@@ -70,14 +75,14 @@ impl WorkloadWatches {
             ),
             jobs: watch.table(selector.is_some(), "pods of jobs", (PODS, None), jobs, project::job),
             budgets: watch.table(
-                needs_budgets,
+                needs_budgets(settings),
                 "poddisruptionbudgets",
                 (DISRUPTION_BUDGETS, None),
                 all(),
                 project::budget,
             ),
             claims: match slice_version
-                .filter(|_| needs_budgets)
+                .filter(|_| needs_claims(settings))
                 .map(|version| format!("resource.k8s.io/{version}"))
             {
                 Some(api) => watch.table(

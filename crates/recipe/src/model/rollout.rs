@@ -11,7 +11,9 @@ use contract::settings::{
     DraRequired, Gate, Mode, OperatorUpgradeSettings, Reroll, Settings, SettleSettings,
 };
 
-use super::{RecipeMetrics, RecipeOfedUpgradePolicy, RecipeUpgradePolicy, is_default};
+use super::{
+    RecipeAdmissionPolicy, RecipeMetrics, RecipeOfedUpgradePolicy, RecipeUpgradePolicy, is_default,
+};
 
 /// How drivers are rolled out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -28,6 +30,9 @@ pub struct RecipeRollout {
     /// Monitoring of the hooks.
     #[serde(skip_serializing_if = "is_default")]
     pub metrics: RecipeMetrics,
+    /// Admission policies of the hooks.
+    #[serde(skip_serializing_if = "is_default")]
+    pub admission_policy: RecipeAdmissionPolicy,
 }
 
 impl RecipeRollout {

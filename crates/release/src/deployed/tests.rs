@@ -11,7 +11,7 @@ use contract::driver::Driver;
 use contract::settings::{DraRequired, FORMAT_VERSION, Mode, Settings};
 use contract::task::Task;
 use recipe::load::load;
-use recipe::model::{ClusterFacts, Recipe, RecipeComponent, RecipeMetrics};
+use recipe::model::{ClusterFacts, Recipe, RecipeAdmissionPolicy, RecipeComponent, RecipeMetrics};
 use recipe::read::{ReadError, TextReader};
 
 fn written_back(
@@ -20,7 +20,13 @@ fn written_back(
     hooks: &[&Settings],
 ) -> Recipe {
     super::recipe(
-        DeployedStack { cluster, components, hooks, metrics: RecipeMetrics::default() },
+        DeployedStack {
+            cluster,
+            components,
+            hooks,
+            metrics: RecipeMetrics::default(),
+            admission_policy: RecipeAdmissionPolicy::default(),
+        },
         &EmbeddedCatalog,
     )
 }

@@ -7,7 +7,7 @@ use crate::fixture::{catalog, recipe};
 use crate::model::{HookReleasePlan, IMAGE_WITHOUT_REGISTRY, ReleaseKind};
 use crate::{PlanOptions, plan};
 use contract::budget::{OVERHEAD_SECONDS, SLACK_SECONDS};
-use contract::driver::Driver;
+use contract::settings::Settings;
 use contract::task::{Task, rights};
 
 #[test]
@@ -83,8 +83,24 @@ fn rights_are_the_task_tables() {
     let found = &hook(&plan, "gpu-operator-post").rights;
     assert_eq!(
         *found,
-        rights(Driver::Gpu, &[Task::Settle, Task::Wake, Task::Reroll]).collect::<Vec<_>>()
+        rights(&with_tasks(&[Task::Settle, Task::Wake, Task::Reroll])).collect::<Vec<_>>()
     );
+}
+
+fn with_tasks(tasks: &[Task]) -> Settings {
+    Settings { tasks: tasks.to_vec(), ..Settings::default() }
+}
+
+#[test]
+fn rights_follow_settings_of_the_recipe() {
+    let deletes = |reroll: &str| {
+        let overlay =
+            json!({"rollout": {"gpuDriver": {"version": "1"}, "dra": {"reroll": reroll}}});
+        let plan = planned(overlay).unwrap();
+        hook(&plan, "gpu-operator-post").rights.iter().any(|right| right.verbs.contains(&"delete"))
+    };
+    assert!(deletes("auto"));
+    assert!(!deletes("off"));
 }
 
 #[test]
@@ -96,7 +112,7 @@ fn missing_dra_driver_disables_reroll_with_a_note() {
         (hook.tasks.as_slice(), &hook.settings["tasks"]),
         (&[Task::Settle, Task::Wake][..], &json!(["settle", "wake"]))
     );
-    assert_eq!(hook.rights, rights(Driver::Gpu, &[Task::Settle, Task::Wake]).collect::<Vec<_>>());
+    assert_eq!(hook.rights, rights(&with_tasks(&[Task::Settle, Task::Wake])).collect::<Vec<_>>());
     insta::assert_snapshot!(plan.notes[0], @"the recipe has no nvidia-dra-driver-gpu, so its hook has no task `reroll`, and a separately installed DRA driver keeps its stale plugins");
 }
 
@@ -151,6 +167,26 @@ fn every_hook_serves_metrics_one_brings_the_dashboard() {
         None,
         "nothing is written of what is not asked for"
     );
+}
+
+#[test]
+fn every_hook_has_the_admission_policies() {
+    let policy = json!({"enabled": true, "users": ["ada@example.com"]});
+    let plan = planned(json!({"rollout": {"admissionPolicy": policy}})).unwrap();
+    let hooks = plan.releases.iter().filter_map(|release| release.kind.hook());
+    let recognized = |hook: &HookReleasePlan| {
+        hook.rights.iter().any(|right| right.verbs.contains(&"coordinate"))
+    };
+    let mut count = 0;
+    for hook in hooks {
+        assert_eq!(hook.settings["admissionPolicy"], policy);
+        assert!(recognized(hook), "{}", hook.component);
+        count += 1;
+    }
+    assert!(count > 1, "{count} hooks");
+    let plan = planned(json!({})).unwrap();
+    let hook = hook(&plan, "gpu-operator-post");
+    assert_eq!((hook.settings.get("admissionPolicy"), recognized(hook)), (None, false));
 }
 
 #[test]

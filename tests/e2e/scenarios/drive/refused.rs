@@ -1,5 +1,5 @@
 //! Admission refuses writes of single nodes: the cordon of one, the state label of another, an
-//! eviction, the deletion of a driver pod. Each of these nodes fails with the policy's message, and
+//! eviction, the deletion of a driver pod, the end of a cordon. Each of these nodes fails with the policy's message, and
 //! the others are upgraded.
 
 use anyhow::{Context, Result, ensure};
@@ -15,8 +15,8 @@ use crate::harness::stand_in::Script;
 use crate::harness::workloads::NAMESPACE;
 
 const NODES: usize = 7;
-/// The nodes whose writes are refused: cordon, label, eviction, driver pod.
-const REFUSED: [&str; 4] = ["gpu-1", "gpu-2", "gpu-3", "gpu-4"];
+/// The nodes whose writes are refused: cordon, label, eviction, driver pod, end of the cordon.
+const REFUSED: [&str; 5] = ["gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5"];
 const HOOK: &str = "system:serviceaccount:gpu-operator:gpu-rollout";
 
 /// Creates a ValidatingAdmissionPolicy for writes of the hook, with its binding.
@@ -84,6 +84,14 @@ async fn refused_write_fails_its_node_alone() -> Result<()> {
             &format!("object.metadata.name != '{}'", on_node("gpu-3")),
         )
         .await?;
+        let was_cordoned = "has(oldObject.spec.unschedulable) && oldObject.spec.unschedulable";
+        refuse(
+            stack,
+            "uncordon",
+            ("UPDATE", "nodes"),
+            &format!("object.metadata.name != 'gpu-5' || !({was_cordoned}) || !({uncordoned})"),
+        )
+        .await?;
         refuse(stack, "driver", ("DELETE", "pods"), "oldObject.spec.nodeName != 'gpu-4'").await?;
         let hook = HookRelease::new(stack, "gpu-rollout");
         let mut settings = settings(2, 300);
@@ -96,7 +104,9 @@ async fn refused_write_fails_its_node_alone() -> Result<()> {
         ensure!(verdict["code"] == "nodes-failed", "{verdict}\n{}", hook.logs().await?);
         check_done(stack, &REFUSED).await?;
         let nodes = nodes(stack).await?;
-        for (node, policy) in REFUSED.into_iter().zip(["cordon", "label", "eviction", "driver"]) {
+        for (node, policy) in
+            REFUSED.into_iter().zip(["cordon", "label", "eviction", "driver", "uncordon"])
+        {
             if policy == "eviction" && on_node(node) == "none" {
                 // The scheduler placed no pod there, so no eviction was refused.
                 continue;
@@ -112,9 +122,10 @@ async fn refused_write_fails_its_node_alone() -> Result<()> {
                 reason.text.contains(&format!("{policy}: ask the platform team")),
                 "the reason lacks the policy's message: {reason}"
             );
+            // A cordon that cannot be removed stays, and the reason above names the policy.
             ensure!(
-                !is_cordoned(&nodes[node]),
-                "{node}: its driver was replaced, or it is still cordoned"
+                is_cordoned(&nodes[node]) == (policy == "uncordon"),
+                "{node}: its driver was replaced, or its cordon is wrong"
             );
         }
         Ok(())

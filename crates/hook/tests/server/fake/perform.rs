@@ -1,11 +1,14 @@
 //! The server's handling of requests.
 
+use contract::task::AllowedNodeChanges;
 use jiff::Timestamp;
+use ops::abort::HOLDER;
 use serde_json::{Value, json};
 
 use super::request::Request;
 use super::store::{Key, merge, text};
 use super::{State, convert, failure};
+use crate::person::PERSON;
 
 /// The largest ConfigMap: 1 MiB (the `MaxSecretSize` rule of Kubernetes for data).
 const LARGEST_CONFIG_MAP: usize = 1024 * 1024;
@@ -222,7 +225,30 @@ impl State {
         if let Some(refusal) = config_map_refusal(request, &object) {
             return refusal;
         }
+        self.check_node_change(request);
         (200, self.store.update(&key, object))
+    }
+
+    /// Checks a hook's patch of a node against the table of node changes, as the chart's admission
+    /// policy does.
+    fn check_node_change(&mut self, request: &Request) {
+        let by_hook = ![PERSON, HOLDER].contains(&request.who.as_str());
+        if request.resource != "nodes" || !by_hook || self.node_changes.is_empty() {
+            return;
+        }
+        let allowed = |may: fn(&AllowedNodeChanges, &str) -> bool, key: &str| {
+            self.node_changes.iter().any(|changes| may(changes, key))
+        };
+        let keys = |part: &str| {
+            request.body["metadata"][part].as_object().into_iter().flatten().map(|(key, _)| key)
+        };
+        let labels = keys("labels").all(|key| allowed(AllowedNodeChanges::has_label, key));
+        let annotations =
+            keys("annotations").all(|key| allowed(AllowedNodeChanges::has_annotation, key));
+        let cordon = request.body.get("spec").is_none() || allowed(|changes, _| changes.cordon, "");
+        if !(labels && annotations && cordon) {
+            self.violations.push(format!("outside the table of node changes: {request:?}"));
+        }
     }
 
     fn delete(&mut self, request: &Request, now: Timestamp) -> Answer {

@@ -25,7 +25,7 @@ pub(crate) struct Grant {
 /// Returns the rights of the ServiceAccount of a release with these settings.
 pub(crate) fn grants(settings: &Settings) -> Vec<Grant> {
     let mut all = Vec::new();
-    for right in rights(settings.driver, &settings.tasks) {
+    for right in rights(settings) {
         let row = RIGHTS.iter().position(|row| row == right).unwrap();
         let namespaces: Vec<Option<String>> = match right.scope {
             RightScope::Cluster => vec![None],

@@ -1,0 +1,124 @@
+//! Settings that decide whether a task needs one of its rights.
+
+use serde::{Deserialize, Serialize};
+use strum::{EnumCount, IntoStaticStr, VariantArray};
+
+use crate::settings::{HoldNodes, Mode, Reroll, Settings};
+
+/// What the settings must ask for, so that the hook uses a right. The chart's `_rights.tpl` reads
+/// the same from its values.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    EnumCount,
+    VariantArray,
+    IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
+#[serde(rename_all = "kebab-case")]
+pub enum RightCondition {
+    /// Stale DRA kubelet plugins are replaced, and not only reported.
+    Reroll,
+    /// The upgrade policy removes pods from a node.
+    Eviction,
+    /// Nodes may be held before the operator's release.
+    Hold,
+    /// The chart's admission policies are enabled.
+    AdmissionPolicy,
+}
+
+impl RightCondition {
+    /// Every condition.
+    pub const ALL: [Self; Self::COUNT] =
+        *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
+
+    /// Returns the condition's name in the chart.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+
+    /// Returns whether the settings ask for it.
+    pub fn is_met(self, settings: &Settings) -> bool {
+        match self {
+            Self::Reroll => settings.dra.reroll == Reroll::Auto,
+            Self::Eviction => settings.upgrade.policy.evicts(),
+            Self::AdmissionPolicy => settings.admission_policy,
+            // Mode `steer` holds nodes with every setting.
+            Self::Hold => {
+                settings.mode != Mode::Assist || settings.operator_upgrade.hold != HoldNodes::Never
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Task, rights};
+    use super::*;
+    use crate::policy::{DrainPolicy, PodDeletionPolicy};
+
+    /// Returns the write rights of a task as `verb resource`.
+    fn writes(settings: &Settings, task: Task) -> Vec<String> {
+        let of_task = rights(settings).filter(|right| right.task == Some(task));
+        let verbs = of_task
+            .flat_map(|right| right.verbs.iter().map(|verb| format!("{verb} {}", right.resource)));
+        let reads = ["get ", "list ", "watch "];
+        verbs.filter(|verb| !reads.iter().any(|read| verb.starts_with(read))).collect()
+    }
+
+    fn with(task: Task, mode: Mode) -> Settings {
+        Settings { tasks: vec![task], mode, ..Settings::default() }
+    }
+
+    #[test]
+    fn reroll_off_needs_no_delete_pods() {
+        let mut settings = with(Task::Reroll, Mode::Assist);
+        assert_eq!(writes(&settings, Task::Reroll), ["delete pods"]);
+        settings.dra.reroll = Reroll::Off;
+        assert_eq!(writes(&settings, Task::Reroll), [""; 0]);
+        let reads = rights(&settings).filter(|right| right.task == Some(Task::Reroll));
+        assert!(reads.count() > 0, "staleness is still reported");
+    }
+
+    #[test]
+    fn policy_without_evictions_needs_no_evictions() {
+        let mut settings = with(Task::Drive, Mode::Drive);
+        let (deletion, drain) = (Some(PodDeletionPolicy::default()), Some(DrainPolicy::default()));
+        for (deletion, drain, evicts) in [
+            (None, None, false),
+            (deletion.clone(), None, true),
+            (None, drain.clone(), true),
+            (deletion, drain, true),
+        ] {
+            settings.upgrade.policy.pod_deletion = deletion;
+            settings.upgrade.policy.drain = drain;
+            let found = writes(&settings, Task::Drive);
+            assert_eq!(found.contains(&"create pods/eviction".to_owned()), evicts);
+            assert!(found.contains(&"patch nodes".to_owned()));
+            let budgets = rights(&settings).any(|right| right.resource == "poddisruptionbudgets");
+            assert_eq!(budgets, evicts);
+        }
+    }
+
+    #[test]
+    fn hold_never_needs_no_patch_nodes_in_assist() {
+        for (mode, hold, expected) in [
+            (Mode::Assist, HoldNodes::Auto, &["patch nodes"][..]),
+            (Mode::Assist, HoldNodes::Always, &["patch nodes"]),
+            (Mode::Assist, HoldNodes::Never, &[]),
+            (Mode::Steer, HoldNodes::Never, &["patch nodes"]),
+        ] {
+            let mut settings = with(Task::Hold, mode);
+            settings.operator_upgrade.hold = hold;
+            assert_eq!(writes(&settings, Task::Hold), expected, "{mode:?} {hold:?}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Clients that reach the API server through a proxy. kube's own feature is not used: it compares
+//! `NO_PROXY` with the address of the proxy instead of the server's (kube-client 5.0), and fails on
+//! an empty entry.
+
+use http::Uri;
+use hyper::rt::{Read, Write};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::legacy::connect::{Connection, HttpConnector};
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use hyper_util::rt::TokioExecutor;
+use kube::client::ConfigExt;
+use kube::{Client, Config};
+use tower::{BoxError, Service, ServiceBuilder};
+
+use super::{ClientError, ProxyVariables};
+
+/// Returns the proxy between this client and the API server. `proxy` is the one that the kubeconfig
+/// or the environment names. As with kubectl, `NO_PROXY` excludes servers from a proxy of the
+/// environment, and a local server needs no such proxy.
+///
+/// # Errors
+/// The proxy cannot be used.
+pub(super) fn between(
+    proxy: &Uri,
+    server: &Uri,
+    variables: &ProxyVariables,
+) -> Result<Option<Intercept>, ClientError> {
+    let intercept = |excluded: String| {
+        Matcher::builder().all(proxy.to_string()).no(excluded).build().intercept(server)
+    };
+    let Some(found) = intercept(String::new()).filter(|found| is_supported(found.uri())) else {
+        return Err(ClientError::Proxy(without_password(proxy)));
+    };
+    let from_environment = variables.https_proxy.as_deref().and_then(|text| text.parse().ok());
+    if from_environment.as_ref() != Some(proxy) {
+        return Ok(Some(found));
+    }
+    let excluded = excluded_hosts(variables.no_proxy.as_deref().unwrap_or_default(), port(server));
+    Ok(intercept(excluded).filter(|_| !is_local(server)))
+}
+
+fn is_supported(proxy: &Uri) -> bool {
+    matches!(proxy.scheme_str(), Some("http" | "socks5" | "socks5h"))
+}
+
+/// Returns the address of a proxy for messages.
+fn without_password(proxy: &Uri) -> String {
+    let authority = proxy.authority().map(http::uri::Authority::as_str).unwrap_or_default();
+    let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
+    proxy.scheme_str().map_or_else(|| place.to_owned(), |scheme| format!("{scheme}://{place}"))
+}
+
+fn port(server: &Uri) -> u16 {
+    let usual = if server.scheme_str() == Some("http") { 80 } else { 443 };
+    server.port_u16().unwrap_or(usual)
+}
+
+/// Returns whether the server is on this machine, as Go's HTTP client decides it.
+fn is_local(server: &Uri) -> bool {
+    let host = server.host().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// Returns the entries of `NO_PROXY` in the form of [`Matcher`], which knows neither ports nor
+/// `*.example.com`.
+fn excluded_hosts(no_proxy: &str, port: u16) -> String {
+    let hosts = no_proxy.split(',').map(str::trim).filter_map(|entry| {
+        let (host, only) = split_port(entry);
+        let domain = host.strip_prefix('*').filter(|domain| domain.starts_with('.'));
+        only.is_none_or(|only| only == port).then_some(domain.unwrap_or(host))
+    });
+    hosts.collect::<Vec<_>>().join(",")
+}
+
+/// Splits the port from an entry. An IPv6 address or network without brackets has no port.
+fn split_port(entry: &str) -> (&str, Option<u16>) {
+    let Some((host, port)) = entry.rsplit_once(':') else { return (entry, None) };
+    if host.contains(':') && !host.ends_with(']') {
+        return (entry, None);
+    }
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    port.parse().map_or((entry, None), |port| (host, Some(port)))
+}
+
+/// Returns a client that connects through a proxy of [`between`]. Opens no connection.
+///
+/// # Errors
+/// The configuration cannot be used.
+pub(super) fn client(config: Config, proxy: &Intercept) -> Result<Client, ClientError> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_connect_timeout(config.connect_timeout);
+    let address = proxy.uri().clone();
+    if address.scheme_str() == Some("http") {
+        let tunnel = Tunnel::new(address, tcp);
+        return through(
+            config,
+            match proxy.basic_auth() {
+                Some(password) => tunnel.with_auth(password.clone()),
+                None => tunnel,
+            },
+        );
+    }
+    let socks = SocksV5::new(address, tcp);
+    through(
+        config,
+        match proxy.raw_auth() {
+            Some((user, password)) => socks.with_auth(user.to_owned(), password.to_owned()),
+            None => socks,
+        },
+    )
+}
+
+/// Returns kube's client without retries, on another connector.
+fn through<C>(config: Config, connector: C) -> Result<Client, ClientError>
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Send + Unpin + 'static,
+    C::Future: Send + 'static,
+    C::Error: Into<BoxError>,
+{
+    let https = config.rustls_https_connector_with_connector(connector)?;
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(legacy::Client::builder(TokioExecutor::new()).build(https));
+    Ok(Client::new(service, config.default_namespace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uri(text: &str) -> Uri {
+        text.parse().unwrap()
+    }
+
+    /// Returns the address of the proxy to a server, with these variables.
+    fn proxy(server: &str, no_proxy: &str) -> Option<String> {
+        let variables = ProxyVariables {
+            https_proxy: Some("http://proxy.example:3128".to_owned()),
+            no_proxy: Some(no_proxy.to_owned()),
+        };
+        let found = between(&uri("http://proxy.example:3128"), &uri(server), &variables).unwrap();
+        found.map(|found| found.uri().to_string())
+    }
+
+    #[test]
+    fn no_proxy_excludes_servers_as_with_kubectl() {
+        for (server, no_proxy, direct) in [
+            ("https://api.corp.example:6443", "", false),
+            ("https://api.corp.example:6443", "other.example", false),
+            ("https://api.corp.example:6443", "api.corp.example", true),
+            ("https://api.corp.example:6443", "corp.example", true),
+            ("https://api.corp.example:6443", ".corp.example", true),
+            ("https://api.corp.example:6443", "*.corp.example", true),
+            ("https://api.corp.example:6443", "pi.corp.example", false),
+            ("https://api.corp.example:6443", " localhost, ,corp.example,", true),
+            ("https://api.corp.example:6443", "api.corp.example:6443", true),
+            ("https://api.corp.example:6443", "api.corp.example:443", false),
+            ("https://api.corp.example", "api.corp.example:443", true),
+            ("https://api.corp.example:6443", "*", true),
+            ("https://api.corp.example:6443", "*.other.example", false),
+            ("https://10.1.2.3:6443", "10.1.2.3", true),
+            ("https://10.1.2.3:6443", "10.1.2.3:6443", true),
+            ("https://10.1.2.3:6443", "10.0.0.0/8", true),
+            ("https://10.1.2.3:6443", "10.2.0.0/16", false),
+            ("https://[fd00::1]:6443", "fd00::/8", true),
+            ("https://[fd00::1]:6443", "[fd00::1]:6443", true),
+            ("https://[fd00::1]:6443", "fd01::/16", false),
+            ("https://127.0.0.1:6443", "", true),
+            ("https://[::1]:6443", "", true),
+            ("https://localhost:6443", "", true),
+        ] {
+            let expected = (!direct).then(|| "http://proxy.example:3128/".to_owned());
+            assert_eq!(proxy(server, no_proxy), expected, "{server} NO_PROXY={no_proxy}");
+        }
+    }
+
+    #[test]
+    fn proxy_of_the_kubeconfig_has_no_exclusions() {
+        let variables = ProxyVariables {
+            https_proxy: Some("http://other.example:3128".to_owned()),
+            no_proxy: Some("*".to_owned()),
+        };
+        let (proxy, server) = (uri("socks5://127.0.0.1:1080"), uri("https://127.0.0.1:6443"));
+        assert!(between(&proxy, &server, &variables).unwrap().is_some());
+    }
+
+    #[test]
+    fn unsupported_proxy_is_named_without_password() {
+        for (proxy, named) in [
+            ("https://user:word@proxy.example:3128", "https://proxy.example:3128"),
+            ("ftp://proxy.example", "ftp://proxy.example"),
+        ] {
+            let variables = ProxyVariables::default();
+            let error = between(&uri(proxy), &uri("https://api:6443"), &variables).unwrap_err();
+            assert!(matches!(&error, ClientError::Proxy(found) if found == named), "{error}");
+        }
+    }
+}
