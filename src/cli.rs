@@ -152,11 +152,11 @@ enum CliCommand {
     /// Use it to let a colleague without access to the cluster find out why a rollout is stuck. The
     /// archive contains the status, the report of the last run, and the objects and events of
     /// operators and hooks; with --logs, also their logs. Secrets are not read. Text that looks
-    /// like a secret is removed from everything else. Only known forms are found, so check the
+    /// like a secret is removed from all other objects. Only known forms are found, so check the
     /// archive before you send it. Workload pods are not included. The command reads the cluster
     /// and changes nothing.
     SupportBundle(support_bundle::SupportBundleArguments),
-    /// Start no more node upgrades until `resume`
+    /// Prevent further node upgrades until `resume`
     ///
     /// A running hook notices the pause within a second. In `observe` and `assist`, `pause` also
     /// sets NVIDIA's skip label, so that NVIDIA's controllers leave the nodes alone. The pause does
@@ -170,13 +170,15 @@ enum CliCommand {
     Pause(pause::PauseArguments),
     /// Continue a paused rollout where it stopped
     ///
-    /// Removes the pause, and releases the nodes that it held, unless another pause covers them. A
+    /// `resume` removes the pause, and releases the nodes that the pause held, unless another pause covers them. A
     /// running hook Job continues. If the Job ended during the pause, deploy the bundle again.
     Resume(pause::ResumeArguments),
     /// Stop a rollout and remove its cordons, labels, annotations and Lease
     ///
-    /// Use it when a rollout must not continue, or to remove what a hook left behind. It ends the
-    /// hook Jobs first, and then removes what gpu-rollout has written to nodes. Cordons and labels
+    /// Use it when a rollout must not continue, or to remove what a hook left behind. `abort`
+    /// ends the hook Jobs first, and then removes what gpu-rollout has written to nodes, holds
+    /// included: NVIDIA's controller then upgrades the nodes with an old driver, unless you pass
+    /// --stay-paused. Cordons and labels
     /// that gpu-rollout did not set stay. A node whose driver is being replaced is uncordoned too,
     /// although its driver may not work. NVIDIA's controller finishes the nodes that it has
     /// started.
@@ -202,11 +204,11 @@ enum CliCommand {
     Unskip(node_request::NodeRequestArguments),
     /// Retry failed nodes
     ///
-    /// Use it after you have removed the cause of the failure. In mode `drive`, the hook upgrades
-    /// the node, even if it has a foreign cordon; such a cordon stays. If no hook Job is running,
-    /// the next deployment upgrades the node. In the other modes, NVIDIA's controller upgrades the
-    /// node. There, if the node failed because its new driver did not start, `retry` also deletes
-    /// the driver pod.
+    /// Use it after you have removed the cause of the failure. In modes `drive` and `steer`,
+    /// the running hook, or else that of the next deployment, upgrades the node again; in `drive`
+    /// even if the node has a foreign cordon, which stays. In the other modes, NVIDIA's controller
+    /// upgrades the node. There, if the node failed because its new driver did not start, `retry`
+    /// also deletes the driver pod.
     #[command(after_help = "Examples:
   gpu-rollout retry gpu-3
   gpu-rollout retry gpu-3 gpu-4 --dry-run")]

@@ -22,7 +22,8 @@ enum BundleCommand {
     /// Render recipes into bundles for one or more deployers
     ///
     /// A bundle is a directory of files that a deployer installs. `render` creates it from a
-    /// recipe, and replaces an existing bundle as a whole, unless it was edited.
+    /// recipe, and replaces an existing bundle as a whole. It refuses to replace an edited bundle
+    /// without --force.
     Render(Box<render::RenderArguments>),
     /// Check whether a bundle was edited, and whether it is consistent
     ///

@@ -10,7 +10,7 @@ use crate::printer::Printer;
 use contract::duration::Duration;
 use contract::exit::ExitCode;
 use hook::RunClock;
-use kube_io::client::{Client, ClientError, ClusterLocation, ProxyVariables, connect_to};
+use kube_io::client::{Client, ClientError, ClusterLocation, connect_to};
 use kube_io::server_time::server_time;
 use ops::command_error::CommandError;
 use ops::find_rollouts::find_rollouts;
@@ -100,7 +100,7 @@ fn run_with_address(
         let place = ClusterLocation {
             kubeconfig: options.kubeconfig.clone(),
             context: options.context.clone(),
-            proxies: proxies(),
+            no_proxy: no_proxy(),
         };
         let (client, address) = match connect_to(&place).await {
             Ok(connected) => connected,
@@ -123,12 +123,11 @@ fn run_with_address(
     })
 }
 
-/// Returns the proxies of the environment. Names in capitals come first, as with kubectl.
-fn proxies() -> ProxyVariables {
+/// Returns `NO_PROXY` of the environment. The name in capitals comes first, as with kubectl.
+fn no_proxy() -> String {
     #[expect(clippy::disallowed_methods, reason = "the environment of the command is read here")]
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
-    let either = |name: &str| variable(name).or_else(|| variable(&name.to_lowercase()));
-    ProxyVariables { https_proxy: either("HTTPS_PROXY"), no_proxy: either("NO_PROXY") }
+    variable("NO_PROXY").or_else(|| variable("no_proxy")).unwrap_or_default()
 }
 
 /// Returns a clock that shows the API server's time. A workstation's clock may be wrong, and the

@@ -17,7 +17,7 @@ use ops::doctor::{ComponentSummary, DoctorReport, DoctorSeverity};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   gpu-rollout doctor
-  gpu-rollout doctor --recipe > deployed.yaml    # write what is deployed as a recipe
+  gpu-rollout doctor --recipe > deployed.yaml    # write a recipe of what is deployed
   gpu-rollout doctor -o json | jq '.findings[] | select(.severity == \"problem\")'
 
 docs/lints.md explains findings about versions and values, docs/operate.md the others.")]

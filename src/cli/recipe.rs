@@ -95,10 +95,10 @@ enum RecipeCommand {
         #[command(flatten)]
         overrides: RecipeSelection,
     },
-    /// Create a recipe that extends one of the program's library
+    /// Create a recipe that extends one from the program's library
     ///
-    /// Use it to start your own recipe. The criteria must select one recipe of the library. The new
-    /// file has comments and passes `recipe check`. A file that exists is never overwritten.
+    /// Use it to start your own recipe. The criteria must select exactly one recipe of the library. The new
+    /// file has comments and passes `recipe check`. An existing file is never overwritten.
     #[command(
         after_long_help = "Examples:\n  gpu-rollout recipe new mine.yaml --gpu-nodes 16 --accelerator gb200 --intent training\n  gpu-rollout recipe new mine.yaml --gpu-nodes 16 --extends base"
     )]
@@ -106,7 +106,7 @@ enum RecipeCommand {
     /// List the recipes in the program's library
     ///
     /// Use it to find a recipe that your own recipe can extend. With criteria, it lists the recipes
-    /// that have all of them. If there is none, it names the nearest ones and exits with 1.
+    /// that match all of them. If none does, it names the nearest ones and exits with 1.
     #[command(
         after_long_help = "Examples:\n  gpu-rollout recipe list\n  gpu-rollout recipe list --service eks --accelerator gb200 --intent training --os ubuntu"
     )]

@@ -28,7 +28,7 @@ use ops::support_bundle::{SupportBundle, SupportFile, support};
   gpu-rollout support-bundle -f rollout.tar.gz --logs
   gpu-rollout support-bundle -f - | tar tz              # list what is in it")]
 pub struct SupportBundleArguments {
-    /// File of the archive; `-` means standard output [default: gpu-rollout-support-TIME.tar.gz]
+    /// Path of the archive; `-` means standard output [default: gpu-rollout-support-TIME.tar.gz]
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Include logs of operators, operands and hooks. Secrets in known forms are removed from them,

@@ -73,7 +73,7 @@ fn node_policy_allows_exactly_the_tasks_changes() {
         let (labels, annotations) = (json!(allowed.labels), json!(allowed.annotations));
         assert_eq!(variable(policy, "otherLabels"), expected("Labels", labels));
         assert_eq!(variable(policy, "otherAnnotations"), expected("Annotations", annotations));
-        let fields = if allowed.cordon { json!(["unschedulable", "taints"]) } else { json!([]) };
+        let fields = if allowed.uncordon { json!(["unschedulable", "taints"]) } else { json!([]) };
         assert_eq!(
             variable(policy, "otherFields"),
             format!("variables.changedFields.filter(key, !(key in {fields}))"),
@@ -85,7 +85,9 @@ fn node_policy_allows_exactly_the_tasks_changes() {
         }]);
         assert_eq!(policy["spec"]["matchConditions"], conditions);
         assert_eq!(policy["spec"]["failurePolicy"], "Fail");
-        assert!(policy["spec"]["validations"].to_string().contains(UNSCHEDULABLE_TAINT));
+        let validations = policy["spec"]["validations"].to_string();
+        assert!(validations.contains(UNSCHEDULABLE_TAINT));
+        assert_eq!(validations.contains("may not cordon"), !allowed.cordon, "{mode:?}");
     }
 }
 

@@ -55,20 +55,36 @@ other changes, such as taints, finalizers and foreign labels. The policy applies
 ";
 
 const OBJECT_POLICY: &str = "
-**Objects.** These objects may be written only by the identities below:
+**Objects.** Only the identities in the table below may write these objects:
 
 * the Lease `gpu-rollout` and the ConfigMap `gpu-rollout-pause` in `default`,
 * the trigger and the run record of the release (`RELEASE-trigger`, `RELEASE-record…`).
 
+Before you enable the policies, name your on-call group in `rollout.admissionPolicy.groups`:
+otherwise only administrators can pause, resume or abort.
+
 | Identity | How the policy recognizes it |
 |---|---|
 | hooks of all releases with the policies | the right `coordinate` on `rollouts.gpu-rollout.dev` in `default`, which their Roles contain |
-| cluster administrators, and deployers that may install the chart with the policies | the same right: RBAC lets an identity grant only rights that it has |
+| cluster administrators, and deployers that may install the chart with the policies | the same right: RBAC lets an identity grant only rights that it has; or the right to update the policy itself |
 | users of `gpu-rollout pause`, `resume`, `skip`, `retry`, `abort`; hooks of releases without the policies | `rollout.admissionPolicy.users` and `groups` |
-| Kubernetes' own controllers in `kube-system`, which delete the objects of a deleted namespace | their names, only for deletions |
+| Kubernetes' own controllers in `kube-system`, which delete the objects of a deleted namespace, and remove finalizers | their names, only for deletions and for updates that change no data |
 
 A hook without the policies, such as that of an older chart version, has the user name
 `system:serviceaccount:NAMESPACE:RELEASE`.
+
+**Limits.**
+
+* Enable the policies while `gpu-rollout status` says `done`: a running hook of a release without
+  them loses the Lease.
+* Who may impersonate the hook's ServiceAccount, or run pods with it, has its rights: the role
+  `edit` includes both. Grant `edit` in the namespaces of hook releases to administrators only.
+* Argo CD deletes no object of a bundle. After you disable the policies with Argo CD, or delete a
+  namespace without its release, delete the policies by hand, or no hook gets the Lease:
+  `kubectl delete validatingadmissionpolicies,validatingadmissionpolicybindings -l
+  app.kubernetes.io/name=gpu-rollout`.
+* If a mutating webhook adds labels, annotations or taints to each changed node, its additions count
+  as the hook's, and are denied.
 
 A denied write of a node fails this node alone: its run record, `gpu-rollout status` and
 `gpu-rollout why` show the policy's message. If the Lease is denied, the hook ends without a change
@@ -85,7 +101,11 @@ fn change_row(change: &NodeChange, driver: Driver) -> Option<String> {
         "| `{}` | `{}` | {} | {} | {} |",
         change.task.name(),
         driver.traits().name,
-        if allowed.cordon { "yes" } else { "no" },
+        match (allowed.cordon, allowed.uncordon) {
+            (true, _) => "sets and removes",
+            (false, true) => "removes",
+            (false, false) => "no",
+        },
         list(&allowed.labels),
         list(&allowed.annotations)
     ))

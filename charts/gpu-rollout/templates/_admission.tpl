@@ -9,16 +9,17 @@ gpu-rollout.{{ $root.Release.Namespace }}.{{ $root.Release.Name }}.{{ index . 1 
 
 {{- /*
 What the tasks of this Job change on nodes, as JSON: `patches` (whether they change nodes at all),
-`cordon`, `labels`, `annotations`. The rows come from files/node-changes.yaml, which is generated
+`cordon`, `uncordon`, `labels`, `annotations`. The rows come from files/node-changes.yaml, which is generated
 from the program's own table.
 */}}
 {{- define "gpu-rollout.nodeChanges" -}}
 {{- $rollout := .Values.rollout -}}
-{{- $all := dict "patches" false "cordon" false "labels" list "annotations" list -}}
+{{- $all := dict "patches" false "cordon" false "uncordon" false "labels" list "annotations" list -}}
 {{- range .Files.Get "files/node-changes.yaml" | fromYamlArray }}
 {{- if and (has .task $rollout.tasks) (eq .driver $rollout.driver) }}
 {{- $_ := set $all "patches" true }}
 {{- $_ := set $all "cordon" (or $all.cordon .cordon) }}
+{{- $_ := set $all "uncordon" (or $all.uncordon .uncordon) }}
 {{- $_ := set $all "labels" (concat $all.labels .labels | uniq | sortAlpha) }}
 {{- $_ := set $all "annotations" (concat $all.annotations .annotations | uniq | sortAlpha) }}
 {{- end }}

@@ -300,7 +300,7 @@ impl PreflightCheck {
                 "unevictable-device-users",
                 Blocks,
                 "Pods of DaemonSets and static pods that use the device. They cannot be evicted, and the driver does not unload while they run.",
-                "give the DaemonSet the node selector nvidia.com/gpu.deploy.client: \"true\", and the nodes that label: the driver manager (v0.12 and later) then removes the pods; or remove the DaemonSet from the nodes during the rollout",
+                "give the DaemonSet the node selector nvidia.com/gpu.deploy.client: \"true\", and add that label to the nodes: the driver manager (v0.12 and later) then removes the pods; or remove the DaemonSet from the nodes during the rollout",
             ),
             Self::TimeBudget => (
                 "time-budget",
@@ -341,7 +341,7 @@ impl PreflightCheck {
             Self::LeftoverClaims => (
                 "leftover-claims",
                 Warns,
-                "ResourceClaims with GPUs that are reserved for pods that no longer exist, or that are stuck in deletion. Pods that were force-deleted leave such claims.",
+                "GPU ResourceClaims that are stuck in deletion, or are reserved for pods that no longer exist. Pods that were force-deleted leave such claims.",
                 "find out which node still has them prepared; do not remove their finalizers while the DRA driver of that node can still unprepare them",
             ),
             Self::KubernetesUpgrade => (

@@ -50,17 +50,9 @@ pub struct ClusterLocation {
     pub kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig; `None`: the current one.
     pub context: Option<String>,
-    /// The proxies of the environment.
-    pub proxies: ProxyVariables,
-}
-
-/// The environment variables about proxies.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProxyVariables {
-    /// `HTTPS_PROXY`, which kube reads too.
-    pub https_proxy: Option<String>,
-    /// `NO_PROXY`: the servers that are reached directly, separated by commas.
-    pub no_proxy: Option<String>,
+    /// `NO_PROXY` of the environment: the servers that are reached without the proxy that
+    /// `HTTPS_PROXY` names, separated by commas. kube reads `HTTPS_PROXY` itself.
+    pub no_proxy: String,
 }
 
 /// Returns the client of a hook from the pod's ServiceAccount, or from a kubeconfig. A pod reaches
@@ -81,28 +73,47 @@ pub async fn connect() -> Result<Client, ClientError> {
 /// # Errors
 /// There is no kubeconfig, it has no such context, or it cannot be used.
 pub async fn connect_to(cluster: &ClusterLocation) -> Result<(Client, String), ClientError> {
-    let config = match cluster {
-        ClusterLocation { kubeconfig: None, context: None, .. } => Config::infer().await?,
-        ClusterLocation { kubeconfig, context, .. } => {
-            let options =
-                KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
-            match kubeconfig {
-                Some(path) => {
-                    Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?
-                }
-                None => Config::from_kubeconfig(&options).await?,
-            }
-        }
+    let options =
+        KubeConfigOptions { context: cluster.context.clone(), ..KubeConfigOptions::default() };
+    let (config, kubeconfig) = if let Some(path) = &cluster.kubeconfig {
+        let kubeconfig = Kubeconfig::read_from(path)?;
+        (Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await?, Some(kubeconfig))
+    } else {
+        let config = if cluster.context.is_some() {
+            Config::from_kubeconfig(&options).await?
+        } else {
+            Config::infer().await?
+        };
+        // Without a kubeconfig, the configuration is that of a pod.
+        (config, Kubeconfig::read().ok())
     };
     let address = config.cluster_url.to_string();
-    Ok((client(config, &cluster.proxies)?, address))
+    let own_proxy = kubeconfig.is_some_and(|file| names_proxy(&file, cluster.context.as_deref()));
+    // Nothing excludes a server from the proxy of its kubeconfig.
+    let client = client(config, (!own_proxy).then_some(cluster.no_proxy.as_str()))?;
+    Ok((client, address))
 }
 
-/// Returns a client from a configuration, through the proxy that it names.
+/// Returns whether a kubeconfig names a proxy for the cluster of a context.
+fn names_proxy(kubeconfig: &Kubeconfig, context: Option<&str>) -> bool {
+    let name = context.or(kubeconfig.current_context.as_deref());
+    let contexts = kubeconfig.contexts.iter().filter(|context| Some(&*context.name) == name);
+    let names: Vec<&str> = contexts
+        .filter_map(|context| context.context.as_ref())
+        .map(|context| context.cluster.as_str())
+        .collect();
+    let clusters = kubeconfig.clusters.iter().filter(|cluster| names.contains(&&*cluster.name));
+    clusters
+        .filter_map(|cluster| cluster.cluster.as_ref()?.proxy_url.as_ref())
+        .any(|url| !url.is_empty())
+}
+
+/// Returns a client from a configuration, through the proxy that it names, unless `no_proxy`
+/// excludes the server.
 #[cfg(feature = "proxy")]
-fn client(mut config: Config, variables: &ProxyVariables) -> Result<Client, ClientError> {
+fn client(mut config: Config, no_proxy: Option<&str>) -> Result<Client, ClientError> {
     let named = config.proxy_url.take();
-    let named = named.map(|named| proxy::between(&named, &config.cluster_url, variables));
+    let named = named.map(|named| proxy::between(&named, &config.cluster_url, no_proxy));
     match named.transpose()?.flatten() {
         Some(proxy) => proxy::client(with_limits(config), &proxy),
         None => from_config(config),
@@ -111,7 +122,7 @@ fn client(mut config: Config, variables: &ProxyVariables) -> Result<Client, Clie
 
 /// Returns a client from a configuration. With a proxy, kube says that it cannot use it.
 #[cfg(not(feature = "proxy"))]
-fn client(config: Config, _variables: &ProxyVariables) -> Result<Client, ClientError> {
+fn client(config: Config, _no_proxy: Option<&str>) -> Result<Client, ClientError> {
     from_config(config)
 }
 

@@ -251,7 +251,7 @@ pub enum PassError {
     /// The policy has no `drain`, not even a disabled one: the controller of gpu-operator up to
     /// v26.3 panics in every pass.
     #[error(
-        "the upgrade policy has no `drain`, and without it, gpu-operator up to v26.3 panics; add `drain: {{enable: false}}` to the policy"
+        "the upgrade policy has no `drain`, and without it, gpu-operator up to v26.3 panics; add `drain: {{enable: false}}` to upgradePolicy"
     )]
     NoDrain,
     /// Pods of a node must be deleted, but the policy has no `podDeletion`.
@@ -271,7 +271,7 @@ pub enum PassError {
         value: String,
     },
     /// The API server refused a write.
-    #[error("the API server refused a write: {write}")]
+    #[error("the API server refused the write `{write}`")]
     Refused {
         /// The write.
         write: PassWrite,

@@ -161,11 +161,11 @@ impl fmt::Display for DecisionNote {
             Self::Tolerated { node: Some(node), reason } => write!(formatter, "{node}: {reason}"),
             Self::Tolerated { node: None, reason } => write!(formatter, "{reason}"),
             Self::FailedBefore { node, reason } => {
-                write!(formatter, "{node}: {reason}, as before the run")
+                write!(formatter, "{node}: {reason}; it was not ready before the run either")
             }
             Self::OperandReported { daemon_set, waits, advice } => {
                 let named: Vec<String> = waits.iter().take(NAMED).map(Wait::to_string).collect();
-                let (nodes, named) = (with_noun(waits.len(), "node"), named.join(", "));
+                let (nodes, named) = (with_noun(waits.len(), "node"), named.join("; "));
                 write!(
                     formatter,
                     "daemonset/{daemon_set} is not ready on {nodes}, but the rollout does not wait for it: {named}; hint: {advice}"

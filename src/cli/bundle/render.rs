@@ -58,7 +58,7 @@ pub struct RenderArguments {
     #[arg(short = 'd', long = "deployer", required = true, value_name = "DEPLOYER", value_parser = PossibleValuesParser::new(choices()))]
     deployers: Vec<String>,
     /// Directory of the bundle or, with many bundles, their parent directory. An existing bundle is
-    /// replaced as a whole, unless it was edited
+    /// replaced as a whole, and an edited one only with --force
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
     #[command(flatten)]
@@ -71,7 +71,7 @@ pub struct RenderArguments {
     /// Image of the hook [default: the image in the hook chart]
     #[arg(long, value_name = "REPOSITORY[:TAG|@DIGEST]")]
     hook_image: Option<HookImage>,
-    /// Pull images from the registry TO: every image, or those whose name starts with FROM;
+    /// Pull images from the registry TO. FROM limits this to images whose name starts with it;
     /// repeatable; the longest matching FROM applies. This option does not change the hook's image; use
     /// --hook-image for that
     #[arg(long = "registry-mirror", value_name = "[FROM=]TO")]

@@ -16,8 +16,10 @@ use crate::settings::Settings;
 pub struct NodeChange {
     /// The task.
     pub task: Task,
-    /// Whether it cordons and uncordons nodes.
+    /// Whether it cordons nodes.
     pub cordons: bool,
+    /// Whether it uncordons nodes.
+    pub uncordons: bool,
     /// The labels of NVIDIA that it sets and removes.
     pub labels: fn(&DriverTraits) -> Vec<&'static str>,
     /// The annotations of NVIDIA that it sets and removes.
@@ -29,24 +31,33 @@ pub const NODE_CHANGES: &[NodeChange] = &[
     NodeChange {
         task: Task::Hold,
         cordons: false,
+        uncordons: false,
         labels: |driver| vec![driver.skip_label],
         annotations: |_| Vec::new(),
     },
     NodeChange {
+        // After a change of the mode, it removes what a hook in mode `steer` or `drive` left.
         task: Task::Wake,
         cordons: false,
+        uncordons: true,
         labels: |driver| vec![driver.skip_label, driver.state_label],
-        annotations: |driver| vec![driver.wait_start, driver.validation_start],
+        annotations: |driver| {
+            vec![driver.wait_start, driver.validation_start, driver.initially_unschedulable]
+        },
     },
     NodeChange {
         task: Task::Steer,
         cordons: true,
+        uncordons: true,
         labels: |driver| vec![driver.skip_label, driver.state_label],
-        annotations: |driver| vec![driver.initially_unschedulable, driver.requested],
+        annotations: |driver| {
+            vec![driver.wait_start, driver.validation_start, driver.initially_unschedulable]
+        },
     },
     NodeChange {
         task: Task::Drive,
         cordons: true,
+        uncordons: true,
         labels: |driver| vec![driver.skip_label],
         annotations: |driver| {
             vec![driver.safe_load, driver.initially_unschedulable, driver.requested]
@@ -57,8 +68,10 @@ pub const NODE_CHANGES: &[NodeChange] = &[
 /// The changes of nodes that a Job's tasks make.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AllowedNodeChanges {
-    /// Whether they cordon and uncordon nodes.
+    /// Whether they cordon nodes.
     pub cordon: bool,
+    /// Whether they uncordon nodes.
+    pub uncordon: bool,
     /// The labels of NVIDIA that they set and remove.
     pub labels: BTreeSet<&'static str>,
     /// The annotations of NVIDIA that they set and remove.
@@ -74,6 +87,7 @@ impl AllowedNodeChanges {
         };
         Some(Self {
             cordon: row.cordons,
+            uncordon: row.uncordons,
             labels: foreign((row.labels)(driver.traits())),
             annotations: foreign((row.annotations)(driver.traits())),
         })
@@ -86,6 +100,7 @@ impl AllowedNodeChanges {
             Self::default(),
             |mut all, one| {
                 all.cordon |= one.cordon;
+                all.uncordon |= one.uncordon;
                 all.labels.extend(one.labels);
                 all.annotations.extend(one.annotations);
                 all
@@ -96,6 +111,11 @@ impl AllowedNodeChanges {
     /// Returns whether a label may change.
     pub fn has_label(&self, key: &str) -> bool {
         is_own(key) || self.labels.contains(key)
+    }
+
+    /// Returns whether a node may be made unschedulable, or schedulable again.
+    pub fn has_unschedulable(&self, unschedulable: bool) -> bool {
+        if unschedulable { self.cordon } else { self.uncordon }
     }
 
     /// Returns whether an annotation may change.
@@ -129,8 +149,7 @@ mod tests {
         }
     }
 
-    /// The names are on the nodes of clusters since version 0.1.0. Its hooks, and a rollback to
-    /// them, change the same ones.
+    /// The names are on the nodes of clusters since version 0.1.0.
     #[test]
     fn own_keys_of_every_driver_are_allowed() {
         let none = AllowedNodeChanges::default();
@@ -149,7 +168,8 @@ mod tests {
         let settings =
             Settings { tasks: vec![Task::Settle, Task::Wake, Task::Reroll], ..Settings::default() };
         let allowed = AllowedNodeChanges::of_job(&settings);
-        assert!(!allowed.cordon);
+        assert!(!allowed.has_unschedulable(true));
+        assert!(allowed.has_unschedulable(false), "a cordon that mode drive left is removed");
         assert!(allowed.has_label("nvidia.com/gpu-driver-upgrade-state"));
         for key in ["nvidia.com/gpu.present", "nvidia.com/ofed-driver-upgrade-state"] {
             assert!(!allowed.has_label(key), "{key}");

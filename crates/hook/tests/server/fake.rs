@@ -49,8 +49,8 @@ pub(crate) struct State {
     /// API versions by group and resource. The server answers 404 for all others.
     pub(crate) served: BTreeMap<(&'static str, &'static str), Vec<&'static str>>,
     pub(crate) grants: Vec<Grant>,
-    /// What the hooks may change on nodes. Empty: no hook is installed.
-    pub(crate) node_changes: Vec<AllowedNodeChanges>,
+    /// What the hook of each release may change on nodes. Empty: no hook is installed.
+    pub(crate) node_changes: BTreeMap<String, AllowedNodeChanges>,
     /// Removed rights, such as `delete pods`.
     pub(crate) denied: BTreeSet<String>,
     /// The used rows and verbs of the task table.
@@ -177,7 +177,7 @@ impl Server {
             store: Store::default(),
             served: served(&["v1"]),
             grants: Vec::new(),
-            node_changes: Vec::new(),
+            node_changes: BTreeMap::new(),
             denied: BTreeSet::new(),
             used: BTreeSet::new(),
             violations: Vec::new(),

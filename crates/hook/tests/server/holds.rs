@@ -141,6 +141,9 @@ async fn same_version_first_install_and_never_hold_nothing() {
     for (place, change) in cases {
         let (world, mut settings) = (world(), pre());
         change(&world, &mut settings);
+        // Only the rights of these settings.
+        world.server.change(|state| state.grants.clear());
+        world.install(&settings, "job-pre");
         let ended = world.ends(world.start_with(&settings, "pre-a", "job-pre")).await;
         assert_eq!(ended.code, ExitCode::Success, "{place}: {}", ended.message);
         assert_eq!(named(&ended), ["*:PreflightPassed", "*:NoNodeHeld"], "{place}");

@@ -183,7 +183,9 @@ impl World {
             for grant in grants(settings) {
                 state.grants.push(grant);
             }
-            state.node_changes.push(AllowedNodeChanges::of_job(settings));
+            state
+                .node_changes
+                .insert(settings.release.clone(), AllowedNodeChanges::of_job(settings));
         });
     }
 

@@ -13,31 +13,38 @@ use kube::client::ConfigExt;
 use kube::{Client, Config};
 use tower::{BoxError, Service, ServiceBuilder};
 
-use super::{ClientError, ProxyVariables};
+use super::ClientError;
 
 /// Returns the proxy between this client and the API server. `proxy` is the one that the kubeconfig
-/// or the environment names. As with kubectl, `NO_PROXY` excludes servers from a proxy of the
-/// environment, and a local server needs no such proxy.
+/// or the environment names. `no_proxy` has the servers that are excluded from a proxy of the
+/// environment, which a local server does not need either; `None`: it is the kubeconfig's.
 ///
 /// # Errors
 /// The proxy cannot be used.
 pub(super) fn between(
     proxy: &Uri,
     server: &Uri,
-    variables: &ProxyVariables,
+    no_proxy: Option<&str>,
 ) -> Result<Option<Intercept>, ClientError> {
-    let intercept = |excluded: String| {
-        Matcher::builder().all(proxy.to_string()).no(excluded).build().intercept(server)
-    };
-    let Some(found) = intercept(String::new()).filter(|found| is_supported(found.uri())) else {
-        return Err(ClientError::Proxy(without_password(proxy)));
-    };
-    let from_environment = variables.https_proxy.as_deref().and_then(|text| text.parse().ok());
-    if from_environment.as_ref() != Some(proxy) {
-        return Ok(Some(found));
+    let excluded = no_proxy.map(|no_proxy| excluded_hosts(no_proxy, port(server)));
+    let is_excluded = excluded.as_ref().is_some_and(|hosts| {
+        is_local(server)
+            || hosts.contains(&"*")
+            || Matcher::builder()
+                .all("http://any.invalid")
+                .no(hosts.join(","))
+                .build()
+                .intercept(server)
+                .is_none()
+    });
+    if is_excluded {
+        return Ok(None);
     }
-    let excluded = excluded_hosts(variables.no_proxy.as_deref().unwrap_or_default(), port(server));
-    Ok(intercept(excluded).filter(|_| !is_local(server)))
+    let found = Matcher::builder().all(proxy.to_string()).build().intercept(server);
+    match found.filter(|found| is_supported(found.uri())) {
+        Some(found) => Ok(Some(found)),
+        None => Err(ClientError::Proxy(without_password(proxy))),
+    }
 }
 
 fn is_supported(proxy: &Uri) -> bool {
@@ -65,13 +72,13 @@ fn is_local(server: &Uri) -> bool {
 
 /// Returns the entries of `NO_PROXY` in the form of [`Matcher`], which knows neither ports nor
 /// `*.example.com`.
-fn excluded_hosts(no_proxy: &str, port: u16) -> String {
+fn excluded_hosts(no_proxy: &str, port: u16) -> Vec<&str> {
     let hosts = no_proxy.split(',').map(str::trim).filter_map(|entry| {
         let (host, only) = split_port(entry);
         let domain = host.strip_prefix('*').filter(|domain| domain.starts_with('.'));
         only.is_none_or(|only| only == port).then_some(domain.unwrap_or(host))
     });
-    hosts.collect::<Vec<_>>().join(",")
+    hosts.collect()
 }
 
 /// Splits the port from an entry. An IPv6 address or network without brackets has no port.
@@ -103,7 +110,7 @@ pub(super) fn client(config: Config, proxy: &Intercept) -> Result<Client, Client
             },
         );
     }
-    let socks = SocksV5::new(address, tcp);
+    let socks = SocksV5::new(with_socks_port(address), tcp);
     through(
         config,
         match proxy.raw_auth() {
@@ -111,6 +118,15 @@ pub(super) fn client(config: Config, proxy: &Intercept) -> Result<Client, Client
             None => socks,
         },
     )
+}
+
+/// Returns the address with the usual port of SOCKS if it has none: hyper would connect to port 80.
+fn with_socks_port(address: Uri) -> Uri {
+    if address.port().is_some() {
+        return address;
+    }
+    let text = format!("{}:1080", address.to_string().trim_end_matches('/'));
+    text.parse().unwrap_or(address)
 }
 
 /// Returns kube's client without retries, on another connector.
@@ -141,11 +157,8 @@ mod tests {
 
     /// Returns the address of the proxy to a server, with these variables.
     fn proxy(server: &str, no_proxy: &str) -> Option<String> {
-        let variables = ProxyVariables {
-            https_proxy: Some("http://proxy.example:3128".to_owned()),
-            no_proxy: Some(no_proxy.to_owned()),
-        };
-        let found = between(&uri("http://proxy.example:3128"), &uri(server), &variables).unwrap();
+        let found =
+            between(&uri("http://proxy.example:3128"), &uri(server), Some(no_proxy)).unwrap();
         found.map(|found| found.uri().to_string())
     }
 
@@ -165,6 +178,8 @@ mod tests {
             ("https://api.corp.example", "api.corp.example:443", true),
             ("https://api.corp.example:6443", "*", true),
             ("https://api.corp.example:6443", "*.other.example", false),
+            ("https://10.1.2.3:6443", "*", true),
+            ("https://[fd00::1]:6443", "other.example, *", true),
             ("https://10.1.2.3:6443", "10.1.2.3", true),
             ("https://10.1.2.3:6443", "10.1.2.3:6443", true),
             ("https://10.1.2.3:6443", "10.0.0.0/8", true),
@@ -183,12 +198,20 @@ mod tests {
 
     #[test]
     fn proxy_of_the_kubeconfig_has_no_exclusions() {
-        let variables = ProxyVariables {
-            https_proxy: Some("http://other.example:3128".to_owned()),
-            no_proxy: Some("*".to_owned()),
-        };
         let (proxy, server) = (uri("socks5://127.0.0.1:1080"), uri("https://127.0.0.1:6443"));
-        assert!(between(&proxy, &server, &variables).unwrap().is_some());
+        assert!(between(&proxy, &server, None).unwrap().is_some());
+        assert!(between(&proxy, &server, Some("")).unwrap().is_none());
+    }
+
+    #[test]
+    fn socks_proxy_without_port_has_its_usual_one() {
+        for (address, expected) in [
+            ("socks5://proxy.example", "socks5://proxy.example:1080/"),
+            ("socks5h://[fd00::1]", "socks5h://[fd00::1]:1080/"),
+            ("socks5://proxy.example:99", "socks5://proxy.example:99/"),
+        ] {
+            assert_eq!(with_socks_port(uri(address)).to_string(), expected);
+        }
     }
 
     #[test]
@@ -197,9 +220,18 @@ mod tests {
             ("https://user:word@proxy.example:3128", "https://proxy.example:3128"),
             ("ftp://proxy.example", "ftp://proxy.example"),
         ] {
-            let variables = ProxyVariables::default();
-            let error = between(&uri(proxy), &uri("https://api:6443"), &variables).unwrap_err();
+            let error = between(&uri(proxy), &uri("https://api:6443"), Some("")).unwrap_err();
             assert!(matches!(&error, ClientError::Proxy(found) if found == named), "{error}");
+        }
+    }
+
+    #[test]
+    fn unsupported_proxy_does_not_matter_for_excluded_servers() {
+        let proxy = uri("https://proxy.example:3128");
+        for (server, no_proxy) in
+            [("https://127.0.0.1:6443", ""), ("https://api.corp.example", "corp.example")]
+        {
+            assert!(between(&proxy, &uri(server), Some(no_proxy)).unwrap().is_none(), "{server}");
         }
     }
 }

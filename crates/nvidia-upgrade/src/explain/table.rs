@@ -29,13 +29,17 @@ impl ControllerWait {
             Self::SandboxWorkloads => (
                 "SandboxWorkloads",
                 false,
-                "delete the driver pods yourself, one node at a time, when the node is cordoned and empty, or use mode drive",
+                "use mode drive; or cordon and empty one node at a time, and delete its driver pod",
             ),
-            Self::Off => ("Off", false, "set upgradePolicy.autoUpgrade to true"),
+            Self::Off => (
+                "Off",
+                false,
+                "set upgradePolicy.autoUpgrade to true; or cordon and empty one node at a time, and delete its driver pod",
+            ),
             Self::Blocked { error } => (
                 "Blocked",
                 !error.has_surplus(),
-                "find out why the DaemonSet does not have exactly the pods that it needs: a node that is NotReady, or that has a taint that the DaemonSet does not tolerate, keeps its pod until the pod is deleted (by force, if the node is gone)",
+                "find out why the DaemonSet has too few or too many pods: a node that is NotReady, or that has a taint that the DaemonSet does not tolerate, keeps its pod until the pod is deleted (by force, if the node is gone)",
             ),
             Self::PassEnds { .. } => (
                 "PassEnds",
@@ -81,7 +85,7 @@ impl ControllerWait {
             Self::MaintenanceOff => (
                 "MaintenanceOff",
                 false,
-                "enable requestor mode again, or remove the requestor-mode annotation and set the state label to upgrade-required",
+                "enable requestor mode again; or remove the node's annotation …-driver-upgrade-requestor-mode, and set its label …-driver-upgrade-state to upgrade-required",
             ),
             Self::Terminating { .. } => {
                 ("Terminating", true, "if the pod does not end, check the kubelet of the node")

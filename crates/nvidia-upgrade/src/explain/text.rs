@@ -29,7 +29,7 @@ impl fmt::Display for ControllerWait {
             }
             // It is unknown when the controller last checked the nodes.
             Self::Asleep { step, since: None, .. } => {
-                write!(out, "when NVIDIA's controller checks the nodes next, {step}")
+                write!(out, "when NVIDIA's controller next checks the nodes, {step}")
             }
             Self::Asleep { step, since: Some(since), until } => {
                 write!(

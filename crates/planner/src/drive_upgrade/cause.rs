@@ -90,7 +90,7 @@ impl FailureCause {
             Self::DriverFailing => "the driver's containers fail repeatedly",
             Self::DriverTimeout => "the driver did not become ready in time",
             Self::ValidationTimeout => "the validator did not succeed in time",
-            Self::PluginNotServing => "a plugin that uses the driver does not serve",
+            Self::PluginNotServing => "a plugin that uses the driver does not serve its devices",
             Self::WriteRefused | Self::WriteRefusedAfterRestart => "the API server refused a write",
         }
     }

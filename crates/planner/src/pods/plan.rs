@@ -202,7 +202,7 @@ impl fmt::Display for StepObstacle {
         let of = |(name, block): &(String, EvictionBlock)| {
             let key = block
                 .policy_key(self.step)
-                .map(|key| format!(" ({key} would allow it)"))
+                .map(|key| format!("; {key} would allow the eviction"))
                 .unwrap_or_default();
             format!("{name} {block}{key}")
         };

@@ -100,7 +100,7 @@ impl fmt::Display for NoEta {
                 write!(out, "the run record does not say since when node {node} has been waiting")
             }
             Self::NotStarted { node } => {
-                write!(out, "node {node} has not been started although a slot is free")
+                write!(out, "the upgrade of node {node} has not started although a slot is free")
             }
             Self::NoSlot { node } => write!(out, "no slot becomes free for node {node}"),
         }

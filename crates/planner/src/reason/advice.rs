@@ -2,6 +2,7 @@
 
 use contract::driver::Driver;
 use contract::names;
+use nvidia_upgrade::explain::ControllerWait;
 
 use super::Reason;
 use super::upgrade::UpgradeReason;
@@ -16,7 +17,7 @@ impl Reason {
     pub fn advice(&self, driver: Driver) -> &'static str {
         if let Self::DriverOutOfDate { why: Some(why), .. }
         | Self::UpgradeUnfinished { why: Some(why), .. } = self
-            && why.stops_all()
+            && (why.stops_all() || matches!(**why, ControllerWait::Off))
         {
             // The policy for nodes does not matter while the controller upgrades no node at all.
             return why.advice();
@@ -70,10 +71,10 @@ impl Reason {
                 "deploy the operator's release with the same values as its hook release, and find out who manages the field"
             }
             Self::ReconcileFailed { .. } => {
-                "fix the problem in the operator's message; the condition clears at the operator's next reconciliation, after a change of the custom resource"
+                "fix the problem in the operator's message; the condition clears at the operator's next reconciliation, which a change of the custom resource triggers, such as an annotation"
             }
             Self::PolicyIgnored { .. } => {
-                "keep one ClusterPolicy (kubectl get clusterpolicies) and delete the others, or set rollout.clusterPolicy to the one that owns the DaemonSets"
+                "set rollout.clusterPolicy to the ClusterPolicy that owns the operator's DaemonSets (metadata.ownerReferences), and delete only those that own none: DaemonSets and their drivers are deleted with their owner"
             }
             Self::DriverLeftOver { .. } => {
                 "cordon and empty the DaemonSet's nodes, then delete it: the operator deletes only nvidia-driver-daemonset, never a DaemonSet for one kernel or one RHCOS release"
@@ -100,9 +101,11 @@ impl Reason {
                 "compare the operating system and kernel labels of the node (node-feature-discovery) with the node selectors of the driver DaemonSets, and check the operator's log"
             }
             Self::NodeInOtherPool { .. } => {
-                "cordon and empty the node, then set the label nvidia.com/gpu-operator.driver.owner to the NVIDIADriver that must own it, which replaces its driver pod at once; to keep the node in its pool, remove the label that moved it"
+                "cordon and empty the node, then set the label nvidia.com/gpu-operator.driver.owner to the NVIDIADriver that must own it, which replaces its driver pod at once; to keep the node in its pool, undo the change of the node label that nodeSelector matches"
             }
-            Self::NodeNotReady { .. } => "repair or remove the node, or raise tolerateNotReady",
+            Self::NodeNotReady { .. } => {
+                "repair the node, or delete it (kubectl delete node); rollout.tolerateNotReady is the number of such nodes that the run accepts"
+            }
             Self::DriverPodMissing => {
                 "find out why the DaemonSet controller creates no pod: kubectl describe daemonset"
             }
@@ -110,7 +113,7 @@ impl Reason {
                 "free resources for the driver pod, or correct taints and selectors"
             }
             Self::DriverOutOfDate { .. } => {
-                "if autoUpgrade is true, wait: NVIDIA's controller upgrades the node when driver.upgradePolicy allows; otherwise, delete the driver pod yourself"
+                "if autoUpgrade is true, wait: NVIDIA's controller upgrades the node when driver.upgradePolicy allows; otherwise, cordon and empty the node, then delete its driver pod, one node at a time"
             }
             Self::DriverNotReady { .. } => {
                 "check the driver pod's log: kubectl logs POD -c nvidia-driver-ctr"
@@ -119,7 +122,7 @@ impl Reason {
                 "wait: NVIDIA's controller checks its nodes at least every two minutes"
             }
             Self::UpgradeFailed { .. } => {
-                "find the cause with gpu-rollout why NODE (such as a pod that cannot be evicted, or a driver that does not start) and fix it, then run gpu-rollout retry NODE"
+                "fix the cause, such as a pod that cannot be evicted or a driver that does not start, then run gpu-rollout retry NODE; gpu-rollout why NODE shows the pods and events"
             }
             Self::Skipped { .. } => {
                 "remove the label nvidia.com/gpu-driver-upgrade.skip to have the node upgraded"
@@ -147,7 +150,7 @@ impl Reason {
                 "wait: the DaemonSet replaces its pods as its update strategy allows (kubectl rollout status)"
             }
             Self::NodeTainted { .. } => {
-                "remove the taint, or let the operator's pods tolerate it (daemonsets.tolerations); to leave the node out, label it nvidia.com/gpu.deploy.operands=false"
+                "remove the taint, or let the operator's pods tolerate it (daemonsets.tolerations); to leave the node out, empty it and label it nvidia.com/gpu.deploy.operands=false, which removes its driver and device plugin"
             }
             Self::MigReconfiguring { .. } => {
                 "wait: the MIG manager is reconfiguring the node; if it does not finish, check its log on the node"
@@ -207,7 +210,7 @@ impl Reason {
                 "check the pod and its log on the node; if the pod rejects its configuration, the init container names it"
             }
             Self::WriteRefused { .. } => {
-                "change the admission policy, webhook or quota that refuses the write, then deploy again (in modes drive and steer, gpu-rollout retry NODE is enough)"
+                "change the admission policy, webhook or quota that refuses the write, then deploy again (in modes drive and steer, while the hook runs, gpu-rollout retry NODE is enough)"
             }
             Self::WriteRetried { .. } => {
                 "find out why the named admission webhook fails; the hook retries the write a few times"
@@ -249,7 +252,7 @@ impl UpgradeReason {
                 "make the named nodes available again, or raise the limit (policy.maxUnavailable or policy.topology.maxUnavailable); then deploy again"
             }
             Self::ForeignCordon => {
-                "uncordon the node to have it upgraded, or set foreignCordon to include cordoned nodes"
+                "uncordon the node to have it upgraded, or set foreignCordon to `include`, which upgrades cordoned nodes too"
             }
             Self::Maintenance { .. } => {
                 "find out who requested the maintenance and when it ends: kubectl get nodemaintenances -A"
@@ -267,7 +270,7 @@ impl UpgradeReason {
             Self::Jobs { .. } => {
                 "wait: the upgrade continues when the jobs have ended; policy.waitForCompletion.timeout limits the wait"
             }
-            Self::Listing => "wait: the hook is listing the pods of the node",
+            Self::Listing | Self::Releasing => "wait",
             Self::Queued => {
                 "wait: the upgrade continues when the pods of another node have left; policy.maxParallelUpgrades sets how many nodes are upgraded at the same time"
             }
@@ -293,7 +296,6 @@ impl UpgradeReason {
             Self::NewerRecord { .. } => {
                 "deploy with the version of gpu-rollout that wrote the record, or with a newer one"
             }
-            Self::Releasing => "wait: the hook is removing its labels, annotations and cordon",
         }
     }
 }

@@ -228,7 +228,7 @@ impl fmt::Display for Reason {
             Self::PluginQueued { cause, away, limit } => {
                 write!(
                     out,
-                    "the DRA plugin is stale ({cause}) and is queued for replacement: {} unavailable, and at most {limit} may be",
+                    "the DRA plugin is stale ({cause}) and is queued for replacement: {} unavailable, and the limit is {limit}",
                     is_or_are(*away, "plugin")
                 )
             }
@@ -287,7 +287,7 @@ impl fmt::Display for Reason {
             ),
             Self::RestartQueued { cause, away, limit } => write!(
                 out,
-                "a pod of the device plugin is stale ({cause}) and is queued for replacement: the plugin is unavailable on {}, and may be on at most {limit}",
+                "a pod of the device plugin is stale ({cause}) and is queued for replacement: the plugin is unavailable on {}, and the limit is {limit}",
                 with_noun(*away, "node")
             ),
             Self::RestartHeldUp { cause, failed } => write!(

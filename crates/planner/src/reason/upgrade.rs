@@ -176,7 +176,7 @@ impl fmt::Display for UpgradeReason {
             Self::FailureBudget { failed, budget } => {
                 write!(
                     out,
-                    "failure budget exceeded: {} failed ({}), at most {budget} may fail; no more upgrades start",
+                    "failure budget exceeded: {} failed ({}), and the limit is {budget}; no more upgrades start",
                     with_noun(failed.len(), "node"),
                     listed(failed)
                 )
@@ -266,7 +266,7 @@ impl fmt::Display for UpgradeReason {
                     (false, _) => "; the node keeps its old driver",
                 };
                 let plural = if *attempts == 1 { "" } else { "s" };
-                write!(out, "{message} ({attempts} attempt{plural}){stays}")
+                write!(out, "{message}; {attempts} attempt{plural}{stays}")
             }
             Self::NewerRecord { version } => {
                 write!(
@@ -296,7 +296,7 @@ impl fmt::Display for StartRefusal {
             Self::Unavailable { limit, total, holders } => {
                 write!(
                     out,
-                    "{} of {} {} unavailable, and at most {limit} may be: {}",
+                    "{} of {} {} unavailable, and the limit is {limit}: {}",
                     holders.len(),
                     with_noun(*total, "node"),
                     if holders.len() == 1 { "is" } else { "are" },
@@ -306,7 +306,7 @@ impl fmt::Display for StartRefusal {
             Self::Group { group, limit, holders } => {
                 write!(
                     out,
-                    "{} unavailable in topology group `{group}`, and at most {limit} may be: {}",
+                    "{} unavailable in topology group `{group}`, and the limit is {limit}: {}",
                     is_or_are(holders.len(), "node"),
                     listed(holders)
                 )
@@ -329,11 +329,11 @@ mod tests {
         };
         assert_eq!(
             failed(FailureCause::CordonContested),
-            "why (2 attempts); the hook does not cordon it again"
+            "why; 2 attempts; the hook does not cordon it again"
         );
         assert_eq!(
             failed(FailureCause::EvictionTimeout),
-            "why (2 attempts); the node keeps its old driver"
+            "why; 2 attempts; the node keeps its old driver"
         );
     }
 }

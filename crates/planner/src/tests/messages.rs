@@ -149,7 +149,7 @@ impl CatalogMessage {
 }
 
 fn class(resolves_itself: bool) -> &'static str {
-    if resolves_itself { "resolves by itself" } else { "needs manual action" }
+    if resolves_itself { "may resolve by itself" } else { "needs manual action" }
 }
 
 fn remedy(advice: &str) -> String {

@@ -1,5 +1,6 @@
 //! Checks of a patch of a node: before it is applied, and of the node and the limits after it.
 
+use contract::task::AllowedNodeChanges;
 use nvidia_upgrade::state::ControllerState;
 use observed::ObservedNode;
 use planner::action::NodePatch;
@@ -18,23 +19,8 @@ impl InvariantChecker<'_, '_> {
         {
             self.context.violation(&format!("{}: the hook removes a foreign cordon", patch.node));
         }
-        let traits = self.driver_kind().traits();
-        let mut ours =
-            vec![traits.own_state_label, traits.own_record, traits.requested, traits.safe_load];
         if self.context.has_controller() {
             self.skip_label(patch, &node.node);
-            ours.extend([
-                traits.skip_label,
-                traits.hold,
-                traits.retries,
-                traits.wake,
-                traits.state_label,
-            ]);
-            ours.extend([
-                traits.initially_unschedulable,
-                traits.wait_start,
-                traits.validation_start,
-            ]);
         }
         if patch.starts && !self.cluster.pauses.is_empty() {
             let is_known = self.hook.knows_pauses(self.cluster);
@@ -43,14 +29,18 @@ impl InvariantChecker<'_, '_> {
                 &format!("{}: the hook starts it while the fleet is paused", patch.node),
             );
         }
-        let foreign = patch
-            .labels
-            .keys()
-            .chain(patch.annotations.keys())
-            .find(|key| !ours.contains(&key.as_str()));
-        if let Some(key) = foreign {
+        let allowed = AllowedNodeChanges::of_job(&self.hook.settings);
+        let mut foreign = patch.labels.keys().filter(|key| !allowed.has_label(key));
+        let mut others = patch.annotations.keys().filter(|key| !allowed.has_annotation(key));
+        if let Some(key) = foreign.next().or_else(|| others.next()) {
             self.context.violation(&format!(
-                "{}: the hook writes {key}, which it does not own",
+                "{}: the hook writes {key}, which its tasks do not",
+                patch.node
+            ));
+        }
+        if patch.unschedulable.is_some_and(|now| !allowed.has_unschedulable(now)) {
+            self.context.violation(&format!(
+                "{}: the hook changes whether it is unschedulable, which its tasks do not",
                 patch.node
             ));
         }

@@ -146,7 +146,7 @@ fn gpu_operator_2619_a_peermem_container_that_crashes_is_named() {
     let story = driven.run();
     assert!(
         story.contains(
-            "NodesFailed: gpu-0: not ready within 120 s: nvidia-peermem-ctr: CrashLoopBackOff"
+            "NodesFailed: gpu-0: the driver pod did not become ready within 120 s: nvidia-peermem-ctr: CrashLoopBackOff"
         ),
         "{story}"
     );

@@ -112,7 +112,7 @@ fn checked_effect(text: &str) -> Result<TaintEffect, NodeOptionError> {
 )]
 pub(super) struct NodeSchedulingOptions {
     /// Label of the nodes for operators, controllers, webhooks and hook Jobs; repeatable, nodes
-    /// must have all labels
+    /// must have all the labels
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     system_node_selector: Vec<NodeLabel>,
     /// Taint to tolerate on these nodes; without VALUE, any value; without EFFECT, any effect;
@@ -120,7 +120,7 @@ pub(super) struct NodeSchedulingOptions {
     #[arg(long, value_name = "KEY[=VALUE][:EFFECT]", value_parser = toleration)]
     system_node_toleration: Vec<RecipeToleration>,
     /// Label of the nodes with GPUs or NICs, for the pods that serve these devices; repeatable,
-    /// nodes must have all labels
+    /// nodes must have all the labels
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     accelerated_node_selector: Vec<NodeLabel>,
     /// Taint to tolerate on these nodes; without VALUE, any value; without EFFECT, any effect;

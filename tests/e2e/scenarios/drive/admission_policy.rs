@@ -201,7 +201,15 @@ async fn policies_deny_all_but_the_hooks_own_writes() -> Result<()> {
         check_objects(stack, OPERATOR, None).await?;
         check_objects(stack, EDITOR, Some("editor@example.com is none of them")).await?;
 
-        // Nothing keeps a deleted namespace, and the policies end with their release.
+        // The garbage collector may remove its finalizer.
+        let maps = Api::<ConfigMap>::namespaced(stack.client.clone(), OPERATOR_NAMESPACE);
+        maps.delete("gpu-rollout-trigger", &DeleteParams::foreground()).await?;
+        until("the end of the trigger", super::LIMIT, async || {
+            Ok(maps.get_opt("gpu-rollout-trigger").await?.is_none().then_some(()))
+        })
+        .await?;
+
+        // The policies end with their release.
         stack.helm.ok(&["uninstall", HOOK, "-n", OPERATOR_NAMESPACE]).await?;
         let left = Api::<ValidatingAdmissionPolicy>::all(stack.client.clone())
             .list(&ListParams::default())

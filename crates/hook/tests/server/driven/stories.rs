@@ -101,6 +101,18 @@ pub(crate) const STORIES: &[Story] = &[
         ..WELL
     },
     Story {
+        name: "a policy that evicts nothing",
+        make: || {
+            let fleet = gpu(|settings| {
+                settings.upgrade.policy.pod_deletion = None;
+                settings.upgrade.policy.drain = None;
+            });
+            fleet.serves("web", "gpu-0", 1, false)
+        },
+        patches: [2; 3],
+        ..WELL
+    },
+    Story {
         name: "a budget that yields when a replacement is ready",
         make: || {
             let fleet = gpu(|_| {}).serves("serve", "gpu-0", 2, true).protected("serve", 1);
@@ -215,7 +227,7 @@ pub(crate) const STORIES: &[Story] = &[
         name: "a driver that fails",
         make: || gpu(tried_once).with(|script| script.failing = ["gpu-1"].into()),
         code: ExitCode::NodesFailed,
-        says: "restarts: nvidia-driver-ctr: CrashLoopBackOff (1 attempt); the node stays cordoned",
+        says: "restarts: nvidia-driver-ctr: CrashLoopBackOff; 1 attempt; the node stays cordoned",
         left: &[("gpu-1", "upgrade-failed driver-failing 1 cordoned")],
         ..WELL
     },
@@ -236,7 +248,7 @@ pub(crate) const STORIES: &[Story] = &[
             fleet.with(|script| script.failing = ["gpu-1"].into())
         },
         code: ExitCode::NodesFailed,
-        says: "restarts: nvidia-driver-ctr: CrashLoopBackOff (2 attempts); the node stays cordoned",
+        says: "restarts: nvidia-driver-ctr: CrashLoopBackOff; 2 attempts; the node stays cordoned",
         patches: [3, TRIED_TWICE, 3],
         drivers: [1, 2, 1],
         left: &[("gpu-1", "upgrade-failed driver-failing 2 cordoned")],

@@ -237,7 +237,7 @@ impl State {
             return;
         }
         let allowed = |may: fn(&AllowedNodeChanges, &str) -> bool, key: &str| {
-            self.node_changes.iter().any(|changes| may(changes, key))
+            self.node_changes.values().any(|changes| may(changes, key))
         };
         let keys = |part: &str| {
             request.body["metadata"][part].as_object().into_iter().flatten().map(|(key, _)| key)
@@ -245,7 +245,11 @@ impl State {
         let labels = keys("labels").all(|key| allowed(AllowedNodeChanges::has_label, key));
         let annotations =
             keys("annotations").all(|key| allowed(AllowedNodeChanges::has_annotation, key));
-        let cordon = request.body.get("spec").is_none() || allowed(|changes, _| changes.cordon, "");
+        let cordon = match request.body.get("spec").map(|spec| spec["unschedulable"] == true) {
+            None => true,
+            Some(true) => allowed(|changes, _| changes.has_unschedulable(true), ""),
+            Some(false) => allowed(|changes, _| changes.has_unschedulable(false), ""),
+        };
         if !(labels && annotations && cordon) {
             self.violations.push(format!("outside the table of node changes: {request:?}"));
         }

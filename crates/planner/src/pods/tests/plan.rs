@@ -105,13 +105,13 @@ fn gpu_operator_454_one_forbidden_pod_keeps_all_untouched() {
             "bare",
             bare(gpu_pod("trainer")),
             PodDeletionPolicy::default(),
-            "has no controller that would recreate it (podDeletion.force would allow it)",
+            "has no controller that would recreate it; podDeletion.force would allow the eviction",
         ),
         (
             "emptyDir",
             shared_memory(gpu_pod("trainer")),
             force(),
-            "has an emptyDir in memory (shared memory), which would be lost (podDeletion.deleteEmptyDir would allow it)",
+            "has an emptyDir in memory (shared memory), which would be lost; podDeletion.deleteEmptyDir would allow the eviction",
         ),
         (
             "DaemonSet",
@@ -229,7 +229,7 @@ fn aicr_2626_drain_never_waits_for_skipped_pods() {
     assert_eq!((progress, evict), (PodProgress::Blocked, vec![]));
     assert_eq!(
         obstacle.expect("an obstacle"),
-        "no pod was evicted: team/debug has no controller that would recreate it (drain.force would allow it)"
+        "no pod was evicted: team/debug has no controller that would recreate it; drain.force would allow the eviction"
     );
 }
 

@@ -28,7 +28,7 @@ impl Reason {
                 "remove the taint, or add a toleration for it to the DaemonSet"
             }
             Self::DriverOutOfDate { .. } => {
-                "delete the driver pod yourself when no pod on the node uses the driver, or use mode drive: in mode observe, the hook replaces no driver pod"
+                "use mode drive; or cordon and empty the node, then delete its driver pod, one node at a time: in mode observe, the hook replaces no driver pod"
             }
             Self::DriverNotReady { .. } => "check the log of the DaemonSet's pod on the node",
             Self::Skipped { .. } => {

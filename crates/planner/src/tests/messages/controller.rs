@@ -64,7 +64,8 @@ fn of_slots() -> Vec<ControllerWait> {
         |counted, holders: Vec<SlotHolder>, ahead: Vec<String>| ControllerWait::Unavailable {
             limit: counted,
             written: "25%".into(),
-            total: 8,
+            // 25 % of it is the limit.
+            total: 4 * counted,
             counted,
             holders: holders.into_iter().collect(),
             ahead: ahead.into_iter().collect(),

@@ -139,17 +139,19 @@ fn failed(cause: FailureCause) -> UpgradeReason {
 fn why(cause: FailureCause) -> &'static str {
     match cause {
         FailureCause::PodsNotEvictable => {
-            "no pod was evicted: training/notebook has no controller that would recreate it (podDeletion.force would allow it)"
+            "no pod was evicted: training/notebook has no controller that would recreate it; podDeletion.force would allow the eviction"
         }
         FailureCause::EvictionTimeout | FailureCause::DrainTimeout => {
             "pods did not leave within 300 s: inference/llm-0"
         }
         FailureCause::DrainBlocked => {
-            "no pod was evicted: training/cache-0 has an emptyDir on disk, which would be lost (drain.deleteEmptyDir would allow it)"
+            "no pod was evicted: training/cache-0 has an emptyDir on disk, which would be lost; drain.deleteEmptyDir would allow the eviction"
         }
         FailureCause::CordonContested => "another user or controller uncordoned the node 4 times",
         FailureCause::DriverFailing => "11 restarts: nvidia-driver-ctr: CrashLoopBackOff",
-        FailureCause::DriverTimeout => "not ready within 1800 s: it is not ready",
+        FailureCause::DriverTimeout => {
+            "the driver pod did not become ready within 1800 s: nvidia-driver-ctr: CreateContainerError"
+        }
         FailureCause::ValidationTimeout => "driver-validation: CrashLoopBackOff",
         FailureCause::PluginNotServing => "no ResourceSlice of gpu.nvidia.com for the node",
         FailureCause::WriteRefused | FailureCause::WriteRefusedAfterRestart => {

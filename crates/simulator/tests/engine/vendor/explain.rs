@@ -252,7 +252,7 @@ fn every_wait_has_its_words() {
             (
                 "Asleep",
                 true,
-                "when NVIDIA's controller checks the nodes next, the node enters state `validation-required` (validating the driver)",
+                "when NVIDIA's controller next checks the nodes, the node enters state `validation-required` (validating the driver)",
             ),
         ),
         (

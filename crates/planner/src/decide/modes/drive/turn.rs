@@ -277,7 +277,8 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
             return StateResult::Fails(FailureCause::DriverFailing, message);
         }
         if late {
-            let message = format!("not ready within {limit} s: {}", trouble());
+            let message =
+                format!("the driver pod did not become ready within {limit} s: {}", trouble());
             return StateResult::Fails(FailureCause::DriverTimeout, message);
         }
         let restarts = pod.containers.iter().map(|container| container.restarts).sum();
