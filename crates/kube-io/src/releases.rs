@@ -15,6 +15,10 @@ use super::call::{CallError, call, optional};
 use super::list::list_pages;
 use super::list_watch::ObjectSelection;
 
+mod deployer;
+
+pub use deployer::ReleaseDeployer;
+
 /// A hook release, from its trigger ConfigMap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookRelease {
@@ -22,6 +26,8 @@ pub struct HookRelease {
     pub trigger: String,
     /// The settings of its Job.
     pub settings: Result<Box<Settings>, UnreadableSettings>,
+    /// Who deployed it; `None`: unknown.
+    pub deployer: Option<ReleaseDeployer>,
 }
 
 /// Why the settings of a release cannot be read.
@@ -104,7 +110,11 @@ fn parse_release(object: &ConfigMap) -> Option<HookRelease> {
     let text = object.data.as_ref()?.get("settings")?;
     let part = |text: &Option<String>| text.clone().unwrap_or_default();
     let trigger = format!("{}/{}", part(&object.metadata.namespace), part(&object.metadata.name));
-    Some(HookRelease { trigger, settings: parse_settings(text).map(Box::new) })
+    Some(HookRelease {
+        trigger,
+        settings: parse_settings(text).map(Box::new),
+        deployer: ReleaseDeployer::of(&object.metadata),
+    })
 }
 
 fn parse_settings(text: &str) -> Result<Settings, UnreadableSettings> {

@@ -10,6 +10,7 @@ pub mod abort;
 pub mod advice;
 pub mod apply;
 pub mod command_error;
+mod deploy_again;
 pub mod deployed;
 pub mod doctor;
 pub mod find_rollouts;

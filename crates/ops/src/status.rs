@@ -13,6 +13,7 @@ use observed::pause::{ObservedPause, annotated_nodes};
 use planner::node::DriverOperands;
 use planner::progress::RolloutPace;
 
+use super::deploy_again::deploy_again;
 use super::hold_status::{HoldStatus, is_attended};
 use super::observe::RolloutSnapshot;
 use super::obstacle::PodObstacle;
@@ -41,6 +42,10 @@ pub struct RolloutStatus {
     /// `namespace/name` of the hook release; absent: there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
+    /// How to deploy the release again, so that its hook runs again; absent: its deployer is
+    /// unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deploy_again: Option<String>,
     /// The mode.
     pub mode: &'static str,
     /// The hook's run.
@@ -229,6 +234,7 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
         title: snapshot.target.title(),
         driver: snapshot.settings.driver.traits().name,
         release: snapshot.target.release.clone(),
+        deploy_again: snapshot.target.deployer.as_ref().map(deploy_again),
         mode: snapshot.settings.mode.name(),
         run: run_status(snapshot),
         holds_unattended: rows.iter().any(|row| row.held.is_some()) && !is_attended(snapshot),

@@ -3,7 +3,7 @@
 use contract::driver::Driver;
 use contract::settings::{DraSettings, Mode, Reroll, Settings};
 use contract::task::Task;
-use kube_io::releases::HookRelease;
+use kube_io::releases::{HookRelease, ReleaseDeployer};
 
 /// One rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct RolloutTarget {
     /// `namespace/name` of the hook release; `None`: there is none, and the settings are the hook's
     /// defaults.
     pub release: Option<String>,
+    /// Who deployed the release; `None`: unknown.
+    pub deployer: Option<ReleaseDeployer>,
 }
 
 /// Hook releases, sorted by their tasks.
@@ -29,11 +31,11 @@ pub(crate) struct SortedReleases {
 /// Sorts hook releases.
 pub(crate) fn sort_releases(releases: Vec<HookRelease>) -> SortedReleases {
     let SortedReleases { mut targets, mut steps, mut notes } = SortedReleases::default();
-    for HookRelease { trigger, settings } in releases {
+    for HookRelease { trigger, settings, deployer } in releases {
         match settings {
             Ok(settings) if settings.watches() => {
                 let release = Some(format!("{}/{}", settings.namespace, settings.release));
-                targets.push(RolloutTarget { settings: *settings, release });
+                targets.push(RolloutTarget { settings: *settings, release, deployer });
             }
             // The release after the operator is its rollout.
             Ok(settings) => steps.push(*settings),
@@ -78,7 +80,7 @@ pub(crate) fn without_release(
         dra: DraSettings { reroll: Reroll::Off, ..DraSettings::default() },
         ..Settings::default()
     };
-    RolloutTarget { settings, release: None }
+    RolloutTarget { settings, release: None, deployer: None }
 }
 
 impl RolloutTarget {

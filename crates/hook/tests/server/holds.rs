@@ -237,7 +237,7 @@ async fn look(world: &World) -> RolloutSnapshot {
     let client = world.server.client("person");
     let mut looking = RolloutObserver::begin(
         &client,
-        &RolloutTarget { settings, release },
+        &RolloutTarget { settings, release, deployer: None },
         Duration::from_mins(1),
     )
     .await
@@ -287,7 +287,7 @@ async fn held_nodes_before_the_new_operator_are_called_held() {
     world.edit("jobs", OPERATOR, &post().release, |job| job["status"] = json!({"active": 1}));
     let client = world.server.client("person");
     let release = Some(format!("{OPERATOR}/{}", post().release));
-    let target = RolloutTarget { settings: post(), release };
+    let target = RolloutTarget { settings: post(), release, deployer: None };
     let mut observer =
         RolloutObserver::begin(&client, &target, Duration::from_mins(1)).await.unwrap();
     let status = status(&observer.observe(|| world.clock.now()).await.unwrap());

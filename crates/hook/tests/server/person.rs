@@ -42,7 +42,7 @@ impl Person {
             );
         });
         let release = Some(format!("{}/{}", world.settings.namespace, world.settings.release));
-        let target = RolloutTarget { settings: world.settings.clone(), release };
+        let target = RolloutTarget { settings: world.settings.clone(), release, deployer: None };
         let mut person =
             Self { client: world.server.client(PERSON), observers: Vec::new(), target };
         person.start_anew().await;

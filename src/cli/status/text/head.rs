@@ -31,6 +31,9 @@ pub(super) fn lines(status: &RolloutStatus) -> Vec<String> {
     if let Some(run) = &status.run {
         lines.push(format!("run: {}", run_text(run, !status.pauses.is_empty(), status.at)));
         lines.extend(time_limit(run, status));
+        if !run.phase.has_job() && headline.attention != Attention::Done {
+            lines.extend(status.deploy_again.iter().map(|how| format!("to deploy again: {how}")));
+        }
     }
     lines.extend(status.pauses.iter().map(|pause| pause_text(pause, status.at)));
     lines.extend(requests(status));

@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use contract::driver::Driver;
 use contract::user_request::{RequestCommand, UserRequest};
 use ops::advice::fleet_advice;
 use ops::hold_status::HoldStatus;
@@ -75,9 +76,12 @@ fn request(command: RequestCommand, second: i64) -> UserRequest {
 fn status(phase: RunPhase, first: NodeRow) -> RolloutStatus {
     let count = |stage| usize::from(first.stage == stage);
     RolloutStatus {
-        title: "gpu · helm · gpu-operator/gpu-operator-post (drive)".to_owned(),
+        title: "GPU driver (release gpu-operator/gpu-operator-post, mode drive)".to_owned(),
         driver: "gpu",
         release: Some("gpu-operator/gpu-operator-post".to_owned()),
+        deploy_again: Some(
+            "flux reconcile helmrelease gpu-operator-post -n gpu-operator --force".to_owned(),
+        ),
         mode: "drive",
         run: Some(RunStatus {
             phase,
@@ -254,6 +258,7 @@ fn operator_reports_error() -> RolloutStatus {
     let mut status = fleet_waits(Some(880));
     for waiting in status.fleet.iter_mut().chain(&mut status.nodes[0].waiting) {
         (waiting.reason, waiting.text) = (reason.name(), reason.to_string());
+        waiting.remedy = Remedy::words(reason.advice(Driver::Gpu));
     }
     status
 }
