@@ -248,8 +248,11 @@ fn operator_is_scaled_to(world: &World, replicas: u8) {
 }
 
 fn node_is_ready(world: &World, node: &str, ready: bool) {
+    let now = format!("{:.0}", world.clock.now());
     world.edit("nodes", "", node, |node| {
-        node["status"]["conditions"][0]["status"] = json!(if ready { "True" } else { "False" });
+        let condition = &mut node["status"]["conditions"][0];
+        condition["status"] = json!(if ready { "True" } else { "False" });
+        condition["lastTransitionTime"] = json!(now);
     });
 }
 
@@ -329,12 +332,12 @@ async fn fleet_with_other_version_is_not_called_done() {
     assert_eq!(drives("drive", |fleet| fleet, &deeds).await, ExitCode::Success);
 }
 
-/// Regression (P3): a node that is NotReady had an ETA.
+/// Regressions: a node that is NotReady had an ETA (P3), and needed action while it rebooted.
 #[tokio::test(flavor = "local", start_paused = true)]
-async fn node_that_is_not_ready_has_no_eta() {
+async fn node_that_is_not_ready_is_told_truly() {
     let deeds: [(i64, Deed); 2] = [
         (30, |world, _| node_is_ready(world, "gpu-0", false)),
-        (200, |world, _| node_is_ready(world, "gpu-0", true)),
+        (500, |world, _| node_is_ready(world, "gpu-0", true)),
     ];
     assert_eq!(drives("drive", |fleet| fleet, &deeds).await, ExitCode::Success);
 }

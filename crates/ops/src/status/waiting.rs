@@ -1,6 +1,6 @@
 //! Creates the blocking condition of a node or the fleet from the engine's reason.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use nvidia_upgrade::explain::ControllerWait;
 use observed::ObservedNode;
@@ -24,6 +24,16 @@ const HELD: &str = "Held";
 /// The grace time of the hook chart.
 const USUAL_GRACE_SECONDS: i64 = 300;
 
+/// How long a node may be NotReady until it needs action: a reboot takes minutes, and Kubernetes
+/// itself waits this long before it evicts the node's pods (`tolerationSeconds` of the admission
+/// plugin DefaultTolerationSeconds).
+const REBOOT: SignedDuration = SignedDuration::from_secs(300);
+
+/// Returns whether the node has been NotReady for so short a time that it may come back by itself.
+fn may_be_rebooting(node: &ObservedNode, now: Timestamp) -> bool {
+    !node.ready && node.ready_since.is_some_and(|since| now.duration_since(since) <= REBOOT)
+}
+
 /// Describes what a node waits for.
 pub(super) fn node(
     snapshot: &RolloutSnapshot,
@@ -41,7 +51,9 @@ pub(super) fn node(
             snapshot,
         ),
         resolves_itself: reason.resolves_itself(),
-        stalled: reason.resolves_itself() && !progress.moves,
+        stalled: reason.resolves_itself()
+            && !progress.moves
+            && !may_be_rebooting(node, snapshot.now),
         blocked_by: blocked_by(reason),
         remedy: node_remedy(snapshot, sources, node, reason),
         obstacles: node_obstacles(snapshot, node, reason),

@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use jiff::Timestamp;
 
 use crate::harness::ask::Ask;
+use crate::harness::console::Console;
 use crate::harness::deployers::{Kind, Outcome};
 use crate::harness::fleet::NEW;
 use crate::harness::scenario::scenario_on;
@@ -26,6 +27,15 @@ const SETTINGS: &str = "*-gpu-operator-post/rollout.yaml";
 /// exist.
 const MISTAKE: (&str, &str) =
     ("  mode: assist\n", "  mode: assist\n  clusterPolicy: elsewhere\n  graceSeconds: 3\n");
+
+/// Returns the begin of what `status` says about deploying again.
+fn deploy_again(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Helm3 | Kind::Helm4 | Kind::Helmfile => "in the directory of the bundle, deploy.sh",
+        Kind::Flux => "flux reconcile helmrelease gpu-operator-post -n ",
+        Kind::ArgoCd | Kind::ArgoCdHelm => "argocd app sync ",
+    }
+}
 
 async fn short(kind: Kind) -> Result<()> {
     short_on(None, kind).await
@@ -66,6 +76,11 @@ pub(super) async fn short_on(version: Option<&'static str>, kind: Kind) -> Resul
         );
         let named = hooks(stack)[1].named().await?;
         ensure!(named == ["*:PolicyMissing"], "{named:?}");
+        let again = Console::new(stack)?.status().await?["deployAgain"].clone();
+        ensure!(
+            again.as_str().is_some_and(|again| again.starts_with(deploy_again(kind))),
+            "status says how to deploy again: {again}"
+        );
 
         replace(&deployer.bundle(), SETTINGS, MISTAKE.1, MISTAKE.0)?;
         deployer.hand_over(stack, "The mistake is mended").await?;

@@ -300,6 +300,14 @@ fn nodes(moment: &Moment<'_>) -> Vec<String> {
         {
             lies.push(format!("{} is unknown, and not because of the whole fleet", row.node));
         }
+        // A node that reboots needs no action.
+        let not_ready = row.waiting.as_ref().filter(|waiting| waiting.reason == "NodeNotReady");
+        if let Some((waiting, since)) = not_ready.and_then(|waits| Some((waits, waits.since.at?))) {
+            let lasts = moment.status.at.duration_since(since) > SignedDuration::from_mins(5);
+            if waiting.is_stuck() != lasts {
+                lies.push(format!("{} is stuck: {}, since {since}", row.node, !lasts));
+            }
+        }
         if row.cordoned != truth.cordoned {
             lies.push(format!(
                 "{} is called cordoned: {}, and it is: {}",
