@@ -125,6 +125,7 @@ prose() {
 }
 
 check format cargo fmt --check
+check "format of the fuzzer" cargo fmt --check --manifest-path tests/fuzz/Cargo.toml
 check clippy cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
 check image cargo clippy --quiet --locked --no-default-features -- -D warnings
 check rustdoc docs

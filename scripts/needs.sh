@@ -10,12 +10,13 @@ cd "$(dirname -- "$0")/.."
 # none), purpose of the program. The sets:
 #   image       `make image`                              stack  a cluster of the end-to-end tests
 #   scenarios   any end-to-end test may be selected       e2e    all of them run
-#   ci          .ci/run
+#   ci          .ci/run                               fuzz   `make soak`, its fuzzer
 # Of Debian's essential programs, only setpriv is in the table: other systems may lack it.
 table() {
   cat <<'TABLE'
-image,stack cargo - compiles this project
-image,stack cc build-essential links this project
+image,stack,fuzz cargo - compiles this project
+image,stack,fuzz cc build-essential links this project
+fuzz c++ build-essential compiles libFuzzer
 image buildah buildah builds the image
 image readelf binutils checks that the program in the image is static
 stack go - builds the pinned programs of tests/tools, such as the API server
