@@ -33,8 +33,15 @@ pub(super) fn broken(bundle: &BundleDirectory) -> Vec<BundleFinding> {
         .iter()
         .flat_map(|(name, release)| release_findings(name, release, &facts))
         .collect();
-    // As above. A `bundle-info.yaml` that is not YAML was changed, and cannot be compared.
-    let info = bundle.info().ok();
+    let info = match bundle.info() {
+        Ok(info) => Some(info),
+        // As above.
+        Err(_) if files.get(INFO).is_none() => None,
+        Err(error) => {
+            findings.push(finding(INFO, format!("cannot be compared with the bundle: {error}")));
+            None
+        }
+    };
     findings.extend(info.iter().flat_map(|info| device_plugin::broken(&files, info)));
     for said in info.iter().flat_map(|info| &info.releases) {
         findings.extend(info_findings(said, &facts));

@@ -81,6 +81,21 @@ fn hostile_list_or_info_is_never_read() {
 }
 
 /// A folder that is a link: the files in it are not those of the bundle, whatever their content.
+/// A part of the check was left out without a word.
+#[test]
+fn bundle_with_too_many_releases_does_not_verify() {
+    let (_directory, output) = bundle();
+    let file = output.join("bundle-info.yaml");
+    let mut info: Value = yaml::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let releases = info["releases"].as_array_mut().unwrap();
+    let one = releases[0].clone();
+    releases.extend(std::iter::repeat_n(one, 1_000));
+    fs::write(file, yaml::to_string(&info).unwrap()).unwrap();
+    let findings = verify(&output).unwrap();
+    let shown: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    assert!(shown.iter().any(|shown| shown.contains("more than 1000 releases")), "{shown:?}");
+}
+
 #[test]
 fn link_to_folder_is_not_followed() {
     let (directory, output) = bundle();
