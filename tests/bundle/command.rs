@@ -166,6 +166,23 @@ fn the_images_of_a_bundle_are_listed() {
     );
 }
 
+/// A tool that mirrors images reads one reference per line.
+#[test]
+fn line_feed_in_a_value_adds_no_image() {
+    let scene = Scene::new();
+    scene.run("bundle render -r base -d helm -o out");
+    let values = scene.path().join("out/004-gpu-operator/values.yaml");
+    let text = fs::read_to_string(&values).unwrap();
+    let hostile = "driver:\n  image: \"driver\\nevil.example/image:1\"\n";
+    let edited = text.replacen("driver:\n", hostile, 1);
+    assert_ne!(edited, text);
+    fs::write(&values, edited).unwrap();
+    let output = scene.run("bundle images out -o list --node-os ubuntu22.04");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    assert!(lines.contains("evil.example/image:1"), "{lines}");
+    assert!(lines.lines().all(|line| !line.starts_with("evil.example")), "{lines}");
+}
+
 #[test]
 fn images_can_come_from_a_mirror() {
     let scene = Scene::new();

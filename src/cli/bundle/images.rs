@@ -7,6 +7,7 @@ use crate::cli::table::table;
 use crate::printer::Printer;
 use bundle::images::{NodeKinds, images};
 use contract::exit::ExitCode;
+use contract::visible;
 use release::images::{ImageList, LocatedImage};
 
 /// Arguments of `gpu-rollout bundle images`.
@@ -80,11 +81,9 @@ impl ImagesArguments {
             ImagesFormat::List => {
                 let references: BTreeSet<String> =
                     images.iter().map(LocatedImage::reference).collect();
-                printer.data(
-                    &references
-                        .into_iter()
-                        .fold(String::new(), |text, reference| text + &reference + "\n"),
-                );
+                // A line feed in a value must not add an image to the list.
+                let lines = references.iter().map(|reference| visible::line(reference));
+                printer.data(&lines.fold(String::new(), |text, line| text + &line + "\n"));
             }
             ImagesFormat::Json => {
                 code = printer.json(&ImageList { images, unknown: unknown.clone() });
