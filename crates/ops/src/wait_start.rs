@@ -68,15 +68,20 @@ impl WaitStartSources<'_> {
     }
 
     /// Finds since when the node waits for this reason. `record`: the node's entry in the run
-    /// record.
+    /// record. `seen`: since when this process has seen the wait. If no object has the time, the
+    /// earlier of the hook's and this process's first sight stays the start: a wait that a process
+    /// has shown must not start later when the hook records it.
     pub(crate) fn find(
         &self,
         node: &ObservedNode,
         reason: &Reason,
         record: Option<&NodeRecord>,
+        seen: Option<Timestamp>,
     ) -> WaitStart {
         let known = record.and_then(|record| recorded_since(record, reason));
-        self.written(node, reason).or_earlier(known)
+        let written = self.written(node, reason);
+        let seen = seen.filter(|_| written.at.is_none());
+        written.or_earlier(known).or_earlier(seen)
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "the start of the others is not recorded")]

@@ -45,10 +45,11 @@ pub(super) fn node(
     let mut waiting = BlockingCondition {
         reason: reason.name(),
         text: reason.to_string(),
-        since: since(
-            sources.find(node, reason, snapshot.record.nodes.get(&node.name)),
-            wait,
-            snapshot,
+        since: sources.find(
+            node,
+            reason,
+            snapshot.record.nodes.get(&node.name),
+            seen_since(wait, snapshot),
         ),
         resolves_itself: reason.resolves_itself(),
         stalled: reason.resolves_itself()
@@ -156,7 +157,7 @@ fn behind(remedy: Remedy, reason: &Reason) -> Remedy {
 /// Describes what the whole fleet waits for.
 pub(super) fn fleet(snapshot: &RolloutSnapshot, wait: &Wait) -> BlockingCondition {
     let reason = &*wait.reason;
-    let since = since(WaitStart::default(), wait, snapshot);
+    let since = WaitStart { at: seen_since(wait, snapshot), by: None };
     BlockingCondition {
         reason: reason.name(),
         text: reason.to_string(),
@@ -200,10 +201,9 @@ fn is_overdue(since: Option<Timestamp>, grace_seconds: u64, now: Timestamp) -> b
     since.is_some_and(|since| now.duration_since(since).as_secs() > limit)
 }
 
-/// Returns the recorded start of a wait, or the one from earlier snapshots.
-fn since(known: WaitStart, wait: &Wait, snapshot: &RolloutSnapshot) -> WaitStart {
-    let seen = (wait.since < snapshot.now).then_some(wait.since);
-    WaitStart { at: known.at.or(seen), by: known.by }
+/// Returns since when this process has seen the wait; `None`: it sees it for the first time.
+fn seen_since(wait: &Wait, snapshot: &RolloutSnapshot) -> Option<Timestamp> {
+    (wait.since < snapshot.now).then_some(wait.since)
 }
 
 /// Returns whether pods on the node may be the cause.

@@ -110,12 +110,10 @@ fn phase(answer: &Answer, judge: &mut Judge) {
         "ended" => agrees(with(&|facts| {
             facts.verdict().is_some() || facts.job.as_ref().is_none_or(|job| job.is_complete)
         })),
-        "never" | "lost" => agrees(with(&|facts| !facts.is_hook_active())),
-        // An aborted run is over with its pods: its Job is marked as failed seconds later.
-        "aborted" => agrees(with(&|facts| facts.hooks.is_empty())),
+        "never" | "lost" | "aborted" => agrees(with(&|facts| !facts.is_hook_active())),
         _ => {}
     }
-    if phase != "aborted" && answer.fact(Facts::is_hook_active) == Some(true) {
+    if answer.fact(Facts::is_hook_active) == Some(true) {
         agrees(with(&|_| ACTIVE.contains(&phase)));
     }
     if answer.fact(Facts::verdict).flatten().is_some() {
@@ -177,8 +175,7 @@ fn doctor(answer: &Answer, judge: &mut Judge) {
 fn report(answer: &Answer, judge: &mut Judge) {
     let rollout = answer.rollout();
     let run = &rollout["run"];
-    let facts = |facts: &Facts| (facts.run.clone(), facts.job.clone(), facts.hooks.is_empty());
-    let Some(facts) = answer.fact(facts) else { return };
+    let Some(facts) = answer.fact(|facts| (facts.run.clone(), facts.job.clone())) else { return };
     let told = (time(&run["startedAt"]), time(&run["endedAt"]), count(&run["verdict"]["exit"]));
     let verdict = facts.0.as_ref().and_then(|run| run.verdict);
     let wanted = (
@@ -187,8 +184,7 @@ fn report(answer: &Answer, judge: &mut Judge) {
         verdict.map(|(code, _)| usize::from(code)),
     );
     judge.claim("report-run", told == wanted, || format!("{run} instead of {wanted:?}"));
-    let is_over = text(&run["phase"]) == "aborted" && facts.2;
-    if facts.1.as_ref().is_some_and(|job| job.is_open) && !is_over {
+    if facts.1.as_ref().is_some_and(|job| job.is_open) {
         judge.claim("report-aborted", !ENDED_EARLY.contains(&text(&run["phase"])), || {
             format!("the run is called ended: {run}, {facts:?}")
         });

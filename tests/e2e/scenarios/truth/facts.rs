@@ -178,9 +178,12 @@ fn hook_job(job: &Job) -> HookJob {
     let conditions = || job.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let has = |kind: &str| conditions().any(|one| one.type_ == kind && one.status == "True");
     let has_ended = has("Complete") || has("Failed");
+    let deadline = job.spec.as_ref().and_then(|spec| spec.active_deadline_seconds);
+    // `abort` ends a Job by its deadline, and the Job is marked as failed when its pods are gone.
+    let is_asked_to_end = job.metadata.deletion_timestamp.is_some() || deadline == Some(1);
     HookJob {
         uid: job.uid().unwrap_or_default(),
-        is_open: job.metadata.deletion_timestamp.is_none() && !has_ended,
+        is_open: !is_asked_to_end && !has_ended,
         has_ended,
         is_complete: has("Complete"),
     }
