@@ -68,9 +68,9 @@ impl WaitStartSources<'_> {
     }
 
     /// Finds since when the node waits for this reason. `record`: the node's entry in the run
-    /// record. `seen`: since when this process has seen the wait. If no object has the time, the
-    /// earlier of the hook's and this process's first sight stays the start: a wait that a process
-    /// has shown must not start later when the hook records it.
+    /// record. `seen`: since when this process has seen the wait. If no object has the time, it is
+    /// the earlier of when the hook and this process saw it first: a wait that a process has shown
+    /// must not start later when the hook records it.
     pub(crate) fn find(
         &self,
         node: &ObservedNode,
