@@ -10,7 +10,8 @@ runs=${1:-1000000}
 [ $# -gt 0 ] || set -- $(sed -n 's/^    ("\([a-z-]*\)", .*/\1/p' tests/fuzz/src/main.rs)
 
 scripts/needs.sh fuzz
-# The instrumentation that libFuzzer reads. With an explicit target, build scripts and macros have none.
+# The instrumentation that libFuzzer reads. With an explicit target, build scripts and macros have
+# none.
 RUSTFLAGS='-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares' \
   cargo build --locked --release --manifest-path tests/fuzz/Cargo.toml --target-dir target/fuzz/build --target "$(rustc -vV | sed -n 's/^host: //p')"
 fuzz=$(find "$PWD/target/fuzz/build" -path '*/release/fuzz' -type f)

@@ -170,8 +170,9 @@ enum CliCommand {
     Pause(pause::PauseArguments),
     /// Continue a paused rollout where it stopped
     ///
-    /// `resume` removes the pause, and releases the nodes that the pause held, unless another pause covers them. A
-    /// running hook Job continues. If the Job ended during the pause, deploy the bundle again.
+    /// `resume` removes the pause, and releases the nodes that the pause held, unless another pause
+    /// covers them. A running hook Job continues. If the Job ended during the pause, deploy the
+    /// bundle again.
     Resume(pause::ResumeArguments),
     /// Stop a rollout and remove its cordons, labels, annotations and Lease
     ///

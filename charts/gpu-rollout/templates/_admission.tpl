@@ -9,8 +9,8 @@ gpu-rollout.{{ $root.Release.Namespace }}.{{ $root.Release.Name }}.{{ index . 1 
 
 {{- /*
 What the tasks of this Job change on nodes, as JSON: `patches` (whether they change nodes at all),
-`cordon`, `uncordon`, `labels`, `annotations`. The rows come from files/node-changes.yaml, which is generated
-from the program's own table.
+`cordon`, `uncordon`, `labels`, `annotations`. The rows come from files/node-changes.yaml, which is
+generated from the program's own table.
 */}}
 {{- define "gpu-rollout.nodeChanges" -}}
 {{- $rollout := .Values.rollout -}}

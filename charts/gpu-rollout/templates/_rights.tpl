@@ -31,9 +31,9 @@ the root context, the scope.
 {{- end }}
 
 {{- /*
-The RBAC rules of a scope, for the tasks, the driver and the settings of this Job; empty if there are none. A rule
-about named objects is omitted where there is no name, because an empty list of names would mean
-all. The rules come from files/rights.yaml, which is generated from the program's own table.
+The RBAC rules of a scope, for the tasks, the driver and the settings of this Job; empty if there
+are none. A rule about named objects is omitted where there is no name, because an empty list of
+names would mean all. The rules come from files/rights.yaml, which is generated from the program's own table.
 Arguments: the root context, the scope.
 */}}
 {{- define "gpu-rollout.rules" -}}

@@ -18,8 +18,8 @@ pub const DIGEST_LABEL: &str = "gpu-rollout.dev/digest";
 /// it.
 pub const PAUSE_NAME: &str = "gpu-rollout-pause";
 /// The right by which the chart's admission policies recognize hooks of other releases, and
-/// identities that may install them: in RBAC, a right can be granted only by an identity that has it. It is
-/// about a resource that does not exist, in the Lease's namespace.
+/// identities that may install them: in RBAC, a right can be granted only by an identity that has
+/// it. It is about a resource that does not exist, in the Lease's namespace.
 pub const COORDINATION: VirtualRight =
     VirtualRight { group: PREFIX, resource: "rollouts", verb: "coordinate" };
 

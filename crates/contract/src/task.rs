@@ -8,12 +8,12 @@ use strum::{EnumCount, IntoStaticStr, VariantArray};
 use super::driver::Driver;
 use super::settings::Settings;
 
-mod condition;
 mod node_changes;
+mod right_condition;
 mod rights;
 
-pub use condition::RightCondition;
 pub use node_changes::{AllowedNodeChanges, NODE_CHANGES, NodeChange};
+pub use right_condition::RightCondition;
 pub use rights::RIGHTS;
 
 /// One unit of the work of a hook Job.

@@ -80,7 +80,6 @@ fn hostile_list_or_info_is_never_read() {
     }
 }
 
-/// A folder that is a link: the files in it are not those of the bundle, whatever their content.
 /// A part of the check was left out without a word.
 #[test]
 fn bundle_with_too_many_releases_does_not_verify() {
@@ -96,6 +95,7 @@ fn bundle_with_too_many_releases_does_not_verify() {
     assert!(shown.iter().any(|shown| shown.contains("more than 1000 releases")), "{shown:?}");
 }
 
+/// A folder that is a link: the files in it are not those of the bundle, whatever their content.
 #[test]
 fn link_to_folder_is_not_followed() {
     let (directory, output) = bundle();

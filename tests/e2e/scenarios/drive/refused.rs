@@ -1,6 +1,6 @@
 //! Admission refuses writes of single nodes: the cordon of one, the state label of another, an
-//! eviction, the deletion of a driver pod, the end of a cordon. Each of these nodes fails with the policy's message, and
-//! the others are upgraded.
+//! eviction, the deletion of a driver pod, the end of a cordon. Each of these nodes fails with the
+//! policy's message, and the others are upgraded.
 
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;

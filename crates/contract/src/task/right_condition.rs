@@ -1,28 +1,12 @@
 //! Settings that decide whether a task needs one of its rights.
 
-use serde::{Deserialize, Serialize};
-use strum::{EnumCount, IntoStaticStr, VariantArray};
+use serde::Serialize;
 
 use crate::settings::{HoldNodes, Mode, Reroll, Settings};
 
 /// What the settings must ask for, so that the hook uses a right. The chart's `_rights.tpl` reads
 /// the same from its values.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    EnumCount,
-    VariantArray,
-    IntoStaticStr,
-)]
-#[strum(serialize_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RightCondition {
     /// Stale DRA kubelet plugins are replaced, and not only reported.
@@ -36,15 +20,6 @@ pub enum RightCondition {
 }
 
 impl RightCondition {
-    /// Every condition.
-    pub const ALL: [Self; Self::COUNT] =
-        *Self::VARIANTS.first_chunk().expect("there are as many variants as are counted");
-
-    /// Returns the condition's name in the chart.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-
     /// Returns whether the settings ask for it.
     pub fn is_met(self, settings: &Settings) -> bool {
         match self {
