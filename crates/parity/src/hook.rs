@@ -125,3 +125,31 @@ fn job(template: &str) -> BTreeMap<String, Vec<String>> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::json;
+
+    use super::*;
+
+    const TABLE: &str = include_str!("../../../charts/gpu-rollout/files/rights.yaml");
+
+    /// A condition that parity did not know counted as met, with whatever values.
+    #[test]
+    fn every_condition_of_the_charts_rights_is_known() {
+        let conditions: BTreeSet<&str> =
+            TABLE.lines().filter_map(|line| line.get(2..)?.strip_prefix("when: ")).collect();
+        assert!(conditions.len() >= 4, "{conditions:?}");
+        let nothing = json!({"mode": "assist", "operatorUpgrade": {"hold": "never"}});
+        let all = json!({
+            "mode": "drive", "dra": {"reroll": "auto"}, "admissionPolicy": {"enabled": true},
+            "upgrade": {"policy": {"drain": {"enable": true}}},
+        });
+        for condition in conditions {
+            assert!(!is_met(condition, &nothing), "{condition}");
+            assert!(is_met(condition, &all), "{condition}");
+        }
+    }
+}
