@@ -79,6 +79,11 @@ impl SimulatedHook {
         }
     }
 
+    /// Returns the number of the current process.
+    pub(super) fn process(&self) -> u32 {
+        self.process
+    }
+
     /// Schedules the start of the current process, but not before the deployer reaches the hook's
     /// release.
     pub(super) fn schedule_start(&self, milliseconds: u64, context: &mut SimulationContext<'_>) {

@@ -9,6 +9,7 @@ pub mod clocks;
 pub mod controller_loop;
 pub mod fault;
 pub mod found_fleet;
+pub mod moment;
 pub mod random;
 pub mod refusals;
 pub mod report;
@@ -42,11 +43,20 @@ mod workload;
 mod workloads;
 mod world;
 
+use moment::MomentObserver;
 use report::SimulationReport;
 use setup::SimulationSetup;
 use world::World;
 
 /// Runs the simulation until the hook has a verdict.
 pub fn simulate(setup: &SimulationSetup) -> SimulationReport {
-    World::new(setup).run()
+    World::new(setup).run(None)
+}
+
+/// Runs the simulation as [`simulate`] does, and calls `observer` after each decision of the hook.
+pub fn simulate_observed(
+    setup: &SimulationSetup,
+    observer: MomentObserver<'_>,
+) -> SimulationReport {
+    World::new(setup).run(Some(observer))
 }

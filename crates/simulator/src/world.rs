@@ -9,7 +9,8 @@ use super::event::WorldEvent;
 use super::fault::Fault;
 use super::hook::SimulatedHook;
 use super::invariants::InvariantChecker;
-use super::objects::timestamp;
+use super::moment::{MomentObserver, SimulatedMoment};
+use super::objects::{SimulatedOperand, timestamp};
 use super::operands::{OperandScope, SimulatedOperands};
 use super::random::SeededRandom;
 use super::report::SimulationReport;
@@ -80,15 +81,21 @@ impl<'a> World<'a> {
         self.cluster.workloads.insert(pod, None, &mut self.context);
     }
 
-    /// Runs until the hook has a verdict.
-    pub(super) fn run(mut self) -> SimulationReport {
+    /// Runs until the hook has a verdict. `observer` is called after each decision.
+    pub(super) fn run(mut self, mut observer: Option<MomentObserver<'_>>) -> SimulationReport {
         while let Some(at) = self.context.queue.next_at() {
             if at > HORIZON {
                 self.context.violation("no verdict within 60 days");
                 break;
             }
             if let Some(event) = self.context.queue.pop() {
+                let decisions = self.context.report.decisions;
                 self.dispatch(event);
+                if let Some(observer) = &mut observer
+                    && self.context.report.decisions > decisions
+                {
+                    observer(&self.moment());
+                }
             }
             if self.context.report.verdict.is_some() || self.context.report.is_hopeless() {
                 break;
@@ -99,6 +106,26 @@ impl<'a> World<'a> {
             hook.run_again(cluster, context);
         }
         self.context.report
+    }
+
+    /// Returns what a client sees now.
+    fn moment(&self) -> SimulatedMoment<'_> {
+        let Self { context, cluster, hook, .. } = self;
+        let newest = cluster.operator.objects.newest();
+        let is_upgraded = |node: &&String| {
+            cluster.operands.pod(node, SimulatedOperand::Driver).is_some_and(|pod| {
+                pod.ready && !pod.deleting && pod.revision.as_deref() == Some(newest)
+            })
+        };
+        SimulatedMoment {
+            observed: cluster.list_all(None, context).observed,
+            settings: &hook.state.settings,
+            memory: &hook.state.memory,
+            verdict: context.report.verdict.as_ref(),
+            process: hook.process(),
+            upgraded: cluster.nodes.all().keys().filter(is_upgraded).cloned().collect(),
+            now: timestamp(context.now()),
+        }
     }
 
     fn dispatch(&mut self, event: WorldEvent) {

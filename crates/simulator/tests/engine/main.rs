@@ -14,6 +14,7 @@ mod foreign;
 mod found;
 mod kills;
 mod makespan;
+mod measured;
 mod mutations;
 mod nvidia_drivers;
 mod ofed;
