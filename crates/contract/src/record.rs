@@ -44,6 +44,9 @@ pub const OBJECTS_KEY: &str = "objects";
 
 /// Maximum number of evicted pods that are kept for one node: a name may take 300 bytes.
 const MOST_EVICTED: usize = 32;
+
+/// How many interruptions of a run are kept.
+pub const MOST_INTERRUPTIONS: usize = 32;
 /// Maximum number of steps that are kept for one node: a few attempts.
 pub const MOST_STEPS: usize = 32;
 
@@ -101,6 +104,11 @@ pub struct RunRecord {
     /// It stays during the next such wait; absent until the first assessment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assessed_since: Option<Timestamp>,
+    /// When each interruption of the run ended, in order: a hook process took the run over, or the
+    /// assessment of nodes began again. Only the last [`MOST_INTERRUPTIONS`] are kept. The duration
+    /// of an upgrade with an interruption in it is not a measurement.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interruptions: Vec<Timestamp>,
     /// The verdict; absent while the run continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
@@ -114,6 +122,9 @@ pub struct RecordedFleetWait {
     pub reason: String,
     /// Since when.
     pub since: Timestamp,
+    /// Whether nodes are assessed during the wait.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nodes_assessed: bool,
 }
 
 /// One configuration of the device plugin, as the hook observed it. It is kept per key and not per

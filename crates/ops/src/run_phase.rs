@@ -171,7 +171,11 @@ mod tests {
         let unlisted = HookJob { pods: None, ..job() };
         let taken_over = || Some(RunRecord { taken_over_at: Some(NOW), ..run("job-1", None) });
         let waiting = || {
-            let wait = RecordedFleetWait { reason: "OperatorNotReady".into(), since: NOW };
+            let wait = RecordedFleetWait {
+                reason: "OperatorNotReady".into(),
+                since: NOW,
+                nodes_assessed: false,
+            };
             taken_over().map(|run| RunRecord { fleet_wait: Some(wait), ..run })
         };
         let success = Some(ExitCode::Success);

@@ -219,14 +219,9 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
     let mut rows: Vec<NodeRow> =
         nodes.iter().map(|node| row::row(snapshot, &sources, node)).collect();
     let recorded = snapshot.record.run.as_ref();
-    let interruptions: Vec<Timestamp> = recorded
-        .into_iter()
-        .flat_map(|run| [run.taken_over_at, run.assessed_since])
-        .flatten()
-        .collect();
     let pace = RolloutPace::from_records(
         snapshot.record.nodes.values().filter(|_| recorded.is_some()),
-        &interruptions,
+        recorded.map_or(&[], |run| &run.interruptions),
         snapshot.settings.per_node_seconds,
     );
     let totals = totals::totals(snapshot, &mut nodes, &mut rows, pace);

@@ -220,6 +220,7 @@ mod tests {
 
     use super::*;
     use contract::record::{RecordedReason, RecordedStep};
+    use observed::Observed;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
@@ -237,6 +238,40 @@ mod tests {
             (ControllerState::Unknown, Some(at(55)), Some(at(55))),
         ] {
             assert_eq!(controller_wait(state, label(), since).at, start, "{state:?}, {since:?}");
+        }
+    }
+
+    /// A wait that a command had shown for seconds started later once the hook recorded it.
+    #[test]
+    fn start_of_a_wait_does_not_slide() {
+        let (settings, times) = (Settings::default(), BTreeMap::new());
+        let observed = Observed::default();
+        let operands = DriverOperands::new(&observed, settings.driver);
+        let sources = WaitStartSources {
+            settings: &settings,
+            times: &times,
+            operands: &operands,
+            assessed_since: None,
+        };
+        let record = |second| NodeRecord {
+            reason: Some(RecordedReason::new("DriverPodMissing", "")),
+            since: Some(at(second)),
+            ..NodeRecord::default()
+        };
+        let not_ready = Reason::NodeNotReady { since: Some(at(9)) };
+        let missing = Reason::DriverPodMissing;
+        for (case, reason, recorded, seen, start) in [
+            ("not recorded", &missing, None, Some(20), Some(20)),
+            ("recorded later than shown", &missing, Some(30), Some(20), Some(20)),
+            ("recorded earlier than shown", &missing, Some(10), Some(20), Some(10)),
+            ("recorded, not shown", &missing, Some(30), None, Some(30)),
+            ("an object has the time", &not_ready, None, Some(5), Some(9)),
+            ("unknown", &missing, None, None, None),
+        ] {
+            let record = recorded.map(record);
+            let found =
+                sources.find(&ObservedNode::default(), reason, record.as_ref(), seen.map(at));
+            assert_eq!(found.at, start.map(at), "{case}");
         }
     }
 

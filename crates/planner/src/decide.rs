@@ -215,7 +215,7 @@ fn stages(
     let controller =
         schedule::schedule(&mut nodes, &mut draft.memory, &mut draft.notes, unchanged.as_ref());
     emit::outcome::end_all(&mut nodes);
-    draft.memory.assessed.extend(now);
+    draft.memory.assesses_nodes(now);
     emit::of_nodes(draft, nodes, unchanged.as_ref(), controller, |draft: &mut FleetDraft<'_>| {
         draft.required_driver(&fleet.plugins, drivers).or(config)
     })

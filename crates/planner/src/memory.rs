@@ -10,8 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use contract::record::baseline::Baseline;
 use contract::record::cohort::Cohort;
 use contract::record::{
-    NodeOutcome, NodeRecord, PluginReplacement, RecordedFleetWait, RecordedPluginConfig,
-    ReplacedPodKind,
+    MOST_INTERRUPTIONS, NodeOutcome, NodeRecord, PluginReplacement, RecordedFleetWait,
+    RecordedPluginConfig, ReplacedPodKind,
 };
 
 use super::pods::eviction_retry::{BusyServer, EvictionHistory};
@@ -48,6 +48,8 @@ pub struct RunMemory {
     pub fleet_waiting: Option<(&'static str, Timestamp)>,
     /// The time in which nodes have been assessed.
     pub assessed: AssessmentPeriod,
+    /// When each interruption of the run ended, in order; see [`RunMemory::interruption_ended`].
+    pub interruptions: Vec<Timestamp>,
     /// The waits of the run record, if a command follows the run of a hook. A wait that the command
     /// observes for the first time started when the record says.
     pub followed: Option<RecordedWaits>,
@@ -115,12 +117,14 @@ impl AssessmentPeriod {
         (self.has_ended, self.is_observed) = (true, false);
     }
 
-    /// Records that a decision assesses nodes.
-    pub(crate) fn extend(&mut self, now: Timestamp) {
-        if std::mem::take(&mut self.has_ended) || self.since.is_none() {
+    /// Records that a decision assesses nodes. Returns whether a new period starts.
+    fn extend(&mut self, now: Timestamp) -> bool {
+        let starts = std::mem::take(&mut self.has_ended) || self.since.is_none();
+        if starts {
             self.since = Some(now);
         }
         self.is_observed = true;
+        starts
     }
 }
 
@@ -146,6 +150,20 @@ impl RunMemory {
     /// Creates the memory of a new run.
     pub fn new(started_at: Timestamp, deadline: Timestamp) -> Self {
         Self { started_at, taken_over_at: started_at, deadline, ..Self::default() }
+    }
+
+    /// Records that a decision assesses nodes.
+    pub(crate) fn assesses_nodes(&mut self, now: Timestamp) {
+        if self.assessed.extend(now) {
+            self.interruption_ended(now);
+        }
+    }
+
+    /// Records the end of an interruption: until now, no hook process or no operator was at work.
+    pub fn interruption_ended(&mut self, now: Timestamp) {
+        self.interruptions.push(now);
+        let oldest = self.interruptions.len().saturating_sub(MOST_INTERRUPTIONS);
+        self.interruptions.drain(..oldest);
     }
 
     /// Returns the nodes about which the two memories differ.

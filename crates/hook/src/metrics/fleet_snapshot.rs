@@ -30,7 +30,7 @@ pub(crate) struct FleetSnapshot {
     outcomes: Named<NodeOutcome>,
     nodes: Named<NodeRecord>,
     started_at: Timestamp,
-    /// When the process took over the run, and when the fleet last stopped waiting.
+    /// When each interruption of the run ended.
     interruptions: Vec<Timestamp>,
     deadline: Timestamp,
     /// When the decision was made.
@@ -57,10 +57,7 @@ impl FleetSnapshot {
             outcomes: decision.outcomes.clone(),
             nodes: decision.memory.nodes.clone(),
             started_at: decision.memory.started_at,
-            interruptions: [Some(decision.memory.taken_over_at), decision.memory.assessed.since]
-                .into_iter()
-                .flatten()
-                .collect(),
+            interruptions: decision.memory.interruptions.clone(),
             deadline: decision.memory.deadline,
             at,
         }

@@ -49,6 +49,7 @@ impl RecordWriter {
             baseline: None,
             fleet_wait: None,
             assessed_since: None,
+            interruptions: Vec::new(),
             verdict: None,
         };
         Self {
@@ -83,6 +84,7 @@ impl RecordWriter {
             baseline,
             fleet_wait: fleet_wait(memory),
             assessed_since: memory.assessed.since,
+            interruptions: memory.interruptions.clone(),
             ..self.run.clone()
         }
     }
@@ -165,9 +167,10 @@ fn continue_run(
                 earlier_baseline,
                 assessed: AssessmentPeriod {
                     since: stored.assessed_since,
-                    has_ended: stored.fleet_wait.is_some(),
+                    has_ended: stored.fleet_wait.is_some_and(|wait| !wait.nodes_assessed),
                     is_observed: false,
                 },
+                interruptions: stored.interruptions,
                 ..started
             }
         }
@@ -183,23 +186,24 @@ fn continue_run(
     };
     run.started_at = memory.started_at;
     run.taken_over_at = Some(now);
-    Ok((
-        RunMemory {
-            configs,
-            settled_version: run.operator_version.clone(),
-            taken_over_at: now,
-            ..memory
-        },
-        again,
-    ))
+    let mut memory = RunMemory {
+        configs,
+        settled_version: run.operator_version.clone(),
+        taken_over_at: now,
+        ..memory
+    };
+    memory.interruption_ended(now);
+    Ok((memory, again))
 }
 
 /// Returns the recorded wait of the whole fleet. A command that observes the cluster for the first
 /// time cannot derive it.
 fn fleet_wait(memory: &RunMemory) -> Option<RecordedFleetWait> {
-    memory
-        .fleet_waiting
-        .map(|(reason, since)| RecordedFleetWait { reason: reason.to_owned(), since })
+    memory.fleet_waiting.map(|(reason, since)| RecordedFleetWait {
+        reason: reason.to_owned(),
+        since,
+        nodes_assessed: !memory.assessed.has_ended,
+    })
 }
 
 /// Determines when the record is written.
@@ -267,7 +271,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
-    use contract::record::{NodeOutcome, NodeRecord, RecordedPluginConfig};
+    use contract::record::{MOST_INTERRUPTIONS, NodeOutcome, NodeRecord, RecordedPluginConfig};
     use observed::named::Named;
 
     use super::*;
@@ -292,6 +296,7 @@ mod tests {
             baseline: Some(Arc::default()),
             fleet_wait: None,
             assessed_since: None,
+            interruptions: Vec::new(),
             verdict,
         }
     }
@@ -327,6 +332,32 @@ mod tests {
         let (memory, _) = continued(run("b", Some(ExitCode::Budget))).unwrap();
         assert!(memory.earlier_baseline.is_some());
         assert_eq!(memory.settled_version.as_deref(), Some("v1"));
+    }
+
+    /// The pace took the time of every outage but the last for that of a node.
+    #[test]
+    fn takeover_keeps_earlier_interruptions() {
+        let stored = RunRecord { interruptions: vec![NOW], ..run("a", None) };
+        let (mut memory, _) = continued(stored).unwrap();
+        let takeover = later(NOW, Duration::from_secs(5));
+        assert_eq!(memory.interruptions, [NOW, takeover]);
+        for _ in 0..MOST_INTERRUPTIONS {
+            memory.interruption_ended(takeover);
+        }
+        assert_eq!(memory.interruptions, [takeover; MOST_INTERRUPTIONS], "the record is bounded");
+    }
+
+    /// After a takeover while the ConfigMap was missing, all nodes seemed to wait since then.
+    #[test]
+    fn takeover_keeps_the_start_of_assessments() {
+        for nodes_assessed in [true, false] {
+            let wait =
+                RecordedFleetWait { reason: "ConfigMissing".into(), since: NOW, nodes_assessed };
+            let stored =
+                RunRecord { fleet_wait: Some(wait), assessed_since: Some(NOW), ..run("a", None) };
+            let (memory, _) = continued(stored).unwrap();
+            assert_eq!(memory.assessed.has_ended, !nodes_assessed);
+        }
     }
 
     #[test]

@@ -97,6 +97,7 @@ fn run(job: &str, nodes: usize) -> RunRecord {
         baseline: Some(baseline(&uids).into()),
         fleet_wait: None,
         assessed_since: None,
+        interruptions: Vec::new(),
         verdict: None,
     }
 }

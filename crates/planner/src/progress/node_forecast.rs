@@ -30,7 +30,7 @@ pub struct RolloutPace {
 impl RolloutPace {
     /// Returns the median of the nodes that this run has completed, or the expected value. A node is
     /// not measured if its start is unknown, or if the run was interrupted during its upgrade.
-    /// `interruptions`: the ends of interruptions, in which no hook or no operator was running.
+    /// `interruptions`: the ends of interruptions, in which no hook or no operator was at work.
     pub fn from_records<'a>(
         records: impl Iterator<Item = &'a NodeRecord>,
         interruptions: &[Timestamp],

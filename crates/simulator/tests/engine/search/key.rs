@@ -60,6 +60,8 @@ impl World {
             }
         }
         memory.assessed.since = memory.assessed.since.map(|_| now());
+        // Only forecasts need these times.
+        memory.interruptions.clear();
         let apart = memory.waiting_apart.values_mut();
         let waiting = memory.waiting.values_mut().chain(apart).chain(&mut memory.fleet_waiting);
         waiting.for_each(|(_, since)| *since = older(*since, seconds, 40));
