@@ -91,7 +91,7 @@ fn node_text(explanation: &NodeExplanation, snapshot: &RolloutSnapshot, width: u
         let _ = writeln!(text, "  request: {}", request_text(request, snapshot.now));
     }
     if let Some(held) = &row.held {
-        let _ = writeln!(text, "  {} (for {})", held.text(), format_age(held.since, snapshot.now));
+        let _ = writeln!(text, "  {}", held.text_with_age(held.since, snapshot.now));
     }
     // The node's own reason is printed below, and not repeated here.
     for waiting in

@@ -55,7 +55,9 @@ pub struct Advice<'a> {
 /// Collects the advice for a rollout, the most urgent first. Conditions with the same remedies
 /// become one advice. Nodes that only wait for nodes with an advice of their own have none.
 pub fn fleet_advice(status: &RolloutStatus) -> Vec<Advice<'_>> {
-    let is_advised = |waiting: &BlockingCondition| waiting.needs_action() || waiting.is_stuck();
+    let is_advised = |waiting: &BlockingCondition| {
+        waiting.needs_action() || waiting.is_stuck() || waiting.whole_fleet
+    };
     let rows = || status.nodes.iter().filter_map(|row| Some((row, row.waiting.as_ref()?)));
     let has_own = |node: &String| {
         rows().any(|(row, waiting)| {

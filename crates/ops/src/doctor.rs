@@ -423,8 +423,7 @@ fn forgotten_pause(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option
         "paused by {} at {at:.0}: no further upgrade starts until `gpu-rollout resume`",
         old.by
     );
-    let remedy =
-        Remedy::words("resume if the pause is no longer needed").run("gpu-rollout resume --all");
+    let remedy = Remedy::words("resume if the pause is no longer needed").run("gpu-rollout resume");
     Some(DoctorFinding::new("old-pause", DoctorSeverity::Warning, Vec::new(), text, remedy))
 }
 

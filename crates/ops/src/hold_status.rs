@@ -10,6 +10,7 @@ use planner::hold::HoldPurpose;
 
 use super::observe::RolloutSnapshot;
 use super::remedy::Remedy;
+use super::time::format_duration;
 
 /// The hold of a hook on a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -66,21 +67,33 @@ impl HoldStatus {
 
     /// Describes who holds the node and why, without the time.
     pub fn text(&self) -> String {
+        self.text_with("")
+    }
+
+    /// Describes who holds the node, for how long, if that is known, and why. `since`: since when.
+    pub fn text_with_age(&self, since: Option<Timestamp>, now: Timestamp) -> String {
+        let age = since.map(|since| format!(" for {}", format_duration(now.duration_since(since))));
+        self.text_with(&age.unwrap_or_default())
+    }
+
+    fn text_with(&self, age: &str) -> String {
         let (Some(release), Some(operator)) = (&self.release, &self.operator) else {
-            return "held by the hook (mode `steer`) until the hook starts the node's upgrade"
-                .to_owned();
+            return format!(
+                "held{age} by the hook (mode `steer`) until the hook starts the node's upgrade"
+            );
         };
         let deployment: String =
             self.deployment.iter().flat_map(|digest| digest.chars()).take(DIGEST).collect();
         format!(
-            "held by release {release} (deploy ID {deployment}) while the operator is upgraded {operator}"
+            "held{age} by release {release} (deploy ID {deployment}) while the operator is upgraded {operator}"
         )
     }
 
     /// Returns the remedy if no hook is running.
-    pub(crate) fn remedy() -> Remedy {
-        Remedy::words("deploy the bundle again to finish the upgrade of the operator: its last hook releases the nodes; abort only if you will not deploy it: the nodes are released with the driver that they have, and NVIDIA's controller may upgrade them")
-            .run("gpu-rollout abort")
+    pub fn remedy() -> Remedy {
+        Remedy::words(
+            "if the deployment is still running, wait: its last hook releases the nodes; otherwise, deploy the bundle again; only if you will not deploy it, run gpu-rollout abort, which releases the nodes with the driver that they have: NVIDIA's controller may then upgrade them",
+        )
     }
 }
 

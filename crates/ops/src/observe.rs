@@ -35,6 +35,8 @@ use super::target::RolloutTarget;
 use super::wait_start::is_telling;
 
 mod followed_run;
+#[cfg(test)]
+mod simulated_worlds;
 
 /// How long to wait for the pods of single nodes. Pods that are unknown by then are missing from
 /// the snapshot, and a note says so.

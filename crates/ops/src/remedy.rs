@@ -160,8 +160,11 @@ fn retry_by(driver: Driver) -> String {
 fn ours(reason: &UpgradeReason, about: RemedyContext<'_>, plain: Remedy) -> Remedy {
     let node = about.node();
     match reason {
-        // Another user may need the pause, so the command asks.
-        UpgradeReason::Paused { .. } => plain.run("gpu-rollout resume --all"),
+        // Another user may need the pause, so the command asks. If there are several, it lists them.
+        UpgradeReason::Paused { .. } => plain.run("gpu-rollout resume"),
+        UpgradeReason::DriverComing => {
+            plain.inspect(format!("kubectl describe daemonset -n {}", about.settings.operator_namespace))
+        }
         UpgradeReason::ForeignCordon => plain.run(format!("kubectl uncordon {node}")),
         UpgradeReason::Failed { cause, .. } if cause.is_before_restart() => {
             Remedy::words("remove the cause of the failure, then retry the node").run(format!("gpu-rollout retry --yes {node}"))

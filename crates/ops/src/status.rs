@@ -67,6 +67,8 @@ pub struct RolloutStatus {
     pub totals: FleetTotals,
     /// What the whole fleet waits for.
     pub fleet: Vec<BlockingCondition>,
+    /// Seconds after which a wait of the whole fleet needs manual action.
+    pub fleet_wait_limit_seconds: u64,
     /// The nodes that need the driver, or whose plugin the hook replaces, sorted by name.
     pub nodes: Vec<NodeRow>,
     /// Notes for people, for example about what could not be read.
@@ -241,6 +243,7 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
         pauses: PauseStatus::all(observed),
         requests: snapshot.record.requests.clone(),
         totals,
+        fleet_wait_limit_seconds: waiting::fleet_wait_limit(&snapshot.settings),
         fleet: decided.fleet_waits().map(|wait| waiting::fleet(snapshot, wait)).collect(),
         nodes: rows,
         notes: snapshot

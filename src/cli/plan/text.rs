@@ -252,3 +252,48 @@ fn assumed(plan: &RolloutPlan) -> Vec<String> {
     }
     lines
 }
+
+#[cfg(test)]
+mod tests {
+    use ops::plan::PlannedWave;
+
+    use super::*;
+
+    fn prediction(order: PlannedOrder) -> RolloutPrediction {
+        let wave = PlannedWave {
+            start_after_seconds: 0,
+            end_after_seconds: 90,
+            nodes: vec!["gpu-0".to_owned(), "gpu-1".to_owned()],
+        };
+        let plan = RolloutPlan {
+            mode: "assist",
+            order,
+            changes: Vec::new(),
+            total: 2,
+            nodes: Vec::new(),
+            waves: vec![wave],
+            pods: Vec::new(),
+            namespaces: Vec::new(),
+            duration: None,
+            budget_seconds: 3_600,
+            unavailable: 2,
+            driver_times: None,
+            job_seconds: [0, 0],
+            runs: 1,
+            notes: Vec::new(),
+        };
+        RolloutPrediction { title: String::new(), plan, can_start: true, findings: Vec::new() }
+    }
+
+    /// Regression (P12): the order in which NVIDIA's controller would upgrade the nodes looked
+    /// certain.
+    #[test]
+    fn order_of_nvidias_controller_is_only_an_example() {
+        let text = |order| rollout_text(&prediction(order), false, Some(100));
+        let controller = text(PlannedOrder::Controller);
+        assert!(controller.contains("FOR EXAMPLE"), "{controller}");
+        assert!(controller.contains("NVIDIA's controller has no fixed order"), "{controller}");
+        let hook = text(PlannedOrder::Hook);
+        assert!(hook.contains("WHICH") && !hook.contains("no fixed order"), "{hook}");
+    }
+}

@@ -20,7 +20,9 @@ use crate::person::Person;
 use crate::settings::{OPERATOR, settings};
 use crate::world::{NEW, OPERATOR_POD, World, objects};
 
+mod absent_hook;
 mod claims;
+mod messages;
 mod moment;
 
 use claims::Claims;

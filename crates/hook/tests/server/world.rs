@@ -18,7 +18,7 @@ use crate::fake::Server;
 use crate::fake::rights::grants;
 use crate::fake::store::{Key, text};
 
-mod check;
+pub(crate) mod check;
 pub(crate) mod objects;
 mod play;
 pub(crate) use play::edit;

@@ -1,13 +1,17 @@
 //! The headline of a status: whether the user must act, on what, and whether waiting does harm. It
 //! names the same cause as the first advice.
 
+use jiff::SignedDuration;
+
 use contract::count::with_noun;
 use contract::exit::ExitCode;
+use contract::user_request::RequestCommand;
 use planner::pods::listed;
 use planner::reason::PAUSED;
 
 use super::super::advice::{Advice, Urgency, fleet_advice};
 use super::super::run_phase::RunPhase;
+use super::super::time::{format_duration, format_remaining};
 use super::waiting::NOT_RUNNING;
 use super::{BlockingCondition, NodeRow, NodeStage, RolloutStatus};
 
@@ -71,23 +75,28 @@ impl RolloutStatus {
             };
             return Headline { attention, text, wait };
         }
-        let limit = if self.has_job() { "until the time limit below" } else { "" };
+        let limit = self.time_limit();
         if let Some(text) = self.paused_nodes() {
-            let wait = Some(self.harm_of_waiting(limit));
+            let wait = Some(self.harm_of_waiting(&limit));
             return Headline { attention: Attention::Paused, text, wait };
         }
         let progress = |why: &str| Headline {
             attention: Attention::InProgress,
             text: format!("nothing to do{why}"),
-            wait: Some(WaitAnswer::safe(limit)),
+            wait: Some(WaitAnswer::safe(&limit)),
         };
         if let Some(text) = self.failed_run() {
             let wait = Some(self.harm_of_waiting("no node waits for a hook"));
             return Headline { attention: Attention::ActionNeeded, text, wait };
         }
         if let Some(waiting) = self.fleet.first() {
-            let text = format!("the whole fleet ({})", waiting.reason);
-            let wait = Some(WaitAnswer::safe(limit));
+            let limit_seconds = i64::try_from(self.fleet_wait_limit_seconds).unwrap_or(i64::MAX);
+            let text = format!(
+                "the whole fleet ({}); act if it waits longer than {}",
+                waiting.reason,
+                format_duration(SignedDuration::from_secs(limit_seconds))
+            );
+            let wait = Some(WaitAnswer::safe(&limit));
             return Headline { attention: Attention::Waiting, text, wait };
         }
         let late = self.totals.no_eta.as_ref().is_some_and(|no_eta| no_eta.reason == "node-late");
@@ -105,6 +114,15 @@ impl RolloutStatus {
         self.run.as_ref().is_some_and(|run| run.phase.has_job())
     }
 
+    /// Says until when it is safe to wait; empty if no run can end.
+    fn time_limit(&self) -> String {
+        let run = self.run.as_ref().filter(|run| run.phase.has_job());
+        let deadline = run.and_then(|run| run.deadline);
+        deadline.map_or_else(String::new, |deadline| {
+            format!("until the time limit in {}", format_remaining(deadline, self.at))
+        })
+    }
+
     /// Returns whether nodes are left, including failed ones that will be retried.
     fn is_open(&self) -> bool {
         let totals = &self.totals;
@@ -115,7 +133,16 @@ impl RolloutStatus {
         let totals = &self.totals;
         let left = totals.nodes.saturating_sub(totals.done);
         let are = if left == 1 { "is" } else { "are" };
-        format!("{} {are} not done; to continue, deploy the bundle again", with_noun(left, "node"))
+        let abort = self
+            .requests
+            .iter()
+            .rev()
+            .find(|request| request.command == RequestCommand::Abort)
+            .map_or_else(String::new, |request| format!("ask {} first, and then ", request.by));
+        format!(
+            "{} {are} not done; to continue, {abort}deploy the bundle again",
+            with_noun(left, "node")
+        )
     }
 
     fn done_text(&self) -> String {
@@ -156,7 +183,7 @@ impl RolloutStatus {
             count => format!("; {} in progress", with_noun(count, "node")),
         };
         let nodes = with_noun(paused, "node");
-        (paused > 0).then(|| format!("{nodes} {wait} for `gpu-rollout resume`{others}"))
+        (paused > 0).then(|| format!("{nodes} {wait} for the end of a pause{others}"))
     }
 
     /// Returns whether waiting does no harm while nodes need action: a node that is out of service

@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use contract::settings::Settings;
 use nvidia_upgrade::explain::ControllerWait;
 use observed::ObservedNode;
 use planner::progress::NodeProgress;
@@ -20,9 +21,6 @@ use super::BlockingCondition;
 pub(super) const NOT_RUNNING: &str = "NotRunning";
 /// The reason of nodes that a hook holds until the operator is upgraded.
 const HELD: &str = "Held";
-
-/// The grace time of the hook chart.
-const USUAL_GRACE_SECONDS: i64 = 300;
 
 /// How long a node may be NotReady until it needs action: a reboot takes minutes, and Kubernetes
 /// itself waits this long before it evicts the node's pods (`tolerationSeconds` of the admission
@@ -70,6 +68,8 @@ pub(super) fn node(
     let own_state = node.labels.text(snapshot.settings.driver.traits().own_state_label);
     if decides && needs_hook(reason, own_state.is_some_and(|state| !state.is_empty())) {
         waiting.describe_missing_hook(snapshot);
+    } else if !decides && let Reason::Upgrading(step) = reason {
+        waiting.describe_missing_step(step, &node.name, snapshot);
     }
     waiting
 }
@@ -139,6 +139,41 @@ impl BlockingCondition {
                 Remedy::words("deploy the bundle again: the rollout continues where it stopped");
         }
     }
+
+    /// Describes a node for which only a hook in mode `assist` does the next step, if none is at
+    /// work. Without its run, it is unknown since when the node waits, and when the step is due.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others also act on the other steps")]
+    fn describe_missing_step(
+        &mut self,
+        step: &UpgradeReason,
+        node: &str,
+        snapshot: &RolloutSnapshot,
+    ) {
+        let again = "deploy the bundle again";
+        let (text, remedy) = match step {
+            UpgradeReason::Retry { .. } => (
+                "failed, and no hook Job is running that retries it",
+                Remedy::words(format!(
+                    "remove the cause of the failure, then {again}, or retry the node yourself"
+                ))
+                .run(format!("gpu-rollout retry --yes {node}")),
+            ),
+            UpgradeReason::Releasing => (
+                "has labels or annotations of gpu-rollout, and no hook Job is running that removes them",
+                Remedy::words(format!(
+                    "{again}; or, if no rollout is to follow, run gpu-rollout abort"
+                )),
+            ),
+            _ => return,
+        };
+        if let Some(absence) = absence(snapshot.phase()) {
+            self.text = format!("{absence}; with a running hook: {}", self.text);
+        } else if !snapshot.phase().has_job() {
+            (self.reason, self.resolves_itself) = (NOT_RUNNING, false);
+            self.text = format!("{text}{}", last(snapshot));
+            (self.since, self.remedy) = (WaitStart::default(), remedy);
+        }
+    }
 }
 
 /// Returns the remedy to apply after the obstacles are removed.
@@ -161,7 +196,7 @@ pub(super) fn fleet(snapshot: &RolloutSnapshot, wait: &Wait) -> BlockingConditio
     BlockingCondition {
         reason: reason.name(),
         text: reason.to_string(),
-        stalled: is_overdue(since.at, snapshot.settings.grace_seconds, snapshot.now),
+        stalled: is_overdue(since.at, fleet_wait_limit(&snapshot.settings), snapshot.now),
         since,
         resolves_itself: reason.resolves_itself(),
         blocked_by: Vec::new(),
@@ -193,12 +228,20 @@ fn blocked_by(reason: &Reason) -> Vec<String> {
     }
 }
 
-/// Returns whether the fleet has waited longer than the hook does, or than most hooks do. Without a
-/// hook, there is no grace time.
-fn is_overdue(since: Option<Timestamp>, grace_seconds: u64, now: Timestamp) -> bool {
-    let of_hook = u32::try_from(grace_seconds).ok().filter(|seconds| *seconds != u32::MAX);
-    let limit = of_hook.map_or(USUAL_GRACE_SECONDS, i64::from);
-    since.is_some_and(|since| now.duration_since(since).as_secs() > limit)
+/// Returns for how many seconds the fleet may wait: as long as the hook does. Without a hook, the
+/// default grace time applies.
+pub(super) fn fleet_wait_limit(settings: &Settings) -> u64 {
+    if settings.grace_seconds < u64::from(u32::MAX) {
+        settings.grace_seconds
+    } else {
+        Settings::default().grace_seconds
+    }
+}
+
+/// Returns whether the fleet has waited longer than it may.
+fn is_overdue(since: Option<Timestamp>, limit_seconds: u64, now: Timestamp) -> bool {
+    let age = since.and_then(|since| u64::try_from(now.duration_since(since).as_secs()).ok());
+    age.is_some_and(|age| age > limit_seconds)
 }
 
 /// Returns since when this process has seen the wait; `None`: it sees it for the first time.
@@ -290,7 +333,8 @@ mod tests {
             (ago(300), u64::from(u32::MAX), false),
             (ago(301), u64::from(u32::MAX), true),
         ] {
-            assert_eq!(is_overdue(since, grace_seconds, now), is_late, "{since:?}");
+            let limit = fleet_wait_limit(&Settings { grace_seconds, ..Settings::default() });
+            assert_eq!(is_overdue(since, limit, now), is_late, "{since:?}");
         }
     }
 }

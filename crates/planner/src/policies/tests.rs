@@ -219,7 +219,12 @@ fn wait_that_needs_no_slot_ends_or_is_late() {
             ..Policy::default()
         };
         let ends = progress::foresee(&all, &settings(), &NodePools::single(limits), pace, now);
-        let eta = progress::rollout_eta(&all, &ends, pace, std::iter::empty(), (true, now));
-        assert_eq!(eta.map_err(|error| error.name()), expected, "{case}");
+        let eta = |has_job| {
+            progress::rollout_eta(&all, &ends, pace, std::iter::empty(), (has_job, now))
+                .map_err(|error| error.name())
+        };
+        assert_eq!(eta(true), expected, "{case}");
+        // A run that had ended still had an ETA.
+        assert_eq!(eta(false), Err("no-hook-running"), "{case}");
     }
 }

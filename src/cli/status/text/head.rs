@@ -71,11 +71,11 @@ fn run_text(run: &RunStatus, is_paused: bool, now: Timestamp) -> String {
             "waiting until the Lease is free, which another hook holds".to_owned()
         }
         (RunPhase::BetweenPods, _) => {
-            "no running pod: the last one failed, and the Job starts another".to_owned()
+            "no running pod: the last one failed; the Job starts another one by itself".to_owned()
         }
         (RunPhase::Ended, Some(verdict)) => {
             format!(
-                "ended {} ago with {verdict}: {}",
+                "ended {} ago with {verdict}; {}",
                 format_age(run.ended_at, now),
                 run.message.as_deref().unwrap_or_default()
             )
@@ -86,8 +86,7 @@ fn run_text(run: &RunStatus, is_paused: bool, now: Timestamp) -> String {
         }
         (RunPhase::Aborted, _) => "aborted; to continue, deploy the bundle again".to_owned(),
         (RunPhase::Lost, _) => {
-            "ended without a verdict: its Job was deleted, or all its pods failed; deploy again"
-                .to_owned()
+            "ended without a result: its Job was deleted, or all its pods failed".to_owned()
         }
     }
 }
@@ -97,17 +96,17 @@ fn time_limit(run: &RunStatus, status: &RolloutStatus) -> Option<String> {
     let deadline = run.deadline?;
     let then = match status.mode {
         mode if mode == Mode::Drive.name() => {
-            "nodes with an unchanged driver are uncordoned, and nodes whose driver it was replacing stay cordoned"
+            "Nodes with an unchanged driver are uncordoned; nodes in the middle of a replacement stay cordoned"
         }
         mode if mode == Mode::Steer.name() => {
-            "NVIDIA's controller finishes the upgrades that have started, and the other nodes stay held"
+            "NVIDIA's controller finishes the upgrades that have started; the other nodes stay held"
         }
-        _ if status.driver == Driver::DaemonSet.traits().name => "no driver pod is replaced",
+        _ if status.driver == Driver::DaemonSet.traits().name => "No driver pod is replaced",
         _ => "NVIDIA's controller continues without it",
     };
     let code = ExitCode::Budget;
     Some(format!(
-        "time limit: in {} ({deadline:.0}): then the run fails ({}, exit code {}): {then}; to continue, deploy the bundle again",
+        "time limit: in {} ({deadline:.0}). If nodes are not done by then, the run fails ({}, exit code {}). {then}. To continue, deploy the bundle again",
         format_remaining(deadline, status.at),
         code.name(),
         code.number()
@@ -123,9 +122,7 @@ fn pause_text(pause: &PauseStatus, now: Timestamp) -> String {
         (None, true) => "all nodes".to_owned(),
     };
     let why = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-    format!(
-        "paused{age} by {by}{why}: {scope}: no further upgrade starts until `gpu-rollout resume`"
-    )
+    format!("paused{age} by {by}{why}: {scope}: no further upgrade starts until the pause ends")
 }
 
 /// The newest requests of users, newest first. A pause that is in force has its own line.
@@ -151,16 +148,17 @@ fn requests(status: &RolloutStatus) -> Vec<String> {
 
 /// Returns lines about holds of hooks; in mode `steer` only if no running hook will release them.
 fn held(status: &RolloutStatus) -> Vec<String> {
-    let mut nodes: BTreeMap<String, (usize, Option<Timestamp>)> = BTreeMap::new();
+    let mut nodes: BTreeMap<String, (usize, &HoldStatus, Option<Timestamp>)> = BTreeMap::new();
     let is_listed = |held: &&HoldStatus| held.release.is_some() || status.holds_unattended;
     for held in status.nodes.iter().filter_map(|row| row.held.as_ref()).filter(is_listed) {
-        let known = nodes.entry(held.text()).or_default();
-        *known = (known.0 + 1, known.1.into_iter().chain(held.since).min());
+        let known = nodes.entry(held.text()).or_insert((0, held, None));
+        *known = (known.0 + 1, held, known.2.into_iter().chain(held.since).min());
     }
-    let line = |(text, (count, at)): (String, (usize, Option<Timestamp>))| {
-        format!("{} {text} (for {})", with_noun(count, "node"), format_age(at, status.at))
+    let line = |(count, held, at): (usize, &HoldStatus, Option<Timestamp>)| {
+        let nodes = with_noun(count, "node");
+        format!("{nodes} {}", held.text_with_age(at, status.at))
     };
-    nodes.into_iter().map(line).collect()
+    nodes.into_values().map(line).collect()
 }
 
 fn counts(status: &RolloutStatus) -> Vec<String> {
@@ -169,14 +167,14 @@ fn counts(status: &RolloutStatus) -> Vec<String> {
         (totals.done, "done"),
         (totals.in_progress, "in progress"),
         (totals.pending, "pending"),
-        (totals.unknown, "unknown"),
+        (totals.unknown, "unknown (not checked)"),
         (totals.failed, "failed"),
         (totals.deferred, "deferred"),
     ];
     let counts = counted(&counts);
     let counts = if counts.is_empty() { String::new() } else { format!(": {counts}") };
     let fleet = format!(
-        "{}{counts}; slots {}, unavailable {}",
+        "{}{counts}; slots in use: {}, unavailable: {}",
         with_noun(totals.nodes, "node"),
         limit_text(totals.slots),
         limit_text(totals.unavailable)
@@ -184,7 +182,7 @@ fn counts(status: &RolloutStatus) -> Vec<String> {
     let pool = |pool: &PoolTotals| {
         let PoolTotals { nvidia_driver, nodes, slots, unavailable } = pool;
         format!(
-            "NVIDIADriver {nvidia_driver}: {}; slots {}, unavailable {}",
+            "NVIDIADriver {nvidia_driver}: {}; slots in use: {}, unavailable: {}",
             with_noun(*nodes, "node"),
             limit_text(*slots),
             limit_text(*unavailable)
@@ -200,18 +198,11 @@ fn limit_text(limit: LimitUse) -> String {
     )
 }
 
-/// Describes what the whole fleet waits for. The list at the end has the remedy only if the wait
-/// needs action.
+/// Describes what the whole fleet waits for. The list at the end has the remedy.
 fn fleet_wait(waiting: &BlockingCondition, now: Timestamp) -> String {
     let since = waiting.since.at;
     let age = since.map(|at| format!(" for {}", format_age(Some(at), now))).unwrap_or_default();
-    let remedy = &waiting.remedy.text;
-    let then = if waiting.needs_action() || waiting.is_stuck() || remedy.is_empty() {
-        String::new()
-    } else {
-        format!("; what to do: {remedy}")
-    };
-    format!("the whole fleet waits{age}: {}: {}{then}", waiting.reason, waiting.text)
+    format!("the whole fleet has been waiting{age}: {}: {}", waiting.reason, waiting.text)
 }
 
 /// Describes the ETA, or why there is none. The headline and the wait of the fleet are not
@@ -222,7 +213,8 @@ fn eta(status: &RolloutStatus, attention: Attention) -> Option<String> {
         return match (attention, missing.reason) {
             (Attention::ActionNeeded, _) => Some("no ETA before you act".to_owned()),
             (Attention::Paused, _) => Some("no ETA during the pause".to_owned()),
-            (Attention::Aborted, _) | (_, "fleet-waits") => None,
+            (Attention::Aborted, _) => None,
+            (_, "fleet-waits") => Some("no ETA while the whole fleet waits".to_owned()),
             _ => Some(format!("no ETA: {}", missing.text)),
         };
     }

@@ -96,7 +96,11 @@ fn cells(row: &NodeRow, now: Timestamp) -> Vec<String> {
 /// Returns what happens to the node: NVIDIA's names of the states read as orders.
 pub(in crate::cli::status) fn stage_text(row: &NodeRow) -> &'static str {
     let state = row.state.as_deref().filter(|_| row.stage == NodeStage::InProgress);
-    state.map_or_else(|| row.stage.name(), state_meaning)
+    match state {
+        Some(state) => state_meaning(state),
+        None if row.stage == NodeStage::Unknown => "unknown (not checked)",
+        None => row.stage.name(),
+    }
 }
 
 /// `580.105.08 → 580.126.20`

@@ -111,6 +111,7 @@ fn status(phase: RunPhase, first: NodeRow) -> RolloutStatus {
             no_eta: None,
         },
         fleet: Vec::new(),
+        fleet_wait_limit_seconds: 300,
         nodes: vec![first, row("gpu-1", NodeStage::Done, None)],
         notes: Vec::new(),
         at: at(1_000),
@@ -153,12 +154,13 @@ fn held() -> RolloutStatus {
         since: Some(at(800)),
     };
     let text = format!("{}; no hook Job is running", held.text());
-    let remedy = Remedy::words("deploy the bundle again to finish the upgrade of the operator: its last hook releases the nodes; abort only if you will not deploy it").run("gpu-rollout abort");
-    let waiting = needs("NotRunning", &text, remedy);
+    let waiting = needs("NotRunning", &text, HoldStatus::remedy());
     let mut first = row("gpu-0", NodeStage::Pending, Some(waiting));
     first.held = Some(held);
     let mut status = status(RunPhase::Never, first);
-    status.holds_unattended = true;
+    "GPU driver (release gpu-operator/gpu-operator-post, mode assist)"
+        .clone_into(&mut status.title);
+    (status.mode, status.holds_unattended) = ("assist", true);
     no_eta(&mut status, "no-hook-running", "no hook is running");
     status
 }
@@ -171,6 +173,7 @@ fn cut_short(phase: RunPhase) -> RolloutStatus {
     if phase == RunPhase::Aborted {
         status.requests =
             vec![request(RequestCommand::Skip, 100), request(RequestCommand::Abort, 700)];
+        status.requests[0].nodes = vec!["gpu-9".to_owned()];
     }
     status
 }
@@ -187,7 +190,7 @@ fn ended() -> RolloutStatus {
 /// A driver that keeps failing, while a user has paused the others.
 fn failing_and_paused() -> RolloutStatus {
     let text = "the new driver pod is not ready (nvidia-driver-ctr: CrashLoopBackOff), 3 restarts";
-    let remedy = Remedy::words("find out why the driver does not start")
+    let remedy = Remedy::words("find out why the driver does not start; the node continues as soon as its driver starts, or when you deploy a driver that starts (docs/how-to/bad-driver.md)")
         .inspect("kubectl logs -n gpu-operator nvidia-driver-x2x9q -c nvidia-driver-ctr");
     let failing =
         BlockingCondition { stalled: true, remedy, ..waits("DriverNotReady", text, Some(700)) };
@@ -195,8 +198,7 @@ fn failing_and_paused() -> RolloutStatus {
     (first.state, first.cordoned) = (Some("pod-restart-required".to_owned()), true);
     (first.driver_now, first.driver_ready) = (first.driver_wanted.clone(), false);
     first.driver_current = true;
-    let remedy =
-        Remedy::words("resume when the pause is no longer needed").run("gpu-rollout resume --all");
+    let remedy = paused_remedy();
     let paused = needs("Paused", "paused by bob at 1970-01-01T00:16:39Z: lunch", remedy);
     let mut status = status(RunPhase::Running, first);
     status.nodes.push(row("gpu-2", NodeStage::Pending, Some(paused)));
@@ -216,8 +218,12 @@ fn pause(by: &str, selector: Option<&str>) -> PauseStatus {
     }
 }
 
+fn paused_remedy() -> Remedy {
+    Remedy::words("resume when the pause is no longer needed: gpu-rollout resume shows who paused what, and asks for confirmation").run("gpu-rollout resume")
+}
+
 fn only_paused() -> RolloutStatus {
-    let paused = needs("Paused", "paused by bob", Remedy::words("resume"));
+    let paused = needs("Paused", "paused by bob", paused_remedy());
     let mut status = status(RunPhase::Running, row("gpu-0", NodeStage::Pending, Some(paused)));
     status.pauses = vec![pause("bob", None)];
     no_eta(&mut status, "node-stuck", "node gpu-0 needs manual action (Paused)");
@@ -227,8 +233,11 @@ fn only_paused() -> RolloutStatus {
 /// Without a hook, a failed node keeps the only slot of NVIDIA's controller.
 fn slot_kept_by_failure() -> RolloutStatus {
     let failed = "the upgrade by NVIDIA's controller failed";
-    let remedy = Remedy::words("remove the cause of the failure, then retry the node")
-        .run("gpu-rollout retry --yes gpu-0");
+    let remedy = Remedy::words(
+        "remove the cause of the failure, then retry the node: the GPU Operator upgrades it again",
+    )
+    .inspect("kubectl logs -n gpu-operator nvidia-driver-x2x9q -c nvidia-driver-ctr")
+    .run("gpu-rollout retry --yes gpu-0");
     let mut first = row("gpu-0", NodeStage::Failed, Some(needs("UpgradeFailed", failed, remedy)));
     first.cordoned = true;
     let queued = BlockingCondition {
@@ -241,6 +250,8 @@ fn slot_kept_by_failure() -> RolloutStatus {
     };
     let mut status = status(RunPhase::Never, first);
     (status.run, status.release, status.mode) = (None, None, "observe");
+    "GPU driver (GPU Operator, no hook release of gpu-rollout)".clone_into(&mut status.title);
+    status.totals.slots.used = 1;
     status.nodes.push(row("gpu-2", NodeStage::Pending, Some(queued)));
     (status.totals.nodes, status.totals.pending) = (3, 1);
     no_eta(&mut status, "node-stuck", "node gpu-0 needs manual action (UpgradeFailed)");

@@ -7,6 +7,8 @@ use ops::doctor::DoctorSeverity;
 use ops::run_phase::RunPhase;
 use ops::status::{BlockingCondition, FleetTotals, NodeRow, NodeStage};
 
+use super::absent_hook::steps_of_absent_hook;
+use super::messages::{Messages, has_nanoseconds};
 use super::moment::{HookState, Moment};
 
 /// How long an ETA may be postponed continuously. After half a minute, a node is known to be slower
@@ -21,6 +23,7 @@ const QUEUED: [&str; 4] = ["SlotsTaken", "TooManyUnavailable", "GroupBusy", "Soa
 pub(super) struct Claims {
     /// The reported wait of each node: reason, state and start.
     waiting: BTreeMap<String, (&'static str, Option<String>, Option<Timestamp>)>,
+    messages: Messages,
     /// The last totals of `status`.
     totals: Option<FleetTotals>,
     /// The last ETA of each node, and the time since which it has been postponed.
@@ -57,8 +60,10 @@ impl Claims {
             doctor(moment),
             report(moment),
             operator(moment),
+            steps_of_absent_hook(moment),
         ]
         .concat();
+        lies.extend(self.messages.check(moment));
         lies.extend(self.times(moment));
         lies.extend(self.fleet(moment));
         lies.extend(self.announced(moment));
@@ -399,12 +404,10 @@ fn texts(moment: &Moment<'_>) -> Vec<String> {
     let texts = waits
         .map(|waiting| waiting.text.clone())
         .chain(moment.findings.iter().map(|finding| finding.text.clone()));
-    let is_long = |text: &String| {
-        text.split('.')
-            .skip(1)
-            .any(|part| part.chars().take_while(char::is_ascii_digit).count() > 5)
-    };
-    texts.filter(is_long).map(|text| format!("a time to the nanosecond: {text}")).collect()
+    texts
+        .filter(|text| has_nanoseconds(text))
+        .map(|text| format!("a time to the nanosecond: {text}"))
+        .collect()
 }
 
 /// Returns whether `status` says that the hook is running.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use contract::driver::Driver;
 use contract::names;
-use contract::record::RecordedStep;
+use contract::record::{RecordedStep, Verdict};
 use hook::HookMetrics;
 use jiff::Timestamp;
 use ops::doctor::{DoctorFinding, examine};
@@ -19,6 +19,7 @@ use crate::driven::objects::JOBS;
 use crate::fake::store::text;
 use crate::settings::OPERATOR;
 use crate::world::World;
+use crate::world::check::RecordedEvent;
 
 /// The state of the hook's process that the kubelet knows.
 pub(super) enum HookState<'w> {
@@ -55,6 +56,10 @@ pub(super) struct Moment<'w> {
     pub(super) nodes: BTreeMap<String, NodeTruth>,
     /// Whether the verdict of this run is written.
     pub(super) has_verdict: bool,
+    /// The verdict in the run record.
+    pub(super) verdict: Option<Verdict>,
+    /// All events of the hook, oldest first.
+    pub(super) events: Vec<RecordedEvent>,
     /// The desired number of replicas of the operator.
     pub(super) operator_replicas: Option<i64>,
     pub(super) status: RolloutStatus,
@@ -79,6 +84,8 @@ impl<'w> Moment<'w> {
             operator_replicas:
                 world.get("deployments", OPERATOR, names::OPERATOR_DEPLOYMENT)["spec"]["replicas"]
                     .as_i64(),
+            verdict: snapshot.record.run.as_ref().and_then(|run| run.verdict.clone()),
+            events: world.recorded_events(),
             has_verdict: snapshot.record.run.as_ref().is_some_and(|run| run.verdict.is_some()),
             report: report(snapshot),
             steps: status

@@ -15,6 +15,15 @@ use super::objects::Operand;
 use super::{NEW, World};
 use crate::settings::{DRA, OPERATOR, RELEASE};
 
+/// An event that the API server accepted.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordedEvent {
+    /// The node that it is about; `None`: the Job.
+    pub(crate) node: Option<String>,
+    pub(crate) reason: String,
+    pub(crate) note: String,
+}
+
 impl World {
     /// Returns the request log.
     pub(crate) fn log(&self) -> Vec<Entry> {
@@ -50,13 +59,25 @@ impl World {
 
     /// Returns reasons and notes of all events, oldest first.
     pub(crate) fn events(&self) -> Vec<(String, String)> {
-        let word =
-            |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
-        let log = self.log();
+        self.recorded_events().into_iter().map(|event| (event.reason, event.note)).collect()
+    }
+
+    /// Returns all events, oldest first.
+    pub(crate) fn recorded_events(&self) -> Vec<RecordedEvent> {
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let state = self.server.state();
         let created =
-            log.iter().filter(|entry| entry.applied && entry.request.is("create", "events"));
+            state.log.iter().filter(|entry| entry.applied && entry.request.is("create", "events"));
         created
-            .map(|entry| (word(&entry.request.body, "reason"), word(&entry.request.body, "note")))
+            .map(|entry| {
+                let event = &entry.request.body;
+                let about = &event["regarding"];
+                RecordedEvent {
+                    node: (about["kind"] == "Node").then(|| word(&about["name"])),
+                    reason: word(&event["reason"]),
+                    note: word(&event["note"]),
+                }
+            })
             .collect()
     }
 
