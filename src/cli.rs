@@ -93,8 +93,8 @@ enum CliCommand {
     /// The upgrade runs in a model of a cluster, in virtual time, with the recipe's limits and time
     /// budget. Drivers take time to start, evicted pods are recreated on other nodes, and watch
     /// caches lag behind the API server. In mode `drive`, the hook's own engine upgrades the nodes.
-    /// In `observe`, `assist` and `steer`, a model of NVIDIA's controller upgrades them; it
-    /// supports up to 1,000 nodes.
+    /// In `observe`, `assist` and `steer`, a model of NVIDIA's controller upgrades them, together
+    /// with the hook's engine, for up to 1,000 nodes.
     ///
     /// The same seed gives the same result on every machine. The random times of each node come
     /// from the seed and the node's name, so that you can compare policies on identical nodes.
@@ -105,13 +105,14 @@ enum CliCommand {
     /// driver, the DRA plugin, and what the node waits for and since when. Below the nodes, it
     /// lists the commands for the problems that do not resolve themselves.
     ///
-    /// It reads the cluster and changes nothing. It also works without a bundle, where NVIDIA's
-    /// controllers upgrade alone. Where a bundle is deployed, it uses the settings of its hook.
+    /// It reads the cluster and changes nothing. It also works without a bundle, where only
+    /// NVIDIA's controllers upgrade the drivers. Where a bundle is deployed, it uses the settings
+    /// of its hook.
     Status(status::StatusArguments),
     /// Show why a node is stuck, since when, and what to do
     ///
-    /// Use it when `status` is not enough: it shows everything about one node, in each rollout that
-    /// includes the node. It reads the cluster and changes nothing.
+    /// Use it when `status` is not enough: `why` shows everything about one node, in each rollout
+    /// that includes the node. It reads the cluster and changes nothing.
     Why(why::WhyArguments),
     /// Preview what a deployment would change in this cluster
     ///
@@ -119,22 +120,23 @@ enum CliCommand {
     /// waves, and which pods leave them. It also shows how many nodes are unavailable at the same
     /// time, how long the upgrade takes, and what blocks it.
     ///
-    /// The hook's engine, or a model of NVIDIA's controller, runs in virtual time, with the live
-    /// nodes, pods and PodDisruptionBudgets as its input. `plan` reads the cluster and changes
-    /// nothing. It exits with 14 if something blocks the rollout.
+    /// The hook's engine and, in all modes but `drive`, a model of NVIDIA's controller run in
+    /// virtual time, with the live nodes, pods and PodDisruptionBudgets as their input. `plan`
+    /// reads the cluster and changes nothing. It exits with 14 if something blocks the rollout.
     Plan(plan::PlanArguments),
     /// Check the cluster for anything that would block a rollout
     ///
     /// Use it at any time before a rollout. It runs the checks that the hook runs before the
-    /// operator is upgraded. They find, for example, evictions that can never succeed, another
-    /// upgrade controller, or a time budget that is too small. It reads the cluster and changes
-    /// nothing. It exits with 14 if a finding blocks the rollout.
+    /// operator is upgraded, with the settings that are deployed. To check a recipe or a bundle
+    /// that is not deployed yet, use `plan`. They find, for example, evictions that can never
+    /// succeed, another upgrade controller, or a time budget that is too small. It reads the
+    /// cluster and changes nothing. It exits with 14 if a finding blocks the rollout.
     Preflight(preflight::PreflightArguments),
     /// Show how the last run went: timeline, failures, evicted pods
     ///
-    /// Use it after a rollout. The report comes from the run record of the hook release, which
-    /// stays when pods and events are gone. For each node it shows the successive states, why the
-    /// node failed, which pods the hook evicted and which plugin pods it replaced. It reads the
+    /// Use it during or after a rollout. The report comes from the run record of the hook release,
+    /// which stays when pods and events are gone. For each node it shows the successive states, why
+    /// the node failed, which pods the hook evicted and which plugin pods it replaced. It reads the
     /// cluster and changes nothing.
     Report(report::ReportArguments),
     /// Check a cluster for configuration problems
@@ -151,22 +153,23 @@ enum CliCommand {
     ///
     /// Use it to let a colleague without access to the cluster find out why a rollout is stuck. The
     /// archive contains the status, the report of the last run, and the objects and events of
-    /// operators and hooks; with --logs, also their logs. Secrets are not read. Text that looks
-    /// like a secret is removed from all other objects. Only known forms are found, so check the
-    /// archive before you send it. Workload pods are not included. The command reads the cluster
-    /// and changes nothing.
+    /// operators and hooks; with --logs, also their logs. Secret objects are not read. Text that
+    /// looks like a secret is removed from all other objects. Only known forms are found, so check
+    /// the archive before you send it. Workload pods are not included. The command reads the
+    /// cluster and changes nothing.
     SupportBundle(support_bundle::SupportBundleArguments),
     /// Prevent further node upgrades until `resume`
     ///
     /// A running hook notices the pause within a second. In `observe` and `assist`, `pause` also
-    /// sets NVIDIA's skip label, so that NVIDIA's controllers leave the nodes alone. The pause does
-    /// not extend the time budget of the Job. If the budget ends during the pause, the Job fails
-    /// with code 20: deploy again after `resume`. The pause survives every sync of a deployer.
+    /// sets NVIDIA's skip label, so that NVIDIA's controllers leave the nodes alone (in `steer`,
+    /// the hook already does). The pause does not extend the time budget of the Job. If the budget
+    /// ends during the pause, the Job fails with code 20: deploy again after `resume`. The pause
+    /// survives every sync of a deployer.
     ///
     /// If a node's driver is already being replaced, that upgrade is completed. In mode `drive`, a
-    /// node in progress waits if its old driver still runs, and the time of the pause does not
-    /// count toward the node's time limits. In the other modes, NVIDIA's controller finishes the
-    /// nodes that it has started.
+    /// node in progress whose old driver still runs stays cordoned and waits; the time of the pause
+    /// does not count toward the node's time limits. In the other modes, NVIDIA's controller
+    /// finishes the nodes that it has started.
     Pause(pause::PauseArguments),
     /// Continue a paused rollout where it stopped
     ///
@@ -176,13 +179,14 @@ enum CliCommand {
     Resume(pause::ResumeArguments),
     /// Stop a rollout and remove its cordons, labels, annotations and Lease
     ///
-    /// Use it when a rollout must not continue, or to remove what a hook left behind. `abort`
-    /// ends the hook Jobs first, and then removes what gpu-rollout has written to nodes, holds
-    /// included: NVIDIA's controller then upgrades the nodes with an old driver, unless you pass
-    /// --stay-paused. Cordons and labels
-    /// that gpu-rollout did not set stay. A node whose driver is being replaced is uncordoned too,
-    /// although its driver may not work. NVIDIA's controller finishes the nodes that it has
-    /// started.
+    /// Use it when a rollout must not continue, or to remove what a hook left behind. `abort` ends
+    /// the hook Jobs first, and then removes what gpu-rollout has written to nodes, holds included.
+    /// Cordons and labels that gpu-rollout did not set stay.
+    ///
+    /// Without --stay-paused, upgrades can go on: in all modes but `drive`, NVIDIA's controller
+    /// upgrades the nodes that still have an old driver. It finishes the nodes that it has started
+    /// in any case. In mode `drive`, nothing finishes a node whose driver is being replaced:
+    /// `abort` uncordons it although its driver may not work.
     ///
     /// You can interrupt `abort` at any time and run it again. It also works after the bundle has
     /// been removed.
@@ -198,18 +202,18 @@ enum CliCommand {
     Skip(node_request::NodeRequestArguments),
     /// Undo `skip`
     ///
-    /// Removes the skip label, so that the nodes are upgraded like all others. A label that the
-    /// hook itself has set (a hold) stays, because the hook releases the node later.
+    /// Removes the skip label, so that the nodes are upgraded like all others. A label that
+    /// gpu-rollout set itself (a hold) stays: the hook or `resume` removes it later.
     #[command(after_help = "Example:
   gpu-rollout unskip gpu-3 gpu-4")]
     Unskip(node_request::NodeRequestArguments),
     /// Retry failed nodes
     ///
-    /// Use it after you have removed the cause of the failure. In modes `drive` and `steer`,
-    /// the running hook, or else that of the next deployment, upgrades the node again; in `drive`
-    /// even if the node has a foreign cordon, which stays. In the other modes, NVIDIA's controller
-    /// upgrades the node. There, if the node failed because its new driver did not start, `retry`
-    /// also deletes the driver pod.
+    /// Use it after you have removed the cause of the failure. In the modes `drive` and `steer`,
+    /// the hook starts the node's upgrade again: the running one, or that of the next deployment.
+    /// In `drive`, a foreign cordon does not prevent this, and stays. In `observe` and `assist`,
+    /// NVIDIA's controller upgrades the node again. If the node failed because its new driver did
+    /// not start, `retry` also deletes the driver pod, except in `drive`, where the hook does.
     #[command(after_help = "Examples:
   gpu-rollout retry gpu-3
   gpu-rollout retry gpu-3 gpu-4 --dry-run")]

@@ -40,7 +40,7 @@ struct HookRunArguments {
     /// Settings of the hook as JSON; the hook chart creates them from its values.
     #[arg(long, env = SETTINGS_ENV, hide_env_values = true, value_name = "JSON")]
     settings: String,
-    /// UID of the Job that owns the pod; the run record keeps the verdict under it.
+    /// UID of the Job that owns the pod: the run record identifies the run by it.
     #[arg(long, env = "JOB_UID", value_name = "UID")]
     job_uid: String,
     /// Name of the pod, as holder of the Lease and in events.

@@ -29,8 +29,8 @@ enum BundleCommand {
     ///
     /// Use it before you deploy, and after you have edited a bundle. It prints one finding per
     /// line: each edited file, and each part that no longer matches the others, such as a hook that
-    /// no longer matches the values. It exits with 0 if the bundle is exactly as `render` wrote it,
-    /// and with 1 if it was edited.
+    /// no longer matches the values. Every edit gives exit code 1, even one with which all parts
+    /// match: read the findings. Exit code 0 means that the bundle is exactly as `render` wrote it.
     #[command(after_help = "Example:
   gpu-rollout bundle verify bundle")]
     Verify(verify::VerifyArguments),
@@ -43,7 +43,7 @@ enum BundleCommand {
   gpu-rollout bundle diff old new
   gpu-rollout bundle diff old new -o json")]
     Diff(diff::DiffArguments),
-    /// Show what the files of a bundle mean
+    /// Show what a bundle deploys
     ///
     /// Use it to see what a bundle does, independently of its deployer. It shows releases, order,
     /// charts, values, timeouts, and the hooks with their rights.
@@ -51,11 +51,11 @@ enum BundleCommand {
   gpu-rollout bundle facts bundle
   gpu-rollout bundle facts bundle -o json")]
     Facts(facts::FactsArguments),
-    /// Compare the meaning of bundles for the same or different deployers
+    /// Compare what bundles deploy, for the same or different deployers
     ///
     /// Use it when you move from one deployer to another. It shows what differs, and what a
-    /// deployer cannot express. It exits with 0 if the bundles mean the same thing, and with 3 if
-    /// they do not.
+    /// deployer cannot express. It exits with 0 if the bundles deploy the same, and with 3 if they
+    /// do not.
     #[command(after_help = "Example:
   gpu-rollout bundle parity out/my-cluster/helm out/my-cluster/flux")]
     Parity(parity::ParityArguments),

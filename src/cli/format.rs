@@ -27,7 +27,7 @@ pub enum ListingFormat {
     Json,
     /// One YAML document with the same fields.
     Yaml,
-    /// One `node/NAME` per line; for `status`, only the nodes that are not done.
+    /// One `node/NAME` per line; in `status`, nodes that are done are left out.
     Name,
 }
 

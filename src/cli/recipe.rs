@@ -154,7 +154,7 @@ struct AicrArguments {
     /// one [default: leave such keys out, with a warning]
     #[arg(long, help_heading = AICR_HEADING)]
     fix_dead_keys: bool,
-    /// Leave out manifest files, with a warning for each [default: the bundle has charts of them]
+    /// Leave out manifest files, with a warning for each [default: each becomes a chart in the bundle]
     #[arg(long, help_heading = AICR_HEADING)]
     without_manifests: bool,
 }

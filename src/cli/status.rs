@@ -24,7 +24,9 @@ pub(super) use text::driver;
   gpu-rollout status -o json | jq '.rollouts[].nodes[] | select(.stage == \"failed\") | .node'
   gpu-rollout status -o name | xargs -n1 kubectl describe")]
 pub struct StatusArguments {
-    /// Update the output until no node is pending or in progress; exit with 21 if nodes have failed
+    /// Update the output until no node is pending or in progress and no hook Job is running; exit
+    /// with 21 if nodes have failed. Nodes that need manual action keep the command running, even
+    /// after the Job has failed
     #[arg(short, long)]
     watch: bool,
     /// Show every node, including nodes that are done

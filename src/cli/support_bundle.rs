@@ -31,8 +31,8 @@ pub struct SupportBundleArguments {
     /// Path of the archive; `-` means standard output [default: gpu-rollout-support-TIME.tar.gz]
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Include logs of operators, operands and hooks. Secrets in known forms are removed from them,
-    /// but no list of forms is complete: read the logs before you send the archive
+    /// Include logs of operators, operands and hooks. Text in known secret formats is removed from
+    /// them, but no list of formats is complete: read the logs before you send the archive
     #[arg(long)]
     logs: bool,
     /// Replace an existing file

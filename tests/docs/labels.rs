@@ -25,8 +25,8 @@ const ROWS: [Row; 8] = [
     ),
     (
         "annotation",
-        "the hook (`steer`: `true`; before an upgrade of the operator: release, digest, versions and time as JSON), `gpu-rollout pause` (`pause`)",
-        "the skip label on the node is a hold of gpu-rollout, which also removes it",
+        "the hook (`assist`, `steer`), `gpu-rollout pause`, `gpu-rollout abort --stay-paused`",
+        "gpu-rollout set the skip label on the node (a *hold*), and removes it again. The value is `pause`, `true` (`steer`), or, during an upgrade of the operator, JSON with release, digest, versions and time",
         |traits| traits.hold,
     ),
     (

@@ -14,18 +14,17 @@ use contract::task::{
 
 use crate::root;
 
-const HEAD: &str = "# Hook permissions
+const HEAD: &str = "# Rights of the hook
 
 <!-- Made from crates/contract/src/task/rights.rs; `UPDATE=1 cargo test --test docs` updates it. -->
 
-This page lists every permission of the hook for cluster administrators and security reviewers: on
-which objects, in which scope, and for what purpose. In settings and messages, a permission is
-called a *right*.
+This page lists every right (RBAC permission) of the hook for cluster administrators and security
+reviewers: on which objects, in which scope, and for what purpose.
 
 * Each hook Job runs under the ServiceAccount of its own release.
 * The chart renders the hook's roles from these tables. The roles contain nothing else: no access to
   Secrets or CustomResourceDefinitions, and writes to nodes only for the tasks that need them
-  ([which mode has which task](modes.md#what-the-hook-releases-do)).
+  ([which mode has which task](modes.md#tasks-of-the-hook-releases)).
 * When the hook starts, it asks the API server for each of these rights. It names all missing rights
   in one message, before it writes anything.
 * A rule that names an object is restricted to that object (`resourceNames`). RBAC cannot restrict
@@ -66,19 +65,20 @@ otherwise only administrators can pause, resume or abort.
 | Identity | How the policy recognizes it |
 |---|---|
 | hooks of all releases with the policies | the right `coordinate` on `rollouts.gpu-rollout.dev` in `default`, which their Roles contain |
-| cluster administrators, and deployers that may install the chart with the policies | the same right: RBAC lets an identity grant only rights that it has; or the right to update the policy itself |
-| users of `gpu-rollout pause`, `resume`, `skip`, `retry`, `abort`; hooks of releases without the policies | `rollout.admissionPolicy.users` and `groups` |
+| cluster administrators, and deployers that may install the chart with the policies | the same right, because RBAC lets an identity grant only rights that it has; or the right to update the policy itself |
+| users of `gpu-rollout pause`, `resume`, `skip`, `unskip`, `retry`, `abort`; hooks of releases without the policies | `rollout.admissionPolicy.users` and `groups` |
 | Kubernetes' own controllers in `kube-system`, which delete the objects of a deleted namespace, and remove finalizers | their names, only for deletions and for updates that change no data |
 
-A hook without the policies, such as that of an older chart version, has the user name
-`system:serviceaccount:NAMESPACE:RELEASE`.
+To allow a hook without the policies, such as that of an older chart version, add its user name
+`system:serviceaccount:NAMESPACE:RELEASE` to `rollout.admissionPolicy.users`.
 
 **Limits.**
 
-* Enable the policies while `gpu-rollout status` says `done`: a running hook of a release without
-  them loses the Lease.
-* Who may impersonate the hook's ServiceAccount, or run pods with it, has its rights: the role
-  `edit` includes both. Grant `edit` in the namespaces of hook releases to administrators only.
+* Enable the policies only while `gpu-rollout status` says `done`. Otherwise, a running hook whose
+  release has no policies loses the Lease.
+* A user who can impersonate the hook's ServiceAccount, or run pods with it, has its rights. The
+  role `edit` allows both, so grant `edit` in the namespaces of hook releases only to
+  administrators.
 * Argo CD deletes no object of a bundle. After you disable the policies with Argo CD, or delete a
   namespace without its release, delete the policies by hand, or no hook gets the Lease:
   `kubectl delete validatingadmissionpolicies,validatingadmissionpolicybindings -l
@@ -86,9 +86,9 @@ A hook without the policies, such as that of an older chart version, has the use
 * If a mutating webhook adds labels, annotations or taints to each changed node, its additions count
   as the hook's, and are denied.
 
-A denied write of a node fails this node alone: its run record, `gpu-rollout status` and
-`gpu-rollout why` show the policy's message. If the Lease is denied, the hook ends without a change
-of a node.
+If a write to a node is denied, only that node fails: its run record, `gpu-rollout status` and
+`gpu-rollout why` show the policy's message. If a write to the Lease is denied, the hook ends and
+changes no node.
 ";
 
 /// Returns what a task changes on nodes, as a row.

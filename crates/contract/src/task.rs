@@ -43,7 +43,7 @@ pub enum Task {
     /// evictions that can never succeed, a second controller that upgrades the same nodes, a time
     /// budget that is too small.
     Preflight,
-    /// Set the skip label with its owner annotation on every node, before the operator receives the
+    /// Set the skip label with its hold annotation on every node, before the operator receives the
     /// new spec: no node starts until the hook releases its hold.
     Hold,
     /// Wait until the fleet is settled.

@@ -124,7 +124,7 @@ const TEXTS: [RuleText; ConfigRule::COUNT] = [
     error(
         "long-name",
         "does not check the name again after renaming",
-        "its own limit for names is 63 characters",
+        "the plugin's limit for names is 63 characters",
     ),
     warning("ignored", "logs a warning, and ignores it", "the setting in the file has no effect"),
     warning(

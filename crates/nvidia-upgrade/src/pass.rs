@@ -251,7 +251,7 @@ pub enum PassError {
     /// The policy has no `drain`, not even a disabled one: the controller of gpu-operator up to
     /// v26.3 panics in every pass.
     #[error(
-        "the upgrade policy has no `drain`, and without it, gpu-operator up to v26.3 panics; add `drain: {{enable: false}}` to upgradePolicy"
+        "gpu-operator up to v26.3 panics if the upgrade policy has no `drain`: add `drain: {{enable: false}}` to upgradePolicy in the operator's values"
     )]
     NoDrain,
     /// Pods of a node must be deleted, but the policy has no `podDeletion`.

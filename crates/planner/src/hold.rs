@@ -1,4 +1,4 @@
-//! Holds: NVIDIA's skip label with gpu-rollout's owner annotation, on nodes that must not start
+//! Holds: NVIDIA's skip label with gpu-rollout's hold annotation, on nodes that must not start
 //! before the hook releases them (mode `steer`, an upgrade of the operator, a pause). A skip label
 //! without the annotation belongs to others, and stays.
 

@@ -253,7 +253,7 @@ impl fmt::Display for DecisionNote {
                 write!(
                     formatter,
                     ": it does not know of the pause, and mode `{mode}` changes no node; \
-                     run `gpu-rollout pause`, or label the nodes {label}=true"
+                     run `gpu-rollout pause`, which sets {label}=true, or set that label yourself"
                 )
             }
         }

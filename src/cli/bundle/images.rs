@@ -23,7 +23,7 @@ pub struct ImagesArguments {
     #[arg(long)]
     all: bool,
     /// Operating system of the GPU nodes, such as `ubuntu22.04` or `rhel9`, for images that are
-    /// built per operating system; required by `-o list` if there are any; repeatable
+    /// built per operating system; `-o list` requires it if the bundle has such images; repeatable
     #[arg(long = "node-os", value_name = "OS")]
     systems: Vec<String>,
     /// Architecture of the nodes, for images that are built per architecture; repeatable

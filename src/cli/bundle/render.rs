@@ -63,9 +63,9 @@ pub struct RenderArguments {
     output: PathBuf,
     #[command(flatten)]
     overrides: RecipeSelection,
-    /// Address of the chart repository that the program's catalog names NAME: https://, http://,
-    /// oci://, file:///, or the absolute path of a directory of packed charts [default: the
-    /// catalog's address]; repeatable
+    /// Use this address for the chart repository NAME of the catalog, such as `nvidia`: https://,
+    /// http://, oci://, file:///, or the absolute path of a directory of packaged charts [default:
+    /// the catalog's address]; repeatable
     #[arg(long = "chart-repository", value_name = "NAME=URL")]
     chart_repositories: Vec<sources::RepositoryOverride>,
     /// Image of the hook [default: the image in the hook chart]

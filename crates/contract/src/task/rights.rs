@@ -213,7 +213,7 @@ pub const RIGHTS: &[Right] = &[
         ("", "nodes"),
         PATCH,
         Any,
-        "sets the skip label and its owner annotation on nodes that need the driver",
+        "sets the skip label and its hold annotation on nodes that need the driver",
     )
     .when(RightCondition::Hold),
     right(

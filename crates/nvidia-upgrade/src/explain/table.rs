@@ -29,17 +29,17 @@ impl ControllerWait {
             Self::SandboxWorkloads => (
                 "SandboxWorkloads",
                 false,
-                "use mode drive; or cordon and empty one node at a time, and delete its driver pod",
+                "use mode drive; or upgrade by hand: cordon and drain the node, delete its driver pod, and uncordon the node when the new pod is ready, one node at a time",
             ),
             Self::Off => (
                 "Off",
                 false,
-                "set upgradePolicy.autoUpgrade to true; or cordon and empty one node at a time, and delete its driver pod",
+                "set upgradePolicy.autoUpgrade to true in the operator's values and deploy again; or upgrade by hand: cordon and drain the node, delete its driver pod, and uncordon the node when the new pod is ready, one node at a time",
             ),
             Self::Blocked { error } => (
                 "Blocked",
                 !error.has_surplus(),
-                "find out why the DaemonSet has too few or too many pods: a node that is NotReady, or that has a taint that the DaemonSet does not tolerate, keeps its pod until the pod is deleted (by force, if the node is gone)",
+                "find out why the DaemonSet has too few or too many pods: on a node that is NotReady or whose taint the DaemonSet does not tolerate, the pod stays; repair the node, or delete the pod (with --force if the node is gone)",
             ),
             Self::PassEnds { .. } => (
                 "PassEnds",
@@ -49,7 +49,7 @@ impl ControllerWait {
             Self::Asleep { .. } => (
                 "Asleep",
                 true,
-                "wait; to make NVIDIA's controller check the nodes at once, change the node's skip label to a value other than true",
+                "wait: NVIDIA's controller checks its nodes at least every two minutes; in modes assist and steer, the hook makes it check them sooner",
             ),
             Self::Skipped { .. } => {
                 ("Skipped", false, "remove the label to have the node upgraded")
@@ -85,7 +85,7 @@ impl ControllerWait {
             Self::MaintenanceOff => (
                 "MaintenanceOff",
                 false,
-                "enable requestor mode again; or remove the node's annotation …-driver-upgrade-requestor-mode, and set its label …-driver-upgrade-state to upgrade-required",
+                "enable requestor mode again; or remove the node's annotation nvidia.com/gpu-driver-upgrade-requestor-mode, and set its label nvidia.com/gpu-driver-upgrade-state to upgrade-required (for the OFED driver, both with `ofed` instead of `gpu`)",
             ),
             Self::Terminating { .. } => {
                 ("Terminating", true, "if the pod does not end, check the kubelet of the node")
@@ -104,16 +104,18 @@ impl ControllerWait {
             Self::FailedBefore => (
                 "FailedBefore",
                 false,
-                "remove the pods that could not be evicted, then retry the node",
+                "remove the pods that could not be evicted (gpu-rollout why NODE lists them), then retry the node",
             ),
             Self::FailedDriver { .. } => (
                 "FailedDriver",
                 true,
                 "check the driver pod's log; the upgrade continues as soon as the pod is ready",
             ),
-            Self::UnknownState { .. } => {
-                ("UnknownState", false, "remove the state label, or set it to upgrade-required")
-            }
+            Self::UnknownState { .. } => (
+                "UnknownState",
+                false,
+                "remove the node's label nvidia.com/gpu-driver-upgrade-state (for the OFED driver, nvidia.com/ofed-driver-upgrade-state): NVIDIA's controller determines the state again",
+            ),
         }
     }
 }

@@ -168,7 +168,7 @@ impl fmt::Display for AfterTimeout {
         if *seconds == 0 {
             out.write_str(", without a time limit")
         } else {
-            write!(out, "; after {seconds} s, {then}")
+            write!(out, "; if this takes longer than {seconds} s, {then}")
         }
     }
 }

@@ -42,7 +42,7 @@ impl Reason {
                 "install the GPU Operator, or set rollout.operatorNamespace to its namespace"
             }
             Self::OperatorNotReady { replicas: 0, .. } => {
-                "scale the operator's Deployment up again, and find out who scaled it to 0: no operator acts on the spec until then"
+                "scale the operator's Deployment up again: until then, no operator acts on the spec; find out who scaled it to 0"
             }
             Self::OperatorNotReady { .. } => {
                 "check the Deployment and its pods: it may be scaled to 0, or its pods cannot start"
@@ -53,10 +53,10 @@ impl Reason {
             Self::OperatorNotSeen { .. } => "wait: a leader renews its Lease every two seconds",
             Self::OperatorActing { .. } => "wait: the GPU Operator may still change its DaemonSets",
             Self::OtherChart { .. } => {
-                "deploy the component's release and its hook release from the same bundle; a deployer that does not order releases installs it later, and the hook runs again"
+                "deploy the component's release and its hook release from the same bundle; if your deployer does not order releases, wait: it installs the component later, and then runs the hook again"
             }
             Self::PolicyMissing { kind: names::NVIDIA_DRIVER_KIND, .. } => {
-                "deploy the operator's release with the values of its hook release (driver.nvidiaDriverCRD); a deployer that does not order releases installs it later"
+                "deploy the operator's release with the values of its hook release (driver.nvidiaDriverCRD); if your deployer does not order releases, wait: it installs the operator's release later"
             }
             Self::PolicyMissing { .. } => {
                 "to create it with the operator's chart, set clusterPolicy.deployCR; if it has another name, set rollout.clusterPolicy; clusters with a GPUCluster instead of a ClusterPolicy are not supported"
@@ -70,14 +70,18 @@ impl Reason {
             Self::Precondition { .. } => {
                 "deploy the operator's release with the same values as its hook release, and find out who manages the field"
             }
+            // Source: the watches and the returned results of nvidiadriver_controller.go, v26.7.0.
+            Self::ReconcileFailed { kind: names::NVIDIA_DRIVER_KIND, .. } => {
+                "fix the problem in the operator's message; if that changes neither the spec of an NVIDIADriver nor the labels of a GPU node (a missing Secret, for example), also restart the operator's Deployment: the operator may not try again by itself"
+            }
             Self::ReconcileFailed { .. } => {
-                "fix the problem in the operator's message; the condition clears at the operator's next reconciliation, which a change of the custom resource triggers, such as an annotation"
+                "fix the problem in the operator's message: the operator keeps trying"
             }
             Self::PolicyIgnored { .. } => {
-                "set rollout.clusterPolicy to the ClusterPolicy that owns the operator's DaemonSets (metadata.ownerReferences), and delete only those that own none: DaemonSets and their drivers are deleted with their owner"
+                "set rollout.clusterPolicy to the ClusterPolicy that owns the operator's DaemonSets (see their metadata.ownerReferences); never delete that one: its DaemonSets and their drivers would go with it"
             }
             Self::DriverLeftOver { .. } => {
-                "cordon and empty the DaemonSet's nodes, then delete it: the operator deletes only nvidia-driver-daemonset, never a DaemonSet for one kernel or one RHCOS release"
+                "cordon and drain the DaemonSet's nodes, then delete the DaemonSet, which removes the driver from all of them: the operator itself deletes only nvidia-driver-daemonset, never a DaemonSet for one kernel or one RHCOS release"
             }
             Self::SpecNotObserved { .. } => {
                 "find out in the operator's log why it has not acted on the newest spec"
@@ -101,19 +105,19 @@ impl Reason {
                 "compare the operating system and kernel labels of the node (node-feature-discovery) with the node selectors of the driver DaemonSets, and check the operator's log"
             }
             Self::NodeInOtherPool { .. } => {
-                "cordon and empty the node, then set the label nvidia.com/gpu-operator.driver.owner to the NVIDIADriver that must own it, which replaces its driver pod at once; to keep the node in its pool, undo the change of the node label that nodeSelector matches"
+                "to keep the node in its pool, undo the change of the node label that nodeSelector matches; to move it, cordon and drain the node, then set its label nvidia.com/gpu-operator.driver.owner to the other NVIDIADriver: this replaces the driver pod at once"
             }
             Self::NodeNotReady { .. } => {
-                "repair the node, or delete it (kubectl delete node); rollout.tolerateNotReady is the number of such nodes that the run accepts"
+                "repair the node, or raise rollout.tolerateNotReady, the number of NotReady nodes that the run accepts; only if the machine will not come back, delete the node (kubectl delete node)"
             }
             Self::DriverPodMissing => {
-                "find out why the DaemonSet controller creates no pod: kubectl describe daemonset"
+                "find out why the DaemonSet controller creates no pod: the events of the DaemonSet say why"
             }
             Self::DriverPodUnschedulable { .. } => {
                 "free resources for the driver pod, or correct taints and selectors"
             }
             Self::DriverOutOfDate { .. } => {
-                "if autoUpgrade is true, wait: NVIDIA's controller upgrades the node when driver.upgradePolicy allows; otherwise, cordon and empty the node, then delete its driver pod, one node at a time"
+                "if autoUpgrade is true, wait: NVIDIA's controller upgrades the node when driver.upgradePolicy allows; otherwise, deploy a bundle in mode drive, or upgrade by hand: cordon and drain the node, delete its driver pod, and uncordon the node when the new pod is ready, one node at a time"
             }
             Self::DriverNotReady { .. } => {
                 "check the driver pod's log: kubectl logs POD -c nvidia-driver-ctr"
@@ -142,7 +146,7 @@ impl Reason {
                 "repair or remove the node that stalls the rolling update, or raise daemonsets.rollingUpdate.maxUnavailable"
             }
             Self::OperandOutdated { awaited: Some(_), .. } => {
-                "repair or remove the node that stalls the rolling update, raise daemonsets.rollingUpdate.maxUnavailable, or tolerate the node with tolerateNotReady"
+                "repair or remove the node that stalls the rolling update, raise daemonsets.rollingUpdate.maxUnavailable, or raise rollout.tolerateNotReady, the number of NotReady nodes that the run accepts"
             }
             Self::ToolkitOutdated { .. }
             | Self::OperandOutdated { .. }
@@ -150,7 +154,7 @@ impl Reason {
                 "wait: the DaemonSet replaces its pods as its update strategy allows (kubectl rollout status)"
             }
             Self::NodeTainted { .. } => {
-                "remove the taint, or let the operator's pods tolerate it (daemonsets.tolerations); to leave the node out, empty it and label it nvidia.com/gpu.deploy.operands=false, which removes its driver and device plugin"
+                "remove the taint, or let the operator's pods tolerate it (daemonsets.tolerations); to leave the node out, drain it and label it nvidia.com/gpu.deploy.operands=false, which removes its driver and device plugin"
             }
             Self::MigReconfiguring { .. } => {
                 "wait: the MIG manager is reconfiguring the node; if it does not finish, check its log on the node"
@@ -170,7 +174,7 @@ impl Reason {
                 "wait: the hook replaces it when another plugin is ready again; the limit is rollout.dra.maxUnavailable"
             }
             Self::PluginHeldUp { .. } => {
-                "repair the replaced plugins that are not ready, then deploy again"
+                "repair the replaced plugins that are not ready (gpu-rollout status lists their nodes), then deploy again"
             }
             Self::PluginStale { .. } => {
                 "delete the plugin pod of the node, or set rollout.dra.reroll to auto"
@@ -198,13 +202,13 @@ impl Reason {
                 "apply the ConfigMap that the device plugin's values name (in a bundle, the component's *-config release)"
             }
             Self::ConfigNotApplied { .. } => {
-                "deploy the release that contains the ConfigMap with the same values as this hook, and find out who manages it"
+                "deploy the ConfigMap's release again, with the values of this hook; if the text changes back, find out what else writes the ConfigMap"
             }
             Self::RestartQueued { .. } => {
                 "wait: the hook replaces it when the plugin pods of another node are ready again; the limit is rollout.devicePlugin.maxUnavailable"
             }
             Self::RestartHeldUp { .. } => {
-                "repair the replaced pods that are not ready, then deploy again"
+                "repair the replaced pods that are not ready (gpu-rollout status lists their nodes), then deploy again"
             }
             Self::RestartPending { .. } => {
                 "check the pod and its log on the node; if the pod rejects its configuration, the init container names it"
@@ -228,7 +232,7 @@ impl UpgradeReason {
                 "resume when the pause is no longer needed: gpu-rollout resume shows who paused what, and asks for confirmation"
             }
             Self::Refused(StartRefusal::Paused { .. }) => {
-                "raise the limit, and deploy again, to continue the rollout"
+                "raise the limit and deploy again; gpu-rollout resume has no effect here"
             }
             Self::Refused(StartRefusal::Slots { .. }) => {
                 "wait: the node's upgrade starts when another node is done; the limit is policy.maxParallelUpgrades"
@@ -246,7 +250,7 @@ impl UpgradeReason {
                 "fix the cause of the failures, run gpu-rollout retry for the failed nodes, then deploy again; the limit is policy.failureBudget"
             }
             Self::NoTime { held: None, .. } => {
-                "deploy again to continue where this run ends; to give the next run more time, raise perNode"
+                "when this run has ended, deploy again: the next run continues; to give it more time, raise the driver's perNode in the recipe"
             }
             Self::NoTime { held: Some(_), .. } => {
                 "make the named nodes available again, or raise the limit (policy.maxUnavailable or policy.topology.maxUnavailable); then deploy again"
@@ -261,7 +265,7 @@ impl UpgradeReason {
                 "wait: the hook continues when the maintenance-operator releases the node"
             }
             Self::OtherDriver { ours: true, .. } => {
-                "another hook release of gpu-rollout left this state: deploy that release again to finish the node, or run gpu-rollout abort; then deploy this release again"
+                "another hook release of gpu-rollout left this state: deploy that release again to finish the node, or end its rollout with gpu-rollout abort; then deploy this release again"
             }
             Self::OtherDriver { .. } => {
                 "wait: the upgrade starts when the node's other driver is done"
@@ -281,7 +285,7 @@ impl UpgradeReason {
                 "wait; if the pod does not end, find out what keeps it: its grace period, its finalizers or the kubelet of the node"
             }
             Self::DriverComing => {
-                "wait; if no pod appears, find out why: kubectl describe daemonset"
+                "wait; if no pod appears, the events of the driver's DaemonSet say why"
             }
             Self::Unwanted => {
                 "wait: if no DaemonSet schedules a pod for one minute, the hook releases the node"

@@ -63,7 +63,7 @@ impl InvariantChecker<'_, '_> {
             .get(traits.skip_label)
             .is_some_and(|value| value.as_deref() == Some("true"));
         if holds && patch.annotations.get(traits.hold).is_none_or(Option::is_none) {
-            self.context.violation(&format!("{}: held without an owner annotation", patch.node));
+            self.context.violation(&format!("{}: held without a hold annotation", patch.node));
         }
     }
 

@@ -10,7 +10,7 @@ impl Reason {
             Self::PolicyApiMissing { .. }
             | Self::OperatorMissing { .. }
             | Self::OperatorNotReady { .. } => {
-                "check rollout.driver: a driver `daemonset` has no operator"
+                "check rollout.driver: with `daemonset`, there is no operator"
             }
             Self::PolicyMissing { .. } => {
                 "create the DaemonSet, or set rollout.daemonSet.namespace and rollout.daemonSet.name to an existing one"
@@ -28,7 +28,7 @@ impl Reason {
                 "remove the taint, or add a toleration for it to the DaemonSet"
             }
             Self::DriverOutOfDate { .. } => {
-                "use mode drive; or cordon and empty the node, then delete its driver pod, one node at a time: in mode observe, the hook replaces no driver pod"
+                "use mode drive, because in mode observe the hook replaces no driver pod; or upgrade by hand: cordon and drain the node, delete its driver pod, and uncordon the node when the new pod is ready, one node at a time"
             }
             Self::DriverNotReady { .. } => "check the log of the DaemonSet's pod on the node",
             Self::Skipped { .. } => {

@@ -20,7 +20,7 @@ impl Reason {
                 "check the operator's log, and `state-OFED` in status.appliedStates of the NicClusterPolicy"
             }
             Self::DriverOutOfDate { .. } => {
-                "if autoUpgrade is true, wait: NVIDIA's controller upgrades the node when ofedDriver.upgradePolicy allows; otherwise (the default), cordon and empty the node, then delete its driver pod, one node at a time"
+                "if autoUpgrade is true, wait: NVIDIA's controller upgrades the node when ofedDriver.upgradePolicy allows; otherwise (the default), deploy a bundle in mode drive, or upgrade by hand: cordon and drain the node, delete its driver pod, and uncordon the node when the new pod is ready, one node at a time"
             }
             Self::DriverNotReady { .. } => {
                 "check the driver pod's log: kubectl logs POD -c mofed-container"

@@ -142,7 +142,7 @@ fn every_wait_has_its_words() {
             (
                 "Evicting",
                 true,
-                "NVIDIA's controller is evicting pods that use the device; after 300 s, the upgrade fails",
+                "NVIDIA's controller is evicting pods that use the device; if this takes longer than 300 s, the upgrade fails",
             ),
         ),
         (
@@ -152,7 +152,7 @@ fn every_wait_has_its_words() {
             (
                 "Draining",
                 true,
-                "NVIDIA's controller is draining the node; after 300 s, the upgrade fails",
+                "NVIDIA's controller is draining the node; if this takes longer than 300 s, the upgrade fails",
             ),
         ),
         (

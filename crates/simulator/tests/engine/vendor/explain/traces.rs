@@ -103,7 +103,7 @@ fn the_traces_are_explained() {
             100.0,
             "gpu-000",
             true,
-            "NVIDIA's controller is evicting pods that use the device; after 300 s, the upgrade fails",
+            "NVIDIA's controller is evicting pods that use the device; if this takes longer than 300 s, the upgrade fails",
         ),
         (
             "06-drain-pdb",
