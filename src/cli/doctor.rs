@@ -46,7 +46,8 @@ impl DoctorArguments {
                 }
                 return Ok(printer.yaml(&deployed.document));
             }
-            let report = DoctorReport::new(&session, &snapshots, deployed).await?;
+            let report =
+                DoctorReport::new(&session, &snapshots, deployed, cluster.namespace()).await?;
             let code = match output {
                 OutputFormat::Json => printer.json(&report),
                 OutputFormat::Text => {

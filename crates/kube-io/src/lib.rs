@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod actions;
+pub mod admission_policies;
 mod api_collection;
 mod cache;
 pub mod call;

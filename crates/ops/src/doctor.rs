@@ -21,8 +21,10 @@ use super::observe::RolloutSnapshot;
 use super::remedy::Remedy;
 use super::status::{NodeRow, NodeStage, PluginCondition, RolloutStatus};
 
+mod left_policies;
 mod report;
 
+pub use left_policies::left_policies;
 pub use report::{ComponentSummary, DoctorReport};
 
 /// A pause that is older than this was probably forgotten.

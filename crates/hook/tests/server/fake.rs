@@ -102,7 +102,7 @@ const V1: &[&str] = &["v1"];
 pub(crate) fn served(
     slices: &[&'static str],
 ) -> BTreeMap<(&'static str, &'static str), Vec<&'static str>> {
-    let rows: [((&str, &str), &[&str]); 19] = [
+    let rows: [((&str, &str), &[&str]); 20] = [
         (("", "nodes"), V1),
         (("", "pods"), V1),
         (("", "pods/eviction"), V1),
@@ -116,6 +116,7 @@ pub(crate) fn served(
         (("coordination.k8s.io", "leases"), V1),
         (("events.k8s.io", "events"), V1),
         (("authorization.k8s.io", "selfsubjectaccessreviews"), V1),
+        (("admissionregistration.k8s.io", "validatingadmissionpolicies"), V1),
         (("nvidia.com", "clusterpolicies"), V1),
         (("mellanox.com", "nicclusterpolicies"), &["v1alpha1"]),
         (("nvidia.com", "nvidiadrivers"), &["v1alpha1"]),

@@ -22,6 +22,7 @@ mod full_run;
 mod holds;
 mod large_record;
 mod leases;
+mod left_policies;
 mod metrics;
 mod ofed;
 mod operands;

@@ -11,6 +11,7 @@ use diagnostics::lint::Lint;
 use kube_io::access::missing_rights_of;
 use kube_io::call::CallError;
 
+use super::left_policies::left_policies;
 use super::{DoctorFinding, DoctorSeverity, examine};
 use crate::deployed::{DEPLOYED_LINTS, DeployedRecipe};
 use crate::observe::{ObserveError, RolloutSnapshot};
@@ -45,8 +46,9 @@ pub struct ComponentSummary {
 }
 
 impl DoctorReport {
-    /// Creates the report. RBAC: `create` on `subjectaccessreviews` for the rights of hooks; a
-    /// refusal becomes a note.
+    /// Creates the report. `namespace`: the only namespace in which the session looked for hook
+    /// releases. RBAC: `create` on `subjectaccessreviews` for the rights of hooks, and `list` on
+    /// `validatingadmissionpolicies.admissionregistration.k8s.io`; a refusal becomes a note.
     ///
     /// # Errors
     /// A call failed.
@@ -54,12 +56,20 @@ impl DoctorReport {
         session: &ClusterSession,
         snapshots: &[RolloutSnapshot],
         deployed: DeployedRecipe,
+        namespace: Option<&str>,
     ) -> Result<Self, ObserveError> {
         let mut notes: Vec<String> =
             session.notes().iter().chain(&deployed.notes).cloned().collect();
         let mut findings: Vec<DoctorFinding> =
             snapshots.iter().flat_map(|snapshot| examine(snapshot, &status(snapshot))).collect();
         findings.extend(missing_rights(session, snapshots, &mut notes).await?);
+        match left_policies(session.client(), session.hooks(), namespace).await {
+            Ok(finding) => findings.extend(finding),
+            Err(CallError::Forbidden(message)) => {
+                notes.push(format!("cannot check for admission policies that are left: {message}"));
+            }
+            Err(error) => return Err(error.into()),
+        }
         let diagnostics = deployed.check(&mut notes);
         findings.extend(diagnostics.list.iter().map(rule_finding));
         findings.sort_by_key(|finding| finding.severity);

@@ -321,6 +321,7 @@ fn list_kind(resource: &str) -> String {
         "resourceclaims" => "ResourceClaimList",
         "poddisruptionbudgets" => "PodDisruptionBudgetList",
         "nodemaintenances" => "NodeMaintenanceList",
+        "validatingadmissionpolicies" => "ValidatingAdmissionPolicyList",
         other => panic!("nobody lists {other}"),
     }
     .to_owned()
