@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{check_done, settings, upgrade};
 use crate::harness::apply::Applier;
+use crate::harness::console::Console;
 use crate::harness::hook_release::HookRelease;
 use crate::harness::scenario::scenario;
 use crate::harness::stack::Stack;
@@ -241,7 +242,32 @@ async fn deleted_namespace_is_not_kept_by_policies() -> Result<()> {
         until("the end of the namespace", super::LIMIT, async || {
             Ok(namespaces.get_opt(TEAM).await?.is_none().then_some(()))
         })
-        .await
+        .await?;
+
+        // The policies are in no namespace, so they are left.
+        let console = Console::new(stack)?;
+        let left = left_policies(&console).await?.context("no finding about the policies")?;
+        let commands: Vec<&str> = left["remedy"]["run"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        ensure!(!commands.is_empty(), "{left:#}");
+        for command in commands {
+            console.types(command).await?;
+        }
+        let left = left_policies(&console).await?;
+        ensure!(left.is_none(), "{left:#?}");
+        Ok(())
     })
     .await
+}
+
+/// Returns the finding of `doctor` about policies that no hook release wants.
+async fn left_policies(console: &Console) -> Result<Option<Value>> {
+    let said = console.tries("gpu-rollout doctor -o json").await?;
+    let document: Value = serde_json::from_slice(&said.stdout)?;
+    let findings = document["findings"].as_array().context("no findings")?;
+    Ok(findings.iter().find(|finding| finding["check"] == "left-policies").cloned())
 }
