@@ -115,7 +115,7 @@ fn name(
     if shared.rename_by_default && shared_name.len() > LONGEST {
         ConfigRule::LongName
             .finding(format!(
-                "`{shared_name}` has {} characters; the plugin accepts it, although the plugin's limit for names is {LONGEST}",
+                "`{shared_name}` has {} characters; the plugin accepts it, although its own limit for names is {LONGEST}",
                 shared_name.len()
             ))
             .at(resource.origin)
