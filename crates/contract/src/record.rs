@@ -138,6 +138,18 @@ pub struct RecordedPluginConfig {
     pub since: Timestamp,
 }
 
+impl RunRecord {
+    /// Returns when each interruption ended. A record without a list is of an earlier version,
+    /// which kept the last two times.
+    pub fn interruption_times(&self) -> Vec<Timestamp> {
+        if self.interruptions.is_empty() {
+            [self.taken_over_at, self.assessed_since].into_iter().flatten().collect()
+        } else {
+            self.interruptions.clone()
+        }
+    }
+}
+
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use contract::record::RunRecord;
 use contract::user_request::UserRequest;
 use observed::Observed;
 use observed::pause::{ObservedPause, annotated_nodes};
@@ -69,6 +70,9 @@ pub struct RolloutStatus {
     pub fleet: Vec<BlockingCondition>,
     /// Seconds after which a wait of the whole fleet needs manual action.
     pub fleet_wait_limit_seconds: u64,
+    /// Whether the run then fails.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fleet_wait_ends_run: bool,
     /// The nodes that need the driver, or whose plugin the hook replaces, sorted by name.
     pub nodes: Vec<NodeRow>,
     /// Notes for people, for example about what could not be read.
@@ -223,7 +227,7 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
     let recorded = snapshot.record.run.as_ref();
     let pace = RolloutPace::from_records(
         snapshot.record.nodes.values().filter(|_| recorded.is_some()),
-        recorded.map_or(&[], |run| &run.interruptions),
+        &recorded.map(RunRecord::interruption_times).unwrap_or_default(),
         snapshot.settings.per_node_seconds,
     );
     let totals = totals::totals(snapshot, &mut nodes, &mut rows, pace);
@@ -244,6 +248,10 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
         requests: snapshot.record.requests.clone(),
         totals,
         fleet_wait_limit_seconds: waiting::fleet_wait_limit(&snapshot.settings),
+        fleet_wait_ends_run: decided
+            .fleet_waits()
+            .next()
+            .is_some_and(|wait| waiting::ends_run(&wait.reason, snapshot)),
         fleet: decided.fleet_waits().map(|wait| waiting::fleet(snapshot, wait)).collect(),
         nodes: rows,
         notes: snapshot

@@ -22,10 +22,10 @@ async fn a_driver_that_hangs() -> Result<()> {
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn a_driver_that_crashes() -> Result<()> {
-    fails("crashes", 72, Fault::CrashLoop, "upgrade-failed").await
+    fails("crashes", 72, Fault::CrashLoop, "the upgrade by NVIDIA's controller failed").await
 }
 
-async fn fails(name: &str, seed: u64, fault: Fault, state: &str) -> Result<()> {
+async fn fails(name: &str, seed: u64, fault: Fault, cause: &str) -> Result<()> {
     scenario(name, async |stack| {
         let nodes = stack.fleet(Script::seeded(seed), 2, true).await?;
         let broken = nodes[1].clone();
@@ -48,13 +48,13 @@ async fn fails(name: &str, seed: u64, fault: Fault, state: &str) -> Result<()> {
         let events = hook.events_about(&broken).await?;
         let of_node = record.get(&format!("node.{broken}")).cloned().unwrap_or_default();
         ensure!(
-            message.contains(&broken) && message.contains(state),
-            "the message does not name node and state: {message}"
+            message.contains(&broken) && message.contains(cause),
+            "the message does not name node and cause: {message}"
         );
-        ensure!(of_node.contains(state), "the record does not name the state: {of_node}");
+        ensure!(of_node.contains(cause), "the record does not name the cause: {of_node}");
         ensure!(
-            events.iter().any(|note| note.contains(state)),
-            "no event on the node names the state: {events:?}"
+            events.iter().any(|note| note.contains(cause)),
+            "no event on the node names the cause: {events:?}"
         );
         rights::check(stack, &hook, name).await
     })

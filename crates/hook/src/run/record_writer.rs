@@ -152,6 +152,7 @@ fn continue_run(
             if let Some(verdict) = stored.verdict {
                 return Err(verdict);
             }
+            let interruptions = stored.interruption_times();
             // Without a cohort, the earlier pod has assessed no node, so its baseline is that of
             // the run before.
             let (baseline, earlier_baseline) = if stored.cohort.is_some() {
@@ -170,7 +171,7 @@ fn continue_run(
                     has_ended: stored.fleet_wait.is_some_and(|wait| !wait.nodes_assessed),
                     is_observed: false,
                 },
-                interruptions: stored.interruptions,
+                interruptions,
                 ..started
             }
         }
@@ -246,7 +247,8 @@ impl RecordSchedule {
         // The baseline must be written before the first change to a node.
         let first = before.baseline.is_none() && decision.memory.baseline.is_some();
         let ends = || ends_node(before, &decision.memory);
-        let waits_for_other = before.fleet_waiting != decision.memory.fleet_waiting;
+        let waits_for_other = before.fleet_waiting != decision.memory.fleet_waiting
+            || before.assessed.has_ended != decision.memory.assessed.has_ended;
         !self.gathers
             || first
             || waits_for_other

@@ -271,6 +271,8 @@ async fn held_nodes_without_hook_are_named() {
     assert!(held.since.is_some());
     let waiting = status.nodes[0].waiting.clone().unwrap();
     assert_eq!((waiting.reason, waiting.resolves_itself), ("NotRunning", false));
+    assert!(waiting.text.starts_with("held by"), "{}", waiting.text);
+    assert_eq!(waiting.since.at, held.since);
     let found = examine(&snapshot, &status);
     let finding = found.iter().find(|finding| finding.check == "held-nodes").unwrap();
     assert_eq!(finding.nodes, ["gpu-0", "gpu-1", "gpu-2"]);
@@ -295,4 +297,5 @@ async fn held_nodes_before_the_new_operator_are_called_held() {
     assert!(!status.holds_unattended);
     let waiting = status.nodes[0].waiting.clone().unwrap();
     assert_eq!((waiting.reason, waiting.resolves_itself), ("Held", true));
+    assert!(waiting.text.starts_with("held by"), "{}", waiting.text);
 }

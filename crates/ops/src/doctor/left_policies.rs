@@ -12,7 +12,7 @@ use super::{DoctorFinding, DoctorSeverity};
 use crate::remedy::Remedy;
 
 /// Returns a finding about policies that are left. `hooks`: the settings of all hook releases, or of
-/// those in `namespace`. RBAC: `list` on
+/// those in `namespace`; without one of them, its policies would seem to be left. RBAC: `list` on
 /// `validatingadmissionpolicies.admissionregistration.k8s.io`.
 ///
 /// # Errors
@@ -30,7 +30,11 @@ pub async fn left_policies(
         namespace.is_none_or(|namespace| namespace == policy.namespace)
             && !wanted.contains(&(policy.namespace.as_str(), policy.release.as_str()))
     };
-    let policies = release_policies(client).await?;
+    let policies = match release_policies(client).await {
+        // The API server does not serve admission policies.
+        Err(CallError::NotFound(_)) => Vec::new(),
+        policies => policies?,
+    };
     let left: Vec<String> =
         policies.into_iter().filter(is_left).map(|policy| policy.name).collect();
     Ok((!left.is_empty()).then(|| {
@@ -40,11 +44,11 @@ pub async fn left_policies(
             DoctorSeverity::Problem,
             Vec::new(),
             format!(
-                "admission policies of hook releases that are gone or have disabled them: {}; they deny the Lease and pauses to hooks and users that only other releases know",
+                "admission policies are left of hook releases that are gone or have disabled them: {}; they deny the Lease to hooks without policies, and pauses to users whom they do not name",
                 left.join(", ")
             ),
             Remedy::words("delete the policies and their bindings").run(format!(
-                "kubectl delete validatingadmissionpolicies,validatingadmissionpolicybindings {names}"
+                "kubectl delete --ignore-not-found validatingadmissionpolicies,validatingadmissionpolicybindings {names}"
             )),
         )
     }))

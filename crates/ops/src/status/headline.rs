@@ -91,11 +91,21 @@ impl RolloutStatus {
         }
         if let Some(waiting) = self.fleet.first() {
             let limit_seconds = i64::try_from(self.fleet_wait_limit_seconds).unwrap_or(i64::MAX);
+            let longest = SignedDuration::from_secs(limit_seconds);
+            let then = if self.fleet_wait_ends_run { "the run fails" } else { "act" };
             let text = format!(
-                "the whole fleet ({}); act if it waits longer than {}",
+                "the whole fleet ({}); {then} if it waits longer than {}",
                 waiting.reason,
-                format_duration(SignedDuration::from_secs(limit_seconds))
+                format_duration(longest)
             );
+            let fails_at = waiting
+                .since
+                .at
+                .filter(|_| self.fleet_wait_ends_run)
+                .and_then(|at| at.checked_add(longest).ok());
+            let limit = fails_at.map_or(limit, |at| {
+                format!("until the run fails in {}", format_remaining(at, self.at))
+            });
             let wait = Some(WaitAnswer::safe(&limit));
             return Headline { attention: Attention::Waiting, text, wait };
         }
@@ -119,7 +129,11 @@ impl RolloutStatus {
         let run = self.run.as_ref().filter(|run| run.phase.has_job());
         let deadline = run.and_then(|run| run.deadline);
         deadline.map_or_else(String::new, |deadline| {
-            format!("until the time limit in {}", format_remaining(deadline, self.at))
+            if deadline <= self.at {
+                "until the run ends, at any moment".to_owned()
+            } else {
+                format!("until the time limit in {}", format_remaining(deadline, self.at))
+            }
         })
     }
 
@@ -166,7 +180,7 @@ impl RolloutStatus {
                 Some(format!("the last run failed ({verdict}): deploy the bundle again"))
             }
             (RunPhase::Lost, _) => {
-                Some("the last run ended without a verdict: deploy the bundle again".to_owned())
+                Some("the last run ended without a result: deploy the bundle again".to_owned())
             }
             _ => None,
         }

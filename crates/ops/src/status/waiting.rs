@@ -62,13 +62,14 @@ pub(super) fn node(
         waiting.remedy = behind(waiting.remedy, reason);
     }
     let decides = snapshot.settings.mode.decides();
-    if let Some(held) = HoldStatus::find(snapshot, node).filter(|_| !decides) {
-        waiting.describe_hold(&held, snapshot);
-    }
     let own_state = node.labels.text(snapshot.settings.driver.traits().own_state_label);
-    if decides && needs_hook(reason, own_state.is_some_and(|state| !state.is_empty())) {
-        waiting.describe_missing_hook(snapshot);
-    } else if !decides && let Reason::Upgrading(step) = reason {
+    if decides {
+        if needs_hook(reason, own_state.is_some_and(|state| !state.is_empty())) {
+            waiting.describe_missing_hook(snapshot);
+        }
+    } else if let Some(held) = HoldStatus::find(snapshot, node) {
+        waiting.describe_hold(&held, snapshot);
+    } else if let Reason::Upgrading(step) = reason {
         waiting.describe_missing_step(step, &node.name, snapshot);
     }
     waiting
@@ -212,6 +213,14 @@ pub(super) fn fleet(snapshot: &RolloutSnapshot, wait: &Wait) -> BlockingConditio
         obstacles: Vec::new(),
         whole_fleet: true,
     }
+}
+
+/// Returns whether the run fails if the whole fleet waits for this reason for too long. While the
+/// device plugin's configuration is missing, the run continues with drivers and DRA plugins.
+pub(super) fn ends_run(reason: &Reason, snapshot: &RolloutSnapshot) -> bool {
+    let is_of_config =
+        matches!(reason, Reason::ConfigMissing { .. } | Reason::ConfigNotApplied { .. });
+    snapshot.phase().has_job() && reason.ends_run() && !is_of_config
 }
 
 /// Returns the nodes that hold the slots for which the node waits, and that do not free them by

@@ -14,7 +14,6 @@ use crate::reason::{Reason, Wait};
 use crate::spec::leadership::{ObservationAge, OperatorActivity, quiet_seconds};
 use crate::spec::{chart, driver_daemon_sets, observed_spec};
 use contract::driver::Driver;
-use contract::exit::ExitCode;
 use contract::names;
 use contract::record::RecordedPluginConfig;
 use contract::settings::{DraRequired, Settings};
@@ -282,23 +281,11 @@ impl<'a> FleetDraft<'a> {
         let held_back =
             matches!(reason, Reason::ConfigMissing { .. } | Reason::ConfigNotApplied { .. })
                 && sees_to_drivers;
-        let ends = ends_the_run(reason.exit_code())
+        let ends = reason.ends_run()
             && !held_back
             && self.alarm.passed(since, self.settings.grace_seconds);
         let wait = Wait { node: None, reason: reason.into(), since };
         self.failures.extend(ends.then(|| wait.clone()));
         self.waits.push(wait);
     }
-}
-
-/// Returns whether a reason of the fleet ends the run with this exit code, and not at its deadline.
-fn ends_the_run(code: ExitCode) -> bool {
-    matches!(
-        code,
-        ExitCode::ApiMissing
-            | ExitCode::OperatorMissing
-            | ExitCode::Precondition
-            | ExitCode::NoGpuNodes
-            | ExitCode::DraMissing
-    )
 }

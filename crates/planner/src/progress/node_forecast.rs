@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::NodeProgress;
 use crate::time::after;
-use contract::record::{NodeOutcome, NodeRecord};
+use contract::record::{MOST_INTERRUPTIONS, NodeOutcome, NodeRecord};
 
 /// Seconds that a node may always take longer than expected: for nodes that take only seconds, half
 /// of the expected time is too little.
@@ -36,10 +36,14 @@ impl RolloutPace {
         interruptions: &[Timestamp],
         expected_seconds: u64,
     ) -> Self {
+        // Earlier interruptions are not known any more.
+        let known_since =
+            interruptions.first().filter(|_| interruptions.len() >= MOST_INTERRUPTIONS);
         let took = |record: &NodeRecord| {
             let started = record.steps.first().filter(|step| !step.or_earlier)?.at;
             let ended = record.since.filter(|_| record.outcome == Some(NodeOutcome::Done))?;
-            if interruptions.iter().any(|at| started < *at && *at <= ended) {
+            let is_unknown = known_since.is_some_and(|since| started < *since);
+            if is_unknown || interruptions.iter().any(|at| started < *at && *at <= ended) {
                 return None;
             }
             u64::try_from(ended.duration_since(started).as_secs()).ok()
@@ -248,6 +252,8 @@ mod tests {
         // The pace took the time of an outage for that of a node.
         assert_eq!(pace(&records, &[at(0), at(200)]), (100, 1), "the second node was interrupted");
         assert_eq!(pace(&records, &[at(50)]), (600, 0), "both nodes were interrupted");
+        let full = [at(1_000); MOST_INTERRUPTIONS];
+        assert_eq!(pace(&records, &full), (600, 0), "interruptions were forgotten");
         let half = NodeRecord { steps: vec![step(true)], ..record(Some(NodeOutcome::Done), 10) };
         assert_eq!(pace(&[half], &[]), (600, 0), "its start is unknown");
     }

@@ -42,6 +42,19 @@ impl Reason {
         self.class().2
     }
 
+    /// Returns whether a run fails if the whole fleet waits for this reason for longer than the
+    /// grace time, and not only at the run's deadline.
+    pub fn ends_run(&self) -> bool {
+        matches!(
+            self.exit_code(),
+            ExitCode::ApiMissing
+                | ExitCode::OperatorMissing
+                | ExitCode::Precondition
+                | ExitCode::NoGpuNodes
+                | ExitCode::DraMissing
+        )
+    }
+
     fn class(&self) -> ReasonClass {
         use ExitCode::{
             ApiMissing, Budget, DraMissing, DraNotServing, NoGpuNodes, NodesFailed,

@@ -112,6 +112,7 @@ fn status(phase: RunPhase, first: NodeRow) -> RolloutStatus {
         },
         fleet: Vec::new(),
         fleet_wait_limit_seconds: 300,
+        fleet_wait_ends_run: false,
         nodes: vec![first, row("gpu-1", NodeStage::Done, None)],
         notes: Vec::new(),
         at: at(1_000),
@@ -141,6 +142,7 @@ fn fleet_waits(since: Option<i64>) -> RolloutStatus {
     let first = row("gpu-0", NodeStage::Unknown, Some(waiting.clone()));
     let mut status = status(RunPhase::Running, first);
     status.fleet = vec![waiting];
+    status.fleet_wait_ends_run = true;
     no_eta(&mut status, "fleet-waits", "the whole fleet is waiting (OperatorNotReady)");
     status
 }

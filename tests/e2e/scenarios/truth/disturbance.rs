@@ -129,12 +129,18 @@ async fn set_ready(stack: &Stack, node: &str, ready: bool) -> Result<()> {
     Ok(())
 }
 
+/// What a hook logs that has yielded its Lease, because the whole fleet waits, and cannot take it
+/// again.
+const WITHOUT_LEASE: &str = "unable to take the Lease";
+
 async fn server_is_away(stack: &Stack, observer: &Observer<'_>) -> Result<()> {
     replaced(stack, 1).await?;
     observer.switch_server(false).await?;
     until("the hook to notice", LIMIT, async || {
         let logs: Result<String> = stack.workers.iter().map(NodeAgent::all_logs).collect();
-        Ok(logs?.contains(CANNOT_BE_READ).then_some(()))
+        let logs = logs?;
+        let has_noticed = logs.contains(CANNOT_BE_READ) || logs.contains(WITHOUT_LEASE);
+        Ok(has_noticed.then_some(()))
     })
     .await?;
     observer.rounds(ROUNDS_AWAY).await?;

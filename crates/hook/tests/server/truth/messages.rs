@@ -22,9 +22,8 @@ impl Messages {
         let events = moment.events.iter().skip(self.checked);
         let mut lies: Vec<String> = events.filter_map(|event| event_lie(event, moment)).collect();
         self.checked = moment.events.len();
-        if let Some(verdict) = &moment.verdict
-            && !std::mem::replace(&mut self.has_verdict, true)
-        {
+        let is_new = !std::mem::replace(&mut self.has_verdict, moment.verdict.is_some());
+        if let Some(verdict) = moment.verdict.as_ref().filter(|_| is_new) {
             lies.extend(verdict_lies(verdict, moment));
         }
         lies
