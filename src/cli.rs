@@ -93,8 +93,8 @@ enum CliCommand {
     /// The upgrade runs in a model of a cluster, in virtual time, with the recipe's limits and time
     /// budget. Drivers take time to start, evicted pods are recreated on other nodes, and watch
     /// caches lag behind the API server. In mode `drive`, the hook's own engine upgrades the nodes.
-    /// In `observe`, `assist` and `steer`, a model of NVIDIA's controller upgrades them, together
-    /// with the hook's engine, for up to 1,000 nodes.
+    /// In `observe`, `assist` and `steer`, a model of NVIDIA's controller upgrades them, for up to
+    /// 1,000 nodes; in `assist` and `steer`, the hook's engine wakes or steers it.
     ///
     /// The same seed gives the same result on every machine. The random times of each node come
     /// from the seed and the node's name, so that you can compare policies on identical nodes.
@@ -127,9 +127,9 @@ enum CliCommand {
     /// Check the cluster for anything that would block a rollout
     ///
     /// Use it at any time before a rollout. It runs the checks that the hook runs before the
-    /// operator is upgraded, with the settings that are deployed. To check a recipe or a bundle
-    /// that is not deployed yet, use `plan`. They find, for example, evictions that can never
-    /// succeed, another upgrade controller, or a time budget that is too small. It reads the
+    /// operator is upgraded, with the settings that are deployed. These checks find, for example,
+    /// evictions that can never succeed, another upgrade controller, or a time budget that is too
+    /// small. To check a recipe or a bundle that is not deployed yet, use `plan`. It reads the
     /// cluster and changes nothing. It exits with 14 if a finding blocks the rollout.
     Preflight(preflight::PreflightArguments),
     /// Show how the last run went: timeline, failures, evicted pods
@@ -209,11 +209,11 @@ enum CliCommand {
     Unskip(node_request::NodeRequestArguments),
     /// Retry failed nodes
     ///
-    /// Use it after you have removed the cause of the failure. In the modes `drive` and `steer`,
-    /// the hook starts the node's upgrade again: the running one, or that of the next deployment.
-    /// In `drive`, a foreign cordon does not prevent this, and stays. In `observe` and `assist`,
-    /// NVIDIA's controller upgrades the node again. If the node failed because its new driver did
-    /// not start, `retry` also deletes the driver pod, except in `drive`, where the hook does.
+    /// Use it after you have removed the cause of the failure. In mode `drive`, the hook upgrades
+    /// the node again: the running one, or that of the next deployment. A foreign cordon does not
+    /// prevent this, and stays. In the other modes, NVIDIA's controller upgrades the node again. If
+    /// the node failed there because its new driver did not start, `retry` also deletes the driver
+    /// pod.
     #[command(after_help = "Examples:
   gpu-rollout retry gpu-3
   gpu-rollout retry gpu-3 gpu-4 --dry-run")]

@@ -25,8 +25,8 @@ pub(super) use text::driver;
   gpu-rollout status -o name | xargs -n1 kubectl describe")]
 pub struct StatusArguments {
     /// Update the output until no node is pending or in progress and no hook Job is running; exit
-    /// with 21 if nodes have failed. Nodes that need manual action keep the command running, even
-    /// after the Job has failed
+    /// with 21 if nodes have failed. A node that is stuck keeps the command running, even after the
+    /// Job has failed; a failed node does not
     #[arg(short, long)]
     watch: bool,
     /// Show every node, including nodes that are done

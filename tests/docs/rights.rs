@@ -80,8 +80,8 @@ To allow a hook without the policies, such as that of an older chart version, ad
   role `edit` allows both, so grant `edit` in the namespaces of hook releases only to
   administrators.
 * Argo CD deletes no object of a bundle. After you disable the policies with Argo CD, or delete a
-  namespace without its release, delete the policies by hand, or no hook without policies gets the Lease.
-  `gpu-rollout doctor` finds such policies, and prints the command.
+  namespace without its release, delete the policies by hand, or no hook without policies gets the
+  Lease. `gpu-rollout doctor` finds such policies, and prints the command.
 * If a mutating webhook adds labels, annotations or taints to each changed node, its additions count
   as the hook's, and are denied.
 

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use contract::exit::ExitCode;
-use contract::settings::Mode;
+use contract::settings::{Mode, Reroll};
 use contract::task::Task;
 use observed::ObservedNode;
 use planner::drive_upgrade::record::read;
@@ -102,7 +102,9 @@ fn nodes(status: &RolloutStatus, which: impl Fn(&&NodeRow) -> bool) -> Vec<Strin
 /// that do not work.
 fn stale_plugins(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
     let stale = nodes(status, |row| row.plugin == Some(PluginCondition::Stale));
-    if stale.is_empty() {
+    // A running hook replaces them within seconds after their driver is ready.
+    let is_handled = snapshot.phase().has_job() && snapshot.settings.dra.reroll == Reroll::Auto;
+    if stale.is_empty() || is_handled && snapshot.settings.has(Task::Reroll) {
         return None;
     }
     let remedy = Remedy::words(

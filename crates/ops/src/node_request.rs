@@ -129,17 +129,23 @@ fn skip(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedChange {
 
 fn unskip(node: &ObservedNode, driver: Driver) -> RequestedChange {
     let traits = driver.traits();
-    if let Some(hold::HoldPurpose::OperatorUpgrade(hold)) =
-        hold::HoldPurpose::from_node(node, driver)
-    {
-        let change = hold.change();
-        return nothing(format!(
-            "release {} holds it while the operator is upgraded {change}; the hook after the operator's release, or `gpu-rollout abort`, releases it",
-            hold.release
-        ));
-    }
-    if hold::is_held(node, driver) {
-        return nothing("the hook holds it (mode `steer`), and releases it to start its upgrade");
+    match hold::HoldPurpose::from_node(node, driver) {
+        Some(hold::HoldPurpose::OperatorUpgrade(hold)) => {
+            let change = hold.change();
+            return nothing(format!(
+                "release {} holds it while the operator is upgraded {change}; the hook after the operator's release, or `gpu-rollout abort`, releases it",
+                hold.release
+            ));
+        }
+        Some(hold::HoldPurpose::Pause) => {
+            return nothing("a pause holds it until `gpu-rollout resume`");
+        }
+        Some(hold::HoldPurpose::Steer) => {
+            return nothing(
+                "the hook holds it (mode `steer`), and releases it to start its upgrade",
+            );
+        }
+        None => {}
     }
     if !node.labels.contains_key(traits.skip_label) {
         return nothing(format!("it has no label {}", traits.skip_label));

@@ -108,7 +108,7 @@ pub(crate) fn remedy_for(reason: &Reason, about: RemedyContext<'_>) -> Remedy {
     let plain = Remedy::words(reason.advice(driver));
     match reason {
         Reason::NodeNotReady { .. } => {
-            Remedy::words("repair the node; if that is not possible, delete it: the rollout continues without it")
+            Remedy::words("repair the node; only if the machine will not come back, delete the node: the rollout continues without it")
                 .inspect(format!("kubectl describe node {node}"))
                 .run(format!("kubectl delete node {node}"))
         }

@@ -73,12 +73,16 @@ impl ControllerWait {
                 true,
                 "wait until the jobs end, or limit the wait with waitForCompletion.timeoutSeconds",
             ),
-            Self::Evicting { .. } => {
-                ("Evicting", true, "find out which PodDisruptionBudget or finalizer keeps the pods")
-            }
-            Self::Draining { .. } => {
-                ("Draining", true, "find out which PodDisruptionBudget or finalizer keeps the pods")
-            }
+            Self::Evicting { .. } => (
+                "Evicting",
+                true,
+                "wait: the pods have their grace periods; if they stay, find out which PodDisruptionBudget or finalizer keeps them",
+            ),
+            Self::Draining { .. } => (
+                "Draining",
+                true,
+                "wait: the pods have their grace periods; if they stay, find out which PodDisruptionBudget or finalizer keeps them",
+            ),
             Self::Maintenance { .. } => {
                 ("Maintenance", true, "check the NodeMaintenance and the maintenance-operator")
             }

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use contract::settings::Settings;
+use contract::settings::{Reroll, Settings};
 use nvidia_upgrade::explain::ControllerWait;
 use observed::ObservedNode;
 use planner::progress::NodeProgress;
@@ -62,6 +62,16 @@ pub(super) fn node(
         waiting.remedy = behind(waiting.remedy, reason);
     }
     let decides = snapshot.settings.mode.decides();
+    if let Reason::PluginStale { cause } = reason
+        && snapshot.target.settings.dra.reroll == Reroll::Auto
+    {
+        // Only the commands switch the replacement off, because no hook is running.
+        waiting.text = format!(
+            "the DRA plugin is stale ({cause}), and no hook Job is running that replaces it"
+        );
+        "deploy the bundle again, or delete the plugin pod of the node"
+            .clone_into(&mut waiting.remedy.text);
+    }
     let own_state = node.labels.text(snapshot.settings.driver.traits().own_state_label);
     if decides {
         if needs_hook(reason, own_state.is_some_and(|state| !state.is_empty())) {
@@ -81,6 +91,12 @@ fn node_remedy(
     node: &ObservedNode,
     reason: &Reason,
 ) -> Remedy {
+    if !node.ready && matches!(reason, Reason::DriverNotReady { .. }) {
+        return Remedy::words(
+            "wait: the node is NotReady, and a reboot takes minutes; if it stays so, repair the node",
+        )
+        .inspect(format!("kubectl describe node {}", node.name));
+    }
     let plugins = snapshot.observed.dra.pods.on(&node.name);
     let plugin_pods: Vec<(&str, &str)> =
         plugins.map(|pod| (pod.namespace.as_str(), pod.name.as_str())).collect();

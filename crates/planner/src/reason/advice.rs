@@ -47,6 +47,9 @@ impl Reason {
             Self::OperatorNotReady { .. } => {
                 "check the Deployment and its pods: it may be scaled to 0, or its pods cannot start"
             }
+            Self::OperatorNotLeading { silent: true, .. } => {
+                "wait; if this lasts, the operator's pod hangs: delete it, and its Deployment starts another one"
+            }
             Self::OperatorNotLeading { .. } => {
                 "wait: the newest pod becomes the leader when the old Lease expires (15 s with Helm, 65 s with OLM); if it does not, check the operator's log and lease/53822513.nvidia.com"
             }
@@ -84,7 +87,7 @@ impl Reason {
                 "cordon and drain the DaemonSet's nodes, then delete the DaemonSet, which removes the driver from all of them: the operator itself deletes only nvidia-driver-daemonset, never a DaemonSet for one kernel or one RHCOS release"
             }
             Self::SpecNotObserved { .. } => {
-                "find out in the operator's log why it has not acted on the newest spec"
+                "wait: the operator and the DaemonSet controller usually act within seconds; if they do not, the operator's log says why"
             }
             Self::DaemonSetMissing { .. } => {
                 "check the operator's log and the conditions of the ClusterPolicy (and of the NVIDIADrivers); the operator also needs the operating system and kernel labels of the nodes to create a driver DaemonSet (node-feature-discovery)"
@@ -132,7 +135,7 @@ impl Reason {
                 "remove the label nvidia.com/gpu-driver-upgrade.skip to have the node upgraded"
             }
             Self::ToolkitNotReady { .. } => {
-                "check the pod of nvidia-container-toolkit-daemonset on the node"
+                "wait: it starts after the driver; if it does not become ready, check the pod of nvidia-container-toolkit-daemonset on the node"
             }
             Self::OperandMissing { .. } => {
                 "find out why the DaemonSet creates no pod for the node: kubectl describe daemonset; its node selector and the node's labels nvidia.com/gpu.deploy.* must match"
@@ -185,7 +188,9 @@ impl Reason {
             Self::PluginUnschedulable { .. } => {
                 "free resources for the plugin pod, or correct taints and selectors of the DRA driver"
             }
-            Self::PluginNotReady { .. } => "check the plugin pod's log on the node",
+            Self::PluginNotReady { .. } => {
+                "wait: it starts after the driver and the toolkit; if it does not become ready, check the plugin pod's log on the node"
+            }
             Self::SliceMissing { .. } => {
                 "wait: a plugin publishes its devices within seconds of its start; if there is still no ResourceSlice after 30 s, check the plugin's log on the node"
             }
@@ -229,7 +234,7 @@ impl UpgradeReason {
     fn advice(&self) -> &'static str {
         match self {
             Self::Paused { .. } => {
-                "resume when the pause is no longer needed: gpu-rollout resume shows who paused what, and asks for confirmation"
+                "resume when the pause is no longer needed: gpu-rollout resume shows who paused what, and asks for confirmation, or for a choice if there are several pauses"
             }
             Self::Refused(StartRefusal::Paused { .. }) => {
                 "raise the limit and deploy again; gpu-rollout resume has no effect here"
@@ -279,7 +284,7 @@ impl UpgradeReason {
                 "wait: the upgrade continues when the pods of another node have left; policy.maxParallelUpgrades sets how many nodes are upgraded at the same time"
             }
             Self::Evicting { .. } => {
-                "find out what keeps the named pods: their PodDisruptionBudgets, finalizers or grace periods; if podDeletion fails and the policy has a drain, the hook drains the node, otherwise the attempt fails"
+                "wait: the pods have their grace periods; if they stay, find out what keeps them: PodDisruptionBudgets or finalizers; if podDeletion fails and the policy has a drain, the hook drains the node, otherwise the attempt fails"
             }
             Self::DriverEnding { .. } => {
                 "wait; if the pod does not end, find out what keeps it: its grace period, its finalizers or the kubelet of the node"
@@ -290,7 +295,9 @@ impl UpgradeReason {
             Self::Unwanted => {
                 "wait: if no DaemonSet schedules a pod for one minute, the hook releases the node"
             }
-            Self::Validating { .. } => "check the pod of nvidia-operator-validator on the node",
+            Self::Validating { .. } => {
+                "wait: it runs after the driver; if it does not succeed, check the pod of nvidia-operator-validator on the node"
+            }
             Self::Retry { .. } => {
                 "fix the cause before the next attempt; no other action is needed"
             }

@@ -35,6 +35,16 @@ impl fmt::Display for Reason {
                     write!(out, ", and older replicas still exist")
                 }
             }
+            Self::OperatorNotLeading {
+                deployment,
+                namespace,
+                pod: Some(pod),
+                holder: Some(holder),
+                silent: true,
+            } => write!(
+                out,
+                "pod {pod} of deployment/{deployment} in namespace `{namespace}` holds the operator's Lease (`{holder}`), but does not renew it"
+            ),
             Self::OperatorNotLeading { deployment, namespace, pod, holder, silent } => {
                 let (subject, state) = pod.as_ref().map_or_else(
                     || ("no ready pod".to_owned(), "the leader"),

@@ -25,6 +25,9 @@ const OTHER: &str = "580.159.03";
 const ROUNDS: usize = 5;
 /// The same while the API server is away: some 15 s. kwok does not bring back nodes that were lost for longer than their Lease.
 const ROUNDS_AWAY: usize = 3;
+/// What a hook logs that has yielded its Lease, because the whole fleet waits, and cannot take it
+/// again.
+const WITHOUT_LEASE: &str = "unable to take the Lease";
 
 /// What disturbs a rollout in the middle.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -128,10 +131,6 @@ async fn set_ready(stack: &Stack, node: &str, ready: bool) -> Result<()> {
     nodes.patch_status(node, &PatchParams::default(), &patch).await?;
     Ok(())
 }
-
-/// What a hook logs that has yielded its Lease, because the whole fleet waits, and cannot take it
-/// again.
-const WITHOUT_LEASE: &str = "unable to take the Lease";
 
 async fn server_is_away(stack: &Stack, observer: &Observer<'_>) -> Result<()> {
     replaced(stack, 1).await?;
