@@ -20,7 +20,7 @@ use crate::person::Person;
 use crate::settings::{OPERATOR, settings};
 use crate::world::{NEW, OPERATOR_POD, World, objects};
 
-mod absent_hook;
+mod alarms;
 mod claims;
 mod messages;
 mod moment;

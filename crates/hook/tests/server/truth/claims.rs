@@ -7,7 +7,7 @@ use ops::doctor::DoctorSeverity;
 use ops::run_phase::RunPhase;
 use ops::status::{BlockingCondition, FleetTotals, NodeRow, NodeStage};
 
-use super::absent_hook::steps_of_absent_hook;
+use super::alarms::{false_alarms, steps_of_absent_hook};
 use super::messages::{Messages, has_nanoseconds};
 use super::moment::{HookState, Moment};
 
@@ -61,6 +61,7 @@ impl Claims {
             report(moment),
             operator(moment),
             steps_of_absent_hook(moment),
+            false_alarms(moment),
         ]
         .concat();
         lies.extend(self.messages.check(moment));
