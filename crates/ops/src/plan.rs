@@ -144,30 +144,18 @@ fn setup(
     let pools = pools(snapshot, proposed, &fleet);
     let from = changes.from.clone().unwrap_or_else(|| "0.1".to_owned());
     let asked = changes.to.clone().unwrap_or_else(|| "0.2".to_owned());
+    let idle = SimulationSetup::new(settings, fleet.nodes.len(), assumed.seed);
     SimulationSetup {
-        nodes: fleet.nodes.len(),
-        group_size: 0,
-        seed: assumed.seed,
         times,
-        workers: Vec::new(),
         gpus: 0,
+        found: Some(Arc::new(fleet)),
         dra: !snapshot.observed.dra.daemon_sets.is_empty(),
-        operands: false,
         // A changed template is another revision even with the same driver.
         to: if asked == from { format!("{asked}-next") } else { asked },
         from,
-        found: Some(Arc::new(fleet)),
-        faults: Vec::new(),
-        same_config: false,
-        hook_node: None,
         operator: proposed.operator.clone(),
-        operator_upgrade: None,
         pools,
-        tells: false,
-        thorough: false,
-        clocks: simulator::clocks::SimulatedClocks::default(),
-        mutation: None,
-        settings,
+        ..idle
     }
 }
 

@@ -3,7 +3,6 @@
 use contract::settings::{Mode, Settings};
 use contract::task::Task;
 use recipe::model::Recipe;
-use simulator::clocks::SimulatedClocks;
 use simulator::fault::{Fault, ScheduledFault};
 use simulator::random::{SeededRandom, TimeSpread};
 use simulator::setup::{PodPlacement, SimulationSetup, SimulationTimes, WorkloadSetup};
@@ -113,29 +112,16 @@ impl FleetSimulation {
         };
         let workload = (assumed.pods > 0)
             .then(|| WorkloadSetup::new("train", PodPlacement::Each(assumed.pods)));
+        let idle = SimulationSetup::new(proposed.settings.clone(), *nodes, seed);
         SimulationSetup {
-            settings: proposed.settings.clone(),
-            nodes: *nodes,
-            group_size: 0,
-            seed,
             times: SimulationTimes { driver: assumed.driver_time, ..SimulationTimes::default() },
             workers: workload.into_iter().collect(),
             gpus: assumed.pods.saturating_mul(2).max(8),
             faults: (0..*nodes).filter(fails).map(fault).collect(),
-            from: "0.1".to_owned(),
-            to: proposed.driver.clone().unwrap_or_else(|| "0.2".to_owned()),
-            same_config: false,
-            found: None,
-            hook_node: None,
+            to: proposed.driver.clone().unwrap_or_else(|| idle.to.clone()),
             dra: proposed.settings.has(Task::Reroll),
-            operands: false,
-            tells: false,
             operator: proposed.operator.clone(),
-            operator_upgrade: None,
-            pools: Vec::new(),
-            thorough: false,
-            clocks: SimulatedClocks::default(),
-            mutation: None,
+            ..idle
         }
     }
 }

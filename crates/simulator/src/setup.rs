@@ -92,6 +92,35 @@ pub struct PoolSetup {
 }
 
 impl SimulationSetup {
+    /// Returns a setup of an idle fleet of generated nodes, without workloads, faults, DRA driver
+    /// and operator, for an upgrade from driver 0.1 to 0.2.
+    pub fn new(settings: Settings, nodes: usize, seed: u64) -> Self {
+        Self {
+            settings,
+            nodes,
+            group_size: 0,
+            seed,
+            times: SimulationTimes::default(),
+            workers: Vec::new(),
+            gpus: 8,
+            found: None,
+            faults: Vec::new(),
+            from: "0.1".to_owned(),
+            to: "0.2".to_owned(),
+            same_config: false,
+            hook_node: None,
+            dra: false,
+            operands: false,
+            operator: None,
+            operator_upgrade: None,
+            pools: Vec::new(),
+            tells: false,
+            thorough: false,
+            clocks: SimulatedClocks::default(),
+            mutation: None,
+        }
+    }
+
     /// Returns the pool of the node with this number.
     pub(super) fn pool_at(&self, index: usize) -> Option<&PoolSetup> {
         self.pools.get(index.checked_rem(self.pools.len())?)

@@ -3,6 +3,9 @@
 use super::super::state::ControllerState;
 use super::{ControllerWait, SlotHolder};
 
+/// What to do while pods leave a node.
+const PODS_LEAVE: &str = "wait: the pods have their grace periods; if they stay, find out which PodDisruptionBudget or finalizer keeps them";
+
 impl ControllerWait {
     /// Returns its name.
     pub fn name(&self) -> &'static str {
@@ -73,16 +76,8 @@ impl ControllerWait {
                 true,
                 "wait until the jobs end, or limit the wait with waitForCompletion.timeoutSeconds",
             ),
-            Self::Evicting { .. } => (
-                "Evicting",
-                true,
-                "wait: the pods have their grace periods; if they stay, find out which PodDisruptionBudget or finalizer keeps them",
-            ),
-            Self::Draining { .. } => (
-                "Draining",
-                true,
-                "wait: the pods have their grace periods; if they stay, find out which PodDisruptionBudget or finalizer keeps them",
-            ),
+            Self::Evicting { .. } => ("Evicting", true, PODS_LEAVE),
+            Self::Draining { .. } => ("Draining", true, PODS_LEAVE),
             Self::Maintenance { .. } => {
                 ("Maintenance", true, "check the NodeMaintenance and the maintenance-operator")
             }

@@ -16,11 +16,10 @@ use kube_io::releases::{HookJob, HookPod, JobEnd};
 use planner::decide::decide;
 use planner::policies::NodePools;
 use planner::preflight::policy;
-use simulator::clocks::SimulatedClocks;
 use simulator::fault::{Fault, ScheduledFault};
 use simulator::moment::SimulatedMoment;
 use simulator::random::SeededRandom;
-use simulator::setup::{SimulationSetup, SimulationTimes};
+use simulator::setup::SimulationSetup;
 use simulator::simulate_observed;
 
 use super::followed_run::{FollowedRun, LiveJob};
@@ -61,28 +60,10 @@ fn world(seed: u64, operator: Option<&str>) -> SimulationSetup {
         fault: fault(&mut random, nodes),
     });
     SimulationSetup {
-        settings,
-        nodes,
-        group_size: 0,
-        seed,
-        times: SimulationTimes::default(),
-        workers: Vec::new(),
-        gpus: 8,
-        found: None,
         faults: faults.collect(),
-        from: "580.105.08".to_owned(),
-        to: "580.126.20".to_owned(),
-        same_config: false,
-        hook_node: None,
         dra: true,
-        operands: false,
         operator: operator.map(str::to_owned),
-        operator_upgrade: None,
-        pools: Vec::new(),
-        tells: false,
-        thorough: false,
-        clocks: SimulatedClocks::default(),
-        mutation: None,
+        ..SimulationSetup::new(settings, nodes, seed)
     }
 }
 

@@ -65,12 +65,7 @@ pub(super) fn node(
     if let Reason::PluginStale { cause } = reason
         && snapshot.target.settings.dra.reroll == Reroll::Auto
     {
-        // Only the commands switch the replacement off, because no hook is running.
-        waiting.text = format!(
-            "the DRA plugin is stale ({cause}), and no hook Job is running that replaces it"
-        );
-        "deploy the bundle again, or delete the plugin pod of the node"
-            .clone_into(&mut waiting.remedy.text);
+        waiting.describe_stale_plugin(cause);
     }
     let own_state = node.labels.text(snapshot.settings.driver.traits().own_state_label);
     if decides {
@@ -126,6 +121,16 @@ fn node_obstacles(
 }
 
 impl BlockingCondition {
+    /// Describes a stale plugin that a hook would replace. Only the commands switch the replacement
+    /// off, because no hook is running.
+    fn describe_stale_plugin(&mut self, cause: &str) {
+        self.text = format!(
+            "the DRA plugin is stale ({cause}), and no hook Job is running that replaces it"
+        );
+        "deploy the bundle again, or delete the plugin pod of the node"
+            .clone_into(&mut self.remedy.text);
+    }
+
     /// Describes a node that a hook holds until the operator is upgraded.
     fn describe_hold(&mut self, held: &HoldStatus, snapshot: &RolloutSnapshot) {
         self.since = WaitStart { at: held.since, by: None };

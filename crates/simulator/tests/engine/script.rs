@@ -9,8 +9,7 @@ use contract::task::Task;
 use simulator::fault::{Fault, ScheduledFault};
 use simulator::random::TimeSpread;
 use simulator::setup::{
-    BudgetProtection, OperatorUpgrade, PodPlacement, SimulationSetup, SimulationTimes,
-    WorkloadKind, WorkloadSetup,
+    BudgetProtection, OperatorUpgrade, PodPlacement, SimulationSetup, WorkloadKind, WorkloadSetup,
 };
 
 use crate::fleet::{NEW, OLD};
@@ -18,35 +17,20 @@ use crate::settings::settings;
 
 /// Returns the initial setup of every story: an upgrade of the driver version in mode `drive`.
 pub(crate) fn given(nodes: usize, seed: u64) -> SimulationSetup {
+    let settings = Settings {
+        mode: Mode::Drive,
+        tasks: vec![Task::Settle, Task::Drive, Task::Reroll],
+        budget_seconds: 4 * 3600,
+        per_node_seconds: 300,
+        ..settings()
+    };
     SimulationSetup {
-        settings: Settings {
-            mode: Mode::Drive,
-            tasks: vec![Task::Settle, Task::Drive, Task::Reroll],
-            budget_seconds: 4 * 3600,
-            per_node_seconds: 300,
-            ..settings()
-        },
-        nodes,
-        group_size: 0,
-        seed,
-        times: SimulationTimes::default(),
-        workers: Vec::new(),
-        gpus: 8,
-        faults: Vec::new(),
         from: OLD.to_owned(),
         to: NEW.to_owned(),
-        same_config: false,
-        found: None,
-        hook_node: None,
         dra: true,
-        operands: false,
         tells: true,
-        operator: None,
-        operator_upgrade: None,
-        pools: Vec::new(),
         thorough: true,
-        clocks: simulator::clocks::SimulatedClocks::default(),
-        mutation: None,
+        ..SimulationSetup::new(settings, nodes, seed)
     }
 }
 
