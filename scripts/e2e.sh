@@ -33,7 +33,7 @@ if [ "${1:-}" = --full ] && [ -z "${GPU_ROLLOUT_PREVIOUS:-}" ]; then
 fi
 
 tests/tools/build.sh >/dev/null
-[ "${1:-}" != --full ] || tests/tools/build.sh other-versions >/dev/null
+[ "${1:-}" != --full ] || tests/tools/build.sh full >/dev/null
 scripts/image.sh "$profile"
 # Without a filter, first run the tests that need only Helm: they take seconds.
 [ "${1:---full}" != --full ] || cargo test --locked --workspace --exclude e2e --test chart --test render -- --ignored

@@ -259,6 +259,16 @@ mod tests {
 
     #[cfg(feature = "cli")]
     #[test]
+    fn control_characters_are_visible_on_the_screen() {
+        let printed = printed(true, |printer| printer.screen(HOSTILE));
+        let shown = printed.strip_prefix(super::CLEAR).unwrap();
+        assert!(shown.contains("gpu-0"), "{shown:?}");
+        let acts = |one: char| one.is_control() && one != '\n' || one == '\u{202e}';
+        assert!(!shown.contains(acts), "{shown:?}");
+    }
+
+    #[cfg(feature = "cli")]
+    #[test]
     fn control_characters_are_visible_in_yaml_and_findings() {
         use diagnostics::diagnostic::{Diagnostic, Diagnostics};
         use diagnostics::source::{SourceSpan, SourceText, SourceTexts};

@@ -68,6 +68,31 @@ fn check() {
     );
 }
 
+/// A recipe of one team must not show files of another.
+#[test]
+fn extended_recipes_outside_need_permission() {
+    let folder = tempfile::tempdir().expect("a test has a folder for temporary files");
+    let write = |path: &str, text: &str| {
+        std::fs::write(folder.path().join(path), text).expect("its own folder is writable");
+    };
+    std::fs::create_dir(folder.path().join("team")).expect("its own folder is writable");
+    write("team/mine.yaml", &MINE.replace("[base]", "[../other.yaml]"));
+    write("other.yaml", &MINE.replace("mine", "theirs"));
+    let check = |more: &[&str]| {
+        let output = program()
+            .args([&["recipe", "check", "team/mine.yaml"], more].concat())
+            .current_dir(&folder)
+            .output()
+            .expect("the program starts");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = check(&[]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("outside the directory") && !said.contains("theirs"), "{said}");
+    let (code, said) = check(&["--allow-extends", "."]);
+    assert_eq!(code, Some(0), "{said}");
+}
+
 /// Names of files and arguments that would erase the screen.
 #[test]
 fn control_characters_of_arguments_are_visible() {

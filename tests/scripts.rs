@@ -159,6 +159,37 @@ fn old_go_is_refused_before_the_build() {
     assert_eq!(machine.called(), "go list -m\n");
 }
 
+/// A user of the tutorial does not wait for the programs of other tests, such as Argo CD.
+#[test]
+fn stack_builds_only_what_it_runs() {
+    let listed = script("tests/tools/build.sh")
+        .args(["--list", "stack"])
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .env("HOME", "/")
+        .output()
+        .unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let expected: Vec<&str> =
+        listed.lines().filter_map(|line| line.split(' ').next_back()).collect();
+    assert!(expected.contains(&"kwok"), "{listed}");
+    let machine = Machine::without(&[]);
+    machine.add("bwrap", "exit 0");
+    // Builds empty programs.
+    machine.add(
+        "go",
+        "[ \"$1\" = build ] || exit 0\nwhile [ $# -gt 1 ]; do [ \"$1\" != -o ] || output=$2; shift; done\necho \"${output##*/}\" >>\"${0%/*}/../called\"\n: >\"$output\"\nchmod +x \"$output\"",
+    );
+    machine.run("scripts/stack.sh", &["quick"]);
+    let called = machine.called();
+    // The name of the program, a digest, and the number of the process.
+    let built: Vec<&str> = called
+        .lines()
+        .filter_map(|line| line.split_once(".tmp")?.0.rsplit_once('-'))
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(built, expected, "{called}");
+}
+
 /// As root on Debian, the scripts install missing programs before anything else runs.
 #[test]
 fn missing_packages_are_installed_for_root() {

@@ -166,6 +166,63 @@ fn the_images_of_a_bundle_are_listed() {
     );
 }
 
+/// Returns the lines of `bundle images -o list` for the bundle `out`.
+fn image_list(scene: &Scene, more: &str) -> Vec<String> {
+    let output = scene.run(&format!("bundle images out -o list --node-os ubuntu22.04{more}"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// The NicClusterPolicy's images have their repository and version in `global`.
+#[test]
+fn images_of_the_network_operator_are_exact() {
+    let scene = Scene::new();
+    scene.run("bundle render -r rdma -d helm -o out --set cluster.gpuNodes=4");
+    let images = image_list(&scene, "");
+    let names: Vec<&str> =
+        images.iter().filter_map(|image| image.strip_prefix("nvcr.io/nvidia/mellanox/")).collect();
+    let mut own: Vec<&str> =
+        names.iter().filter_map(|name| name.strip_suffix(":network-operator-v26.4.1")).collect();
+    own.sort_unstable();
+    assert_eq!(
+        own,
+        [
+            "k8s-rdma-shared-dev-plugin",
+            "multus-cni",
+            "network-operator-init-container",
+            "node-feature-discovery",
+            "nvidia-k8s-ipam",
+            "plugins",
+        ],
+        "{images:#?}"
+    );
+    let driver = names.iter().find(|name| name.starts_with("doca-driver:")).unwrap();
+    assert!(driver.ends_with("-ubuntu22.04-amd64"), "{driver}");
+    assert!(!images.iter().any(|image| image.contains("/mellanox:")), "{images:#?}");
+}
+
+#[test]
+fn precompiled_drivers_are_listed_by_branch_and_kernel() {
+    let scene = Scene::new();
+    scene.run(
+        "bundle render -r base -d helm -o out --set cluster.gpuNodes=4 --set rollout.gpuDriver.version=580 --set components.gpu-operator.values.driver.usePrecompiled=true",
+    );
+    let images = image_list(&scene, " --node-kernel 6.8.0-60-generic");
+    let driver = "nvcr.io/nvidia/driver:580-6.8.0-60-generic-ubuntu22.04";
+    assert!(images.iter().any(|image| image == driver), "{images:#?}");
+}
+
+#[test]
+fn names_of_pull_secrets_are_checked() {
+    for (name, code) in [("A_B", 2), ("../x", 2), ("", 2), ("pull.one", 0)] {
+        let scene = Scene::new();
+        let output = scene.run(&format!(
+            "bundle render -r base -d helm -o out --set cluster.gpuNodes=4 --image-pull-secret={name}"
+        ));
+        assert_eq!(output.status.code(), Some(code), "{name:?}");
+    }
+}
+
 /// A tool that mirrors images reads one reference per line.
 #[test]
 fn line_feed_in_a_value_adds_no_image() {

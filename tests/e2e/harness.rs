@@ -25,6 +25,7 @@ pub(crate) mod node_agent;
 pub(crate) mod ports;
 pub(crate) mod process;
 pub(crate) mod recorder;
+pub(crate) mod rendered;
 pub(crate) mod repository;
 pub(crate) mod rights;
 pub(crate) mod run_directory;

@@ -48,7 +48,7 @@ threads=$((2 * $(getconf _NPROCESSORS_ONLN)))
 threads=${GPU_ROLLOUT_E2E_THREADS:-$threads}
 [ "${1:-}" != --stack ] || set -- --exact scenarios::local::stays_until_it_is_told_to_end
 if [ $# -gt 0 ] && [ "$1" != --full ]; then
-  cargo test -p e2e -- --ignored --test-threads="$threads" --nocapture "$@"
+  cargo test -p e2e -- --include-ignored --test-threads="$threads" --nocapture "$@"
   exit
 fi
 
@@ -62,15 +62,15 @@ if [ "$1" = --full ]; then
 else
   # Of the deployer scenarios, only `scenarios::deployers::short` runs for every change. The others
   # take long, or a shorter scenario covers the same.
-  for table in by_tags leaving moving mutations network order outcomes triggers versions; do
+  for table in by_tags kustomization leaving moving mutations network order outcomes triggers versions; do
     set -- "$@" "scenarios::deployers::$table::"
   done
-  set -- "$@" scenarios::bundle:: scenarios::recipes::long:: scenarios::no_dra:: scenarios::never_ready:: scenarios::truth:: its_node_is_lost fifty_nodes_are_drained five_hundred_worlds
+  set -- "$@" scenarios::bundle:: scenarios::linters:: scenarios::recipes::long:: scenarios::no_dra:: scenarios::never_ready:: scenarios::truth:: its_node_is_lost fifty_nodes_are_drained five_hundred_worlds
 fi
 skipped=
 for name in "$@"; do
   skipped="$skipped --skip $name"
 done
 # shellcheck disable=SC2086 # a list of options
-cargo test -p e2e -- --ignored --test-threads="$threads" --nocapture $skipped
+cargo test -p e2e -- --include-ignored --test-threads="$threads" --nocapture $skipped
 cargo test --quiet -p e2e -- --ignored --exact scenarios::rights::every_granted_right_is_used

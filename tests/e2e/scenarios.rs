@@ -3,6 +3,7 @@
 mod accepted;
 mod again;
 mod agreement;
+mod aicr;
 mod api_away;
 mod assist;
 mod bad_driver;
@@ -15,6 +16,7 @@ mod dra_driver;
 mod drive;
 mod first_install;
 mod killed;
+mod linters;
 mod local;
 mod monitoring;
 mod never_ready;

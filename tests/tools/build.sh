@@ -6,7 +6,7 @@
 # * its line in `definitions` names the source of its CustomResourceDefinitions, which are copied to
 #   `crds/FOLDER` next to the directory
 # Usage: tests/tools/build.sh [--list] [NAME…]   a tool, or a folder for all of its tools (default: all that `make e2e` runs; `stack`: those that
-#                                                `make stack` runs; `other-versions`: those that only `make e2e-full` runs;
+#                                                `make stack` runs; `full`: those that only `make e2e-full` runs;
 #                                                `vale`, which only `make lint` runs, is never a part of them)
 #        --list: prints folder and name of each tool, and builds nothing
 set -eu
@@ -44,9 +44,11 @@ upgrade-controller upgrade-controller-26.3 . v26.3
 TOOLS
 }
 
-# The same for programs that only `make e2e-full` runs: control planes of other minor versions, with the
-# newest available patches.
-other_versions() {
+# The same for programs that only `make e2e-full` runs: linters, and control planes of other minor versions
+# with the newest available patches.
+only_full() {
+  echo "kubeconform kubeconform github.com/yannh/kubeconform/cmd/kubeconform"
+  echo "kube-score kube-score github.com/zegl/kube-score/cmd/kube-score"
   for version in v1.32 v1.33 v1.35; do
     for program in kube-apiserver kube-controller-manager kube-scheduler; do
       echo "kubernetes $program-${version#v} k8s.io/kubernetes/cmd/$program $version"
@@ -64,7 +66,14 @@ stack="etcd kubernetes kubectl kwok helm4 upgrade-controller"
 
 # lines_of NAME: the lines of a tool, or of the tools of a folder
 lines_of() {
-  lines=$({ tools; lint_tools; other_versions | sed 's/^kubernetes /other-versions /'; } | awk -v name="$1" '$1 == name || $2 == name' | sed 's/^other-versions /kubernetes /')
+  lines=$(
+    if [ "$1" = full ]; then
+      only_full
+    else
+      # `kubernetes` is the version that `make e2e` runs.
+      { tools; lint_tools; only_full | sed 's/^kubernetes /other-version /'; } | awk -v name="$1" '$1 == name || $2 == name' | sed 's/^other-version /kubernetes /'
+    fi
+  )
   [ -n "$lines" ] || { echo "tests/tools/build.sh: no tool is called $1" >&2; exit 2; }
   echo "$lines"
 }

@@ -45,6 +45,10 @@ pub fn images(directory: &Path) -> Result<ImageList, BundleError> {
                     of_object(&release.name, release.component.as_deref(), object)
                 }));
             }
+            "kustomization" => found.unknown.push(format!(
+                "{}: a kustomization, and its Git repository is not read",
+                release.name
+            )),
             "hook" => found.images.push(hook(release, &bundle)?),
             _ => {}
         }

@@ -104,13 +104,13 @@ pub struct ReleaseInfo {
     pub folder: String,
     /// Its namespace.
     pub namespace: String,
-    /// The vendor's chart.
+    /// The vendor's chart, or the place of a kustomization.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart: Option<String>,
     /// The component that it belongs to, if it is not the component itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub component: Option<String>,
-    /// The component's version.
+    /// The component's version, or the revision of a kustomization.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The tasks of its Job. Bundles of version 0.1.0 have the key `duties`.
@@ -181,6 +181,10 @@ pub fn releases(plan: &ReleasePlan) -> Vec<ReleaseInfo> {
             ReleaseKind::Upstream(upstream) => {
                 info.chart = Some(upstream.chart.place());
                 info.version = Some(upstream.version.clone());
+            }
+            ReleaseKind::Kustomization(source) => {
+                info.chart = Some(source.place());
+                info.version = Some(source.revision.clone());
             }
             ReleaseKind::Crds(crds) => {
                 info.component = Some(crds.component.clone());

@@ -154,7 +154,7 @@ fn info_findings(said: &ReleaseInfo, facts: &BundleFacts) -> Vec<BundleFinding> 
         ));
     }
     match said.kind.as_str() {
-        "upstream" => {
+        "upstream" | "kustomization" => {
             let version = said.version.as_deref().unwrap_or_default();
             if let Some(deployed) =
                 release.chart.version.as_deref().filter(|deployed| *deployed != version)

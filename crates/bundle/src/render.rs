@@ -202,6 +202,9 @@ fn line(release: &Release) -> String {
         ReleaseKind::Upstream(upstream) => {
             format!("{} {}", upstream.chart.place(), upstream.version)
         }
+        ReleaseKind::Kustomization(source) => {
+            format!("the kustomization {} {}", source.place(), source.revision)
+        }
         ReleaseKind::Crds(crds) => format!("{} CRDs", crds.crds.len()),
         ReleaseKind::Manifests(manifests) => manifests.description.clone(),
         ReleaseKind::Templates(templates) => templates.description.clone(),

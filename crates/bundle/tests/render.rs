@@ -12,6 +12,7 @@ mod render {
     mod helmfile;
     mod hostile;
     mod injection;
+    mod kustomization;
     mod library;
     mod modes;
     mod parity;

@@ -180,6 +180,9 @@ pub struct ComponentVersion {
     /// [`CatalogComponent::crds`] reads them.
     #[serde(default)]
     pub crds: Vec<String>,
+    /// Whether the chart contains no CRDs at all.
+    #[serde(default)]
+    pub has_no_crds: bool,
     /// CRD files that the component also owns, but that a bundle deploys only if a value is true.
     #[serde(default)]
     pub optional_crds: Vec<OptionalCrds>,

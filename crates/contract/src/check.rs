@@ -275,7 +275,7 @@ impl PreflightCheck {
             Self::DaemonSetIdentity => (
                 "daemon-set-identity",
                 Blocks,
-                "Values that make the operator delete a driver DaemonSet: precompiled drivers are switched on or off, ClusterPolicy and NVIDIADriver are exchanged, or the driver is switched off. Also nodes that the node selector of their DaemonSet no longer selects. The driver pods are then deleted at once, without any policy, under running workloads.",
+                "Values that make the operator delete a driver DaemonSet: precompiled drivers are switched on or off, ClusterPolicy and NVIDIADriver are exchanged, or the driver is switched off. Also nodes that the node selector of their DaemonSet no longer selects. The driver pods are then deleted at once, without any policy, while workloads run.",
                 "make the change in a maintenance window, after you have drained the nodes, or do not make it",
             ),
             Self::BlockingBudgets => (

@@ -4,6 +4,7 @@
 
 use semver::{Version, VersionReq};
 
+use super::git_source;
 use super::selector::{Selector, is_label_key, is_label_value};
 use super::visible::is_hidden;
 
@@ -12,9 +13,9 @@ const LONGEST_RELEASE_NAME: usize = 53;
 /// Maximum length of a line of free text.
 const LONGEST_LINE: usize = 1000;
 /// Maximum length of a text in a command line or URL.
-const LONGEST_WORD: usize = 2000;
+pub(super) const LONGEST_WORD: usize = 2000;
 /// Maximum length of the names of most Kubernetes objects.
-const LONGEST_SUBDOMAIN: usize = 253;
+pub(super) const LONGEST_SUBDOMAIN: usize = 253;
 /// Maximum length of an image tag.
 const LONGEST_TAG: usize = 128;
 /// Number of hexadecimal digits of a SHA-256 digest.
@@ -109,6 +110,27 @@ pub const GRAMMARS: &[Grammar] = &[
         what: "is not a chart repository URL",
         hint: "write `https://…` or `oci://…`, without the chart's name; if the repository needs a password, log in with Helm",
         example: "https://charts.example.com/stable",
+    },
+    Grammar {
+        name: "gitRepository",
+        fits: git_source::is_git_repository,
+        what: "is not the URL of a Git repository",
+        hint: "write `https://…` or `ssh://…`; if the repository needs a password, give the deployer a Secret",
+        example: "https://git.example.com/team/app.git",
+    },
+    Grammar {
+        name: "gitRevision",
+        fits: git_source::is_git_revision,
+        what: "is not a tag or commit",
+        hint: "write the name of a tag, such as `v1.2.3`, or all 40 digits of a commit",
+        example: "v1.2.3",
+    },
+    Grammar {
+        name: "gitPath",
+        fits: git_source::is_git_path,
+        what: "is not a path in a repository",
+        hint: "write the path of a directory from the repository's root, such as `deploy/base`, without `..`",
+        example: "deploy/base",
     },
     Grammar {
         name: "labelKey",
@@ -322,7 +344,7 @@ fn is_interval(text: &str) -> bool {
 }
 
 /// Letters, digits and the characters of `more`, up to a maximum length.
-fn is_word(text: &str, longest: usize, more: &str) -> bool {
+pub(super) fn is_word(text: &str, longest: usize, more: &str) -> bool {
     let fits = |character: char| character.is_ascii_alphanumeric() || more.contains(character);
     !text.is_empty() && text.len() <= longest && text.chars().all(fits)
 }

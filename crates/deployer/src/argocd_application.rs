@@ -162,8 +162,16 @@ impl<'a> ApplicationWriter<'a> {
             ReleaseKind::Crds(_)
             | ReleaseKind::Manifests(_)
             | ReleaseKind::Templates(_)
+            | ReleaseKind::Kustomization(_)
             | ReleaseKind::Hook(_) => None,
         };
+        let kustomization = release.kind.kustomization().map(|source| {
+            context! {
+                repository => form.text(&source.repository),
+                revision => form.text(&source.revision),
+                path => form.text(&source.path),
+            }
+        });
         Ok(context! {
             comment => content(release),
             name => form.name(&release.name),
@@ -180,6 +188,7 @@ impl<'a> ApplicationWriter<'a> {
             release => &release.name,
             namespace => &release.namespace,
             chart,
+            kustomization,
             // The bundle's repository.
             repository => form.repository(),
             revision => form.revision(),
@@ -204,7 +213,9 @@ impl<'a> ApplicationWriter<'a> {
             ReleaseKind::Upstream(_) => vec![form.values(&format!("{folder}/{VALUES}"))],
             ReleaseKind::Hook(_) => shared().chain([form.text(SETTINGS)]).collect(),
             ReleaseKind::Templates(_) => shared().collect(),
-            ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => Vec::new(),
+            ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Kustomization(_) => {
+                Vec::new()
+            }
         }
     }
 }
@@ -214,7 +225,7 @@ fn sync_options(release: &Release) -> Vec<&'static str> {
     let needs_crds = match &release.kind {
         ReleaseKind::Upstream(upstream) => upstream.skip_crds,
         ReleaseKind::Manifests(manifests) => manifests.component.is_some(),
-        ReleaseKind::Templates(_) => true,
+        ReleaseKind::Templates(_) | ReleaseKind::Kustomization(_) => true,
         ReleaseKind::Crds(_) | ReleaseKind::Hook(_) => false,
     };
     let options = ["ServerSideApply=true"].into_iter();
@@ -260,8 +271,13 @@ fn address(chart: &ChartOrigin) -> Option<(&str, &str)> {
 }
 
 /// Returns the wave of each release: one more than the latest wave of the releases that it needs.
+/// Kustomizations are not in the first wave, which creates the namespaces.
 pub fn waves(plan: &ReleasePlan) -> BTreeMap<&str, usize> {
-    longest(plan, |_| 1)
+    let mut waves = longest(plan, |_| 1);
+    for release in plan.releases.iter().filter(|one| one.kind.kustomization().is_some()) {
+        waves.entry(&release.name).and_modify(|wave| *wave = (*wave).max(1));
+    }
+    waves
 }
 
 /// Returns for each release the sum of `weight` along the heaviest chain of releases before it.

@@ -45,6 +45,8 @@ pub fn shared_files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderE
         let hook = hook_of(input.plan, &release.name);
         let folder = ReleaseFolder { templates: &templates, folder: &folder, name: &release.name };
         match &release.kind {
+            // Everything is in its own Git repository.
+            ReleaseKind::Kustomization(_) => {}
             ReleaseKind::Upstream(upstream) => files.push(folder.values(upstream, hook)?),
             ReleaseKind::Crds(crds) => files.extend(folder.crds(crds)?),
             ReleaseKind::Manifests(manifests) => files.extend(folder.manifests(manifests, hook)?),

@@ -20,6 +20,8 @@ mod revision;
 mod sync;
 
 const SOURCES: &[(&str, &str)] = &[
+    ("component.yaml.j2", include_str!("../../../templates/flux/component.yaml.j2")),
+    ("gitrepository.yaml.j2", include_str!("../../../templates/flux/gitrepository.yaml.j2")),
     ("helmrelease.yaml.j2", include_str!("../../../templates/flux/helmrelease.yaml.j2")),
     ("helmrepository.yaml.j2", include_str!("../../../templates/flux/helmrepository.yaml.j2")),
     ("ocirepository.yaml.j2", include_str!("../../../templates/flux/ocirepository.yaml.j2")),
@@ -53,6 +55,7 @@ fn label() -> String {
 pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     let source = input.source.ok_or(RenderError::NoSource(NAME))?;
     sync::check(source)?;
+    check_order(input.plan)?;
     let mut files = super::chart::shared_files(input)?;
     let found = chart::find_charts(input.plan, source, &files)?;
     let templates = TemplateSet::new(SOURCES)?;
@@ -80,8 +83,10 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
         all,
     };
     // A slash inside a key is escaped.
-    let config =
-        context! { label_path => format!("metadata/labels/{}", label().replace('/', "\\/")) };
+    let config = context! {
+        has_kustomizations => has_kustomizations(input.plan),
+        label_path => format!("metadata/labels/{}", label().replace('/', "\\/")),
+    };
 
     files.push(BundleFile::text(
         "kustomization.yaml",
@@ -96,6 +101,34 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     files.extend(sync::files(&templates, input.plan, source)?);
     files.extend(readme::files(&templates, input, source, &found)?);
     Ok(files)
+}
+
+fn has_kustomizations(plan: &ReleasePlan) -> bool {
+    plan.releases.iter().any(|release| release.kind.kustomization().is_some())
+}
+
+/// Checks that no Helm release waits for a kustomization, and no kustomization for a Helm release:
+/// HelmReleases and Kustomizations each only depend on their own kind.
+fn check_order(plan: &ReleasePlan) -> Result<(), RenderError> {
+    let is_one = |name: &str| {
+        let release = plan.releases.iter().find(|release| release.name == name);
+        release.is_some_and(|release| release.kind.kustomization().is_some())
+    };
+    let pairs = plan.releases.iter().flat_map(|release| {
+        release.needs.iter().map(|need| (release.name.as_str(), need.as_str()))
+    });
+    for (later, earlier) in pairs {
+        if is_one(later) != is_one(earlier) {
+            return Err(RenderError::unable(
+                NAME,
+                format!(
+                    "cannot deploy `{later}` after `{earlier}`: one is a kustomization, the other a Helm release, and Flux has no dependency between them"
+                ),
+                "render the bundle for Argo CD, or remove the order: `after`, or AICR's `dependencyRefs`",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the next steps for the bundle in `directory`.
@@ -124,7 +157,9 @@ fn own_values(folder: &str, release: &Release) -> Option<(String, String)> {
         ReleaseKind::Upstream(_) | ReleaseKind::Templates(_) => VALUES,
         ReleaseKind::Manifests(manifests) if manifests.shared => VALUES,
         ReleaseKind::Hook(_) => SETTINGS,
-        ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => return None,
+        ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Kustomization(_) => {
+            return None;
+        }
     };
     Some((format!("{}-values", release.name), format!("{folder}/{file}")))
 }

@@ -7,7 +7,7 @@ use super::file::BundleFile;
 use super::layout::{bundle_context, folders, release_context, values_of};
 use super::template::{BUNDLE_FOLDER, LEFTOVERS, RenderError, TemplateSet};
 use super::template_language::WrittenText;
-use super::{BundleSource, DeployerInput, chart};
+use super::{BundleSource, DeployerInput, chart, refuse_kustomizations};
 use release::model::{ChartOrigin, ReleaseKind, UpstreamRelease};
 use release::{Release, ReleasePlan};
 
@@ -33,6 +33,7 @@ pub fn next(_: &str, directory: &str, _: Option<&BundleSource>) -> Vec<String> {
 /// # Errors
 /// See [`RenderError`].
 pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
+    refuse_kustomizations("helm", input.plan)?;
     let mut files = chart::shared_files(input)?;
     let templates = TemplateSet::new(SOURCES)?;
     let releases: Vec<Value> = folders(input.plan)
@@ -54,9 +55,10 @@ fn script_line(
     let arguments = match &release.kind {
         ReleaseKind::Upstream(upstream) => chart_arguments(upstream),
         ReleaseKind::Crds(crds) => vec![crds.version.clone()],
-        ReleaseKind::Manifests(_) | ReleaseKind::Templates(_) | ReleaseKind::Hook(_) => {
-            values_of(plan, release)
-        }
+        ReleaseKind::Manifests(_)
+        | ReleaseKind::Templates(_)
+        | ReleaseKind::Kustomization(_)
+        | ReleaseKind::Hook(_) => values_of(plan, release),
     };
     let mut words = vec![
         release.kind.name().to_owned(),

@@ -13,7 +13,7 @@ use minijinja::{Value, context};
 use super::file::BundleFile;
 use super::layout::{SETTINGS, VALUES, bundle_context, folders, release_context, values_of};
 use super::template::{LEFTOVERS, RenderError, TemplateSet};
-use super::{BundleSource, DeployerInput, chart};
+use super::{BundleSource, DeployerInput, chart, refuse_kustomizations};
 use release::model::{ChartOrigin, ReleaseKind};
 use release::{Release, ReleasePlan};
 use repositories::HelmfileRepositories;
@@ -40,6 +40,7 @@ pub fn next(_: &str, directory: &str, _: Option<&BundleSource>) -> Vec<String> {
 /// # Errors
 /// See [`RenderError`].
 pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
+    refuse_kustomizations("helmfile", input.plan)?;
     let mut files = chart::shared_files(input)?;
     let templates = TemplateSet::new(SOURCES)?;
     let parts = parts(input.plan);
@@ -124,9 +125,10 @@ fn state_entry(
             (chart, version, vec![format!("{folder}/{VALUES}")])
         }
         // The chart's own values file contains its defaults already.
-        ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Templates(_) => {
-            (local(), None, values_of(plan, release))
-        }
+        ReleaseKind::Crds(_)
+        | ReleaseKind::Manifests(_)
+        | ReleaseKind::Templates(_)
+        | ReleaseKind::Kustomization(_) => (local(), None, values_of(plan, release)),
         ReleaseKind::Hook(_) => {
             let own = format!("{folder}/{SETTINGS}");
             (local(), None, values_of(plan, release).into_iter().chain([own]).collect())
@@ -161,6 +163,9 @@ fn plan_validation(release: &Release) -> &'static str {
         // The chart creates CRDs with its first installation.
         ReleaseKind::Upstream(_) => "upgrade",
         // Kubernetes' own kinds only.
-        ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Hook(_) => "always",
+        ReleaseKind::Crds(_)
+        | ReleaseKind::Manifests(_)
+        | ReleaseKind::Kustomization(_)
+        | ReleaseKind::Hook(_) => "always",
     }
 }

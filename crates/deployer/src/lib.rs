@@ -27,7 +27,8 @@ pub use source::BundleSource;
 pub use template::RenderError;
 pub use template_language::shell_word;
 
-use release::ReleasePlan;
+use release::model::ReleaseKind;
+use release::{Release, ReleasePlan};
 
 /// A deployer: one row of the table of deployers.
 #[derive(Clone, Copy)]
@@ -153,6 +154,22 @@ pub struct DeployerInput<'a> {
     /// The source from which the deployer reads the bundle. Every deployer that needs a source gets
     /// one.
     pub source: Option<&'a BundleSource>,
+}
+
+/// Checks that a bundle has no kustomization, for a deployer that only runs Helm.
+fn refuse_kustomizations(deployer: &'static str, plan: &ReleasePlan) -> Result<(), RenderError> {
+    let is_one = |release: &&Release| matches!(release.kind, ReleaseKind::Kustomization(_));
+    match plan.releases.iter().find(is_one) {
+        None => Ok(()),
+        Some(release) => Err(RenderError::unable(
+            deployer,
+            format!(
+                "cannot deploy `{}`: it is a kustomization, and this deployer deploys only Helm charts",
+                release.name
+            ),
+            "render the bundle for Flux or Argo CD, or set `enabled: false` for the component and apply it yourself",
+        )),
+    }
 }
 
 /// Returns the files of `deployer`, without those that every bundle has.

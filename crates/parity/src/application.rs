@@ -143,12 +143,24 @@ impl ApplicationReader<'_> {
         let option =
             |option: &str| list(&spec["syncPolicy"], "syncOptions").any(|found| found == option);
         let chart = self.chart(source);
+        // Argo CD applies the namespace to the objects that name none. Kustomize applies its own to all.
+        let is_kustomization = matches!(chart, ChartLocation::Kustomization { .. });
+        let namespace = if is_kustomization {
+            text(&source["kustomize"], "namespace")
+        } else {
+            text(&spec["destination"], "namespace")
+        };
+        let release_name = match helm["releaseName"].as_str() {
+            Some(release) => release.to_owned(),
+            None if is_kustomization => name(self.path),
+            None => text(&application["metadata"], "name"),
+        };
         let is_ours = matches!(&chart, ChartLocation::Local(folder) if chart::kind(self.files, folder) != "hook");
         Ok(DeclaredRelease {
             file: self.path.to_owned(),
             name: name(self.path),
-            release_name: helm["releaseName"].as_str().map_or_else(|| text(&application["metadata"], "name"), str::to_owned),
-            namespace: text(&spec["destination"], "namespace"),
+            release_name,
+            namespace,
             record_namespace: not_expressible("Argo CD keeps no record of a Helm release"),
             position: not_expressible("Applications of one wave are synced at once"),
             after,
@@ -206,6 +218,10 @@ impl ApplicationReader<'_> {
         let (repository, version) =
             (text(source, "repoURL"), source["targetRevision"].as_str().map(str::to_owned));
         if let Some(path) = source["path"].as_str() {
+            if !self.is_bundle(source) && source["helm"].is_null() {
+                let revision = version.unwrap_or_default();
+                return ChartLocation::kustomization(&repository, path, revision);
+            }
             return match path.strip_prefix(&self.origin.prefix) {
                 Some(folder) if self.is_bundle(source) => ChartLocation::Local(folder.to_owned()),
                 _ => ChartLocation::Remote { place: format!("{repository}//{path}"), version },

@@ -96,4 +96,19 @@ pub(crate) enum ChartLocation {
         /// The version, if one is declared.
         version: Option<String>,
     },
+    /// No chart, but a kustomization in a Git repository.
+    Kustomization {
+        /// Repository and directory.
+        place: String,
+        /// The tag or commit.
+        revision: String,
+    },
+}
+
+impl ChartLocation {
+    /// Returns the location of the kustomization in a directory of a Git repository.
+    pub(crate) fn kustomization(repository: &str, path: &str, revision: String) -> Self {
+        let path = path.trim_start_matches("./");
+        Self::Kustomization { place: format!("{repository}//{path}"), revision }
+    }
 }

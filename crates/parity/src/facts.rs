@@ -46,7 +46,8 @@ pub struct BundleFacts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseFacts {
-    /// `upstream`, `crds`, `manifests` or `hook`, as the chart's files show.
+    /// `upstream`, `crds`, `manifests`, `kustomization` or `hook`, as the deployer's and the chart's
+    /// files show.
     pub kind: &'static str,
     /// The name of the Helm release.
     pub release_name: String,
@@ -118,9 +119,9 @@ pub struct PredecessorFacts {
 #[serde(rename_all = "camelCase")]
 pub struct ChartFacts {
     /// The vendor's chart: repository and name, an `oci://` address or a file. A chart of the
-    /// bundle: its folder.
+    /// bundle: its folder. A kustomization: repository and directory.
     pub place: String,
-    /// The version; `None` means any version.
+    /// The version, or the revision of a kustomization; `None` means any version.
     pub version: Option<String>,
     /// A chart of the bundle: its name.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,5 @@
-//! The deployer `flux`: reads HelmReleases, their sources, and the Kustomization that creates
-//! ConfigMaps from the values files.
+//! The deployer `flux`: reads HelmReleases, Kustomizations of components, their sources, and the
+//! Kustomization that creates ConfigMaps from the values files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +23,8 @@ const SYNC: &str = "flux-system/sync.yaml";
 const SOURCE: &str = "flux-system/source.yaml";
 /// The supported API version of HelmReleases.
 const RELEASE_API: &str = "helm.toolkit.fluxcd.io/v2";
+/// The supported API version of Kustomizations.
+const KUSTOMIZATION_API: &str = "kustomize.toolkit.fluxcd.io/v1";
 /// Flux's default timeout.
 const DEFAULT_TIMEOUT_SECONDS: u64 = 300;
 /// The operations of a HelmRelease that a bundle configures.
@@ -41,9 +43,9 @@ struct KustomizedBundle<'a> {
     config_maps: BTreeMap<String, BTreeMap<String, String>>,
     /// Whether the names of ConfigMaps contain the digest of their content, also in HelmReleases.
     names_have_digests: bool,
-    /// Whether the label that identifies a bundle is such a name.
-    label_has_digest: bool,
-    /// HelmReleases with their files.
+    /// The kinds of objects in which the label that identifies a bundle is such a name.
+    labels_with_digest: BTreeSet<String>,
+    /// HelmReleases, and Kustomizations of components, with their files.
     releases: Vec<(String, Value)>,
     /// Sources: kind and name, and the object.
     sources: BTreeMap<(String, String), Value>,
@@ -71,7 +73,12 @@ pub(crate) fn read_bundle(files: &TextFiles) -> Result<DeclaredBundle, ReadbackE
     let mut found = Vec::new();
     for (file, release) in releases {
         let after = after.remove(&text(&release["metadata"], "name")).unwrap_or_default();
-        found.push(bundle.read_release(file, release, found.len() + 1, after)?);
+        let position = found.len() + 1;
+        found.push(if release["kind"] == "Kustomization" {
+            bundle.read_kustomization(file, release, position, after)?
+        } else {
+            bundle.read_release(file, release, position, after)?
+        });
     }
     Ok(DeclaredBundle { timeout_of_all: bundle.timeout, releases: found })
 }
@@ -85,7 +92,7 @@ impl<'a> KustomizedBundle<'a> {
         let source: Value = files.yaml(SOURCE)?.unwrap_or_default();
         let is_own = sync["spec"]["sourceRef"]
             == serde_json::json!({"kind": source["kind"], "name": source["metadata"]["name"]});
-        let mut references = Vec::new();
+        let mut references: Vec<(String, String)> = Vec::new();
         for path in list(&kustomization, "configurations").filter_map(Value::as_str) {
             let configuration: Value = files.yaml(path)?.unwrap_or_default();
             let of_config_maps = list(&configuration, "nameReference")
@@ -93,8 +100,7 @@ impl<'a> KustomizedBundle<'a> {
             references.extend(
                 of_config_maps
                     .flat_map(|reference| list(reference, "fieldSpecs"))
-                    .filter(|field| field["kind"] == "HelmRelease")
-                    .map(|field| text(field, "path")),
+                    .map(|field| (text(field, "kind"), text(field, "path"))),
             );
         }
         let has_digests = kustomization["generatorOptions"]["disableNameSuffixHash"] != true;
@@ -103,8 +109,14 @@ impl<'a> KustomizedBundle<'a> {
             files,
             config_maps: config_maps(&kustomization),
             names_have_digests: has_digests
-                && references.iter().any(|path| path == "spec/valuesFrom/name"),
-            label_has_digest: has_digests && references.contains(&label),
+                && references
+                    .iter()
+                    .any(|(kind, path)| kind == "HelmRelease" && path == "spec/valuesFrom/name"),
+            labels_with_digest: references
+                .into_iter()
+                .filter(|(_, path)| has_digests && *path == label)
+                .map(|(kind, _)| kind)
+                .collect(),
             releases: Vec::new(),
             sources: BTreeMap::new(),
             own_source: if is_own { sync["spec"]["sourceRef"].clone() } else { Value::Null },
@@ -122,7 +134,9 @@ impl<'a> KustomizedBundle<'a> {
         for path in list(&kustomization, "resources").filter_map(Value::as_str) {
             for object in documents(path, files.required(path)?)? {
                 let (kind, name) = (text(&object, "kind"), text(&object["metadata"], "name"));
-                if kind == "HelmRelease" && object["apiVersion"] == RELEASE_API {
+                let is_release = kind == "HelmRelease" && object["apiVersion"] == RELEASE_API
+                    || kind == "Kustomization" && object["apiVersion"] == KUSTOMIZATION_API;
+                if is_release {
                     bundle.releases.push((path.to_owned(), object));
                 } else {
                     bundle.sources.insert((kind, name), object);
@@ -156,11 +170,14 @@ impl<'a> KustomizedBundle<'a> {
                 && clauses.contains(&same.as_str())
                 && !expression.contains("||");
             let depended = text(dependency, "name");
-            let is_known =
-                self.releases.iter().any(|(_, found)| found["metadata"]["name"] == *depended);
-            asks && self.label_has_digest
+            let known =
+                self.releases.iter().find(|(_, found)| found["metadata"]["name"] == *depended);
+            asks && self.labels_with_digest.contains(&text(release, "kind"))
                 && carried.is_some()
-                && (!is_known || carried == self.carried(&depended))
+                // Flux looks only for objects of the same kind.
+                && known.is_none_or(|(_, known)| {
+                    known["kind"] == release["kind"] && carried == self.carried(&depended)
+                })
         };
         list(&release["spec"], "dependsOn")
             .filter(holds)
@@ -225,10 +242,73 @@ impl<'a> KustomizedBundle<'a> {
         })
     }
 
+    /// Reads the Kustomization of a component.
+    fn read_kustomization(
+        &self,
+        file: &str,
+        object: &Value,
+        position: usize,
+        after: PredecessorFacts,
+    ) -> Result<DeclaredRelease, ReadbackError> {
+        let spec = &object["spec"];
+        let name = text(&object["metadata"], "name");
+        let reference = &spec["sourceRef"];
+        let source = self.source(&text(reference, "kind"), &text(reference, "name"));
+        let of_source = |key: &str| source.map(|source| text(source, key)).unwrap_or_default();
+        let revision = ["tag", "commit"]
+            .into_iter()
+            .find_map(|key| source?["ref"][key].as_str())
+            .unwrap_or_default();
+        let seconds = seconds(file, &spec["timeout"])?.unwrap_or(DEFAULT_TIMEOUT_SECONDS);
+        Ok(DeclaredRelease {
+            file: file.to_owned(),
+            release_name: name.clone(),
+            name,
+            namespace: text(spec, "targetNamespace"),
+            record_namespace: not_expressible("a kustomization has no record of a Helm release"),
+            position: DeployerFact::Is(position),
+            after,
+            chart: ChartLocation::kustomization(
+                &of_source("url"),
+                &text(spec, "path"),
+                revision.to_owned(),
+            ),
+            declared_version: None,
+            values: Vec::new(),
+            inline: None,
+            edits_act: DeployedEdits::Ignored,
+            timeouts: DeployerFact::Is(vec![TimeoutFact {
+                file: file.to_owned(),
+                setting: "timeout".to_owned(),
+                seconds,
+            }]),
+            skips_crds: DeployerFact::Is(true),
+            creates_namespace: DeployerFact::Is(false),
+            takes_ownership: not_expressible("Flux takes over existing objects, with every release"),
+            waits_for_objects: DeployerFact::Is(spec["wait"] == true),
+            runs_hooks: DeployerFact::Is(true),
+            undoes_failures: DeployerFact::Is(false),
+            replaces_objects: DeployerFact::Is(spec["force"] == true),
+            prunes: DeployerFact::Is(spec["prune"] == true),
+            fired_by_every_commit: DeployerFact::Is(false),
+            same_cluster: DeployerFact::Is(spec["kubeConfig"].is_null()),
+            is_permitted: DeployerFact::Is(true),
+            reverts_live_changes: not_expressible(
+                "Flux reverts every change of an object of a kustomization",
+            ),
+            gated_by: "dependsOn with readyExpr: kustomize-controller starts after these have succeeded with the same bundle"
+                .to_owned(),
+            also_fired_by: String::new(),
+        })
+    }
+
+    /// Returns the spec of a source.
+    fn source(&self, kind: &str, name: &str) -> Option<&Value> {
+        self.sources.get(&(kind.to_owned(), name.to_owned())).map(|source| &source["spec"])
+    }
+
     fn chart(&self, release: &str, spec: &Value) -> ChartLocation {
-        let source = |kind: &str, name: &str| {
-            self.sources.get(&(kind.to_owned(), name.to_owned())).map(|source| &source["spec"])
-        };
+        let source = |kind: &str, name: &str| self.source(kind, name);
         if spec["chartRef"].is_object() {
             let found = source(&text(&spec["chartRef"], "kind"), &text(&spec["chartRef"], "name"));
             let url = found.map(|found| text(found, "url")).unwrap_or_default();

@@ -30,7 +30,9 @@ pub(crate) fn resolve_release(
             let read = hook::read(files, folder, &merged, &chart)?;
             Some(with_timeouts(read, &declared))
         }
-        ChartLocation::Local(_) | ChartLocation::Remote { .. } => None,
+        ChartLocation::Local(_)
+        | ChartLocation::Remote { .. }
+        | ChartLocation::Kustomization { .. } => None,
     };
     let values = ValuesFacts {
         edits_act: deployed_edits(&listed, &declared),
@@ -88,6 +90,14 @@ fn resolve_chart(
             "upstream",
             ChartFacts { place: place.clone(), version: version.clone(), ..ChartFacts::default() },
         ),
+        ChartLocation::Kustomization { place, revision } => (
+            "kustomization",
+            ChartFacts {
+                place: place.clone(),
+                version: Some(revision.clone()),
+                ..ChartFacts::default()
+            },
+        ),
         ChartLocation::Local(folder) => {
             let chart = local(files, folder)?;
             let version = declared.declared_version.clone().or_else(|| chart.version.clone());
@@ -125,6 +135,7 @@ fn has_crds(files: &TextFiles, chart: &ChartLocation) -> bool {
             files.below(folder).any(|(path, _)| path.starts_with("crds/"))
         }
         ChartLocation::Remote { .. } => true,
+        ChartLocation::Kustomization { .. } => false,
     }
 }
 

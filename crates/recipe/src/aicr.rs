@@ -11,6 +11,7 @@ mod adapt;
 mod build;
 mod components;
 mod facts;
+mod kustomizations;
 mod manifest_files;
 mod order;
 mod replaced_keys;

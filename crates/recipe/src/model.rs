@@ -13,7 +13,7 @@ mod rollout;
 
 pub use admission_policy::RecipeAdmissionPolicy;
 pub use component::{
-    ChartSource, DevicePluginConfig, ManifestTime, RecipeComponent, RecipeManifest,
+    ChartSource, DevicePluginConfig, KustomizeSource, ManifestTime, RecipeComponent, RecipeManifest,
 };
 pub use metrics::RecipeMetrics;
 pub use node_scheduling::{

@@ -19,6 +19,7 @@ mod described_components;
 mod device_plugin;
 mod driver_crd;
 mod grammar;
+mod kustomize;
 mod manifests;
 mod metrics;
 pub mod modes;
@@ -53,6 +54,7 @@ pub fn check(
     modes::check(&subject, findings);
     metrics::check(&subject, findings);
     manifests::check(&subject, findings);
+    kustomize::check(&subject, findings);
     selectors::check(&subject, findings);
     custom_resources::check(&subject, findings);
     node_scheduling::check(&subject, findings);

@@ -27,7 +27,9 @@ impl<'a, C: PlanCatalog> DescribedCatalog<'a, C> {
                 (Some(_), _) if asked.after.is_empty() => return None,
                 (Some(known), _) => known.clone(),
                 (None, Some(chart)) => described(asked, &chart.name, &chart.repository),
-                (None, None) if asked.manifests.is_empty() => return None,
+                (None, None) if asked.manifests.is_empty() && asked.kustomize.is_none() => {
+                    return None;
+                }
                 (None, None) => described(asked, "", ""),
             };
             Some(with_after(component, &asked.after))

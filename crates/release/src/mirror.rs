@@ -118,6 +118,10 @@ impl AirGapValues<'_> {
                     let image = hook.settings.entry("image").or_insert_with(|| json!({}));
                     image["pullSecrets"] = json!(self.pull_secrets);
                 }
+                ReleaseKind::Kustomization(_) => notes.push(format!(
+                    "{}: images of a kustomization are pulled from its own registries; set them in its Git repository",
+                    release.name
+                )),
                 ReleaseKind::Hook(_) | ReleaseKind::Crds(_) => {}
             }
         }
@@ -322,7 +326,7 @@ mod tests {
                         .iter()
                         .flat_map(|(file, text)| of_template(&release.name, file, text).images)
                         .collect(),
-                    ReleaseKind::Crds(_) => Vec::new(),
+                    ReleaseKind::Crds(_) | ReleaseKind::Kustomization(_) => Vec::new(),
                 };
                 for image in images {
                     assert!(

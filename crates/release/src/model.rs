@@ -8,6 +8,9 @@ use super::time::TimeBudget;
 use contract::settings::Mode;
 use contract::task::{Right, Task};
 
+/// Number of hexadecimal digits of a Git commit.
+const COMMIT_LENGTH: usize = 40;
+
 /// All releases of a bundle.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReleasePlan {
@@ -17,7 +20,7 @@ pub struct ReleasePlan {
     pub notes: Vec<String>,
 }
 
-/// One Helm release.
+/// One release: a Helm release, or a kustomization.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Release {
     /// The release's name, unique in the bundle.
@@ -43,6 +46,8 @@ pub enum ReleaseKind {
     Manifests(ManifestsRelease),
     /// A local chart with the recipe's own templates of objects.
     Templates(TemplatesRelease),
+    /// A kustomization in a Git repository, which is not a Helm release.
+    Kustomization(KustomizationRelease),
     /// The hook chart with one hook Job.
     Hook(Box<HookReleasePlan>),
 }
@@ -63,13 +68,18 @@ impl ReleaseKind {
         match self {
             Self::Templates(templates) => &templates.shares,
             Self::Hook(hook) => &hook.shares,
-            Self::Upstream(_) | Self::Crds(_) | Self::Manifests(_) => &[],
+            Self::Upstream(_) | Self::Crds(_) | Self::Manifests(_) | Self::Kustomization(_) => &[],
         }
     }
 
     /// Returns the vendor's chart, if it is one.
     pub fn upstream(&self) -> Option<&UpstreamRelease> {
         if let Self::Upstream(upstream) = self { Some(upstream) } else { None }
+    }
+
+    /// Returns the kustomization, if it is one.
+    pub fn kustomization(&self) -> Option<&KustomizationRelease> {
+        if let Self::Kustomization(source) = self { Some(source) } else { None }
     }
 
     /// Returns the hook, if it is one.
@@ -83,6 +93,7 @@ impl ReleaseKind {
             Self::Upstream(_) => "upstream",
             Self::Crds(_) => "crds",
             Self::Manifests(_) | Self::Templates(_) => "manifests",
+            Self::Kustomization(_) => "kustomization",
             Self::Hook(_) => "hook",
         }
     }
@@ -99,6 +110,8 @@ pub struct UpstreamRelease {
     pub values: Map<String, Value>,
     /// Whether to skip the chart's own `crds/`, because a release of kind `crds` owns them.
     pub skip_crds: bool,
+    /// Whether the chart is known to contain no CRDs.
+    pub has_no_crds: bool,
 }
 
 /// Where a vendor's chart comes from.
@@ -124,6 +137,30 @@ impl ChartOrigin {
             Self::Repository { url, name } => format!("{}/{name}", url.trim_end_matches('/')),
             Self::Oci(reference) | Self::File(reference) => reference.clone(),
         }
+    }
+}
+
+/// A kustomization in a Git repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KustomizationRelease {
+    /// The address of the Git repository.
+    pub repository: String,
+    /// A tag or commit.
+    pub revision: String,
+    /// The directory with `kustomization.yaml`, from the repository's root.
+    pub path: String,
+}
+
+impl KustomizationRelease {
+    /// Returns the origin as one text, for messages.
+    pub fn place(&self) -> String {
+        format!("{}//{}", self.repository, self.path)
+    }
+
+    /// Whether the revision is a commit, and not a tag.
+    pub fn is_commit(&self) -> bool {
+        self.revision.len() == COMMIT_LENGTH
+            && self.revision.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 }
 

@@ -11,7 +11,10 @@ use super::error::PlanError;
 use super::hook;
 use super::hook_image::HookImage;
 use super::mirror::{AirGapValues, RegistryMirror};
-use super::model::{CrdsRelease, Release, ReleaseKind, ReleasePlan, ReleasedCrd, UpstreamRelease};
+use super::model::{
+    CrdsRelease, KustomizationRelease, Release, ReleaseKind, ReleasePlan, ReleasedCrd,
+    UpstreamRelease,
+};
 use super::{
     crds, device_plugin, manifests, mode, namespaces, node_options, notes, operator_name,
     resources, sources, time,
@@ -23,7 +26,7 @@ use contract::names::{DRA_DRIVER, GPU_OPERATOR};
 use contract::settings::{DraRequired, Gate, HoldNodes, Mode};
 use contract::task::Task;
 use recipe::manifests::is_crds;
-use recipe::model::{ManifestTime, NodeScheduling, Recipe};
+use recipe::model::{KustomizeSource, ManifestTime, NodeScheduling, Recipe};
 
 /// Suffix of the release of a component's CRDs.
 const CRDS: &str = "-crds";
@@ -136,6 +139,25 @@ struct HookOperator<'a> {
     operator: Option<&'a ChosenComponent<'a>>,
 }
 
+/// Returns the release of a component that is a kustomization.
+fn kustomization(
+    choice: &ChosenComponent<'_>,
+    source: &KustomizeSource,
+    needs: Vec<String>,
+) -> Release {
+    Release {
+        name: choice.name().to_owned(),
+        namespace: choice.namespace.to_owned(),
+        needs,
+        timeout_seconds: time::UPSTREAM_TIMEOUT_SECONDS,
+        kind: ReleaseKind::Kustomization(KustomizationRelease {
+            repository: source.repository.trim_end_matches('/').to_owned(),
+            revision: source.revision.clone(),
+            path: source.path.clone(),
+        }),
+    }
+}
+
 /// Returns the hook release if it waits for the rollout, and its time budget in seconds.
 fn rollout_wait(release: &Release) -> Option<(&str, u64)> {
     let hook = release.kind.hook().filter(|hook| hook.tasks.contains(&Task::Settle))?;
@@ -181,6 +203,13 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
         needs.extend(config.iter().map(|config| config.name.clone()));
         for earlier in &choice.known.after {
             needs.extend(self.last_of(earlier));
+        }
+        if let Some(source) = &choice.asked.kustomize {
+            // Flux cannot make a kustomization wait for Helm releases. It is retried until its
+            // namespace exists.
+            needs.retain(|need| need != namespaces::RELEASE);
+            self.releases.push(kustomization(choice, source, needs));
+            return Ok(());
         }
         if !choice.has_chart() {
             self.releases.extend(manifests::release(choice, ManifestTime::After, &needs));
@@ -243,6 +272,7 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
                 version: choice.version.to_owned(),
                 values: choice.values.clone(),
                 skip_crds: !self.catalog_crds(choice).is_empty(),
+                has_no_crds: choice.details.is_some_and(|details| details.has_no_crds),
             }),
         }
     }

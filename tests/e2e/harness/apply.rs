@@ -33,12 +33,13 @@ impl Applier {
 
     /// Applies an object. A namespaced object without a namespace is applied in `namespace`.
     pub(crate) async fn apply(&self, object: &Value, namespace: &str) -> Result<()> {
-        self.send(object, namespace, &PatchParams::apply("e2e").force()).await
+        self.send(object, namespace, &PatchParams::apply("e2e").force()).await?;
+        Ok(())
     }
 
     /// Applies an object as a dry run, with schema, CEL rules and all other validation. Stores
-    /// nothing.
-    pub(crate) async fn accepts(&self, object: &Value, namespace: &str) -> Result<()> {
+    /// nothing. Returns the object that the server would store.
+    pub(crate) async fn accepts(&self, object: &Value, namespace: &str) -> Result<DynamicObject> {
         self.send(object, namespace, &PatchParams::apply("e2e").force().dry_run()).await
     }
 
@@ -69,7 +70,12 @@ impl Applier {
         Ok(())
     }
 
-    async fn send(&self, object: &Value, namespace: &str, how: &PatchParams) -> Result<()> {
+    async fn send(
+        &self,
+        object: &Value,
+        namespace: &str,
+        how: &PatchParams,
+    ) -> Result<DynamicObject> {
         let how =
             PatchParams { field_validation: Some(ValidationDirective::Strict), ..how.clone() };
         let (kind, scope) = self.kind(object).await?;
@@ -83,8 +89,7 @@ impl Applier {
         let name = text(&object["metadata"]["name"]);
         api.patch(name, &how, &Patch::Apply(object))
             .await
-            .with_context(|| format!("{} {name}", kind.kind))?;
-        Ok(())
+            .with_context(|| format!("{} {name}", kind.kind))
     }
 
     async fn kind(&self, object: &Value) -> Result<(ApiResource, Scope)> {

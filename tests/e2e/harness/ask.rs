@@ -65,6 +65,8 @@ pub(crate) struct Ask {
     pub(crate) network: Option<Network>,
     /// Merged into `rollout.gpuDriver`, key by key.
     pub(crate) gpu_driver: Value,
+    /// Further components.
+    pub(crate) components: Vec<Value>,
 }
 
 impl Ask {
@@ -82,6 +84,7 @@ impl Ask {
             afterwards: |_| Ok(()),
             network: None,
             gpu_driver: json!({}),
+            components: Vec::new(),
         }
     }
 
@@ -133,6 +136,7 @@ impl Ask {
                 "quiet": "3s",
             });
         }
+        components.extend(self.components.iter().cloned());
         json!({
             "apiVersion": "gpu-rollout.dev/v1",
             "kind": "Recipe",

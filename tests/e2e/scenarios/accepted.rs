@@ -3,23 +3,19 @@
 //! Server-side apply includes CEL rules, and strict validation rejects unknown fields.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use recipe::load::load;
 use recipe::read::FileSystemReader;
-use release::model::ReleaseKind;
-use release::{EmbeddedCatalog, PlanOptions, ReleasePlan, plan};
+use release::{EmbeddedCatalog, PlanOptions, plan};
 use serde_json::{Value, json};
-use tokio::process::Command;
 
 use crate::harness::apply::Applier;
-use crate::harness::repository::{gpu_rollout, repository};
+use crate::harness::rendered::{
+    Rendered, crds_of_deployer, of_argocd, of_flux, of_local_charts, render_library,
+};
 use crate::harness::scenario::scenario;
-use crate::harness::stack::Stack;
-use crate::harness::tools::program;
 
 const GIT: &str = "https://git.example.com/fleet.git";
 const REGISTRY: &str = "oci://registry.example.com/fleet";
@@ -34,15 +30,15 @@ async fn api_server_accepts_every_object_of_every_bundle() -> Result<()> {
         for namespace in ["flux-system", "argocd"] {
             stack.create_namespace(namespace).await?;
         }
-        for folder in ["flux", "argo-cd"] {
-            crds_of(folder, &applier).await?;
+        for crd in [crds_of_deployer("flux")?, crds_of_deployer("argo-cd")?].concat() {
+            applier.apply_crd(&crd).await?;
         }
         let mut crds = Crds::default();
         catalog_upgrades(&applier, &mut crds).await?;
 
         let bundles = stack.helm.directory().join("bundles");
-        render(&["helm", "flux", "argocd"], GIT, &bundles.join("git")).await?;
-        render(&["flux"], REGISTRY, &bundles.join("registry")).await?;
+        render_library(&["helm", "flux", "argocd"], GIT, &bundles.join("git")).await?;
+        render_library(&["flux"], REGISTRY, &bundles.join("registry")).await?;
         let mut judged = 0;
         for name in catalog::recipe_names() {
             let plan = plan(
@@ -51,8 +47,10 @@ async fn api_server_accepts_every_object_of_every_bundle() -> Result<()> {
                 &PlanOptions::default(),
             )?;
             let bundle = |place: &str| bundles.join(place.replace('*', name));
-            let mut objects =
-                of_local_charts(stack, &applier, &mut crds, &plan, &bundle("git/*/helm")).await?;
+            let objects = of_local_charts(&stack.helm, &plan, &bundle("git/*/helm")).await?;
+            let mut objects = prepare(&applier, &mut crds, objects)
+                .await
+                .with_context(|| format!("recipe {name}"))?;
             for place in ["git/*/flux", "registry/*/flux"] {
                 objects.extend(of_flux(&bundle(place)).await?);
             }
@@ -62,7 +60,7 @@ async fn api_server_accepts_every_object_of_every_bundle() -> Result<()> {
                 .map(async |(namespace, object)| applier.accepts(object, namespace).await);
             answers
                 .buffer_unordered(AT_ONCE)
-                .try_collect::<Vec<()>>()
+                .try_collect::<Vec<_>>()
                 .await
                 .with_context(|| format!("recipe {name}"))?;
         }
@@ -96,17 +94,6 @@ impl Crds {
     }
 }
 
-/// Applies the CRDs of a deployer, from `tests/data`.
-async fn crds_of(deployer: &str, applier: &Applier) -> Result<()> {
-    for file in fs::read_dir(repository("tests/data").join(deployer))? {
-        let path = file?.path();
-        if path.extension().is_some_and(|extension| extension == "yaml") {
-            applier.apply_crd(&serde_yaml::from_str(&fs::read_to_string(&path)?)?).await?;
-        }
-    }
-    Ok(())
-}
-
 /// Applies the CRDs of every component, from the oldest version to the newest.
 async fn catalog_upgrades(applier: &Applier, crds: &mut Crds) -> Result<()> {
     for component in catalog::component_names().filter_map(catalog::component) {
@@ -125,114 +112,21 @@ async fn catalog_upgrades(applier: &Applier, crds: &mut Crds) -> Result<()> {
     Ok(())
 }
 
-/// Renders every recipe of the library as a user does.
-async fn render(deployers: &[&str], repository: &str, output: &Path) -> Result<()> {
-    let mut command = Command::new(gpu_rollout()?);
-    command
-        .args(["bundle", "render", "--repo", repository, "--path", "clusters/a", "--output"])
-        .arg(output);
-    command.args(catalog::recipe_names().flat_map(|name| ["--recipe", name]));
-    command.args(deployers.iter().flat_map(|deployer| ["--deployer", deployer]));
-    said(&mut command).await?;
-    Ok(())
-}
-
-/// Returns the objects of the local charts, with the namespaces of their releases. Applies
-/// namespaces and CRDs before it returns.
-async fn of_local_charts(
-    stack: &Stack,
+/// Applies Namespaces and CRDs, and returns the other objects.
+async fn prepare(
     applier: &Applier,
     crds: &mut Crds,
-    plan: &ReleasePlan,
-    bundle: &Path,
-) -> Result<Vec<(String, Value)>> {
-    let mut objects = Vec::new();
-    for (folder, release) in deployer::layout::folders(plan) {
-        let made = match &release.kind {
-            // No recipe of the library has templates.
-            ReleaseKind::Upstream(_) | ReleaseKind::Templates(_) => Vec::new(),
-            ReleaseKind::Crds(own) => {
-                for crd in &own.crds {
-                    crds.replace(applier, serde_yaml::from_str(&crd.text)?)
-                        .await
-                        .with_context(|| folder.clone())?;
-                }
-                Vec::new()
-            }
-            ReleaseKind::Manifests(manifests) => manifests.objects.clone(),
-            ReleaseKind::Hook(_) => {
-                let own = format!("{folder}/rollout.yaml");
-                let values = deployer::layout::values_of(plan, release).into_iter().chain([own]);
-                let values = values
-                    .map(|file| format!("--values={}", bundle.join(file).display()))
-                    .collect::<Vec<_>>();
-                let chart = bundle.join(&folder).display().to_string();
-                let mut arguments = vec![
-                    "template",
-                    &release.name,
-                    &chart,
-                    "--namespace",
-                    &release.namespace,
-                    "--kube-version=1.34.0",
-                ];
-                arguments.extend(values.iter().map(String::as_str));
-                serde_yaml::from_multiple(&stack.helm.ok(&arguments).await?.stdout)?
-            }
-        };
-        for object in made {
-            if object["kind"] == "Namespace" {
-                applier.apply(&object, "").await.with_context(|| folder.clone())?;
-            } else {
-                objects.push((release.namespace.clone(), object));
-            }
+    objects: Vec<Rendered>,
+) -> Result<Vec<Rendered>> {
+    let mut others = Vec::new();
+    for (namespace, object) in objects {
+        match object["kind"].as_str() {
+            Some("CustomResourceDefinition") => crds.replace(applier, object).await?,
+            Some("Namespace") => applier.apply(&object, "").await?,
+            _ => others.push((namespace, object)),
         }
     }
-    Ok(objects)
-}
-
-/// Returns the objects of Flux: those that are applied once, and the output of Kustomize for the
-/// rest.
-async fn of_flux(bundle: &Path) -> Result<Vec<(String, Value)>> {
-    let built = said(Command::new(program("kustomize")?).arg("build").arg(bundle)).await?;
-    let mut objects: Vec<Value> = serde_yaml::from_multiple(&built)?;
-    ensure!(
-        objects.iter().any(|object| object["kind"] == "HelmRelease"),
-        "no HelmRelease in {}",
-        bundle.display()
-    );
-    objects.extend(read(&[
-        bundle.join("flux-system/source.yaml"),
-        bundle.join("flux-system/sync.yaml"),
-    ])?);
-    Ok(objects.into_iter().map(|object| ("flux-system".to_owned(), object)).collect())
-}
-
-/// Returns the objects of Argo CD. The umbrella chart of `argocd-helm` renders the same
-/// Applications; `crates/bundle/tests/render` compares them.
-fn of_argocd(bundle: &Path) -> Result<Vec<(String, Value)>> {
-    let mut files: Vec<PathBuf> =
-        ["root.yaml", "root-project.yaml", "project.yaml"].map(|file| bundle.join(file)).into();
-    for file in fs::read_dir(bundle.join("apps"))? {
-        files.push(file?.path());
-    }
-    Ok(read(&files)?.into_iter().map(|object| ("argocd".to_owned(), object)).collect())
-}
-
-fn read(files: &[PathBuf]) -> Result<Vec<Value>> {
-    files
-        .iter()
-        .map(|file| {
-            Ok(serde_yaml::from_str(
-                &fs::read_to_string(file).with_context(|| file.display().to_string())?,
-            )?)
-        })
-        .collect()
-}
-
-async fn said(command: &mut Command) -> Result<String> {
-    let output = command.kill_on_drop(true).output().await?;
-    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8(output.stdout)?)
+    Ok(others)
 }
 
 /// Checks that the server rejects a violated CEL rule, an unknown field and a wrong type.

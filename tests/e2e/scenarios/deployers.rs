@@ -4,6 +4,7 @@
 mod by_tags;
 mod change;
 mod editor;
+mod kustomization;
 mod leaving;
 mod moving;
 mod mutations;

@@ -169,7 +169,9 @@ fn trap_argocd_component_and_hook_share_values() {
                 }
                 ReleaseKind::Hook(_) => shared.chain(["rollout.yaml".to_owned()]).collect(),
                 ReleaseKind::Templates(_) => shared.collect(),
-                ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => Vec::new(),
+                ReleaseKind::Crds(_)
+                | ReleaseKind::Kustomization(_)
+                | ReleaseKind::Manifests(_) => Vec::new(),
             };
             assert_eq!(files, expected, "{}: {folder}", scene.name);
             for file in files {
@@ -389,6 +391,19 @@ fn project_names_cluster_kinds_if_crds_are_known() {
     assert!(kinds.contains(&json!({"group": "nvidia.com", "kind": "ClusterPolicy"})), "{kinds:?}");
     assert!(kinds.contains(&json!({"group": "", "kind": "Namespace"})));
     assert!(!kinds.contains(&json!({"group": "*", "kind": "*"})));
+}
+
+/// A chart whose CRDs the catalog does not know would need every cluster-scoped kind.
+#[test]
+fn project_of_no_library_recipe_allows_every_kind() {
+    for name in catalog::recipe_names() {
+        let tree = library::bundle(name, "argocd".parse().unwrap());
+        let project = tree.get("project.yaml").unwrap();
+        let project: Value =
+            yaml::from_str(std::str::from_utf8(&project.content).unwrap()).unwrap();
+        let kinds = project["spec"]["clusterResourceWhitelist"].as_array().unwrap();
+        assert!(!kinds.contains(&json!({"group": "*", "kind": "*"})), "{name}");
+    }
 }
 
 #[test]

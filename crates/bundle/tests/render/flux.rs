@@ -226,6 +226,7 @@ fn trap_flux_default_timeout_kills_the_hook() {
             ReleaseKind::Hook(hook) => deployer_timeout_seconds(hook.budget.seconds),
             ReleaseKind::Upstream(_)
             | ReleaseKind::Crds(_)
+            | ReleaseKind::Kustomization(_)
             | ReleaseKind::Manifests(_)
             | ReleaseKind::Templates(_) => release.timeout_seconds,
         };
@@ -332,7 +333,10 @@ fn trap_flux_persistent_client_misses_new_crds() {
         let brings_crds = match &release.kind {
             ReleaseKind::Crds(_) => true,
             ReleaseKind::Upstream(upstream) => !upstream.skip_crds,
-            ReleaseKind::Manifests(_) | ReleaseKind::Templates(_) | ReleaseKind::Hook(_) => false,
+            ReleaseKind::Manifests(_)
+            | ReleaseKind::Templates(_)
+            | ReleaseKind::Kustomization(_)
+            | ReleaseKind::Hook(_) => false,
         };
         assert_eq!(spec.get("persistentClient"), brings_crds.then_some(&Value::Bool(false)));
     });
@@ -377,7 +381,9 @@ fn trap_flux_values_edit_misses_the_hook() {
                 ReleaseKind::Upstream(_) => own(),
                 ReleaseKind::Templates(_) => [own(), values_of(&scene.plan, release)].concat(),
                 ReleaseKind::Manifests(manifests) if manifests.shared => own(),
-                ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) => Vec::new(),
+                ReleaseKind::Crds(_)
+                | ReleaseKind::Kustomization(_)
+                | ReleaseKind::Manifests(_) => Vec::new(),
                 ReleaseKind::Hook(_) => values_of(&scene.plan, release)
                     .into_iter()
                     .chain([format!("{folder}/rollout.yaml")])

@@ -99,7 +99,9 @@ fn each(helm: &Path) {
                     );
                 }
                 // The library has none; `aicr.rs` has those of AICR.
-                ReleaseKind::Templates(_) => panic!("{name}: {folder}"),
+                ReleaseKind::Templates(_) | ReleaseKind::Kustomization(_) => {
+                    panic!("{name}: {folder}")
+                }
                 ReleaseKind::Hook(hook) => {
                     let mut values = values_of(&plan, release);
                     values.push(format!("{folder}/rollout.yaml"));

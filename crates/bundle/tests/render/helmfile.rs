@@ -59,9 +59,10 @@ fn each_release_is_in_one_state_file() {
                 ReleaseKind::Upstream(upstream) => {
                     (Some(upstream.version.clone()), vec![format!("{folder}/values.yaml")])
                 }
-                ReleaseKind::Crds(_) | ReleaseKind::Manifests(_) | ReleaseKind::Templates(_) => {
-                    (None, values_of(&plan, release))
-                }
+                ReleaseKind::Crds(_)
+                | ReleaseKind::Kustomization(_)
+                | ReleaseKind::Manifests(_)
+                | ReleaseKind::Templates(_) => (None, values_of(&plan, release)),
                 ReleaseKind::Hook(_) => (
                     None,
                     [values_of(&plan, release), vec![format!("{folder}/rollout.yaml")]].concat(),
@@ -218,7 +219,7 @@ fn trap_helmfile_plans_everything_before_crds_exist() {
                 ReleaseKind::Manifests(manifests) => {
                     assert_eq!(never, manifests.component.is_some(), "{name}: {}", found.name);
                 }
-                ReleaseKind::Crds(_) | ReleaseKind::Hook(_) => {
+                ReleaseKind::Crds(_) | ReleaseKind::Kustomization(_) | ReleaseKind::Hook(_) => {
                     assert!(!never && !not_on_install, "{name}: {}", found.name);
                 }
             }

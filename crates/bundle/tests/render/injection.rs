@@ -206,6 +206,14 @@ pub(crate) fn bundles(
     DEPLOYERS.iter().map(|deployer| (deployer.name, bundle(loaded, options, *deployer))).collect()
 }
 
+/// The deployers that can deploy a recipe.
+fn able(loaded: &ValidRecipe) -> Vec<Deployer> {
+    let mut components = loaded.recipe.components.iter();
+    let has_kustomization = components.any(|component| component.kustomize.is_some());
+    let is_able = |deployer: &&Deployer| !has_kustomization || !deployer.name.starts_with("helm");
+    DEPLOYERS.iter().filter(is_able).copied().collect()
+}
+
 /// The bundle for one of them.
 fn bundle(loaded: &ValidRecipe, options: &PlanOptions, deployer: Deployer) -> BundleTree {
     let plan = plan(&loaded.recipe, &EmbeddedCatalog, options).unwrap();
@@ -302,7 +310,7 @@ fn bases() -> Vec<Value> {
         yaml::from_str(&fs::read_to_string(format!("tests/render/injection/{name}.yaml")).unwrap())
             .unwrap()
     };
-    ["assist", "drive", "dra"].map(base).into()
+    ["assist", "drive", "dra", "kustomization"].map(base).into()
 }
 
 /// The first recipe, and the first component in it, in which the field takes its example.
@@ -405,7 +413,8 @@ impl Outcome {
             PAYLOADS.iter().map(|payload| (*payload).to_owned()).chain(behind).chain([long]);
         let mut benign: BTreeMap<&str, BundleTree> = BTreeMap::new();
         // Every payload meets one deployer, and every deployer many payloads.
-        for (payload, deployer) in payloads.skip(skip).step_by(step).zip(DEPLOYERS.iter().cycle()) {
+        let able = able(&loaded);
+        for (payload, deployer) in payloads.skip(skip).step_by(step).zip(able.iter().cycle()) {
             let loaded = match read(&put(&base, &field, &payload)) {
                 Ok(changed) => {
                     benign

@@ -72,7 +72,10 @@ fn values_and_settings_of_each_mode() {
                 ReleaseKind::Hook(_) => "rollout.yaml",
                 ReleaseKind::Upstream(_) => "values.yaml",
                 ReleaseKind::Manifests(manifests) if manifests.shared => "values.yaml",
-                ReleaseKind::Manifests(_) | ReleaseKind::Templates(_) | ReleaseKind::Crds(_) => {
+                ReleaseKind::Manifests(_)
+                | ReleaseKind::Templates(_)
+                | ReleaseKind::Crds(_)
+                | ReleaseKind::Kustomization(_) => {
                     continue;
                 }
             };

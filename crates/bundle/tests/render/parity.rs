@@ -14,7 +14,7 @@ use parity::{BundleFacts, ParityReport, ReadbackError, TextFiles, compare, read_
 use super::library::{bundle, bundle_from};
 
 /// The texts of a bundle.
-fn files(tree: &BundleTree) -> TextFiles {
+pub(crate) fn files(tree: &BundleTree) -> TextFiles {
     tree.files()
         .map(|file| (file.path.clone(), String::from_utf8(file.content.clone()).unwrap()))
         .collect()

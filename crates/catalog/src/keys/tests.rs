@@ -137,3 +137,28 @@ fn copied_maps_have_the_fields_of_clusterpolicy() {
         }
     }
 }
+
+/// A hint that names a key which no template reads would send the user to the same error again.
+#[test]
+fn hints_of_obsolete_keys_name_keys_that_are_read() {
+    let mut checked = 0;
+    for subject in subjects() {
+        for (key, hint) in &subject.version.obsolete_keys {
+            let Some((_, target)) = hint.split_once("set `") else { continue };
+            let target = target.split(['`', ':']).next().unwrap();
+            // Keys of the recipe.
+            if target.starts_with("rollout.") || ["namespace", "customResources"].contains(&target)
+            {
+                continue;
+            }
+            assert!(
+                subject.keys.reads(target),
+                "{} {}: {key}: {hint}",
+                subject.component.name,
+                subject.version.version
+            );
+            checked += 1;
+        }
+    }
+    assert!(checked > 5, "{checked}");
+}

@@ -7,8 +7,8 @@ use minijinja::{Value, context};
 
 use super::{ApplicationForm, address};
 use crate::DeployerInput;
-use release::ReleasePlan;
 use release::model::{ReleaseKind, ReleasedCrd, TemplatesRelease};
+use release::{Release, ReleasePlan};
 
 /// Cluster-scoped kinds of Kubernetes and OpenShift that charts contain. They exclude nodes,
 /// volumes and certificates.
@@ -44,6 +44,9 @@ pub(super) fn project_context(form: ApplicationForm<'_>, input: DeployerInput<'_
         .map(|(url, _)| url)
         .collect();
     let mut repositories = vec![form.repository()];
+    let kustomizations = plan.releases.iter().filter_map(|release| release.kind.kustomization());
+    let charts: BTreeSet<&str> =
+        charts.into_iter().chain(kustomizations.map(|source| source.repository.as_str())).collect();
     repositories.extend(
         charts.into_iter().map(|url| form.text(url)).filter(|url| *url != form.repository()),
     );
@@ -69,9 +72,14 @@ fn upstreams(plan: &ReleasePlan) -> impl Iterator<Item = (&str, &release::model:
         .filter_map(|release| Some((release.name.as_str(), release.kind.upstream()?)))
 }
 
-/// Returns the releases whose chart may install its own CRDs.
+/// Returns the releases that may install their own CRDs: charts, and kustomizations.
 fn unknown_crds(plan: &ReleasePlan) -> Vec<&str> {
-    upstreams(plan).filter(|(_, upstream)| !upstream.skip_crds).map(|(name, _)| name).collect()
+    let may = |release: &&Release| {
+        let upstream = release.kind.upstream();
+        upstream.is_some_and(|upstream| !upstream.skip_crds && !upstream.has_no_crds)
+            || release.kind.kustomization().is_some()
+    };
+    plan.releases.iter().filter(may).map(|release| release.name.as_str()).collect()
 }
 
 /// Returns the releases with the recipe's own templates.
@@ -95,6 +103,7 @@ fn crds(plan: &ReleasePlan) -> impl Iterator<Item = &ReleasedCrd> {
         ReleaseKind::Upstream(_)
         | ReleaseKind::Manifests(_)
         | ReleaseKind::Templates(_)
+        | ReleaseKind::Kustomization(_)
         | ReleaseKind::Hook(_) => &[],
     })
 }

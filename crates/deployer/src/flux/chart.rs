@@ -8,7 +8,7 @@ use crate::layout::{CHART, folders};
 use crate::source::BundleSource;
 use crate::template::RenderError;
 use release::ReleasePlan;
-use release::model::{ChartOrigin, ReleaseKind};
+use release::model::{ChartOrigin, KustomizationRelease, ReleaseKind};
 
 /// The chart of one release.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub(super) enum ChartSourceKind {
     Git { path: String },
     /// An OCIRepository: its name, address and tag.
     Oci { artifact: String, url: String, tag: String },
+    /// A kustomization, which has no chart: the name of its GitRepository, and its source.
+    Kustomization { repository: String, source: KustomizationRelease },
 }
 
 #[derive(Deserialize)]
@@ -66,6 +68,13 @@ pub(super) fn find_charts(
                 is_local,
                 origin,
             };
+            if let ReleaseKind::Kustomization(source) = &release.kind {
+                // Another revision is another object, as for the charts of registries.
+                let revision = format!("{} {}", source.repository, source.revision);
+                let repository = repository::artifact(&release.name, &revision);
+                let origin = ChartSourceKind::Kustomization { repository, source: source.clone() };
+                return Ok(found(&release.name, &source.revision, false, origin));
+            }
             let ReleaseKind::Upstream(upstream) = &release.kind else {
                 let chart = chart_file(&folder, files)?;
                 let origin = if source.is_oci() {

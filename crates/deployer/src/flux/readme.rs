@@ -4,7 +4,7 @@ use minijinja::{Value, context};
 
 use super::chart::{ChartSourceKind, FluxChart};
 use super::sync::{kind, timeout};
-use super::{DIGEST, SYNC, label};
+use super::{DIGEST, SYNC, has_kustomizations, label};
 use crate::DeployerInput;
 use crate::file::BundleFile;
 use crate::layout::{SETTINGS, bundle_context};
@@ -34,6 +34,7 @@ pub(super) fn files(
         tag => (!source.revision.starts_with("sha256:")).then_some(&source.revision),
         timeout => timeout(input.plan).to_string(),
         settings => SETTINGS,
+        has_kustomizations => has_kustomizations(input.plan),
         charts => pushed(found),
         ..bundle_context(input)
     };

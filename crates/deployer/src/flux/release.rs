@@ -25,8 +25,23 @@ pub(super) fn files(
     folders(plan)
         .zip(found)
         .map(|((folder, release), found)| {
-            let text = templates
-                .render("helmrelease.yaml.j2", helm_release(plan, &folder, release, found))?;
+            let text = match &found.origin {
+                ChartSourceKind::Kustomization { repository, source } => templates.render(
+                    "component.yaml.j2",
+                    context! {
+                        label => label(),
+                        digest => DIGEST,
+                        needs => &release.needs,
+                        repository,
+                        path => format!("./{}", source.path.trim_start_matches("./")),
+                        ..release_context(&folder, release)
+                    },
+                )?,
+                ChartSourceKind::Helm { .. }
+                | ChartSourceKind::Git { .. }
+                | ChartSourceKind::Oci { .. } => templates
+                    .render("helmrelease.yaml.j2", helm_release(plan, &folder, release, found))?,
+            };
             Ok(BundleFile::text(format!("releases/{folder}.yaml"), text))
         })
         .collect()
@@ -39,6 +54,7 @@ fn helm_release(plan: &ReleasePlan, folder: &str, release: &Release, found: &Flu
         ReleaseKind::Upstream(_)
         | ReleaseKind::Manifests(_)
         | ReleaseKind::Templates(_)
+        | ReleaseKind::Kustomization(_)
         | ReleaseKind::Hook(_) => ("Skip", false),
     };
     context! {
@@ -63,6 +79,9 @@ fn chart_context(found: &FluxChart) -> Value {
         ChartSourceKind::Git { path } => (None, "GitRepository", SYNC, path),
         ChartSourceKind::Oci { artifact, .. } => {
             (Some(artifact), "OCIRepository", artifact.as_str(), &found.name)
+        }
+        ChartSourceKind::Kustomization { repository, .. } => {
+            (None, "GitRepository", repository.as_str(), &found.name)
         }
     };
     context! { artifact, kind, repository, place, version => &found.version }

@@ -22,7 +22,7 @@ pub(super) fn files(
 ) -> Result<Vec<BundleFile>, RenderError> {
     let mut files: Vec<BundleFile> = Vec::new();
     for chart in found {
-        let (template, name, url, tag) = match &chart.origin {
+        let (template, name, url, revision) = match &chart.origin {
             // The bundle's own source is applied with the Kustomization, not by it.
             ChartSourceKind::Git { .. } => continue,
             ChartSourceKind::Helm { repository, url } => {
@@ -31,12 +31,22 @@ pub(super) fn files(
             ChartSourceKind::Oci { artifact, url, tag } => {
                 ("ocirepository.yaml.j2", artifact, url, Some(tag))
             }
+            ChartSourceKind::Kustomization { repository, source } => {
+                ("gitrepository.yaml.j2", repository, &source.repository, Some(&source.revision))
+            }
+        };
+        let ref_kind = if let ChartSourceKind::Kustomization { source, .. } = &chart.origin
+            && source.is_commit()
+        {
+            "commit"
+        } else {
+            "tag"
         };
         let path = format!("sources/{name}.yaml");
         if !files.iter().any(|file| file.path == path) {
             files.push(BundleFile::text(
                 path,
-                templates.render(template, context! { name, url, tag })?,
+                templates.render(template, context! { name, url, revision, ref_kind })?,
             ));
         }
     }

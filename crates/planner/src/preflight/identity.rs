@@ -68,7 +68,7 @@ pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
         if let Some(becomes) = becomes {
             let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
             let text = format!(
-                "the operator would replace daemonset/{} with {}: it would delete the driver pods of {} at once, under running workloads",
+                "the operator would replace daemonset/{} with {}: it would delete the driver pods of {} at once, while workloads run",
                 daemon_set.name,
                 becomes.text(),
                 with_noun(names.len(), "node")

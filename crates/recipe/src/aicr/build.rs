@@ -1,5 +1,6 @@
 //! Builds layers of a recipe from AICR's documents. Keys and values keep their source positions.
 
+use super::kustomizations;
 use super::manifest_files::ManifestFile;
 use super::order::OrderedComponent;
 use super::values::ComponentFiles;
@@ -132,12 +133,17 @@ fn component(
         entries.push(entry("namespace", namespace.origin, namespace));
     }
     match known {
+        // The rules say that the catalog has a chart.
+        Some(_) if reference.is_kustomization() => {
+            entries.push(kustomizations::source(reference));
+        }
         Some(known) => {
             let version = reference
                 .text("version")
                 .map_or_else(|| known.default_version.clone(), |written| spelling(known, written));
             same_chart(ordered, known, &version, findings);
         }
+        None if reference.is_kustomization() => entries.push(kustomizations::source(reference)),
         None if !reference.has_chart() && !files.manifests.is_empty() => {}
         None => entries.extend(described(ordered, findings)),
     }
@@ -158,8 +164,9 @@ fn component(
         let origin = first.origin;
         entries.push(entry("after", origin, YamlNode { value: YamlValue::List(after), origin }));
     }
-    if let Some(overrides) = reference.node.entry("overrides").filter(|entry| !entry.node.is_null())
-    {
+    let overrides = reference.node.entry("overrides").filter(|entry| !entry.node.is_null());
+    // Those of a kustomization only enable or disable it.
+    if let Some(overrides) = overrides.filter(|_| !reference.is_kustomization()) {
         entries.push(entry("values", overrides.key_origin, overrides.node.clone()));
     }
     map(reference.place, entries)
@@ -262,7 +269,8 @@ fn described(ordered: &OrderedComponent<'_>, findings: &mut Vec<Diagnostic>) -> 
     Some(entry("chart", name.origin, chart))
 }
 
-fn entry(key: &str, key_origin: SourceSpan, node: YamlNode) -> MapEntry {
+/// Returns an entry of a map.
+pub(super) fn entry(key: &str, key_origin: SourceSpan, node: YamlNode) -> MapEntry {
     MapEntry { key: key.to_owned(), key_origin, node }
 }
 
@@ -271,6 +279,6 @@ fn text(text: &str, origin: SourceSpan) -> YamlNode {
 }
 
 /// Returns a map. Its position has no end, like that of a parsed map.
-fn map(origin: SourceSpan, entries: Vec<MapEntry>) -> YamlNode {
+pub(super) fn map(origin: SourceSpan, entries: Vec<MapEntry>) -> YamlNode {
     YamlNode { value: YamlValue::Map(entries), origin: SourceSpan { end: origin.start, ..origin } }
 }

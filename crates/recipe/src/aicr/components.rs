@@ -1,6 +1,6 @@
 //! Reads the components of a `RecipeResult`, and reports those that a bundle cannot deploy.
 
-use super::{AicrOptions, errors};
+use super::{AicrOptions, errors, kustomizations};
 use contract::grammar::{grammar, shown};
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::nearest::did_you_mean;
@@ -28,12 +28,10 @@ const KEYS: [&str; 18] = [
     "healthCheckAsserts",
     "healthCheckSkip",
 ];
-/// Keys of Kustomize.
-const KUSTOMIZE: [&str; 3] = ["tag", "path", "patches"];
 /// Lists of files with objects that AICR applies in addition to a chart.
 pub(super) const MANIFESTS: [&str; 2] = ["preManifestFiles", "manifestFiles"];
 /// Overrides that disable a component, and are not values.
-const GATES: [&str; 2] = ["enabled", "install"];
+pub(super) const GATES: [&str; 2] = ["enabled", "install"];
 /// Keys that must be lists of strings.
 const LISTS: [&str; 4] = ["patches", "dependencyRefs", "manifestFiles", "preManifestFiles"];
 /// Keys that must be strings.
@@ -77,7 +75,13 @@ impl<'a> ComponentReference<'a> {
 
     /// Whether it has a chart. AICR decides this by `source`.
     pub(super) fn has_chart(&self) -> bool {
-        self.get("source").is_some() || catalog::component(self.name).is_some()
+        let has_source = self.get("source").is_some() && !self.is_kustomization();
+        has_source || catalog::component(self.name).is_some()
+    }
+
+    /// Whether it is a kustomization.
+    pub(super) fn is_kustomization(&self) -> bool {
+        self.text("type").is_some_and(|kind| kind.eq_ignore_ascii_case("kustomize"))
     }
 
     /// Returns the names of the components that it needs, with their positions.
@@ -176,26 +180,7 @@ fn check(reference: &ComponentReference<'_>, findings: &mut Vec<Diagnostic>) {
             texts(entry, findings);
         }
     }
-    let kind = reference
-        .get("type")
-        .filter(|kind| kind.text().is_some_and(|text| !text.eq_ignore_ascii_case("helm")));
-    let key = KUSTOMIZE
-        .iter()
-        .find_map(|key| Some((key, reference.get(key).filter(|node| !is_empty_list(node))?)));
-    let finding = match (kind, key) {
-        (Some(kind), _) => kustomize(
-            reference.name,
-            &format!("type `{}`", kind.text().unwrap_or_default()),
-            kind.origin,
-        ),
-        (None, Some((key, node))) => kustomize(reference.name, &format!("`{key}`"), node.origin),
-        (None, None) => return,
-    };
-    findings.push(finding);
-}
-
-fn is_empty_list(node: &YamlNode) -> bool {
-    node.list().is_some_and(<[_]>::is_empty)
+    kustomizations::check(reference, findings);
 }
 
 /// Checks a list of strings.
@@ -216,15 +201,8 @@ pub(super) fn texts(entry: &MapEntry, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-fn kustomize(name: &str, what: &str, origin: SourceSpan) -> Diagnostic {
-    Diagnostic::error(format!(
-        "`{name}` cannot be deployed: {what} is not supported, because a bundle deploys only Helm charts"
-    ))
-    .at(origin)
-    .hint("remove the component from the recipe, and apply it yourself")
-}
-
-fn place(entry: &MapEntry) -> SourceSpan {
+/// Returns the position of an entry's value; of a map or list, that of its key.
+pub(super) fn place(entry: &MapEntry) -> SourceSpan {
     if entry.node.origin.range().is_empty() { entry.key_origin } else { entry.node.origin }
 }
 

@@ -27,6 +27,10 @@ pub struct RecipeComponent {
     /// and `namespace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart: Option<ChartSource>,
+    /// A kustomization in a Git repository, in place of a chart. Only Flux and Argo CD can deploy
+    /// it. Such a component also needs `namespace`, which replaces that of every object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kustomize: Option<KustomizeSource>,
     /// Components of the recipe that must succeed before this one is deployed, in addition to those
     /// that the catalog names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -67,6 +71,7 @@ impl RecipeComponent {
             version: None,
             namespace: None,
             chart: None,
+            kustomize: None,
             after: Vec::new(),
             values: Map::new(),
             custom_resources: Map::new(),
@@ -112,6 +117,21 @@ pub struct ChartSource {
     /// The chart's name in the repository.
     #[schemars(extend("x-grammar" = "chartName"))]
     pub name: String,
+}
+
+/// A kustomization in a Git repository.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct KustomizeSource {
+    /// The Git repository: `https://…` or `ssh://…`.
+    #[schemars(extend("x-grammar" = "gitRepository"))]
+    pub repository: String,
+    /// A tag, or a commit with all 40 digits.
+    #[schemars(extend("x-grammar" = "gitRevision"))]
+    pub revision: String,
+    /// The directory with `kustomization.yaml`, from the repository's root.
+    #[schemars(extend("x-grammar" = "gitPath"))]
+    pub path: String,
 }
 
 /// Configurations of the device plugin. The bundle creates a ConfigMap from them. A node's label

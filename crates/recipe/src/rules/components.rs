@@ -18,6 +18,7 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     }
     for component in &subject.recipe.components {
         match (catalog::component(&component.name), &component.chart) {
+            (None, _) if component.kustomize.is_some() => {}
             (None, None) if !component.manifests.is_empty() => {
                 manifests::alone(subject, component, findings);
             }

@@ -9,7 +9,7 @@ use diagnostics::source::SourceSpan;
 use diagnostics::tree::{YamlNode, YamlValue};
 
 /// Grammars whose strings have a separate rule with a better message.
-const BY_RULE: [&str; 3] = ["driverVersion", "chartRepository", "configName"];
+const BY_RULE: [&str; 4] = ["driverVersion", "chartRepository", "configName", "gitRepository"];
 
 /// Checks the whole recipe.
 pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
@@ -39,7 +39,8 @@ fn node(path: &KeyPath, node: &YamlNode, shape: TypeShape, findings: &mut Vec<Di
                 let of_catalog = path.last() == Some("components")
                     && path.keys().len() == 1
                     && item.get("chart").is_none()
-                    && item.get("manifests").is_none();
+                    && item.get("manifests").is_none()
+                    && item.get("kustomize").is_none();
                 let path = path.child(index.to_string());
                 // Another rule has refused names and versions that the catalog does not have, with
                 // a hint.

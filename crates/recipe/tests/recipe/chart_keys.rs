@@ -25,6 +25,8 @@ const KEYS: &[(&str, &[&str], &str, bool)] = &[
     ("gpu-operator", GPU, "driver.startupProbe.exec", false),
     ("gpu-operator", GPU, "operator.resources.claims", true),
     ("gpu-operator", GPU, "cdi.default", false),
+    ("gpu-operator", GPU, "kataManager.config.artifactsDir", true),
+    ("gpu-operator", GPU, "kataManager.config.anything", false),
     ("gpu-operator", GPU, "node-feature-discovery.worker.config", true),
     ("gpu-operator", GPU, "node-feature-discovery.worker.configs", false),
     ("gpu-operator", GPU, "global.imagePullSecrets", true),
@@ -65,16 +67,64 @@ fn keys_of_values_are_accepted_exactly_if_read() {
             let values = path
                 .rsplit('.')
                 .fold("null".to_owned(), |value, key| format!("{{{key}: {value}}}"));
-            let text = format!(
-                "apiVersion: gpu-rollout.dev/v1\nkind: Recipe\nmetadata: {{name: keys}}\ncluster: {{gpuNodes: 4}}\ncomponents:\n  - name: {component}\n    version: {version}\n    values: {values}\n"
-            );
-            let findings = match load("-", &[], &mut Text(text.into_bytes())) {
-                Ok(loaded) => loaded.warnings,
-                Err(findings) => findings,
-            };
-            let lints = findings.list.iter().filter_map(|finding| finding.lint);
-            let refused = lints.filter(|lint| *lint == Lint::UnknownKey).count();
+            let refused = lints(component, version, &values)
+                .into_iter()
+                .filter(|lint| *lint == Lint::UnknownKey)
+                .count();
             assert_eq!(refused, usize::from(!is_read), "{component} {version}: {path}");
         }
+    }
+}
+
+/// Returns the lints of findings about a recipe with one component and these values.
+fn lints(component: &str, version: &str, values: &str) -> Vec<Lint> {
+    let text = format!(
+        "apiVersion: gpu-rollout.dev/v1\nkind: Recipe\nmetadata: {{name: keys}}\ncluster: {{gpuNodes: 4}}\ncomponents:\n  - name: {component}\n    version: {version}\n    values: {values}\n"
+    );
+    let findings = match load("-", &[], &mut Text(text.into_bytes())) {
+        Ok(loaded) => loaded.warnings,
+        Err(findings) => findings,
+    };
+    findings.list.iter().filter_map(|finding| finding.lint).collect()
+}
+
+/// The hook would look for these objects elsewhere, or under another name.
+#[test]
+fn values_that_move_objects_are_refused() {
+    for (component, version, values) in [
+        ("gpu-operator", "v26.3.3", "{operator: {labels: {helm.sh/chart: other}}}"),
+        ("gpu-operator", "v26.3.3", "{daemonsets: {labels: {app.kubernetes.io/component: other}}}"),
+        ("nvidia-device-plugin", "0.20.0", "{namespaceOverride: other}"),
+        (
+            "nvidia-device-plugin",
+            "0.20.0",
+            "{selectorLabelsOverride: {app.kubernetes.io/instance: other}}",
+        ),
+        ("nvidia-dra-driver-gpu", "25.12.0", "{namespaceOverride: other}"),
+    ] {
+        let moved = lints(component, version, values)
+            .into_iter()
+            .filter(|lint| *lint == Lint::MovedObject)
+            .count();
+        assert_eq!(moved, 1, "{component}: {values}");
+    }
+    let all = catalog::component_names().filter_map(catalog::component);
+    assert_eq!(all.map(|component| component.moving_values.len()).sum::<usize>(), 5);
+}
+
+/// The device plugin of gpu-operator v26.3.1 and v26.3.2 mounts the devices of EFA too
+/// (k8s-device-plugin#1692).
+#[test]
+fn operators_in_conflict_with_efa_are_named() {
+    for (version, is_found) in [("v26.3.1", true), ("v26.3.2", true), ("v26.3.3", false)] {
+        let text = format!(
+            "apiVersion: gpu-rollout.dev/v1\nkind: Recipe\nmetadata: {{name: efa}}\ncluster: {{gpuNodes: 4}}\ncomponents:\n  - {{name: gpu-operator, version: {version}}}\n  - name: aws-efa\n"
+        );
+        let findings = match load("-", &[], &mut Text(text.into_bytes())) {
+            Ok(loaded) => loaded.warnings,
+            Err(findings) => findings,
+        };
+        let is_named = findings.render_plain().contains("EFA");
+        assert_eq!(is_named, is_found, "{version}: {}", findings.render_plain());
     }
 }

@@ -122,7 +122,7 @@ fn back(recipe: &Recipe, plan: &ReleasePlan) -> Recipe {
                 }
             }
             ReleaseKind::Hook(hook) => hooks.push(settings(hook, recipe)),
-            ReleaseKind::Crds(_) | ReleaseKind::Templates(_) => {}
+            ReleaseKind::Crds(_) | ReleaseKind::Kustomization(_) | ReleaseKind::Templates(_) => {}
         }
     }
     written_back(recipe.cluster.clone(), components, &hooks.iter().collect::<Vec<_>>())
@@ -134,7 +134,9 @@ fn gist(release: &Release) -> Value {
         ReleaseKind::Upstream(upstream) => json!({&release.name: upstream.values}),
         ReleaseKind::Manifests(manifests) => json!({&release.name: manifests.objects}),
         ReleaseKind::Hook(hook) => json!({&release.name: hook.settings}),
-        ReleaseKind::Crds(_) | ReleaseKind::Templates(_) => json!(release.name),
+        ReleaseKind::Crds(_) | ReleaseKind::Kustomization(_) | ReleaseKind::Templates(_) => {
+            json!(release.name)
+        }
     }
 }
 

@@ -48,6 +48,7 @@ fn plugins_restart_only_where_something_can_change() {
             ReleaseKind::Hook(hook) => Some((release.name, hook.tasks)),
             ReleaseKind::Upstream(_)
             | ReleaseKind::Crds(_)
+            | ReleaseKind::Kustomization(_)
             | ReleaseKind::Manifests(_)
             | ReleaseKind::Templates(_) => None,
         });

@@ -151,6 +151,7 @@ fn every_hook_serves_metrics_one_brings_the_dashboard() {
             ReleaseKind::Hook(hook) => Some(&**hook),
             ReleaseKind::Upstream(_)
             | ReleaseKind::Crds(_)
+            | ReleaseKind::Kustomization(_)
             | ReleaseKind::Manifests(_)
             | ReleaseKind::Templates(_) => None,
         })

@@ -32,6 +32,7 @@ fn hooks(plan: &ReleasePlan) -> Vec<(&str, &[Task])> {
         ReleaseKind::Hook(hook) => Some((release.name.as_str(), hook.tasks.as_slice())),
         ReleaseKind::Upstream(_)
         | ReleaseKind::Crds(_)
+        | ReleaseKind::Kustomization(_)
         | ReleaseKind::Manifests(_)
         | ReleaseKind::Templates(_) => None,
     });

@@ -173,6 +173,7 @@ fn discovery_runs_once_before_its_users() {
                 upstream.values.get("nfd").cloned().unwrap_or_default(),
             )),
             ReleaseKind::Crds(_)
+            | ReleaseKind::Kustomization(_)
             | ReleaseKind::Manifests(_)
             | ReleaseKind::Templates(_)
             | ReleaseKind::Hook(_) => None,
@@ -306,4 +307,21 @@ fn contradictions_are_errors() {
         PlanError::EndlessWait("ofedDriver"),
         "also where the resource says it"
     );
+}
+
+#[test]
+fn hook_looks_for_the_overridden_deployment() {
+    let deployment = |values: Value| {
+        let policy = json!({"NicClusterPolicy": {"ofedDriver": {"image": "doca-driver"}}});
+        let component = network("26.4.1", &json!({"customResources": policy, "values": values}));
+        let plan = planned(json!({
+            "rollout": {"ofedDriver": {"version": "doca3.4.1-26.04-1.1.0.0-1", "perNode": "20m"}},
+            "components": [component],
+        }))
+        .unwrap();
+        hook(&plan, "network-operator-post").settings.get("operatorDeployment").cloned()
+    };
+    let overridden = deployment(json!({"operator": {"nameOverride": "nic"}}));
+    assert_eq!(overridden, Some(json!("network-operator-nic")));
+    assert_eq!(deployment(json!({})), None);
 }

@@ -258,6 +258,7 @@ fn lists(scene: &Scene, label: &str) {
                 assert_eq!(found["version"], upstream.version, "{label}");
             }
             ReleaseKind::Crds(_)
+            | ReleaseKind::Kustomization(_)
             | ReleaseKind::Manifests(_)
             | ReleaseKind::Templates(_)
             | ReleaseKind::Hook(_) => {
@@ -342,7 +343,9 @@ fn gives_values(scene: &Scene, label: &str) {
                     "{label}: {folder}"
                 );
             }
-            ReleaseKind::Templates(_) => panic!("{label}: {folder}"),
+            ReleaseKind::Templates(_) | ReleaseKind::Kustomization(_) => {
+                panic!("{label}: {folder}")
+            }
             ReleaseKind::Manifests(manifests) => {
                 assert!(
                     manifests.objects.iter().all(|object| objects.contains(object)),

@@ -175,7 +175,10 @@ fn passes_on(program: &Path) {
                 };
                 assert!(objects.iter().any(has_all), "{folder}");
             }
-            ReleaseKind::Hook(_) | ReleaseKind::Templates(_) | ReleaseKind::Crds(_) => {}
+            ReleaseKind::Hook(_)
+            | ReleaseKind::Templates(_)
+            | ReleaseKind::Crds(_)
+            | ReleaseKind::Kustomization(_) => {}
         }
     }
     // The umbrella chart of Argo CD.

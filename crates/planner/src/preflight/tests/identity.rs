@@ -45,7 +45,7 @@ fn becomes(live: LiveIdentity, coming: ComingValues) -> Option<String> {
     let text = texts.first()?;
     let (_, rest) = text.split_once(" with ").expect("what it becomes");
     let (becomes, cost) = rest.split_once(": ").expect("what that means");
-    assert_eq!(cost, "it would delete the driver pods of 3 nodes at once, under running workloads");
+    assert_eq!(cost, "it would delete the driver pods of 3 nodes at once, while workloads run");
     Some(becomes.to_owned())
 }
 
@@ -132,7 +132,7 @@ fn cloud_native_stack_95_disabling_ofed_driver_removes_its_pods() {
     assert_eq!(
         scene.texts(),
         [
-            "daemon-set-identity: the operator would replace daemonset/mofed-ubuntu22.04-5b8c-ds with no driver DaemonSet at all: it would delete the driver pods of 1 node at once, under running workloads"
+            "daemon-set-identity: the operator would replace daemonset/mofed-ubuntu22.04-5b8c-ds with no driver DaemonSet at all: it would delete the driver pods of 1 node at once, while workloads run"
         ]
     );
 }

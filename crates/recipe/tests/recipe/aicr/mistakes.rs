@@ -205,11 +205,22 @@ fn components() {
                 "  - {name: gpu-operator, version: v26.3.1, source: 'https://mirror.example.com/nvidia'}\n",
             ),
             case(
-                "Kustomize",
+                "a kustomization",
                 &format!(
-                    "{OPERATOR}  - {{name: queue, type: Kustomize, source: 'https://git.example.com', tag: v1, path: deploy}}\n"
+                    "{OPERATOR}  - {{name: queue, type: Kustomize, source: 'https://git.example.com/a', tag: v1, path: deploy, namespace: queue, patches: []}}\n"
                 ),
             ),
+            case(
+                "a kustomization without a source, with keys that AICR ignores",
+                &format!(
+                    "{OPERATOR}  - {{name: queue, type: kustomize, patches: [a.yaml], valuesFile: a.yaml, overrides: {{enabled: true, a: 1}}}}\n"
+                ),
+            ),
+            case(
+                "a kustomization that is in the catalog",
+                "  - {name: gpu-operator, type: Kustomize, source: 'https://git.example.com/a', tag: v1, path: a, namespace: a}\n",
+            ),
+            case("an unknown type", "  - {name: gpu-operator, version: v26.3.1, type: Jsonnet}\n"),
             case("patches", "  - {name: gpu-operator, version: v26.3.1, patches: [a.yaml]}\n"),
             case(
                 "manifest files that are not there",

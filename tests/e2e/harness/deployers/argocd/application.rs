@@ -23,15 +23,24 @@ pub(super) struct Application {
     pub(super) refreshing: bool,
     /// Whether its objects are those of a hook.
     is_hook: bool,
+    /// Whether its source is a Git repository of its own, which no commit of the bundle changes.
+    is_kustomization: bool,
     data: Value,
 }
 
 impl From<&DynamicObject> for Application {
     fn from(object: &DynamicObject) -> Self {
         let refreshing = object.annotations().contains_key("argocd.argoproj.io/refresh");
-        let is_hook =
-            object.labels().get("gpu-rollout.dev/kind").is_some_and(|kind| kind == "hook");
-        Self { name: object.name_any(), refreshing, is_hook, data: object.data.clone() }
+        let is_kind = |wanted: &str| {
+            object.labels().get("gpu-rollout.dev/kind").is_some_and(|kind| kind == wanted)
+        };
+        Self {
+            name: object.name_any(),
+            refreshing,
+            is_hook: is_kind("hook"),
+            is_kustomization: is_kind("kustomization"),
+            data: object.data.clone(),
+        }
     }
 }
 
@@ -47,7 +56,7 @@ impl Application {
         // An Application with `sources` may also have an empty `source`.
         let sources = if spec["sources"].is_null() { "source" } else { "sources" };
         !self.refreshing
-            && is_of(sync, commit)
+            && (self.is_kustomization || is_of(sync, commit))
             && compared[sources] == spec[sources]
             && sync["status"] == "Synced"
             && self.data["operation"].is_null()

@@ -119,6 +119,7 @@ impl Home {
             fs::create_dir_all(directory.join(folder))?;
         }
         symlink(program("helm4")?, directory.join("bin/helm"))?;
+        symlink(program("kustomize")?, directory.join("bin/kustomize"))?;
         let verify = directory.join("bin").join(VERIFY.0);
         fs::write(&verify, VERIFY.1)?;
         fs::set_permissions(&verify, fs::Permissions::from_mode(0o755))?;
