@@ -117,7 +117,7 @@ enum CliCommand {
     /// Preview what a deployment would change in this cluster
     ///
     /// Use it before you deploy a recipe or a bundle. It shows which nodes are upgraded in which
-    /// waves, and which pods leave them. It also shows how many nodes are unavailable at the same
+    /// waves, and which pods are evicted. It also shows how many nodes are unavailable at the same
     /// time, how long the upgrade takes, and what blocks it.
     ///
     /// The hook's engine and, in all modes but `drive`, a model of NVIDIA's controller run in
@@ -129,8 +129,8 @@ enum CliCommand {
     /// Use it at any time before a rollout. It runs the checks that the hook runs before the
     /// operator is upgraded, with the settings that are deployed. These checks find, for example,
     /// evictions that can never succeed, another upgrade controller, or a time budget that is too
-    /// small. To check a recipe or a bundle that is not deployed yet, use `plan`. It reads the
-    /// cluster and changes nothing. It exits with 14 if a finding blocks the rollout.
+    /// small. `preflight` reads the cluster and changes nothing. It exits with 14 if a finding
+    /// blocks the rollout. To check a recipe or a bundle that is not deployed yet, use `plan`.
     Preflight(preflight::PreflightArguments),
     /// Show how the last run went: timeline, failures, evicted pods
     ///
@@ -162,7 +162,7 @@ enum CliCommand {
     ///
     /// A running hook notices the pause within a second. In `observe` and `assist`, `pause` also
     /// sets NVIDIA's skip label, so that NVIDIA's controllers leave the nodes alone (in `steer`,
-    /// the hook already does). The pause does not extend the time budget of the Job. If the budget
+    /// the hook already holds them). The pause does not extend the time budget of the Job. If the budget
     /// ends during the pause, the Job fails with code 20: deploy again after `resume`. The pause
     /// survives every sync of a deployer.
     ///
@@ -181,12 +181,13 @@ enum CliCommand {
     ///
     /// Use it when a rollout must not continue, or to remove what a hook left behind. `abort` ends
     /// the hook Jobs first, and then removes what gpu-rollout has written to nodes, holds included.
-    /// Cordons and labels that gpu-rollout did not set stay.
+    /// Foreign cordons stay, and so do the labels of `gpu-rollout skip`.
     ///
-    /// Without --stay-paused, upgrades can go on: in all modes but `drive`, NVIDIA's controller
-    /// upgrades the nodes that still have an old driver. It finishes the nodes that it has started
-    /// in any case. In mode `drive`, nothing finishes a node whose driver is being replaced:
-    /// `abort` uncordons it although its driver may not work.
+    /// Without --stay-paused, upgrades can go on: a deployer that retries starts the hook again,
+    /// and in all modes but `drive`, NVIDIA's controller upgrades the nodes that still have an old
+    /// driver. Even with --stay-paused, it finishes the nodes that it has started. In mode `drive`,
+    /// nothing finishes a node whose driver is being replaced: `abort` uncordons it although its
+    /// driver may not work.
     ///
     /// You can interrupt `abort` at any time and run it again. It also works after the bundle has
     /// been removed.
@@ -202,18 +203,18 @@ enum CliCommand {
     Skip(node_request::NodeRequestArguments),
     /// Undo `skip`
     ///
-    /// Removes the skip label, so that the nodes are upgraded like all others. A label that
-    /// gpu-rollout set itself (a hold) stays: the hook or `resume` removes it later.
+    /// Removes the skip label, so that the nodes are upgraded like all others. A hold, which is the
+    /// skip label of a hook or of `pause`, stays: the hook or `resume` removes it later.
     #[command(after_help = "Example:
   gpu-rollout unskip gpu-3 gpu-4")]
     Unskip(node_request::NodeRequestArguments),
     /// Retry failed nodes
     ///
-    /// Use it after you have removed the cause of the failure. In mode `drive`, the hook upgrades
-    /// the node again: the running one, or that of the next deployment. A foreign cordon does not
-    /// prevent this, and stays. In the other modes, NVIDIA's controller upgrades the node again. If
-    /// the node failed there because its new driver did not start, `retry` also deletes the driver
-    /// pod.
+    /// Use it after you have removed the cause of the failure. In mode `drive`, the running hook
+    /// upgrades the node again, or otherwise the hook of the next deployment. A foreign cordon does
+    /// not prevent this, and stays. In the other modes, NVIDIA's controller upgrades the node again;
+    /// if the node failed in one of these modes because its new driver did not start, `retry` also
+    /// deletes the driver pod.
     #[command(after_help = "Examples:
   gpu-rollout retry gpu-3
   gpu-rollout retry gpu-3 gpu-4 --dry-run")]

@@ -44,8 +44,9 @@ pub struct PauseArguments {
   gpu-rollout resume -l nvidia.com/gpu.product=NVIDIA-H100
   gpu-rollout resume --all --yes")]
 pub struct ResumeArguments {
-    /// Remove the pause with this selector, written exactly as for `pause`. Without an option,
-    /// `resume` removes the only pause; if there are several, it lists them and changes nothing
+    /// Remove the pause with this selector, written exactly as for `pause`. Without `--selector` and
+    /// `--all`, `resume` removes the pause if there is only one; if there are several, it lists them
+    /// and changes nothing
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "all")]
     selector: Option<String>,
     /// Remove every pause

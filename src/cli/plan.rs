@@ -20,11 +20,12 @@ use simulator::simulate;
 mod text;
 
 const EXAMPLES: &str = "Examples:
-  gpu-rollout plan                       # what remains to be done for what is deployed
+  gpu-rollout plan                       # what the deployed rollout still has to do
   gpu-rollout plan -r mine.yaml          # what a bundle of this recipe would change
   gpu-rollout plan --bundle ./bundle -o wide
   gpu-rollout plan -r mine.yaml --set rollout.gpuDriver.policy.maxUnavailable=10%
-  gpu-rollout plan -r mine.yaml -o json | jq '.rollouts[].pods[] | select(.lost)'    # pods that no controller recreates
+  # Pods that no controller recreates:
+  gpu-rollout plan -r mine.yaml -o json | jq '.rollouts[].pods[] | select(.lost)'
 
 Driver start times are measured on the driver pods that run now, unless you set --driver-time. The jobs that the policy waits for are assumed to keep running for the time that --job-time sets.";
 

@@ -80,7 +80,7 @@ enum RecipeCommand {
     /// Show which recipe sets a value, with file and line
     ///
     /// Use it when a value is not what you expect. It lists each recipe that sets the value, and
-    /// the one that applies.
+    /// marks the one that takes effect.
     #[command(
         after_long_help = "Examples:\n  gpu-rollout recipe explain eks-gb200-training rollout.gpuDriver.policy\n  gpu-rollout recipe explain mine.yaml components.gpu-operator.values.driver"
     )]

@@ -14,7 +14,7 @@ mod text;
 const EXAMPLES: &str = "Examples:
   gpu-rollout simulate -r eks-gb200-training --set rollout.gpuDriver.mode=drive --nodes 64
 
-Compare modes on the same nodes (observe, assist, steer, drive):
+Compare modes (observe, assist, steer, drive) on the same nodes:
   gpu-rollout simulate -r eks-gb200-training --set rollout.gpuDriver.mode=observe --nodes 64
 
 Compare policies on the same nodes:

@@ -37,12 +37,12 @@ impl ControllerWait {
             Self::Off => (
                 "Off",
                 false,
-                "set upgradePolicy.autoUpgrade to true in the operator's values and deploy again; or upgrade by hand: cordon and drain the node, delete its driver pod, and uncordon the node when the new pod is ready, one node at a time",
+                "set autoUpgrade to true (in driver.upgradePolicy; for the OFED driver, in ofedDriver.upgradePolicy) and deploy again; or upgrade by hand: cordon and drain the node, delete its driver pod, and uncordon the node when the new pod is ready, one node at a time",
             ),
             Self::Blocked { error } => (
                 "Blocked",
                 !error.has_surplus(),
-                "find out why the DaemonSet has too few or too many pods: on a node that is NotReady or whose taint the DaemonSet does not tolerate, the pod stays; repair the node, or delete the pod (with --force if the node is gone)",
+                "find out why the pods of the DaemonSet do not match its nodes: on a node that is NotReady or whose taint the DaemonSet does not tolerate, a pod too many stays; repair the node, or delete the pod (with --force if the node is gone)",
             ),
             Self::PassEnds { .. } => (
                 "PassEnds",

@@ -65,7 +65,10 @@ impl RolloutStatus {
         let urgent: Vec<&Advice<'_>> =
             advice.iter().filter(|advice| advice.urgency < Urgency::Paused).collect();
         if let Some(first) = urgent.first() {
-            let wait = Some(self.harm_of_waiting("no affected node is out of service"));
+            let wait =
+                Some(self.harm_of_waiting(
+                    "no affected node is out of service; the rollout stands still",
+                ));
             let is_aborted = self.run.as_ref().is_some_and(|run| run.phase == RunPhase::Aborted)
                 && urgent.iter().all(|advice| advice.reason == NOT_RUNNING);
             let (attention, text) = if is_aborted {
@@ -103,9 +106,15 @@ impl RolloutStatus {
                 .at
                 .filter(|_| self.fleet_wait_ends_run)
                 .and_then(|at| at.checked_add(longest).ok());
-            let limit = fails_at.map_or(limit, |at| {
-                format!("until the run fails in {}", format_remaining(at, self.at))
-            });
+            let limit = match fails_at {
+                Some(at) => {
+                    format!("only for {}: then the run fails", format_remaining(at, self.at))
+                }
+                None if self.fleet_wait_ends_run => {
+                    format!("only for {} at most: then the run fails", format_duration(longest))
+                }
+                None => limit,
+            };
             let wait = Some(WaitAnswer::safe(&limit));
             return Headline { attention: Attention::Waiting, text, wait };
         }

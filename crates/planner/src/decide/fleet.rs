@@ -191,11 +191,7 @@ impl<'a> FleetDraft<'a> {
             return Some(Reason::ConfigNotApplied {
                 config_map: name.clone(),
                 key: key.clone(),
-                found: if config.digests.contains_key(key) {
-                    "a different text"
-                } else {
-                    "nothing"
-                },
+                found: if config.digests.contains_key(key) { "different text" } else { "nothing" },
             });
         }
         if !devices.use_config() {

@@ -45,7 +45,7 @@ impl Reason {
                 "scale the operator's Deployment up again: until then, no operator acts on the spec; find out who scaled it to 0"
             }
             Self::OperatorNotReady { .. } => {
-                "check the Deployment and its pods: it may be scaled to 0, or its pods cannot start"
+                "check the Deployment and its pods: it may be scaled to 0, or its pods may be unable to start"
             }
             Self::OperatorNotLeading { silent: true, .. } => {
                 "wait; if this lasts, the operator's pod hangs: delete it, and its Deployment starts another one"
@@ -108,7 +108,7 @@ impl Reason {
                 "compare the operating system and kernel labels of the node (node-feature-discovery) with the node selectors of the driver DaemonSets, and check the operator's log"
             }
             Self::NodeInOtherPool { .. } => {
-                "to keep the node in its pool, undo the change of the node label that nodeSelector matches; to move it, cordon and drain the node, then set its label nvidia.com/gpu-operator.driver.owner to the other NVIDIADriver: this replaces the driver pod at once"
+                "the label decides which NVIDIADriver governs the node; to keep it that way, undo the change of the node label that nodeSelector matches; to move the node, cordon and drain it, then set nvidia.com/gpu-operator.driver.owner to the NVIDIADriver that selects the node: this replaces the driver pod at once"
             }
             Self::NodeNotReady { .. } => {
                 "repair the node, or raise rollout.tolerateNotReady, the number of NotReady nodes that the run accepts; only if the machine will not come back, delete the node (kubectl delete node)"
@@ -216,7 +216,7 @@ impl Reason {
                 "repair the replaced pods that are not ready (gpu-rollout status lists their nodes), then deploy again"
             }
             Self::RestartPending { .. } => {
-                "check the pod and its log on the node; if the pod rejects its configuration, the init container names it"
+                "check the pod and its log on the node; if the pod rejects its configuration, the log of its init container says why"
             }
             Self::WriteRefused { .. } => {
                 "change the admission policy, webhook or quota that refuses the write, then deploy again (in modes drive and steer, while the hook runs, gpu-rollout retry NODE is enough)"

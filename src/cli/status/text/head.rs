@@ -71,7 +71,7 @@ fn run_text(run: &RunStatus, is_paused: bool, now: Timestamp) -> String {
             "waiting until the Lease is free, which another hook holds".to_owned()
         }
         (RunPhase::BetweenPods, _) => {
-            "no running pod: the last one failed; the Job starts another one by itself".to_owned()
+            "no running pod: the last one failed; the Job replaces a failed pod within a minute, at most twice in a run".to_owned()
         }
         (RunPhase::Ended, Some(verdict)) => {
             format!(
@@ -82,9 +82,12 @@ fn run_text(run: &RunStatus, is_paused: bool, now: Timestamp) -> String {
         }
         (RunPhase::Ended, None) => "ended".to_owned(),
         (RunPhase::Aborted, _) if is_paused => {
-            "aborted; to continue, run gpu-rollout resume and deploy the bundle again".to_owned()
+            "aborted; it continues when gpu-rollout resume has been run and the bundle is deployed again".to_owned()
         }
-        (RunPhase::Aborted, _) => "aborted; to continue, deploy the bundle again".to_owned(),
+        (RunPhase::Aborted, _) => {
+            "aborted; it continues when the bundle is deployed again, by you or by a deployer that retries"
+                .to_owned()
+        }
         (RunPhase::Lost, _) => {
             "ended without a result: its Job was deleted, or all its pods failed".to_owned()
         }
@@ -122,7 +125,9 @@ fn pause_text(pause: &PauseStatus, now: Timestamp) -> String {
         (None, true) => "all nodes".to_owned(),
     };
     let why = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-    format!("paused{age} by {by}{why}: {scope}: no further upgrade starts until the pause ends")
+    format!(
+        "paused{age} by {by}{why}: {scope}: no further upgrade starts until you run gpu-rollout resume"
+    )
 }
 
 /// The newest requests of users, newest first. A pause that is in force has its own line.

@@ -137,7 +137,7 @@ fn fleet_waits(since: Option<i64>) -> RolloutStatus {
     let mut waiting = waits("OperatorNotReady", "deployment/gpu-operator is not available", since);
     waiting.whole_fleet = true;
     waiting.remedy = Remedy::words(
-        "check the Deployment and its pods: it may be scaled to 0, or its pods cannot start",
+        "check the Deployment and its pods: it may be scaled to 0, or its pods may be unable to start",
     );
     let first = row("gpu-0", NodeStage::Unknown, Some(waiting.clone()));
     let mut status = status(RunPhase::Running, first);

@@ -10,13 +10,13 @@ impl Reason {
             Self::PolicyApiMissing { .. }
             | Self::OperatorMissing { .. }
             | Self::OperatorNotReady { .. } => {
-                "check rollout.driver: with `daemonset`, there is no operator"
+                "set rollout.driver to the driver that is rolled out: with `daemonset`, the hook expects no operator"
             }
             Self::PolicyMissing { .. } => {
                 "create the DaemonSet, or set rollout.daemonSet.namespace and rollout.daemonSet.name to an existing one"
             }
             Self::Precondition { .. } => {
-                "set the DaemonSet's update strategy to OnDelete: with RollingUpdate, the DaemonSet controller replaces the pods under running workloads"
+                "set the DaemonSet's update strategy to OnDelete: with RollingUpdate, the DaemonSet controller replaces the pods while workloads run"
             }
             Self::SpecNotObserved { .. } => {
                 "check whether kube-controller-manager runs: its DaemonSet controller has not acted on the newest template"

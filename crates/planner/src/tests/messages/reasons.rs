@@ -269,11 +269,7 @@ fn of_plugins() -> Vec<Reason> {
     vec![
         Reason::ConfigMissing { config_map: config_map(), namespace: "gpu-operator".into() },
         Reason::ConfigNotApplied { config_map: config_map(), key: key(), found: "nothing" },
-        Reason::ConfigNotApplied {
-            config_map: config_map(),
-            key: key(),
-            found: "a different text",
-        },
+        Reason::ConfigNotApplied { config_map: config_map(), key: key(), found: "different text" },
         Reason::RestartQueued { cause: cause(), away: 1, limit: 1 },
         Reason::RestartQueued { cause: cause(), away: 0, limit: 3 },
         Reason::RestartHeldUp { cause: cause(), failed: 1 },

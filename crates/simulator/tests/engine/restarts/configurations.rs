@@ -19,7 +19,7 @@ fn nothing_restarts_before_config_map_has_the_values() {
     assert!(decision.actions.is_empty());
     assert_eq!(
         decision.waits[0].reason.to_string(),
-        "ConfigMap `plugins` does not match the values of the bundle: it contains a different text under key `default`"
+        "ConfigMap `plugins` does not match the values of the bundle: it contains different text under key `default`"
     );
     configure(&mut fleet, "default", "b", 3);
     assert_eq!(replaced(&fleet.decide(10)), ["gpu-0", "gpu-0"]);
