@@ -7,7 +7,7 @@ use bundle::images::images;
 use bundle::{BundleInput, BundleTree, build, verify, write};
 use catalog::hook_chart;
 use deployer::{BundleSource, DEPLOYERS, Deployer, RenderError, SourceNeed};
-use parity::{BundleFacts, compare, read_facts};
+use parity::{BundleFacts, DeployerFact, compare, read_facts};
 use recipe::load::load;
 use recipe::model::Recipe;
 use recipe::read::FileSystemReader;
@@ -90,6 +90,7 @@ fn kustomization_means_the_same_with_every_able_deployer() {
         );
         assert_eq!(queue.chart.version.as_deref(), Some("v1.2.0"));
         assert_eq!(queue.unmet_needs.len(), 0);
+        assert_eq!(queue.prunes, DeployerFact::Is(true));
     }
 }
 

@@ -1,5 +1,5 @@
 //! A bundle with a component that is a kustomization in a Git repository of its own: installed, and
-//! changed to another tag. No deployer deletes what was removed there, and no hook fires for it.
+//! changed to another tag. Objects that were removed there are deleted, and no hook fires for it.
 
 use std::fs;
 use std::time::Duration;
@@ -70,7 +70,10 @@ async fn kustomization(kind: Kind) -> Result<()> {
         deployer.deploy(stack, &ask("v2")).await?;
         deployer.wait(stack, Outcome::Succeeded).await?;
         has_tag("v2").await?;
-        ensure!(maps.get_opt(REMOVED).await?.is_some(), "no deployer deletes what was removed");
+        until("the removed object to be deleted", LIMIT, async || {
+            Ok(maps.get_opt(REMOVED).await?.is_none().then_some(()))
+        })
+        .await?;
         ensure!(fired(stack, begin)? == [0, 0, 0], "{:?}", fired(stack, begin)?);
         Ok(())
     })
