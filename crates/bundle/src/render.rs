@@ -202,9 +202,7 @@ fn line(release: &Release) -> String {
         ReleaseKind::Upstream(upstream) => {
             format!("{} {}", upstream.chart.place(), upstream.version)
         }
-        ReleaseKind::Kustomization(source) => {
-            format!("the kustomization {} {}", source.place(), source.revision)
-        }
+        ReleaseKind::Kustomization(source) => source.summary(),
         ReleaseKind::Crds(crds) => format!("{} CRDs", crds.crds.len()),
         ReleaseKind::Manifests(manifests) => manifests.description.clone(),
         ReleaseKind::Templates(templates) => templates.description.clone(),

@@ -2,6 +2,15 @@
 
 use super::grammar::{LONGEST_SUBDOMAIN, LONGEST_WORD, is_address, is_word};
 
+/// Number of hexadecimal digits of a commit.
+const COMMIT_LENGTH: usize = 40;
+
+/// Returns whether a text is a whole commit, which cannot change, and not the name of a tag or
+/// branch.
+pub fn is_commit(text: &str) -> bool {
+    text.len() == COMMIT_LENGTH && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// Whether a text is the URL of a Git repository without a password. The user in `ssh://git@host` is
 /// no secret.
 pub(super) fn is_git_repository(text: &str) -> bool {

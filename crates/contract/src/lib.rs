@@ -12,7 +12,7 @@ pub mod driver;
 pub mod duration;
 pub mod exit;
 pub mod expected;
-mod git_source;
+pub mod git_source;
 pub mod grammar;
 pub mod metrics;
 pub mod mode;

@@ -20,7 +20,10 @@ mod revision;
 mod sync;
 
 const SOURCES: &[(&str, &str)] = &[
-    ("component.yaml.j2", include_str!("../../../templates/flux/component.yaml.j2")),
+    (
+        "flux-kustomization.yaml.j2",
+        include_str!("../../../templates/flux/flux-kustomization.yaml.j2"),
+    ),
     ("gitrepository.yaml.j2", include_str!("../../../templates/flux/gitrepository.yaml.j2")),
     ("helmrelease.yaml.j2", include_str!("../../../templates/flux/helmrelease.yaml.j2")),
     ("helmrepository.yaml.j2", include_str!("../../../templates/flux/helmrepository.yaml.j2")),

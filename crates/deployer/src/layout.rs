@@ -53,9 +53,7 @@ pub fn content(release: &Release) -> String {
         ReleaseKind::Crds(crds) => {
             format!("{} CRDs of {} {}", crds.crds.len(), crds.component, crds.version)
         }
-        ReleaseKind::Kustomization(source) => {
-            format!("the kustomization {} {}", source.place(), source.revision)
-        }
+        ReleaseKind::Kustomization(source) => source.summary(),
         ReleaseKind::Manifests(manifests) => manifests.description.clone(),
         ReleaseKind::Templates(templates) => templates.description.clone(),
         ReleaseKind::Hook(hook) => hook.summary(),

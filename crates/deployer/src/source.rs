@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::template_language::is_line_character;
+use contract::git_source;
 use contract::grammar::{is_address, is_digest, shown};
 
 /// A repository, its revision, and the bundle's path in it.
@@ -88,8 +89,6 @@ impl BundleSourceError {
     }
 }
 
-/// Number of hexadecimal digits of a commit.
-const COMMIT_LENGTH: usize = 40;
 /// The longest accepted text.
 const LONGEST: usize = 1000;
 /// The longest tag of a registry.
@@ -161,7 +160,7 @@ impl BundleSource {
 
     /// Whether the revision is a Git commit, which cannot change.
     pub fn is_commit(&self) -> bool {
-        !self.is_oci() && self.revision.len() == COMMIT_LENGTH && is_hexadecimal(&self.revision)
+        !self.is_oci() && git_source::is_commit(&self.revision)
     }
 
     /// Whether it is an OCI registry.

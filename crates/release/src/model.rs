@@ -5,11 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::time::TimeBudget;
+use contract::git_source;
 use contract::settings::Mode;
 use contract::task::{Right, Task};
-
-/// Number of hexadecimal digits of a Git commit.
-const COMMIT_LENGTH: usize = 40;
 
 /// All releases of a bundle.
 #[derive(Clone, Debug, PartialEq)]
@@ -157,10 +155,14 @@ impl KustomizationRelease {
         format!("{}//{}", self.repository, self.path)
     }
 
+    /// Describes it in one line.
+    pub fn summary(&self) -> String {
+        format!("the kustomization {} {}", self.place(), self.revision)
+    }
+
     /// Whether the revision is a commit, and not a tag.
     pub fn is_commit(&self) -> bool {
-        self.revision.len() == COMMIT_LENGTH
-            && self.revision.bytes().all(|byte| byte.is_ascii_hexdigit())
+        git_source::is_commit(&self.revision)
     }
 }
 

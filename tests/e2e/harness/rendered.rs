@@ -4,8 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use release::ReleasePlan;
+use recipe::load::load;
+use recipe::read::FileSystemReader;
 use release::model::ReleaseKind;
+use release::{EmbeddedCatalog, PlanOptions, ReleasePlan, plan};
 use serde_json::Value;
 use tokio::process::Command;
 
@@ -30,6 +32,12 @@ pub(crate) async fn render_library(
     command.args(deployers.iter().flat_map(|deployer| ["--deployer", deployer]));
     said(&mut command).await?;
     Ok(())
+}
+
+/// Returns the plan of a recipe of the library.
+pub(crate) fn planned(name: &str) -> Result<ReleasePlan> {
+    let recipe = load(name, &[], &mut FileSystemReader)?.recipe;
+    Ok(plan(&recipe, &EmbeddedCatalog, &PlanOptions::default())?)
 }
 
 /// Returns the CRDs of a deployer, from `tests/data`.

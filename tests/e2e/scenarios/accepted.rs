@@ -6,14 +6,11 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use recipe::load::load;
-use recipe::read::FileSystemReader;
-use release::{EmbeddedCatalog, PlanOptions, plan};
 use serde_json::{Value, json};
 
 use crate::harness::apply::Applier;
 use crate::harness::rendered::{
-    Rendered, crds_of_deployer, of_argocd, of_flux, of_local_charts, render_library,
+    Rendered, crds_of_deployer, of_argocd, of_flux, of_local_charts, planned, render_library,
 };
 use crate::harness::scenario::scenario;
 
@@ -41,11 +38,7 @@ async fn api_server_accepts_every_object_of_every_bundle() -> Result<()> {
         render_library(&["flux"], REGISTRY, &bundles.join("registry")).await?;
         let mut judged = 0;
         for name in catalog::recipe_names() {
-            let plan = plan(
-                &load(name, &[], &mut FileSystemReader)?.recipe,
-                &EmbeddedCatalog,
-                &PlanOptions::default(),
-            )?;
+            let plan = planned(name)?;
             let bundle = |place: &str| bundles.join(place.replace('*', name));
             let objects = of_local_charts(&stack.helm, &plan, &bundle("git/*/helm")).await?;
             let mut objects = prepare(&applier, &mut crds, objects)

@@ -171,22 +171,22 @@ fn values_of_aicr(component: &Value) -> Result<Value> {
     if let Some(named) = component["valuesFile"].as_str() {
         for file in [base.join("values.yaml"), repository(DATA).join(named)] {
             if file.exists() {
-                json_patch(&mut all, &yaml_file(&file)?);
+                merge(&mut all, &yaml_file(&file)?);
             }
         }
     }
-    json_patch(&mut all, &component["overrides"]);
+    merge(&mut all, &component["overrides"]);
     Ok(all)
 }
 
 /// Merges maps. A null deletes.
-fn json_patch(all: &mut Value, values: &Value) {
+fn merge(all: &mut Value, values: &Value) {
     let (Some(all), Some(values)) = (all.as_object_mut(), values.as_object()) else { return };
     for (key, value) in values {
         if value.is_null() {
             all.remove(key);
         } else if value.is_object() && all.get(key).is_some_and(Value::is_object) {
-            json_patch(&mut all[key], value);
+            merge(&mut all[key], value);
         } else {
             all.insert(key.clone(), value.clone());
         }

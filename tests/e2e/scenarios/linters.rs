@@ -7,15 +7,12 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use recipe::load::load;
-use recipe::read::FileSystemReader;
-use release::{EmbeddedCatalog, PlanOptions, plan};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::harness::apply::Applier;
 use crate::harness::rendered::{
-    Rendered, crds_of_deployer, of_argocd, of_flux, of_local_charts, render_library, said,
+    Rendered, crds_of_deployer, of_argocd, of_flux, of_local_charts, planned, render_library, said,
 };
 use crate::harness::scenario::scenario;
 use crate::harness::stack::Stack;
@@ -51,11 +48,7 @@ async fn bundles_pass_kubeconform_and_kube_score() -> Result<()> {
         render_library(&["helm", "flux", "argocd"], GIT, &bundles).await?;
         let mut all: BTreeMap<&str, Vec<Rendered>> = BTreeMap::new();
         for name in catalog::recipe_names() {
-            let plan = plan(
-                &load(name, &[], &mut FileSystemReader)?.recipe,
-                &EmbeddedCatalog,
-                &PlanOptions::default(),
-            )?;
+            let plan = planned(name)?;
             let bundle = bundles.join(name);
             let mut objects = of_local_charts(&stack.helm, &plan, &bundle.join("helm")).await?;
             crds.extend(objects.iter().map(|(_, object)| object.clone()).filter(is_crd));
@@ -168,16 +161,16 @@ async fn score(stack: &Stack, all: &BTreeMap<&str, Vec<Rendered>>) -> Result<()>
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     for (recipe, objects) in all {
         let file = stack.helm.directory().join(format!("{recipe}-score.yaml"));
-        let mut text = String::new();
+        let mut documents = String::new();
         for (namespace, object) in objects.iter().filter(|(_, object)| !is_crd(object)) {
             let mut object = object.clone();
             // kube-score matches a NetworkPolicy with pods by namespace.
             if object["metadata"]["namespace"].is_null() {
                 object["metadata"]["namespace"] = json!(namespace);
             }
-            writeln!(text, "---\n{object}")?;
+            writeln!(documents, "---\n{object}")?;
         }
-        fs::write(&file, text)?;
+        fs::write(&file, documents)?;
         let output = Command::new(program("kube-score")?)
             .args([
                 "score",
@@ -199,10 +192,10 @@ async fn score(stack: &Stack, all: &BTreeMap<&str, Vec<Rendered>>) -> Result<()>
                 if check["skipped"] != true && check["grade"].as_u64().unwrap_or_default() < 10 {
                     let place = format!(
                         "{recipe}: {}: {}",
-                        text_of(&object["object_name"]),
+                        text(&object["object_name"]).to_owned(),
                         check["comments"]
                     );
-                    found.entry(text_of(&check["check"]["id"])).or_insert(place);
+                    found.entry(text(&check["check"]["id"]).to_owned()).or_insert(place);
                 }
             }
         }
@@ -214,8 +207,4 @@ async fn score(stack: &Stack, all: &BTreeMap<&str, Vec<Rendered>>) -> Result<()>
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
-}
-
-fn text_of(value: &Value) -> String {
-    text(value).to_owned()
 }

@@ -27,7 +27,7 @@ pub(super) fn files(
         .map(|((folder, release), found)| {
             let text = match &found.origin {
                 ChartSourceKind::Kustomization { repository, source } => templates.render(
-                    "component.yaml.j2",
+                    "flux-kustomization.yaml.j2",
                     context! {
                         label => label(),
                         digest => DIGEST,
